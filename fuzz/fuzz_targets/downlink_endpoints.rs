@@ -79,7 +79,7 @@ fuzz_target!(|story: Story<'_>| {
         let clocked = Clocked { received_at: now, now };
         match step {
             Step::Wait(nanos) => now += Span::from_nanos(nanos),
-            Step::Tick => server.on_tick(now, |_, _| {}),
+            Step::Tick => server.handle_timeout(now, |_, _| {}),
             Step::Serve { payload, lost } => {
                 for _ in 0..MAX_PACKETS {
                     let Some(due) = server.due(now) else { break };
@@ -97,7 +97,7 @@ fuzz_target!(|story: Story<'_>| {
                 }
             }
             Step::Speak { peer, lost } => {
-                client.on_tick(now);
+                client.handle_timeout(now);
                 if let Some(len) = client.write(now, &mut out).filter(|_| !lost) {
                     let receipt = server.on_datagram(clocked, peer, &out[..len], &mut reply);
                     assert!(receipt.reply <= len, "an answer longer than its question");
@@ -118,6 +118,6 @@ fuzz_target!(|story: Story<'_>| {
             Step::Ready => client.on_transport_ready(now),
         }
         assert!(server.clients().count() <= MAX_CLIENTS as usize, "more clients than allowed");
-        let _ = (server.next_event(), server.next_packet_at(), client.next_event());
+        let _ = (server.poll_timeout(), server.next_packet_at(), client.poll_timeout());
     }
 });

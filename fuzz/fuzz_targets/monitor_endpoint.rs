@@ -5,7 +5,7 @@
 
 use arbitrary::Arbitrary;
 use freshline_core::dscp::Dscp;
-use freshline_core::session::{Admission, Clocked, Monitor, MonitorParams, Secret, Verdict};
+use freshline_core::session::{Admission, Datagram, Monitor, MonitorEvent, MonitorParams, Secret};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{
     Ack, AckMark, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
@@ -60,7 +60,7 @@ fuzz_target!(|story: Story<'_>| {
     };
     let mut monitor = Monitor::new(params, Secret::new([1; 16]));
     let mut cookie = Cookie::default();
-    let mut now = Time::ZERO;
+    let (mut now, mut out) = (Time::ZERO, Vec::new());
     for step in story.steps {
         let mut buffer = [0; 1500];
         let (peer, dscp, datagram) = match step {
@@ -69,7 +69,11 @@ fuzz_target!(|story: Story<'_>| {
                 continue;
             }
             Step::Tick => {
-                monitor.on_tick(now, |_, record| assert!(record.payload.len() <= max_payload));
+                monitor.handle_timeout(now);
+                while let Some(event) = monitor.poll_event() {
+                    let MonitorEvent::Gone { record, .. } = event else { panic!("{event:?}") };
+                    assert!(record.payload.len() <= max_payload);
+                }
                 continue;
             }
             Step::Bytes { peer, datagram } => (peer, None, datagram),
@@ -111,18 +115,22 @@ fuzz_target!(|story: Story<'_>| {
                 (peer, None, &buffer[..Close::LEN])
             }
         };
-        let mut reply = [0; Ack::LEN];
-        let clocked = Clocked { received_at: now, now };
-        let receipt = monitor.on_marked_datagram(clocked, peer, dscp, datagram, &mut reply);
-        assert!(receipt.reply <= datagram.len(), "an answer longer than its question");
-        if let Verdict::Fresh { opened: false, .. } | Verdict::Stale { .. } = receipt.verdict {
+        let _ = monitor.handle_datagram(now, peer, Datagram::marked(datagram, dscp));
+        let event = std::iter::from_fn(|| monitor.poll_event()).last();
+        let reply = monitor.poll_transmit(now, &mut out).map_or(0, |transmit| {
+            assert_eq!(transmit.peer, peer, "an answer to another peer");
+            transmit.len
+        });
+        assert!(monitor.poll_transmit(now, &mut Vec::new()).is_none(), "two answers");
+        assert!(reply <= datagram.len(), "an answer longer than its question");
+        if let Some(MonitorEvent::Fresh { opened: false, .. } | MonitorEvent::Stale { .. }) = event {
             let asks = matches!(Message::parse(datagram), Ok(Message::Update(it)) if it.wants_ack);
-            assert_eq!(receipt.reply, if asks { Ack::LEN } else { 0 });
+            assert_eq!(reply, if asks { Ack::LEN } else { 0 });
         }
         assert!(monitor.len() <= MAX_SOURCES, "more records than allowed");
         assert_eq!(monitor.len(), monitor.records().count());
-        if receipt.reply > 0 {
-            let answer = Message::parse(&reply[..receipt.reply]);
+        if reply > 0 {
+            let answer = Message::parse(&out[..reply]);
             if let Message::Challenge(challenge) = answer.expect("a monitor answers in messages") {
                 cookie = challenge.cookie;
             }

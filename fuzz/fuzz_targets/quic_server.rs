@@ -165,17 +165,17 @@ impl World {
     fn wait(&mut self, span: Duration) {
         let end = self.now + span;
         for _ in 0..10_000 {
-            let clients = self.clients.iter().filter_map(Client::next_timeout);
+            let clients = self.clients.iter().filter_map(Client::poll_timeout);
             let Some(next) =
-                clients.chain(self.server.next_timeout()).min().filter(|next| *next <= end)
+                clients.chain(self.server.poll_timeout()).min().filter(|next| *next <= end)
             else {
                 self.now = end;
                 return;
             };
             self.now = self.now.max(next);
-            self.server.on_timeout(self.now);
+            self.server.handle_timeout(self.now);
             for client in &mut self.clients {
-                client.on_timeout(self.now);
+                client.handle_timeout(self.now);
                 while client.poll_event().is_some() {}
             }
             self.drain();

@@ -6,7 +6,9 @@
 use arbitrary::Arbitrary;
 use freshline_core::dscp::Dscp;
 use freshline_core::path::{DeviceQueue, PathId};
-use freshline_core::session::{PathPhase, Paths, Reach, Sample, Secret, Source, SourceParams};
+use freshline_core::session::{
+    Datagram, PathPhase, Paths, Reach, Secret, Source, SourceEvent, SourceParams, TransportState,
+};
 use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw, Tenth};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, Marks};
@@ -145,12 +147,16 @@ impl Endpoint {
                 let session = self.source.session();
                 self.receive(by, &Close { session, reason }.bytes());
             }
-            Step::TransportLost(by) => self.source.on_transport_lost(self.now, path(by)),
-            Step::TransportReady(by) => self.source.on_transport_ready(self.now, path(by)),
+            Step::TransportLost(by) => {
+                self.source.handle_transport(self.now, path(by), TransportState::Down);
+            }
+            Step::TransportReady(by) => {
+                self.source.handle_transport(self.now, path(by), TransportState::Ready);
+            }
             Step::React(reaction) => self.reaction = reaction,
             Step::Queue(by, queue) => {
                 let queue = queue.map(|(packets, rate)| DeviceQueue { packets, rate: rate.into() });
-                self.source.on_queue(path(by), queue);
+                self.source.handle_queue(path(by), queue);
             }
         }
     }
@@ -161,33 +167,36 @@ impl Endpoint {
 
     fn receive_marked(&mut self, by: u8, dscp: Option<Dscp>, datagram: &[u8]) {
         // What it makes of it is its own affair.
-        let _ = self.source.on_marked_datagram(self.now, path(by), dscp, datagram);
+        let _ = self.source.handle_datagram(self.now, path(by), Datagram::marked(datagram, dscp));
     }
 
     fn send(&mut self) {
-        let Some(route) = self.source.route(self.now) else {
-            return self.source.on_attempt(self.now);
-        };
+        while let Some(event) = self.source.poll_event() {
+            if matches!(event, SourceEvent::StateWanted(_)) {
+                self.source.put(self.now, self.now, b"state").expect("it fits");
+            }
+        }
         let phases: Vec<_> =
             self.source.paths().statuses(self.now, None).map(|status| status.phase).collect();
         let phase = |path: PathId| phases[usize::from(path.0)];
         let is_open = self.source.reach() == Reach::Open;
-        if is_open && phases.contains(&PathPhase::Live) {
-            assert_eq!(phase(route.first), PathPhase::Live);
+        let (mut left, mut out) = (Vec::new(), Vec::new());
+        while let Some(transmit) = self.source.poll_transmit(self.now, &mut out) {
+            assert_ne!(phase(transmit.path), PathPhase::Down);
+            let phases = self.source.paths().statuses(self.now, None).map(|status| status.phase);
+            let phases: Vec<_> = phases.collect();
+            if !transmit.is_copy && is_open && phases.contains(&PathPhase::Live) {
+                assert_eq!(phases[usize::from(transmit.path.0)], PathPhase::Live);
+            }
+            assert_eq!(transmit.is_copy, !left.is_empty(), "one update at a time");
+            left.push(transmit.path);
         }
-        let sample = Sample { generated_at: self.now, payload: b"state" };
-        let mut out = [0; 600];
-        for path in route.all() {
-            assert_ne!(phase(path), PathPhase::Down);
-            let written = match path == route.first {
-                true => self.source.write_update(self.now, path, sample, &mut out),
-                false => self.source.write_copy(self.now, path, sample, &mut out),
-            };
-            written.expect("it fits");
+        if left.is_empty() {
+            return;
         }
         self.sent.push(self.now);
         self.openings += u64::from(!is_open);
-        for by in route.all() {
+        for by in left {
             self.react(by.0);
         }
     }
@@ -244,21 +253,15 @@ impl Endpoint {
         // At most an update and the end of an epoch every 100 µs, and one of each when it is late.
         let mut steps = 2 * (length.as_micros() / 100) + 16;
         loop {
-            let timer = self.source.next_timer().map(|(at, _)| at);
-            let wants = Time::earliest([timer, self.source.next_update_at()]);
-            let next = wants.expect("a source always wants something").max(self.now);
+            let next = self.source.poll_timeout().expect("a source always wants something").max(self.now);
             if next > end {
                 assert!(self.openings <= openings, "the monitor sets the pace");
                 self.now = end;
                 return;
             }
             self.now = next;
-            if timer.is_some_and(|at| at <= self.now) {
-                self.source.on_tick(self.now);
-            }
-            if self.source.next_update_at().is_some_and(|at| at <= self.now) {
-                self.send();
-            }
+            self.source.handle_timeout(self.now);
+            self.send();
             steps = steps.checked_sub(1).expect("it spins");
         }
     }

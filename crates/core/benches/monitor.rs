@@ -7,13 +7,13 @@ use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use freshline_core::session::{Admission, Clocked, Monitor, MonitorParams, Secret, Verdict};
+use freshline_core::session::{Admission, Monitor, MonitorEvent, MonitorParams, Secret};
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Ack, Cookie, Message, Opening, SessionId, Update};
+use freshline_core::wire::{Cookie, Message, Opening, SessionId, Update};
 
 /// An update of 64 bytes as it arrives.
 struct Arrival {
-    at: Clocked,
+    at: Time,
     peer: SocketAddr,
     datagram: Vec<u8>,
 }
@@ -35,14 +35,15 @@ impl Arrival {
         let mut datagram = vec![0; update.len()];
         update.write(&mut datagram).expect("it fits");
         let peer = SocketAddr::from((Ipv4Addr::from_bits(source as u32), 4000));
-        Self { at: Clocked { received_at: now, now }, peer, datagram }
+        Self { at: now, peer, datagram }
     }
 
-    fn take_in(&self, monitor: &mut Monitor<SocketAddr>) {
-        let mut reply = [0; Ack::LEN];
-        let receipt = monitor.on_datagram(self.at, self.peer, &self.datagram, &mut reply);
-        assert!(matches!(receipt.verdict, Verdict::Fresh { .. }));
-        black_box(reply);
+    fn take_in(&self, monitor: &mut Monitor<SocketAddr>, out: &mut Vec<u8>) {
+        monitor.handle_datagram(self.at, self.peer, &self.datagram).expect("an update");
+        let event = monitor.poll_event();
+        assert!(matches!(event, Some(MonitorEvent::Fresh { .. })));
+        assert!(monitor.poll_transmit(self.at, out).is_some());
+        black_box(out);
     }
 }
 
@@ -53,7 +54,7 @@ fn monitor_of(sources: u64) -> Monitor<SocketAddr> {
     let mut monitor = Monitor::new(params, Secret::new([7; 16]));
     let opening = Opening { cookie: Cookie::default(), name: "", token: b"" };
     for source in 0..sources {
-        Arrival::new(source, 0, Some(opening)).take_in(&mut monitor);
+        Arrival::new(source, 0, Some(opening)).take_in(&mut monitor, &mut Vec::new());
     }
     monitor
 }
@@ -65,7 +66,7 @@ fn benches(c: &mut Criterion) {
     });
     for sources in [1, 1_000, 100_000] {
         let mut monitor = monitor_of(sources);
-        let mut seq = 0;
+        let (mut seq, mut out) = (0, Vec::new());
         // A prime, so that all take their turn and no record is near the one before.
         let mut next = || {
             seq += 1;
@@ -74,7 +75,7 @@ fn benches(c: &mut Criterion) {
         c.bench_function(&format!("take in and answer an update, {sources} sources"), |b| {
             b.iter_batched_ref(
                 &mut next,
-                |arrival| arrival.take_in(&mut monitor),
+                |arrival| arrival.take_in(&mut monitor, &mut out),
                 BatchSize::SmallInput,
             );
         });

@@ -1,11 +1,14 @@
 //! Rules decide which credential opens a session under which name, on each path anew; a change of the
 //! rules ends the sessions that they do not permit any more.
 
+#[path = "common/session.rs"]
+mod driven;
+
 use freshline_core::session::{
-    Access, Admission, Clocked, Monitor, MonitorParams, Relation, Secret, Verdict,
+    Access, Admission, End, Monitor, MonitorEvent, MonitorParams, Relation, Secret,
 };
 use freshline_core::unit::Time;
-use freshline_core::wire::{Ack, CloseReason, Cookie, Message, Opening, SessionId, Update};
+use freshline_core::wire::{CloseReason, Cookie, Message, Opening, SessionId, Update};
 
 /// Tokens with the beginning of the names that each permits. The credential is the place in the list.
 struct Rules(&'static [(&'static [u8], &'static str)]);
@@ -48,22 +51,21 @@ fn send(
         opening,
         payload: b"state",
     };
-    let (mut datagram, mut reply) = ([0; 300], [0; Ack::LEN]);
+    let mut datagram = [0; 300];
     let len = update.write(&mut datagram).expect("it fits");
-    let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
     let from = (connection, Some(&RULES as &dyn Access));
-    let receipt = monitor.on_checked_datagram(at, from, None, &datagram[..len], &mut reply);
-    match receipt.verdict {
-        Verdict::Fresh { opened: true, .. } => Ok("opened"),
-        Verdict::Fresh { .. } => Ok("fresh"),
-        Verdict::Challenged => Ok("challenged"),
-        Verdict::Ignored(_) => Ok("ignored"),
-        Verdict::Refused(reason) => {
-            let said = Message::parse(&reply[..receipt.reply]);
+    let heard = driven::tell_checked(monitor, Time::ZERO, from, &datagram[..len]);
+    match heard.event() {
+        Some(MonitorEvent::Fresh { opened: true, .. }) => Ok("opened"),
+        Some(MonitorEvent::Fresh { .. }) => Ok("fresh"),
+        Some(MonitorEvent::Challenged) => Ok("challenged"),
+        Some(&MonitorEvent::Refused { reason, .. }) => {
+            let said = Message::parse(&heard.reply);
             assert!(matches!(said, Ok(Message::Close(close)) if close.reason == reason));
             Err(reason)
         }
-        _ => panic!("{:?}", receipt.verdict),
+        None => Ok("ignored"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -95,13 +97,11 @@ fn a_name_stays_with_the_credential_that_has_it_until_that_is_revoked() {
     assert_eq!(send(&mut monitor, 2, (2, 0), two), Err(CloseReason::NameTaken));
     assert_eq!(send(&mut monitor, 3, (3, 0), Some(("lidar-1", b"three"))), Ok("opened"));
 
-    let mut ended = Vec::new();
-    let number = monitor.revoke(
-        Time::ZERO,
-        |record| record.credential() != 0,
-        |_, record| ended.push((record.peer, record.name.to_string())),
-    );
-    assert_eq!((number, &ended[..]), (1, &[(1, "robot-7".to_owned())][..]));
+    assert_eq!(monitor.revoke(Time::ZERO, |record| record.credential() != 0), 1);
+    let Some(MonitorEvent::Gone { record, why: End::Revoked, .. }) = monitor.poll_event() else {
+        panic!("it is gone");
+    };
+    assert_eq!((record.peer, &*record.name), (1, "robot-7"));
     assert_eq!((monitor.len(), monitor.counters().revoked), (1, 1));
     assert_eq!(send(&mut monitor, 1, (1, 1), None), Ok("challenged"), "it is unknown now");
     assert_eq!(send(&mut monitor, 2, (2, 1), two), Ok("opened"));

@@ -43,15 +43,15 @@ impl RateLaw for Recorded {
         self.law.on_ack(now, ack);
     }
 
-    fn on_tick(&mut self, now: Time) {
-        self.law.on_tick(now);
+    fn handle_timeout(&mut self, now: Time) {
+        self.law.handle_timeout(now);
         let last = self.law.last_epoch().copied();
         let is_new = last.map(|one| one.number) != self.epochs.last().map(|one| one.number);
         self.epochs.extend(last.filter(|_| is_new));
     }
 
-    fn next_event(&self) -> Option<Time> {
-        self.law.next_event()
+    fn poll_timeout(&self) -> Option<Time> {
+        self.law.poll_timeout()
     }
 
     fn next_update_at(&self) -> Option<Time> {

@@ -90,7 +90,7 @@ fn driven(
 ) -> Outcome {
     let mut outcome = Outcome::default();
     for (at, direction, packet) in arrivals {
-        while let Some(now) = conditions.next_event().filter(|now| punctual && now < at) {
+        while let Some(now) = conditions.poll_timeout().filter(|now| punctual && now < at) {
             poll(conditions, now, &mut outcome);
         }
         watch(conditions, *at, &mut outcome);
@@ -98,7 +98,7 @@ fn driven(
             outcome.dropped.push(drop.packet.number);
         });
     }
-    while let Some(now) = conditions.next_event() {
+    while let Some(now) = conditions.poll_timeout() {
         poll(conditions, now, &mut outcome);
     }
     outcome.dropped.sort_unstable();

@@ -111,10 +111,10 @@ fn run(setup: Setup) -> Outcome {
     let (mut world, end) = (World::new(setup), at(25.0));
     loop {
         let heard = world.to_server.front().map(|(at, _)| *at);
-        let (packet_at, event_at) = (world.server.next_packet_at(), world.server.next_event());
+        let (packet_at, event_at) = (world.server.next_packet_at(), world.server.poll_timeout());
         let server_due = Time::earliest([packet_at, event_at, heard]);
         let came_at = world.to_client.front().map(|(at, _)| *at);
-        let client_due = Time::earliest([came_at, world.client.next_event()]).unwrap();
+        let client_due = Time::earliest([came_at, world.client.poll_timeout()]).unwrap();
         if server_due.is_none_or(|due| due > client_due) {
             world.client_now = world.of_client.gets_to(client_due.max(world.client_now));
             if world.client_now >= end {
@@ -178,7 +178,7 @@ impl World {
                 self.came += BITS;
             }
         }
-        self.client.on_tick(now);
+        self.client.handle_timeout(now);
         let mut out = [0; 1500];
         if let Some(len) = self.client.write(now, &mut out) {
             self.to_server.push_back((now + DELAY, out[..len].to_vec()));
@@ -191,7 +191,7 @@ impl World {
         while let Some((received_at, bytes)) = arrived(&mut self.to_server, now) {
             self.server.on_datagram(Clocked { received_at, now }, 1, &bytes, &mut reply);
         }
-        self.server.on_tick(now, |_, _| {});
+        self.server.handle_timeout(now, |_, _| {});
         let Some(key) = self.server.due(now) else { return };
         let len = self.server.write_packet(now, key, &[7; PAYLOAD], &mut out).unwrap();
         if now >= at(10.0) {

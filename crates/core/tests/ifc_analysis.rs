@@ -78,7 +78,7 @@ fn deliveries(
             Phases::Together => Span::ZERO,
         };
         let now = Time::ZERO + link.update_period * round + phase;
-        while let Some(event) = hop.next_event().filter(|event| *event <= now) {
+        while let Some(event) = hop.poll_timeout().filter(|event| *event <= now) {
             while let Some(next) = hop.poll(event, drops) {
                 if next.packet.flow.is_none() {
                     hop.enqueue(event, bulk, drops);

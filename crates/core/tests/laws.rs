@@ -133,7 +133,7 @@ impl Driver {
                     self.ack(seq, Span::from_nanos(hold), received_at, fresh);
                 }
             }
-            Input::Tick => self.law.on_tick(self.now),
+            Input::Tick => self.law.handle_timeout(self.now),
         }
     }
 
@@ -153,13 +153,14 @@ impl Driver {
     fn stay_silent(&mut self, length: Span) -> u64 {
         let end = self.now + length;
         let mut steps = 0;
-        while let Some(next) = Time::earliest([self.law.next_event(), self.law.next_update_at()]) {
+        while let Some(next) = Time::earliest([self.law.poll_timeout(), self.law.next_update_at()])
+        {
             self.now = self.now.max(next);
             if self.now > end {
                 return steps;
             }
-            if self.law.next_event().is_some_and(|at| at <= self.now) {
-                self.law.on_tick(self.now);
+            if self.law.poll_timeout().is_some_and(|at| at <= self.now) {
+                self.law.handle_timeout(self.now);
             }
             if self.law.next_update_at().is_some_and(|at| at <= self.now) {
                 self.send();
@@ -238,8 +239,8 @@ proptest! {
                 driver.ack(newest.saturating_sub(back % 4), hold, at, fresh);
                 prop_assert_eq!(&before, &format!("{:?}", driver.law), "after a stale ack");
             }
-            if driver.law.next_event().is_none_or(|at| at > driver.now) {
-                driver.law.on_tick(driver.now);
+            if driver.law.poll_timeout().is_none_or(|at| at > driver.now) {
+                driver.law.handle_timeout(driver.now);
                 prop_assert_eq!(&before, &format!("{:?}", driver.law), "after an early tick");
             }
         }
@@ -283,7 +284,7 @@ fn a_path_that_falls_silent_slows_acp_plus_to_the_floor_and_acp_to_one_a_round_t
         let mut in_flight = std::collections::VecDeque::new();
         while driver.now < Time::ZERO + Span::from_secs(10) {
             let back = in_flight.front().map(|(at, _)| *at);
-            let wants = [driver.law.next_event(), driver.law.next_update_at(), back];
+            let wants = [driver.law.poll_timeout(), driver.law.next_update_at(), back];
             driver.now = driver.now.max(wants.into_iter().flatten().min().unwrap());
             if let Some((_, seq)) = in_flight.pop_front_if(|(at, _)| *at <= driver.now) {
                 driver.ack(seq, Span::ZERO, driver.now, seq as u32 + 1);

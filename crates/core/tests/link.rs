@@ -47,7 +47,7 @@ fn no_drop(drop: Drop<Update>) {
 /// Everything that comes out until nothing is left, as a punctual driver sees it.
 fn drain(path: &mut TestPath) -> Vec<Delivered<Update>> {
     let mut out = Vec::new();
-    while let Some(now) = path.next_event() {
+    while let Some(now) = path.poll_timeout() {
         while let Some(delivered) = path.poll(now, &mut |_| ()) {
             assert_eq!(delivered.at, now, "a punctual driver gets each packet when it arrives");
             out.push(delivered);
@@ -116,9 +116,9 @@ fn a_hop_changes_its_rate_and_delay_when_it_is_told_to() {
         assert_eq!(arrivals(&found), expected);
     }
     let mut hop = config.build(Pcg64::new(SEED, 0)).unwrap();
-    assert_eq!(hop.next_event(), None, "nothing to do for an idle hop");
+    assert_eq!(hop.poll_timeout(), None, "nothing to do for an idle hop");
     hop.enqueue(at_ms(0), kilobyte(0), &mut no_drop);
-    assert_eq!(hop.next_event(), Some(at_ms(2)), "the end comes sooner from then on");
+    assert_eq!(hop.poll_timeout(), Some(at_ms(2)), "the end comes sooner from then on");
 
     for (changes, remedy) in [
         ("{ at = '2s', delay = '1ms' }, { at = '1s', delay = '2ms' }", "behind a later one; sort"),
@@ -270,7 +270,7 @@ impl Qdisc<Update> for Gate {
         Some(next)
     }
 
-    fn next_event(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         (self.backlog() != Backlog::default()).then_some(self.opens)
     }
 
@@ -286,7 +286,7 @@ fn a_queue_may_make_the_link_wait() {
     for id in 0..3 {
         hop.enqueue(Time::ZERO, kilobyte(id), &mut no_drop);
     }
-    assert_eq!(hop.next_event(), Some(at_ms(5)));
+    assert_eq!(hop.poll_timeout(), Some(at_ms(5)));
     let late = at_ms(1_000);
     let out: Vec<_> = std::iter::from_fn(|| hop.poll(late, &mut no_drop)).collect();
     assert_eq!(arrivals(&out), [(0, at_ms(5)), (1, at_ms(15)), (2, at_ms(25))]);
@@ -331,7 +331,7 @@ fn an_opportunity_that_nothing_waits_for_is_gone() {
     let mut dropped = Vec::new();
     path.enqueue(at_ms(6), kilobyte(1), &mut |drop| dropped.push(drop.packet.id));
     assert_eq!(dropped, [1]);
-    assert_eq!(path.next_event(), Some(at_ms(8)));
+    assert_eq!(path.poll_timeout(), Some(at_ms(8)));
     // Hours later, what is left of 8 ms is gone as well.
     path.enqueue(at_ms(8_000_000), kilobyte(2), &mut no_drop);
     let late = at_ms(9_000_000);

@@ -56,13 +56,13 @@ struct Outcome {
 fn driven(cell: &mut Cell<Numbered>, arrivals: &[Arrival], punctual: bool) -> Outcome {
     let mut outcome = Outcome::default();
     for (at, sent) in arrivals {
-        while let Some(now) = cell.next_event().filter(|now| punctual && now < at) {
+        while let Some(now) = cell.poll_timeout().filter(|now| punctual && now < at) {
             poll(cell, now, &mut outcome);
         }
         cell.enqueue(*at, *sent, &mut |drop| outcome.dropped.push(drop));
         outcome.largest = outcome.largest.max(cell.inside().get());
     }
-    while let Some(now) = cell.next_event() {
+    while let Some(now) = cell.poll_timeout() {
         poll(cell, now, &mut outcome);
     }
     outcome

@@ -59,7 +59,7 @@ fn throughput(stations: u32, rules: Rules, seconds: u64) -> f64 {
     }
     let (mut delivered, mut missing) = (0, Vec::new());
     let end = Time::ZERO + Span::from_secs(seconds);
-    while let Some(now) = cell.next_event().filter(|now| *now < end) {
+    while let Some(now) = cell.poll_timeout().filter(|now| *now < end) {
         let mut given_up = Vec::new();
         while let Some(arrived) = cell.poll(now, &mut |drop| given_up.push(drop.packet.0)) {
             delivered += 1;

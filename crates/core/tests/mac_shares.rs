@@ -35,7 +35,7 @@ fn shares<const N: usize>(file: &str, flows: [(u32, u32, Category); N]) -> ([f64
             }
             inside[place] = 200;
         }
-        now = cell.next_event().unwrap();
+        now = cell.poll_timeout().unwrap();
         let mut given_up = [0; N];
         while let Some(arrived) = cell.poll(now, &mut |drop| given_up[drop.packet.0] += 1) {
             delivered[arrived.packet.0] += PAYLOAD / (SECONDS as f64 * 1e6);

@@ -1,14 +1,18 @@
 //! Many updates in flight: a cut path is noticed as soon as with few, and goodput is right.
 
+#[path = "common/session.rs"]
+mod driven;
+
 use std::collections::VecDeque;
 
 use freshline_core::path::{PathId, SchedulerConfig};
 use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, PathAck, Paths, Sample, Secret, Source, SourceParams,
+    Monitor, MonitorParams, PathAck, Paths, Secret, Source, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::Ack;
+
+use driven::turn;
 
 /// Base RTTs of both paths: the first is better until it is cut.
 const RTTS: [Span; 2] = [Span::from_millis(300), Span::from_millis(400)];
@@ -143,38 +147,24 @@ fn delivered_share(rate: f64, scheduler: Option<&str>, length: Span) -> f64 {
             |path: u8| path == 0 && scheduler.is_some() && now.since(Time::ZERO) > length / 2;
         for (path, rtt) in (0..).zip(RTTS) {
             while let Some(datagram) = take_due(&mut updates[usize::from(path)], now) {
-                let mut ack = [0; Ack::LEN];
-                let at = Clocked { received_at: now, now };
-                let len = monitor.on_datagram(at, path, &datagram, &mut ack).reply;
+                let ack = driven::tell(&mut monitor, now, path, &datagram).reply;
                 if !is_cut(path) {
-                    acks[usize::from(path)].push_back((now + rtt / 2, ack[..len].to_vec()));
+                    acks[usize::from(path)].push_back((now + rtt / 2, ack));
                 }
             }
             while let Some(datagram) = take_due(&mut acks[usize::from(path)], now) {
-                let _ = source.on_datagram(now, PathId(path), &datagram);
+                let _ = source.handle_datagram(now, PathId(path), &datagram);
             }
         }
-        source.on_tick(now);
-        if source.next_update_at().is_some_and(|at| at <= now) {
-            let route = source.route(now).expect("it is up");
-            let sample = Sample { generated_at: now, payload: &[0; 100] };
-            for path in route.all() {
-                let mut update = [0; 256];
-                let len = match path == route.first {
-                    true => source.write_update(now, path, sample, &mut update),
-                    false => source.write_copy(now, path, sample, &mut update),
-                };
-                let datagram = update[..len.expect("it fits")].to_vec();
-                let index = usize::from(path.0);
-                if !is_cut(path.0) {
-                    updates[index].push_back((now + RTTS[index] / 2, datagram));
-                }
+        for (transmit, datagram) in turn(&mut source, now, &[0; 100], |_| ()) {
+            let index = usize::from(transmit.path.0);
+            if !is_cut(transmit.path.0) {
+                updates[index].push_back((now + RTTS[index] / 2, datagram));
             }
         }
         let datagrams =
             updates.iter().chain(&acks).filter_map(|queue| Some(queue.front()?.0)).min();
-        let timer = source.next_timer().map(|(at, _)| at);
-        let wakes = [datagrams, timer, source.next_update_at()];
+        let wakes = [datagrams, source.poll_timeout()];
         now = Time::earliest(wakes).expect("a source always waits for something").max(now);
     }
     source.counters().delivered_bytes as f64 / (100.0 * monitor.counters().fresh as f64)

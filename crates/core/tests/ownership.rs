@@ -1,15 +1,19 @@
 //! A session belongs to whoever opened it: knowing its id, or the token of another source, is not
 //! enough to speak for it.
 
+#[path = "common/session.rs"]
+mod driven;
+
+use driven::{hear, next_update};
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    Admission, Clocked, Monitor, MonitorParams, Names, Relation, Sample, Secret, Source,
-    SourceEvent, SourceParams, Verdict,
+    Admission, Monitor, MonitorEvent, MonitorParams, Names, Relation, Secret, Source, SourceEvent,
+    SourceParams,
 };
 use freshline_core::source::{Fixed, Limits};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{
-    Ack, Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
+    Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
 };
 
 const TOKENS: [&[u8]; 2] = [b"of robot", b"of meter"];
@@ -61,22 +65,21 @@ fn send(
 }
 
 fn tell(monitor: &mut Monitor<u64>, connection: u64, datagram: &[u8]) -> (&'static str, Vec<u8>) {
-    let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
-    let mut reply = [0; Ack::LEN];
-    let receipt = monitor.on_datagram(at, connection, datagram, &mut reply);
-    let verdict = match receipt.verdict {
-        Verdict::Fresh { opened: true, .. } => "opened",
-        Verdict::Fresh { .. } => "fresh",
-        Verdict::Stale { .. } => "stale",
-        Verdict::Challenged => "challenged",
-        Verdict::Refused(CloseReason::BadToken) => "bad token",
-        Verdict::Refused(CloseReason::NameTaken) => "name taken",
-        Verdict::Refused(CloseReason::BadName) => "bad name",
-        Verdict::Refused(_) => "refused",
-        Verdict::Closed { .. } => "closed",
-        Verdict::Ignored(_) => "ignored",
+    use MonitorEvent::{Challenged, Fresh, Gone, Refused, Stale};
+    let heard = driven::tell(monitor, Time::ZERO, connection, datagram);
+    let verdict = match heard.event() {
+        Some(Fresh { opened: true, .. }) => "opened",
+        Some(Fresh { .. }) => "fresh",
+        Some(Stale { .. }) => "stale",
+        Some(Challenged) => "challenged",
+        Some(Refused { reason: CloseReason::BadToken, .. }) => "bad token",
+        Some(Refused { reason: CloseReason::NameTaken, .. }) => "name taken",
+        Some(Refused { reason: CloseReason::BadName, .. }) => "bad name",
+        Some(Refused { .. }) => "refused",
+        Some(Gone { .. }) => "closed",
+        None => "ignored",
     };
-    (verdict, reply[..receipt.reply].to_vec())
+    (verdict, heard.reply)
 }
 
 fn state(monitor: &Monitor<u64>) -> (Vec<u8>, u64) {
@@ -187,16 +190,14 @@ fn a_source_that_is_slow_opens_all_the_same() {
     let law = Box::new(Fixed::new(rate));
     let mut source = Source::new(params, Secret::new([1; 16]), law, Time::ZERO).expect("no name");
     let mut monitor = Monitor::<u64>::new(MonitorParams::default(), Secret::new([7; 16]));
-    let mut verdicts = Vec::new();
+    let (mut verdicts, mut now) = (Vec::new(), Time::ZERO);
     for _ in 0..2 {
-        let now = source.next_update_at().expect("it opens");
+        let left;
+        (now, left) = next_update(&mut source, now, b"state");
         assert!(now <= Time::ZERO + Span::from_secs(2), "{now:?}");
-        let mut out = [0; 300];
-        let sample = Sample { generated_at: now, payload: b"state" };
-        let len = source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
-        let (verdict, answer) = tell(&mut monitor, 1, &out[..len]);
+        let (verdict, answer) = tell(&mut monitor, 1, &left[0].1);
         verdicts.push(verdict);
-        let _ = source.on_datagram(now, PathId::FIRST, &answer);
+        hear(&mut source, now, &answer);
     }
     assert_eq!(verdicts, ["challenged", "opened"]);
 }
@@ -208,23 +209,20 @@ fn acks_from_before_a_sleep_are_no_round_trips() {
     let mut source = Source::new(params, Secret::new([1; 16]), law, Time::ZERO).expect("no name");
     let mut monitor = monitor();
     let mut update = |source: &mut Source, now| {
-        let mut out = [0; 300];
-        let sample = Sample { generated_at: now, payload: b"state" };
-        let len = source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
-        tell(&mut monitor, 1, &out[..len]).1
+        let (now, left) = next_update(source, now, b"state");
+        (now, tell(&mut monitor, 1, &left[0].1).1)
     };
-    let answer = update(&mut source, Time::ZERO);
-    let opened = source.on_datagram(Time::ZERO, PathId::FIRST, &answer);
-    assert_eq!(opened, Ok(SourceEvent::Opened));
-    let answer = update(&mut source, Time::ZERO + Span::from_millis(100));
+    let (now, answer) = update(&mut source, Time::ZERO);
+    assert_eq!(hear(&mut source, now, &answer), Some(SourceEvent::Opened));
+    let (_, answer) = update(&mut source, now);
     // It sleeps for an hour before it can read the ack.
     let woken = Time::ZERO + Span::from_secs(3600);
-    source.on_wake(woken);
-    assert!(source.on_datagram(woken, PathId::FIRST, &answer).is_err());
-    assert!(source.next_update_at().is_some_and(|at| at <= woken + Span::from_secs(1)));
-    let answer = update(&mut source, woken);
-    let now = woken + Span::from_millis(20);
-    assert_eq!(source.on_datagram(now, PathId::FIRST, &answer), Ok(SourceEvent::Opened));
+    source.handle_resume(woken);
+    assert!(source.handle_datagram(woken, PathId::FIRST, &answer).is_err());
+    let (now, answer) = update(&mut source, woken);
+    assert!(now <= woken + Span::from_secs(1), "{now:?}");
+    let now = now + Span::from_millis(20);
+    assert_eq!(hear(&mut source, now, &answer), Some(SourceEvent::Opened));
     assert!(source.counters().rtt_mean().is_some_and(|rtt| rtt < Span::from_millis(20)));
 }
 
@@ -252,19 +250,24 @@ fn a_monitor_that_always_challenges_does_not_set_the_pace() {
     let mut source = Source::new(params, Secret::new([1; 16]), law, Time::ZERO).expect("no name");
     let end = Time::ZERO + Span::from_secs(20);
     let (mut sent, mut last) = (0u32, None);
-    while let Some(now) = source.next_update_at().filter(|at| *at < end) {
+    let mut now = Time::ZERO;
+    loop {
+        (now, _) = next_update(&mut source, now, b"state");
+        if now >= end {
+            break;
+        }
         // The monitor answers at once, each time with another cookie.
-        let mut out = [0; 300];
-        let sample = Sample { generated_at: now, payload: b"state" };
-        source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
         assert!(last.is_none_or(|last| now >= last + rate.period()), "{sent}");
         (sent, last) = (sent + 1, Some(now));
         let cookie = Cookie(u128::from(sent).to_be_bytes());
         let challenge = Challenge { session: source.session(), cookie };
-        let event = source.on_datagram(now, PathId::FIRST, &challenge.bytes());
-        assert_eq!(event, Ok(SourceEvent::Challenged));
+        assert_eq!(hear(&mut source, now, &challenge.bytes()), Some(SourceEvent::Challenged));
     }
     // Two openings a wait, and waits grow to 2 s.
     assert!((10..=30).contains(&sent), "{sent} openings in 20 s");
-    assert!(matches!(Message::parse(&source.close()), Ok(Message::Close(_))));
+    source.close();
+    let mut out = Vec::new();
+    let len = source.poll_transmit(now, &mut out).expect("a close").len;
+    assert!(matches!(Message::parse(&out[..len]), Ok(Message::Close(_))));
+    assert!(source.poll_transmit(now, &mut out).is_none() && source.poll_timeout().is_none());
 }

@@ -1,10 +1,13 @@
 //! The places of a monitor are shared between parties: one that takes all displaces itself alone.
 
+#[path = "common/session.rs"]
+mod driven;
+
 use freshline_core::session::{
-    Admission, Clocked, Monitor, MonitorParams, Origin, Secret, Verdict,
+    Admission, End, Monitor, MonitorEvent, MonitorParams, Origin, Secret,
 };
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Ack, Close, CloseReason, Cookie, Opening, SessionId, Update};
+use freshline_core::wire::{Close, CloseReason, Cookie, Opening, SessionId, Update};
 
 /// An address: its network is the address without the last two digits.
 type Address = u64;
@@ -57,16 +60,17 @@ fn say(monitor: &mut Monitor<Address>, now: Time, from: Address, said: &Said<'_>
         opening,
         payload: b"state",
     };
-    let (mut datagram, mut reply) = ([0; 300], [0; Ack::LEN]);
+    let mut datagram = [0; 300];
     let len = update.write(&mut datagram).expect("it fits");
-    let at = Clocked { received_at: now, now };
-    let receipt = monitor.on_datagram(at, from, &datagram[..len], &mut reply);
-    match (receipt.verdict, receipt.displaced) {
-        (Verdict::Fresh { opened: true, .. }, Some(gone)) => Told::OpenedFor(gone.1.session.0),
-        (Verdict::Fresh { opened: true, .. }, None) => Told::Opened,
-        (Verdict::Fresh { .. }, None) => Told::Fresh,
-        (Verdict::Challenged, None) => Told::Challenged,
-        (Verdict::Refused(CloseReason::Full), None) => Told::Full,
+    use MonitorEvent::{Challenged, Fresh, Gone, Refused};
+    match &driven::tell(monitor, now, from, &datagram[..len]).events[..] {
+        [Gone { record, why: End::Displaced, .. }, Fresh { opened: true, .. }] => {
+            Told::OpenedFor(record.session.0)
+        }
+        [Fresh { opened: true, .. }] => Told::Opened,
+        [Fresh { .. }] => Told::Fresh,
+        [Challenged] => Told::Challenged,
+        [Refused { reason: CloseReason::Full, .. }] => Told::Full,
         other => panic!("{other:?}"),
     }
 }
@@ -133,9 +137,10 @@ fn a_source_that_was_known_returns_although_its_own_party_has_filled_the_monitor
     }
     // It crashes, and is forgotten.
     let mut now = at(70);
-    while monitor.next_event().is_some_and(|due| due <= at(70) + idle * 2) {
-        now = monitor.next_event().unwrap_or(now);
-        monitor.on_tick(now, |_, _| {});
+    while monitor.poll_timeout().is_some_and(|due| due <= at(70) + idle * 2) {
+        now = monitor.poll_timeout().unwrap_or(now);
+        monitor.handle_timeout(now);
+        while monitor.poll_event().is_some() {}
     }
     assert!(monitor.is_empty());
     assert_eq!(fill(&mut monitor, now, FLOODER, 1_000), 94, "the others are kept for it");
@@ -184,8 +189,7 @@ fn a_name_is_known_where_its_session_was_opened_and_not_where_updates_came_from(
     assert_eq!(say(&mut monitor, at(70), ELSEWHERE, &robot(1)), Told::Fresh);
     let close = Close { session: SessionId(1), reason: CloseReason::Done }.bytes();
     let now = at(71);
-    let clocked = Clocked { received_at: now, now };
-    monitor.on_datagram(clocked, ELSEWHERE, &close, &mut [0; Ack::LEN]);
+    driven::tell(&mut monitor, now, ELSEWHERE, &close);
     assert!(monitor.is_empty());
     assert_eq!(fill(&mut monitor, now, ELSEWHERE, 1_000), 94);
     assert_eq!(say(&mut monitor, now, ELSEWHERE, &robot(2)), Told::Full);

@@ -3,10 +3,13 @@
 #[path = "common/counting.rs"]
 mod counting;
 
+#[path = "common/session.rs"]
+mod driven;
+
 use counting::held;
-use freshline_core::session::{Admission, Clocked, Monitor, MonitorParams, Origin, Secret};
+use freshline_core::session::{Admission, Monitor, MonitorParams, Origin, Secret};
 use freshline_core::unit::Time;
-use freshline_core::wire::{Ack, Cookie, Opening, SessionId, Update};
+use freshline_core::wire::{Cookie, Opening, SessionId, Update};
 
 const SOURCES: u64 = 10_000;
 
@@ -19,7 +22,7 @@ fn bytes_per_source(origin: fn(&u64) -> Origin) -> usize {
         ..MonitorParams::default()
     };
     let mut monitor = Monitor::new(params, Secret::new([7; 16])).with_origin(origin);
-    let (mut datagram, mut reply) = ([0; 300], [0; Ack::LEN]);
+    let mut datagram = [0; 300];
     for session in 0..SOURCES {
         let name = format!("{session:016}");
         let opening = Opening { cookie: Cookie::default(), name: &name, token: b"" };
@@ -34,8 +37,7 @@ fn bytes_per_source(origin: fn(&u64) -> Origin) -> usize {
             payload: &[7; 64],
         };
         let len = update.write(&mut datagram).expect("it fits");
-        let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
-        monitor.on_datagram(at, session, &datagram[..len], &mut reply);
+        driven::tell(&mut monitor, Time::ZERO, session, &datagram[..len]);
     }
     assert_eq!(monitor.len(), SOURCES as usize);
     (held() - before).cast_unsigned() / SOURCES as usize

@@ -168,7 +168,7 @@ impl Audit {
                 match sent {
                     Some(sent) => self.sent(now, sent.packet, sent.sojourn),
                     None => assert!(
-                        waiting == Packets::ZERO || self.qdisc.next_event().is_some(),
+                        waiting == Packets::ZERO || self.qdisc.poll_timeout().is_some(),
                         "{}: {waiting} wait, nothing is sent, and nobody knows when to ask again",
                         self.config,
                     ),
@@ -225,7 +225,7 @@ impl Audit {
     fn drain(mut self, mut now: Time) {
         while self.qdisc.backlog().packets > Packets::ZERO {
             self.take(now, &Step::Departure);
-            now = self.qdisc.next_event().unwrap_or(now).max(now);
+            now = self.qdisc.poll_timeout().unwrap_or(now).max(now);
         }
         assert!(self.settled.iter().all(|settled| *settled), "{}: a packet vanished", self.config);
         assert!(self.seen_marked <= self.qdisc.marked().get());

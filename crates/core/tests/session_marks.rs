@@ -1,9 +1,12 @@
 //! Code points in a session: which messages are marked, and what either end knows of the path.
 
+#[path = "common/session.rs"]
+mod driven;
+
 use freshline_core::dscp::Dscp;
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    Admission, Clocked, MarkVerdict, Monitor, MonitorParams, Sample, Secret, Source, SourceParams,
+    Admission, Datagram, MarkVerdict, Monitor, MonitorParams, Secret, Source, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -49,20 +52,18 @@ impl World {
 
     /// One update and its answer.
     fn step(&mut self) {
-        self.now = self.now.max(self.source.next_update_at().expect("the law sends"));
-        let mut datagram = [0; 200];
-        let sent = self.source.mark();
-        let sample = Sample { generated_at: self.now, payload: b"state" };
-        let len = self.source.write_update(self.now, FIRST, sample, &mut datagram).unwrap();
-        self.now += Span::from_millis(1);
-        let at = Clocked { received_at: self.now, now: self.now };
-        let (mut reply, seen) = ([0; Ack::LEN], Some(self.path[0](sent)));
-        let receipt = self.monitor.on_marked_datagram(at, 1, seen, &datagram[..len], &mut reply);
-        let (answer, mark) = (receipt.reply, receipt.dscp);
+        let (now, left) = driven::next_update(&mut self.source, self.now, b"state");
+        let [(transmit, datagram)] = &left[..] else { panic!("{} datagrams", left.len()) };
+        let sent = transmit.dscp;
+        self.now = now + Span::from_millis(1);
+        let update = Datagram::marked(datagram, Some(self.path[0](sent)));
+        let heard = driven::tell(&mut self.monitor, self.now, 1, update);
+        let mark = heard.dscp;
         self.left.push([sent, mark]);
         self.now += Span::from_millis(1);
         let seen = Some(self.path[1](mark));
-        self.source.on_marked_datagram(self.now, FIRST, seen, &reply[..answer]).unwrap();
+        let answer = Datagram::marked(&heard.reply, seen);
+        self.source.handle_datagram(self.now, FIRST, answer).unwrap();
     }
 
     fn run(mut self) -> Self {
@@ -127,21 +128,18 @@ fn a_monitor_that_says_nothing_of_code_points_leaves_the_source_in_doubt() {
     let mut world = World::new(None, None, [|dscp| dscp; 2]);
     let mut acks = 0;
     for _ in 0..10 {
-        world.now = world.now.max(world.source.next_update_at().unwrap());
-        let mut datagram = [0; 200];
-        let sample = Sample { generated_at: world.now, payload: b"state" };
-        let len = world.source.write_update(world.now, FIRST, sample, &mut datagram).unwrap();
-        let at = Clocked { received_at: world.now, now: world.now };
-        let mut reply = [0; Ack::LEN];
-        let answer = world.monitor.on_datagram(at, 1, &datagram[..len], &mut reply).reply;
-        if answer == Ack::LEN {
+        let (now, left) = driven::next_update(&mut world.source, world.now, b"state");
+        world.now = now;
+        let mut reply = driven::tell(&mut world.monitor, world.now, 1, &left[0].1).reply;
+        if reply.len() == Ack::LEN {
             // As older versions write it.
             reply[13..16].fill(0);
             acks += 1;
         }
         world.now += Span::from_millis(1);
         let seen = Some(Dscp::DEFAULT);
-        world.source.on_marked_datagram(world.now, FIRST, seen, &reply[..answer]).unwrap();
+        let answer = Datagram::marked(&reply, seen);
+        world.source.handle_datagram(world.now, FIRST, answer).unwrap();
     }
     assert!(acks > 5, "{acks} acks");
     assert_eq!(world.verdicts(), [MarkVerdict::Unknown; 2]);

@@ -1,15 +1,20 @@
 //! One session over several paths: openings, each with the cookie of its address; answers that come
 //! late; a path that is cut; a monitor that is restarted.
 
+#[path = "common/session.rs"]
+mod driven;
+
 use std::collections::BinaryHeap;
 
 use freshline_core::path::{PathId, SchedulerConfig};
 use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, PathPhase, Paths, Reach, Sample, Secret, Source, SourceParams,
+    Monitor, MonitorParams, PathPhase, Paths, Reach, Secret, Source, SourceParams, TransportState,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Ack, Message};
+
+use driven::{next_update, turn};
 
 /// How long a path takes there and back, in ms; `None`: nothing comes through.
 type Delays = [Option<u64>; 2];
@@ -50,9 +55,8 @@ impl World {
     fn run(&mut self, length: Span) {
         let end = self.now + length;
         loop {
-            let timer = self.source.next_timer().map(|(at, _)| at);
             let first = self.under_way.peek().map(|next| next.0.0);
-            let next = Time::earliest([timer, first, self.source.next_update_at()]);
+            let next = Time::earliest([self.source.poll_timeout(), first]);
             let next = next.expect("a source always wants something").max(self.now);
             if next > end {
                 self.now = end;
@@ -60,26 +64,9 @@ impl World {
             }
             self.now = next;
             self.arrive();
-            self.source.on_tick(self.now);
-            if self.source.next_update_at().is_some_and(|at| at <= self.now) {
-                self.send();
+            for (transmit, datagram) in turn(&mut self.source, self.now, b"state", |_| ()) {
+                self.carry(transmit.path.0, true, &datagram);
             }
-        }
-    }
-
-    fn send(&mut self) {
-        let Some(route) = self.source.route(self.now) else {
-            return self.source.on_attempt(self.now);
-        };
-        let sample = Sample { generated_at: self.now, payload: b"state" };
-        let mut out = [0; 256];
-        for path in route.all() {
-            let written = match path == route.first {
-                true => self.source.write_update(self.now, path, sample, &mut out),
-                false => self.source.write_copy(self.now, path, sample, &mut out),
-            };
-            let len = written.expect("it fits");
-            self.carry(path.0, true, &out[..len]);
         }
     }
 
@@ -99,18 +86,16 @@ impl World {
                 return;
             };
             if !is_there {
-                let _ = self.source.on_datagram(self.now, PathId(path), &datagram);
+                let _ = self.source.handle_datagram(self.now, PathId(path), &datagram);
                 continue;
             }
-            let at = Clocked { received_at: self.now, now: self.now };
             let before = self.monitor.counters().fresh;
-            let mut reply = [0; Ack::LEN];
-            let len = self.monitor.on_datagram(at, path, &datagram, &mut reply).reply;
+            let reply = driven::tell(&mut self.monitor, self.now, path, &datagram).reply;
             if self.monitor.counters().fresh > before {
                 self.longest_gap = self.longest_gap.max(self.now.since(self.fresh_at));
                 self.fresh_at = self.now;
             }
-            self.carry(path, false, &reply[..len]);
+            self.carry(path, false, &reply);
         }
     }
 
@@ -218,14 +203,16 @@ fn a_newest_state_that_is_called_stale_is_to_be_repeated() {
     world.run(Span::from_secs(2));
     // Nothing is under way but the answer to the newest, which says that it came too late.
     world.under_way.clear();
-    world.send();
+    let (now, left) = next_update(&mut world.source, world.now, b"state");
+    world.now = now;
+    left.iter().for_each(|(transmit, update)| world.carry(transmit.path.0, true, update));
     world.now += Span::from_millis(10);
     world.arrive();
     let answer = world.under_way.pop().expect("an answer").0;
     let Ok(Message::Ack(ack)) = Message::parse(&answer.4) else { panic!("{answer:?}") };
     let stale = Ack { was_fresh: false, ..ack }.bytes();
     let now = answer.0;
-    let result = world.source.on_datagram(now, PathId(answer.2), &stale);
+    let result = world.source.handle_datagram(now, PathId(answer.2), &stale);
     assert!(result.is_err(), "{result:?}");
     let repeat_at = world.source.repeat_at().expect("the monitor may not have it");
     assert!(repeat_at > now && repeat_at <= now + Span::from_millis(60), "{repeat_at:?} {now:?}");
@@ -246,14 +233,14 @@ fn a_monitor_that_was_restarted_is_opened_again_by_all_paths() {
 fn a_path_without_its_interface_is_left_at_once() {
     let mut world = World::new("freshest", &[both(10), both(40)]);
     world.run(Span::from_secs(5));
-    world.source.on_transport_lost(world.now, PathId(0));
+    world.source.handle_transport(world.now, PathId(0), TransportState::Down);
     world.longest_gap = Span::ZERO;
     world.run(Span::from_secs(2));
     assert!(world.longest_gap <= Span::from_millis(60), "{}", world.longest_gap);
-    world.source.on_transport_lost(world.now, PathId(1));
+    world.source.handle_transport(world.now, PathId(1), TransportState::Down);
     world.run(Span::from_secs(5));
     assert!(matches!(world.source.reach(), Reach::Opening { .. }), "none is left");
-    world.source.on_transport_ready(world.now, PathId(0));
+    world.source.handle_transport(world.now, PathId(0), TransportState::Ready);
     world.run(Span::from_millis(50));
     assert_eq!(world.opened(), (2, 1, true), "it tries at once");
 }

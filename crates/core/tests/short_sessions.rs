@@ -1,27 +1,24 @@
 //! A session that ends soon after its opening is opened again soon, however long it took before.
 
-use freshline_core::path::PathId;
-use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, Sample, Secret, Source, SourceEvent, SourceParams,
-};
+#[path = "common/session.rs"]
+mod driven;
+
+use freshline_core::session::{Monitor, MonitorParams, Secret, Source, SourceEvent, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::Ack;
 
 /// Sends the update that is due next and hands in what `monitor` answers.
 fn next_update(
     source: &mut Source,
+    at_time: &mut Time,
     monitor: Option<&mut Monitor<u8>>,
 ) -> (Time, Option<SourceEvent>) {
-    let now = source.next_update_at().expect("an update is always due");
-    let mut out = [0; 256];
-    let sample = Sample { generated_at: now, payload: b"state" };
-    let len = source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
+    let (now, left) = driven::next_update(source, *at_time, b"state");
+    let [(_, datagram)] = &left[..] else { panic!("{} datagrams", left.len()) };
+    *at_time = now;
     let Some(monitor) = monitor else { return (now, None) };
-    let mut reply = [0; Ack::LEN];
-    let at = Clocked { received_at: now, now };
-    let receipt = monitor.on_datagram(at, 1, &out[..len], &mut reply);
-    (now, source.on_datagram(now, PathId::FIRST, &reply[..receipt.reply]).ok())
+    let reply = driven::tell(monitor, now, 1, datagram).reply;
+    (now, driven::hear(source, now, &reply))
 }
 
 #[test]
@@ -29,23 +26,27 @@ fn an_outage_before_the_opening_does_not_lengthen_the_wait_after_it() {
     let law = Box::new(Fixed::new(UpdateRate::saturating(2.0)));
     let mut source = Source::new(SourceParams::default(), Secret::new([1; 16]), law, Time::ZERO)
         .expect("short names");
+    let mut time = Time::ZERO;
     for _ in 0..10 {
-        next_update(&mut source, None);
+        next_update(&mut source, &mut time, None);
     }
     let monitor = |secret| Monitor::new(MonitorParams::default(), Secret::new([secret; 16]));
     let (mut first, mut second) = (monitor(1), monitor(2));
-    assert_eq!(next_update(&mut source, Some(&mut first)).1, Some(SourceEvent::Challenged));
-    assert_eq!(next_update(&mut source, Some(&mut first)).1, Some(SourceEvent::Opened));
+    assert_eq!(
+        next_update(&mut source, &mut time, Some(&mut first)).1,
+        Some(SourceEvent::Challenged)
+    );
+    assert_eq!(next_update(&mut source, &mut time, Some(&mut first)).1, Some(SourceEvent::Opened));
 
     // Each time another monitor is met at once, the wait grows, as between two of one name.
     let (mut met, mut other) = (&mut second, &mut first);
     for longest_ms in [250, 500, 1_000, 2_000, 2_500] {
-        let (now, event) = next_update(&mut source, Some(met));
+        let (now, event) = next_update(&mut source, &mut time, Some(met));
         assert_eq!(event, Some(SourceEvent::Challenged));
-        let wait = source.next_update_at().expect("it goes on trying").since(now);
+        let wait = source.poll_timeout().expect("it goes on trying").since(now);
         assert!(wait <= Span::from_millis(longest_ms), "{wait}");
         assert!(wait >= Span::from_millis(longest_ms * 4 / 5), "{wait}");
-        assert_eq!(next_update(&mut source, Some(met)).1, Some(SourceEvent::Opened));
+        assert_eq!(next_update(&mut source, &mut time, Some(met)).1, Some(SourceEvent::Opened));
         *other = monitor(longest_ms as u8);
         (met, other) = (other, met);
     }

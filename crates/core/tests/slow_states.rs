@@ -1,14 +1,16 @@
 //! States that change rarely: the monitor knows their age after one round trip more than the opening
 //! takes, does not forget the source, and takes a repeated state for no new one.
 
+#[path = "common/session.rs"]
+mod driven;
+
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    Admission, Clocked, Monitor, MonitorParams, Sample, Secret, Source, SourceEvent, SourceParams,
-    Verdict,
+    Admission, Monitor, MonitorEvent, MonitorParams, Secret, Source, SourceEvent, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, Opening, SessionId, Update};
+use freshline_core::wire::{Opening, SessionId, Update};
 
 /// The monitor's clock is this far behind: its process began 30 s after the state was sampled.
 const BEHIND: Span = Span::from_secs(70);
@@ -18,19 +20,29 @@ const DELAY: Span = Span::from_millis(5);
 
 const SAMPLED_AT: Time = Time::from_nanos(40_000_000_000);
 
+/// The update with the one state that is due at `now`.
+fn update(source: &mut Source, now: Time) -> Vec<u8> {
+    let mut out = Vec::new();
+    source.handle_timeout(now);
+    while let Some(event) = source.poll_event() {
+        if matches!(event, SourceEvent::StateWanted(_)) {
+            source.put(now, SAMPLED_AT, b"state").expect("it fits");
+        }
+    }
+    let len = source.poll_transmit(now, &mut out).expect("it is due").len;
+    assert!(source.poll_transmit(now, &mut out).is_none());
+    out[..len].to_vec()
+}
+
 /// Sends the one state at `now`; gives what the source makes of the answer, and whether the monitor
 /// took it for a new state.
 fn send(source: &mut Source, monitor: &mut Monitor<u8>, now: Time) -> (Option<SourceEvent>, bool) {
-    let mut out = [0; 256];
-    let sample = Sample { generated_at: SAMPLED_AT, payload: b"state" };
-    let len = source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
-    let mut reply = [0; Ack::LEN];
-    let received_at = now + DELAY - BEHIND;
-    let at = Clocked { received_at, now: received_at };
-    let receipt = monitor.on_datagram(at, 1, &out[..len], &mut reply);
-    let is_new = matches!(receipt.verdict, Verdict::Fresh { is_repeat: false, .. });
+    let update = update(source, now);
+    let heard = driven::tell(monitor, now + DELAY - BEHIND, 1, &update);
+    let is_new = matches!(heard.event(), Some(MonitorEvent::Fresh { is_repeat: false, .. }));
     let back_at = now + DELAY + DELAY;
-    (source.on_datagram(back_at, PathId::FIRST, &reply[..receipt.reply]).ok(), is_new)
+    source.handle_datagram(back_at, PathId::FIRST, &heard.reply).expect("an answer");
+    (source.poll_event(), is_new)
 }
 
 #[test]
@@ -42,6 +54,7 @@ fn a_state_that_does_not_change_has_an_age_and_is_kept_alive() {
     let mut source = Source::new(params, Secret::new([1; 16]), law, now).expect("short names");
     let mut monitor = Monitor::new(MonitorParams::default(), Secret::new([1; 16]));
     assert_eq!(send(&mut source, &mut monitor, now).0, Some(SourceEvent::Challenged));
+    let now = now + DELAY * 2;
     assert_eq!(send(&mut source, &mut monitor, now), (Some(SourceEvent::Opened), true));
     let age = |monitor: &Monitor<u8>, now: Time| {
         let (_, record) = monitor.records().next().expect("it is open");
@@ -86,11 +99,9 @@ fn a_state_that_came_with_a_reopening_does_not_keep_the_age_of_the_one_before() 
     let mut take = |received_at: Time, update: Update<'_>| {
         let mut datagram = [0; 256];
         let len = update.write(&mut datagram).expect("it fits");
-        let at = Clocked { received_at, now: received_at };
-        let mut reply = [0; Ack::LEN];
-        let receipt = monitor.on_datagram(at, 1, &datagram[..len], &mut reply);
-        let Verdict::Fresh { source, is_repeat, brings_age, .. } = receipt.verdict else {
-            panic!("{:?}", receipt.verdict);
+        let heard = driven::tell(&mut monitor, received_at, 1, &datagram[..len]);
+        let Some(&MonitorEvent::Fresh { source, is_repeat, brings_age, .. }) = heard.event() else {
+            panic!("{heard:?}");
         };
         let record = monitor.record(source).expect("it is open");
         (is_repeat, brings_age, record.state_age(received_at).map(Span::as_millis_f64))
@@ -116,37 +127,44 @@ fn opened(rate: f64) -> (Source, Monitor<u8>, Time) {
     let mut source = Source::new(params, Secret::new([1; 16]), law, now).expect("short names");
     let mut monitor = Monitor::new(MonitorParams::default(), Secret::new([1; 16]));
     assert_eq!(send(&mut source, &mut monitor, now).0, Some(SourceEvent::Challenged));
+    let now = now + DELAY * 2;
     assert_eq!(send(&mut source, &mut monitor, now).0, Some(SourceEvent::Opened));
     (source, monitor, now + DELAY * 2)
 }
 
 /// Sends the one state at `now`, which is lost.
 fn lose(source: &mut Source, now: Time) {
-    let mut out = [0; 256];
-    let sample = Sample { generated_at: SAMPLED_AT, payload: b"state" };
-    source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
+    update(source, now);
 }
 
 #[test]
 fn a_slow_source_finds_a_dead_monitor_by_its_keep_alives() {
     let (mut source, mut monitor, now) = opened(0.01);
     assert!(matches!(send(&mut source, &mut monitor, now).0, Some(SourceEvent::Acked { .. })));
-    let silent_at = loop {
-        let due = source.keep_alive_at().expect("it is open");
-        if let Some((at, _)) = source.next_timer().filter(|(at, _)| *at <= due) {
-            break at;
+    let mut out = Vec::new();
+    let silent_at = 'silent: loop {
+        let due = source.poll_timeout().expect("it goes on");
+        source.handle_timeout(due);
+        while let Some(event) = source.poll_event() {
+            match event {
+                SourceEvent::StateWanted(_) => {
+                    source.put(due, SAMPLED_AT, b"state").expect("it fits");
+                }
+                event => break 'silent (event == SourceEvent::Silent).then_some(due),
+            }
         }
-        lose(&mut source, due);
+        // They are lost.
+        while source.poll_transmit(due, &mut out).is_some() {}
     };
+    let silent_at = silent_at.expect("it is silent");
     // The first keep-alive leaves after 20 s, and 8 more times as long are waited: not 8 times 100 s.
     assert_eq!(silent_at.since(now), Span::from_secs(20 + 8 * 20));
-    assert_eq!(source.on_tick(silent_at), Some(SourceEvent::Silent));
 }
 
 #[test]
 fn the_clocks_offset_is_told_again_if_the_update_with_it_is_lost() {
     let (mut source, mut monitor, opened_at) = opened(0.01);
-    assert!(source.next_update_at().is_some_and(|at| at <= opened_at));
+    assert!(source.poll_timeout().is_some_and(|at| at <= opened_at));
     lose(&mut source, opened_at);
     let age = |monitor: &Monitor<u8>, now: Time| {
         let (_, record) = monitor.records().next().expect("it is open");
@@ -155,15 +173,15 @@ fn the_clocks_offset_is_told_again_if_the_update_with_it_is_lost() {
     // Long before the law's next update, and twice as late each time.
     for wait in [200, 400, 800] {
         let due = opened_at + Span::from_millis(wait);
-        assert_eq!(source.next_update_at(), Some(due));
+        assert_eq!(source.poll_timeout(), Some(due));
         assert!(source.repeat_at().is_some_and(|at| at <= due));
         assert_eq!(age(&monitor, due), None);
         lose(&mut source, due);
     }
     let due = opened_at + Span::from_millis(1600);
-    assert_eq!(source.next_update_at(), Some(due));
+    assert_eq!(source.poll_timeout(), Some(due));
     assert!(matches!(send(&mut source, &mut monitor, due).0, Some(SourceEvent::Acked { .. })));
     assert!(age(&monitor, due + DELAY).is_some());
     assert_eq!(source.repeat_at(), None);
-    assert!(source.next_update_at().is_some_and(|at| at.since(due) > Span::from_secs(10)));
+    assert!(source.poll_timeout().is_some_and(|at| at.since(due) > Span::from_secs(10)));
 }

@@ -1,19 +1,21 @@
 //! Limits on what a source sends, through whole sessions in virtual time: they hold from the first
 //! packet, for every law; and a state that does not change is left out while the monitor has it.
 
+#[path = "common/session.rs"]
+mod driven;
 #[path = "common/way.rs"]
 mod way;
 
+use driven::turn;
 use freshline_core::path::SchedulerConfig;
 use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, Paths, Reach, Sample, Secret, Source, SourceParams, Verdict,
+    Monitor, MonitorEvent, MonitorParams, Paths, Reach, Secret, Source, SourceParams,
 };
 use freshline_core::source::{
     Acp, AcpParams, AcpPlus, AcpPlusParams, BURST, Fixed, Lazy, LazyParams, Limit, Limits, RateLaw,
     Tenth, TenthParams, Worth,
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time, UpdateRate};
-use freshline_core::wire;
 use way::{Way, arrived};
 
 /// Headers of IPv4 and UDP.
@@ -51,10 +53,6 @@ struct World {
     changes: Vec<Time>,
     /// Updates that leave between these times are lost.
     outage: (Time, Time),
-    /// The last state that was sent, and the first update with it.
-    last: Option<(u8, u64)>,
-    /// When an unchanged state is looked at again.
-    looks_at: Time,
     /// When datagrams left, and their bytes on the wire.
     sent: Vec<(Time, u64)>,
     /// When the monitor got a state that it did not have.
@@ -74,8 +72,6 @@ impl World {
             back: Way::new(),
             changes: Vec::new(),
             outage: (Time::MAX, Time::MAX),
-            last: None,
-            looks_at: Time::ZERO,
             sent: Vec::new(),
             news: Vec::new(),
         }
@@ -94,78 +90,49 @@ impl World {
     fn run(mut self, length: Span) -> Self {
         let end = self.now + length;
         loop {
-            let timer = self.source.next_timer().map(|(at, _)| at);
             let first = [&self.forward, &self.back].map(|way| way.front().map(|next| next.0));
-            let due = self.due_at().map(|at| at.max(self.looks_at));
-            let next = Time::earliest([timer, first[0], first[1], due]);
+            let next = Time::earliest([self.source.poll_timeout(), first[0], first[1]]);
             self.now = next.expect("a source always wants something").max(self.now);
             if self.now > end {
                 return self;
             }
             self.arrive();
-            self.source.on_tick(self.now);
-            if self.due_at().is_some_and(|at| at.max(self.looks_at) <= self.now) {
-                self.send();
-            }
+            self.send();
         }
-    }
-
-    fn due_at(&self) -> Option<Time> {
-        Time::earliest([self.source.next_update_at(), self.source.keep_alive_at()])
     }
 
     fn send(&mut self) {
         let state = self.changes.iter().filter(|at| **at <= self.now).count() as u8;
-        let first = self.last.filter(|(last, _)| *last == state).map(|(_, first)| first);
-        if first.is_some_and(|first| self.source.may_leave_out(self.now, first)) {
-            self.source.on_unchanged(self.now);
-            let repeat_at = Time::earliest([self.source.repeat_at(), self.source.keep_alive_at()]);
-            let at = self.now + self.source.law().rate().period();
-            self.looks_at = repeat_at.map_or(at, |repeat_at| repeat_at.min(at));
-            return;
-        }
-        let sample = Sample { generated_at: self.now, payload: &[state; 60] };
-        let route = self.source.route(self.now).expect("all paths are up");
-        let mut out = [0; 256];
         let is_lost = (self.outage.0..self.outage.1).contains(&self.now);
-        for path in route.all() {
-            let written = match path == route.first {
-                true => self.source.write_update(self.now, path, sample, &mut out),
-                false => self.source.write_copy(self.now, path, sample, &mut out),
-            };
-            let datagram = out[..written.expect("it fits")].to_vec();
+        for (transmit, datagram) in turn(&mut self.source, self.now, &[state; 60], |_| ()) {
             let bytes = HEADERS + datagram.len() as u64;
-            self.source.on_bytes(self.now, Bytes::new(bytes));
+            self.source.handle_wire_bytes(self.now, Bytes::new(bytes));
             self.sent.push((self.now, bytes));
             if !is_lost {
                 // Numbers that look random (Weyl's sequence).
                 let part = (self.sent.len() as f64 * 0.618_033_988_75).fract();
                 let delay = self.delay + self.jitter.mul_f64(part);
-                self.forward.push_back((self.now + delay, path, datagram));
+                self.forward.push_back((self.now + delay, transmit.path, datagram));
             }
         }
-        let seq = self.source.last_seq().expect("one was written");
-        self.last = Some((state, first.unwrap_or(seq)));
     }
 
     fn arrive(&mut self) {
         let now = self.now;
         while let Some((_, path, datagram)) = arrived(&mut self.forward, now) {
-            let mut reply = [0; wire::Ack::LEN];
-            let at = Clocked { received_at: now, now };
-            let receipt = self.monitor.on_datagram(at, path.0, &datagram, &mut reply);
+            let heard = driven::tell(&mut self.monitor, now, path.0, &datagram);
             // Each keep-alive is a new sample of the same state.
             let state = *datagram.last().expect("60 bytes of the state");
-            let is_fresh = matches!(receipt.verdict, Verdict::Fresh { .. });
+            let is_fresh = matches!(heard.event(), Some(MonitorEvent::Fresh { .. }));
             if is_fresh && self.news.len() <= usize::from(state) {
                 self.news.push(now);
             }
-            if receipt.reply > 0 {
-                self.back.push_back((now + self.delay, path, reply[..receipt.reply].to_vec()));
+            if !heard.reply.is_empty() {
+                self.back.push_back((now + self.delay, path, heard.reply));
             }
         }
         while let Some((_, path, datagram)) = arrived(&mut self.back, now) {
-            let _ = self.source.on_datagram(now, path, &datagram);
+            let _ = self.source.handle_datagram(now, path, &datagram);
         }
     }
 

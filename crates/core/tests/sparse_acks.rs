@@ -1,16 +1,16 @@
 //! A session in which not every update asks for an ack: monitors and sources of before, a law that
 //! never asks, several paths.
 
+#[path = "common/session.rs"]
+mod driven;
 #[path = "common/way.rs"]
 mod way;
 
+use driven::turn;
 use freshline_core::path::SchedulerConfig;
-use freshline_core::session::{
-    Clocked, Monitor, MonitorParams, Paths, Reach, Sample, Secret, Source, SourceParams,
-};
+use freshline_core::session::{Monitor, MonitorParams, Paths, Reach, Secret, Source, SourceParams};
 use freshline_core::source::{Ack, AcpPlus, AcpPlusParams, Fixed, Phase, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{self};
 use way::{Way, arrived};
 
 /// Each way.
@@ -62,51 +62,37 @@ impl World {
     fn run(mut self, seconds: u64) -> Self {
         let end = self.now + Span::from_secs(seconds);
         loop {
-            let timer = self.source.next_timer().map(|(at, _)| at);
             let first = [&self.there, &self.back].map(|way| way.front().map(|next| next.0));
-            let wants = [timer, first[0], first[1], self.source.next_update_at()];
+            let wants = [self.source.poll_timeout(), first[0], first[1]];
             let next = Time::earliest(wants).expect("a source always wants something");
             self.now = next.max(self.now);
             if self.now > end {
                 return self;
             }
             self.arrive();
-            self.source.on_tick(self.now);
-            if self.source.next_update_at().is_some_and(|at| at <= self.now) {
-                self.send();
-            }
+            self.send();
         }
     }
 
     fn send(&mut self) {
-        let sample = Sample { generated_at: self.now, payload: b"state" };
-        let route = self.source.route(self.now).expect("all paths are up");
-        let mut out = [0; 256];
-        for path in route.all() {
-            let written = match path == route.first {
-                true => self.source.write_update(self.now, path, sample, &mut out),
-                false => self.source.write_copy(self.now, path, sample, &mut out),
-            };
-            let mut datagram = out[..written.expect("it fits")].to_vec();
+        for (transmit, mut datagram) in turn(&mut self.source, self.now, b"state", |_| ()) {
             if self.is_old_monitor {
                 datagram[12] &= !NO_ACK;
             }
-            self.there.push_back((self.now + WAY, path, datagram));
+            self.there.push_back((self.now + WAY, transmit.path, datagram));
         }
     }
 
     fn arrive(&mut self) {
         while let Some((_, path, datagram)) = arrived(&mut self.there, self.now) {
-            let (mut reply, at) = ([0; wire::Ack::LEN], self.now);
-            let at = Clocked { received_at: at, now: at };
-            let len = self.monitor.on_datagram(at, path.0, &datagram, &mut reply).reply;
-            if len > 0 {
+            let reply = driven::tell(&mut self.monitor, self.now, path.0, &datagram).reply;
+            if !reply.is_empty() {
                 self.free_at = self.free_at.max(self.now) + SERVICE;
-                self.back.push_back((self.free_at + WAY, path, reply[..len].to_vec()));
+                self.back.push_back((self.free_at + WAY, path, reply));
             }
         }
         while let Some((_, path, datagram)) = arrived(&mut self.back, self.now) {
-            let _ = self.source.on_datagram(self.now, path, &datagram);
+            let _ = self.source.handle_datagram(self.now, path, &datagram);
         }
     }
 
@@ -147,8 +133,8 @@ impl RateLaw for Asking {
         self.law.on_sent(now, seq);
     }
     fn on_ack(&mut self, _now: Time, _ack: &Ack) {}
-    fn on_tick(&mut self, _now: Time) {}
-    fn next_event(&self) -> Option<Time> {
+    fn handle_timeout(&mut self, _now: Time) {}
+    fn poll_timeout(&self) -> Option<Time> {
         None
     }
     fn next_update_at(&self) -> Option<Time> {

@@ -1,15 +1,17 @@
 //! Strangers at the monitor: neither a flood nor cleverness makes it remember or say more than it
 //! must.
 
-use freshline_core::path::PathId;
+#[path = "common/session.rs"]
+mod driven;
+
+use driven::{hear, next_update, turn};
 use freshline_core::session::{
-    Admission, Clocked, Monitor, MonitorParams, Sample, Secret, Source, SourceEvent, SourceParams,
-    Verdict,
+    Admission, End, Monitor, MonitorEvent, MonitorParams, Secret, Source, SourceEvent, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{
-    Ack, Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
+    Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
 };
 use rand::{Rng, RngExt};
 use rand_pcg::Pcg64;
@@ -34,16 +36,18 @@ fn tell(
     peer: Address,
     datagram: &[u8],
 ) -> (String, Vec<u8>) {
-    let mut reply = [0; Ack::LEN];
-    let clocked = Clocked { received_at: now, now };
-    let receipt = monitor.on_datagram(clocked, peer, datagram, &mut reply);
-    assert!(receipt.reply <= datagram.len(), "{receipt:?} to {} bytes", datagram.len());
-    let verdict = match receipt.verdict {
-        Verdict::Fresh { opened: true, .. } => "opened".into(),
-        Verdict::Fresh { .. } => "fresh".into(),
-        other => format!("{other:?}"),
+    use MonitorEvent::{Challenged, Fresh, Gone, Refused};
+    let heard = driven::tell(monitor, now, peer, datagram);
+    assert!(heard.reply.len() <= datagram.len(), "{heard:?} to {} bytes", datagram.len());
+    let verdict = match heard.event() {
+        Some(Fresh { opened: true, .. }) => "opened".into(),
+        Some(Fresh { .. }) => "fresh".into(),
+        Some(Refused { reason, .. }) => format!("Refused({reason:?})"),
+        Some(Gone { why: End::Closed, .. }) => "Closed".into(),
+        Some(Challenged) => "Challenged".into(),
+        other => format!("{other:?}, {:?}", heard.result),
     };
-    (verdict, reply[..receipt.reply].to_vec())
+    (verdict, heard.reply)
 }
 
 fn update<'a>(session: u64, seq: u64, opening: Option<Opening<'a>>) -> Update<'a> {
@@ -130,14 +134,18 @@ fn strangers_with_cookies_fill_the_monitor_but_not_more_until_they_are_idle() {
     // time.
     let mut expired = 0;
     let mut seq = 2;
-    while let Some(now) = monitor.next_event().filter(|now| now.since(at(0)) <= idle * 2) {
+    while let Some(now) = monitor.poll_timeout().filter(|now| now.since(at(0)) <= idle * 2) {
         tell(&mut monitor, now, 0, &bytes(&update(0, seq, None)));
         seq += 1;
         let before = expired;
-        monitor.on_tick(now, |_, record| {
+        monitor.handle_timeout(now);
+        while let Some(event) = monitor.poll_event() {
+            let MonitorEvent::Gone { record, why: End::Idle, .. } = event else {
+                panic!("{event:?}");
+            };
             assert!(now.since(record.heard_at) >= idle, "too early");
             expired += 1;
-        });
+        }
         assert!(expired - before <= 100 / 32, "a look costs little");
     }
     assert_eq!((expired, monitor.len()), (99, 1));
@@ -153,7 +161,7 @@ fn a_source_learns_that_the_monitor_is_full_and_gets_in_later() {
     let law = Box::new(Fixed::new(UpdateRate::saturating(10.0)));
     let params = SourceParams { name: "second".into(), ..SourceParams::default() };
     let mut source = Source::new(params, Secret::new([2; 16]), law, at(0)).unwrap();
-    let mut events = Vec::new();
+    let (mut events, mut now) = (Vec::new(), at(0));
     let leave = bytes(&update(1, 2, None));
     for attempt in 0..3 {
         if attempt == 2 {
@@ -162,12 +170,10 @@ fn a_source_learns_that_the_monitor_is_full_and_gets_in_later() {
             assert!(verdict.starts_with("Closed") && answer.is_empty(), "{verdict}");
             assert_eq!(tell(&mut monitor, at(1), 1, &leave).0, "Challenged", "it is gone");
         }
-        let now = source.next_update_at().expect("it goes on trying");
-        let mut out = [0; 200];
-        let sample = Sample { generated_at: now, payload: b"state" };
-        let len = source.write_update(now, PathId::FIRST, sample, &mut out).unwrap();
-        let (_, answer) = tell(&mut monitor, now, 2, &out[..len]);
-        events.push(source.on_datagram(now, PathId::FIRST, &answer).unwrap());
+        let left;
+        (now, left) = next_update(&mut source, now, b"state");
+        let (_, answer) = tell(&mut monitor, now, 2, &left[0].1);
+        events.push(hear(&mut source, now, &answer).unwrap());
     }
     use SourceEvent::{Challenged, Closed, Opened};
     assert_eq!(events, [Challenged, Closed(CloseReason::Full), Opened]);
@@ -184,14 +190,15 @@ fn two_sources_of_one_name_do_not_push_each_other_out_at_every_update() {
     for millis in 0..30_000 {
         let now = at(0) + Span::from_millis(millis);
         for (address, source) in (0..).zip(&mut sources) {
-            source.on_tick(now);
-            while source.next_update_at().is_some_and(|due| due <= now) {
-                let mut out = [0; 256];
-                let sample = Sample { generated_at: now, payload: b"state" };
-                let len =
-                    source.write_update(now, PathId::FIRST, sample, &mut out).expect("it fits");
-                let (_, answer) = tell(&mut monitor, now, address, &out[..len]);
-                let _ = source.on_datagram(now, PathId::FIRST, &answer);
+            loop {
+                let left = turn(source, now, b"state", |_| ());
+                for (_, datagram) in &left {
+                    let (_, answer) = tell(&mut monitor, now, address, datagram);
+                    hear(source, now, &answer);
+                }
+                if left.is_empty() {
+                    break;
+                }
             }
         }
     }

@@ -47,7 +47,7 @@ fn arrivals(hop: HopConfig, sent: &[u64]) -> Vec<(u64, f64)> {
         path.enqueue(at_ms(*at), Numbered(number), &mut |drop| panic!("{drop:?}"));
     }
     let mut found = Vec::new();
-    while let Some(wake) = path.next_event() {
+    while let Some(wake) = path.poll_timeout() {
         while let Some(arrived) = path.poll(wake, &mut |drop| panic!("{drop:?}")) {
             let after = arrived.at.since(Time::ZERO);
             found.push((arrived.packet.0, after.as_millis_f64()));

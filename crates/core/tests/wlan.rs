@@ -441,12 +441,12 @@ proptest! {
                     2 => law.on_app_limited(now, station),
                     _ => law.on_report(now, station, *report),
                 }
-                law.on_tick(now);
+                law.handle_timeout(now);
                 for station in (0..4).map(StationId) {
                     // A packet takes no less than 3 µs on the air.
                     prop_assert!(law.rate(station) <= BitRate::from_mbps(4_000), "{law:?}");
                 }
-                prop_assert!(law.next_event().is_none_or(|next| next + DELTA > now));
+                prop_assert!(law.poll_timeout().is_none_or(|next| next + DELTA > now));
             }
         }
     }

@@ -104,7 +104,7 @@ fn run(path: &Path) -> Load {
         }
         match event {
             Event::Tick => {
-                world.guard.on_tick(now);
+                world.guard.handle_timeout(now);
                 world.push(now + Span::from_millis(10), Event::Tick);
             }
             Event::Send(flow) => world.send(now, flow),
@@ -327,7 +327,7 @@ impl Reporter {
     /// Half a second of `sent` packets of which `came` arrived; the limit in Mbit/s.
     fn told(&mut self, sent: u64, came: u64) -> f64 {
         self.now += DELTA;
-        self.guard.on_tick(self.now);
+        self.guard.handle_timeout(self.now);
         (self.packets, self.came) = (self.packets + sent, self.came + came);
         let delivery = Delivery {
             newest_seq: self.packets,
@@ -343,7 +343,7 @@ impl Reporter {
 
     fn silent(&mut self) -> f64 {
         self.now += DELTA;
-        self.guard.on_tick(self.now);
+        self.guard.handle_timeout(self.now);
         self.limit()
     }
 
@@ -420,7 +420,7 @@ fn after_an_outage_the_rate_comes_back_whatever_the_interval() {
         let (mut sent, mut came, mut due, mut told_at) = (0, 0, Time::ZERO, Time::ZERO);
         for ms in 0..60_000 {
             let now = Time::ZERO + Span::from_millis(ms);
-            guard.on_tick(now);
+            guard.handle_timeout(now);
             while due <= now {
                 let packet = 12_000.0 / guard.rate(StationId(0)).as_bps() as f64;
                 (sent, due) = (sent + 1, due.max(now) + Span::from_secs_f64(packet));
@@ -464,7 +464,7 @@ fn an_integrator_below_its_target_holds_while_the_limit_binds() {
     let mut slot = |guard: &mut Guarded, level| {
         now += DELTA * 3 / 2;
         guard.on_report(now, station, report(level));
-        guard.on_tick(now);
+        guard.handle_timeout(now);
         guard.law().rate(station)
     };
     // Without a report of arrivals the limit is 10 Mbit/s, and soon less.

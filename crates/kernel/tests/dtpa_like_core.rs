@@ -48,7 +48,7 @@ fn live(rng: &mut Pcg32, lines: &mut String, rows: &mut Vec<Row>) {
         match rng.random_range(0..6) {
             0 => {
                 writeln!(lines, "timeout").unwrap();
-                node.on_timeout(Time::ZERO);
+                node.on_rto(Time::ZERO);
             }
             1 => {
                 writeln!(lines, "fast_retransmit").unwrap();

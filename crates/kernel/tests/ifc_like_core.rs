@@ -120,7 +120,7 @@ fn transmissions_end_when_the_cores_end() {
                 writeln!(lines, "send {bytes} {rate}").unwrap();
             }
         }
-        while let Some(next) = hop.next_event() {
+        while let Some(next) = hop.poll_timeout() {
             let delivered = hop.poll(next, &mut |drop| panic!("{drop:?}")).unwrap();
             ends.push(vec![delivered.at.as_nanos()]);
         }

@@ -1,7 +1,7 @@
 //! The laboratory: the laws of `freshline-core` in virtual time, over links, Wi-Fi cells and TCP.
 //!
 //! Every element is a state machine with one contract: inputs take `now`, `poll` gives what is
-//! due, `next_event` says when to come again. Same seed, same bytes.
+//! due, `poll_timeout` says when to come again. Same seed, same bytes.
 
 pub mod capture;
 pub mod contest;

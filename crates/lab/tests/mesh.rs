@@ -58,7 +58,7 @@ impl Run {
 
     /// Up to what happens at `until`, or to the end of all.
     fn run(&mut self, until: Time) {
-        while let Some(now) = self.mesh.next_event().filter(|now| *now <= until) {
+        while let Some(now) = self.mesh.poll_timeout().filter(|now| *now <= until) {
             while let Some(delivered) = self.mesh.poll(now, &mut self.watch) {
                 self.delivered.push((delivered.at, delivered.packet.number));
             }

@@ -88,11 +88,11 @@ proptest! {
                 }
             }
             let first = air.first_key_value().map(|((at, _), _)| *at);
-            let next = Time::earliest([first, sender.next_event(), receiver.next_event()]);
+            let next = Time::earliest([first, sender.poll_timeout(), receiver.poll_timeout()]);
             now = next.expect("something is still to come").max(now);
             prop_assert!(now < Time::ZERO + Span::from_secs(3_600), "an hour, and no end");
-            sender.on_tick(now);
-            receiver.on_tick(now);
+            sender.handle_timeout(now);
+            receiver.handle_timeout(now);
             while let Some(entry) = air.first_entry().filter(|entry| entry.key().0 <= now) {
                 let (there, subflow, carried) = entry.remove();
                 if !there {

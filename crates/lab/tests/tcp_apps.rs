@@ -63,10 +63,10 @@ fn a_constant_rate_arrives_at_that_rate() {
     let mut net = Net::over("rate=10mbit,delay=10ms", "delay=10ms", 1);
     let id = add(&mut net);
     let mut cbr = Cbr::new(at(0.1), Bytes::new(1000), BitRate::from_mbps(2));
-    while let Some(next) = cbr.next_event().filter(|next| *next < at(20.0)) {
+    while let Some(next) = cbr.poll_timeout().filter(|next| *next < at(20.0)) {
         net.run(next);
         let now = net.now;
-        net.with_sender(id, |sender| cbr.on_tick(now, sender));
+        net.with_sender(id, |sender| cbr.handle_timeout(now, sender));
     }
     net.run(at(21.0));
     // 0.1 to 20 s, 4 ms from block to block.
@@ -86,13 +86,13 @@ fn an_answer_takes_the_round_trip_and_its_transmission() {
     let mut app = RequestResponse::new(params, at(1.0));
     let mut times = Vec::new();
     while net.now < at(10.0) {
-        let wake = app.next_event().unwrap_or(Time::MAX).min(net.now + Span::from_millis(1));
+        let wake = app.poll_timeout().unwrap_or(Time::MAX).min(net.now + Span::from_millis(1));
         net.run(wake);
         let now = net.now;
         let asked = net.streams[requests].receiver.delivered();
         let told = net.streams[responses].receiver.delivered();
         times.extend(app.on_responses(now, told));
-        net.with_sender(requests, |sender| app.on_tick(now, sender));
+        net.with_sender(requests, |sender| app.handle_timeout(now, sender));
         net.with_sender(responses, |sender| app.on_requests(asked, sender));
     }
     assert!(app.responses() > 50, "{}", app.responses());

@@ -54,8 +54,8 @@ fn a_lone_segment_is_acknowledged_after_40_ms() {
     let mut receiver = open(0, None);
     receiver.on_segment(at(10), &data(at(3), 0));
     assert_eq!(receiver.poll_transmit(at(10)), None);
-    assert_eq!(receiver.next_event(), Some(at(50)));
-    receiver.on_tick(at(50));
+    assert_eq!(receiver.poll_timeout(), Some(at(50)));
+    receiver.handle_timeout(at(50));
     let ack = receiver.poll_transmit(at(50)).expect("an ack");
     assert_eq!((ack.ack, ack.echo), (u64::from(FULL), Some(at(3))));
 }

@@ -179,9 +179,9 @@ proptest! {
         for (step, segment) in segments.iter().enumerate() {
             let now = at(step as f64 * 0.1);
             sender.on_segment(now, segment);
-            sender.on_tick(now);
+            sender.handle_timeout(now);
             receiver.on_segment(now, segment);
-            receiver.on_tick(now);
+            receiver.handle_timeout(now);
             for _ in 0..200 {
                 let sent = sender.poll_transmit(now);
                 let acked = receiver.poll_transmit(now);

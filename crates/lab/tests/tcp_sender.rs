@@ -72,10 +72,10 @@ fn bbr_remembers_the_rate_through_a_quiet_time() {
     let mut net = Net::over(FORWARD, BACK, 1);
     let id = net.add(law(Algorithm::Bbr), SenderParams::default(), ReceiverParams::default());
     let mut quiet = Cbr::new(at(0.5), Bytes::new(1448), BitRate::from_mbps(1));
-    while let Some(next) = quiet.next_event().filter(|next| *next < at(8.0)) {
+    while let Some(next) = quiet.poll_timeout().filter(|next| *next < at(8.0)) {
         net.run(next);
         let now = net.now;
-        net.with_sender(id, |sender| quiet.on_tick(now, sender));
+        net.with_sender(id, |sender| quiet.handle_timeout(now, sender));
     }
     net.with_sender(id, |sender| sender.set_unlimited());
     net.run(at(9.0));
@@ -120,7 +120,7 @@ impl CongestionControl for Spaced {
 
     fn on_congestion(&mut self, _now: Time, _signal: Signal) {}
 
-    fn on_timeout(&mut self, _now: Time) {}
+    fn on_rto(&mut self, _now: Time) {}
 }
 
 /// With BLIP's repair all in flight is sent again, with the second duplicate ack or after 3 s, however

@@ -174,9 +174,9 @@ impl Carrier {
         }
     }
 
-    pub(crate) fn on_timeout(&mut self, socket: &Socket, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, socket: &Socket, now: Instant) {
         if let Self::Quic(quic) = self {
-            quic.server.on_timeout(now);
+            quic.server.handle_timeout(now);
             while let Some(event) = quic.server.poll_event() {
                 tracing::debug!(?event, "quic");
             }
@@ -199,10 +199,10 @@ impl Carrier {
         }
     }
 
-    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Udp(_) => None,
-            Self::Quic(quic) => quic.server.next_timeout(),
+            Self::Quic(quic) => quic.server.poll_timeout(),
         }
     }
 

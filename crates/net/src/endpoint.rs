@@ -11,7 +11,8 @@ use freshline_core::dscp::Dscp;
 use freshline_core::session::{Admission, Secret};
 use freshline_core::unit::Time;
 use freshline_core::wire::SessionId;
-use mio::{Events, Token};
+use mio::Token;
+use mio::event::Event;
 
 use crate::carrier::{Answer, Came, Carrier, Peer};
 use crate::clock::Clock;
@@ -60,7 +61,6 @@ pub(crate) fn secret() -> Result<Secret, EndpointError> {
 pub(crate) struct Endpoint {
     pub(crate) clock: Clock,
     sleeper: Sleeper,
-    events: Events,
     queues: Queues,
     carrier: Carrier,
 }
@@ -79,7 +79,7 @@ impl Endpoint {
         let sleeper = Sleeper::new([ALARM, WAKER])?;
         queues.register(sleeper.registry(), SOCKETS).map_err(system("watch its sockets"))?;
         let carrier = Carrier::new(quic, clock.instant_of(clock.now()));
-        Ok(Self { clock, sleeper, events: Events::with_capacity(64), queues, carrier })
+        Ok(Self { clock, sleeper, queues, carrier })
     }
 
     /// Where it listens; tells the port that was chosen for port 0.
@@ -136,24 +136,25 @@ impl Endpoint {
     }
 
     /// Time has passed: the transport looks at its timers.
-    pub(crate) fn on_timeout(&mut self, now: Time) {
-        self.carrier.on_timeout(self.queues.socket(), self.clock.instant_of(now));
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.carrier.handle_timeout(self.queues.socket(), self.clock.instant_of(now));
     }
 
-    /// When the transport wants [`Endpoint::on_timeout`].
-    pub(crate) fn next_timeout(&self) -> Option<Time> {
-        let at = self.carrier.next_timeout()?;
+    /// When the transport wants [`Endpoint::handle_timeout`].
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let at = self.carrier.poll_timeout()?;
         let now = self.clock.now();
         Some(now + at.saturating_duration_since(self.clock.instant_of(now)).into())
     }
 
-    /// Sleeps until something comes, somebody wakes it, or it is `wake`; whether a socket has
-    /// something.
-    pub(crate) fn wait(&mut self, wake: Option<Time>) -> Result<bool, EndpointError> {
-        self.sleeper.sleep(self.clock.now(), wake, &mut self.events)?;
-        let Self { events, queues, .. } = self;
-        let ready = events.iter().filter(|event| queues.on_ready(SOCKETS, event.token()));
-        Ok(ready.count() > 0)
+    /// The clock, and what it sleeps by.
+    pub(crate) fn sleeper(&mut self) -> (Clock, &mut Sleeper) {
+        (self.clock, &mut self.sleeper)
+    }
+
+    /// Something that the poll watches has an event; whether it is one of the sockets.
+    pub(crate) fn on_ready(&mut self, event: &Event) -> bool {
+        self.queues.on_ready(SOCKETS, event.token())
     }
 
     /// From now on certificates are taken by another configuration with the same identity. Returns the

@@ -29,6 +29,7 @@ pub mod quic;
 mod received;
 mod refusal;
 pub mod router;
+mod run;
 mod sha256;
 mod sieve;
 mod sleeper;

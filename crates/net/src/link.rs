@@ -320,15 +320,15 @@ impl<I: Inlet> Link<I> {
         Ok(if outcome == SendOutcome::Replaced { Sent::Replaced } else { Sent::Gone })
     }
 
-    pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), LinkError> {
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> Result<(), LinkError> {
         if let Some(quic) = &mut self.quic {
-            quic.client.on_timeout(self.clock.instant_of(now));
+            quic.client.handle_timeout(self.clock.instant_of(now));
         }
         self.flush(now)
     }
 
-    pub(crate) fn next_timer(&self) -> Option<Time> {
-        let at = self.quic.as_ref()?.client.next_timeout()?;
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let at = self.quic.as_ref()?.client.poll_timeout()?;
         let now = self.clock.now();
         Some(now + at.saturating_duration_since(self.clock.instant_of(now)).into())
     }

@@ -160,7 +160,7 @@ impl Watch for Reporter {
             Event::Session(SourceEvent::Silent) => {
                 self.report_once("the monitor is silent".into());
             }
-            Event::Session(SourceEvent::Acked { .. } | SourceEvent::Challenged) => {}
+            Event::Session(_) => {}
             Event::Link(LinkEvent::Lost(reason)) => {
                 self.report_once(reason.to_string());
             }

@@ -223,7 +223,7 @@ fn names(target: &Target, is_over: impl Fn() -> bool) -> usize {
             client.handle(Instant::now(), monitor, None, &answer[..len]);
         }
         while client.recv().is_some() {}
-        client.on_timeout(Instant::now());
+        client.handle_timeout(Instant::now());
         match client.poll_event() {
             Some(ClientEvent::Connected) => is_connected = true,
             Some(ClientEvent::Lost(_)) => {

@@ -125,12 +125,12 @@ impl<P: Airborne> Conditions<P> {
     }
 
     /// When something happens next: call [`Conditions::poll`] for both ways then.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         let air = self.air.as_ref().and_then(|air| {
             let arrived = air.arrived.front().map(|delivered| delivered.at);
-            Time::earliest([arrived, air.cell.next_event()])
+            Time::earliest([arrived, air.cell.poll_timeout()])
         });
-        Time::earliest([self.forward.next_event(), self.back.next_event(), air])
+        Time::earliest([self.forward.poll_timeout(), self.back.poll_timeout(), air])
     }
 
     /// The hops of `direction`.

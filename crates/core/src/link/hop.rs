@@ -38,7 +38,7 @@ pub struct HopChange {
 
 /// A queue `Q` in front of a link for packets `P`, with the random stream `R`.
 ///
-/// Input is [`Hop::enqueue`], output [`Hop::poll`], and [`Hop::next_event`] says when to poll
+/// Input is [`Hop::enqueue`], output [`Hop::poll`], and [`Hop::poll_timeout`] says when to poll
 /// next; `now` never goes back. See the [module](super) for what happens in between.
 #[derive(Debug)]
 pub struct Hop<Q, P, R> {
@@ -120,7 +120,7 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     }
 
     /// When something happens next: call [`Hop::poll`] then.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         // A change matters to what is in transmission; all else meets it in time.
         let change = self.next_change().filter(|_| self.in_transmission.is_some());
         Time::earliest([self.line.next_arrival(), self.next_departure(), change])
@@ -234,7 +234,7 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     fn next_departure(&self) -> Option<Time> {
         match &self.in_transmission {
             Some(sending) => Some(sending.end()),
-            None => self.transmitter.next_start().or_else(|| self.queue.next_event()),
+            None => self.transmitter.next_start().or_else(|| self.queue.poll_timeout()),
         }
     }
 

@@ -22,7 +22,7 @@
 //! let mut path = config.build(|hop| Pcg64::new(7, hop as u128))?;
 //! let mut now = Time::ZERO;
 //! path.enqueue(now, Update, &mut |drop| println!("{drop:?}"));
-//! while let Some(wake) = path.next_event() {
+//! while let Some(wake) = path.poll_timeout() {
 //!     now = wake;
 //!     while let Some(delivered) = path.poll(now, &mut |drop| println!("{drop:?}")) {
 //!         assert_eq!(delivered.at, Time::from_nanos(11_365_334));

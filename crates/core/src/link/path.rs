@@ -40,8 +40,8 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
     }
 
     /// When something happens next: call [`Path::poll`] then.
-    pub fn next_event(&self) -> Option<Time> {
-        self.hops.iter().filter_map(Hop::next_event).min()
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.hops.iter().filter_map(Hop::poll_timeout).min()
     }
 
     /// The hops from first to last.

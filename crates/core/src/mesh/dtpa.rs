@@ -181,7 +181,7 @@ impl Dtpa {
     }
 
     /// The retransmission timer has struck.
-    pub fn on_timeout(&mut self, _now: Time) {
+    pub fn on_rto(&mut self, _now: Time) {
         self.timeouts = self.timeouts.saturating_add(1);
     }
 
@@ -292,7 +292,7 @@ mod tests {
             node.on_sent(NOW);
         }
         for _ in 0..losses {
-            node.on_timeout(NOW);
+            node.on_rto(NOW);
         }
         node
     }
@@ -422,7 +422,7 @@ mod tests {
             for (kind, number) in events {
                 match kind {
                     0 => node.on_sent(NOW),
-                    1 => node.on_timeout(NOW),
+                    1 => node.on_rto(NOW),
                     2 => node.on_fast_retransmit(NOW),
                     _ => node.on_round_trip(NOW, Span::from_nanos(number)),
                 }

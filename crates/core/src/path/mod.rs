@@ -239,6 +239,11 @@ impl PathSet {
         Self(self.0 | 1u32.checked_shl(path.0.into()).unwrap_or(0))
     }
 
+    /// Without `path` in it.
+    pub fn without(self, path: PathId) -> Self {
+        Self(self.0 & !1u32.checked_shl(path.0.into()).unwrap_or(0))
+    }
+
     /// Whether `path` is in it.
     pub fn contains(self, path: PathId) -> bool {
         self.0 & 1u32.checked_shl(path.0.into()).unwrap_or(0) != 0

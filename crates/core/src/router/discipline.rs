@@ -71,19 +71,19 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
         }
     }
 
-    fn next_event(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         match self {
-            Self::Fifo(qdisc) => Qdisc::<P>::next_event(qdisc),
-            Self::Lifo(qdisc) => Qdisc::<P>::next_event(qdisc),
-            Self::Red(qdisc) => Qdisc::<P>::next_event(qdisc),
-            Self::Codel(qdisc) => Qdisc::<P>::next_event(qdisc),
-            Self::Drr(qdisc) => Qdisc::<P>::next_event(qdisc),
-            Self::FqCodel(qdisc) => Qdisc::<P>::next_event(qdisc),
-            Self::Ifil(qdisc) => Qdisc::<P>::next_event(qdisc),
-            Self::IfilHosts(qdisc) => Qdisc::<P>::next_event(qdisc),
-            Self::Hold(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
-            Self::Ifc(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
-            Self::Dual(qdisc) => Qdisc::<P>::next_event(qdisc.as_ref()),
+            Self::Fifo(qdisc) => Qdisc::<P>::poll_timeout(qdisc),
+            Self::Lifo(qdisc) => Qdisc::<P>::poll_timeout(qdisc),
+            Self::Red(qdisc) => Qdisc::<P>::poll_timeout(qdisc),
+            Self::Codel(qdisc) => Qdisc::<P>::poll_timeout(qdisc),
+            Self::Drr(qdisc) => Qdisc::<P>::poll_timeout(qdisc),
+            Self::FqCodel(qdisc) => Qdisc::<P>::poll_timeout(qdisc),
+            Self::Ifil(qdisc) => Qdisc::<P>::poll_timeout(qdisc),
+            Self::IfilHosts(qdisc) => Qdisc::<P>::poll_timeout(qdisc),
+            Self::Hold(qdisc) => Qdisc::<P>::poll_timeout(qdisc.as_ref()),
+            Self::Ifc(qdisc) => Qdisc::<P>::poll_timeout(qdisc.as_ref()),
+            Self::Dual(qdisc) => Qdisc::<P>::poll_timeout(qdisc.as_ref()),
         }
     }
 

@@ -50,8 +50,8 @@ impl<P: Packet, U: Qdisc<P>, B: Qdisc<P>> Qdisc<P> for Dual<U, B> {
         self.urgent.dequeue(now, drops).or_else(|| self.bulk.dequeue(now, drops))
     }
 
-    fn next_event(&self) -> Option<Time> {
-        Time::earliest([self.urgent.next_event(), self.bulk.next_event()])
+    fn poll_timeout(&self) -> Option<Time> {
+        Time::earliest([self.urgent.poll_timeout(), self.bulk.poll_timeout()])
     }
 
     fn backlog(&self) -> Backlog {

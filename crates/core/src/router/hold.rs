@@ -133,7 +133,7 @@ impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Hold<Q> {
         Some(next)
     }
 
-    fn next_event(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         self.until.filter(|_| !self.has_successor)
     }
 
@@ -192,7 +192,7 @@ mod tests {
         let (mut age, mut mark, mut last) = (AgeProcess::new(), None, Time::ZERO);
         for number in 0..4000 {
             let now = Time::from_nanos(number * period + late(number));
-            while let Some(wake) = hop.next_event().filter(|wake| *wake <= now) {
+            while let Some(wake) = hop.poll_timeout().filter(|wake| *wake <= now) {
                 while let Some(sent) = hop.poll(wake, &mut |_| {}) {
                     age.on_update(sent.at, sent.packet.generated);
                     last = sent.at;
@@ -250,11 +250,11 @@ mod tests {
         offer(&mut queue, 0, 1);
         assert_eq!(serve(&mut queue, 0), Some(1), "it has just come");
         offer(&mut queue, 1000, 1);
-        assert_eq!((serve(&mut queue, 1900), queue.next_event()), (None, Some(at(2250))));
+        assert_eq!((serve(&mut queue, 1900), queue.poll_timeout()), (None, Some(at(2250))));
         assert_eq!(serve(&mut queue, 2249), None);
-        assert_eq!((serve(&mut queue, 2250), queue.next_event()), (Some(1), None));
+        assert_eq!((serve(&mut queue, 2250), queue.poll_timeout()), (Some(1), None));
         assert_eq!(
-            (serve(&mut queue, 2250), queue.next_event()),
+            (serve(&mut queue, 2250), queue.poll_timeout()),
             (None, None),
             "nothing is queued"
         );
@@ -272,7 +272,7 @@ mod tests {
             sent.push(next.packet.flow);
         }
         assert_eq!(sent, [1], "the second one is alone now, and held");
-        assert_eq!(queue.next_event(), Some(Time::from_nanos(1250)));
+        assert_eq!(queue.poll_timeout(), Some(Time::from_nanos(1250)));
     }
 
     #[test]

@@ -186,7 +186,7 @@ pub trait Qdisc<P: Packet> {
 
     /// When to ask again after [`Qdisc::dequeue`] gave `None` although packets wait. A
     /// work-conserving discipline never makes anyone wait: `None`.
-    fn next_event(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         None
     }
 

@@ -58,8 +58,8 @@ impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Ring<P, Q> {
         Some(Dequeued { sojourn, ..first })
     }
 
-    fn next_event(&self) -> Option<Time> {
-        self.above.next_event()
+    fn poll_timeout(&self) -> Option<Time> {
+        self.above.poll_timeout()
     }
 
     fn backlog(&self) -> Backlog {

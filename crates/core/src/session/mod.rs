@@ -21,7 +21,9 @@ mod access;
 mod backoff;
 mod clock_offset;
 mod cookie;
+mod datagram;
 pub mod downlink;
+mod fifo;
 mod index;
 mod known;
 mod marks;
@@ -35,10 +37,11 @@ mod source;
 pub use access::Access;
 pub use clock_offset::ClockOffset;
 pub use cookie::{Secret, SessionLabel};
+pub use datagram::Datagram;
 pub use marks::{MarkCheck, MarkVerdict, PathMarks};
 pub use monitor::{
-    Admission, Clocked, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorParams, Names,
-    Receipt, Relation, Verdict,
+    Admission, Clocked, End, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorEvent,
+    MonitorParams, MonitorTransmit, Names, Relation,
 };
 pub use paths::{
     PROBE_SHARE, PathAck, PathCounters, PathPhase, PathStatus, Paths, PathsError, Route,
@@ -46,6 +49,6 @@ pub use paths::{
 pub use record::{Record, SourceKey};
 pub use shares::{Origin, Shares};
 pub use source::{
-    Ignored as SourceIgnored, Reach, Sample, Source, SourceCounters, SourceEvent, SourceParams,
-    Wake,
+    Ignored as SourceIgnored, Need, Reach, Source, SourceCounters, SourceEvent, SourceParams,
+    StateTooLarge, Transmit, TransportState,
 };

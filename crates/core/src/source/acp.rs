@@ -219,16 +219,16 @@ impl RateLaw for Acp {
         self.heard(now, heard);
     }
 
-    fn on_tick(&mut self, now: Time) {
-        let heard = self.feedback.on_tick(now);
+    fn handle_timeout(&mut self, now: Time) {
+        let heard = self.feedback.handle_timeout(now);
         self.heard(now, heard);
         if self.epoch.is_some_and(|epoch| epoch.ends_at <= now) {
             self.end_epoch(now);
         }
     }
 
-    fn next_event(&self) -> Option<Time> {
-        self.epoch.map(|epoch| epoch.ends_at).or_else(|| self.feedback.next_event())
+    fn poll_timeout(&self) -> Option<Time> {
+        self.epoch.map(|epoch| epoch.ends_at).or_else(|| self.feedback.poll_timeout())
     }
 
     fn next_update_at(&self) -> Option<Time> {

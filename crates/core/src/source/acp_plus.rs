@@ -276,16 +276,16 @@ impl RateLaw for AcpPlus {
         self.heard(now, heard);
     }
 
-    fn on_tick(&mut self, now: Time) {
-        let heard = self.feedback.on_tick(now);
+    fn handle_timeout(&mut self, now: Time) {
+        let heard = self.feedback.handle_timeout(now);
         self.heard(now, heard);
         if self.epoch_ends_at.is_some_and(|end| end <= now) {
             self.end_epoch(now);
         }
     }
 
-    fn next_event(&self) -> Option<Time> {
-        self.epoch_ends_at.or_else(|| self.feedback.next_event())
+    fn poll_timeout(&self) -> Option<Time> {
+        self.epoch_ends_at.or_else(|| self.feedback.poll_timeout())
     }
 
     fn next_update_at(&self) -> Option<Time> {

@@ -61,9 +61,9 @@ impl Feedback {
         self.measured().unwrap_or(Heard::Fresh)
     }
 
-    pub(super) fn on_tick(&mut self, now: Time) -> Heard {
+    pub(super) fn handle_timeout(&mut self, now: Time) -> Heard {
         if let Some(startup) = &mut self.startup {
-            startup.on_tick(now);
+            startup.handle_timeout(now);
         }
         self.measured().unwrap_or(Heard::Nothing)
     }
@@ -75,8 +75,8 @@ impl Feedback {
     }
 
     /// The timeout of the probe in flight.
-    pub(super) fn next_event(&self) -> Option<Time> {
-        self.startup.as_ref()?.next_event()
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.startup.as_ref()?.poll_timeout()
     }
 
     pub(super) fn next_update_at(&self) -> Option<Time> {

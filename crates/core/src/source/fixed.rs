@@ -33,9 +33,9 @@ impl RateLaw for Fixed {
 
     fn on_ack(&mut self, _now: Time, _ack: &Ack) {}
 
-    fn on_tick(&mut self, _now: Time) {}
+    fn handle_timeout(&mut self, _now: Time) {}
 
-    fn next_event(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         None
     }
 

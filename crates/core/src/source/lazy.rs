@@ -115,13 +115,13 @@ impl RateLaw for Lazy {
         self.heard(heard);
     }
 
-    fn on_tick(&mut self, now: Time) {
-        let heard = self.feedback.on_tick(now);
+    fn handle_timeout(&mut self, now: Time) {
+        let heard = self.feedback.handle_timeout(now);
         self.heard(heard);
     }
 
-    fn next_event(&self) -> Option<Time> {
-        self.feedback.next_event()
+    fn poll_timeout(&self) -> Option<Time> {
+        self.feedback.poll_timeout()
     }
 
     fn next_update_at(&self) -> Option<Time> {

@@ -177,14 +177,14 @@ impl Limited {
         self.law.on_unchanged(now);
     }
 
-    /// See [`RateLaw::on_tick`].
-    pub fn on_tick(&mut self, now: Time) {
-        self.law.on_tick(now);
+    /// See [`RateLaw::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.law.handle_timeout(now);
     }
 
-    /// See [`RateLaw::next_event`].
-    pub fn next_event(&self) -> Option<Time> {
-        self.law.next_event()
+    /// See [`RateLaw::poll_timeout`].
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.law.poll_timeout()
     }
 
     /// See [`RateLaw::next_update_at`]; not before the limits allow it.

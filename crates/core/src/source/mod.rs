@@ -8,7 +8,7 @@
 //!            next_update_at()          sample, send
 //!   law ──────────────────────► driver ────────────► path ─► monitor
 //!    ▲                            │                             │
-//!    └── on_sent, on_ack, on_tick ┴──────────── ack ◄───────────┘
+//!    └── on_sent, on_ack, handle_timeout ┴──────────── ack ◄───────────┘
 //! ```
 //!
 //! | law | rate | from |
@@ -117,14 +117,14 @@ pub trait RateLaw: Send {
     /// An ack has just arrived.
     fn on_ack(&mut self, now: Time, ack: &Ack);
 
-    /// The time of [`RateLaw::next_event`] has come; calls before it change nothing.
-    fn on_tick(&mut self, now: Time);
+    /// The time of [`RateLaw::poll_timeout`] has come; calls before it change nothing.
+    fn handle_timeout(&mut self, now: Time);
 
-    /// When to call [`RateLaw::on_tick`] next.
-    fn next_event(&self) -> Option<Time>;
+    /// When to call [`RateLaw::handle_timeout`] next.
+    fn poll_timeout(&self) -> Option<Time>;
 
     /// When the next update should leave, which may lie in the past; `None` while the law waits
-    /// for an ack or for [`RateLaw::next_event`].
+    /// for an ack or for [`RateLaw::poll_timeout`].
     fn next_update_at(&self) -> Option<Time>;
 
     /// Whether the update that leaves now asks for an ack; asked right before

@@ -85,7 +85,7 @@ impl Startup {
         }
     }
 
-    pub(super) fn on_tick(&mut self, now: Time) {
+    pub(super) fn handle_timeout(&mut self, now: Time) {
         if self.waiting.is_some_and(|(_, timeout)| timeout <= now) {
             self.waiting = None;
             self.losses = self.losses.saturating_add(1);
@@ -93,7 +93,7 @@ impl Startup {
     }
 
     /// When the probe in flight is given up.
-    pub(super) fn next_event(&self) -> Option<Time> {
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.waiting.map(|(_, timeout)| timeout)
     }
 
@@ -135,10 +135,10 @@ mod tests {
         for seq in 0..5 {
             assert!(startup.wants_probe());
             startup.on_sent(now, seq);
-            let timeout = startup.next_event().unwrap();
+            let timeout = startup.poll_timeout().unwrap();
             waits.push(timeout.since(now).as_nanos() / 1_000_000_000);
             now = timeout;
-            startup.on_tick(now);
+            startup.handle_timeout(now);
             assert_eq!(startup.result(), None);
         }
         assert_eq!(waits, [1, 2, 2, 2, 2]);
@@ -155,7 +155,7 @@ mod tests {
         let mut startup = Startup::new(Params::default());
         for seq in 0..1000 {
             startup.on_sent(Time::ZERO, seq);
-            startup.on_tick(Time::MAX);
+            startup.handle_timeout(Time::MAX);
             assert_eq!(startup.result(), None);
         }
     }

@@ -33,7 +33,7 @@ impl Time {
 
     /// The earliest of moments that may not come; `None` if none of them does.
     ///
-    /// For a `next_event` put together from several. Unlike a chain of iterators, it compiles to
+    /// For a `poll_timeout` put together from several. Unlike a chain of iterators, it compiles to
     /// compares and moves.
     pub fn earliest<const N: usize>(moments: [Option<Self>; N]) -> Option<Self> {
         moments.into_iter().fold(None, |first, next| match (first, next) {

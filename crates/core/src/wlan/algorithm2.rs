@@ -229,7 +229,7 @@ mod tests {
         for (station, report) in reports {
             law.on_report(now, *station, *report);
         }
-        law.on_tick(now);
+        law.handle_timeout(now);
     }
 
     /// Whether it is `expected` to the last digit given.

@@ -33,9 +33,9 @@ impl DownlinkLaw for Fixed {
 
     fn on_app_limited(&mut self, _now: Time, _station: StationId) {}
 
-    fn on_tick(&mut self, _now: Time) {}
+    fn handle_timeout(&mut self, _now: Time) {}
 
-    fn next_event(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         None
     }
 

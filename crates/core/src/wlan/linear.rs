@@ -223,7 +223,7 @@ mod tests {
         for (station, report) in reports {
             law.on_report(now, *station, *report);
         }
-        law.on_tick(now);
+        law.handle_timeout(now);
         STATIONS.map(|station| law.rate(station).as_bps())
     }
 

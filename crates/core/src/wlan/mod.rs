@@ -47,8 +47,8 @@
 //!     let rate = BitRate::from_mbps(390);
 //!     now += Span::from_millis(500);
 //!     law.on_report(now, station, Report { level, deviation: 2.0, frames: 400, rate, loss: 0.0 });
-//!     while law.next_event().is_some_and(|due| due <= now) {
-//!         law.on_tick(now);
+//!     while law.poll_timeout().is_some_and(|due| due <= now) {
+//!         law.handle_timeout(now);
 //!     }
 //! }
 //! // 32 packets every 200 + 32 · 31.67 µs.
@@ -169,7 +169,7 @@ pub struct TooManyStations(pub usize);
 /// Chooses the rate of the packets to each station of one access point.
 ///
 /// The contract: call an `on_*` method for every input, with `now` never going back; then ask
-/// [`DownlinkLaw::rate`] and [`DownlinkLaw::next_event`] again. What concerns stations that are not
+/// [`DownlinkLaw::rate`] and [`DownlinkLaw::poll_timeout`] again. What concerns stations that are not
 /// there changes nothing.
 pub trait DownlinkLaw: fmt::Debug + Send {
     /// The name in reports and scenarios.
@@ -197,11 +197,11 @@ pub trait DownlinkLaw: fmt::Debug + Send {
     /// 1024. Laws without levels ignore it.
     fn on_max_packets(&mut self, _station: StationId, _packets: Option<NonZeroU16>) {}
 
-    /// The time of [`DownlinkLaw::next_event`] has come; calls before it change nothing.
-    fn on_tick(&mut self, now: Time);
+    /// The time of [`DownlinkLaw::poll_timeout`] has come; calls before it change nothing.
+    fn handle_timeout(&mut self, now: Time);
 
-    /// When to call [`DownlinkLaw::on_tick`] next.
-    fn next_event(&self) -> Option<Time>;
+    /// When to call [`DownlinkLaw::handle_timeout`] next.
+    fn poll_timeout(&self) -> Option<Time>;
 
     /// The rate of IP packets to `station`, to be sent evenly spaced; it means nothing where that is
     /// not there.

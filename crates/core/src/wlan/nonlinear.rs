@@ -452,7 +452,7 @@ mod tests {
                 station,
                 Report { level, deviation: 1.0, frames: 400, rate, loss: 0.0 },
             );
-            law.on_tick(now);
+            law.handle_timeout(now);
             level
         });
         slots.collect::<Vec<_>>().split_off(599)

@@ -188,8 +188,8 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
         }
     }
 
-    fn on_tick(&mut self, now: Time) {
-        if self.next_event().is_none_or(|due| now < due) {
+    fn handle_timeout(&mut self, now: Time) {
+        if self.poll_timeout().is_none_or(|due| now < due) {
             return;
         }
         for station in &mut self.stations {
@@ -204,7 +204,7 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
         self.began = now;
     }
 
-    fn next_event(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         let half = self.params.interval / 2;
         let has_all = self.stations.iter().all(|station| station.report.is_some());
         let length = if has_all { half } else { half * 3 };
@@ -282,21 +282,21 @@ mod tests {
     fn a_slot_ends_with_the_last_report_but_neither_too_early_nor_too_late() {
         let [one, two] = [StationId(7), StationId(3)];
         let mut law = law();
-        assert_eq!(law.next_event(), None);
+        assert_eq!(law.poll_timeout(), None);
         law.on_join(ms(100), one).unwrap();
         law.on_join(ms(100), two).unwrap();
         assert_eq!(law.on_join(ms(100), StationId(0)), Err(TooManyStations(2)));
-        assert_eq!(law.next_event(), Some(ms(850)));
+        assert_eq!(law.poll_timeout(), Some(ms(850)));
         law.on_report(ms(200), one, REPORT);
         law.on_report(ms(210), two, Report { frames: 0, ..REPORT });
-        assert_eq!(law.next_event(), Some(ms(850)), "a report of nothing is none");
+        assert_eq!(law.poll_timeout(), Some(ms(850)), "a report of nothing is none");
         law.on_report(ms(220), two, REPORT);
-        assert_eq!(law.next_event(), Some(ms(350)));
-        law.on_tick(ms(349));
+        assert_eq!(law.poll_timeout(), Some(ms(350)));
+        law.handle_timeout(ms(349));
         assert_eq!(law.rate(one), BitRate::from_mbps(1));
-        law.on_tick(ms(350));
+        law.handle_timeout(ms(350));
         assert_eq!([one, two].map(|id| law.rate(id)), [BitRate::from_mbps(2); 2]);
-        assert_eq!(law.next_event(), Some(ms(1100)));
+        assert_eq!(law.poll_timeout(), Some(ms(1100)));
     }
 
     #[test]
@@ -306,18 +306,18 @@ mod tests {
         law.on_join(ms(0), one).unwrap();
         for slot in 1..=3 {
             law.on_report(ms(slot * 750), stranger, REPORT);
-            law.on_tick(ms(slot * 750));
+            law.handle_timeout(ms(slot * 750));
         }
         assert_eq!(law.stations[0].state, 3);
         law.on_report(ms(2300), one, REPORT);
         law.on_app_limited(ms(2300), one);
         law.on_app_limited(ms(2300), stranger);
-        law.on_tick(ms(3000));
+        law.handle_timeout(ms(3000));
         assert_eq!((law.stations[0].state, law.rate(one)), (0, BitRate::from_mbps(1)));
         assert_eq!(law.rate(stranger), BitRate::default());
         law.on_leave(ms(3000), stranger);
         law.on_leave(ms(3000), one);
-        assert_eq!(law.next_event(), None);
+        assert_eq!(law.poll_timeout(), None);
     }
 
     #[test]

@@ -85,8 +85,8 @@ impl<L: DownlinkLaw> Downlink<L> {
                 self.law.on_report(self.now, StationId(station as u32), told);
             }
         }
-        if self.law.next_event().is_some_and(|due| due <= self.now) {
-            self.law.on_tick(self.now);
+        if self.law.poll_timeout().is_some_and(|due| due <= self.now) {
+            self.law.handle_timeout(self.now);
         }
         seen
     }

@@ -196,9 +196,9 @@ impl<'a> Run<'a> {
                 marked = self.all.process().mark(now);
                 second += Span::from_secs(1);
             }
-            let next = [law.next_event(), law.next_update_at(), self.next_cross]
+            let next = [law.poll_timeout(), law.next_update_at(), self.next_cross]
                 .into_iter()
-                .chain([self.forward.next_event(), self.back.next_event(), Some(second)])
+                .chain([self.forward.poll_timeout(), self.back.poll_timeout(), Some(second)])
                 .flatten()
                 .min();
             now = next.map_or(Time::MAX, |next| next.max(now) + self.lateness());
@@ -230,8 +230,8 @@ impl<'a> Run<'a> {
                 law.on_ack(now, &ack);
             }
         }
-        if law.next_event().is_some_and(|at| at <= now) {
-            law.on_tick(now);
+        if law.poll_timeout().is_some_and(|at| at <= now) {
+            law.handle_timeout(now);
         }
         if law.next_update_at().is_some_and(|at| at <= now) {
             self.send(now, law);

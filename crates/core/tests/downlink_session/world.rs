@@ -181,12 +181,12 @@ impl World {
             self.step_server();
             self.step_clients();
             let clients = self.hosts.iter().filter_map(|host| {
-                let at = host.client.next_event()?;
+                let at = host.client.poll_timeout()?;
                 Some(Time::ZERO + (at.since(Time::ZERO) - host.clock_ahead))
             });
             let next = clients
-                .chain(self.conditions.next_event())
-                .chain(self.server.next_event())
+                .chain(self.conditions.poll_timeout())
+                .chain(self.server.poll_timeout())
                 .chain(self.server.next_packet_at())
                 .min();
             match next.filter(|next| *next < end) {
@@ -198,7 +198,7 @@ impl World {
     }
 
     fn step_server(&mut self) {
-        self.server.on_tick(self.now, |_, _| {});
+        self.server.handle_timeout(self.now, |_, _| {});
         while let Some(client) = self.server.due(self.now) {
             let mut out = [0; 1500];
             let len = if self.payload == 0 {
@@ -221,7 +221,7 @@ impl World {
         for index in 0..self.hosts.len() {
             let host = &mut self.hosts[index];
             let now = self.now + host.clock_ahead;
-            if let Some(event) = host.client.on_tick(now) {
+            if let Some(event) = host.client.handle_timeout(now) {
                 host.events.push(format!("{event:?}"));
             }
             let mut out = [0; 1500];

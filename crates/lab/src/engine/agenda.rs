@@ -1,6 +1,6 @@
 //! When each component wants to be woken: a tournament with one place a component.
 //!
-//! Every element of the lab answers `next_event`, so that one entry a component says all that is
+//! Every element of the lab answers `poll_timeout`, so that one entry a component says all that is
 //! to come. An entry is overwritten when its component changes its mind; there are no outdated
 //! events to skip, and nothing is allocated once all components are known.
 //!

@@ -108,7 +108,7 @@ pub struct Limit {
 
 /// Nodes 1 and on, and the border router, 0.
 ///
-/// Input is [`Mesh::enqueue`], output [`Mesh::poll`], and [`Mesh::next_event`] says when to poll
+/// Input is [`Mesh::enqueue`], output [`Mesh::poll`], and [`Mesh::poll_timeout`] says when to poll
 /// next; `now` never goes back.
 #[derive(Debug)]
 pub struct Mesh<P> {
@@ -170,9 +170,9 @@ impl<P: Packet> Mesh<P> {
     }
 
     /// When something happens next.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         let waiting = self.outbox.front().map(|delivered| delivered.at);
-        Time::earliest([waiting, self.radio.next_event()])
+        Time::earliest([waiting, self.radio.poll_timeout()])
     }
 
     /// Who is whose parent.

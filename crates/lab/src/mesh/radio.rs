@@ -231,7 +231,7 @@ impl Radio {
     }
 
     /// When something happens next.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         self.agenda.next().map(|(at, _)| at)
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A stream has two ends, both state machines on the driver's time: a [`Sender`], governed by a
 //! law of [`congestion`], and a [`Receiver`]. What happens goes in through `on_*`; segments come
-//! out of `poll_transmit`, which is called until there is none; `next_event` says when to call
-//! `on_tick` next.
+//! out of `poll_transmit`, which is called until there is none; `poll_timeout` says when to call
+//! `handle_timeout` next.
 //!
 //! ```
 //! # use freshline_core::unit::{Bytes, Packets, Span, Time};

@@ -120,7 +120,7 @@ impl Rack {
 
     /// The retransmission timer has struck: what was sent more than a round trip ago is lost
     /// (section 6.3), and the first segment in any case.
-    pub(super) fn on_timeout(&mut self, now: Time, board: &mut Scoreboard) {
+    pub(super) fn handle_timeout(&mut self, now: Time, board: &mut Scoreboard) {
         self.deadline = None;
         while board.oldest_in_flight().is_some_and(|oldest| oldest.sent_at + self.rtt <= now) {
             board.oldest_is_lost();

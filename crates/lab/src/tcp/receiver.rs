@@ -169,7 +169,7 @@ impl Receiver {
     }
 
     /// Whether time alone brings an ack.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         match (self.state, self.ack) {
             (State::Answered { again_at, .. }, AckState::None) => Some(again_at),
             (_, AckState::Delayed(at)) => Some(at),
@@ -177,8 +177,8 @@ impl Receiver {
         }
     }
 
-    /// The time given by [`Receiver::next_event`] has come.
-    pub fn on_tick(&mut self, now: Time) {
+    /// The time given by [`Receiver::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Time) {
         if let State::Answered { again_at, doublings } = &mut self.state
             && *again_at <= now
         {

@@ -1,8 +1,8 @@
 //! The monitor and its clock; it may be down.
 
-use freshline_core::session::{Clocked, Monitor, MonitorParams, Record, Secret, Verdict};
+use freshline_core::session::{Monitor, MonitorEvent, MonitorParams, Record, Secret};
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Ack, Message, SessionId};
+use freshline_core::wire::{Message, SessionId};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
@@ -47,14 +47,15 @@ impl MonitorHost {
         self.clock = Clock::random(&mut self.rng, ppm);
     }
 
-    pub(super) fn next_event(&self) -> Option<Time> {
-        let local = self.endpoint.as_ref()?.next_event()?;
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        let local = self.endpoint.as_ref()?.poll_timeout()?;
         Some(self.clock.world(local))
     }
 
-    pub(super) fn tick(&mut self, now: Time) {
+    pub(super) fn handle_timeout(&mut self, now: Time) {
         if let Some(monitor) = &mut self.endpoint {
-            monitor.on_tick(self.clock.read(now), |_, _| {});
+            monitor.handle_timeout(self.clock.read(now));
+            while monitor.poll_event().is_some() {}
         }
     }
 
@@ -68,28 +69,29 @@ impl MonitorHost {
     ) -> Vec<u8> {
         let Some(monitor) = &mut self.endpoint else { return Vec::new() };
         let local = self.clock.read(now);
-        let at = Clocked { received_at: local, now: local };
-        let mut reply = [0; Ack::LEN];
-        let receipt = monitor.on_datagram(at, from, datagram, &mut reply);
-        let answer = reply[..receipt.reply].to_vec();
-        match receipt.verdict {
-            Verdict::Fresh { source, payload, opened, .. } => {
-                let record = monitor.record(source).expect("it was just made or refreshed");
-                see(Observation::Fresh {
-                    session: record.session,
-                    seq: record.newest_seq,
-                    opened,
-                    given: payload.to_vec(),
-                    held: record.payload.clone(),
-                });
-            }
-            Verdict::Stale { .. } => {
-                if let Ok(Message::Update(update)) = Message::parse(datagram) {
+        let _ = monitor.handle_datagram(local, from, datagram);
+        while let Some(event) = monitor.poll_event() {
+            let Ok(Message::Update(update)) = Message::parse(datagram) else { continue };
+            match event {
+                MonitorEvent::Fresh { source, opened, .. } => {
+                    let record = monitor.record(source).expect("it was just made or refreshed");
+                    see(Observation::Fresh {
+                        session: record.session,
+                        seq: record.newest_seq,
+                        opened,
+                        given: update.payload.to_vec(),
+                        held: record.payload.clone(),
+                    });
+                }
+                MonitorEvent::Stale { .. } => {
                     see(Observation::Stale { session: update.session, seq: update.seq });
                 }
+                _ => {}
             }
-            _ => {}
         }
+        let mut answer = Vec::new();
+        let len = monitor.poll_transmit(local, &mut answer).map_or(0, |transmit| transmit.len);
+        answer.truncate(len);
         if !answer.is_empty() {
             see(Observation::Answered { question: datagram.len(), answer: answer.len() });
         }

@@ -64,7 +64,7 @@ impl Sabotage for Planted {
         *self == Self::RecordsKept
     }
 
-    fn next_event(&self, now: Time, next: Time) -> Time {
+    fn next_step_at(&self, now: Time, next: Time) -> Time {
         if *self == Self::TimerSpins { now } else { next }
     }
 

@@ -18,7 +18,7 @@ pub(super) trait Sabotage: Send {
     }
 
     /// When the world goes on, instead of at `next`.
-    fn next_event(&self, _now: Time, next: Time) -> Time {
+    fn next_step_at(&self, _now: Time, next: Time) -> Time {
         next
     }
 

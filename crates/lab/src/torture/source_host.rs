@@ -1,7 +1,7 @@
 //! A source, the application that it serves, and their clocks.
 
 use freshline_core::path::{PathId, SchedulerConfig};
-use freshline_core::session::{Paths, Sample, Secret, Source, SourceEvent, SourceParams};
+use freshline_core::session::{Paths, Secret, Source, SourceEvent, SourceParams, TransportState};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::SessionId;
 use rand::RngExt;
@@ -9,9 +9,6 @@ use rand_pcg::Pcg64;
 
 use super::clock::Clock;
 use super::plan::{Leave, SourcePlan};
-
-/// Longer than any update of these sources.
-const BUFFER: usize = 512;
 
 /// A datagram, and the number of the path by which it leaves.
 pub(super) type Leaving = (usize, Vec<u8>);
@@ -26,7 +23,7 @@ pub(super) struct SourceHost {
     /// How far the labels of the application's states are off, in ns.
     labels_off_by: i64,
     /// The world asks far more often than it changes.
-    next_event: Option<Time>,
+    poll_timeout: Option<Time>,
     plan: SourcePlan,
     rng: Pcg64,
 }
@@ -35,10 +32,10 @@ impl SourceHost {
     pub(super) fn new(plan: SourcePlan, mut rng: Pcg64) -> Self {
         let (endpoint, clock) = process(&plan, Time::ZERO, &mut rng);
         let ports = vec![Some(1); plan.delays.len()];
-        let (labels_off_by, next_event) = (0, None);
+        let (labels_off_by, poll_timeout) = (0, None);
         let mut host =
-            Self { endpoint, clock, ports, last_port: 1, labels_off_by, next_event, plan, rng };
-        host.plan_next_event();
+            Self { endpoint, clock, ports, last_port: 1, labels_off_by, poll_timeout, plan, rng };
+        host.plan_timeout();
         host
     }
 
@@ -61,22 +58,26 @@ impl SourceHost {
         self.last_port += 1;
         self.ports[path] = is_there.then_some(self.last_port);
         let (local, id) = (self.clock.read(now), PathId(path as u8));
-        match is_there {
-            true => self.endpoint.on_transport_ready(local, id),
-            false => self.endpoint.on_transport_lost(local, id),
-        }
-        self.plan_next_event();
+        let state = if is_there { TransportState::Ready } else { TransportState::Down };
+        self.endpoint.handle_transport(local, id, state);
+        self.plan_timeout();
     }
 
     /// Replaces the process by a new one; gives the last words of the old one.
     pub(super) fn restart(&mut self, now: Time, leave: Leave) -> Option<Vec<u8>> {
-        let last_words = (leave == Leave::Close).then(|| self.endpoint.close().to_vec());
+        let last_words = (leave == Leave::Close).then(|| {
+            self.endpoint.close();
+            let mut out = Vec::new();
+            let len = self.endpoint.poll_transmit(self.clock.read(now), &mut out)?.len;
+            Some(out[..len].to_vec())
+        });
         (self.endpoint, self.clock) = process(&self.plan, now, &mut self.rng);
         for path in (0..self.ports.len()).filter(|path| self.ports[*path].is_none()) {
-            self.endpoint.on_transport_lost(self.clock.read(now), PathId(path as u8));
+            let (local, id) = (self.clock.read(now), PathId(path as u8));
+            self.endpoint.handle_transport(local, id, TransportState::Down);
         }
-        self.plan_next_event();
-        last_words
+        self.plan_timeout();
+        last_words.flatten()
     }
 
     pub(super) fn step_labels(&mut self, by_ms: i64) {
@@ -84,44 +85,40 @@ impl SourceHost {
     }
 
     /// When it wants to send or to be woken; `None` if never, which is a fault.
-    pub(super) fn next_event(&self) -> Option<Time> {
-        self.next_event
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.poll_timeout
     }
 
-    pub(super) fn tick(&mut self, now: Time) -> Option<SourceEvent> {
+    /// Lets it do what is due; what happened to its session goes to `learned`. The update that left, if
+    /// one did, with its number, and what leaves by which path.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Time,
+        mut learned: impl FnMut(&Self, SourceEvent),
+    ) -> Option<(u64, Vec<Leaving>)> {
         let local = self.clock.read(now);
-        let due = self.endpoint.next_timer().is_some_and(|(at, _)| at <= local);
-        let event = due.then(|| self.endpoint.on_tick(local)).flatten();
-        self.plan_next_event();
-        event
-    }
-
-    /// The update that is due, if one is, with its number, and what leaves by which path.
-    pub(super) fn update(&mut self, now: Time) -> Option<(u64, Vec<Leaving>)> {
-        let local = self.clock.read(now);
-        self.endpoint.next_update_at().filter(|at| *at <= local)?;
-        let Some(route) = self.endpoint.route(local) else {
-            self.endpoint.on_attempt(local);
-            self.plan_next_event();
-            return None;
-        };
-        let seq = self.endpoint.counters().sent;
-        let state = state(self.endpoint.session(), seq);
-        let generated_at =
-            Time::from_nanos(local.as_nanos().saturating_add_signed(self.labels_off_by));
-        let sample = Sample { generated_at, payload: &state };
-        let mut datagrams = Vec::new();
-        for by in route.all() {
-            let mut out = vec![0; BUFFER];
-            let written = match by == route.first {
-                true => self.endpoint.write_update(local, by, sample, &mut out),
-                false => self.endpoint.write_copy(local, by, sample, &mut out),
-            };
-            out.truncate(written.expect("the buffer is long"));
-            datagrams.push((usize::from(by.0), out));
+        self.endpoint.handle_timeout(local);
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                SourceEvent::StateWanted(_) => {
+                    let seq = self.endpoint.counters().sent;
+                    let state = state(self.endpoint.session(), seq);
+                    let labels = local.as_nanos().saturating_add_signed(self.labels_off_by);
+                    let put = self.endpoint.put(local, Time::from_nanos(labels), &state);
+                    put.expect("states are short");
+                }
+                SourceEvent::RenewTransports { .. } => {}
+                event => learned(self, event),
+            }
         }
-        self.plan_next_event();
-        Some((seq, datagrams))
+        let (mut datagrams, mut seq, mut out) = (Vec::new(), None, Vec::new());
+        while let Some(transmit) = self.endpoint.poll_transmit(local, &mut out) {
+            assert_eq!(transmit.is_copy, seq.is_some(), "one update a turn");
+            seq = transmit.seq;
+            datagrams.push((usize::from(transmit.path.0), out[..transmit.len].to_vec()));
+        }
+        self.plan_timeout();
+        Some((seq?, datagrams))
     }
 
     /// What a datagram tells it; nothing if it is left aside.
@@ -132,8 +129,9 @@ impl SourceHost {
         datagram: &[u8],
     ) -> Option<SourceEvent> {
         let by = PathId(path as u8);
-        let event = self.endpoint.on_datagram(self.clock.read(now), by, datagram).ok();
-        self.plan_next_event();
+        let result = self.endpoint.handle_datagram(self.clock.read(now), by, datagram);
+        let event = result.ok().and_then(|()| self.endpoint.poll_event());
+        self.plan_timeout();
         event
     }
 
@@ -142,10 +140,9 @@ impl SourceHost {
         self.endpoint.age().process().age(self.clock.read(now))
     }
 
-    fn plan_next_event(&mut self) {
-        let timer = self.endpoint.next_timer().map(|(at, _)| at);
-        let next = Time::earliest([timer, self.endpoint.next_update_at()]);
-        self.next_event = next.map(|local| self.clock.world(local));
+    fn plan_timeout(&mut self) {
+        let next = self.endpoint.poll_timeout();
+        self.poll_timeout = next.map(|local| self.clock.world(local));
     }
 }
 

@@ -98,7 +98,7 @@ impl Trial {
 
     fn watch(&mut self) -> Result<(), (&'static str, String)> {
         loop {
-            let next = self.world.next_event().min(self.end);
+            let next = self.world.poll_timeout().min(self.end);
             self.counts.simulated = next.since(Time::ZERO);
             self.counts.steps += 1;
             let seen = self.world.step(next);

@@ -89,19 +89,19 @@ impl World {
     }
 
     /// When the next step is due; [`Time::MAX`] if never.
-    pub(super) fn next_event(&self) -> Time {
+    pub(super) fn poll_timeout(&self) -> Time {
         let next = self
             .sources
             .iter()
-            .map(SourceHost::next_event)
+            .map(SourceHost::poll_timeout)
             .chain([self.monitor_timer(), self.events.peek().map(|Reverse(next)| next.at)])
             .flatten()
             .min()
             .unwrap_or(Time::MAX);
-        self.sabotage.next_event(self.now, next).max(self.now)
+        self.sabotage.next_step_at(self.now, next).max(self.now)
     }
 
-    /// Lets everything happen that is due at `now`, which is [`World::next_event`]; gives what
+    /// Lets everything happen that is due at `now`, which is [`World::poll_timeout`]; gives what
     /// could be seen of it.
     pub(super) fn step(&mut self, now: Time) -> Vec<Observation> {
         self.now = now;
@@ -110,14 +110,11 @@ impl World {
             self.happen(next.event);
         }
         if self.monitor_timer().is_some_and(|at| at <= now) {
-            self.monitor.tick(now);
+            self.monitor.handle_timeout(now);
         }
         for source in 0..self.sources.len() {
-            if self.sources[source].next_event().is_none_or(|at| at > now) {
+            if self.sources[source].poll_timeout().is_none_or(|at| at > now) {
                 continue;
-            }
-            if let Some(event) = self.sources[source].tick(now) {
-                self.learned(source, event);
             }
             self.send_update(source);
         }
@@ -127,7 +124,7 @@ impl World {
     }
 
     fn monitor_timer(&self) -> Option<Time> {
-        self.monitor.next_event().filter(|_| !self.sabotage.stops_monitor_timer())
+        self.monitor.poll_timeout().filter(|_| !self.sabotage.stops_monitor_timer())
     }
 
     fn schedule(&mut self, at: Time, event: Event) {
@@ -168,9 +165,13 @@ impl World {
     }
 
     fn send_update(&mut self, source: usize) {
-        let host = &mut self.sources[source];
+        let (now, seen, host) = (self.now, &mut self.seen, &mut self.sources[source]);
+        let left = host.handle_timeout(now, |host, event| {
+            let (session, age) = (host.endpoint.session(), host.known_age(now));
+            seen.push(Observation::Learned { source, session, event, age });
+        });
         let session = host.endpoint.session();
-        let Some((seq, datagrams)) = host.update(self.now) else { return };
+        let Some((seq, datagrams)) = left else { return };
         let rate = host.endpoint.law().rate();
         self.ledger.sampled(session, seq, self.now);
         self.seen.push(Observation::Sent { source, session, seq, rate });

@@ -76,7 +76,7 @@ impl Cross {
 
     /// The packet that is due, by its size.
     pub fn on_wake(&mut self, now: Time) -> Option<Bytes> {
-        let at = self.next_event().filter(|at| *at <= now)?;
+        let at = self.poll_timeout().filter(|at| *at <= now)?;
         self.next_at = Some(match self.pattern {
             Pattern::Constant => at + self.period,
             Pattern::Poisson => at + self.drawn(self.period),
@@ -103,7 +103,7 @@ impl Cross {
     }
 
     /// When the next packet is due.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         self.next_at.filter(|at| *at < self.ends_at)
     }
 
@@ -140,7 +140,7 @@ mod tests {
             rng,
         );
         let mut sent = 0;
-        while let Some(at) = cross.next_event() {
+        while let Some(at) = cross.poll_timeout() {
             assert!(cross.on_wake(at).is_some() && at < end);
             sent += 1;
         }

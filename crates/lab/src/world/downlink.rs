@@ -296,7 +296,7 @@ impl Downlink {
             self.believed = Some(self.belief());
             self.server.on_leave(now, self.station);
         }
-        self.server.tick(now);
+        self.server.handle_timeout(now);
     }
 
     /// The next packet or report to send; call it until there is none.
@@ -390,11 +390,11 @@ impl Downlink {
     }
 
     /// When to call [`Downlink::on_wake`] next.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         match self.phase {
             Phase::Before => Some(self.starts_at).filter(|at| *at < self.ends_at),
             Phase::Sending => {
-                let tick = self.server.next_event();
+                let tick = self.server.poll_timeout();
                 let ends = Some(self.ends_at);
                 let reports = [Some(self.next_report_at), self.urgent_at()];
                 Time::earliest([Some(self.leaves_at), Time::earliest(reports), tick, ends])

@@ -133,9 +133,9 @@ impl Exchange {
     }
 
     /// When to call [`Exchange::on_wake`] next.
-    pub fn next_event(&self) -> Option<Time> {
-        let request = self.application.next_event().filter(|at| *at < self.ends_at);
-        Time::earliest([request, self.requests.next_event(), self.responses.next_event()])
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let request = self.application.poll_timeout().filter(|at| *at < self.ends_at);
+        Time::earliest([request, self.requests.poll_timeout(), self.responses.poll_timeout()])
     }
 
     /// What was measured until `now`.
@@ -169,7 +169,7 @@ impl Exchange {
             self.complete += u64::from(self.measured.has(now));
         }
         if now < self.ends_at {
-            application.on_tick(now, requests.sender_mut());
+            application.handle_timeout(now, requests.sender_mut());
         }
         application.on_requests(requests.delivered(), responses.sender_mut());
     }

@@ -58,7 +58,7 @@ impl World {
             self.next_leg(delivered.packet, None);
         }
         let component = self.hops.len() + self.cells.len() + mesh;
-        self.agenda.set(component, self.meshes[mesh].next_event());
+        self.agenda.set(component, self.meshes[mesh].poll_timeout());
     }
 }
 

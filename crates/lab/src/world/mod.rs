@@ -5,7 +5,7 @@
 //!   agenda ─────────────► hop, cell: poll ─► parcel ─► its next leg: enqueue
 //!      ▲                  flow: on_wake ─► parcel ─► its first leg
 //!      │                                    └──► past its last leg: the flow takes it
-//!      └── next_event of whatever was touched
+//!      └── poll_timeout of whatever was touched
 //! ```
 //!
 //! Hops are those of `freshline_core::link`, laws those of `freshline_core::source`: what runs
@@ -318,7 +318,7 @@ impl World {
             watch(Left { at, carrier, parcel: &delivered.packet, flow });
             self.next_leg(delivered.packet, None);
         }
-        self.agenda.set(hop, self.hops[hop].next_event());
+        self.agenda.set(hop, self.hops[hop].poll_timeout());
     }
 
     fn wake_cell(&mut self, cell: usize, watch: &mut impl FnMut(Left<'_>)) {
@@ -336,7 +336,7 @@ impl World {
             self.left_host(&parcel);
             self.next_leg(parcel, Some(Landing { frame, since: parcel.since }));
         }
-        self.agenda.set(self.hops.len() + cell, self.cells[cell].next_event());
+        self.agenda.set(self.hops.len() + cell, self.cells[cell].poll_timeout());
     }
 
     fn wake_flow(&mut self, flow: usize) {
@@ -382,7 +382,7 @@ impl World {
                 Changed::Mode { cell, station, mode } => self.cells[cell].set_mode(station, mode),
                 Changed::Rate { hop, rate } => {
                     self.hops[hop].set_rate(self.now, rate);
-                    self.agenda.set(hop, self.hops[hop].next_event());
+                    self.agenda.set(hop, self.hops[hop].poll_timeout());
                 }
                 Changed::Delay { hop, delay } => self.hops[hop].set_delay(delay),
             }
@@ -494,7 +494,7 @@ impl World {
             let ends = mesh::ends(node, is_up);
             let observer = &mut MeshObserver { flows, listeners: &listeners[mesh], now: *now };
             meshes[mesh].enqueue(*now, ends, parcel, observer);
-            agenda.set(hops.len() + cells.len() + mesh, meshes[mesh].next_event());
+            agenda.set(hops.len() + cells.len() + mesh, meshes[mesh].poll_timeout());
             return;
         }
         let drops = &mut |drop: Drop<Parcel>| dropped(flows, &drop.packet);
@@ -502,13 +502,13 @@ impl World {
             Leg::Hop(hop) => {
                 let hop = hop as usize;
                 hops[hop].enqueue(*now, parcel, drops);
-                agenda.set(hop, hops[hop].next_event());
+                agenda.set(hop, hops[hop].poll_timeout());
             }
             Leg::Air { cell, from, to, category } => {
                 let cell = cell as usize;
                 let sent = Transmission { from, to, category, packet: parcel };
                 cells[cell].enqueue(*now, sent, drops);
-                agenda.set(hops.len() + cell, cells[cell].next_event());
+                agenda.set(hops.len() + cell, cells[cell].poll_timeout());
             }
             Leg::Mesh { .. } => {}
         }
@@ -568,12 +568,12 @@ impl World {
 
     fn reschedule_flow(&mut self, flow: usize) {
         let next = match &self.flows[flow].flow {
-            Flow::Updates(updates) => updates.next_event(),
-            Flow::Stream(stream) => stream.next_event(),
-            Flow::Multipath(multipath) => multipath.next_event(),
-            Flow::Exchange(exchange) => exchange.next_event(),
-            Flow::Downlink(downlink) => downlink.next_event(),
-            Flow::Cross(cross) => cross.next_event(),
+            Flow::Updates(updates) => updates.poll_timeout(),
+            Flow::Stream(stream) => stream.poll_timeout(),
+            Flow::Multipath(multipath) => multipath.poll_timeout(),
+            Flow::Exchange(exchange) => exchange.poll_timeout(),
+            Flow::Downlink(downlink) => downlink.poll_timeout(),
+            Flow::Cross(cross) => cross.poll_timeout(),
         };
         let first = self.hops.len() + self.cells.len() + self.meshes.len();
         self.agenda.set(first + flow, next);

@@ -204,8 +204,8 @@ impl Multipath {
         if !self.sender.is_independent() {
             self.write(now);
         }
-        self.sender.on_tick(now);
-        self.receiver.on_tick(now);
+        self.sender.handle_timeout(now);
+        self.receiver.handle_timeout(now);
     }
 
     /// The next segment to send, from either end, with its path; call it until there is none, and
@@ -300,19 +300,19 @@ impl Multipath {
     }
 
     /// When to call [`Multipath::on_wake`] next.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         if !self.has_begun {
             return Some(self.starts_at);
         }
         let source = match &self.source {
-            MultipathSource::Cbr(cbr) => cbr.next_event().filter(|at| *at < self.ends_at),
+            MultipathSource::Cbr(cbr) => cbr.poll_timeout().filter(|at| *at < self.ends_at),
             // It is closed then.
             MultipathSource::Bulk => Some(self.ends_at),
-            MultipathSource::Pages(pages) => pages.next_event(),
-            MultipathSource::Video(video) => video.next_event(),
+            MultipathSource::Pages(pages) => pages.poll_timeout(),
+            MultipathSource::Video(video) => video.poll_timeout(),
             MultipathSource::File(_) => None,
         };
-        Time::earliest([source, self.sender.next_event(), self.receiver.next_event()])
+        Time::earliest([source, self.sender.poll_timeout(), self.receiver.poll_timeout()])
     }
 
     /// What was measured until `now`.
@@ -356,7 +356,7 @@ impl Multipath {
     fn write(&mut self, now: Time) {
         let may_write = now < self.ends_at;
         match &mut self.source {
-            MultipathSource::Cbr(cbr) if may_write => cbr.on_tick(now, &mut self.sender),
+            MultipathSource::Cbr(cbr) if may_write => cbr.handle_timeout(now, &mut self.sender),
             MultipathSource::Bulk if !may_write => {
                 self.sender.close();
                 self.source = MultipathSource::File(Bytes::ZERO);
@@ -368,13 +368,13 @@ impl Multipath {
                 }
             }
             MultipathSource::Pages(pages) => {
-                pages.on_tick(now, &mut self.sender);
+                pages.handle_timeout(now, &mut self.sender);
                 if pages.is_over() {
                     self.sender.close();
                 }
             }
             MultipathSource::Video(video) => {
-                video.on_tick(now, &mut self.sender);
+                video.handle_timeout(now, &mut self.sender);
                 if video.is_over() {
                     self.sender.close();
                 }

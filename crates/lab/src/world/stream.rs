@@ -241,11 +241,11 @@ impl Stream {
             self.sender.close();
             self.application = Application::File(Bytes::ZERO);
         }
-        if self.sender.next_event().is_some_and(|at| at <= now) {
-            self.sender.on_tick(now);
+        if self.sender.poll_timeout().is_some_and(|at| at <= now) {
+            self.sender.handle_timeout(now);
         }
-        if self.receiver.next_event().is_some_and(|at| at <= now) {
-            self.receiver.on_tick(now);
+        if self.receiver.poll_timeout().is_some_and(|at| at <= now) {
+            self.receiver.handle_timeout(now);
         }
     }
 
@@ -360,18 +360,18 @@ impl Stream {
     }
 
     /// When to call [`Stream::on_wake`] next.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         if !self.has_begun {
             return Some(self.starts_at);
         }
         let application = match &self.application {
-            Application::Cbr(cbr) => cbr.next_event().filter(|at| *at < self.ends_at),
+            Application::Cbr(cbr) => cbr.poll_timeout().filter(|at| *at < self.ends_at),
             Application::Updates { next_at, .. } => Some(*next_at).filter(|at| *at < self.ends_at),
             // It is closed then.
             Application::Bulk => Some(self.ends_at),
             Application::File(_) | Application::Exchange => None,
         };
-        Time::earliest([application, self.sender.next_event(), self.receiver.next_event()])
+        Time::earliest([application, self.sender.poll_timeout(), self.receiver.poll_timeout()])
     }
 
     /// What was measured until `now`.
@@ -402,7 +402,7 @@ impl Stream {
 
     fn write(&mut self, now: Time) {
         match &mut self.application {
-            Application::Cbr(cbr) => cbr.on_tick(now, &mut self.sender),
+            Application::Cbr(cbr) => cbr.handle_timeout(now, &mut self.sender),
             Application::Updates { source, size, period, next_at } => {
                 while *next_at <= now {
                     source.generate(*next_at, *size, &mut self.sender);

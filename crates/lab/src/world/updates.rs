@@ -229,8 +229,8 @@ impl UpdateFlow {
 
     /// Something to do has come due: gives an update to send, and its paths.
     pub fn on_wake(&mut self, now: Time) -> Option<(Route, Load)> {
-        if self.law.next_event().is_some_and(|at| at <= now) {
-            self.law.on_tick(now);
+        if self.law.poll_timeout().is_some_and(|at| at <= now) {
+            self.law.handle_timeout(now);
             self.record_epoch();
         }
         self.is_over = now >= self.ends_at;
@@ -313,8 +313,8 @@ impl UpdateFlow {
     }
 
     /// When to call [`UpdateFlow::on_wake`] next.
-    pub fn next_event(&self) -> Option<Time> {
-        let tick = self.law.next_event().filter(|_| self.next_seq > 0);
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let tick = self.law.poll_timeout().filter(|_| self.next_seq > 0);
         Time::earliest([self.next_update_at(), tick])
     }
 

@@ -152,7 +152,7 @@ impl<Q: Qdisc<Carried>> Net<Q> {
     pub(crate) fn run_while(&mut self, until: Time, mut go_on: impl FnMut(&Self) -> bool) {
         while go_on(self) {
             let wake = self.wakes.peek().map(|Reverse((time, _))| *time);
-            let next = [wake, self.forward.next_event(), self.back.next_event()];
+            let next = [wake, self.forward.poll_timeout(), self.back.poll_timeout()];
             match next.into_iter().flatten().min() {
                 Some(next) if next <= until => self.now = next.max(self.now),
                 _ => break,
@@ -183,11 +183,11 @@ impl<Q: Qdisc<Carried>> Net<Q> {
             if self.streams[id].wake == Some(time) {
                 let stream = &mut self.streams[id];
                 stream.wake = None;
-                if stream.sender.next_event().is_some_and(|at| at <= now) {
-                    stream.sender.on_tick(now);
+                if stream.sender.poll_timeout().is_some_and(|at| at <= now) {
+                    stream.sender.handle_timeout(now);
                 }
-                if stream.receiver.next_event().is_some_and(|at| at <= now) {
-                    stream.receiver.on_tick(now);
+                if stream.receiver.poll_timeout().is_some_and(|at| at <= now) {
+                    stream.receiver.handle_timeout(now);
                 }
                 self.settle(id);
             }
@@ -209,7 +209,7 @@ impl<Q: Qdisc<Carried>> Net<Q> {
                 self.back.enqueue(now, Carried { stream: id, segment }, &mut |_| {});
             }
         }
-        let wishes = [stream.sender.next_event(), stream.receiver.next_event()];
+        let wishes = [stream.sender.poll_timeout(), stream.receiver.poll_timeout()];
         if let Some(wish) = wishes.into_iter().flatten().min()
             && stream.wake.is_none_or(|wake| wake > wish || wake <= now)
         {

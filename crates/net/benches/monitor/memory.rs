@@ -6,9 +6,9 @@ mod counting;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use counting::held;
-use freshline_core::session::{Clocked, Monitor, MonitorParams, Origin, Secret, Verdict};
+use freshline_core::session::{Monitor, MonitorEvent, MonitorParams, Origin, Secret};
 use freshline_core::unit::Time;
-use freshline_core::wire::{Ack, Cookie, Message, Opening, SessionId, Update};
+use freshline_core::wire::{Cookie, Message, Opening, SessionId, Update};
 
 use crate::traffic::PAYLOAD;
 
@@ -54,9 +54,8 @@ fn bytes_a_source(name_len: usize, origin: fn(&SocketAddr) -> Origin) -> f64 {
 /// Shows the cookie that a first update is answered with, as every source does.
 fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
     let peer = SocketAddr::from((Ipv4Addr::from_bits(0x7F00_0000 | number), 4000));
-    let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
     let mut cookie = Cookie::default();
-    let (mut datagram, mut reply) = ([0; 256], [0; Ack::LEN]);
+    let (mut datagram, mut reply) = ([0; 256], Vec::new());
     for seq in 0..2 {
         let update = Update {
             session: SessionId(number.into()),
@@ -69,11 +68,13 @@ fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
             payload: &PAYLOAD,
         };
         let len = update.write(&mut datagram).unwrap();
-        let receipt = monitor.on_datagram(at, peer, &datagram[..len], &mut reply);
-        let answer = Message::parse(&reply[..receipt.reply]);
-        match (receipt.verdict, answer) {
-            (Verdict::Challenged, Ok(Message::Challenge(challenge))) => cookie = challenge.cookie,
-            (Verdict::Fresh { opened: true, .. }, _) => return,
+        monitor.handle_datagram(Time::ZERO, peer, &datagram[..len]).expect("an update");
+        let len = monitor.poll_transmit(Time::ZERO, &mut reply).expect("an answer").len;
+        match (monitor.poll_event(), Message::parse(&reply[..len])) {
+            (Some(MonitorEvent::Challenged), Ok(Message::Challenge(challenge))) => {
+                cookie = challenge.cookie;
+            }
+            (Some(MonitorEvent::Fresh { opened: true, .. }), _) => return,
             other => panic!("the session does not open: {other:?}"),
         }
     }

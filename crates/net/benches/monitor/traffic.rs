@@ -4,7 +4,7 @@ use std::io::{ErrorKind, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use freshline_core::path::PathId;
-use freshline_core::session::{Reach, Sample, Secret, Source, SourceParams};
+use freshline_core::session::{Reach, Secret, Source, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{SessionId, Update};
@@ -42,17 +42,18 @@ impl Blaster {
         let secret = Secret::new([7; 16]);
         let mut source = Source::new(params, secret, law, self.clock.now()).unwrap();
         self.session = source.session();
-        let mut datagram = [0; 512];
+        let (mut datagram, mut out) = ([0; 512], Vec::new());
         self.socket.udp.set_nonblocking(false).unwrap();
         self.socket.udp.set_read_timeout(Some(Span::from_secs(1).into())).unwrap();
         while source.reach() != Reach::Open {
             let now = self.clock.now();
-            let sample = Sample { generated_at: now, payload: &PAYLOAD };
-            let len = source.write_update(now, PathId::FIRST, sample, &mut datagram).unwrap();
-            self.socket.udp.send_to(&datagram[..len], self.monitor).unwrap();
+            source.handle_timeout(now);
+            source.put(now, now, &PAYLOAD).unwrap();
+            let Some(transmit) = source.poll_transmit(now, &mut out) else { continue };
+            self.socket.udp.send_to(&out[..transmit.len], self.monitor).unwrap();
             let len = self.socket.udp.recv(&mut datagram).expect("the monitor answers");
             source
-                .on_datagram(self.clock.now(), PathId::FIRST, &datagram[..len])
+                .handle_datagram(self.clock.now(), PathId::FIRST, &datagram[..len])
                 .expect("with sense");
         }
         self.socket.udp.set_nonblocking(true).unwrap();

@@ -340,7 +340,7 @@ impl Client {
         }
     }
 
-    fn on_timeout(&mut self, now: Time) -> Result<(), BondError> {
+    fn handle_timeout(&mut self, now: Time) -> Result<(), BondError> {
         let give_up_at = self.dialled_at + self.patience();
         let instant = self.driver.clock.instant_of(now);
         let Some(link) = &mut self.link else { return Ok(()) };
@@ -491,7 +491,7 @@ impl End for Client {
     fn turn(&mut self, now: Time) -> Result<bool, BondError> {
         let is_more_to_read = self.receive()?;
         self.look_around(now)?;
-        self.on_timeout(now)?;
+        self.handle_timeout(now)?;
         Ok(self.pump() | is_more_to_read)
     }
 
@@ -533,7 +533,7 @@ impl End for Client {
         }
     }
 
-    fn next_timeout(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         Some(self.look_at)
     }
 }

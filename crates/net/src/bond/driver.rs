@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use freshline_core::unit::{Span, Time};
 use mio::event::Event;
-use mio::{Events, Interest, Token, event};
+use mio::{Interest, Token, event};
 use noq_proto::{Connection, ConnectionHandle, DatagramEvent, Endpoint, FourTuple};
 
 use super::flow::{Moved, PIECE, Pipe, Pumped};
@@ -24,6 +24,7 @@ use super::{BondError, Sending};
 use crate::batch::{Address, Inbox};
 use crate::clock::Clock;
 use crate::refusal::Refusals;
+use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 
@@ -116,7 +117,7 @@ pub(super) trait End {
     fn transmit(&mut self);
 
     /// When its next turn is due although nothing happens, but for its connections.
-    fn next_timeout(&self) -> Option<Time>;
+    fn poll_timeout(&self) -> Option<Time>;
 }
 
 /// Datagrams of UDP that were carried.
@@ -264,22 +265,45 @@ impl Driver {
 
 /// Runs an end until `stop`, or until `until` has come.
 pub(super) fn run(end: &mut impl End, stop: &Stop, until: Option<Time>) -> Result<(), BondError> {
-    stop.wakes(end.parts().0.sleeper.waker());
-    let mut events = Events::with_capacity(256);
-    loop {
-        for event in &events {
-            on_event(end, event);
-        }
-        let now = end.parts().0.clock.now();
-        let busy = end.turn(now)?;
-        end.transmit();
-        let is_over = stop.is_stopped() || until.is_some_and(|until| now >= until);
-        publish(end, now, is_over);
-        if is_over {
-            close(end);
-            return Ok(());
-        }
-        wait(end, &mut events, busy, until)?;
+    run::run(&mut Running(end), stop, until)
+}
+
+/// An end that runs.
+struct Running<'a, E>(&'a mut E);
+
+impl<E: End> Driven for Running<'_, E> {
+    type Error = BondError;
+
+    fn sleeper(&mut self) -> (Clock, &mut Sleeper) {
+        let (driver, _) = self.0.parts();
+        (driver.clock, &mut driver.sleeper)
+    }
+
+    fn on_ready(&mut self, event: &Event) {
+        on_event(self.0, event);
+    }
+
+    fn turn(&mut self) -> Result<Turn, BondError> {
+        let now = self.0.parts().0.clock.now();
+        let busy = self.0.turn(now)?;
+        self.0.transmit();
+        publish(self.0, now, false);
+        Ok(Turn::busy_if(busy))
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        let own = self.0.poll_timeout();
+        let (driver, links) = self.0.parts();
+        let now = driver.clock.now();
+        let instant = driver.clock.instant_of(now);
+        let link = links.filter_map(|link| link.poll_timeout(instant)).min();
+        let link = link.map(|at| now + at.saturating_duration_since(instant).into());
+        Time::earliest([own, link, Some(driver.publish_at)])
+    }
+
+    fn close(&mut self, now: Time) {
+        publish(self.0, now, true);
+        close(self.0);
     }
 }
 
@@ -303,23 +327,6 @@ fn on_event(end: &mut impl End, event: &Event) {
             end.parts().0.ready.push_back(key);
         }
     }
-}
-
-/// Sleeps until something happens or is due.
-fn wait(
-    end: &mut impl End,
-    events: &mut Events,
-    busy: bool,
-    until: Option<Time>,
-) -> Result<(), BondError> {
-    let own = end.next_timeout();
-    let (driver, links) = end.parts();
-    let now = driver.clock.now();
-    let instant = driver.clock.instant_of(now);
-    let link = links.filter_map(|link| link.next_timeout(instant)).min();
-    let link = link.map(|at| now + at.saturating_duration_since(instant).into());
-    let wake = Time::earliest([busy.then_some(now), own, link, Some(driver.publish_at), until]);
-    Ok(driver.sleeper.sleep(now, wake, events)?)
 }
 
 /// Says how the end fares, now and then, and at its end.

@@ -227,9 +227,9 @@ impl Link {
     }
 
     /// When to come back, at the latest.
-    pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let more = self.has_more.then_some(now);
-        let own = self.paths.next_timeout(now);
+        let own = self.paths.poll_timeout(now);
         [self.connection.poll_timeout(), own, more].into_iter().flatten().min()
     }
 

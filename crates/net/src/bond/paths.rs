@@ -381,7 +381,7 @@ impl Paths {
     }
 
     /// When [`Paths::begin`] is due although nothing happens.
-    pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let open_timeout = self.open_timeout();
         let delays = self.paths.iter().flat_map(|path| {
             let reading = path.gate.read();

@@ -302,7 +302,7 @@ impl Server {
         });
     }
 
-    fn on_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Time) {
         let instant = self.driver.clock.instant_of(now);
         let due: Vec<_> = self
             .links
@@ -435,7 +435,7 @@ impl End for Server {
         while let Some((asker, addresses)) = self.resolver.poll() {
             self.on_resolved(asker, addresses);
         }
-        self.on_timeout(now);
+        self.handle_timeout(now);
         self.attempt_others(now);
         Ok(self.pump() | self.pump_datagrams(now) | is_more_to_read)
     }
@@ -455,7 +455,7 @@ impl End for Server {
         outlet.flush();
     }
 
-    fn next_timeout(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         let sweep = (!self.flows.is_empty() || !self.links.is_empty()).then_some(self.sweep_at);
         Time::earliest([sweep, self.next_attempt_at])
     }

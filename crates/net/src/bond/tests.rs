@@ -166,7 +166,7 @@ impl World {
             let ends = || [CLIENT, FAR].into_iter().filter(runs);
             let air = ends().filter_map(|end| Some(self.air[end].keys().next()?.0));
             let links = ends().filter_map(|end| self.ends[end].1.as_ref());
-            let timers = links.filter_map(|link| link.next_timeout(self.now));
+            let timers = links.filter_map(|link| link.poll_timeout(self.now));
             let next = air.chain(timers).min().unwrap_or(end);
             if next > end {
                 self.now = end;

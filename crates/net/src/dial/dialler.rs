@@ -210,13 +210,13 @@ impl<I: Inlet> Dialler<I> {
     }
 
     /// Lets the attempts look at the time.
-    pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), LinkError> {
-        self.attempts.iter_mut().try_for_each(|attempt| attempt.link.on_timer(now))
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> Result<(), LinkError> {
+        self.attempts.iter_mut().try_for_each(|attempt| attempt.link.handle_timeout(now))
     }
 
-    /// When [`Dialler::turn`] or [`Dialler::on_timer`] is due.
-    pub(crate) fn next_timer(&self) -> Option<Time> {
-        let links = self.attempts.iter().filter_map(|attempt| attempt.link.next_timer());
+    /// When [`Dialler::turn`] or [`Dialler::handle_timeout`] is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let links = self.attempts.iter().filter_map(|attempt| attempt.link.poll_timeout());
         let race = self.race.as_ref().and_then(Race::next_at);
         let is_waiting = self.attempts.is_empty() && race.is_none() && !self.lookup.is_asking();
         let redials = self.settings.redials && self.is_down();
@@ -458,7 +458,7 @@ mod tests {
         let mut dialler = Dialler::new(settings, poll.registry()).unwrap();
         assert!(matches!(dialler.poll_event(), Some(LinkEvent::Waiting(why)) if !why.is_empty()));
         assert!(!dialler.is_ready() && !dialler.is_dialling());
-        let at = dialler.next_timer().expect("a retry");
+        let at = dialler.poll_timeout().expect("a retry");
         dialler.settings.via = Via::Any;
         dialler.turn(at, poll.registry()).unwrap();
         assert!(dialler.is_ready());

@@ -10,7 +10,7 @@ use freshline_core::session::downlink::{Client as Session, Stamp};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
-use super::client::{ClientWatch, SharedRate};
+use super::rate::SharedRate;
 use crate::waker::Waker;
 use crate::wlan::capture::{
     Capture, CaptureCounts, CaptureError, CaptureSource, Captured, Others, Seen, Station,
@@ -88,11 +88,11 @@ impl Air {
         now: Time,
         session: &mut Session,
         rate: &SharedRate,
-        watch: &mut dyn ClientWatch,
+        captured: &mut dyn FnMut(u64, Time),
     ) -> bool {
         for _ in 0..TAKEN_A_TURN {
             match self.capture.next() {
-                Some(Seen::Packet(packet)) => self.on_packet(now, &packet, session, rate, watch),
+                Some(Seen::Packet(packet)) => self.on_packet(now, &packet, session, rate, captured),
                 Some(Seen::Others(others)) => self.on_others(others, session),
                 None => return false,
             }
@@ -106,7 +106,7 @@ impl Air {
         packet: &Captured,
         session: &mut Session,
         rate: &SharedRate,
-        watch: &mut dyn ClientWatch,
+        captured: &mut dyn FnMut(u64, Time),
     ) {
         let Captured { station, stamp, payload, .. } = packet;
         let Ok(seq) = session.captured_seq(payload) else {
@@ -116,7 +116,7 @@ impl Air {
         };
         self.station = Some(*station);
         self.report.ours += 1;
-        watch.captured(now, seq, *stamp);
+        captured(seq, *stamp);
         let rate = packet.rate.filter(|rate| rate.as_bps() > 0).or_else(|| rate.get());
         match rate {
             Some(rate) => _ = session.on_captured(now, Stamp { at: *stamp, rate }, payload),
@@ -243,7 +243,9 @@ mod tests {
         while !air.capture.has_ended() {
             std::thread::yield_now();
         }
-        while air.feed(at(2), &mut session, &SharedRate::new(BitRate::from_mbps(1)), &mut ()) {}
+        while air.feed(at(2), &mut session, &SharedRate::new(BitRate::from_mbps(1)), &mut |_, _| ())
+        {
+        }
         let report = air.report();
         assert_eq!((report.ours, report.others, report.unrated), (60, 40, 0));
         let mut out = [0; 200];

@@ -1,23 +1,23 @@
 //! A client of a downlink: joins, takes packets with their times, and reports.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use freshline_core::session::Clocked;
 use freshline_core::session::downlink::{Client as Session, ClientEvent, ClientParams, Stamp};
-use freshline_core::unit::{BitRate, Span, Time};
+use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{CloseReason, Message, OpeningTooLong, SessionId};
 use freshline_core::wlan::{LevelCounter, Report};
-use mio::{Events, Token};
+use mio::Token;
 
 use super::air::{Air, CaptureTrouble};
+use super::rate::SharedRate;
 use super::report::{ClientReport, Gathered};
 use super::stamps::{KernelTime, Stamped, Stamps};
 use crate::clock::Clock;
 use crate::dial::{Dialler, Remote, Settings};
 use crate::link::{LinkError, LinkEvent, Transport, WireBytes};
 use crate::quic;
+use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 use crate::system::SystemError;
@@ -36,28 +36,6 @@ const RECEIVES_A_TURN: usize = 256;
 const RENEW_AFTER: u64 = 3;
 /// Join and report are shorter.
 const LONGEST_MESSAGE: usize = 512;
-
-/// The rate of a station's data symbols, told by whoever learns it, on any thread.
-#[derive(Debug, Clone, Default)]
-pub struct SharedRate(Arc<AtomicU64>);
-
-impl SharedRate {
-    /// It is `rate` until somebody knows better. By default nobody knows it yet.
-    pub fn new(rate: BitRate) -> Self {
-        Self(Arc::new(AtomicU64::new(rate.as_bps())))
-    }
-
-    /// It is `rate` now.
-    pub fn set(&self, rate: BitRate) {
-        self.0.store(rate.as_bps(), Ordering::Relaxed);
-    }
-
-    /// What it is, if somebody knows.
-    pub fn get(&self) -> Option<BitRate> {
-        let bps = self.0.load(Ordering::Relaxed);
-        (bps > 0).then(|| BitRate::from_bps(bps))
-    }
-}
 
 /// What a client needs to run.
 pub struct ClientConfig {
@@ -260,40 +238,13 @@ impl Client {
         until: Option<Time>,
         watch: &mut dyn ClientWatch,
     ) -> Result<(), ClientError> {
-        stop.wakes(self.sleeper.waker());
-        let mut events = Events::with_capacity(16);
-        loop {
-            let mut busy = self.receive(watch)?;
-            let now = self.clock.now();
-            if let Some(air) = &mut self.air {
-                busy |= air.feed(now, &mut self.session, &self.rate, watch);
-                if let Some(trouble) = air.trouble(now, self.session.counters().packets) {
-                    watch.event(now, &Event::Capture(&trouble));
-                }
-            }
-            if self.warm_at.is_some_and(|at| at <= now) {
-                self.warm_at = None;
-                self.gathered.restart(now, self.session.counters());
-            }
-            if let Some(ClientEvent::Silent) = self.session.on_tick(now) {
-                watch.event(now, &Event::Silent);
-            }
-            self.write(watch)?;
-            watch.turn(now, self);
-            if self.is_done || stop.is_stopped() || until.is_some_and(|end| now >= end) {
-                self.link.close(self.clock.now(), &self.session.close());
-                return Ok(());
-            }
-            let now = self.clock.now();
-            let wake = Time::earliest([busy.then_some(now), self.next_event(), until]);
-            self.sleeper.sleep(now, wake, &mut events)?;
-        }
+        run::run(&mut Watched { client: self, watch }, stop, until)
     }
 
-    fn next_event(&self) -> Option<Time> {
+    fn wakes_at(&self) -> Option<Time> {
         // While the link is being dialled it has the word.
-        let session = self.session.next_event().filter(|_| self.can_act());
-        Time::earliest([session, self.link.next_timer(), self.warm_at])
+        let session = self.session.poll_timeout().filter(|_| self.can_act());
+        Time::earliest([session, self.link.poll_timeout(), self.warm_at])
     }
 
     /// Whether the session has a link to send by, or one to dial again.
@@ -342,7 +293,7 @@ impl Client {
         }
         let now = self.clock.now();
         self.link.turn(now, self.sleeper.registry())?;
-        self.link.on_timer(now)?;
+        self.link.handle_timeout(now)?;
         if let (Some(air), Some(server), true) =
             (&self.air, self.link.address(), self.session.has_joined())
         {
@@ -362,7 +313,7 @@ impl Client {
     /// Sends the join or the report that is due.
     fn write(&mut self, watch: &mut dyn ClientWatch) -> Result<(), ClientError> {
         let now = self.clock.now();
-        if !self.can_act() || self.session.next_event().is_none_or(|at| at > now) {
+        if !self.can_act() || self.session.poll_timeout().is_none_or(|at| at > now) {
             return Ok(());
         }
         let unanswered = self.session.counters().joins - self.heard;
@@ -383,5 +334,50 @@ impl Client {
         // A join that meets a link that is dialled goes out when it is ready.
         self.link.send(now, dscp, message, None)?;
         Ok(())
+    }
+}
+
+/// A client that runs, and who hears of it.
+struct Watched<'a> {
+    client: &'a mut Client,
+    watch: &'a mut dyn ClientWatch,
+}
+
+impl Driven for Watched<'_> {
+    type Error = ClientError;
+
+    fn sleeper(&mut self) -> (Clock, &mut Sleeper) {
+        (self.client.clock, &mut self.client.sleeper)
+    }
+
+    fn turn(&mut self) -> Result<Turn, ClientError> {
+        let Self { client, watch } = self;
+        let mut busy = client.receive(*watch)?;
+        let now = client.clock.now();
+        if let Some(air) = &mut client.air {
+            let captured = &mut |seq, frame| watch.captured(now, seq, frame);
+            busy |= air.feed(now, &mut client.session, &client.rate, captured);
+            if let Some(trouble) = air.trouble(now, client.session.counters().packets) {
+                watch.event(now, &Event::Capture(&trouble));
+            }
+        }
+        if client.warm_at.is_some_and(|at| at <= now) {
+            client.warm_at = None;
+            client.gathered.restart(now, client.session.counters());
+        }
+        if let Some(ClientEvent::Silent) = client.session.handle_timeout(now) {
+            watch.event(now, &Event::Silent);
+        }
+        client.write(*watch)?;
+        watch.turn(now, client);
+        Ok(if client.is_done { Turn::Over } else { Turn::busy_if(busy) })
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        self.client.wakes_at()
+    }
+
+    fn close(&mut self, now: Time) {
+        self.client.link.close(now, &self.client.session.close());
     }
 }

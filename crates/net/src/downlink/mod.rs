@@ -23,12 +23,14 @@ mod air;
 mod client;
 pub mod metrics;
 pub mod payload;
+mod rate;
 mod report;
 mod server;
 mod stamps;
 
 pub use air::{CaptureReport, CaptureTrouble};
-pub use client::{Client, ClientConfig, ClientError, ClientWatch, Event, Received, SharedRate};
+pub use client::{Client, ClientConfig, ClientError, ClientWatch, Event, Received};
+pub use rate::SharedRate;
 pub use report::{ClientReport, ClientStatus, ServerReport};
 pub use server::{Server, ServerConfig, ServerError};
 pub use stamps::KernelTime;

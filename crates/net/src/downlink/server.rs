@@ -17,11 +17,15 @@ use super::report::{Details, ServerReport};
 use super::stamps::LONGEST;
 use crate::ask::{Asker, Desk};
 use crate::carrier::{Answer, Came, Peer};
+use crate::clock::Clock;
 use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint, EndpointError};
 use crate::quic;
 use crate::refusal::{Refusal, Refusals};
+use crate::run::{self, Driven, Turn};
+use crate::sleeper::Sleeper;
 use crate::stop::Stop;
+use crate::system::SystemError;
 
 /// Packets before the sockets and the timers are looked at again.
 const PACKETS_A_TURN: usize = 16;
@@ -76,6 +80,8 @@ pub enum ServerError {
 /// A server that is ready to run.
 pub struct Server {
     endpoint: Endpoint,
+    /// Whether its sockets may have something.
+    has_some: bool,
     sessions: Sessions<Peer>,
     rules: Rules,
     payloads: Box<dyn Payloads>,
@@ -122,6 +128,7 @@ impl Server {
             details: Details::default(),
             began_at: endpoint.clock.now(),
             endpoint,
+            has_some: true,
             longest: datagram - Packet::HEADER_LEN,
             unsent: 0,
             payload: Vec::with_capacity(datagram),
@@ -172,40 +179,16 @@ impl Server {
     /// # Errors
     /// [`ServerError`] where it cannot go on; trouble with single packets is none.
     pub fn run(&mut self, stop: &Stop, until: Option<Time>) -> Result<(), ServerError> {
-        stop.wakes(self.endpoint.waker());
         self.payloads.start(self.endpoint.clock, self.endpoint.waker(), self.longest);
-        let mut has_some = true;
-        loop {
-            self.send_due()?;
-            let busy = has_some && self.receive()?;
-            let now = self.endpoint.clock.now();
-            self.tick(now);
-            self.wake_waiting(now);
-            self.reload(now);
-            self.desk.answer(|most| self.report_of(most));
-            if stop.is_stopped() || until.is_some_and(|end| now >= end) {
-                let clients = self.sessions.clients();
-                let sessions = clients.map(|(_, record)| (record.peer.remote(), record.session));
-                self.endpoint.say_goodbye(now, sessions);
-                return Ok(());
-            }
-            let at_once = busy.then_some(now);
-            let wake = Time::earliest([at_once, self.next_event(), until]);
-            has_some = self.endpoint.wait(wake)? || busy;
-        }
+        self.has_some = true;
+        run::run(self, stop, until)
     }
 
-    fn next_event(&self) -> Option<Time> {
-        let Self { sessions, endpoint, .. } = self;
-        let [packet, session] = [sessions.next_packet_at(), sessions.next_event()];
-        Time::earliest([packet, session, endpoint.next_timeout()])
-    }
-
-    fn tick(&mut self, now: Time) {
-        self.endpoint.on_timeout(now);
+    fn handle_timeout(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
         let Self { sessions, details, payloads, .. } = self;
         let dscp = sessions.dscp();
-        sessions.on_tick(now, |client, record| {
+        sessions.handle_timeout(now, |client, record| {
             details.end(client, record, dscp, now, payloads.dropped(client));
         });
     }
@@ -318,6 +301,47 @@ impl Server {
             }
         }
         Ok(())
+    }
+}
+
+impl Driven for Server {
+    type Error = ServerError;
+
+    fn sleeper(&mut self) -> (Clock, &mut Sleeper) {
+        self.endpoint.sleeper()
+    }
+
+    fn on_ready(&mut self, event: &mio::event::Event) {
+        self.has_some |= self.endpoint.on_ready(event);
+    }
+
+    fn turn(&mut self) -> Result<Turn, ServerError> {
+        self.send_due()?;
+        self.has_some = self.has_some && self.receive()?;
+        let now = self.endpoint.clock.now();
+        self.handle_timeout(now);
+        self.wake_waiting(now);
+        self.reload(now);
+        self.desk.answer(|most| self.report_of(most));
+        Ok(Turn::busy_if(self.has_some))
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        let Self { sessions, endpoint, .. } = self;
+        let [packet, session] = [sessions.next_packet_at(), sessions.poll_timeout()];
+        Time::earliest([packet, session, endpoint.poll_timeout()])
+    }
+
+    fn close(&mut self, now: Time) {
+        let clients = self.sessions.clients();
+        let sessions = clients.map(|(_, record)| (record.peer.remote(), record.session));
+        self.endpoint.say_goodbye(now, sessions);
+    }
+}
+
+impl From<SystemError> for ServerError {
+    fn from(error: SystemError) -> Self {
+        Self::Endpoint(error.into())
     }
 }
 

@@ -138,7 +138,7 @@ impl Flows {
     }
 
     /// When to call [`Flows::sweep`] next.
-    pub(super) fn next_event(&self) -> Option<Time> {
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
         (!self.by_token.is_empty()).then_some(self.sweep_at)
     }
 

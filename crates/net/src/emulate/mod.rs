@@ -192,7 +192,7 @@ impl Emulator {
                 let mut relay = self.shared.relay();
                 relay.turn(events.iter().map(|event| event.token()), &mut volley);
                 let at_once = relay.is_busy().then_some(now);
-                Time::earliest([at_once, relay.next_event(), until])
+                Time::earliest([at_once, relay.poll_timeout(), until])
             };
             let timeout = self.alarm.poll_until(self.clock.now(), wake);
             let timeout = timeout.map_err(system("set a timer"))?;

@@ -133,8 +133,8 @@ impl Relay {
     }
 
     /// When to take the next turn at the latest, by the clock.
-    pub(super) fn next_event(&self) -> Option<Time> {
-        let next = Time::earliest([self.conditions.next_event(), self.flows.next_event()])?;
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        let next = Time::earliest([self.conditions.poll_timeout(), self.flows.poll_timeout()])?;
         Some(self.start + next.since(Time::ZERO))
     }
 

@@ -24,10 +24,13 @@ use freshline_core::unit::{Span, Time};
 
 use crate::ask::{self, Desk};
 use crate::carrier::Came;
+use crate::clock::Clock;
 use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint};
 use crate::quic;
 use crate::refusal::Refusals;
+use crate::run::{self, Driven, Turn};
+use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 
 pub use crate::ask::Gone;
@@ -153,6 +156,7 @@ impl Monitor {
                     .with_origin(Sender::origin),
                 rules: config.rules,
                 refusals: Refusals::default(),
+                out: Vec::new(),
                 details: Details::new(config.detailed, config.forget),
             },
             began_at: endpoint.clock.now(),
@@ -212,32 +216,7 @@ impl Monitor {
         until: Option<Time>,
         watch: &mut dyn Watch,
     ) -> Result<(), MonitorError> {
-        stop.wakes(self.endpoint.waker());
-        loop {
-            let busy = self.receive(watch)?;
-            let now = self.endpoint.clock.now();
-            self.tick(now, watch);
-            self.reload(now, watch);
-            self.desk.answer(|most| self.report_of(most, watch));
-            watch.turn(now);
-            if stop.is_stopped() || until.is_some_and(|end| now >= end) {
-                let records = self.sources.sessions.records();
-                let sessions = records.map(|(_, record)| (record.peer.address, record.session));
-                self.endpoint.say_goodbye(now, sessions);
-                return Ok(());
-            }
-            let at_once = busy.then_some(now);
-            self.endpoint.wait(Time::earliest([at_once, self.next_event(), until]))?;
-        }
-    }
-
-    fn next_event(&self) -> Option<Time> {
-        Time::earliest([self.sources.next_event(), self.endpoint.next_timeout()])
-    }
-
-    fn tick(&mut self, now: Time, watch: &mut dyn Watch) {
-        self.endpoint.on_timeout(now);
-        self.sources.on_tick(now, watch);
+        run::run(&mut Watched { monitor: self, watch }, stop, until)
     }
 
     /// Puts other credentials and authorities in force, if some have come, and ends what they do not permit.
@@ -261,7 +240,49 @@ impl Monitor {
             let Came { at, peer, dscp, names, datagram } = came;
             let sender =
                 Sender { address: peer.remote(), connection: peer.serial(), origin: peer.origin() };
-            sources.on_datagram(at, (sender, names), (dscp, datagram), reply, watch)
+            sources.handle_datagram(at, (sender, names), (dscp, datagram), reply, watch)
         })
+    }
+}
+
+/// A monitor that runs, and who hears of it.
+struct Watched<'a> {
+    monitor: &'a mut Monitor,
+    watch: &'a mut dyn Watch,
+}
+
+impl Driven for Watched<'_> {
+    type Error = MonitorError;
+
+    fn sleeper(&mut self) -> (Clock, &mut Sleeper) {
+        self.monitor.endpoint.sleeper()
+    }
+
+    fn on_ready(&mut self, event: &mio::event::Event) {
+        self.monitor.endpoint.on_ready(event);
+    }
+
+    fn turn(&mut self) -> Result<Turn, MonitorError> {
+        let Self { monitor, watch } = self;
+        let busy = monitor.receive(*watch)?;
+        let now = monitor.endpoint.clock.now();
+        monitor.endpoint.handle_timeout(now);
+        monitor.sources.handle_timeout(now, *watch);
+        monitor.reload(now, *watch);
+        monitor.desk.answer(|most| monitor.report_of(most, *watch));
+        watch.turn(now);
+        Ok(Turn::busy_if(busy))
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        let Monitor { sources, endpoint, .. } = &*self.monitor;
+        Time::earliest([sources.poll_timeout(), endpoint.poll_timeout()])
+    }
+
+    fn close(&mut self, now: Time) {
+        let Monitor { sources, endpoint, .. } = &mut *self.monitor;
+        let records = sources.sessions.records();
+        let sessions = records.map(|(_, record)| (record.peer.address, record.session));
+        endpoint.say_goodbye(now, sessions);
     }
 }

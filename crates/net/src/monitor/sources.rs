@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::num::NonZeroU64;
 
 use freshline_core::dscp::Dscp;
-use freshline_core::session::{self, Access, Clocked, SourceKey, Verdict};
+use freshline_core::session::{
+    self, Access, Clocked, Datagram, End, MonitorEvent, MonitorTransmit, SourceKey,
+};
 use freshline_core::unit::Time;
 use freshline_core::wire::Ack;
 
@@ -27,12 +29,14 @@ pub(super) struct Sources {
     pub(super) rules: Rules,
     pub(super) details: Details,
     pub(super) refusals: Refusals,
+    /// Where answers are written.
+    pub(super) out: Vec<u8>,
 }
 
 impl Sources {
     /// A datagram has come, with a code point if the kernel told it, from a sender whose certificate
     /// has `names`; writes the answer to `reply`.
-    pub(super) fn on_datagram(
+    pub(super) fn handle_datagram(
         &mut self,
         at: Clocked,
         (sender, names): (Sender, &[Box<str>]),
@@ -40,21 +44,29 @@ impl Sources {
         reply: &mut [u8; Ack::LEN],
         watch: &mut dyn Watch,
     ) -> Answer {
-        let Self { sessions, rules, details, refusals } = self;
-        let capped = sessions.counters().capped;
-        let check = rules.of(names);
+        let check = self.rules.of(names);
         let access = check.as_ref().map(|check| check as &dyn Access);
-        let receipt = sessions.on_checked_datagram(at, (sender, access), dscp, datagram, reply);
-        let now = at.received_at;
-        if let Some((source, record)) = receipt.displaced.as_deref() {
-            refusals.count(Refusal::Displaced);
-            details.expire(*source, record, now, watch.replaced(*source));
-            watch.gone(now, *source);
-        }
-        let is_known = matches!(receipt.verdict, Verdict::Fresh { .. } | Verdict::Stale { .. });
-        match receipt.verdict {
-            Verdict::Fresh { source, opened, is_repeat, brings_age, .. } => {
-                if let Some(record) = sessions.record(source) {
+        let datagram = Datagram::marked(datagram, dscp);
+        // What it is ignored for is counted there.
+        let _ = self.sessions.handle_checked_datagram(at.received_at, sender, access, datagram);
+        let is_known = self.attend(at.received_at, watch);
+        let Some(transmit) = self.sessions.poll_transmit(at.now, &mut self.out) else {
+            return Answer { is_known, ..Answer::default() };
+        };
+        let MonitorTransmit { len, dscp, .. } = transmit;
+        reply[..len].copy_from_slice(&self.out[..len]);
+        Answer { len, dscp, is_known }
+    }
+
+    /// Hands on what has happened; whether an update came of a session that is open.
+    fn attend(&mut self, now: Time, watch: &mut dyn Watch) -> bool {
+        let Self { sessions, details, refusals, .. } = self;
+        let mut is_known = false;
+        while let Some(event) = sessions.poll_event() {
+            match event {
+                MonitorEvent::Fresh { source, opened, is_repeat, brings_age } => {
+                    is_known = true;
+                    let Some(record) = sessions.record(source) else { continue };
                     if opened {
                         details.insert(source, record);
                         watch.opened(now, source, record);
@@ -66,30 +78,37 @@ impl Sources {
                         watch.aged(now, source, record);
                     }
                 }
+                MonitorEvent::Stale { .. } => is_known = true,
+                MonitorEvent::Challenged => {}
+                MonitorEvent::Refused { at_peer_limit: true, .. } => {
+                    refusals.count(Refusal::PeerLimit);
+                }
+                MonitorEvent::Refused { reason, .. } => {
+                    Refusal::of(reason).into_iter().for_each(|reason| refusals.count(reason));
+                }
+                MonitorEvent::Gone { source, record, why } => {
+                    let replaced = watch.replaced(source);
+                    match why {
+                        End::Closed | End::Revoked => details.end(source, &record, now, replaced),
+                        End::Displaced | End::Idle => {
+                            details.expire(source, &record, now, replaced);
+                        }
+                    }
+                    if why == End::Displaced {
+                        refusals.count(Refusal::Displaced);
+                    }
+                    watch.gone(now, source);
+                }
             }
-            Verdict::Closed { source, record } => {
-                details.end(source, &record, now, watch.replaced(source));
-                watch.gone(now, source);
-            }
-            Verdict::Refused(_) if sessions.counters().capped > capped => {
-                refusals.count(Refusal::PeerLimit);
-            }
-            Verdict::Refused(reason) => {
-                Refusal::of(reason).into_iter().for_each(|reason| refusals.count(reason));
-            }
-            _ => {}
         }
-        Answer { len: receipt.reply, dscp: receipt.dscp, is_known }
+        is_known
     }
 
-    /// Time has passed. Calls before [`Sources::next_event`] change nothing.
-    pub(super) fn on_tick(&mut self, now: Time, watch: &mut dyn Watch) {
-        let Self { sessions, details, .. } = self;
-        sessions.on_tick(now, |source, record| {
-            details.expire(source, record, now, watch.replaced(source));
-            watch.gone(now, source);
-        });
-        details.on_tick(now);
+    /// Time has passed. Calls before [`Sources::poll_timeout`] change nothing.
+    pub(super) fn handle_timeout(&mut self, now: Time, watch: &mut dyn Watch) {
+        self.sessions.handle_timeout(now);
+        self.attend(now, watch);
+        self.details.handle_timeout(now);
     }
 
     /// Puts other credentials in force, if there are some. Returns the number of sessions that they do not
@@ -111,16 +130,16 @@ impl Sources {
             connections_of(record).all(|connection| !untrusted.contains(&connection))
         };
         let goes_on = |record: &Record| is_permitted(record) && is_trusted(record);
-        sessions.revoke(now, goes_on, |source, record| {
-            connections.extend(connections_of(record));
-            details.end(source, record, now, watch.replaced(source));
-            watch.gone(now, source);
-        })
+        let ends = sessions.records().map(|(_, record)| record).filter(|record| !goes_on(record));
+        connections.extend(ends.flat_map(connections_of));
+        let number = sessions.revoke(now, goes_on);
+        self.attend(now, watch);
+        number
     }
 
-    /// When to call [`Sources::on_tick`] next.
-    pub(super) fn next_event(&self) -> Option<Time> {
-        Time::earliest([self.sessions.next_event(), self.details.next_event()])
+    /// When to call [`Sources::handle_timeout`] next.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        Time::earliest([self.sessions.poll_timeout(), self.details.poll_timeout()])
     }
 
     /// At most `most` sources; see [`Details::statuses`].

@@ -187,14 +187,14 @@ impl Details {
     }
 
     /// Time has passed: forgets the sources that have been absent for too long.
-    pub(super) fn on_tick(&mut self, now: Time) {
-        while self.next_event().is_some_and(|at| at <= now) {
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        while self.poll_timeout().is_some_and(|at| at <= now) {
             self.forget_oldest(now);
         }
     }
 
-    /// When to call [`Details::on_tick`] next.
-    pub(super) fn next_event(&self) -> Option<Time> {
+    /// When to call [`Details::handle_timeout`] next.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.absent.front().map(|oldest| oldest.record.heard_at + self.forget_after)
     }
 
@@ -277,8 +277,8 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
 
 #[cfg(test)]
 mod tests {
-    use freshline_core::session::{Admission, Clocked, MonitorParams, Origin, Secret, Verdict};
-    use freshline_core::wire::{Ack, Opening, SessionId, Update};
+    use freshline_core::session::{Admission, MonitorEvent, MonitorParams, Origin, Secret};
+    use freshline_core::wire::{Opening, SessionId, Update};
 
     use super::*;
 
@@ -332,29 +332,31 @@ mod tests {
                 connection: None,
                 origin: Origin::default(),
             };
-            let at = Clocked { received_at: now, now };
-            let receipt =
-                self.sessions.on_datagram(at, sender, &datagram[..len], &mut [0; Ack::LEN]);
-            let Verdict::Fresh { source, opened: true, .. } = receipt.verdict else {
-                panic!("{:?}", receipt.verdict);
+            self.sessions.handle_datagram(now, sender, &datagram[..len]).unwrap();
+            let event = self.sessions.poll_event();
+            let Some(MonitorEvent::Fresh { source, opened: true, .. }) = event else {
+                panic!("{event:?}");
             };
             self.details.insert(source, self.sessions.record(source).unwrap());
             // The age comes with the first update after the opening.
             let told = Update { seq: 1, opening: None, ..update };
             let len = told.write(&mut datagram).unwrap();
-            self.sessions.on_datagram(at, sender, &datagram[..len], &mut [0; Ack::LEN]);
+            self.sessions.handle_datagram(now, sender, &datagram[..len]).unwrap();
+            self.sessions.poll_event();
             self.details.on_fresh(source, self.sessions.record(source).unwrap(), now);
             source
         }
 
-        fn tick(&mut self, now: Time) {
-            while let Some(due) = self.sessions.next_event().filter(|due| *due <= now) {
-                let details = &mut self.details;
-                self.sessions.on_tick(due, |source, record| {
-                    details.expire(source, record, due, 0);
-                });
+        fn handle_timeout(&mut self, now: Time) {
+            while let Some(due) = self.sessions.poll_timeout().filter(|due| *due <= now) {
+                self.sessions.handle_timeout(due);
+                while let Some(event) = self.sessions.poll_event() {
+                    if let MonitorEvent::Gone { source, record, .. } = event {
+                        self.details.expire(source, &record, due, 0);
+                    }
+                }
             }
-            self.details.on_tick(now);
+            self.details.handle_timeout(now);
         }
 
         fn names(&self, now: Time, most: usize) -> Vec<String> {
@@ -392,7 +394,7 @@ mod tests {
         world.open(at(50), "one", 2);
         world.open(at(50), "other", 3);
         assert_eq!(world.names(at(51), 2), ["silent", "one"]);
-        world.tick(at(80));
+        world.handle_timeout(at(80));
         assert_eq!(world.names(at(80), 2), ["one", "silent"]);
         assert_eq!(world.names(at(80), 9), ["one", "silent", "other"]);
         // A live one that is watched in detail comes before it.
@@ -406,7 +408,7 @@ mod tests {
         for outage in [30, 90] {
             let mut world = World::new(2);
             world.open(at(0), "robot", 1);
-            world.tick(at(outage));
+            world.handle_timeout(at(outage));
             world.open(at(outage), "robot", 2);
             let now = at(outage + 10);
             let [status] = &world.details.statuses(&world.sessions, now, 9, |_| 0)[..] else {
@@ -428,19 +430,19 @@ mod tests {
         let mut world = World::new(2);
         world.open(at(0), "first", 1);
         world.open(at(1), "second", 2);
-        world.tick(at(80));
+        world.handle_timeout(at(80));
         assert_eq!(world.names(at(80), 9), ["second", "first"]);
         world.open(at(81), "third", 3);
-        world.tick(at(160));
+        world.handle_timeout(at(160));
         assert_eq!(world.names(at(160), 9), ["third", "second"]);
         assert_eq!(world.ended(), ["first"]);
-        assert_eq!(world.details.next_event(), Some(at(1) + DAY));
-        world.tick(at(1) + DAY);
+        assert_eq!(world.details.poll_timeout(), Some(at(1) + DAY));
+        world.handle_timeout(at(1) + DAY);
         assert_eq!(world.names(at(1) + DAY, 9), ["third"]);
-        world.tick(at(81) + DAY);
+        world.handle_timeout(at(81) + DAY);
         assert!(world.names(at(81) + DAY, 9).is_empty());
         assert_eq!(
-            (world.ended(), world.details.next_event()),
+            (world.ended(), world.details.poll_timeout()),
             (vec!["second".into(), "third".into()], None)
         );
     }
@@ -452,7 +454,7 @@ mod tests {
         let one = world.sessions.record(source).unwrap().credential();
         world.open_as(b"one", at(0), "meter", 2);
         world.open_as(b"two", at(0), "lamp", 3);
-        world.tick(at(200));
+        world.handle_timeout(at(200));
         assert_eq!(world.names(at(200), 9).len(), 3, "all are silent");
         // Another token takes the name: no age is that of the former source.
         world.open_as(b"two", at(300), "robot", 4);

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender as Channel};
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    self, Clocked, MonitorParams, Origin, Sample, Secret, SourceKey, SourceParams,
+    self, Clocked, MonitorParams, Origin, Secret, SourceEvent, SourceKey, SourceParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -257,7 +257,7 @@ impl World {
         let source = session::Source::new(params, Secret::new(key), law, Time::ZERO + SOURCE_AHEAD);
         let mut world = Self {
             source: source.expect("a short name"),
-            feed: Feed::new(sampler, 1_000, ""),
+            feed: Feed::new(sampler, ""),
             hand,
             monitor: None,
             monitor_since: Time::ZERO,
@@ -293,6 +293,7 @@ impl World {
         let secret = Secret::new(u128::from(self.dice.0.next_u64()).to_be_bytes());
         self.monitor = Some(Sources {
             refusals: Default::default(),
+            out: Vec::new(),
             sessions: session::Monitor::new(params, secret),
             rules: Rules::none(Right::Publish),
             details: Details::new(1, MonitorConfig::FORGET),
@@ -311,7 +312,7 @@ impl World {
 
     /// When the monitor wants to be woken; a little later than that, as rates are rounded.
     fn monitor_timer(&self) -> Option<Time> {
-        let local = self.monitor.as_ref()?.next_event()?;
+        let local = self.monitor.as_ref()?.poll_timeout()?;
         let runs_for = local.since(Time::ZERO + YEAR).mul_f64(1.0 / (1.0 + self.plan.ppm));
         Some(self.monitor_since + runs_for + Span::from_micros(1))
     }
@@ -319,9 +320,7 @@ impl World {
     fn run(&mut self) {
         let end = Time::ZERO + LENGTH;
         loop {
-            let due_at = Feed::due_at(&self.source);
-            let timer = self.source.next_timer().map(|(at, _)| at);
-            let source = Time::earliest([self.feed.next_event(due_at), timer]);
+            let source = self.source.poll_timeout();
             let source = source.map(|at| at.max(self.source_clock()) - SOURCE_AHEAD);
             let first = self.events.first_key_value().map(|((at, _), _)| *at);
             let next = Time::earliest([source, first, self.monitor_timer()]);
@@ -335,9 +334,8 @@ impl World {
             }
             let local = self.monitor_clock();
             if let Some(monitor) = &mut self.monitor {
-                monitor.on_tick(local, &mut ());
+                monitor.handle_timeout(local, &mut ());
             }
-            self.source.on_tick(self.source_clock());
             self.send();
             self.hear_of_the_command();
         }
@@ -347,7 +345,7 @@ impl World {
         match event {
             Event::ToMonitor(datagram) => self.reach_monitor(&datagram),
             Event::ToSource(datagram) => {
-                let _ = self.source.on_datagram(self.source_clock(), PathId::FIRST, &datagram);
+                let _ = self.source.handle_datagram(self.source_clock(), PathId::FIRST, &datagram);
             }
             Event::Line => self.write_line(),
             Event::CommandEnds { began_at } => {
@@ -355,7 +353,7 @@ impl World {
                 let output = Ok(stamp(began_at));
                 let (generated_at, ended_at) = (began_at + SOURCE_AHEAD, self.source_clock());
                 answer.send(Run { generated_at, ended_at, output }).expect("it is running");
-                self.feed.on_woken();
+                self.feed.on_woken(&mut self.source);
             }
             Event::MonitorDies => (self.monitor, self.unknown) = (None, None),
             Event::MonitorStarts => self.start_monitor(),
@@ -373,7 +371,7 @@ impl World {
             return;
         };
         if put(self.source_clock(), stamp(self.now)) {
-            self.feed.on_woken();
+            self.feed.on_woken(&mut self.source);
         }
         self.lines.push(self.now);
         let is_pause = self.dice.is(interval.as_secs_f64() / 20.0);
@@ -395,21 +393,18 @@ impl World {
     }
 
     fn send(&mut self) {
-        let now = self.source_clock();
-        if !self.feed.is_due(now, Feed::due_at(&self.source)) {
-            return;
+        let (now, mut out) = (self.source_clock(), Vec::new());
+        self.source.handle_timeout(now);
+        while let Some(event) = self.source.poll_event() {
+            let SourceEvent::StateWanted(need) = event else { continue };
+            if let Hand::File(file) = &self.hand {
+                file.as_file().write_all_at(&stamp(self.now), 0).expect("written");
+            }
+            self.feed.answer(now, need, &mut self.source).expect("it never fails");
         }
-        if let Hand::File(file) = &self.hand {
-            file.as_file().write_all_at(&stamp(self.now), 0).expect("written");
+        while let Some(transmit) = self.source.poll_transmit(now, &mut out) {
+            self.carry(0, out[..transmit.len].to_vec());
         }
-        let next = self.feed.next(now, &self.source).expect("it never fails");
-        let Some(generated_at) = next.generated_at else { return };
-        let route = self.source.route(now).expect("it is up");
-        let sample = Sample { generated_at, payload: self.feed.payload() };
-        let mut out = [0; 256];
-        let len = self.source.write_update(now, route.first, sample, &mut out).expect("it fits");
-        self.feed.on_sent(generated_at, self.source.last_seq());
-        self.carry(0, out[..len].to_vec());
     }
 
     fn carry(&mut self, direction: usize, datagram: Vec<u8>) {
@@ -433,7 +428,7 @@ impl World {
         let (mut reply, mut passed_on) = ([0; Ack::LEN], PassedOn::default());
         let at = Clocked { received_at: now, now };
         let came = (None, datagram);
-        let len = monitor.on_datagram(at, (sender, &[]), came, &mut reply, &mut passed_on).len;
+        let len = monitor.handle_datagram(at, (sender, &[]), came, &mut reply, &mut passed_on).len;
         for state in passed_on.0 {
             self.fresh += 1;
             let age = self.now.since(sampled_at(&state));

@@ -59,11 +59,11 @@ pub enum ClientEvent {
 
 /// A connection to a monitor. See the [module](super) for how to drive it.
 ///
-/// - input: [`handle`](Self::handle), [`on_timeout`](Self::on_timeout)
+/// - input: [`handle`](Self::handle), [`handle_timeout`](Self::handle_timeout)
 /// - commands: [`send`](Self::send), [`redial`](Self::redial), [`close`](Self::close),
 ///   [`local_address_changed`](Self::local_address_changed)
 /// - output: [`poll_event`](Self::poll_event), [`recv`](Self::recv),
-///   [`poll_transmit`](Self::poll_transmit), [`next_timeout`](Self::next_timeout)
+///   [`poll_transmit`](Self::poll_transmit), [`poll_timeout`](Self::poll_timeout)
 #[derive(Debug)]
 pub struct Client {
     endpoint: Endpoint,
@@ -144,9 +144,9 @@ impl Client {
         }
     }
 
-    /// Acts on the passage of time; due at [`next_timeout`](Self::next_timeout), harmless
+    /// Acts on the passage of time; due at [`poll_timeout`](Self::poll_timeout), harmless
     /// before.
-    pub fn on_timeout(&mut self, now: Instant) {
+    pub fn handle_timeout(&mut self, now: Instant) {
         let Some(link) = &mut self.link else { return };
         match link.phase {
             Phase::Dialling { give_up_at } if give_up_at <= now => {
@@ -229,8 +229,8 @@ impl Client {
         transmit
     }
 
-    /// When [`on_timeout`](Self::on_timeout) is due. Ask again after any other call.
-    pub fn next_timeout(&self) -> Option<Instant> {
+    /// When [`handle_timeout`](Self::handle_timeout) is due. Ask again after any other call.
+    pub fn poll_timeout(&self) -> Option<Instant> {
         let link = self.link.as_ref()?;
         let give_up_at = match link.phase {
             Phase::Dialling { give_up_at } => Some(give_up_at),

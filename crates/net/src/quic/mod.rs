@@ -5,10 +5,10 @@
 //! drives a [`Client`], a monitor drives a [`Server`]; both are state machines without
 //! socket or clock, in one contract:
 //!
-//! - **in**: `handle` takes a received UDP datagram, `on_timeout` the passage of time,
+//! - **in**: `handle` takes a received UDP datagram, `handle_timeout` the passage of time,
 //!   `send` a datagram of the layer above;
 //! - **out**: after any input, drain `poll_event`, `recv` and `poll_transmit` until each
-//!   returns `None`, then sleep until `next_timeout` or the socket wakes the caller.
+//!   returns `None`, then sleep until `poll_timeout` or the socket wakes the caller.
 //!
 //! `now` never goes backwards from one call to the next.
 //!
@@ -28,12 +28,12 @@
 //!     while let Some(transmit) = server.poll_transmit(Instant::now(), &mut out) {
 //!         socket.send_to(&out, transmit.to)?;
 //!     }
-//!     let rest = server.next_timeout().map(|at| at.saturating_duration_since(Instant::now()));
+//!     let rest = server.poll_timeout().map(|at| at.saturating_duration_since(Instant::now()));
 //!     socket.set_read_timeout(rest.map(|rest| rest.max(Duration::from_millis(1))))?;
 //!     if let Ok((length, from)) = socket.recv_from(&mut packet) {
 //!         server.handle(Instant::now(), from, None, &packet[..length]);
 //!     }
-//!     server.on_timeout(Instant::now());
+//!     server.handle_timeout(Instant::now());
 //! }
 //! # }
 //! ```

@@ -52,7 +52,7 @@ pub(super) enum Phase {
 }
 
 impl Peer {
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let give_up_at = match self.phase {
             Phase::Handshake { give_up_at } => Some(give_up_at),
             Phase::Stranger { close_at } => close_at,

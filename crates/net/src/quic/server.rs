@@ -50,10 +50,10 @@ const DISPLACED: &str = "it has as many connections as it takes, and most of the
 
 /// The monitor's connections. See the [module](super) for how to drive it.
 ///
-/// - input: [`handle`](Self::handle), [`on_timeout`](Self::on_timeout)
+/// - input: [`handle`](Self::handle), [`handle_timeout`](Self::handle_timeout)
 /// - commands: [`send`](Self::send), [`keep`](Self::keep), [`close`](Self::close)
 /// - output: [`poll_event`](Self::poll_event), [`recv`](Self::recv),
-///   [`poll_transmit`](Self::poll_transmit), [`next_timeout`](Self::next_timeout)
+///   [`poll_transmit`](Self::poll_transmit), [`poll_timeout`](Self::poll_timeout)
 /// - getters: [`remote_addr`](Self::remote_addr), [`connections`](Self::connections)
 #[derive(Debug)]
 pub struct Server {
@@ -138,9 +138,9 @@ impl Server {
         }
     }
 
-    /// Acts on the passage of time; due at [`next_timeout`](Self::next_timeout), harmless
+    /// Acts on the passage of time; due at [`poll_timeout`](Self::poll_timeout), harmless
     /// before.
-    pub fn on_timeout(&mut self, now: Instant) {
+    pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(&(wake_at, slot)) = self.timers.first()
             && wake_at <= now
         {
@@ -313,8 +313,8 @@ impl Server {
         None
     }
 
-    /// When [`on_timeout`](Self::on_timeout) is due. Ask again after any other call.
-    pub fn next_timeout(&self) -> Option<Instant> {
+    /// When [`handle_timeout`](Self::handle_timeout) is due. Ask again after any other call.
+    pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.first().map(|&(wake_at, _)| wake_at)
     }
 
@@ -520,7 +520,7 @@ impl Server {
             self.remove(slot);
             return;
         }
-        let wake_at = peer.next_timeout();
+        let wake_at = peer.poll_timeout();
         if wake_at != peer.wake_at {
             if let Some(old) = peer.wake_at {
                 self.timers.remove(&(old, slot));

@@ -90,7 +90,7 @@ impl<G: Gate> Driver<G> {
             let at_once = self.shaper.is_busy().then_some(now);
             let sign = watchdog.wait(clock.awake()).filter(|_| last.is_none());
             let sign = sign.map(|wait| now + wait);
-            let wake = Time::earliest([at_once, self.shaper.next_event(), last.or(until), sign]);
+            let wake = Time::earliest([at_once, self.shaper.poll_timeout(), last.or(until), sign]);
             let timeout = self.alarm.poll_until(now, wake).map_err(system("set a timer"))?;
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

@@ -122,9 +122,9 @@ impl<G: Gate> Shaper<G> {
     }
 
     /// When to take the next turn at the latest.
-    pub(super) fn next_event(&self) -> Option<Time> {
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
         let look = self.is_closing.then(|| self.clock.now() + CLOSING);
-        Time::earliest([self.hop.next_event(), self.bypass.next(), look])
+        Time::earliest([self.hop.poll_timeout(), self.bypass.next(), look])
     }
 
     /// Warns, once, if the device sends packets that do not pass the gate.

@@ -1,55 +1,19 @@
-//! Which state a source sends, and when: between the session, which knows when an update is due, and
-//! the sampler, which has the states. Reads no clock and no socket, so that tests run it in virtual
-//! time.
+//! The answers of a sampler to a session that wants a state. Reads no clock and no socket, so that
+//! tests run it in virtual time.
 
-use freshline_core::session;
-use freshline_core::unit::{Span, Time};
+use freshline_core::session::{self, Need, StateTooLarge};
+use freshline_core::unit::Time;
 
 use super::TooLarge;
-use super::sampler::{Need, Sampler, Take};
-
-/// When to ask the sampler again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sampling {
-    /// When an update is due.
-    ByLaw,
-    /// When the sampler wakes the source, or at this time.
-    ByWaker(Option<Time>),
-    /// At this time.
-    At(Time),
-    /// Never: the sampler has ended, and its last state has arrived.
-    Over,
-}
+use super::sampler::{Sampler, Take};
 
 /// The states that a source sends.
 pub(crate) struct Feed {
     sampler: Box<dyn Sampler>,
-    sampling: Sampling,
-    /// The longest state that fits into a datagram, in bytes.
-    max_payload: usize,
     hint_for_more: &'static str,
-    /// The state that is to be sent.
-    payload: Vec<u8>,
-    /// The last state that fitted, and when it was sampled: sent again when an update is due to keep
-    /// the session alive and the sampler has no usable state.
-    last: Option<(Time, Vec<u8>)>,
-    /// Whether a state that has not changed is left out while the monitor has it.
-    on_change: bool,
-    /// The first update with the last state.
-    first: Option<u64>,
-    /// States that did not fit, and when the last of them was sampled.
-    too_large: (u64, Option<Time>),
-}
-
-/// What [`Feed::next`] gives.
-#[derive(Debug, Default)]
-pub(crate) struct Next {
-    /// When the state in [`Feed::payload`] was sampled, if one is to be sent.
-    pub(crate) generated_at: Option<Time>,
-    /// Whether the state was left out, as it has not changed.
-    pub(crate) is_unchanged: bool,
-    /// Why there is no usable new state.
-    pub(crate) trouble: Option<Trouble>,
+    state: Vec<u8>,
+    /// Whether the sampler had nothing yet, and wakes the source when it has.
+    awaits_waker: bool,
 }
 
 /// Why there is no usable new state.
@@ -63,164 +27,60 @@ pub(crate) enum Trouble {
 
 impl Feed {
     /// The states of a sampler that was started.
-    pub(crate) fn new(
-        sampler: Box<dyn Sampler>,
-        max_payload: usize,
-        hint_for_more: &'static str,
-    ) -> Self {
-        Self {
-            sampler,
-            sampling: Sampling::ByLaw,
-            max_payload,
-            hint_for_more,
-            payload: Vec::new(),
-            last: None,
-            on_change: false,
-            first: None,
-            too_large: (0, None),
-        }
+    pub(crate) fn new(sampler: Box<dyn Sampler>, hint_for_more: &'static str) -> Self {
+        Self { sampler, hint_for_more, state: Vec::new(), awaits_waker: false }
     }
 
-    /// The same; an unchanged state is left out while the monitor has it, and repeated by keep-alives.
-    pub(crate) fn on_change(self, on_change: bool) -> Self {
-        Self { on_change, ..self }
-    }
-
-    /// When an update is due: by the law, or to keep the session alive.
-    pub(crate) fn due_at(session: &session::Source) -> Option<Time> {
-        let law = session.next_update_at();
-        law.into_iter().chain(session.keep_alive_at()).min()
-    }
-
-    /// When to call [`Feed::is_due`] next, if an update is due at `due_at`.
-    pub(crate) fn next_event(&self, due_at: Option<Time>) -> Option<Time> {
-        match self.sampling {
-            Sampling::ByLaw => due_at,
-            Sampling::At(time) => Some(time),
-            Sampling::ByWaker(time) => time,
-            Sampling::Over => None,
-        }
-    }
-
-    /// The sampler has woken the source.
-    pub(crate) fn on_woken(&mut self) {
-        if matches!(self.sampling, Sampling::ByWaker(_)) {
-            self.sampling = Sampling::ByLaw;
-        }
-    }
-
-    /// Whether the sampler has ended and its last state has arrived.
-    pub(crate) fn is_over(&self) -> bool {
-        self.sampling == Sampling::Over
-    }
-
-    /// Whether to call [`Feed::next`] now, if an update is due at `due_at`.
-    pub(crate) fn is_due(&mut self, now: Time, due_at: Option<Time>) -> bool {
-        if matches!(self.sampling, Sampling::At(time) if time > now) {
-            return false;
-        }
-        self.sampling = Sampling::ByLaw;
-        due_at.is_some_and(|due| due <= now)
-    }
-
-    /// An update is due: asks the sampler for a state.
+    /// The session wants a state: asks the sampler for it.
     ///
     /// # Errors
     /// Says why the sampler has failed for good.
-    pub(crate) fn next(&mut self, now: Time, session: &session::Source) -> Result<Next, String> {
-        self.payload.clear();
-        let repeat_at = session.repeat_at().into_iter().chain(session.keep_alive_at()).min();
-        let (need, repeat_at) = match repeat_at {
-            Some(at) if at <= now => (Need::Newest, None),
-            later => (Need::Newer, later),
-        };
-        let mut next = Next::default();
-        self.sampling = match self.sampler.take(now, need, &mut self.payload) {
-            Take::Sample { generated_at } if self.payload.len() > self.max_payload => {
-                next.trouble = self.leave_out(generated_at).map(Trouble::TooLarge);
-                next.generated_at = self.keep_alive(now, session);
-                Sampling::At(now + polling_period(session))
-            }
-            Take::Sample { .. } if self.may_leave_out(now, session) => {
-                next.is_unchanged = true;
-                let at = now + polling_period(session);
-                Sampling::At(repeat_at.map_or(at, |repeat_at| at.min(repeat_at)))
-            }
-            Take::Sample { generated_at } => {
-                next.generated_at = Some(generated_at);
-                Sampling::ByLaw
-            }
-            Take::NotYet => Sampling::ByWaker(repeat_at),
-            Take::NotBefore(time) => {
-                Sampling::ByWaker(Some(repeat_at.map_or(time, |at| at.min(time))))
-            }
+    pub(crate) fn answer(
+        &mut self,
+        now: Time,
+        need: Need,
+        session: &mut session::Source,
+    ) -> Result<Option<Trouble>, String> {
+        self.state.clear();
+        let taken = self.sampler.take(now, need, &mut self.state);
+        self.awaits_waker = matches!(taken, Take::NotYet | Take::NotBefore(_));
+        match taken {
+            Take::Sample { generated_at } => return Ok(self.put(now, generated_at, session)),
+            Take::NotYet => {}
+            Take::NotBefore(time) => session.ask_again_at(time),
             Take::RetryAt(time, why) => {
-                next.trouble = Some(Trouble::NoSample(why));
-                next.generated_at = self.keep_alive(now, session);
-                Sampling::At(time)
+                session.ask_again_at(time);
+                if session.keep_alive_at().is_some_and(|at| at <= now) {
+                    session.repeat();
+                }
+                return Ok(Some(Trouble::NoSample(why)));
             }
-            Take::End => {
-                let repeat_at = session.repeat_at().filter(|at| *at > now);
-                repeat_at.map_or(Sampling::Over, Sampling::At)
-            }
+            Take::End => session.finish(),
             Take::Failed(why) => return Err(why),
-        };
-        Ok(next)
-    }
-
-    /// The state that is to be sent.
-    pub(crate) fn payload(&self) -> &[u8] {
-        &self.payload
-    }
-
-    /// The state in [`Feed::payload`] has been sent, as update `seq` unless there was no path: keeps it
-    /// as the last one.
-    pub(crate) fn on_sent(&mut self, generated_at: Time, seq: Option<u64>) {
-        if self.on_change {
-            let is_same = self.last.as_ref().is_some_and(|(_, state)| *state == self.payload);
-            self.first = self.first.filter(|_| is_same).or(seq);
         }
-        let (at, state) = self.last.get_or_insert_default();
-        *at = generated_at;
-        std::mem::swap(&mut self.payload, state);
+        Ok(None)
     }
 
-    /// States that did not fit into a datagram.
-    pub(crate) fn too_large(&self) -> u64 {
-        self.too_large.0
-    }
-
-    /// Whether the state in [`Feed::payload`] is the last one, and the monitor has it.
-    fn may_leave_out(&self, now: Time, session: &session::Source) -> bool {
-        let is_same = || self.last.as_ref().is_some_and(|(_, state)| *state == self.payload);
-        let first = self.first.filter(|_| self.on_change);
-        first.is_some_and(|first| session.may_leave_out(now, first) && is_same())
-    }
-
-    /// Counts a state that does not fit; `None` if it is the same one again.
-    fn leave_out(&mut self, generated_at: Time) -> Option<TooLarge> {
-        let (count, last) = &mut self.too_large;
-        if last.replace(generated_at) == Some(generated_at) {
-            return None;
+    /// The sampler has woken the source.
+    pub(crate) fn on_woken(&mut self, session: &mut session::Source) {
+        if std::mem::take(&mut self.awaits_waker) {
+            session.ask_again();
         }
-        *count += 1;
+    }
+
+    /// Hands the state on; reports one that does not fit, and not the same one twice.
+    fn put(
+        &mut self,
+        now: Time,
+        generated_at: Time,
+        session: &mut session::Source,
+    ) -> Option<Trouble> {
+        let before = session.counters().too_large;
+        let StateTooLarge { given, max } = session.put(now, generated_at, &self.state).err()?;
         let hint = self.hint_for_more;
-        Some(TooLarge { given: self.payload.len(), max: self.max_payload, hint })
+        let is_news = session.counters().too_large > before;
+        is_news.then_some(Trouble::TooLarge(TooLarge { given, max, hint }))
     }
-
-    /// Puts the last state into [`Feed::payload`] if an update is due to keep the session alive; gives
-    /// when it was sampled.
-    fn keep_alive(&mut self, now: Time, session: &session::Source) -> Option<Time> {
-        session.keep_alive_at().filter(|at| *at <= now)?;
-        let (generated_at, state) = self.last.as_mut()?;
-        std::mem::swap(&mut self.payload, state);
-        Some(*generated_at)
-    }
-}
-
-/// How long after a state that was left out the sampler is asked again.
-fn polling_period(session: &session::Source) -> Span {
-    session.law().rate().period().clamp(Span::from_millis(1), Span::from_secs(1))
 }
 
 #[cfg(test)]
@@ -228,11 +88,10 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use crate::waker::Waker;
-    use freshline_core::path::PathId;
-    use freshline_core::session::{Clocked, Monitor, MonitorParams, Sample, Secret, SourceParams};
+    use freshline_core::session::{Monitor, MonitorParams, Secret, SourceEvent, SourceParams};
     use freshline_core::source::Fixed;
-    use freshline_core::unit::UpdateRate;
-    use freshline_core::wire::Ack;
+    use freshline_core::unit::{Span, UpdateRate};
+    use freshline_core::wire::Message;
 
     use super::*;
     use crate::clock::Clock;
@@ -271,7 +130,7 @@ mod tests {
             let source = session::Source::new(params, Secret::new([1; 16]), law, Time::ZERO);
             Self {
                 now: Time::ZERO,
-                feed: Feed::new(Box::new(Set(Arc::clone(&state))), 1_000, "").on_change(on_change),
+                feed: Feed::new(Box::new(Set(Arc::clone(&state))), ""),
                 state,
                 source: source.expect("no name"),
                 monitor: Monitor::new(MonitorParams::default(), Secret::new([2; 16])),
@@ -285,36 +144,37 @@ mod tests {
             let end = self.now + Span::from_millis(millis);
             self.sent.clear();
             loop {
-                let timer = self.source.next_timer().map(|(at, _)| at);
-                let due_at = Feed::due_at(&self.source);
-                let next = Time::earliest([self.feed.next_event(due_at), timer]);
-                self.now = next.expect("it goes on").max(self.now);
+                self.now = self.source.poll_timeout().expect("it goes on").max(self.now);
                 if self.now > end {
                     self.now = end;
                     return self.sent.clone();
                 }
-                self.source.on_tick(self.now);
-                if self.feed.is_due(self.now, Feed::due_at(&self.source)) {
-                    self.send();
-                }
+                self.turn();
             }
         }
 
-        fn send(&mut self) {
-            let next = self.feed.next(self.now, &self.source).expect("it never fails");
-            if next.is_unchanged {
-                self.source.on_unchanged(self.now);
+        fn turn(&mut self) {
+            let now = self.now;
+            self.source.handle_timeout(now);
+            while let Some(event) = self.source.poll_event() {
+                if let SourceEvent::StateWanted(need) = event {
+                    let trouble = self.feed.answer(now, need, &mut self.source);
+                    assert!(matches!(trouble, Ok(None)), "{trouble:?}");
+                }
             }
-            let Some(generated_at) = next.generated_at else { return };
-            let sample = Sample { generated_at, payload: self.feed.payload() };
-            self.sent.push(sample.payload.to_vec());
-            let (now, path, mut out) = (self.now, PathId::FIRST, [0; 256]);
-            let len = self.source.write_update(now, path, sample, &mut out).expect("it fits");
-            self.feed.on_sent(generated_at, self.source.last_seq());
-            if self.is_up {
-                let (mut reply, at) = ([0; Ack::LEN], Clocked { received_at: now, now });
-                let len = self.monitor.on_datagram(at, 1, &out[..len], &mut reply).reply;
-                let _ = self.source.on_datagram(now, path, &reply[..len]);
+            let mut out = Vec::new();
+            while let Some(transmit) = self.source.poll_transmit(now, &mut out) {
+                let update = &out[..transmit.len];
+                let Ok(Message::Update(it)) = Message::parse(update) else { panic!("{update:?}") };
+                self.sent.push(it.payload.to_vec());
+                if self.is_up {
+                    self.monitor.handle_datagram(now, 1, update).expect("an update");
+                    let mut reply = Vec::new();
+                    if let Some(answer) = self.monitor.poll_transmit(now, &mut reply) {
+                        let reply = &reply[..answer.len];
+                        let _ = self.source.handle_datagram(now, transmit.path, reply);
+                    }
+                }
             }
         }
 

@@ -16,16 +16,19 @@ pub mod sampler;
 mod ways;
 
 use freshline_core::path::PathId;
-use freshline_core::session::{self, PathsError, Reach, Sample, Secret, SourceEvent, SourceParams};
+use freshline_core::session::{
+    self, Datagram, PathsError, Secret, SourceEvent, SourceParams, TransportState,
+};
 use freshline_core::source::RateLaw;
-use freshline_core::unit::{Bytes, Time};
-use freshline_core::wire::{OpeningTooLong, Update};
-use mio::{Events, Token};
+use freshline_core::unit::{Bytes, Span, Time};
+use freshline_core::wire::OpeningTooLong;
+use mio::Token;
 
 use crate::clock::Clock;
 use crate::dial::Remote;
 use crate::link::{LinkError, Sent};
 use crate::quic;
+use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 use crate::system::SystemError;
@@ -42,10 +45,6 @@ use ways::{Change, Links};
 
 const ALARM: Token = Token(1);
 const WAKER: Token = Token(2);
-
-/// Openings without an answer after which the socket and the connection are made anew: the host
-/// may have moved to another network.
-const RENEW_AFTER: u32 = 3;
 
 /// Datagrams taken from the socket before the timers are looked at again.
 const RECEIVES_A_TURN: usize = 256;
@@ -149,6 +148,8 @@ impl Watch for () {}
 /// A source that is ready to run.
 pub struct Source {
     clock: Clock,
+    /// How long the machine had slept when that was last looked at.
+    slept: Span,
     sleeper: Sleeper,
     links: Links,
     session: session::Source,
@@ -166,30 +167,29 @@ impl Source {
         let clock = Clock::new();
         let now = clock.now();
         let sleeper = Sleeper::new([ALARM, WAKER])?;
-        let overhead =
-            Update::HEADER_LEN + 18 + config.params.name.len() + config.params.token.len();
-        let (room, hint_for_more) =
-            (config.transport.max_datagram(), config.transport.hint_for_more());
-        let (paths, on_change) = (config.ways.paths()?, config.params.on_change);
+        let max_datagram = config.transport.max_datagram();
+        let hint_for_more = config.transport.hint_for_more();
         let (ways, monitor) = (&config.ways, &config.monitor);
+        let paths = ways.paths()?;
         let links = Links::open(ways, config.transport, monitor, &sleeper, clock)?;
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(SourceError::Random)?;
-        let session = session::Source::new(config.params, Secret::new(random), config.law, now)?;
-        let mut session = session.over(paths);
-        mark_what_is_not_ready(now, &links, &mut session);
+        let params = SourceParams { max_datagram, ..config.params };
+        let session = session::Source::new(params, Secret::new(random), config.law, now)?;
         let mut sampler = config.sampler;
         sampler.start(clock, sleeper.waker());
-        Ok(Self {
+        let mut source = Self {
             clock,
+            slept: clock.slept(),
             sleeper,
-            session,
-            feed: Feed::new(sampler, room.saturating_sub(overhead), hint_for_more)
-                .on_change(on_change),
+            session: session.over(paths),
+            feed: Feed::new(sampler, hint_for_more),
             began_at: now,
-            datagram: vec![0; room],
+            datagram: Vec::new(),
             links,
-        })
+        };
+        source.mark_what_is_not_ready(now);
+        Ok(source)
     }
 
     /// The session, for reports.
@@ -200,8 +200,7 @@ impl Source {
     /// A summary of the run until now.
     pub fn report(&self) -> SourceReport {
         let now = self.clock.now();
-        let report = SourceReport::of(&self.session, &self.links, self.began_at, now);
-        SourceReport { too_large: self.feed.too_large(), ..report }
+        SourceReport::of(&self.session, &self.links, self.began_at, now)
     }
 
     /// Runs until `stop`, or until `until` has come, or the sampler has no more to give.
@@ -214,198 +213,183 @@ impl Source {
         until: Option<Time>,
         watch: &mut dyn Watch,
     ) -> Result<(), SourceError> {
-        stop.wakes(self.sleeper.waker());
-        let mut events = Events::with_capacity(16);
-        let mut slept = self.clock.slept();
-        loop {
-            if self.clock.slept() > slept {
-                slept = self.clock.slept();
-                // Before acks are read that came just before the sleep, and would count as a round trip.
-                self.session.on_wake(self.clock.now());
-            }
-            let busy = self.receive(watch)?;
-            let now = self.clock.now();
-            if let Some(event) = self.session.on_tick(now) {
-                watch.event(now, &self.session, &Event::Session(event));
-            }
-            self.send_what_is_due(watch)?;
-            if self.links.are_several() {
-                watch.queues(&mut self.links.seen_by());
-            }
-            watch.turn(now, &self.session);
-            if self.feed.is_over()
-                || stop.is_stopped()
-                || until.is_some_and(|end| self.clock.now() >= end)
-            {
-                self.links.close(self.clock.now(), &self.session.close());
-                return Ok(());
-            }
-            // The poll does not tell again of what was left in the socket.
-            let at_once = busy.then_some(now);
-            let wake_at = self.next_event().into_iter().chain(until).chain(at_once).min();
-            if self.sleep(&mut events, wake_at)? {
-                self.feed.on_woken();
-            }
-        }
+        self.slept = self.clock.slept();
+        run::run(&mut Watched { source: self, watch }, stop, until)
     }
 
-    fn next_event(&self) -> Option<Time> {
-        let update = self.feed.next_event(self.next_update_at());
-        let timer = self.session.next_timer().map(|(at, _why)| at);
-        Time::earliest([update, timer, self.links.next_timer()])
-    }
-
-    /// When the session wants to send, unless its links are still being dialled.
-    fn next_update_at(&self) -> Option<Time> {
-        if self.links.is_dialling() {
-            return None;
-        }
-        Feed::due_at(&self.session)
-    }
-
-    /// Sleeps until `wake_at` or until something comes; whether the sampler's waker was it.
-    fn sleep(&mut self, events: &mut Events, wake_at: Option<Time>) -> Result<bool, SourceError> {
-        self.sleeper.sleep(self.clock.now(), wake_at, events)?;
-        Ok(events.iter().any(|event| event.token() == WAKER))
-    }
-
-    /// Takes in what has come, and lets the links look at the time; whether there may be more.
-    fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, SourceError> {
-        self.look_around(watch)?;
-        let mut busy = false;
-        for id in self.links.ids() {
-            busy |= self.receive_by(id, watch)?;
-        }
-        // Of QUIC's handshakes and acknowledgements.
-        self.count_bytes();
-        Ok(busy)
-    }
-
-    /// Looks which interfaces there are, and begins what is due to be dialled.
-    fn look_around(&mut self, watch: &mut dyn Watch) -> Result<(), SourceError> {
-        let Self { links, session, sleeper, clock, .. } = self;
-        let now = clock.now();
-        links.look_around(now, sleeper.registry(), |path, change| {
-            let is_there = matches!(change, Change::There);
-            if !is_there {
-                session.on_transport_lost(now, path);
-            }
-            watch.event(now, session, &Event::Path { path, is_there });
-        })?;
-        Ok(())
-    }
-
-    fn receive_by(&mut self, id: PathId, watch: &mut dyn Watch) -> Result<bool, SourceError> {
-        let mut busy = true;
-        for _ in 0..RECEIVES_A_TURN {
-            let Self { links, session, .. } = self;
-            let on_left = |seq, wait| session.on_left(id, seq, wait);
-            let Some((datagram, dscp)) = links.receive(id, on_left)? else {
-                busy = false;
-                break;
+    /// Tells the session which of its paths can carry nothing (yet).
+    fn mark_what_is_not_ready(&mut self, now: Time) {
+        for id in self.links.ids().filter(|id| !self.links.is_ready(*id)) {
+            let state = match self.links.is_dialling(id) {
+                true => TransportState::Connecting,
+                false => TransportState::Down,
             };
-            let now = self.clock.now();
-            if let Ok(event) = self.session.on_marked_datagram(now, id, dscp, datagram) {
-                watch.event(now, &self.session, &Event::Session(event));
-            }
+            self.session.handle_transport(now, id, state);
         }
-        let now = self.clock.now();
-        self.links.on_timer(id, now)?;
-        while let Some(event) = self.links.poll_event(id) {
-            match event {
-                LinkEvent::Ready => self.session.on_transport_ready(now, id),
-                LinkEvent::Lost(_) => self.session.on_transport_lost(now, id),
-                LinkEvent::Unreachable | LinkEvent::Waiting(_) => {}
-            }
-            watch.event(now, &self.session, &Event::Link(&event));
-        }
-        Ok(busy)
-    }
-
-    /// Samples and sends if an update is due.
-    fn send_what_is_due(&mut self, watch: &mut dyn Watch) -> Result<(), SourceError> {
-        let now = self.clock.now();
-        if !self.feed.is_due(now, self.next_update_at()) {
-            return Ok(());
-        }
-        // Before the opening and not after it: its answer comes to the socket that it left from.
-        if self.session.reach() != Reach::Open {
-            let all = self.are_links_in_doubt();
-            self.links.renew(now, self.sleeper.registry(), all)?;
-            mark_what_is_not_ready(now, &self.links, &mut self.session);
-        }
-        if self.session.paths().up().next().is_none() {
-            self.session.on_attempt(now);
-            return Ok(());
-        }
-        let next = self.feed.next(now, &self.session).map_err(SourceError::Sampler)?;
-        if let Some(trouble) = next.trouble {
-            let event = match &trouble {
-                Trouble::NoSample(why) => Event::NoSample(why),
-                Trouble::TooLarge(state) => Event::TooLarge(*state),
-            };
-            watch.event(now, &self.session, &event);
-        }
-        if next.is_unchanged {
-            self.session.on_unchanged(now);
-        }
-        next.generated_at.map_or(Ok(()), |generated_at| self.send(generated_at))
-    }
-
-    /// Whether openings have gone without an answer for so long that the links may be to blame; not
-    /// where a challenge, or a connection that is ready, asks for the next one.
-    fn are_links_in_doubt(&self) -> bool {
-        let is_due = matches!(self.session.reach(), Reach::Opening { attempts }
-            if attempts > 0 && attempts % RENEW_AFTER == 0);
-        is_due && !self.session.is_prompted()
     }
 
     /// Reports to the session what has left.
     fn count_bytes(&mut self) {
         let bytes = self.links.take_wire_bytes();
         if bytes > Bytes::ZERO {
-            self.session.on_bytes(self.clock.now(), bytes);
+            self.session.handle_wire_bytes(self.clock.now(), bytes);
         }
     }
 
-    /// Sends the feed's state.
-    fn send(&mut self, generated_at: Time) -> Result<(), SourceError> {
-        let before = self.session.last_seq();
-        let result = self.send_payload(generated_at);
-        let seq = self.session.last_seq().filter(|seq| Some(*seq) != before);
-        self.feed.on_sent(generated_at, seq);
-        self.count_bytes();
-        result
-    }
-
-    fn send_payload(&mut self, generated_at: Time) -> Result<(), SourceError> {
+    /// Sends what may leave.
+    fn transmit(&mut self) -> Result<(), SourceError> {
         // The sample may have taken its time.
         let now = self.clock.now();
-        self.links.show_queues(now, &mut self.session);
-        let Some(route) = self.session.route(now) else { return Ok(()) };
-        let sample = Sample { generated_at, payload: self.feed.payload() };
-        let dscp = self.session.mark();
-        for path in route.all() {
-            let out = &mut self.datagram;
-            let is_first = path == route.first;
-            let written = match is_first {
-                true => self.session.write_update(now, path, sample, out),
-                false => self.session.write_copy(now, path, sample, out),
-            };
-            let Some(len) = written else { return Ok(()) };
-            let seq = self.session.last_seq();
-            let sent = self.links.send(path, now, dscp, &self.datagram[..len], seq)?;
-            if is_first && sent == Sent::Replaced {
-                self.session.on_replaced();
+        while let Some(transmit) = self.session.poll_transmit(now, &mut self.datagram) {
+            let datagram = &self.datagram[..transmit.len];
+            let sent =
+                self.links.send(transmit.path, now, transmit.dscp, datagram, transmit.seq)?;
+            if sent == Sent::Replaced {
+                self.session.handle_replaced(&transmit);
             }
         }
+        self.count_bytes();
         Ok(())
     }
 }
 
-/// Tells a session which of its paths can carry nothing (yet).
-fn mark_what_is_not_ready(now: Time, links: &Links, session: &mut session::Source) {
-    for id in links.ids().filter(|id| !links.is_ready(*id)) {
-        session.on_transport_lost(now, id);
+/// A source that runs, and who hears of it.
+struct Watched<'a> {
+    source: &'a mut Source,
+    watch: &'a mut dyn Watch,
+}
+
+impl Driven for Watched<'_> {
+    type Error = SourceError;
+
+    fn sleeper(&mut self) -> (Clock, &mut Sleeper) {
+        (self.source.clock, &mut self.source.sleeper)
+    }
+
+    fn on_ready(&mut self, event: &mio::event::Event) {
+        if event.token() == WAKER {
+            self.source.feed.on_woken(&mut self.source.session);
+        }
+    }
+
+    fn turn(&mut self) -> Result<Turn, SourceError> {
+        let slept = self.source.clock.slept();
+        if slept > self.source.slept {
+            self.source.slept = slept;
+            // Before acks are read that came just before the sleep, and would count as a round trip.
+            self.source.session.handle_resume(self.source.clock.now());
+        }
+        let busy = self.receive()?;
+        let now = self.source.clock.now();
+        self.source.session.handle_timeout(now);
+        self.attend(now)?;
+        self.source.transmit()?;
+        let Self { source, watch } = self;
+        if source.links.are_several() {
+            watch.queues(&mut source.links.seen_by());
+        }
+        watch.turn(now, &source.session);
+        Ok(if source.session.has_finished() { Turn::Over } else { Turn::busy_if(busy) })
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        Time::earliest([self.source.session.poll_timeout(), self.source.links.poll_timeout()])
+    }
+
+    fn close(&mut self, now: Time) {
+        let Source { session, links, datagram, .. } = &mut *self.source;
+        session.close();
+        while let Some(transmit) = session.poll_transmit(now, datagram) {
+            links.close(transmit.path, now, &datagram[..transmit.len]);
+        }
+    }
+}
+
+impl Watched<'_> {
+    /// Takes in what has come, and lets the links look at the time; whether there may be more.
+    fn receive(&mut self) -> Result<bool, SourceError> {
+        self.look_around()?;
+        let mut busy = false;
+        for id in self.source.links.ids() {
+            busy |= self.receive_by(id)?;
+        }
+        self.source.mark_what_is_not_ready(self.source.clock.now());
+        // Of QUIC's handshakes and acknowledgements.
+        self.source.count_bytes();
+        Ok(busy)
+    }
+
+    /// Looks which interfaces there are, and begins what is due to be dialled.
+    fn look_around(&mut self) -> Result<(), SourceError> {
+        let Source { links, session, sleeper, clock, .. } = &mut *self.source;
+        let now = clock.now();
+        links.look_around(now, sleeper.registry(), |path, change| {
+            let is_there = matches!(change, Change::There);
+            if !is_there {
+                session.handle_transport(now, path, TransportState::Down);
+            }
+            self.watch.event(now, session, &Event::Path { path, is_there });
+        })?;
+        Ok(())
+    }
+
+    fn receive_by(&mut self, id: PathId) -> Result<bool, SourceError> {
+        let mut busy = true;
+        for _ in 0..RECEIVES_A_TURN {
+            let Source { links, session, clock, .. } = &mut *self.source;
+            let on_left = |seq, wait| session.handle_departure(id, seq, wait);
+            let Some((datagram, dscp)) = links.receive(id, on_left)? else {
+                busy = false;
+                break;
+            };
+            let now = clock.now();
+            if session.handle_datagram(now, id, Datagram::marked(datagram, dscp)).is_ok() {
+                self.attend(now)?;
+            }
+        }
+        let now = self.source.clock.now();
+        self.source.links.handle_timeout(id, now)?;
+        while let Some(event) = self.source.links.poll_event(id) {
+            let session = &mut self.source.session;
+            match event {
+                LinkEvent::Ready => session.handle_transport(now, id, TransportState::Ready),
+                LinkEvent::Lost(_) => session.handle_transport(now, id, TransportState::Down),
+                LinkEvent::Unreachable | LinkEvent::Waiting(_) => {}
+            }
+            self.watch.event(now, session, &Event::Link(&event));
+        }
+        Ok(busy)
+    }
+
+    /// Does what the session wants, and reports what has happened to it.
+    fn attend(&mut self, now: Time) -> Result<(), SourceError> {
+        while let Some(event) = self.source.session.poll_event() {
+            match event {
+                SourceEvent::StateWanted(need) => {
+                    let Source { feed, session, .. } = &mut *self.source;
+                    let trouble = feed.answer(now, need, session).map_err(SourceError::Sampler)?;
+                    self.report(now, trouble);
+                    // By them the update is routed that leaves next.
+                    let Source { links, session, clock, .. } = &mut *self.source;
+                    links.show_queues(clock.now(), session);
+                }
+                SourceEvent::RenewTransports { all } => {
+                    let Source { links, sleeper, .. } = &mut *self.source;
+                    links.renew(now, sleeper.registry(), all)?;
+                    self.source.mark_what_is_not_ready(now);
+                }
+                event => self.watch.event(now, &self.source.session, &Event::Session(event)),
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, now: Time, trouble: Option<Trouble>) {
+        let event = match &trouble {
+            None => return,
+            Some(Trouble::NoSample(why)) => Event::NoSample(why),
+            Some(Trouble::TooLarge(state)) => Event::TooLarge(*state),
+        };
+        self.watch.event(now, &self.source.session, &event);
     }
 }

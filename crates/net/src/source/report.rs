@@ -181,7 +181,7 @@ impl SourceReport {
             acked: counters.acked,
             late_acks: counters.late_acks,
             replaced: counters.replaced,
-            too_large: 0,
+            too_large: counters.too_large,
             missing: source.newest_ack().map(|ack| ack.missing),
             opened: counters.opened,
             unchanged: counters.unchanged,

@@ -225,18 +225,18 @@ impl Links {
     }
 
     /// Lets a link look at the time.
-    pub(super) fn on_timer(&mut self, id: PathId, now: Time) -> Result<(), LinkError> {
-        self.dial(id).map_or(Ok(()), |dial| dial.on_timer(now))
+    pub(super) fn handle_timeout(&mut self, id: PathId, now: Time) -> Result<(), LinkError> {
+        self.dial(id).map_or(Ok(()), |dial| dial.handle_timeout(now))
     }
 
     pub(super) fn poll_event(&mut self, id: PathId) -> Option<LinkEvent> {
         self.dial(id)?.poll_event()
     }
 
-    pub(super) fn next_timer(&self) -> Option<Time> {
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
         let dials = self.ways.iter().filter_map(|way| way.dial.as_ref());
         let look_at = self.are_named.then_some(self.look_at);
-        dials.filter_map(Dialler::next_timer).chain(look_at).min()
+        dials.filter_map(Dialler::poll_timeout).chain(look_at).min()
     }
 
     /// Makes sockets and connections anew, of those that are down or of all.
@@ -254,11 +254,10 @@ impl Links {
         )
     }
 
-    /// Whether nothing can leave until a connection that is being made is there.
-    pub(super) fn is_dialling(&self) -> bool {
-        let dials = self.ways.iter().filter_map(|way| way.dial.as_ref());
-        let mut begun = dials.filter(|dial| dial.is_dialling() || dial.is_ready()).peekable();
-        begun.peek().is_some() && begun.all(Dialler::is_dialling)
+    /// Whether a way that cannot carry anything is being dialled.
+    pub(super) fn is_dialling(&self, id: PathId) -> bool {
+        let way = self.ways.get(usize::from(id.0));
+        way.and_then(|way| way.dial.as_ref()).is_some_and(Dialler::is_dialling)
     }
 
     /// Whether something can leave by a way.
@@ -307,15 +306,16 @@ impl Links {
     pub(super) fn show_queues(&mut self, now: Time, session: &mut session::Source) {
         if self.are_several() {
             for id in self.ids() {
-                session.on_queue(id, self.queue(id, now));
+                session.handle_queue(id, self.queue(id, now));
             }
         }
     }
 
-    /// Sends the last words by all.
-    pub(super) fn close(&mut self, now: Time, farewell: &[u8]) {
-        let dials = self.ways.iter_mut().filter_map(|way| way.dial.as_mut());
-        dials.for_each(|dial| dial.close(now, farewell));
+    /// Sends the last words by a way, and hangs up.
+    pub(super) fn close(&mut self, id: PathId, now: Time, farewell: &[u8]) {
+        if let Some(dial) = self.dial(id) {
+            dial.close(now, farewell);
+        }
     }
 
     fn dial(&mut self, id: PathId) -> Option<&mut Dialler<Plain>> {
@@ -376,7 +376,7 @@ mod tests {
             let dial = links.dial(PathId(0)).expect("its interface is there");
             dial.turn(clock.now(), sleeper.registry()).unwrap();
             reasons.extend(dial.poll_event());
-            let wake_at = dial.next_timer();
+            let wake_at = dial.poll_timeout();
             sleeper.sleep(clock.now(), wake_at, &mut events).unwrap();
         }
         assert_eq!(changes, [true], "it comes once and stays: {reasons:?}");

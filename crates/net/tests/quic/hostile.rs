@@ -276,8 +276,8 @@ proptest! {
         for act in &acts {
             if let Sabotage::Wait { ms } = act {
                 world.now += Duration::from_millis(*ms);
-                world.client.on_timeout(world.now);
-                world.server.on_timeout(world.now);
+                world.client.handle_timeout(world.now);
+                world.server.handle_timeout(world.now);
             }
             let _ = world.client.send(&[1; 100]);
             if let Some(Transmit { .. }) = world.client.poll_transmit(world.now, &mut buf) {

@@ -177,7 +177,7 @@ fn updates_leave_at_once_however_many_are_lost_or_unacknowledged() {
         assert_eq!(world.client.send(&[1; 1000]), SendOutcome::Queued, "update {n} waits");
         assert!(world.client.poll_transmit(world.now, &mut buf).is_some(), "update {n} waits");
         world.now += Duration::from_millis(1);
-        world.client.on_timeout(world.now);
+        world.client.handle_timeout(world.now);
     }
     assert_eq!(world.now - start, 5 * SECOND);
 }
@@ -206,7 +206,7 @@ fn a_monitor_that_is_not_there_is_reported_after_the_connect_timeout() {
     assert_eq!(world.client.poll_event(), None);
     world.run(Duration::from_millis(200));
     assert_eq!(world.lost(), LostReason::NoAnswer);
-    assert_eq!(world.client.next_timeout(), None, "it rests until it is told to redial");
+    assert_eq!(world.client.poll_timeout(), None, "it rests until it is told to redial");
 
     world.up = true;
     world.client.redial(world.now);
@@ -231,8 +231,8 @@ fn a_redial_ends_the_old_connection_at_both_ends() {
     world.run(SECOND);
     assert_eq!(world.server.connections(), 0);
     assert_eq!(world.client.poll_event(), None);
-    assert_eq!(world.client.next_timeout(), None);
-    assert_eq!(world.server.next_timeout(), None);
+    assert_eq!(world.client.poll_timeout(), None);
+    assert_eq!(world.server.poll_timeout(), None);
 }
 
 #[test]

@@ -179,6 +179,6 @@ fn a_connection_counts_for_the_address_of_its_handshake_and_for_no_forged_one() 
         // Nothing goes back to the client.
         while world.server.poll_transmit(world.now, &mut Vec::new()).is_some() {}
         world.now += Duration::from_millis(5);
-        world.server.on_timeout(world.now);
+        world.server.handle_timeout(world.now);
     }
 }

@@ -126,14 +126,14 @@ impl World {
         let end = self.now + span;
         loop {
             self.exchange();
-            let timeouts = [self.client.next_timeout(), self.server.next_timeout()];
+            let timeouts = [self.client.poll_timeout(), self.server.poll_timeout()];
             let next = timeouts.into_iter().flatten().min().filter(|&next| next <= end);
             self.now = next.unwrap_or(end).max(self.now);
             if next.is_none() {
                 return;
             }
-            self.client.on_timeout(self.now);
-            self.server.on_timeout(self.now);
+            self.client.handle_timeout(self.now);
+            self.server.handle_timeout(self.now);
         }
     }
 
@@ -199,7 +199,7 @@ impl Another {
             }
         }
         clients.iter_mut().for_each(|client| client.exchange_with(world));
-        world.server.on_timeout(world.now);
+        world.server.handle_timeout(world.now);
     }
 
     pub(crate) fn lost(&mut self) -> LostReason {

@@ -143,8 +143,8 @@ impl<P: Packet, A: Qdisc<P>, D: Qdisc<P>, S: Scheduler> Qdisc<P> for Ifc<A, D, S
         None
     }
 
-    fn next_event(&self) -> Option<Time> {
-        Time::earliest([self.aoi.next_event(), self.drop_averse.next_event()])
+    fn poll_timeout(&self) -> Option<Time> {
+        Time::earliest([self.aoi.poll_timeout(), self.drop_averse.poll_timeout()])
     }
 
     fn backlog(&self) -> Backlog {
@@ -204,7 +204,7 @@ mod tests {
             if now < self.1 { None } else { self.0.dequeue(now, drops) }
         }
 
-        fn next_event(&self) -> Option<Time> {
+        fn poll_timeout(&self) -> Option<Time> {
             Some(self.1).filter(|_| self.0.backlog() != Backlog::default())
         }
 
@@ -242,8 +242,8 @@ mod tests {
         ifc.enqueue(Time::ZERO, BULK, &mut never);
         assert_eq!(ifc.dequeue(Time::ZERO, &mut never).unwrap().packet, BULK);
         assert_eq!(ifc.dequeue(Time::ZERO, &mut never), None);
-        assert_eq!(Qdisc::<Datagram>::next_event(&ifc), Some(at));
+        assert_eq!(Qdisc::<Datagram>::poll_timeout(&ifc), Some(at));
         assert_eq!(ifc.dequeue(at, &mut never).unwrap().packet, UPDATE);
-        assert_eq!(Qdisc::<Datagram>::next_event(&ifc), None);
+        assert_eq!(Qdisc::<Datagram>::poll_timeout(&ifc), None);
     }
 }

@@ -135,7 +135,7 @@ struct Newest {
 /// Joins a server, counts packets a frame, and reports.
 ///
 /// The driver's loop: hand in what came ([`Client::on_datagram`]) and the time
-/// ([`Client::on_tick`]); when [`Client::next_event`] has come, send what [`Client::write`] writes.
+/// ([`Client::handle_timeout`]); when [`Client::poll_timeout`] has come, send what [`Client::write`] writes.
 #[derive(Debug)]
 pub struct Client {
     params: ClientParams,
@@ -270,8 +270,8 @@ impl Client {
             .ok_or(ClientIgnored::Misplaced)
     }
 
-    /// Time has passed. Calls before [`Client::next_event`] change nothing.
-    pub fn on_tick(&mut self, now: Time) -> Option<ClientEvent<'static>> {
+    /// Time has passed. Calls before [`Client::poll_timeout`] change nothing.
+    pub fn handle_timeout(&mut self, now: Time) -> Option<ClientEvent<'static>> {
         if self.reach == Reach::Joined && self.silent_at() <= now {
             self.join_again(now);
             return Some(ClientEvent::Silent);
@@ -344,8 +344,8 @@ impl Client {
 
     // ---- what it wants next ----
 
-    /// When to call [`Client::on_tick`] and [`Client::write`] next.
-    pub fn next_event(&self) -> Option<Time> {
+    /// When to call [`Client::handle_timeout`] and [`Client::write`] next.
+    pub fn poll_timeout(&self) -> Option<Time> {
         match self.reach {
             Reach::Joining { next_at } => Some(next_at),
             Reach::Joined => {

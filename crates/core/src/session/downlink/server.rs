@@ -112,15 +112,15 @@ impl<P: Copy + Eq + Hash> Server<P> {
     }
 
     /// Time has passed: the law looks at its slot, and who has been silent for too long is handed
-    /// to `gone`. Calls before [`Server::next_event`] change nothing.
-    pub fn on_tick(&mut self, now: Time, mut gone: impl FnMut(ClientKey, &ClientRecord<P>)) {
+    /// to `gone`. Calls before [`Server::poll_timeout`] change nothing.
+    pub fn handle_timeout(&mut self, now: Time, mut gone: impl FnMut(ClientKey, &ClientRecord<P>)) {
         while let Some((key, _)) = self.next_silent().filter(|(_, at)| *at <= now) {
             let record = self.remove(now, key);
             self.counters.expired += 1;
             gone(ClientKey(key), &record);
         }
-        if self.law.next_event().is_some_and(|at| at <= now) {
-            self.law.on_tick(now);
+        if self.law.poll_timeout().is_some_and(|at| at <= now) {
+            self.law.handle_timeout(now);
             // Who still has nothing to send tells nothing in the new slot either.
             for (key, record) in &self.records {
                 if record.is_idle() {
@@ -203,10 +203,10 @@ impl<P: Copy + Eq + Hash> Server<P> {
 
     // ---- what it wants next ----
 
-    /// When to call [`Server::on_tick`] next; `None` while there is no client.
-    pub fn next_event(&self) -> Option<Time> {
+    /// When to call [`Server::handle_timeout`] next; `None` while there is no client.
+    pub fn poll_timeout(&self) -> Option<Time> {
         let silent = self.next_silent().map(|(_, at)| at);
-        self.law.next_event().into_iter().chain(silent).min()
+        self.law.poll_timeout().into_iter().chain(silent).min()
     }
 
     /// When the next packet is due to any client.

@@ -1,5 +1,7 @@
 //! The monitor's end of all sessions.
 
+mod events;
+mod outbox;
 mod places;
 mod tables;
 mod types;
@@ -12,6 +14,7 @@ use slab::Slab;
 
 use super::access::Access;
 use super::cookie::Secret;
+use super::datagram::Datagram;
 use super::index::Index;
 use super::record::{Arrival, Binding, Record, SourceKey};
 use super::shares::Origin;
@@ -21,10 +24,12 @@ use crate::wire::{
     self, Ack, AckMark, Challenge, Close, CloseReason, Message, Opening, ParseError, SessionId,
     Update,
 };
+use events::Events;
+pub use events::{End, MonitorEvent};
+pub use outbox::MonitorTransmit;
+use outbox::{Answer, Outbox, Reply};
 use places::{Place, Places};
-pub use types::{
-    Admission, Clocked, Ignored, MonitorCounters, MonitorParams, Names, Receipt, Relation, Verdict,
-};
+pub use types::{Admission, Clocked, Ignored, MonitorCounters, MonitorParams, Names, Relation};
 
 /// Receives the updates of many sources and answers each. `P` is where a datagram came from: an
 /// address, or a connection.
@@ -45,6 +50,8 @@ pub struct Monitor<P> {
     places: Places,
     /// Where the next look for idle records begins, and when.
     sweep: (usize, Time),
+    outbox: Outbox<P>,
+    events: Events<P>,
     counters: MonitorCounters,
 }
 
@@ -69,6 +76,8 @@ impl<P: Copy + Hash> Monitor<P> {
             origin: |_| Origin::default(),
             places: Places::new(&params, &secret),
             sweep: (0, Time::ZERO),
+            outbox: Outbox::new(),
+            events: Events::new(),
             counters: MonitorCounters::default(),
             // Below it the looks for idle records would never end.
             params: MonitorParams { idle: params.idle.max(MIN_IDLE), ..params },
@@ -95,56 +104,51 @@ impl<P: Copy + Hash> Monitor<P> {
 
     // ---- inputs ----
 
-    /// A datagram came from `peer`; an answer to it is written to `reply`.
-    pub fn on_datagram<'a>(
+    /// A datagram came from `peer` at `now`.
+    ///
+    /// # Errors
+    /// [`Ignored`] says why it changed nothing.
+    pub fn handle_datagram<'a>(
         &mut self,
-        at: Clocked,
+        now: Time,
         peer: P,
-        datagram: &'a [u8],
-        reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a, P> {
-        self.on_marked_datagram(at, peer, None, datagram, reply)
-    }
-
-    /// The same, of a datagram that came with this code point, if the transport can tell.
-    pub fn on_marked_datagram<'a>(
-        &mut self,
-        at: Clocked,
-        peer: P,
-        dscp: Option<Dscp>,
-        datagram: &'a [u8],
-        reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a, P> {
-        self.on_checked_datagram(at, (peer, None), dscp, datagram, reply)
+        datagram: impl Into<Datagram<'a>>,
+    ) -> Result<(), Ignored> {
+        self.handle_checked_datagram(now, peer, None, datagram)
     }
 
     /// The same, from a peer whose openings these rules check, in place of [`MonitorParams::tokens`].
-    pub fn on_checked_datagram<'a>(
+    ///
+    /// # Errors
+    /// As [`Monitor::handle_datagram`].
+    pub fn handle_checked_datagram<'a>(
         &mut self,
-        at: Clocked,
-        from: (P, Option<&dyn Access>),
-        dscp: Option<Dscp>,
-        datagram: &'a [u8],
-        reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a, P> {
+        now: Time,
+        peer: P,
+        access: Option<&dyn Access>,
+        datagram: impl Into<Datagram<'a>>,
+    ) -> Result<(), Ignored> {
         self.counters.datagrams += 1;
-        match Message::parse(datagram) {
-            Ok(Message::Update(update)) => self.on_update(at, from, dscp, &update, reply),
-            Ok(Message::Close(close)) => self.on_close(at.now, &from.0, close.session),
-            Ok(_) => self.ignore(Ignored::Misplaced),
-            Err(error @ ParseError::Version(_)) => match wire::session_of_update(datagram) {
-                Some(session) if datagram.len() >= Close::LEN => {
-                    self.refuse(session, CloseReason::Version, reply)
+        let Datagram { bytes, dscp } = datagram.into();
+        let result = match Message::parse(bytes) {
+            Ok(Message::Update(update)) => self.on_update(now, (peer, access), dscp, &update),
+            Ok(Message::Close(close)) => self.on_close(now, &peer, close.session),
+            Ok(_) => Err(Ignored::Misplaced),
+            Err(error @ ParseError::Version(_)) => match wire::session_of_update(bytes) {
+                Some(session) if bytes.len() >= Close::LEN => {
+                    self.refuse(peer, session, CloseReason::Version)
                 }
-                _ => self.ignore(error.into()),
+                _ => Err(error.into()),
             },
-            Err(error) => self.ignore(error.into()),
-        }
+            Err(error) => Err(error.into()),
+        };
+        self.counters.ignored += u64::from(result.is_err());
+        result
     }
 
-    /// Time has passed: forgets some of the records that have been idle for too long. Each is
-    /// handed to `expired` first. Calls before [`Monitor::next_event`] change nothing.
-    pub fn on_tick(&mut self, now: Time, mut expired: impl FnMut(SourceKey, &Record<P>)) {
+    /// Time has passed: forgets some of the records that have been idle for too long
+    /// ([`End::Idle`]). Calls before [`Monitor::poll_timeout`] change nothing.
+    pub fn handle_timeout(&mut self, now: Time) {
         let (mut at, due) = self.sweep;
         if now < due {
             return;
@@ -153,9 +157,8 @@ impl<P: Copy + Hash> Monitor<P> {
         let end = at + slots / SWEEP_PARTS as usize + 1;
         while at < end.min(slots) {
             let idle = |record: &&Record<P>| now.since(record.heard_at) >= self.params.idle;
-            if let Some(record) = self.records.get(at).filter(idle) {
-                expired(SourceKey(at as u32), record);
-                self.remove(at as u32, now);
+            if self.records.get(at).is_some_and(|record| idle(&record)) {
+                self.end(now, at as u32, End::Idle);
                 self.counters.expired += 1;
             }
             at += 1;
@@ -163,28 +166,43 @@ impl<P: Copy + Hash> Monitor<P> {
         self.sweep = (if at >= slots { 0 } else { at }, now + self.params.idle / SWEEP_PARTS);
     }
 
-    /// The rules have changed: ends the sessions that they do not permit any more, each handed to
-    /// `ended` first. Returns their number.
-    pub fn revoke(
-        &mut self,
-        now: Time,
-        is_permitted: impl Fn(&Record<P>) -> bool,
-        mut ended: impl FnMut(SourceKey, &Record<P>),
-    ) -> usize {
+    /// The rules have changed: ends the sessions that they do not permit any more ([`End::Revoked`]).
+    /// Returns their number.
+    pub fn revoke(&mut self, now: Time, is_permitted: impl Fn(&Record<P>) -> bool) -> usize {
         let refused = self.records.iter().filter(|(_, record)| !is_permitted(record));
         let refused: Vec<u32> = refused.map(|(key, _)| key as u32).collect();
         for key in &refused {
-            ended(SourceKey(*key), &self.records[*key as usize]);
-            self.remove(*key, now);
+            self.end(now, *key, End::Revoked);
         }
         self.counters.revoked += refused.len() as u64;
         refused.len()
     }
 
+    /// Ends all sessions: [`Monitor::poll_transmit`] writes a close for each, to where its last update
+    /// came from.
+    pub fn close(&mut self, now: Time) {
+        let reason = CloseReason::ShuttingDown;
+        for (_, record) in &self.records {
+            let (peer, session) = (record.peer, record.session);
+            self.outbox.push_always(Answer::unmarked(now, peer, Reply::Close { session, reason }));
+        }
+    }
+
     // ---- what it wants next ----
 
-    /// When to call [`Monitor::on_tick`] next; `None` while there is no source.
-    pub fn next_event(&self) -> Option<Time> {
+    /// Writes the next answer to the front of `out`, which grows to its length; call it until there is
+    /// none. How long each was held is measured until `now`.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<MonitorTransmit<P>> {
+        self.outbox.write(now, out)
+    }
+
+    /// What has happened since the last call.
+    pub fn poll_event(&mut self) -> Option<MonitorEvent<P>> {
+        self.events.pop()
+    }
+
+    /// When to call [`Monitor::handle_timeout`] next; `None` while there is no source.
+    pub fn poll_timeout(&self) -> Option<Time> {
         (!self.records.is_empty()).then_some(self.sweep.1)
     }
 
@@ -217,19 +235,18 @@ impl<P: Copy + Hash> Monitor<P> {
 
     // ---- steps ----
 
-    fn on_update<'a>(
+    fn on_update(
         &mut self,
-        at: Clocked,
+        now: Time,
         (peer, access): (P, Option<&dyn Access>),
         dscp: Option<Dscp>,
-        update: &Update<'a>,
-        reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a, P> {
+        update: &Update<'_>,
+    ) -> Result<(), Ignored> {
         if update.payload.len() > self.params.max_payload {
-            return self.refuse(update.session, CloseReason::TooLarge, reply);
+            return self.refuse(peer, update.session, CloseReason::TooLarge);
         }
         let Some(key) = self.find(update.session) else {
-            return self.on_stranger(at, (peer, access), dscp, update, reply);
+            return self.on_stranger(now, (peer, access), dscp, update);
         };
         match self.relation_to(key, &peer) {
             Relation::Same => {
@@ -237,13 +254,13 @@ impl<P: Copy + Hash> Monitor<P> {
                 let record = &mut self.records[key as usize];
                 record.hear(peer, |bound| relation(bound, &peer) == Relation::Same);
             }
-            Relation::Other => return self.ignore(Ignored::Misplaced),
+            Relation::Other => return Err(Ignored::Misplaced),
             Relation::Unproven => match &update.opening {
-                None => return self.challenge(at, update.session, &peer, reply),
+                None => return self.challenge(now, peer, update.session),
                 Some(opening) => match self.credential(opening, access) {
-                    Err(reason) => return self.refuse(update.session, reason, reply),
+                    Err(reason) => return self.refuse(peer, update.session, reason),
                     Ok(shown) if shown != self.records[key as usize].credential() => {
-                        return self.ignore(Ignored::Misplaced);
+                        return Err(Ignored::Misplaced);
                     }
                     Ok(_) => self.records[key as usize].bind(peer),
                 },
@@ -251,14 +268,13 @@ impl<P: Copy + Hash> Monitor<P> {
         }
         let record = &mut self.records[key as usize];
         record.set_dscp(dscp);
-        let arrival = record.on_update(update, at.received_at);
+        let arrival = record.on_update(update, now);
         let source = SourceKey(key);
-        let verdict = match arrival {
+        self.events.push(match arrival {
             Arrival::Fresh | Arrival::Repeat { .. } => {
                 self.counters.fresh += 1;
-                Verdict::Fresh {
+                MonitorEvent::Fresh {
                     source,
-                    payload: update.payload,
                     opened: false,
                     is_repeat: arrival != Arrival::Fresh,
                     brings_age: arrival == Arrival::Repeat { brings_age: true },
@@ -266,55 +282,52 @@ impl<P: Copy + Hash> Monitor<P> {
             }
             Arrival::Late => {
                 self.counters.late += 1;
-                Verdict::Stale { source }
+                MonitorEvent::Stale { source }
             }
             Arrival::Copy => {
                 self.counters.copies += 1;
-                Verdict::Stale { source }
+                MonitorEvent::Stale { source }
             }
-        };
-        if !update.wants_ack {
-            return Receipt { verdict, reply: 0, dscp: Dscp::DEFAULT, displaced: None };
+        });
+        if update.wants_ack {
+            self.answer(now, peer, key, update, arrival);
         }
-        let dscp = self.answer(at, key, update, arrival, reply);
-        Receipt { verdict, reply: Ack::LEN, dscp, displaced: None }
+        Ok(())
     }
 
-    fn on_stranger<'a>(
+    fn on_stranger(
         &mut self,
-        at: Clocked,
+        now: Time,
         (peer, access): (P, Option<&dyn Access>),
         dscp: Option<Dscp>,
-        update: &Update<'a>,
-        reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a, P> {
+        update: &Update<'_>,
+    ) -> Result<(), Ignored> {
         let session = update.session;
         let proven = |opening: &Opening<'_>| match self.params.admission {
             Admission::Proven => true,
-            Admission::Cookie => self.secret.accepts(opening.cookie, at.now, session, &peer),
+            Admission::Cookie => self.secret.accepts(opening.cookie, now, session, &peer),
         };
         let Some(opening) = update.opening.filter(proven) else {
-            return self.challenge(at, session, &peer, reply);
+            return self.challenge(now, peer, session);
         };
         let credential = match self.credential(&opening, access) {
             Ok(credential) => credential,
-            Err(reason) => return self.refuse(session, reason, reply),
+            Err(reason) => return self.refuse(peer, session, reason),
         };
         if self.params.names == Names::Plain && !Opening::is_plain_name(opening.name) {
-            return self.refuse(session, CloseReason::BadName, reply);
+            return self.refuse(peer, session, CloseReason::BadName);
         }
-        let mut displaced = None;
         if let Some(former) = self.find_named(opening.name) {
             let is_anothers = self.relation_to(former, &peer) == Relation::Other
                 || self.records[former as usize].credential() != credential;
             if is_anothers {
-                return self.refuse(session, CloseReason::NameTaken, reply);
+                return self.refuse(peer, session, CloseReason::NameTaken);
             }
             let origin = self.origin_of(&peer, credential);
             if self.places.origin(former) != origin && self.places.is_capped(&origin) {
-                return self.refuse_capped(session, reply);
+                return self.refuse_capped(peer, session);
             }
-            self.remove(former, at.now);
+            self.remove(former, now);
             self.counters.superseded += 1;
         } else {
             let origin = self.origin_of(&peer, credential);
@@ -323,63 +336,53 @@ impl<P: Copy + Hash> Monitor<P> {
             match places.find(&origin, name, |key| records[key as usize].heard_at) {
                 Place::Free => {}
                 Place::Of(key) => {
-                    displaced = Some(Box::new((SourceKey(key), self.remove(key, at.now))));
+                    self.end(now, key, End::Displaced);
                     self.counters.displaced += 1;
                 }
-                Place::Full => return self.refuse(session, CloseReason::Full, reply),
-                Place::Capped => return self.refuse_capped(session, reply),
+                Place::Full => return self.refuse(peer, session, CloseReason::Full),
+                Place::Capped => return self.refuse_capped(peer, session),
             }
         }
         let binding = Binding { credential, label: self.secret.label(session) };
         // What the source knows of clocks may be of a monitor that was here before.
         let update = &Update { clock_offset: None, ..*update };
-        let mut record = Record::new(update, peer, opening.name.into(), binding, at.received_at);
+        let mut record = Record::new(update, peer, opening.name.into(), binding, now);
         record.set_dscp(dscp);
-        let key = self.insert(record, at.now);
+        let key = self.insert(record, now);
         self.counters.opened += 1;
         self.counters.fresh += 1;
-        let source = SourceKey(key);
-        Receipt {
-            dscp: self.answer(at, key, update, Arrival::Fresh, reply),
-            reply: Ack::LEN,
-            displaced,
-            verdict: Verdict::Fresh {
-                source,
-                payload: update.payload,
-                opened: true,
-                is_repeat: false,
-                brings_age: false,
-            },
-        }
+        let (source, opened) = (SourceKey(key), true);
+        self.events.push(MonitorEvent::Fresh {
+            source,
+            opened,
+            is_repeat: false,
+            brings_age: false,
+        });
+        self.answer(now, peer, key, update, Arrival::Fresh);
+        Ok(())
     }
 
-    /// Writes the ack of an update, and gives its code point.
-    fn answer(
-        &self,
-        at: Clocked,
-        key: u32,
-        update: &Update<'_>,
-        arrival: Arrival,
-        reply: &mut [u8; Ack::LEN],
-    ) -> Dscp {
-        let hold = at.now.since(at.received_at);
+    /// Answers an update by an ack.
+    fn answer(&mut self, now: Time, peer: P, key: u32, update: &Update<'_>, arrival: Arrival) {
         let record = &self.records[key as usize];
         let is_fresh = matches!(arrival, Arrival::Fresh | Arrival::Repeat { .. });
         let dscp = AckMark::chosen(self.params.ack_mark, update.ack_mark, record.dscp());
-        *reply = record.ack(update, at.received_at, hold, is_fresh, dscp).bytes();
-        dscp
+        let ack = record.ack(update, now, Span::ZERO, is_fresh, dscp);
+        self.outbox.push(Answer { received_at: now, peer, dscp, reply: Reply::Ack(ack) });
     }
 
-    fn on_close<'a>(&mut self, now: Time, peer: &P, session: SessionId) -> Receipt<'a, P> {
+    fn on_close(&mut self, now: Time, peer: &P, session: SessionId) -> Result<(), Ignored> {
         let is_theirs = |key: &u32| self.relation_to(*key, peer) == Relation::Same;
-        match self.find(session).filter(is_theirs) {
-            Some(key) => {
-                let record = Box::new(self.remove(key, now));
-                self.counters.closed += 1;
-                unmarked(Verdict::Closed { source: SourceKey(key), record }, 0)
-            }
-            None => self.ignore(Ignored::Misplaced),
-        }
+        let key = self.find(session).filter(is_theirs).ok_or(Ignored::Misplaced)?;
+        self.end(now, key, End::Closed);
+        self.counters.closed += 1;
+        Ok(())
+    }
+
+    /// A session ends; the driver gets its last record.
+    fn end(&mut self, now: Time, key: u32, why: End) {
+        let record = Box::new(self.remove(key, now));
+        self.events.push(MonitorEvent::Gone { source: SourceKey(key), record, why });
     }
 
     /// What a sender is to those that have opened a session.
@@ -410,60 +413,39 @@ impl<P: Copy + Hash> Monitor<P> {
         self.tokens.contains(&digest).then_some(digest as u64).ok_or(CloseReason::BadToken)
     }
 
-    fn challenge<'a>(
-        &mut self,
-        at: Clocked,
-        session: SessionId,
-        peer: &P,
-        reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a, P> {
+    fn challenge(&mut self, now: Time, peer: P, session: SessionId) -> Result<(), Ignored> {
         self.counters.challenged += 1;
-        let cookie = self.secret.cookie(at.now, session, peer);
-        unmarked(Verdict::Challenged, put(reply, &Challenge { session, cookie }.bytes()))
+        let cookie = self.secret.cookie(now, session, &peer);
+        let reply = Reply::Challenge(Challenge { session, cookie });
+        self.outbox.push(Answer::unmarked(now, peer, reply));
+        self.events.push(MonitorEvent::Challenged);
+        Ok(())
     }
 
-    fn refuse<'a>(
-        &mut self,
-        session: SessionId,
-        reason: CloseReason,
-        reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a, P> {
+    fn refuse(&mut self, peer: P, session: SessionId, reason: CloseReason) -> Result<(), Ignored> {
         self.counters.refused += 1;
-        let reply = put(reply, &Close { session, reason }.bytes());
-        unmarked(Verdict::Refused(reason), reply)
+        let reply = Reply::Close { session, reason };
+        self.outbox.push(Answer::unmarked(Time::ZERO, peer, reply));
+        self.events.push(MonitorEvent::Refused { reason, at_peer_limit: false });
+        Ok(())
     }
 
-    fn refuse_capped<'a>(
-        &mut self,
-        session: SessionId,
-        reply: &mut [u8; Ack::LEN],
-    ) -> Receipt<'a, P> {
+    fn refuse_capped(&mut self, peer: P, session: SessionId) -> Result<(), Ignored> {
         self.counters.capped += 1;
-        self.refuse(session, CloseReason::Full, reply)
+        self.counters.refused += 1;
+        let reason = CloseReason::Full;
+        let reply = Reply::Close { session, reason };
+        self.outbox.push(Answer::unmarked(Time::ZERO, peer, reply));
+        self.events.push(MonitorEvent::Refused { reason, at_peer_limit: true });
+        Ok(())
     }
-
-    fn ignore<'a>(&mut self, why: Ignored) -> Receipt<'a, P> {
-        self.counters.ignored += 1;
-        unmarked(Verdict::Ignored(why), 0)
-    }
-}
-
-/// With an answer that is no ack, or with none.
-fn unmarked<P>(verdict: Verdict<'_, P>, reply: usize) -> Receipt<'_, P> {
-    Receipt { verdict, reply, dscp: Dscp::DEFAULT, displaced: None }
-}
-
-/// Puts `answer` to the front of the buffer; gives its length.
-fn put(reply: &mut [u8; Ack::LEN], answer: &[u8]) -> usize {
-    reply[..answer.len()].copy_from_slice(answer);
-    answer.len()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const AT: Clocked = Clocked { received_at: Time::ZERO, now: Time::ZERO };
+    const AT: Time = Time::ZERO;
 
     fn monitor(max_sources: usize) -> Monitor<u32> {
         let params =
@@ -490,10 +472,11 @@ mod tests {
             opening: Some(Opening { cookie: Default::default(), name, token: b"" }),
             payload: b"state",
         };
-        let (mut datagram, mut reply) = ([0; 200], [0; Ack::LEN]);
+        let mut datagram = [0; 200];
         let len = update.write(&mut datagram).unwrap();
-        let receipt = monitor.on_datagram(AT, peer, &datagram[..len], &mut reply);
-        matches!(receipt.verdict, Verdict::Fresh { opened: true, .. })
+        monitor.handle_datagram(AT, peer, &datagram[..len]).unwrap();
+        let events = core::iter::from_fn(|| monitor.poll_event());
+        events.last().is_some_and(|last| matches!(last, MonitorEvent::Fresh { opened: true, .. }))
     }
 
     #[test]
@@ -524,17 +507,19 @@ mod tests {
             opening: None,
             payload: b"state",
         };
-        let (mut datagram, mut reply) = ([0; 200], [0; Ack::LEN]);
+        let (mut datagram, mut out) = ([0; 200], Vec::new());
         let len = update.write(&mut datagram).unwrap();
+        assert!(monitor.poll_transmit(AT, &mut out).is_some(), "the ack of the opening");
         let close = Close { session: SessionId(1), reason: CloseReason::Done }.bytes();
         for theirs in [&datagram[..len], &close] {
-            let receipt = monitor.on_datagram(AT, 11, theirs, &mut reply);
-            assert!(matches!(receipt.verdict, Verdict::Ignored(Ignored::Misplaced)));
-            assert_eq!(receipt.reply, 0);
+            assert_eq!(monitor.handle_datagram(AT, 11, theirs), Err(Ignored::Misplaced));
+            assert!(
+                monitor.poll_event().is_none() && monitor.poll_transmit(AT, &mut out).is_none()
+            );
         }
-        let receipt = monitor.on_datagram(AT, 20, &datagram[..len], &mut reply);
-        assert!(matches!(receipt.verdict, Verdict::Fresh { opened: false, .. }));
-        monitor.on_datagram(AT, 10, &close, &mut reply);
+        monitor.handle_datagram(AT, 20, &datagram[..len]).unwrap();
+        assert!(matches!(monitor.poll_event(), Some(MonitorEvent::Fresh { opened: false, .. })));
+        monitor.handle_datagram(AT, 10, &close).unwrap();
         assert!(monitor.is_empty());
     }
 
@@ -547,6 +532,48 @@ mod tests {
         assert!(open_from(2, &mut monitor, 3, "meter"));
         assert!(open_from(11, &mut monitor, 4, "robot"));
         assert_eq!((monitor.len(), monitor.counters().superseded), (2, 1));
+    }
+
+    #[test]
+    fn a_driver_that_never_polls_costs_bounded_memory_and_only_answers() {
+        let mut monitor = monitor(3);
+        for session in 0..3_000 {
+            open_unpolled(&mut monitor, session);
+        }
+        let mut out = Vec::new();
+        let answers = core::iter::from_fn(|| monitor.poll_transmit(AT, &mut out)).count();
+        assert_eq!((answers, monitor.len()), (1024, 3));
+    }
+
+    fn open_unpolled(monitor: &mut Monitor<u32>, session: u64) {
+        let opening = Some(Opening { cookie: Default::default(), name: "", token: b"" });
+        let update = Update {
+            session: SessionId(session),
+            seq: 0,
+            generated_at: Time::ZERO,
+            clock_offset: None,
+            wants_ack: true,
+            ack_mark: None,
+            opening,
+            payload: b"state",
+        };
+        let mut datagram = [0; 200];
+        let len = update.write(&mut datagram).unwrap();
+        monitor.handle_datagram(AT, 0, &datagram[..len]).unwrap();
+    }
+
+    #[test]
+    fn a_monitor_that_closes_says_so_to_each_source() {
+        let mut monitor = monitor(3);
+        (1..3).for_each(|session| assert!(open_from(session, &mut monitor, session.into(), "")));
+        let mut out = Vec::new();
+        while monitor.poll_transmit(AT, &mut out).is_some() {}
+        monitor.close(AT);
+        for peer in 1..3 {
+            let transmit = monitor.poll_transmit(AT, &mut out).unwrap();
+            let close = Close { session: SessionId(peer), reason: CloseReason::ShuttingDown };
+            assert_eq!((transmit.peer, &out[..transmit.len]), (peer as u32, &close.bytes()[..]));
+        }
     }
 
     #[test]

@@ -1,12 +1,9 @@
 //! What a monitor is told, what it says of a datagram, and its settings.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::dscp::Dscp;
-use crate::session::record::{Record, SourceKey};
 use crate::unit::{Span, Time};
-use crate::wire::{AckMark, CloseReason, ParseError};
+use crate::wire::{AckMark, ParseError};
 
 /// How a source shows that it can be reached at its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,57 +65,6 @@ impl Default for MonitorParams {
             ack_mark: None,
         }
     }
-}
-
-/// What became of a datagram, and how many bytes of answer were written.
-#[derive(Debug)]
-pub struct Receipt<'a, P> {
-    /// What became of it.
-    pub verdict: Verdict<'a, P>,
-    /// The length of the answer in the reply buffer; 0 for none. Never more than the datagram's.
-    pub reply: usize,
-    /// The code point with which the answer shall leave.
-    pub dscp: Dscp,
-    /// A source that lost its place to the one that has just opened a session, with its last record.
-    pub displaced: Option<Box<(SourceKey, Record<P>)>>,
-}
-
-/// What became of a datagram.
-#[derive(Debug)]
-pub enum Verdict<'a, P> {
-    /// The freshest state of a source.
-    Fresh {
-        /// Whose.
-        source: SourceKey,
-        /// The state.
-        payload: &'a [u8],
-        /// Whether this update opened the session.
-        opened: bool,
-        /// Whether it is the state that was held already, sent again: to tell its age, or to keep
-        /// the session alive.
-        is_repeat: bool,
-        /// Whether it is such a repeat and the first to carry the state's age: the state came with
-        /// an opening.
-        brings_age: bool,
-    },
-    /// An update that came after a fresher one, or a copy.
-    Stale {
-        /// Whose.
-        source: SourceKey,
-    },
-    /// An opening without a good cookie was answered by a challenge.
-    Challenged,
-    /// An update was refused, and the source told.
-    Refused(CloseReason),
-    /// A source has ended its session; this is what was held of it.
-    Closed {
-        /// Whose; the key is free again.
-        source: SourceKey,
-        /// Its last record.
-        record: Box<Record<P>>,
-    },
-    /// Left aside.
-    Ignored(Ignored),
 }
 
 /// Why a datagram was left aside.

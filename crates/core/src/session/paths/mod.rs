@@ -180,7 +180,7 @@ impl Paths {
     /// Where the update goes that leaves now; the next one is expected an `interval` later.
     /// `clock_offset` is how far the far end's clock is ahead, in ns. `None` where no path is up.
     pub fn route(&mut self, now: Time, interval: Span, clock_offset: Option<i64>) -> Option<Route> {
-        self.paths.iter_mut().for_each(|path| path.on_tick(now));
+        self.paths.iter_mut().for_each(|path| path.handle_timeout(now));
         if let [only] = &self.paths[..] {
             return (only.phase != PathPhase::Down).then_some(Route::by(PathId(0)));
         }

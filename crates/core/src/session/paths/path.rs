@@ -217,7 +217,7 @@ impl Path {
     }
 
     /// Looks whether it has fallen silent.
-    pub(super) fn on_tick(&mut self, now: Time) {
+    pub(super) fn handle_timeout(&mut self, now: Time) {
         let Some(silence) = self.unanswered(now).filter(|_| self.phase == PathPhase::Live) else {
             return;
         };
@@ -379,9 +379,9 @@ mod tests {
             path.on_sent(at(20 * seq), seq, false);
         }
         // One that is lost tells little: 30 ms are srtt and half of it, twice that is much.
-        path.on_tick(at(20 * 50 + 29));
+        path.handle_timeout(at(20 * 50 + 29));
         assert!(path.is_live());
-        path.on_tick(at(20 * 50 + 31));
+        path.handle_timeout(at(20 * 50 + 31));
         assert_eq!(path.phase, PathPhase::Silent, "ten are on their way");
         // What was late all the while is no loss.
         path.on_ack(at(1_300), &ack(59, at(1_300)));
@@ -396,14 +396,14 @@ mod tests {
         let mut path = Path::new();
         run(&mut path, 0, 50, 20);
         path.on_sent(at(2_000), 100, false);
-        path.on_tick(at(2_059));
+        path.handle_timeout(at(2_059));
         assert!(path.is_live());
-        path.on_tick(at(2_060));
+        path.handle_timeout(at(2_060));
         assert!(!path.is_live());
         // A probe that is answered ends it, and what came before is not waited for any more.
         path.on_sent(at(3_000), 150, true);
         path.on_ack(at(3_020), &ack(150, at(3_010)));
-        path.on_tick(at(9_000));
+        path.handle_timeout(at(9_000));
         assert!(path.is_live());
     }
 

@@ -2,12 +2,14 @@
 
 use super::{Reach, Source, SourceCounters};
 use crate::age::{AgeMeter, BacklogProcess};
-use crate::path::PathSet;
+use crate::dscp::Dscp;
+use crate::path::PathId;
+use crate::session::PathMarks;
 use crate::session::clock_offset::ClockOffset;
 use crate::session::cookie::SessionLabel;
 use crate::session::paths::Paths;
 use crate::source::{Limit, RateLaw};
-use crate::wire::{self, SessionId};
+use crate::wire::{self, SessionId, Update};
 
 impl Source {
     /// The session's id on the wire. It is not to be shown: [`Source::label`] is there instead.
@@ -25,15 +27,9 @@ impl Source {
         self.secret.label(self.session)
     }
 
-    /// Whether the next opening is due because something came: a challenge, or a transport that is
-    /// ready.
-    pub fn is_prompted(&self) -> bool {
-        self.attempt_by != PathSet::EMPTY
-    }
-
     /// Whether the monitor is known to hear us.
     pub fn reach(&self) -> Reach {
-        self.reach
+        self.opener.reach()
     }
 
     /// The law at work.
@@ -48,12 +44,12 @@ impl Source {
 
     /// The age at the monitor as acks tell it: an upper bound, by the way of the ack.
     pub fn age(&self) -> &AgeMeter {
-        &self.age
+        self.acks.age()
     }
 
     /// Updates sent and not yet acknowledged.
     pub fn backlog(&self) -> &BacklogProcess {
-        &self.backlog
+        self.acks.backlog()
     }
 
     /// Its paths.
@@ -63,7 +59,29 @@ impl Source {
 
     /// How far the monitor's clock is ahead.
     pub fn clock_offset(&self) -> &ClockOffset {
-        &self.clock_offset
+        self.acks.clock_offset()
+    }
+
+    /// The code point with which updates of an open session leave.
+    pub fn dscp(&self) -> Dscp {
+        self.params.dscp
+    }
+
+    /// Whether a path keeps code points; `None` where there is no such path.
+    pub fn marks(&self, path: PathId) -> Option<&PathMarks> {
+        self.marks.of(path)
+    }
+
+    /// The longest state that fits into a datagram with the opening, in bytes.
+    pub fn max_state(&self) -> usize {
+        let opening = 18 + self.params.name.len() + self.params.token.len();
+        let room = self.params.max_datagram.min(Update::MAX_PAYLOAD);
+        room.saturating_sub(Update::HEADER_LEN + opening)
+    }
+
+    /// Whether [`Source::finish`] was called, and the monitor has the last state.
+    pub fn has_finished(&self) -> bool {
+        self.states.has_ended() && (!self.states.has_last() || self.repeat_at().is_none())
     }
 
     /// What was counted here.
@@ -73,6 +91,6 @@ impl Source {
 
     /// The freshest ack, with the monitor's counts.
     pub fn newest_ack(&self) -> Option<&wire::Ack> {
-        self.monitor_counts.as_ref()
+        self.acks.last()
     }
 }

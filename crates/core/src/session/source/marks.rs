@@ -2,11 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::{Ignored, Reach, Source, SourceEvent};
 use crate::dscp::Dscp;
 use crate::path::PathId;
 use crate::session::marks::PathMarks;
-use crate::unit::Time;
 use crate::wire;
 
 /// What is known of code points.
@@ -21,6 +19,11 @@ pub(super) struct Marks {
 impl Marks {
     pub(super) fn new(paths: usize) -> Self {
         Self { paths: alloc::vec![PathMarks::default(); paths], last_opening: None }
+    }
+
+    /// Of one path; `None` where there is no such path.
+    pub(super) fn of(&self, path: PathId) -> Option<&PathMarks> {
+        self.paths.get(usize::from(path.0))
     }
 
     /// Update `seq` is an opening.
@@ -39,45 +42,5 @@ impl Marks {
         if let (Some(sent), Some(seen)) = (ack.marks.sent, dscp) {
             marks.back.record(sent, seen);
         }
-    }
-}
-
-impl Source {
-    /// The same, of a datagram that came with this code point, if the transport can tell.
-    ///
-    /// # Errors
-    /// As [`Source::on_datagram`].
-    pub fn on_marked_datagram(
-        &mut self,
-        now: Time,
-        by: PathId,
-        dscp: Option<Dscp>,
-        datagram: &[u8],
-    ) -> Result<SourceEvent, Ignored> {
-        let result = self.take_in(now, by, dscp, datagram);
-        match result {
-            Err(Ignored::Late) => self.counters.late_acks += 1,
-            Err(_) => self.counters.ignored += 1,
-            Ok(_) => {}
-        }
-        result
-    }
-
-    /// The code point with which the update that is written now leaves, and its copies.
-    pub fn mark(&self) -> Dscp {
-        match self.reach {
-            Reach::Open => self.params.dscp,
-            Reach::Opening { .. } => Dscp::DEFAULT,
-        }
-    }
-
-    /// The code point with which updates of an open session leave.
-    pub fn dscp(&self) -> Dscp {
-        self.params.dscp
-    }
-
-    /// Whether a path keeps code points; `None` where there is no such path.
-    pub fn marks(&self, path: PathId) -> Option<&PathMarks> {
-        self.marks.paths.get(usize::from(path.0))
     }
 }

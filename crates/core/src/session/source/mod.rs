@@ -1,42 +1,55 @@
 //! The source's end of a session.
+//!
+//! ```text
+//!   handle_datagram ─► acks ─► liveness ─► opener     law ─► states ─► poll_transmit
+//!                        └───► paths                           └─ poll_event: StateWanted
+//! ```
 
-mod door;
+mod acks;
+mod events;
 mod getters;
+mod inbound;
+mod liveness;
 mod marks;
 mod memory;
-mod opening;
-mod savings;
+mod opener;
+mod states;
+mod transmit;
 mod types;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use super::backoff::Backoff;
-use super::clock_offset::ClockOffset;
 use super::cookie::Secret;
-use super::paths::{PathAck, Paths, Route};
-use crate::age::{AgeMeter, BacklogProcess, Freshness};
-use crate::dscp::Dscp;
+use super::datagram::Datagram;
+use super::paths::Paths;
 use crate::path::{DeviceQueue, PathId, PathSet};
-use crate::source::{self, Limited, Phase, RateLaw};
-use crate::unit::{Span, Time};
-use crate::wire::{self, CloseReason, Message, OpeningTooLong, SessionId, Update};
-use door::{Door, MOST_OPENINGS};
+use crate::source::{Limited, Phase, RateBounds, RateLaw};
+use crate::unit::{Bytes, Span, Time};
+use crate::wire::{OpeningTooLong, SessionId};
+use acks::Acks;
+use events::Events;
+use liveness::Liveness;
 use marks::Marks;
-use memory::{Sent, SentUpdates};
-pub use types::{Ignored, Reach, Sample, SourceCounters, SourceEvent, SourceParams, Wake};
+use opener::Opener;
+use states::{Asking, States};
+pub use states::{Need, StateTooLarge};
+use transmit::Outgoing;
+pub use types::{
+    Ignored, Reach, SourceCounters, SourceEvent, SourceParams, Transmit, TransportState,
+};
 
-/// Updates in a row that a monitor calls stale, though none was fresh in between, before their
-/// session is given up: more than reordering and lost acks bring about.
-const OVERTAKEN: u32 = 8;
-
-/// A source of updates: drives a [`RateLaw`] within limits and speaks the protocol, over one path or several.
+/// A source of updates: drives a [`RateLaw`] within limits and speaks the protocol, over one path or
+/// several.
 ///
-/// The driver's loop: hand in what came ([`Source::on_datagram`]) and the time
-/// ([`Source::on_tick`]); when [`Source::next_update_at`] has come, ask for the
-/// [`Source::route`], take a sample, and send what [`Source::write_update`] writes for its first
-/// path and [`Source::write_copy`] for the others; sleep until the earlier of it and
-/// [`Source::next_timer`]. Who has one path leaves out route and copies, and says [`PathId::FIRST`].
+/// The driver's loop, the same for every endpoint of [`session`](crate::session):
+///
+/// 1. Hand in what came ([`Source::handle_datagram`]) and the time ([`Source::handle_timeout`]).
+/// 2. Drain [`Source::poll_event`]. The answer to [`SourceEvent::StateWanted`] is [`Source::put`]; a
+///    state may also be put unasked at any time, and the newest one goes out when the law allows it.
+/// 3. Drain [`Source::poll_transmit`], and send what it writes.
+/// 4. Sleep until [`Source::poll_timeout`], or until something comes.
+///
+/// Calls in another order are allowed and lose nothing but time.
 pub struct Source {
     params: SourceParams,
     secret: Secret,
@@ -44,39 +57,16 @@ pub struct Source {
     /// Sessions so far; the number of the next id.
     sessions: u64,
     law: Limited,
-    reach: Reach,
-    backoff: Backoff,
-    /// When the session was last opened.
-    opened_at: Time,
-    /// How many times in a row it had to be opened again soon after.
-    short_lives: u32,
-    /// While opening: when to try next.
-    next_attempt_at: Time,
-    /// And by which paths alone, if challenges by them are the reason.
-    attempt_by: PathSet,
+    opener: Opener,
+    liveness: Liveness,
+    acks: Acks,
     paths: Paths,
-    /// By the numbers of the paths.
-    doors: Vec<Door>,
+    /// Those whose connection is being made.
+    connecting: PathSet,
     marks: Marks,
-    newest_acked: Option<u64>,
-    /// Updates before this number were sent before the machine slept.
-    asleep_before: u64,
-    sent: SentUpdates,
-    /// The first update that carries the clocks' offset, which openings cannot, until one of those
-    /// that carry it is acknowledged.
-    offset_untold: Option<u64>,
-    /// The last sign of life, or the first update after it that waits for an answer.
-    unanswered_since: Option<Time>,
-    /// Updates newer than all acknowledged ones that the monitor has called stale, since the last
-    /// fresh ack.
-    overtaken: u32,
-    /// Since when nothing has been fresh, at the first of these.
-    overtaken_since: Option<Time>,
-    srtt: Option<Span>,
-    clock_offset: ClockOffset,
-    monitor_counts: Option<wire::Ack>,
-    age: AgeMeter,
-    backlog: BacklogProcess,
+    states: States,
+    events: Events,
+    outgoing: Outgoing,
     counters: SourceCounters,
 }
 
@@ -92,33 +82,20 @@ impl Source {
         now: Time,
     ) -> Result<Self, OpeningTooLong> {
         let session = secret.session(0);
-        let backoff = Backoff::new(params.first_wait, params.longest_wait, session.0);
         let source = Self {
             secret,
             session,
             sessions: 1,
             law: Limited::new(law, params.limits),
-            reach: Reach::Opening { attempts: 0 },
-            backoff,
-            opened_at: now,
-            short_lives: 0,
-            next_attempt_at: now,
-            attempt_by: PathSet::EMPTY,
+            opener: Opener::new(&params, session.0, now),
+            liveness: Liveness::default(),
+            acks: Acks::new(now),
             paths: Paths::default(),
-            doors: alloc::vec![Door::default()],
+            connecting: PathSet::EMPTY,
             marks: Marks::new(1),
-            newest_acked: None,
-            asleep_before: 0,
-            sent: SentUpdates::new(),
-            offset_untold: None,
-            unanswered_since: None,
-            overtaken: 0,
-            overtaken_since: None,
-            srtt: None,
-            clock_offset: ClockOffset::default(),
-            monitor_counts: None,
-            age: AgeMeter::new(),
-            backlog: BacklogProcess::new(now),
+            states: States::new(params.on_change),
+            events: Events::new(),
+            outgoing: Outgoing::default(),
             counters: SourceCounters::default(),
             params,
         };
@@ -128,398 +105,272 @@ impl Source {
 
     /// The same over these paths, before anything was sent.
     pub fn over(mut self, paths: Paths) -> Self {
-        self.doors = alloc::vec![Door::default(); paths.count()];
+        self.opener.set_paths(paths.count());
         self.marks = Marks::new(paths.count());
         self.paths = paths;
         self
     }
 
-    // ---- inputs ----
+    // ---- the contract ----
 
     /// A datagram came from the monitor's address by a path.
     ///
     /// # Errors
     /// [`Ignored`] says why it changed nothing, but for what an ack tells of its path.
-    pub fn on_datagram(
+    pub fn handle_datagram<'a>(
         &mut self,
         now: Time,
         by: PathId,
-        datagram: &[u8],
-    ) -> Result<SourceEvent, Ignored> {
-        self.on_marked_datagram(now, by, None, datagram)
+        datagram: impl Into<Datagram<'a>>,
+    ) -> Result<(), Ignored> {
+        let result = self.take_in(now, by, datagram.into());
+        match result {
+            Err(Ignored::Late) => self.counters.late_acks += 1,
+            Err(_) => self.counters.ignored += 1,
+            Ok(event) => self.events.push(event),
+        }
+        result.map(drop)
     }
 
-    /// Time has passed. Calls before [`Source::next_timer`] change nothing.
-    pub fn on_tick(&mut self, now: Time) -> Option<SourceEvent> {
-        if self.reach != Reach::Open {
+    /// Time has passed. Calls before [`Source::poll_timeout`] change nothing.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.outgoing.is_closing() {
+            return;
+        }
+        if self.opener.is_open() {
+            if self.silent_at().is_some_and(|at| at <= now) {
+                self.open_again(now);
+                self.events.push(SourceEvent::Silent);
+            } else {
+                self.law.handle_timeout(now);
+            }
+        }
+        if self.states.is_resting(now) || !self.is_due(now) {
+            return;
+        }
+        if !self.opener.is_open() {
+            let is_none_up = self.paths.up().next().is_none();
+            self.opener.on_due(self.paths.up().count() < self.paths.count());
+            if !self.opener.is_ready() {
+                return;
+            }
+            if is_none_up {
+                self.opener.on_attempt(now);
+                return;
+            }
+        }
+        self.states.on_due(now, if self.repeats(now) { Need::Newest } else { Need::Newer });
+    }
+
+    /// What has happened since the last call, or what is wanted of the driver.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<SourceEvent> {
+        if let Some(event) = self.events.pop() {
+            return Some(event);
+        }
+        if let Some(all) = self.opener.poll_renewal() {
+            return Some(SourceEvent::RenewTransports { all });
+        }
+        self.states.poll_wanted().map(SourceEvent::StateWanted)
+    }
+
+    /// When to call [`Source::handle_timeout`] next, which may lie in the past; `None` if never.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        if self.outgoing.is_closing() {
             return None;
         }
-        if self.silent_at().is_some_and(|at| at <= now) {
-            self.open_again(now);
-            return Some(SourceEvent::Silent);
-        }
-        self.law.on_tick(now);
-        None
+        let timers = match self.opener.is_open() {
+            true => [self.law.poll_timeout(), self.silent_at()],
+            false => [None, None],
+        };
+        let [law, silence] = timers;
+        Time::earliest([law, silence, self.update_at()])
     }
 
-    /// A path can carry nothing any more: its connection or its interface is gone. If it was the
-    /// last one, the session must be opened again over the next.
-    pub fn on_transport_lost(&mut self, now: Time, by: PathId) {
-        self.paths.set_up(by, false);
-        if self.reach == Reach::Open && self.paths.up().next().is_none() {
-            self.open_again(now);
+    // ---- states ----
+
+    /// The newest state, of which this is sampled at `generated_at`, on the source's clock and not later
+    /// than now. It replaces one that has not left yet. With [`SourceParams::on_change`] it is left out
+    /// if it has not changed and the monitor has it.
+    ///
+    /// # Errors
+    /// [`StateTooLarge`] if it does not fit into a datagram; it is left out, and another one is asked
+    /// for later.
+    pub fn put(
+        &mut self,
+        now: Time,
+        generated_at: Time,
+        state: &[u8],
+    ) -> Result<(), StateTooLarge> {
+        let (given, max) = (state.len(), self.max_state());
+        let is_asked = self.states.is_asked();
+        if given > max {
+            self.counters.too_large += u64::from(self.states.on_too_large(generated_at));
+            if is_asked {
+                self.ask_again_at(now + self.polling_period());
+                if self.keep_alive_at().is_some_and(|at| at <= now) {
+                    self.states.repeat();
+                }
+            }
+            return Err(StateTooLarge { given, max });
         }
+        let first = self.states.unchanged_since(state);
+        if !first.is_some_and(|first| self.may_leave_out(now, first)) {
+            self.states.put(generated_at, state);
+        } else if is_asked {
+            self.counters.unchanged += 1;
+            self.law.on_unchanged(now);
+            let at = now + self.polling_period();
+            self.ask_again_at(self.any_repeat_at().map_or(at, |repeat_at| repeat_at.min(at)));
+        }
+        Ok(())
     }
 
-    /// A path can carry datagrams (again): an opening that waits goes out by it now.
-    pub fn on_transport_ready(&mut self, now: Time, by: PathId) {
-        self.paths.set_up(by, true);
-        if self.reach != Reach::Open {
-            self.attempt(now, by);
-        } else if let Some(door) = self.doors.get_mut(usize::from(by.0)) {
-            door.is_unproven = true;
+    /// There is no state before this time: until then none is asked for and none is repeated.
+    pub fn ask_again_at(&mut self, time: Time) {
+        self.states.ask_at(time);
+    }
+
+    /// There may be a state now: [`SourceEvent::StateWanted`] follows again if an update is due.
+    pub fn ask_again(&mut self) {
+        self.states.on_news();
+    }
+
+    /// The last state is to be sent again with the update that is due.
+    pub fn repeat(&mut self) {
+        self.states.repeat();
+    }
+
+    /// There will be no more states. The last one is repeated until the monitor has it
+    /// ([`Source::has_finished`]).
+    pub fn finish(&mut self) {
+        self.states.on_end();
+    }
+
+    /// Ends the session: [`Source::poll_transmit`] writes a close for each path, and nothing after it.
+    pub fn close(&mut self) {
+        self.outgoing.close();
+    }
+
+    // ---- what the driver knows of transports ----
+
+    /// A path can carry datagrams from now on, or not. If the last one cannot, the session must be
+    /// opened again over the next; if one can (again), an opening that is pending goes out by it now.
+    pub fn handle_transport(&mut self, now: Time, by: PathId, state: TransportState) {
+        self.connecting = match state {
+            TransportState::Connecting => self.connecting.with(by),
+            _ => self.connecting.without(by),
+        };
+        let is_ready = state == TransportState::Ready;
+        self.paths.set_up(by, is_ready);
+        if is_ready {
+            let earliest = self.earliest_opening();
+            self.opener.on_path_ready(now, earliest, by);
+        } else if self.opener.is_open() && self.paths.up().next().is_none() {
+            self.open_again(now);
         }
     }
 
     /// The machine has slept: what was sent before says nothing of paths, and the monitor may be another.
     /// The session is opened again, and acks of what was sent before change nothing.
-    pub fn on_wake(&mut self, now: Time) {
-        self.asleep_before = self.sent.next_seq();
-        if self.reach == Reach::Open {
+    pub fn handle_resume(&mut self, now: Time) {
+        self.acks.on_resume();
+        if self.opener.is_open() {
             self.open_again(now);
         }
     }
 
-    /// What waits in the device through which a path leaves; `None` where nobody can tell.
-    pub fn on_queue(&mut self, by: PathId, queue: Option<DeviceQueue>) {
+    /// What waits in the device through which a path leaves; `None` where it is unknown. The next update
+    /// is routed by it.
+    pub fn handle_queue(&mut self, by: PathId, queue: Option<DeviceQueue>) {
         self.paths.set_queue(by, queue);
     }
 
-    /// Update `seq` left the device of a path this time after [`Source::write_update`], by the kernel's
+    /// Update `seq` left the device of a path this time after [`Source::poll_transmit`], by the kernel's
     /// stamp: its wait counts instead of the one that the queue let expect.
-    pub fn on_left(&mut self, by: PathId, seq: u64, wait: Span) {
+    pub fn handle_departure(&mut self, by: PathId, seq: u64, wait: Span) {
         self.paths.on_left(by, seq, wait);
     }
 
-    /// There is no connection below and a new one is being made: counts as an opening.
-    pub fn on_attempt(&mut self, now: Time) {
-        if self.reach != Reach::Open {
-            self.next_attempt_at = now + self.backoff.next();
-            self.attempt_by = PathSet::EMPTY;
-            self.reach = Reach::Opening { attempts: self.backoff.attempts() };
-        }
+    /// The transport replaced an update that had not left yet by this one, or dropped this one.
+    pub fn handle_replaced(&mut self, transmit: &Transmit) {
+        self.counters.replaced += u64::from(transmit.seq.is_some() && !transmit.is_copy);
     }
 
-    /// The transport replaced an update that had not left yet by the one written last.
-    pub fn on_replaced(&mut self) {
-        self.counters.replaced += 1;
-    }
-
-    /// Which paths the update takes that is due now; `None` where none is up. An opening takes all
-    /// of them: the first answer counts.
-    pub fn route(&mut self, now: Time) -> Option<Route> {
-        if self.reach == Reach::Open {
-            let interval = self.law.rate().period();
-            return self.paths.route(now, interval, self.clock_offset.nanos());
-        }
-        let by = self.attempt_by;
-        let challenged = self.paths.up().filter(|path| by.contains(*path));
-        Route::over(challenged).or_else(|| Route::over(self.paths.up()))
-    }
-
-    /// Writes the update that is due to the front of `out`, as it goes by its first path; gives its
-    /// length.
-    ///
-    /// `None` where the payload does not fit the buffer or [`Update::MAX_PAYLOAD`]; then nothing
-    /// has changed.
-    pub fn write_update(
-        &mut self,
-        now: Time,
-        by: PathId,
-        sample: Sample<'_>,
-        out: &mut [u8],
-    ) -> Option<usize> {
-        let seq = self.sent.next_seq();
-        let wants_ack = self.wants_ack(now, by);
-        let len = Update { wants_ack, ..self.update(seq, by, sample) }.write(out)?;
-        match wants_ack {
-            true => self.on_sent_by(now, by, seq, false),
-            false => self.paths.on_sent_unasking(now, by),
-        }
-        self.counters.asked += u64::from(wants_ack);
-        self.on_sent(now, sample);
-        Some(len)
-    }
-
-    /// Writes the last update once more, with the sample that it had, as it goes by another path,
-    /// right after [`Source::write_update`].
-    pub fn write_copy(
-        &mut self,
-        now: Time,
-        by: PathId,
-        sample: Sample<'_>,
-        out: &mut [u8],
-    ) -> Option<usize> {
-        let seq = self.last_seq()?;
-        let len = self.update(seq, by, sample).write(out)?;
-        self.on_sent_by(now, by, seq, true);
-        Some(len)
-    }
-
-    /// The number of the update that was written last.
-    pub fn last_seq(&self) -> Option<u64> {
-        self.sent.next_seq().checked_sub(1)
-    }
-
-    /// The message with which a source takes its leave.
-    pub fn close(&self) -> [u8; wire::Close::LEN] {
-        wire::Close { session: self.session, reason: CloseReason::Done }.bytes()
+    /// These bytes have been sent to the monitor, with all headers: those of datagrams that were written
+    /// here, and those of the transport's own packets. Limits on the bandwidth count them.
+    pub fn handle_wire_bytes(&mut self, now: Time, bytes: Bytes) {
+        self.counters.wire_bytes = self.counters.wire_bytes.saturating_add(bytes.get());
+        self.law.on_bytes(now, bytes);
     }
 
     // ---- what it wants next ----
-
-    /// When the next update should be sent, which may lie in the past: by the law, or earlier if the
-    /// monitor cannot know its age yet. `None` while the law waits for an ack.
-    pub fn next_update_at(&self) -> Option<Time> {
-        match self.reach {
-            Reach::Open => {
-                let offset = self.offset_at().map(|at| at.max(self.law.not_before()));
-                self.law.next_update_at().into_iter().chain(offset).min()
-            }
-            Reach::Opening { .. } => Some(self.next_attempt_at.max(self.law.affordable_at())),
-        }
-    }
-
-    /// When to call [`Source::on_tick`] next, and why.
-    pub fn next_timer(&self) -> Option<(Time, Wake)> {
-        if self.reach != Reach::Open {
-            return None;
-        }
-        let law = self.law.next_event().map(|at| (at, Wake::Law));
-        let silence = self.silent_at().map(|at| (at, Wake::Silence));
-        law.into_iter().chain(silence).min_by_key(|(at, _)| *at)
-    }
 
     /// From when on the freshest state should go out (again) even if nothing newer has been
     /// sampled: the monitor does not have it, or cannot know its age yet, or two round trips have
     /// passed without an ack.
     pub fn repeat_at(&self) -> Option<Time> {
-        match self.reach {
-            Reach::Opening { .. } => Some(self.next_attempt_at),
-            Reach::Open => {
-                let rtt = self.srtt.unwrap_or(self.params.first_wait);
-                let unanswered = self.unanswered_since.map(|since| since + rtt * 2);
-                unanswered.into_iter().chain(self.offset_at()).min()
-            }
+        if !self.opener.is_open() {
+            return Some(self.opener.next_at());
         }
-    }
-
-    /// When an update should tell the clocks' offset: at once after the opening, and again while
-    /// none that told it is acknowledged, after waits that double.
-    fn offset_at(&self) -> Option<Time> {
-        let first = self.offset_untold.filter(|_| self.reach == Reach::Open)?;
-        let told = self.sent.last().filter(|_| self.sent.next_seq() > first);
-        let again = |last: &Sent| {
-            let rtt = self.srtt.unwrap_or(self.params.first_wait);
-            let since_opening = last.sent_at.since(self.opened_at);
-            last.sent_at + since_opening.max(rtt * 2).max(self.params.first_wait)
-        };
-        Some(told.map_or(self.opened_at, again))
+        let rtt = self.acks.srtt().unwrap_or(self.params.first_wait);
+        let unanswered = self.liveness.unanswered_since().map(|since| since + rtt * 2);
+        Time::earliest([unanswered, self.offset_at()])
     }
 
     /// When an update should go out whatever the law says, within its limits:
     /// [`SourceParams::keep_alive`] after the last.
     pub fn keep_alive_at(&self) -> Option<Time> {
-        let last = self.sent.last().filter(|_| self.reach == Reach::Open)?;
-        Some((last.sent_at + self.params.keep_alive).max(self.law.not_before()))
+        let last = self.acks.last_sent_at().filter(|_| self.opener.is_open())?;
+        Some((last + self.params.keep_alive).max(self.law.not_before()))
     }
 
-    // ---- steps ----
-
-    fn take_in(
-        &mut self,
-        now: Time,
-        by: PathId,
-        dscp: Option<Dscp>,
-        datagram: &[u8],
-    ) -> Result<SourceEvent, Ignored> {
-        let message = Message::parse(datagram)?;
-        // What comes late by a path that is gone must not open a session that nothing can carry.
-        if message.session() != self.session || !self.paths.is_up(by) {
-            return Err(Ignored::Misplaced);
-        }
-        match message {
-            Message::Ack(ack) => self.on_ack(now, by, dscp, &ack),
-            Message::Challenge(challenge) => Ok(self.on_challenge(now, by, challenge.cookie)),
-            Message::Close(close) => Ok(self.on_close(now, close.reason)),
-            _ => Err(Ignored::Misplaced),
-        }
+    /// The earlier of both.
+    fn any_repeat_at(&self) -> Option<Time> {
+        Time::earliest([self.repeat_at(), self.keep_alive_at()])
     }
 
-    fn on_ack(
-        &mut self,
-        now: Time,
-        by: PathId,
-        dscp: Option<Dscp>,
-        ack: &wire::Ack,
-    ) -> Result<SourceEvent, Ignored> {
-        let sent = self.sent(now, ack).ok_or(Ignored::NeverSent)?;
-        if ack.seq < self.asleep_before {
-            return Err(Ignored::Late);
-        }
-        self.marks.on_ack(by, self.params.dscp, dscp, ack);
-        let wire::Ack { seq, hold, received_at, .. } = *ack;
-        self.paths.on_ack(now, by, &PathAck { seq, hold, received_at });
-        if let Some(door) = self.doors.get_mut(usize::from(by.0)) {
-            (door.openings, door.is_unproven) = (0, false);
-        }
-        if self.newest_acked.is_some_and(|newest| ack.seq <= newest) {
-            return Err(Ignored::Late);
-        }
-        // While opening, a copy's ack says as much: the record is there, the first one's ack is not.
-        let opens = self.reach != Reach::Open && self.paths.count() > 1;
-        if !ack.was_fresh && !opens {
-            self.on_overtaken(now);
-            return Err(Ignored::Late);
-        }
-        if ack.was_fresh {
-            (self.overtaken, self.overtaken_since) = (0, None);
-        } else {
-            // It opens, but a session in which nothing is fresh must still come to an end.
-            self.overtaken = self.overtaken.saturating_add(1);
-            self.overtaken_since.get_or_insert(now);
-        }
-        self.newest_acked = Some(ack.seq);
-        let before = self.monitor_counts.replace(*ack).filter(|_| self.reach == Reach::Open);
-        let answers_all = ack.seq + 1 == self.sent.next_seq();
-        self.unanswered_since = (!answers_all).then_some(now);
-        self.offset_untold = self.offset_untold.filter(|first| ack.seq < *first);
-
-        let rtt = now.since(sent.sent_at) - ack.hold;
-        // RFC 6298 section 2.3.
-        self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8));
-        self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
-        let _: Freshness = self.age.on_update(now, sent.generated_at);
-        self.backlog.on_ack(now, ack.seq);
-        self.counters.acked += 1;
-        // Acks that were lost, or not asked for, are of updates that may have been fresh all the same.
-        let fresh = before.map_or(1, |before| {
-            let fresh = u64::from(ack.fresh.wrapping_sub(before.fresh));
-            fresh.clamp(1, ack.seq - before.seq)
-        });
-        self.counters.delivered_bytes += fresh * sent.payload_len as u64;
-        self.counters.rtt_sum += rtt;
-        self.counters.rtt_min = Some(self.counters.rtt_min.map_or(rtt, |min| min.min(rtt)));
-
-        if self.reach != Reach::Open {
-            self.reach = Reach::Open;
-            self.opened_at = now;
-            self.offset_untold = Some(self.sent.next_seq());
-            self.counters.opened += 1;
-            for (path, door) in self.doors.iter_mut().enumerate() {
-                door.is_unproven = path != usize::from(by.0);
-            }
-            self.paths.on_opened();
-            self.law.restart(now);
-            return Ok(SourceEvent::Opened);
-        }
-        self.law.on_ack(
-            now,
-            &source::Ack {
-                seq: ack.seq,
-                generated_at: sent.generated_at,
-                sent_at: sent.sent_at,
-                hold: ack.hold,
-                received_at: ack.received_at,
-                fresh: ack.fresh,
-                stale: ack.stale,
-            },
-        );
-        Ok(SourceEvent::Acked { rtt })
+    /// Whether one of them has come.
+    fn repeats(&self, now: Time) -> bool {
+        let has_come = |at: Time| at <= now;
+        self.repeat_at().is_some_and(has_come) || self.keep_alive_at().is_some_and(has_come)
     }
 
-    /// The monitor calls an update stale that is newer than all that were fresh.
-    fn on_overtaken(&mut self, now: Time) {
-        self.overtaken = self.overtaken.saturating_add(1);
-        let since = *self.overtaken_since.get_or_insert(self.unanswered_since.unwrap_or(now));
-        if self.paths.count() > 1 {
-            // The ack of the fresher one may be lost on another path: somebody is there all the same.
-            // But what they hold is not known, so the newest state is still to be repeated.
-            self.unanswered_since = Some(now);
+    /// Whether [`Source::due_at`] has come.
+    fn is_due(&self, now: Time) -> bool {
+        // Nearly always the law says so, and then nothing else need be looked at.
+        let by_law = self.opener.is_open().then(|| self.law.next_update_at()).flatten();
+        by_law.is_some_and(|at| at <= now) || self.due_at().is_some_and(|at| at <= now)
+    }
+
+    /// When the next update is due, which may lie in the past: by the law, or earlier if the monitor
+    /// cannot know its age yet or the session is to be kept alive. `None` while the law waits for an
+    /// ack, or an opening for a connection.
+    fn due_at(&self) -> Option<Time> {
+        if self.opener.is_open() {
+            let offset = self.offset_at().map(|at| at.max(self.law.not_before()));
+            return Time::earliest([self.law.next_update_at(), offset, self.keep_alive_at()]);
         }
-        if self.overtaken >= OVERTAKEN && now.since(since) >= self.params.silence {
-            // It holds a number that we never sent, of a damaged update: nothing of this session
-            // would ever be fresh again.
-            (self.overtaken, self.overtaken_since) = (0, None);
-            self.session = self.secret.session(self.sessions);
-            self.sessions += 1;
-            self.open_again(now);
+        let is_connecting = self.connecting != PathSet::EMPTY && self.paths.up().next().is_none();
+        (!is_connecting).then(|| self.opener.next_at().max(self.law.affordable_at()))
+    }
+
+    /// When the update that is due, or what is missing for it, needs a call.
+    fn update_at(&self) -> Option<Time> {
+        let due = self.due_at()?;
+        match self.states.asking() {
+            _ if self.states.is_ready() => Some(due),
+            Asking::ByLaw | Asking::Wanted(_) => Some(due),
+            Asking::NotBefore(time) => Some(due.max(time)),
+            Asking::Asked(Need::Newer) => Some(due.max(self.any_repeat_at()?)),
+            Asking::Asked(Need::Newest) => None,
         }
     }
 
-    /// What is known of the acknowledged update; `None` if it never was.
-    fn sent(&self, now: Time, ack: &wire::Ack) -> Option<Sent> {
-        if ack.seq >= self.sent.next_seq() {
-            return None;
-        }
-        let Some(sent) = self.sent.get(ack.seq) else {
-            let generated_at = Some(ack.generated_at).filter(|at| *at <= now)?;
-            return Some(Sent { generated_at, sent_at: generated_at, payload_len: 0 });
-        };
-        (sent.generated_at == ack.generated_at).then_some(*sent)
-    }
-
-    fn update<'a>(&'a self, seq: u64, by: PathId, sample: Sample<'a>) -> Update<'a> {
-        Update {
-            session: self.session,
-            seq,
-            generated_at: sample.generated_at,
-            clock_offset: self.clock_offset.nanos(),
-            wants_ack: true,
-            ack_mark: self.params.ack_mark,
-            opening: self.must_open(by).then(|| self.opening(by)),
-            payload: sample.payload,
-        }
-    }
-
-    /// Whether the update that leaves now asks for an ack. All openings do, and what leaves when a word
-    /// of the monitor is overdue, as a state that is repeated.
-    fn wants_ack(&self, now: Time, by: PathId) -> bool {
-        self.must_open(by)
-            || self.paths.want_every_ack()
-            || self.repeat_at().is_some_and(|at| at <= now)
-            || self.law.wants_ack(now)
-    }
-
-    fn on_sent_by(&mut self, now: Time, by: PathId, seq: u64, is_copy: bool) {
-        self.paths.on_sent(now, by, seq, is_copy);
-        let is_opening = self.must_open(by);
-        if let Some(door) = self.doors.get_mut(usize::from(by.0)) {
-            door.openings = (door.openings + u8::from(is_opening)).min(MOST_OPENINGS);
-        }
-    }
-
-    fn on_sent(&mut self, now: Time, sample: Sample<'_>) {
-        let seq = self.sent.next_seq();
-        let payload_len = sample.payload.len();
-        let sent = Sent { generated_at: sample.generated_at, sent_at: now, payload_len };
-        self.sent.push(sent, self.newest_acked);
-        self.unanswered_since = self.unanswered_since.or(Some(now));
-        self.backlog.on_sent(now, seq);
-        self.counters.sent += 1;
-        self.counters.payload_bytes += payload_len as u64;
-        match self.reach {
-            Reach::Open => self.law.on_sent(now, seq),
-            Reach::Opening { .. } => {
-                self.law.on_opening(now);
-                if self.attempt_by == PathSet::EMPTY {
-                    self.doors.iter_mut().for_each(|door| door.is_prompted = false);
-                }
-                self.marks.on_opening(seq);
-                self.on_attempt(now);
-                self.next_attempt_at = self.paced(self.next_attempt_at);
-            }
-        }
+    fn offset_at(&self) -> Option<Time> {
+        let is_open = self.opener.is_open();
+        let at = || self.acks.offset_at(self.opener.opened_at(), self.params.first_wait);
+        is_open.then(at).flatten()
     }
 
     fn silent_at(&self) -> Option<Time> {
@@ -530,8 +381,38 @@ impl Source {
             // Updates leave at least as often as the session is kept alive.
             Phase::Steering => self.law.rate().period().min(self.params.keep_alive),
         };
-        let round = period.max(self.srtt.unwrap_or(Span::ZERO));
+        let round = period.max(self.acks.srtt().unwrap_or(Span::ZERO));
         let patience = (round * self.params.silence_rounds.into()).max(self.params.silence);
-        self.unanswered_since.map(|since| since + patience)
+        self.liveness.unanswered_since().map(|since| since + patience)
+    }
+
+    /// Before this no opening leaves: the bound of the rate. Cookies are good for 30 s at least, so a
+    /// slower rate than one in [`SourceParams::longest_wait`] does not hold openings up.
+    fn earliest_opening(&self) -> Time {
+        let rate = self.law.max_rate().unwrap_or(RateBounds::default().ceiling);
+        let gap = rate.period().min(self.params.longest_wait);
+        self.acks.last_sent_at().map_or(Time::ZERO, |last| last + gap)
+    }
+
+    /// Whether a state may be left out now if it has not changed since update `first`: the monitor
+    /// has acknowledged it, and nothing asks for a repetition. Otherwise it is sent at the law's rate.
+    fn may_leave_out(&self, now: Time, first: u64) -> bool {
+        let is_acked = self.acks.newest().is_some_and(|newest| newest >= first);
+        self.params.on_change && self.opener.is_open() && is_acked && !self.repeats(now)
+    }
+
+    /// How long after a state that was left out another one is asked for.
+    fn polling_period(&self) -> Span {
+        self.law.rate().period().clamp(Span::from_millis(1), Span::from_secs(1))
+    }
+
+    fn open_again(&mut self, now: Time) {
+        let earliest = self.earliest_opening();
+        self.opener.again(now, earliest);
+        self.liveness.on_reopening();
+        self.acks.on_reopening();
+        self.paths.forget_clock();
+        self.states.on_session_changed();
+        self.outgoing.forget_copies();
     }
 }

@@ -1,11 +1,13 @@
-//! What a source is told, what it tells, and its settings.
+//! A source's settings, events, datagrams and counters.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::states::Need;
 use crate::dscp::Dscp;
+use crate::path::PathId;
 use crate::source::Limits;
-use crate::unit::{Span, Time};
+use crate::unit::Span;
 use crate::wire::{self, AckMark, CloseReason};
 
 /// Settings of [`Source`](super::Source).
@@ -43,6 +45,8 @@ pub struct SourceParams {
     pub dscp: Dscp,
     /// The code point that acks shall have; without, the monitor decides.
     pub ack_mark: Option<AckMark>,
+    /// The longest datagram that the transport carries, in bytes. 65,507: UDP over IPv4.
+    pub max_datagram: usize,
 }
 
 impl Default for SourceParams {
@@ -59,17 +63,36 @@ impl Default for SourceParams {
             on_change: false,
             dscp: Dscp::DEFAULT,
             ack_mark: None,
+            max_datagram: 65_507,
         }
     }
 }
 
-/// A state and the moment at which it was sampled.
-#[derive(Debug, Clone, Copy)]
-pub struct Sample<'a> {
-    /// When it was sampled, on the source's clock; not later than now.
-    pub generated_at: Time,
-    /// The state, at most [`Update::MAX_PAYLOAD`](wire::Update::MAX_PAYLOAD) bytes.
-    pub payload: &'a [u8],
+/// A datagram that a source has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// By which path it leaves.
+    pub path: PathId,
+    /// Its length: it is at the front of the buffer.
+    pub len: usize,
+    /// The code point with which it leaves.
+    pub dscp: Dscp,
+    /// The number of the update in it; `None` for the close.
+    pub seq: Option<u64>,
+    /// Whether the update left by another path already.
+    pub is_copy: bool,
+}
+
+/// Whether a path can carry datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransportState {
+    /// It cannot: its connection or its interface is gone.
+    Down,
+    /// Its connection is being made. While no path can carry datagrams and one is connecting, openings
+    /// are held back.
+    Connecting,
+    /// It can.
+    Ready,
 }
 
 /// Whether the monitor is known to hear us.
@@ -84,18 +107,17 @@ pub enum Reach {
     Open,
 }
 
-/// Why a source wants to be woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wake {
-    /// The law wants to look at the time.
-    Law,
-    /// The monitor may have fallen silent.
-    Silence,
-}
-
-/// What a datagram or the passing of time has changed.
+/// What has happened, or is wanted of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceEvent {
+    /// An update is due: answer by [`Source::put`](super::Source::put), now or later.
+    StateWanted(Need),
+    /// An opening is due: transports should be made anew first, as its answer comes to the socket that
+    /// it left from.
+    RenewTransports {
+        /// Whether all of them; else those that are down.
+        all: bool,
+    },
     /// The first ack: the session is open.
     Opened,
     /// A fresh ack with its round trip, without the time that the monitor held the update.
@@ -149,6 +171,8 @@ pub struct SourceCounters {
     pub opened: u64,
     /// Unchanged states that were left out.
     pub unchanged: u64,
+    /// States that did not fit into a datagram.
+    pub too_large: u64,
     /// Bytes that left, with all headers, as far as the driver reports them.
     pub wire_bytes: u64,
     /// Payload bytes of updates known to have arrived fresh at the monitor; those that had no ack of

@@ -501,9 +501,9 @@ impl RateLaw for Tenth {
         self.count(now, ack, since, ahead + back * (back / round_trip));
     }
 
-    fn on_tick(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Time) {
         if let Some(startup) = &mut self.startup {
-            startup.on_tick(now);
+            startup.handle_timeout(now);
             return self.measured(now);
         }
         if self.round.is_some_and(|round| round.ends_at <= now) {
@@ -511,8 +511,8 @@ impl RateLaw for Tenth {
         }
     }
 
-    fn next_event(&self) -> Option<Time> {
-        let startup = self.startup.as_ref().and_then(Startup::next_event);
+    fn poll_timeout(&self) -> Option<Time> {
+        let startup = self.startup.as_ref().and_then(Startup::poll_timeout);
         self.round.map(|round| round.ends_at).or(startup)
     }
 

@@ -209,7 +209,7 @@ impl Limit {
     }
 
     /// When silence halves it next; `None` where that changes nothing.
-    pub(super) fn next_event(&self) -> Option<Time> {
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
         let [first, further] = self.silence();
         (self.halvings < 64).then(|| self.heard_at + first + further * u64::from(self.halvings))
     }
@@ -222,7 +222,7 @@ impl Limit {
     }
 
     /// Time has passed.
-    pub(super) fn on_tick(&mut self, now: Time) {
+    pub(super) fn handle_timeout(&mut self, now: Time) {
         let [first, further] = self.silence();
         let silent = now.since(self.heard_at);
         if silent >= first {
@@ -241,7 +241,7 @@ impl Limit {
         wanted: BitRate,
         clients: usize,
     ) {
-        self.on_tick(now);
+        self.handle_timeout(now);
         let Some(before) = self.last.replace(*delivery) else {
             // What came before nothing is compared with; the second report is.
             self.confirm(now);

@@ -209,18 +209,18 @@ impl DownlinkLaw for Guarded {
         }
     }
 
-    fn on_tick(&mut self, now: Time) {
-        if self.law.next_event().is_some_and(|due| due <= now) {
-            self.law.on_tick(now);
+    fn handle_timeout(&mut self, now: Time) {
+        if self.law.poll_timeout().is_some_and(|due| due <= now) {
+            self.law.handle_timeout(now);
         }
         for guard in &mut self.stations {
-            guard.limit.on_tick(now);
+            guard.limit.handle_timeout(now);
         }
     }
 
-    fn next_event(&self) -> Option<Time> {
-        let silences = self.stations.iter().filter_map(|guard| guard.limit.next_event());
-        self.law.next_event().into_iter().chain(silences).min()
+    fn poll_timeout(&self) -> Option<Time> {
+        let silences = self.stations.iter().filter_map(|guard| guard.limit.poll_timeout());
+        self.law.poll_timeout().into_iter().chain(silences).min()
     }
 
     fn rate(&self, station: StationId) -> BitRate {

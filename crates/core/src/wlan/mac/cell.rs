@@ -88,7 +88,7 @@ const NO_FLOW: u32 = u32::MAX;
 
 /// A Wi-Fi cell for packets `P`.
 ///
-/// Input is [`Cell::enqueue`], output [`Cell::poll`], and [`Cell::next_event`] says when to poll
+/// Input is [`Cell::enqueue`], output [`Cell::poll`], and [`Cell::poll_timeout`] says when to poll
 /// next; `now` never goes back. See the [module](super) for what happens in between.
 #[derive(Debug)]
 pub struct Cell<P> {
@@ -182,7 +182,7 @@ impl<P: Packet> Cell<P> {
     }
 
     /// When something happens next: call [`Cell::poll`] then.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         let medium = self.medium.busy_until.or(self.contention.next());
         let arrival = self.outbox.front().map(|delivered| delivered.at);
         Time::earliest([medium, arrival])

@@ -28,7 +28,7 @@
 //! let sent = Transmission { from: 1, to: 0, category: Category::BestEffort, packet: Update };
 //! cell.enqueue(Time::ZERO, sent, &mut |drop| println!("{:?}", drop.reason));
 //! let mut arrivals = Vec::new();
-//! while let Some(now) = cell.next_event() {
+//! while let Some(now) = cell.poll_timeout() {
 //!     while let Some(delivered) = cell.poll(now, &mut |drop| println!("{:?}", drop.reason)) {
 //!         arrivals.push(delivered.at);
 //!     }

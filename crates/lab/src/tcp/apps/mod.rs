@@ -1,7 +1,7 @@
 //! What applications do with a stream: bulk, constant bit rate, request and response, updates, web
 //! pages, video.
 //!
-//! An application is driven like everything else: `on_tick` at `next_event`, and in between it is
+//! An application is driven like everything else: `handle_timeout` at `poll_timeout`, and in between it is
 //! told what its receiver has delivered. It writes into the [`Sender`] that it is handed. The bulk
 //! application is [`Sender::set_unlimited`].
 
@@ -68,12 +68,12 @@ impl Cbr {
     }
 
     /// When the next block is due.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         Some(self.next)
     }
 
     /// Writes what is due, and what waits as far as it fits.
-    pub fn on_tick(&mut self, now: Time, sender: &mut impl Outlet) {
+    pub fn handle_timeout(&mut self, now: Time, sender: &mut impl Outlet) {
         while self.next <= now {
             if self.drops {
                 sender.offer(now, self.block);
@@ -136,7 +136,7 @@ impl RequestResponse {
     }
 
     /// When the client asks next, unless it waits.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         match self.turn {
             Turn::Thinking { until } => Some(until),
             Turn::Waiting { .. } => None,
@@ -144,8 +144,8 @@ impl RequestResponse {
     }
 
     /// Writes a request if one is due, and what waits of it as far as it fits.
-    pub fn on_tick(&mut self, now: Time, client: &mut Sender) {
-        if self.next_event().is_some_and(|at| at <= now) {
+    pub fn handle_timeout(&mut self, now: Time, client: &mut Sender) {
+        if self.poll_timeout().is_some_and(|at| at <= now) {
             self.asking += self.params.request;
             self.turn = Turn::Waiting { since: now };
         }

@@ -66,7 +66,7 @@ impl Pages {
     }
 
     /// When the next block is due.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         let is_written = self.began_at.is_some() && self.object == Bytes::ZERO && self.objects == 0;
         (!self.is_over() && !is_written).then_some(self.next)
     }
@@ -88,8 +88,8 @@ impl Pages {
     }
 
     /// Writes what is due, and what waits as far as it fits.
-    pub fn on_tick(&mut self, now: Time, outlet: &mut impl Outlet) {
-        while self.next_event().is_some_and(|at| at <= now) {
+    pub fn handle_timeout(&mut self, now: Time, outlet: &mut impl Outlet) {
+        while self.poll_timeout().is_some_and(|at| at <= now) {
             if self.began_at.is_none() {
                 self.began_at = Some(self.next);
                 self.end += self.pages[self.page].size;
@@ -159,8 +159,8 @@ mod tests {
         let mut now = Time::ZERO;
         let mut complete = Vec::new();
         while !pages.is_over() {
-            now = pages.next_event().unwrap_or(now + Span::from_millis(1));
-            pages.on_tick(now, &mut outlet);
+            now = pages.poll_timeout().unwrap_or(now + Span::from_millis(1));
+            pages.handle_timeout(now, &mut outlet);
             pages.on_delivered(now, outlet.1);
             if pages.times().len() > complete.len() {
                 complete.push(outlet.1.get());

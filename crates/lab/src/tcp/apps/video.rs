@@ -90,7 +90,7 @@ impl Video {
     }
 
     /// When something is to be done next.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         match self.turn {
             Turn::Asks(at) | Turn::Arriving(at, _) => Some(at),
             Turn::Loads | Turn::Over => None,
@@ -109,7 +109,7 @@ impl Video {
     }
 
     /// Asks for a segment or writes one if that is due, and writes what waits as far as it fits.
-    pub fn on_tick(&mut self, now: Time, outlet: &mut impl Outlet) {
+    pub fn handle_timeout(&mut self, now: Time, outlet: &mut impl Outlet) {
         if let Turn::Asks(at) = self.turn
             && at <= now
         {
@@ -195,8 +195,8 @@ mod tests {
         let mut way = Way(bps / 8, Bytes::ZERO);
         let (mut now, mut delivered) = (Time::ZERO, Bytes::ZERO);
         while !video.is_over() {
-            now = video.next_event().unwrap_or(now);
-            video.on_tick(now, &mut way);
+            now = video.poll_timeout().unwrap_or(now);
+            video.handle_timeout(now, &mut way);
             let left = way.1 - delivered;
             now += Span::from_secs_f64(left.get() as f64 / way.0 as f64);
             delivered = way.1;

@@ -164,7 +164,7 @@ impl LikeReno for Cubic {
         self.epoch = None;
     }
 
-    fn on_timeout(&mut self) {
+    fn on_rto(&mut self) {
         self.window.collapse();
         (self.w_max, self.min_rtt, self.epoch) = (0.0, None, None);
         self.hystart = self.params.hystart.map(HyStart::new);

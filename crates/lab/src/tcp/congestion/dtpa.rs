@@ -145,10 +145,10 @@ impl CongestionControl for Dtpa {
         self.lost |= signal == Signal::Loss;
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        self.reno.on_timeout(now);
+    fn on_rto(&mut self, now: Time) {
+        self.reno.on_rto(now);
         self.lost = false;
-        self.law.on_timeout(now);
+        self.law.on_rto(now);
     }
 
     fn on_needless(&mut self, now: Time) {
@@ -174,7 +174,7 @@ mod tests {
         let now = Time::ZERO;
         (0..10).for_each(|_| law.on_sent(now));
         law.on_congestion(now, Signal::Loss);
-        law.on_timeout(now);
+        law.on_rto(now);
         law.on_sent(now);
         assert_eq!(law.law.loss(), 1.0 / 11.0);
         law.on_congestion(now, Signal::Loss);

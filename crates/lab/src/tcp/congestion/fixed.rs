@@ -28,5 +28,5 @@ impl CongestionControl for FixedWindow {
 
     fn on_congestion(&mut self, _now: Time, _signal: Signal) {}
 
-    fn on_timeout(&mut self, _now: Time) {}
+    fn on_rto(&mut self, _now: Time) {}
 }

@@ -173,7 +173,7 @@ pub trait CongestionControl: fmt::Debug + Send {
 
     /// The retransmission timer has struck; where it opens a recovery,
     /// [`CongestionControl::on_congestion`] came just before.
-    fn on_timeout(&mut self, now: Time);
+    fn on_rto(&mut self, now: Time);
 
     /// All that was outstanding when the recovery began is acknowledged.
     fn on_recovered(&mut self, _now: Time) {}

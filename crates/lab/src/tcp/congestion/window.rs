@@ -129,7 +129,7 @@ pub(super) trait LikeReno: fmt::Debug + Send {
         window.answer_congestion(window.cwnd / 2.0);
     }
 
-    fn on_timeout(&mut self) {
+    fn on_rto(&mut self) {
         self.window_mut().collapse();
     }
 
@@ -165,8 +165,8 @@ impl<L: LikeReno> CongestionControl for L {
         LikeReno::on_congestion(self, now, signal);
     }
 
-    fn on_timeout(&mut self, _now: Time) {
-        LikeReno::on_timeout(self);
+    fn on_rto(&mut self, _now: Time) {
+        LikeReno::on_rto(self);
     }
 
     fn on_recovered(&mut self, now: Time) {

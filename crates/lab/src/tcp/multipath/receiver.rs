@@ -157,16 +157,16 @@ impl MultipathReceiver {
         Some((subflow, Carried { segment, mapping: None, data_ack }))
     }
 
-    /// When to call [`MultipathReceiver::on_tick`] next.
-    pub fn next_event(&self) -> Option<Time> {
-        self.subflows.iter().filter_map(|inlet| inlet.receiver.next_event()).min()
+    /// When to call [`MultipathReceiver::handle_timeout`] next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.subflows.iter().filter_map(|inlet| inlet.receiver.poll_timeout()).min()
     }
 
-    /// The time given by [`MultipathReceiver::next_event`] has come.
-    pub fn on_tick(&mut self, now: Time) {
+    /// The time given by [`MultipathReceiver::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Time) {
         for Inlet { receiver, .. } in &mut self.subflows {
-            if receiver.next_event().is_some_and(|at| at <= now) {
-                receiver.on_tick(now);
+            if receiver.poll_timeout().is_some_and(|at| at <= now) {
+                receiver.handle_timeout(now);
             }
         }
     }

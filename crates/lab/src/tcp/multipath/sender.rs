@@ -60,7 +60,7 @@ impl MultipathStats {
 
 /// The sending end of a connection. As with [`Sender`]: after each input call
 /// [`MultipathSender::poll_transmit`] until it gives nothing, and again at
-/// [`MultipathSender::next_event`].
+/// [`MultipathSender::poll_timeout`].
 ///
 /// Before each call, tell what devices hold ([`MultipathSender::look`]).
 #[derive(Debug)]
@@ -208,15 +208,15 @@ impl MultipathSender {
         }
     }
 
-    /// When to call [`MultipathSender::on_tick`] next.
-    pub fn next_event(&self) -> Option<Time> {
-        self.subflows.iter().filter_map(|subflow| subflow.sender().next_event()).min()
+    /// When to call [`MultipathSender::handle_timeout`] next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.subflows.iter().filter_map(|subflow| subflow.sender().poll_timeout()).min()
     }
 
-    /// The time given by [`MultipathSender::next_event`] has come.
-    pub fn on_tick(&mut self, now: Time) {
+    /// The time given by [`MultipathSender::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Time) {
         for subflow in 0..self.subflows.len() {
-            if self.subflows[subflow].on_tick(now) && self.params.handler {
+            if self.subflows[subflow].handle_timeout(now) && self.params.handler {
                 self.reinject(subflow);
             }
         }
@@ -396,7 +396,8 @@ mod tests {
                 on_the_way.insert((now + delay, serial), item);
             }
             let arrival = on_the_way.keys().next().map(|(at, _)| *at);
-            let Some(next) = Time::earliest([arrival, sender.next_event(), receiver.next_event()])
+            let Some(next) =
+                Time::earliest([arrival, sender.poll_timeout(), receiver.poll_timeout()])
             else {
                 break;
             };
@@ -409,8 +410,8 @@ mod tests {
                     sender.on_segment(now, path, &carried);
                 }
             } else {
-                sender.on_tick(now);
-                receiver.on_tick(now);
+                sender.handle_timeout(now);
+                receiver.handle_timeout(now);
             }
         }
         assert!(receiver.delivered() > SEGMENT * 50, "{:?}", receiver.delivered());

@@ -119,12 +119,12 @@ impl Subflow {
     }
 
     /// Whether its timer struck just now.
-    pub(super) fn on_tick(&mut self, now: Time) -> bool {
-        if self.sender.next_event().is_none_or(|at| at > now) {
+    pub(super) fn handle_timeout(&mut self, now: Time) -> bool {
+        if self.sender.poll_timeout().is_none_or(|at| at > now) {
             return false;
         }
         let before = self.sender.stats().timeouts;
-        self.sender.on_tick(now);
+        self.sender.handle_timeout(now);
         let has_struck = self.sender.stats().timeouts > before;
         self.has_failed |= has_struck;
         has_struck

@@ -124,7 +124,7 @@ impl SenderStats {
 }
 
 /// The sending end. Call [`Sender::connect`] once; after each input, call
-/// [`Sender::poll_transmit`] until it gives nothing, and again at [`Sender::next_event`].
+/// [`Sender::poll_transmit`] until it gives nothing, and again at [`Sender::poll_timeout`].
 #[derive(Debug)]
 pub struct Sender {
     params: SenderParams,
@@ -365,8 +365,8 @@ impl Sender {
         &self.stats
     }
 
-    /// When to call [`Sender::on_tick`] and [`Sender::poll_transmit`] next, if nothing arrives.
-    pub fn next_event(&self) -> Option<Time> {
+    /// When to call [`Sender::handle_timeout`] and [`Sender::poll_transmit`] next, if nothing arrives.
+    pub fn poll_timeout(&self) -> Option<Time> {
         Time::earliest([self.timers.next(), self.window_use.paced_until, self.rack.deadline()])
     }
 }

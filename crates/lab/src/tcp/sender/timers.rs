@@ -78,13 +78,13 @@ pub(super) enum Kind {
 }
 
 impl Sender {
-    /// The time given by [`Sender::next_event`] has come.
-    pub fn on_tick(&mut self, now: Time) {
+    /// The time given by [`Sender::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Time) {
         if self.rack.deadline().is_some_and(|at| at <= now) {
             self.look_for_losses(now);
         }
         if self.timers.timeout.is_some_and(|at| at <= now) {
-            self.on_timeout(now);
+            self.on_rto(now);
         } else if self.timers.probe.is_some_and(|at| at <= now) {
             let at = self.may_leave_at(now);
             // A probe that has to wait comes to nothing if an ack or the timeout is first.
@@ -128,7 +128,7 @@ impl Sender {
         }
     }
 
-    fn on_timeout(&mut self, now: Time) {
+    fn on_rto(&mut self, now: Time) {
         self.rtt.back_off();
         self.timers.probe = None;
         if self.state == State::Connecting {
@@ -140,7 +140,7 @@ impl Sender {
         self.timers.probing = None;
         let before = self.window().get();
         match self.params.repair {
-            Repair::Linux => self.rack.on_timeout(now, &mut self.board),
+            Repair::Linux => self.rack.handle_timeout(now, &mut self.board),
             Repair::Blip => {
                 self.go_back();
                 self.board.first_is_lost();
@@ -150,7 +150,7 @@ impl Sender {
         if self.episode.is_none() {
             self.law.on_congestion(now, Signal::Loss);
         }
-        self.law.on_timeout(now);
+        self.law.on_rto(now);
         let until = self.board.sent_to();
         self.episode = Some(Episode::new(Cause::Timeout, until, before, self.law.window().get()));
     }

@@ -31,7 +31,7 @@ impl Check for Progress {
     }
 
     fn on_step(&mut self, world: &World) -> Result<(), String> {
-        let stalls = |source: &SourceHost| source.next_event().is_none();
+        let stalls = |source: &SourceHost| source.poll_timeout().is_none();
         if let Some(stalled) = world.sources.iter().position(stalls) {
             return Err(format!("source {stalled} waits for nothing"));
         }

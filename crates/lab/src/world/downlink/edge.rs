@@ -42,8 +42,8 @@ impl Server {
         self.0.borrow_mut().law.on_leave(now, station);
     }
 
-    pub(super) fn next_event(&self) -> Option<Time> {
-        self.0.borrow().law.next_event()
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.0.borrow().law.poll_timeout()
     }
 
     pub(super) fn begin_measuring(&self, now: Time) {
@@ -89,10 +89,10 @@ impl Server {
         Some((law.limit(station)?, law.is_limited(station)))
     }
 
-    pub(super) fn tick(&self, now: Time) {
+    pub(super) fn handle_timeout(&self, now: Time) {
         let mut edge = self.0.borrow_mut();
-        if edge.law.next_event().is_some_and(|due| due <= now) {
-            edge.law.on_tick(now);
+        if edge.law.poll_timeout().is_some_and(|due| due <= now) {
+            edge.law.handle_timeout(now);
         }
     }
 

@@ -320,7 +320,7 @@ impl Driver {
         loop {
             relay.turn();
             let now = relay.now();
-            let next = relay.next_event();
+            let next = relay.poll_timeout();
             let is_empty = next.is_none() && !relay.is_busy();
             if last.is_some_and(|last| now >= last || is_empty || first_signal.is_some()) {
                 return Ok(());

@@ -111,8 +111,8 @@ impl Relay {
     }
 
     /// When to take the next turn at the latest.
-    pub(super) fn next_event(&self) -> Option<Time> {
-        self.conditions.next_event()
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.conditions.poll_timeout()
     }
 
     /// The time on the paths.

@@ -18,20 +18,13 @@ pub(crate) use command::Run;
 pub use latest::read_state;
 pub use latest::{Framing, Latest, NoFraming};
 
+pub use freshline_core::session::Need;
+
 use crate::clock::Clock;
 use crate::waker::Waker;
 
 /// How long a sampler that failed rests.
 const RETRY: Span = Span::from_secs(1);
-
-/// What the session asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// State newer than the last that was taken.
-    Newer,
-    /// The newest there is, even if it was taken before: the monitor may not have it.
-    Newest,
-}
 
 /// What a sampler gives.
 #[derive(Debug, PartialEq, Eq)]

@@ -264,7 +264,7 @@ impl CongestionControl for Bbr {
         }
     }
 
-    fn on_timeout(&mut self, _now: Time) {
+    fn on_rto(&mut self, _now: Time) {
         self.remember_window();
         self.recovery = Recovery::Timeout;
         self.phases.forget_growth();

@@ -1,0 +1,70 @@
+//! A queue that nearly always holds one element at most.
+
+use alloc::collections::VecDeque;
+
+/// First in, first out. A driver that polls after each input finds one element, which is kept without
+/// the cost of a ring.
+#[derive(Debug)]
+pub(super) struct Fifo<T> {
+    first: Option<T>,
+    /// Those after it; empty while there is no first.
+    more: VecDeque<T>,
+}
+
+impl<T> Fifo<T> {
+    pub(super) fn new() -> Self {
+        Self { first: None, more: VecDeque::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, element: T) {
+        if self.first.is_none() {
+            self.first = Some(element);
+        } else {
+            self.more.push_back(element);
+        }
+    }
+
+    /// The same; with `most` in it, the oldest is dropped.
+    #[inline]
+    pub(super) fn push_within(&mut self, most: usize, element: T) {
+        if self.more.len() + 1 >= most && self.first.is_some() {
+            self.pop();
+        }
+        self.push(element);
+    }
+
+    #[inline]
+    pub(super) fn first_mut(&mut self) -> Option<&mut T> {
+        self.first.as_mut()
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let first = self.first.take()?;
+        if !self.more.is_empty() {
+            self.first = self.more.pop_front();
+        }
+        Some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_leave_in_their_order_and_the_oldest_gives_way() {
+        let mut fifo = Fifo::new();
+        (0..5).for_each(|number| fifo.push_within(3, number));
+        assert_eq!((fifo.len(), fifo.first_mut().copied()), (3, Some(2)));
+        fifo.push(5);
+        assert!(core::iter::from_fn(|| fifo.pop()).eq(2..=5));
+        assert_eq!((fifo.len(), fifo.pop()), (0, None));
+    }
+}

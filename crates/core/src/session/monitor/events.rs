@@ -1,0 +1,84 @@
+//! What a monitor has to report, until its driver polls it.
+
+use alloc::boxed::Box;
+
+use crate::session::fifo::Fifo;
+use crate::session::record::{Record, SourceKey};
+use crate::wire::CloseReason;
+
+/// Events that are kept for a driver that does not poll; then the oldest is dropped.
+const MOST: usize = 1 << 16;
+
+/// What has happened at a monitor. Records are as of now: a driver that polls late finds them newer, or
+/// gone.
+#[derive(Debug)]
+pub enum MonitorEvent<P> {
+    /// The freshest state of a source has come; its record has it.
+    Fresh {
+        /// Whose.
+        source: SourceKey,
+        /// Whether this update opened the session.
+        opened: bool,
+        /// Whether it is the state that was held already, sent again: to carry its age, or to keep
+        /// the session alive.
+        is_repeat: bool,
+        /// Whether it is such a repeat and the first to carry the state's age: the state came with
+        /// an opening.
+        brings_age: bool,
+    },
+    /// An update that came after a fresher one, or a copy.
+    Stale {
+        /// Whose.
+        source: SourceKey,
+    },
+    /// An opening without a good cookie was answered by a challenge.
+    Challenged,
+    /// An update was refused, and its source was answered so.
+    Refused {
+        /// Why.
+        reason: CloseReason,
+        /// Whether it is full because the address holds as many sources as one may.
+        at_peer_limit: bool,
+    },
+    /// A session has ended; the key is free again.
+    Gone {
+        /// Whose.
+        source: SourceKey,
+        /// Its last record.
+        record: Box<Record<P>>,
+        /// Why.
+        why: End,
+    },
+}
+
+/// Why a session has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Its source has closed it.
+    Closed,
+    /// Its place went to a newcomer, whose opening is the next event.
+    Displaced,
+    /// It was not heard for too long.
+    Idle,
+    /// The rules do not permit it any more.
+    Revoked,
+}
+
+#[derive(Debug)]
+pub(super) struct Events<P>(Fifo<MonitorEvent<P>>);
+
+impl<P> Events<P> {
+    pub(super) fn new() -> Self {
+        Self(Fifo::new())
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, event: MonitorEvent<P>) {
+        self.0.push_within(MOST, event);
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<MonitorEvent<P>> {
+        self.0.pop()
+    }
+}

@@ -1,0 +1,235 @@
+//! What acks say: which update they answer, its round trip, the age at the monitor, and how far the
+//! monitor's clock is ahead.
+
+use super::memory::{Sent, SentUpdates};
+use super::types::{Ignored, SourceCounters};
+use crate::age::{AgeMeter, BacklogProcess, Freshness};
+use crate::session::clock_offset::ClockOffset;
+use crate::unit::{Span, Time};
+use crate::wire;
+
+#[derive(Debug)]
+pub(super) struct Acks {
+    sent: SentUpdates,
+    newest: Option<u64>,
+    /// Updates before this number were sent before the machine slept.
+    asleep_before: u64,
+    /// The first update that carries the clocks' offset, which openings cannot, until one of those
+    /// that carry it is acknowledged.
+    offset_unknown: Option<u64>,
+    srtt: Option<Span>,
+    clock_offset: ClockOffset,
+    /// The newest ack, with the monitor's counts.
+    last: Option<wire::Ack>,
+    age: AgeMeter,
+    backlog: BacklogProcess,
+}
+
+impl Acks {
+    pub(super) fn new(now: Time) -> Self {
+        Self {
+            sent: SentUpdates::new(),
+            newest: None,
+            asleep_before: 0,
+            offset_unknown: None,
+            srtt: None,
+            clock_offset: ClockOffset::default(),
+            last: None,
+            age: AgeMeter::new(),
+            backlog: BacklogProcess::new(now),
+        }
+    }
+
+    // ---- inputs ----
+
+    /// The next update has left.
+    pub(super) fn on_sent(&mut self, now: Time, generated_at: Time, payload_len: usize) {
+        self.backlog.on_sent(now, self.next_seq());
+        self.sent.push(Sent { generated_at, sent_at: now, payload_len }, self.newest);
+    }
+
+    /// The update that an ack answers.
+    ///
+    /// # Errors
+    /// [`Ignored`] if it was never sent, or before the machine slept.
+    pub(super) fn find(&self, now: Time, ack: &wire::Ack) -> Result<Sent, Ignored> {
+        if ack.seq >= self.next_seq() {
+            return Err(Ignored::NeverSent);
+        }
+        let sent = match self.sent.get(ack.seq) {
+            Some(sent) => (sent.generated_at == ack.generated_at).then_some(*sent),
+            None => {
+                let generated_at = Some(ack.generated_at).filter(|at| *at <= now);
+                let forgotten = |at| Sent { generated_at: at, sent_at: at, payload_len: 0 };
+                generated_at.map(forgotten)
+            }
+        };
+        let sent = sent.ok_or(Ignored::NeverSent)?;
+        if ack.seq < self.asleep_before { Err(Ignored::Late) } else { Ok(sent) }
+    }
+
+    /// Takes in an ack that [`Acks::is_newest`]; returns the round trip.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        sent: &Sent,
+        ack: &wire::Ack,
+        is_open: bool,
+        counters: &mut SourceCounters,
+    ) -> Span {
+        self.newest = Some(ack.seq);
+        let before = self.last.replace(*ack).filter(|_| is_open);
+        self.offset_unknown = self.offset_unknown.filter(|first| ack.seq < *first);
+        let rtt = now.since(sent.sent_at) - ack.hold;
+        // RFC 6298 section 2.3.
+        self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8));
+        self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
+        let _: Freshness = self.age.on_update(now, sent.generated_at);
+        self.backlog.on_ack(now, ack.seq);
+        counters.acked += 1;
+        // Acks that were lost, or not asked for, are of updates that may have been fresh all the same.
+        let fresh = before.map_or(1, |before| {
+            let fresh = u64::from(ack.fresh.wrapping_sub(before.fresh));
+            fresh.clamp(1, ack.seq - before.seq)
+        });
+        counters.delivered_bytes += fresh * sent.payload_len as u64;
+        counters.rtt_sum += rtt;
+        counters.rtt_min = Some(counters.rtt_min.map_or(rtt, |min| min.min(rtt)));
+        rtt
+    }
+
+    /// The session is open: the next update is the first that can carry the clocks' offset.
+    pub(super) fn on_opened(&mut self) {
+        self.offset_unknown = Some(self.next_seq());
+    }
+
+    /// The monitor may be another process, with another clock.
+    pub(super) fn on_reopening(&mut self) {
+        self.clock_offset = ClockOffset::default();
+    }
+
+    /// The machine has slept: acks of updates that left before change nothing.
+    pub(super) fn on_resume(&mut self) {
+        self.asleep_before = self.next_seq();
+    }
+
+    // ---- what it wants ----
+
+    /// When an update should carry the clocks' offset: at once after the opening, and again while none
+    /// that carried it is acknowledged, after waits that double.
+    pub(super) fn offset_at(&self, opened_at: Time, first_wait: Span) -> Option<Time> {
+        let first = self.offset_unknown?;
+        let carried = self.sent.last().filter(|_| self.next_seq() > first);
+        let again = |last: &Sent| {
+            let rtt = self.srtt.unwrap_or(first_wait);
+            let since_opening = last.sent_at.since(opened_at);
+            last.sent_at + since_opening.max(rtt * 2).max(first_wait)
+        };
+        Some(carried.map_or(opened_at, again))
+    }
+
+    // ---- getters ----
+
+    /// The number of the next update.
+    pub(super) fn next_seq(&self) -> u64 {
+        self.sent.next_seq()
+    }
+
+    /// When the last update left.
+    pub(super) fn last_sent_at(&self) -> Option<Time> {
+        self.sent.last().map(|last| last.sent_at)
+    }
+
+    /// Whether an ack is of a newer update than all before.
+    pub(super) fn is_newest(&self, seq: u64) -> bool {
+        self.newest.is_none_or(|newest| seq > newest)
+    }
+
+    /// The newest update that is acknowledged.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.newest
+    }
+
+    pub(super) fn srtt(&self) -> Option<Span> {
+        self.srtt
+    }
+
+    pub(super) fn clock_offset(&self) -> &ClockOffset {
+        &self.clock_offset
+    }
+
+    pub(super) fn last(&self) -> Option<&wire::Ack> {
+        self.last.as_ref()
+    }
+
+    pub(super) fn age(&self) -> &AgeMeter {
+        &self.age
+    }
+
+    pub(super) fn backlog(&self) -> &BacklogProcess {
+        &self.backlog
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Ack, Marks, SessionId};
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    /// Of update `seq`, sampled and sent at `seq` ms.
+    fn ack(seq: u64) -> Ack {
+        Ack {
+            session: SessionId(1),
+            seq,
+            generated_at: at(seq),
+            received_at: at(seq),
+            hold: Span::from_millis(1),
+            was_fresh: true,
+            fresh: seq as u32 + 1,
+            stale: 0,
+            missing: 0,
+            marks: Marks::default(),
+        }
+    }
+
+    #[test]
+    fn acks_of_what_was_never_sent_or_before_a_sleep_change_nothing() {
+        let mut acks = Acks::new(at(0));
+        (0..3).for_each(|seq| acks.on_sent(at(seq), at(seq), 10));
+        assert!(acks.find(at(9), &ack(2)).is_ok());
+        assert_eq!(acks.find(at(9), &ack(3)).unwrap_err(), Ignored::NeverSent);
+        let damaged = Ack { generated_at: at(8), ..ack(2) };
+        assert_eq!(acks.find(at(9), &damaged).unwrap_err(), Ignored::NeverSent);
+        acks.on_resume();
+        assert_eq!(acks.find(at(9), &ack(2)).unwrap_err(), Ignored::Late);
+    }
+
+    #[test]
+    fn an_ack_measures_the_round_trip_without_the_hold_and_counts_fresh_updates_before_it() {
+        let (mut acks, mut counters) = (Acks::new(at(0)), SourceCounters::default());
+        (0..4).for_each(|seq| acks.on_sent(at(seq), at(seq), 10));
+        for (seq, bytes) in [(0, 10), (3, 40)] {
+            assert!(acks.is_newest(seq));
+            let sent = acks.find(at(seq + 11), &ack(seq)).unwrap();
+            let rtt = acks.on_ack(at(seq + 11), &sent, &ack(seq), true, &mut counters);
+            assert_eq!((rtt, counters.delivered_bytes), (Span::from_millis(10), bytes));
+            assert!(!acks.is_newest(seq));
+        }
+        assert_eq!(acks.srtt(), Some(Span::from_millis(10)));
+    }
+
+    #[test]
+    fn the_clocks_offset_is_carried_at_once_and_after_waits_that_double() {
+        let (mut acks, wait) = (Acks::new(at(0)), Span::from_millis(100));
+        assert_eq!(acks.offset_at(at(0), wait), None, "nothing to say before the opening");
+        acks.on_opened();
+        for (sent, next) in [(0, 200), (200, 400), (400, 800)] {
+            acks.on_sent(at(sent), at(sent), 10);
+            assert_eq!(acks.offset_at(at(0), wait), Some(at(next)));
+        }
+    }
+}

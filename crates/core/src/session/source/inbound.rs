@@ -1,0 +1,104 @@
+//! What a source makes of a datagram: an ack, a challenge or a close.
+
+use super::memory::Sent;
+use super::{Ignored, Source, SourceEvent};
+use crate::path::PathId;
+use crate::session::datagram::Datagram;
+use crate::session::paths::PathAck;
+use crate::source;
+use crate::unit::Time;
+use crate::wire::{self, CloseReason, Cookie, Message};
+
+impl Source {
+    pub(super) fn take_in(
+        &mut self,
+        now: Time,
+        by: PathId,
+        datagram: Datagram<'_>,
+    ) -> Result<SourceEvent, Ignored> {
+        let message = Message::parse(datagram.bytes)?;
+        // What comes late by a path that is gone must not open a session that nothing can carry.
+        if message.session() != self.session || !self.paths.is_up(by) {
+            return Err(Ignored::Misplaced);
+        }
+        match message {
+            Message::Ack(ack) => {
+                let sent = self.acks.find(now, &ack)?;
+                self.marks.on_ack(by, self.params.dscp, datagram.dscp, &ack);
+                self.on_ack(now, by, sent, &ack)
+            }
+            Message::Challenge(challenge) => Ok(self.on_challenge(now, by, challenge.cookie)),
+            Message::Close(close) => Ok(self.on_close(now, close.reason)),
+            _ => Err(Ignored::Misplaced),
+        }
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Time,
+        by: PathId,
+        sent: Sent,
+        ack: &wire::Ack,
+    ) -> Result<SourceEvent, Ignored> {
+        let wire::Ack { seq, hold, received_at, .. } = *ack;
+        self.paths.on_ack(now, by, &PathAck { seq, hold, received_at });
+        self.opener.on_ack(by);
+        if !self.acks.is_newest(seq) {
+            return Err(Ignored::Late);
+        }
+        // While opening, a copy's ack says as much: the record is there, the first one's ack is not.
+        let is_open = self.opener.is_open();
+        let several_paths = self.paths.count() > 1;
+        if !ack.was_fresh && (is_open || !several_paths) {
+            if self.liveness.on_overtaken(now, several_paths, self.params.silence) {
+                self.session = self.secret.session(self.sessions);
+                self.sessions += 1;
+                self.open_again(now);
+            }
+            return Err(Ignored::Late);
+        }
+        let answers_all = seq + 1 == self.acks.next_seq();
+        self.liveness.on_ack(now, ack.was_fresh, answers_all);
+        let rtt = self.acks.on_ack(now, &sent, ack, is_open, &mut self.counters);
+        if !is_open {
+            self.opener.on_opened(now, by);
+            self.acks.on_opened();
+            self.counters.opened += 1;
+            self.paths.on_opened();
+            self.law.restart(now);
+            self.states.on_session_changed();
+            return Ok(SourceEvent::Opened);
+        }
+        self.law.on_ack(
+            now,
+            &source::Ack {
+                seq,
+                generated_at: sent.generated_at,
+                sent_at: sent.sent_at,
+                hold,
+                received_at,
+                fresh: ack.fresh,
+                stale: ack.stale,
+            },
+        );
+        Ok(SourceEvent::Acked { rtt })
+    }
+
+    fn on_challenge(&mut self, now: Time, by: PathId, cookie: Cookie) -> SourceEvent {
+        let earliest = self.earliest_opening();
+        if self.opener.on_challenge(now, earliest, by, cookie) {
+            self.open_again(now);
+        }
+        SourceEvent::Challenged
+    }
+
+    fn on_close(&mut self, now: Time, reason: CloseReason) -> SourceEvent {
+        if !self.opener.is_just_open(now) {
+            if self.opener.is_open() {
+                self.open_again(now);
+            }
+            self.opener.on_close(now, reason);
+        }
+        SourceEvent::Closed(reason)
+    }
+}

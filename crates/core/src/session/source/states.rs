@@ -1,0 +1,323 @@
+//! Which state goes out with the next update: asked for when an update is due, and kept for repeats.
+//!
+//! ```text
+//!            due                   polled                 put
+//!   ByLaw ────────► Wanted(need) ────────► Asked(need) ─────────► ready ── sent ──► ByLaw
+//!     ▲  on_news                              │ no answer, and the monitor may not have the
+//!     │                                       └─ last one: that one is ready
+//!     └── NotBefore(time) ◄── put of a state that is left out, or retry_at
+//! ```
+
+use alloc::vec::Vec;
+
+use crate::unit::Time;
+
+/// Which state a source wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// One that is newer than the last that was sent.
+    Newer,
+    /// The newest there is, even if it was sent before: the monitor may not have it. If there is no
+    /// answer before the next [`Source::poll_transmit`](super::Source::poll_transmit), the last one is
+    /// sent again.
+    Newest,
+}
+
+/// A state that does not fit into a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a state of {given} bytes does not fit: at most {max} bytes fit beside the header, the name and the token"
+)]
+pub struct StateTooLarge {
+    /// Its length in bytes.
+    pub given: usize,
+    /// The longest that fits.
+    pub max: usize,
+}
+
+/// How far the source is with asking for a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// It asks when an update is due.
+    ByLaw,
+    /// The driver has not polled the event yet.
+    Wanted(Need),
+    /// The driver has polled the event and not answered.
+    Asked(Need),
+    /// It asks again at this time.
+    NotBefore(Time),
+}
+
+/// What goes out with the update that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    Nothing,
+    /// The state in [`States::next`], sampled at this time.
+    Next(Time),
+    /// The last one again.
+    Last,
+}
+
+#[derive(Debug)]
+pub(super) struct States {
+    asking: Asking,
+    ready: Ready,
+    next: Vec<u8>,
+    /// The last state that was sent, and when it was sampled.
+    last: Vec<u8>,
+    last_generated_at: Option<Time>,
+    /// The first update with the last state; only if `on_change`.
+    first: Option<u64>,
+    on_change: bool,
+    /// When the last state was sampled that did not fit.
+    too_large: Option<Time>,
+    has_ended: bool,
+}
+
+impl States {
+    /// `on_change`: whether [`States::unchanged_since`] is of interest.
+    pub(super) fn new(on_change: bool) -> Self {
+        Self {
+            asking: Asking::ByLaw,
+            ready: Ready::Nothing,
+            next: Vec::new(),
+            last: Vec::new(),
+            last_generated_at: None,
+            first: None,
+            on_change,
+            too_large: None,
+            has_ended: false,
+        }
+    }
+
+    // ---- inputs ----
+
+    /// This state is the newest.
+    pub(super) fn put(&mut self, generated_at: Time, state: &[u8]) {
+        self.next.clear();
+        self.next.extend_from_slice(state);
+        (self.ready, self.asking) = (Ready::Next(generated_at), Asking::ByLaw);
+    }
+
+    /// The last state is to be sent again, if there is one.
+    pub(super) fn repeat(&mut self) {
+        if self.ready == Ready::Nothing && self.last_generated_at.is_some() {
+            self.ready = Ready::Last;
+        }
+    }
+
+    /// Nothing is asked for before this time.
+    pub(super) fn ask_at(&mut self, time: Time) {
+        self.asking = Asking::NotBefore(time);
+    }
+
+    /// A state sampled at this time did not fit; whether it is another one than the last such.
+    pub(super) fn on_too_large(&mut self, generated_at: Time) -> bool {
+        self.too_large.replace(generated_at) != Some(generated_at)
+    }
+
+    /// There may be a new state now.
+    pub(super) fn on_news(&mut self) {
+        self.asking = Asking::ByLaw;
+    }
+
+    /// The session opens, or must be opened again: what was asked for is asked for again.
+    pub(super) fn on_session_changed(&mut self) {
+        if self.is_asked() {
+            self.asking = Asking::ByLaw;
+        }
+    }
+
+    /// There will be no more.
+    pub(super) fn on_end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// An update is due that needs a state of this kind.
+    pub(super) fn on_due(&mut self, now: Time, need: Need) {
+        let asks = match self.asking {
+            _ if self.ready != Ready::Nothing => false,
+            Asking::ByLaw => true,
+            Asking::NotBefore(time) => time <= now,
+            Asking::Asked(before) | Asking::Wanted(before) => {
+                (before, need) == (Need::Newer, Need::Newest)
+            }
+        };
+        if asks {
+            self.asking = Asking::Wanted(need);
+        }
+    }
+
+    /// Whether the driver is to be asked for a state now.
+    pub(super) fn poll_wanted(&mut self) -> Option<Need> {
+        let Asking::Wanted(need) = self.asking else { return None };
+        self.asking = Asking::Asked(need);
+        Some(need)
+    }
+
+    /// What was asked for has no path any more: it is asked for again.
+    pub(super) fn on_no_path(&mut self) {
+        if let Ready::Next(generated_at) = self.ready {
+            self.keep(generated_at);
+        }
+        self.ready = Ready::Nothing;
+        self.on_session_changed();
+    }
+
+    /// What is ready leaves as update `seq`; from now on it is [`States::last`]. Returns when it was
+    /// sampled.
+    pub(super) fn take(&mut self, seq: u64) -> Option<Time> {
+        let is_same = match self.ready() {
+            Ready::Nothing => return None,
+            Ready::Next(generated_at) => {
+                let is_same = self.on_change && self.next_is_last();
+                self.keep(generated_at);
+                is_same
+            }
+            Ready::Last => true,
+        };
+        if self.on_change {
+            self.first = self.first.filter(|_| is_same).or(Some(seq));
+        }
+        self.ready = Ready::Nothing;
+        self.on_session_changed();
+        self.last_generated_at
+    }
+
+    // ---- getters ----
+
+    pub(super) fn asking(&self) -> Asking {
+        self.asking
+    }
+
+    /// Whether the driver has been asked, and has not answered.
+    pub(super) fn is_asked(&self) -> bool {
+        matches!(self.asking, Asking::Asked(_) | Asking::Wanted(_))
+    }
+
+    /// Whether nothing is to be asked for, or sent, at `now`.
+    pub(super) fn is_resting(&self, now: Time) -> bool {
+        matches!(self.asking, Asking::NotBefore(time) if time > now) && !self.is_ready()
+    }
+
+    /// Whether there is something to send when an update is due.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready() != Ready::Nothing
+    }
+
+    /// The state that was sent last.
+    pub(super) fn last(&self) -> &[u8] {
+        &self.last
+    }
+
+    /// The state that is ready.
+    pub(super) fn ready_state(&self) -> &[u8] {
+        if matches!(self.ready(), Ready::Next(_)) { &self.next } else { &self.last }
+    }
+
+    /// When the state that is ready was sampled.
+    pub(super) fn ready_generated_at(&self) -> Option<Time> {
+        match self.ready() {
+            Ready::Nothing => None,
+            Ready::Next(generated_at) => Some(generated_at),
+            Ready::Last => self.last_generated_at,
+        }
+    }
+
+    /// The first update with this state, if it is the one that was sent last.
+    pub(super) fn unchanged_since(&self, state: &[u8]) -> Option<u64> {
+        self.first.filter(|_| self.on_change && self.last == state)
+    }
+
+    /// Whether there will be no more, and nothing is to be sent of what there was.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended && !matches!(self.ready, Ready::Next(_))
+    }
+
+    /// Whether a state has been sent.
+    pub(super) fn has_last(&self) -> bool {
+        self.last_generated_at.is_some()
+    }
+
+    fn ready(&self) -> Ready {
+        match (self.ready, self.asking) {
+            // The driver has had its chance.
+            (Ready::Nothing, Asking::Asked(Need::Newest)) if self.has_last() => Ready::Last,
+            (ready, _) => ready,
+        }
+    }
+
+    fn next_is_last(&self) -> bool {
+        self.has_last() && self.next == self.last
+    }
+
+    fn keep(&mut self, generated_at: Time) {
+        core::mem::swap(&mut self.next, &mut self.last);
+        self.last_generated_at = Some(generated_at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit::Span;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn a_state_is_asked_for_once_and_again_when_the_need_has_grown() {
+        let mut states = States::new(false);
+        assert_eq!(states.poll_wanted(), None);
+        states.on_due(at(0), Need::Newer);
+        assert_eq!((states.poll_wanted(), states.poll_wanted()), (Some(Need::Newer), None));
+        states.on_due(at(1), Need::Newer);
+        assert_eq!(states.poll_wanted(), None);
+        states.on_due(at(2), Need::Newest);
+        assert_eq!(states.poll_wanted(), Some(Need::Newest));
+        assert!(!states.is_ready(), "there is none to repeat");
+    }
+
+    #[test]
+    fn without_an_answer_the_last_state_goes_again_if_the_monitor_may_not_have_it() {
+        let mut states = States::new(false);
+        states.put(at(0), b"one");
+        assert_eq!((states.take(0), states.last()), (Some(at(0)), &b"one"[..]));
+        for (need, again) in [(Need::Newer, None), (Need::Newest, Some(at(0)))] {
+            states.on_due(at(1), need);
+            assert!(!states.is_ready(), "not before the driver has been asked");
+            states.poll_wanted();
+            assert_eq!(states.take(1), again, "{need:?}");
+        }
+        states.on_due(at(2), Need::Newest);
+        states.poll_wanted();
+        states.ask_at(at(5));
+        assert!(!states.is_ready(), "the driver has said that there is none");
+        states.on_due(at(4), Need::Newest);
+        assert_eq!(states.poll_wanted(), None);
+        states.on_due(at(5), Need::Newest);
+        assert_eq!(states.poll_wanted(), Some(Need::Newest));
+    }
+
+    #[test]
+    fn the_first_update_with_a_state_is_known_while_it_does_not_change() {
+        let mut states = States::new(true);
+        for (seq, state, first) in [(0, b"shut", 0), (1, b"shut", 0), (2, b"open", 2)] {
+            states.put(at(seq), state);
+            states.take(seq);
+            assert_eq!(states.unchanged_since(state), Some(first));
+        }
+        assert_eq!(states.unchanged_since(b"shut"), None);
+    }
+
+    #[test]
+    fn a_newer_state_takes_the_place_of_one_that_has_not_left() {
+        let mut states = States::new(false);
+        states.put(at(0), b"one");
+        states.put(at(1), b"two");
+        assert_eq!((states.ready_state(), states.ready_generated_at()), (&b"two"[..], Some(at(1))));
+        states.on_no_path();
+        assert!(!states.is_ready() && states.has_last());
+    }
+}
