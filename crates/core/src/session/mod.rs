@@ -21,6 +21,7 @@ mod access;
 mod backoff;
 mod clock_offset;
 mod cookie;
+#[cfg(feature = "wlan")]
 pub mod downlink;
 mod index;
 mod known;
