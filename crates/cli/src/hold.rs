@@ -1,14 +1,12 @@
 //! What the commands share that hold a program in the kernel: until Ctrl-C, or for one command.
 
-use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use freshline_kernel::KernelError;
-use freshline_system::User;
 use freshline_system::privileges::{Privilege, with_only, without};
 use miette::{IntoDiagnostic, WrapErr};
 use nix::errno::Errno;
@@ -21,6 +19,7 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use crate::failure::Failure;
 use crate::privileges::{DETACHES, Needs};
+use crate::wrapped::Wrapped;
 
 /// For how long `attach` is to hold.
 #[derive(Debug, clap::Args)]
@@ -40,39 +39,6 @@ impl Term {
         let end = move || _ = sender.send(());
         without(|| ctrlc::set_handler(end)).into_diagnostic().map_err(Failure::Runtime)?;
         Ok(Some(ended))
-    }
-}
-
-/// The command that `run` starts.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Wrapped {
-    /// Run the command as this user of the host, a name or number, with its groups and without root's
-    /// privileges. Default: as the user of this process, root. Programs such as sudo work as usual.
-    #[arg(long, value_name = "NAME")]
-    user: Option<User>,
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
-}
-
-impl Wrapped {
-    pub(crate) fn program(&self) -> &OsString {
-        self.command.first().expect("clap requires a command")
-    }
-
-    /// The user that is to run it.
-    pub(crate) fn user(&self) -> Option<&User> {
-        self.user.as_ref()
-    }
-
-    /// The command, which runs as that user where `switches`.
-    pub(crate) fn command(&self, switches: bool) -> Command {
-        let mut command = Command::new(self.program());
-        command.args(&self.command[1..]);
-        if let Some(user) = self.user().filter(|_| switches) {
-            user.runs(&mut command);
-        }
-        command
     }
 }
 

@@ -4,37 +4,69 @@
 //! names cannot be understood, 130 a second Ctrl-C, or the first one where a result is not whole then. `emulate run`, `receiver run` and `uplink run`
 //! end as their command does.
 
+#![cfg_attr(
+    not(all(
+        feature = "bond",
+        feature = "demo",
+        feature = "emulate",
+        feature = "kernel",
+        feature = "lab",
+        feature = "monitor",
+        feature = "probe",
+        feature = "router",
+        feature = "source",
+        feature = "wlan"
+    )),
+    // Commands share helpers; that each has a user is checked with all commands.
+    allow(dead_code, unused_imports)
+)]
+
 #[macro_use]
 mod said;
+#[cfg(feature = "lab")]
 mod age;
+#[cfg(feature = "bond")]
 mod bond;
+#[cfg(feature = "demo")]
 mod demo;
+#[cfg(feature = "emulate")]
 mod emulate;
 mod epochs;
 mod error_report;
 mod failure;
+#[cfg(feature = "kernel")]
 mod hold;
+#[cfg(feature = "lab")]
 mod lab;
 mod law;
 mod listening;
 mod mark;
+#[cfg(feature = "kernel")]
 mod mesh;
+#[cfg(feature = "monitor")]
 mod monitor;
 mod output;
 mod privileges;
+#[cfg(feature = "probe")]
 mod probe;
 #[cfg(test)]
 #[path = "../tests/common/promtool.rs"]
 mod promtool;
+#[cfg(feature = "kernel")]
 mod receiver;
+#[cfg(feature = "router")]
 mod router;
 mod scheduler;
+#[cfg(feature = "source")]
 mod source;
 mod token;
 mod transport;
+#[cfg(feature = "kernel")]
 mod uplink;
 mod url;
+#[cfg(feature = "wlan")]
 mod wlan;
+mod wrapped;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -55,19 +87,33 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "source")]
     Source(source::Args),
+    #[cfg(feature = "monitor")]
     Monitor(monitor::Args),
+    #[cfg(feature = "emulate")]
     Emulate(emulate::Args),
+    #[cfg(feature = "demo")]
     Demo(demo::Args),
+    #[cfg(feature = "probe")]
     Probe(probe::Args),
+    #[cfg(feature = "lab")]
     Lab(lab::Args),
+    #[cfg(feature = "lab")]
     Age(age::Args),
+    #[cfg(feature = "kernel")]
     Receiver(receiver::Args),
+    #[cfg(feature = "router")]
     Router(router::Args),
+    #[cfg(feature = "kernel")]
     Uplink(uplink::Args),
+    #[cfg(feature = "wlan")]
     Wlan(wlan::Args),
+    #[cfg(feature = "bond")]
     Bond(bond::Args),
+    #[cfg(feature = "kernel")]
     Mesh(mesh::Args),
+    #[cfg(feature = "monitor")]
     Token(token::Args),
 }
 
@@ -87,19 +133,33 @@ fn main() -> ExitCode {
         .init();
     error_report::install();
     let result = match Cli::parse().command {
+        #[cfg(feature = "source")]
         Command::Source(args) => source::run(args),
+        #[cfg(feature = "monitor")]
         Command::Monitor(args) => monitor::run(args),
+        #[cfg(feature = "emulate")]
         Command::Emulate(args) => emulate::run(args),
+        #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(args),
+        #[cfg(feature = "probe")]
         Command::Probe(args) => probe::run(args),
+        #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(args),
+        #[cfg(feature = "lab")]
         Command::Age(args) => age::run(args),
+        #[cfg(feature = "kernel")]
         Command::Receiver(args) => receiver::run(args),
+        #[cfg(feature = "router")]
         Command::Router(args) => router::run(args),
+        #[cfg(feature = "kernel")]
         Command::Uplink(args) => uplink::run(args),
+        #[cfg(feature = "wlan")]
         Command::Wlan(args) => wlan::run(args),
+        #[cfg(feature = "bond")]
         Command::Bond(args) => bond::run(args),
+        #[cfg(feature = "kernel")]
         Command::Mesh(args) => mesh::run(args),
+        #[cfg(feature = "monitor")]
         Command::Token(args) => token::run(args),
     };
     let (report, code) = match result {

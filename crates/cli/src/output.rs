@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use freshline_core::unit::Span;
 use freshline_net::clock::Clock;
 use freshline_net::metrics::render;
+#[cfg(feature = "monitor")]
 use freshline_net::monitor::output::end_commands;
 use freshline_net::stop::Stop;
 use freshline_system::privileges::{Privilege, with_only};
@@ -39,6 +40,7 @@ pub(crate) fn stop_on(signals: &[i32]) -> Result<Stop, Failure> {
     let mut on_signal = move || {
         let now = Clock::new().now();
         if now.since(*first.get_or_insert(now)) > GRACE {
+            #[cfg(feature = "monitor")]
             end_commands();
             std::process::exit(INTERRUPTED.into());
         }

@@ -136,6 +136,7 @@ fn value(metrics: &[Metric], name: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "long: measures delays in real time"]
 fn the_lab_carries_what_the_kernel_carries_and_takes_as_long() {
     if let Some(missing) = missing() {
         println!("skipped: needs {missing}");

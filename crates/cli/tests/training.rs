@@ -50,6 +50,7 @@ fn trained_twice(what: &str, files: &[&str]) -> Option<[TempDir; 2]> {
 }
 
 #[test]
+#[ignore = "long: trains in Python"]
 fn rust_says_what_python_says_and_training_twice_gives_the_same_bytes() {
     let files = ["frames.toml", "levels.toml", "packets.csv", "slots.csv"];
     let Some([first, _]) = trained_twice("frames.py", &files) else { return };
@@ -58,6 +59,7 @@ fn rust_says_what_python_says_and_training_twice_gives_the_same_bytes() {
 }
 
 #[test]
+#[ignore = "long: trains in Python"]
 fn so_it_is_with_the_locator() {
     let files = ["bottleneck.toml", "bottleneck.csv"];
     let Some([first, _]) = trained_twice("locator.py", &files) else { return };
@@ -114,6 +116,7 @@ fn train_from(files: &[&Path], to: &Path) -> Option<Result<String, String>> {
 }
 
 #[test]
+#[ignore = "long: trains in Python"]
 fn weights_come_from_recordings_and_what_is_missing_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);

@@ -62,16 +62,20 @@ extern crate alloc;
 
 pub mod age;
 pub mod dscp;
+#[cfg(feature = "router")]
 pub mod host;
+#[cfg(feature = "wlan")]
 pub mod link;
 pub mod mesh;
 pub mod path;
 #[cfg(feature = "serde")]
 mod reading;
 pub mod receiver;
+#[cfg(feature = "router")]
 pub mod router;
 pub mod session;
 pub mod source;
 pub mod unit;
 pub mod wire;
+#[cfg(feature = "wlan")]
 pub mod wlan;

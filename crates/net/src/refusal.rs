@@ -3,10 +3,13 @@
 use std::fmt;
 
 use freshline_core::wire::CloseReason;
+#[cfg(feature = "metrics")]
 use prometheus_client::encoding::DescriptorEncoder;
+#[cfg(feature = "metrics")]
 use prometheus_client::metrics::counter::ConstCounter;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+#[cfg(feature = "metrics")]
 use crate::metrics::family;
 
 /// Why a monitor, or a server of packets or of a bond, refused something, or ended it to make room.
@@ -150,6 +153,7 @@ impl Refusals {
     ///
     /// # Errors
     /// Those of the encoder.
+    #[cfg(feature = "metrics")]
     pub fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let counts = self
             .iter()

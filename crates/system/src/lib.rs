@@ -1,6 +1,7 @@
 //! What the crates that meet the operating system share: locks on folders, netlink, privileges and access to
 //! files that a process gives up, and the user that runs a command.
 
+#[cfg(feature = "confinement")]
 pub mod confinement;
 pub mod folder_lock;
 pub mod netlink;

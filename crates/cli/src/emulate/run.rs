@@ -11,9 +11,9 @@ use super::seed_or_drawn;
 use super::table::{print_cell, print_conditions, print_hops};
 use super::{hop_help, wlan_help};
 use crate::failure::Failure;
-use crate::hold::Wrapped;
 use crate::output::{print_json, printed};
 use crate::privileges::Needs;
+use crate::wrapped::Wrapped;
 
 /// Run a command behind an emulated path, whatever protocols it speaks. Needs root.
 ///

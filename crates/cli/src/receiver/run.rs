@@ -5,7 +5,8 @@ use freshline_kernel::receiver::{Target, attach};
 
 use super::{LawArgs, failure};
 use crate::failure::Failure;
-use crate::hold::{Signals, Wrapped};
+use crate::hold::Signals;
+use crate::wrapped::Wrapped;
 
 /// Run a command whose TCP connections are controlled, in a cgroup of its own. Needs root.
 ///

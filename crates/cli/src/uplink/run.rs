@@ -5,7 +5,8 @@ use freshline_kernel::sorpc;
 
 use super::{Law, failure};
 use crate::failure::Failure;
-use crate::hold::{Signals, Wrapped};
+use crate::hold::Signals;
+use crate::wrapped::Wrapped;
 
 /// Run a command whose uploads keep out of the way, in a cgroup of its own. Needs root.
 ///

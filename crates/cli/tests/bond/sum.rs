@@ -31,6 +31,7 @@ fn with_scheduler(net: &Net, scheduler: &str, bytes: u64) -> f64 {
 }
 
 #[test]
+#[ignore = "long: measures rates in real time"]
 fn a_download_gets_the_sum_of_two_paths() {
     if !can_run() {
         return;
@@ -44,6 +45,7 @@ fn a_download_gets_the_sum_of_two_paths() {
 /// The other schedulers, and the kernel's MPTCP. For the figures of the book ([`is_whole`]) each runs by
 /// itself; else three run at the same time, with half of the bytes.
 #[test]
+#[ignore = "long: takes many seconds of real time"]
 fn a_download_arrives_whole_with_every_scheduler_and_with_mptcp() {
     if !can_run() {
         return;
@@ -68,6 +70,7 @@ fn a_download_arrives_whole_with_every_scheduler_and_with_mptcp() {
 }
 
 #[test]
+#[ignore = "long: measures rates in real time"]
 fn a_download_gets_the_sum_of_two_paths_of_unlike_delays() {
     if !can_run() {
         return;
@@ -88,6 +91,7 @@ fn a_download_gets_the_sum_of_two_paths_of_unlike_delays() {
 
 /// Somebody who reads nothing fills the window of his own stream.
 #[test]
+#[ignore = "long: measures rates in real time"]
 fn a_download_beside_readers_that_read_nothing_gets_the_sum_all_the_same() {
     if !can_run() {
         return;

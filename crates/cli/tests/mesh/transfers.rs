@@ -213,6 +213,7 @@ fn cabled(variant: Variant, number: usize) {
 }
 
 #[test]
+#[ignore = "long: takes many seconds of real time"]
 fn lossy_transfers_go_on_to_their_end() {
     if !can_run_with(&["/dev/net/tun", "/bin/bash"]) {
         return;

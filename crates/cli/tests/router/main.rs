@@ -48,6 +48,7 @@ fn measured(net: &Net, rate: &str, queue: &str) -> Outcome {
 }
 
 #[test]
+#[ignore = "long: measures delays in real time"]
 fn updates_beside_tcp_are_as_fresh_as_in_the_lab_and_tcp_loses_nothing() {
     if !can_run() {
         return;
@@ -71,6 +72,7 @@ fn updates_beside_tcp_are_as_fresh_as_in_the_lab_and_tcp_loses_nothing() {
 }
 
 #[test]
+#[ignore = "long: measures rates in real time"]
 fn nobody_gains_by_passing_for_what_he_is_not() {
     if !can_run() {
         return;

@@ -157,7 +157,7 @@ fn a_capture_shows_marks_on_updates_and_acks_alone_by_both_families_and_transpor
             let monitor = Monitor::start(&net, scheme, host, &[]);
             let capture = Capture::start(&net);
             let flags = ["--dscp", "EF", "--ack-dscp", "CS5", "--rate", "100/s"];
-            let report = monitor.source(&net, &[&flags[..], &["--duration", "1s"]].concat());
+            let report = monitor.source(&net, &[&flags[..], &["--duration", "2s"]].concat());
             let seen = capture.stop();
             let monitor = monitor.stop();
 
@@ -178,6 +178,7 @@ fn a_capture_shows_marks_on_updates_and_acks_alone_by_both_families_and_transpor
                     openings[way] += u32::from(is_marked);
                 }
             }
+            // Of 200; a busy machine sends fewer.
             assert!(marked.iter().all(|count| *count > 80), "{case}: {marked:?}");
             assert!(unmarked.iter().all(|count| *count > 0), "{case}: {unmarked:?}");
             let most = if is_quic { marked[0] / 10 } else { 0 };

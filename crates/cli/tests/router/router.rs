@@ -148,6 +148,7 @@ fn fragments_arrive_whole_and_are_no_updates() {
 }
 
 #[test]
+#[ignore = "long: measures rates in real time"]
 fn a_classifier_reads_the_marks_of_senders() {
     if !can_run() {
         return;
@@ -179,6 +180,7 @@ fn a_classifier_reads_the_marks_of_senders() {
 }
 
 #[test]
+#[ignore = "long: takes many seconds of real time"]
 fn a_flood_of_flows_is_bounded_and_others_go_on() {
     if !can_run() {
         return;

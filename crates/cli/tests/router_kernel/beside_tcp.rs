@@ -64,6 +64,7 @@ fn are_alike(one: f64, other: f64) -> bool {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn updates_beside_tcp_are_as_fresh_as_by_nfqueue_and_in_the_lab() {
     if !guest::entered() || !can_run() {
         return;
@@ -80,6 +81,7 @@ fn updates_beside_tcp_are_as_fresh_as_by_nfqueue_and_in_the_lab() {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn nobody_gains_by_passing_for_what_he_is_not_in_the_kernel() {
     if !guest::entered() || !can_run() {
         return;
@@ -97,6 +99,7 @@ fn nobody_gains_by_passing_for_what_he_is_not_in_the_kernel() {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn a_stream_has_the_queueing_delay_of_fq_codel_by_default() {
     if !guest::entered() || !can_run() {
         return;
@@ -125,6 +128,7 @@ fn a_stream_has_the_queueing_delay_of_fq_codel_by_default() {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn a_share_that_changes_under_load_shows() {
     if !guest::entered() || !can_run() {
         return;

@@ -81,6 +81,7 @@ fn of_programs(rate: &str) -> Vec<Cost> {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn what_a_packet_costs_is_told_beside_the_kernel_s_own() {
     if !guest::entered() || !can_run() {
         return;

@@ -61,6 +61,7 @@ fn assert_arrived(net: &Net, status: &Value) {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn of_each_flow_of_updates_one_packet_waits() {
     const FLOWS: usize = 300;
     const EACH: usize = 8;
@@ -107,6 +108,7 @@ fn arrived_from_another_host(net: &Net, within: Duration) -> usize {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn after_a_flood_of_flows_every_packet_is_accounted_for() {
     const PORTS: usize = 50_000;
     if !guest::entered() || !can_run() {
@@ -136,6 +138,7 @@ fn after_a_flood_of_flows_every_packet_is_accounted_for() {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn attached_and_detached_under_load_it_leaves_nothing() {
     if !guest::entered() || !can_run() {
         return;

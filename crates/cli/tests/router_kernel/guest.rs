@@ -118,7 +118,7 @@ pub(crate) fn entered_with(devices: &[&str]) -> bool {
     // With a single thread, which is one for each processor, the harness begins lines that we end.
     let every_step = env::var_os("FRESHLINE_EVERY_STEP").map_or("", |_| "FRESHLINE_EVERY_STEP=1");
     let script = format!(
-        "{every_step} {HERE}=1 exec {} --exact {test} --nocapture --test-threads 2",
+        "{every_step} {HERE}=1 exec {} --exact {test} --include-ignored --nocapture --test-threads 2",
         program.display()
     );
     if let Some(done) = run_with(devices, &script) {

@@ -28,6 +28,7 @@ fn root(net: &Net) -> String {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn before_every_step_a_command_may_be_killed_and_the_next_restores_the_root() {
     if !guest::entered() || !can_run() || !can_trace() {
         return;

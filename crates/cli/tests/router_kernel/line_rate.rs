@@ -71,6 +71,7 @@ fn by_ifc(net: &Net) -> (Outcome, Value) {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn without_a_rate_the_queue_of_the_device_decides_what_is_scheduled() {
     if !guest::entered_with(&LINK) || !can_run() {
         return;

@@ -60,6 +60,7 @@ const GUEST: guest::Guest = guest::Guest {
 };
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn the_guest_has_what_the_tests_need() {
     let script = "
         uname -r
@@ -93,6 +94,7 @@ fn the_guest_has_what_the_tests_need() {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn a_device_has_one_router_in_user_space_or_in_the_kernel() {
     if !guest::entered() || !can_run() {
         return;

@@ -50,6 +50,7 @@ fn send(net: &Net, frames: &[Vec<u8>]) {
 }
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn packets_behind_tags_are_classed_and_counted_as_without() {
     if !guest::entered() || !can_run() {
         return;

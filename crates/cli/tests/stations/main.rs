@@ -63,6 +63,7 @@ const SCRIPT: &str = "
     cat /tmp/json";
 
 #[test]
+#[ignore = "long: boots a kernel in a guest"]
 fn the_backlog_of_a_real_station_is_read_by_nl80211_as_by_iw() {
     let Some(done) = guest::run(SCRIPT) else { return };
     let said = &done.said;

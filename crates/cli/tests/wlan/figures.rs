@@ -145,6 +145,7 @@ fn tcp(control: &str) -> Row {
 }
 
 #[test]
+#[ignore = "long: measures delays in real time"]
 fn delay_is_low_at_a_high_rate_and_a_tenth_of_that_of_tcp() {
     if !can_run() {
         return;
@@ -184,6 +185,7 @@ fn fairness(shares: &[f64]) -> f64 {
 }
 
 #[test]
+#[ignore = "long: measures delays in real time"]
 fn clients_of_one_access_point_have_equal_shares() {
     let _alone = alone();
     let shared = |clients: &usize| {

@@ -38,6 +38,7 @@ mod waiting;
 
 pub use checksum::complete_checksum;
 pub use codel::{Codel, Params as CodelParams};
+#[cfg(feature = "wlan")]
 pub(crate) use codel::{Control as CodelControl, Law as CodelLaw};
 pub use config::{DualConfig, IfcConfig, ParseQdiscError, QdiscConfig};
 pub use discipline::Discipline;

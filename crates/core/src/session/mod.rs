@@ -22,6 +22,7 @@ mod backoff;
 mod clock_offset;
 mod cookie;
 mod datagram;
+#[cfg(feature = "wlan")]
 pub mod downlink;
 mod fifo;
 mod index;

@@ -18,6 +18,7 @@ impl<'a> Reader<'a> {
     }
 
     /// All that is left.
+    #[cfg(feature = "wlan")]
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
     }

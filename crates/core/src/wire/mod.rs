@@ -40,12 +40,14 @@
 mod ack;
 mod control;
 mod cursor;
+#[cfg(feature = "wlan")]
 mod downlink;
 mod marks;
 mod update;
 
 pub use ack::Ack;
 pub use control::{Challenge, Close, CloseReason};
+#[cfg(feature = "wlan")]
 pub use downlink::{Join, Packet, Report};
 pub use marks::{AckMark, Marks, ParseAckMarkError};
 pub use update::{Opening, OpeningTooLong, Update, is_control};
@@ -64,7 +66,10 @@ const _: () = assert!(
     Ack::LEN <= Update::MIN_LEN
         && Challenge::LEN <= Update::MIN_LEN
         && Close::LEN <= Update::MIN_LEN
-        && Challenge::LEN <= Join::MIN_LEN
+);
+#[cfg(feature = "wlan")]
+const _: () = assert!(
+    Challenge::LEN <= Join::MIN_LEN
         && Close::LEN <= Join::MIN_LEN
         && Close::LEN <= Report::LEN
         && Challenge::LEN <= Report::LEN
@@ -91,10 +96,13 @@ pub enum Message<'a> {
     /// The end of a session, or its refusal.
     Close(Close),
     /// A client's wish for a downlink.
+    #[cfg(feature = "wlan")]
     Join(Join<'a>),
     /// One packet of it.
+    #[cfg(feature = "wlan")]
     Packet(Packet<'a>),
     /// What came of it.
+    #[cfg(feature = "wlan")]
     Report(Report),
 }
 
@@ -139,8 +147,11 @@ impl<'a> Message<'a> {
             ack::TYPE => Ack::read(session, reader).map(Message::Ack),
             control::CHALLENGE => Challenge::read(session, reader).map(Message::Challenge),
             control::CLOSE => Close::read(session, reader).map(Message::Close),
+            #[cfg(feature = "wlan")]
             downlink::JOIN => Join::read(session, reader, datagram.len()).map(Message::Join),
+            #[cfg(feature = "wlan")]
             downlink::PACKET => Packet::read(session, reader).map(Message::Packet),
+            #[cfg(feature = "wlan")]
             downlink::REPORT => Report::read(session, reader).map(Message::Report),
             other => Err(ParseError::Type(other)),
         }
@@ -153,8 +164,11 @@ impl<'a> Message<'a> {
             Self::Ack(ack) => ack.session,
             Self::Challenge(challenge) => challenge.session,
             Self::Close(close) => close.session,
+            #[cfg(feature = "wlan")]
             Self::Join(join) => join.session,
+            #[cfg(feature = "wlan")]
             Self::Packet(packet) => packet.session,
+            #[cfg(feature = "wlan")]
             Self::Report(report) => report.session,
         }
     }

@@ -74,6 +74,7 @@ impl Identity {
     /// # Errors
     /// [`IdentityError`] when the directory cannot be made or written, or when the file
     /// in it is damaged or readable by others.
+    #[cfg(feature = "listen")]
     pub fn from_state_dir(state: &Path) -> Result<Self, IdentityError> {
         let path = state.join(STATE_FILE);
         if !path.exists() {
@@ -151,6 +152,7 @@ fn read(path: &Path) -> Result<Vec<u8>, IdentityError> {
 
 /// Writes a new identity beside `path` and links it into place whole. If another process
 /// was first, its identity stands and ours is thrown away.
+#[cfg(feature = "listen")]
 fn generate(state: &Path, path: &Path) -> Result<(), IdentityError> {
     let key = rcgen::KeyPair::generate().map_err(IdentityError::Generate)?;
     let certificate = rcgen::CertificateParams::new(["localhost".to_owned()])
@@ -269,6 +271,7 @@ pub enum IdentityError {
         source: io::Error,
     },
     /// No key or certificate could be generated.
+    #[cfg(feature = "listen")]
     #[error("cannot generate an identity: {0}")]
     Generate(rcgen::Error),
 }
