@@ -1,7 +1,5 @@
 //! `freshline demo`: six sources on the same emulated path.
 
-#[cfg(test)]
-mod beside_lab;
 mod contest;
 mod lane;
 mod report;

@@ -15,6 +15,7 @@ mod hold;
 mod lab;
 mod law;
 mod listening;
+mod loopback;
 mod mark;
 mod mesh;
 mod monitor;

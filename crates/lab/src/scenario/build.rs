@@ -8,6 +8,7 @@ use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::receiver::Remote;
 use freshline_core::unit::{BitRate, Span, Time};
 use rand::RngExt;
+use rand_pcg::Pcg64;
 
 use super::flow::{ACCESS_POINT, Servers, Stations};
 use super::topology::Network;
@@ -126,8 +127,7 @@ impl Scenario {
                 }
                 let mut rng = streams.stream("flow", flows.len());
                 let apart = config.apart * number as u64;
-                let late = apart + config.start_spread.mul_f64(rng.random());
-                let starts_at = Time::ZERO + config.start + late;
+                let starts_at = Time::ZERO + config.starts_at(number, &mut rng);
                 let stop = config.stop.unwrap_or(self.duration).min(self.duration);
                 let between = (starts_at, Time::ZERO + stop);
                 // Who shortens a run may cut flows off: only its own `stop` is a contradiction.
@@ -203,15 +203,12 @@ impl LinkConfig {
         hops: &mut Vec<Wire>,
     ) -> Result<LinkHops, ScenarioError> {
         let mut built = LinkHops::default();
-        let [there, back] = self.directions();
-        // Of the models of traces: both directions have the same satellites.
-        let seed = streams.stream("trace", index).random();
-        for (way, direction, config, places) in
-            [(0, "there", there, &mut built.there), (1, "back", back, &mut built.back)]
+        let [there, back] = self.hops(streams, index);
+        for (direction, configs, places) in
+            [("there", there, &mut built.there), ("back", back, &mut built.back)]
         {
-            for number in 0..self.count {
+            for config in configs {
                 places.push(hops.len());
-                let config = config.or_trace_seed(seed, way + 2 * u64::from(number));
                 hops.push(self.hop(direction, &config, streams, hops.len())?);
             }
         }
@@ -245,7 +242,7 @@ impl LinkConfig {
     }
 
     /// The hop there, and the one back.
-    fn directions(&self) -> [&HopConfig; 2] {
+    pub(super) fn directions(&self) -> [&HopConfig; 2] {
         [&self.there, self.back.as_ref().unwrap_or(&self.there)]
     }
 
@@ -351,6 +348,11 @@ struct Places<'a> {
 }
 
 impl FlowConfig {
+    /// When the flow with this number among those alike begins, from the start of the run; draws once.
+    pub(super) fn starts_at(&self, number: usize, rng: &mut Pcg64) -> Span {
+        self.start + self.apart * number as u64 + self.start_spread.mul_f64(rng.random())
+    }
+
     /// The ways of all flows alike.
     fn ways(&self, places: Places<'_>, stations: &mut Stations) -> Result<Vec<Way>, ScenarioError> {
         let mut ways = Vec::new();

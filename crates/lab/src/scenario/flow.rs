@@ -161,7 +161,7 @@ impl UpdatesConfig {
 }
 
 impl UpdatesConfig {
-    fn limits(&self) -> Result<Limits, &'static str> {
+    pub(super) fn limits(&self) -> Result<Limits, &'static str> {
         let is_given = matches!(self.law, LawName::Fixed | LawName::Poisson);
         if self.worth.is_some() && is_given {
             return Err("`worth` belongs to laws that find the rate");
