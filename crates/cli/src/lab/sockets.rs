@@ -28,7 +28,8 @@ use order::{Compared, Pair, Verdict};
 /// Runs each family of paths in the lab, and again in real time: sources send through the path emulator
 /// to a monitor, over UDP sockets on the loopback interface. All laws of a run send at the same time,
 /// each over a path of its own. Run it on a machine without other work, or with a higher priority:
-/// the lab knows nothing of a late processor.
+/// the lab knows nothing of a late processor. A run in which an emulator sent more than one packet in a
+/// hundred on by over 1 ms late is made again, up to three times in all.
 ///
 /// Two laws are a tie in the lab or over sockets if the 95 % interval of the difference of their mean
 /// ages, run by run, contains 0, or if the difference is below 2 % of the lower age.
@@ -63,7 +64,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 40,
+        default_value_t = 30,
         value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
     seconds: u64,
@@ -91,6 +92,11 @@ const FAMILIES: [&str; 10] = [
 
 /// Runs of each law, unless --runs gives a number.
 const RUNS: i64 = 5;
+
+/// A run whose emulators were later than this is made again, up to [`TRIES`] times in all: they show
+/// another path than they should. It is a 25th of the lowest ages of [`FAMILIES`].
+const TIMELY_MS: f64 = 1.0;
+const TRIES: usize = 3;
 
 /// `docs/lab.md` describes each key.
 #[derive(Serialize)]
@@ -243,10 +249,8 @@ impl Plan {
     fn compare(self, stop: &Stop, bar: &ProgressBar) -> miette::Result<Option<Compared>> {
         let mut runs = Vec::new();
         for run in 0..self.laws[0].scenario.runs {
-            let measured = self.run(run, stop).wrap_err_with(|| self.name.clone())?;
-            if stop.is_stopped() {
-                return Ok(None);
-            }
+            let measured = self.timely_run(run, stop).wrap_err_with(|| self.name.clone())?;
+            let Some(measured) = measured else { return Ok(None) };
             bar.inc(1);
             runs.push(measured);
         }
@@ -254,7 +258,6 @@ impl Plan {
             let values: Vec<_> = runs.iter().map(|run| figure(&run[law])).collect();
             Sampled::of_runs("sockets", self.laws[law].law, "", &values)
         };
-        let late_ms = runs.iter().flatten().map(|run| run.late_ms).fold(0.0, f64::max);
         let laws = self.laws.iter().enumerate().map(|(index, it)| {
             let lab = (in_ms(&it.age), it.sent.clone());
             let sockets =
@@ -269,8 +272,28 @@ impl Plan {
             runs: runs.len(),
             pairs: Pair::all(&laws),
             laws: laws.iter().map(order::Law::figures).collect(),
-            late_p99_ms: late_ms,
+            late_p99_ms: runs.iter().map(|run| late_ms(run)).fold(0.0, f64::max),
         }))
+    }
+
+    /// A run in which the emulators were in time, or the one of several in which they were the least late;
+    /// `None` if it was stopped.
+    fn timely_run(&self, run: u32, stop: &Stop) -> miette::Result<Option<Vec<Measured>>> {
+        let mut best: Option<Vec<Measured>> = None;
+        for _ in 0..TRIES {
+            let measured = self.run(run, stop)?;
+            if stop.is_stopped() {
+                return Ok(None);
+            }
+            let late = late_ms(&measured);
+            if best.as_deref().is_none_or(|best| late < late_ms(best)) {
+                best = Some(measured);
+            }
+            if late <= TIMELY_MS {
+                break;
+            }
+        }
+        Ok(best)
     }
 
     /// One run of all laws at the same time.
@@ -286,6 +309,11 @@ impl Plan {
             running.into_iter().map(arena::join).collect()
         })
     }
+}
+
+/// How late the latest emulator was.
+fn late_ms(laws: &[Measured]) -> f64 {
+    laws.iter().map(|law| law.late_ms).fold(0.0, f64::max)
 }
 
 /// The lab measures in s.
