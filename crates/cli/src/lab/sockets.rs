@@ -29,7 +29,7 @@ use order::{Compared, Pair, Verdict};
 /// to a monitor, over UDP sockets on the loopback interface. All laws of a run send at the same time,
 /// each over a path of its own. Run it on a machine without other work, or with a higher priority:
 /// the lab knows nothing of a late processor. A run in which an emulator sent more than one packet in a
-/// hundred on by over 1 ms late is made again, up to three times in all.
+/// hundred on by over 1 ms late is made again (--tries), and the one with the smallest lateness counts.
 ///
 /// Two laws are a tie in the lab or over sockets if the 95 % interval of the difference of their mean
 /// ages, run by run, contains 0, or if the difference is below 2 % of the lower age.
@@ -68,6 +68,14 @@ pub(crate) struct Args {
         value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
     seconds: u64,
+    /// Make a run up to N times in all while an emulator is late.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
+    tries: u32,
     #[command(flatten)]
     changed: Changed,
     /// Print one JSON document on standard output instead of the table.
@@ -93,10 +101,9 @@ const FAMILIES: [&str; 10] = [
 /// Runs of each law, unless --runs gives a number.
 const RUNS: i64 = 5;
 
-/// A run whose emulators were later than this is made again, up to [`TRIES`] times in all: they show
-/// another path than they should. It is a 25th of the lowest ages of [`FAMILIES`].
+/// An emulator that is later shows another path than it should: this is a tenth of the lowest age of
+/// [`FAMILIES`].
 const TIMELY_MS: f64 = 1.0;
-const TRIES: usize = 3;
 
 /// `docs/lab.md` describes each key.
 #[derive(Serialize)]
@@ -120,7 +127,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut done = Vec::new();
     for plan in planned {
         bar.set_message(plan.name.clone());
-        let compared = plan.compare(&stop, &bar).map_err(Failure::Runtime)?;
+        let compared = plan.compare(args.tries, &stop, &bar).map_err(Failure::Runtime)?;
         let Some(compared) = compared else { break };
         if !args.json {
             bar.suspend(|| printed(table::row(&compared, &mut io::stdout().lock())))?;
@@ -246,10 +253,16 @@ struct PlannedLaw {
 
 impl Plan {
     /// Runs it over sockets; `None` if it was stopped.
-    fn compare(self, stop: &Stop, bar: &ProgressBar) -> miette::Result<Option<Compared>> {
+    fn compare(
+        self,
+        tries: u32,
+        stop: &Stop,
+        bar: &ProgressBar,
+    ) -> miette::Result<Option<Compared>> {
         let mut runs = Vec::new();
         for run in 0..self.laws[0].scenario.runs {
-            let measured = self.timely_run(run, stop).wrap_err_with(|| self.name.clone())?;
+            let measured = self.timely_run(run, tries, stop);
+            let measured = measured.wrap_err_with(|| self.name.clone())?;
             let Some(measured) = measured else { return Ok(None) };
             bar.inc(1);
             runs.push(measured);
@@ -278,9 +291,14 @@ impl Plan {
 
     /// A run in which the emulators were in time, or the one of several in which they were the least late;
     /// `None` if it was stopped.
-    fn timely_run(&self, run: u32, stop: &Stop) -> miette::Result<Option<Vec<Measured>>> {
+    fn timely_run(
+        &self,
+        run: u32,
+        tries: u32,
+        stop: &Stop,
+    ) -> miette::Result<Option<Vec<Measured>>> {
         let mut best: Option<Vec<Measured>> = None;
-        for _ in 0..TRIES {
+        for _ in 0..tries {
             let measured = self.run(run, stop)?;
             if stop.is_stopped() {
                 return Ok(None);
