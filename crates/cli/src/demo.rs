@@ -1,8 +1,6 @@
 //! `freshline demo`: six sources on the same emulated path.
 
 mod contest;
-#[cfg(test)]
-mod lab_forecast;
 mod lane;
 mod report;
 mod view;

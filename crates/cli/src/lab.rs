@@ -9,6 +9,7 @@ mod packets;
 mod reproduce;
 mod run;
 mod safety;
+mod sockets;
 mod torture;
 mod trace;
 mod watch;
@@ -16,6 +17,8 @@ mod watch;
 use crate::failure::Failure;
 
 /// Try the laws in virtual time: deterministic, without network, faster than life.
+///
+/// `sockets` alone runs in real time: it compares the lab with real sockets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -31,6 +34,7 @@ enum Command {
     Torture(torture::Args),
     Frames(frames::Args),
     Trace(Box<trace::Args>),
+    Sockets(sockets::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -42,5 +46,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Torture(args) => torture::run(args),
         Command::Frames(args) => frames::run(args),
         Command::Trace(args) => trace::run(&args),
+        Command::Sockets(args) => sockets::run(args),
     }
 }

@@ -40,6 +40,7 @@ mod hold;
 mod lab;
 mod law;
 mod listening;
+mod loopback;
 mod mark;
 #[cfg(feature = "kernel")]
 mod mesh;

@@ -6,27 +6,24 @@
 //!   …                  ─┘
 //! ```
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
 use freshline_core::age::AgeSummary;
 use freshline_core::link::ConditionsConfig;
-use freshline_core::session::{MonitorParams, SourceParams};
+use freshline_core::session::SourceParams;
 use freshline_core::source::RateLaw;
 use freshline_core::unit::{Span, Time};
 use freshline_net::clock::Clock;
-use freshline_net::credentials::{Right, Rules};
-use freshline_net::emulate::{Emulator, EmulatorConfig, Handle};
-use freshline_net::monitor::{Monitor, MonitorConfig};
-use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, SourceReport, Transport, Ways};
+use freshline_net::emulate::{Emulator, EmulatorConfig};
+use freshline_net::source::{Source, SourceReport};
 use freshline_net::stop::Stop;
 use miette::IntoDiagnostic;
 
 use super::PAYLOAD;
 use super::lane::{AtMonitor, AtSource, Lane};
 use super::view::View;
+use crate::loopback::{self, Curtain, LOOPBACK};
 
 /// Which laws run against each other, over what and for how long.
 pub(super) struct Contest {
@@ -46,21 +43,10 @@ pub(super) struct Run {
     pub(super) source: SourceReport,
 }
 
-const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-
 impl Contest {
     /// Runs all sources at the same time until they end by themselves, or until `stop`.
     pub(super) fn run(self, stop: &Stop, view: &mut View) -> miette::Result<Vec<Run>> {
-        let monitor_config = MonitorConfig {
-            listen: LOOPBACK,
-            quic: None,
-            params: MonitorParams::default(),
-            rules: Rules::none(Right::Publish),
-            detailed: 0,
-            forget: MonitorConfig::FORGET,
-        };
-        let mut monitor = Monitor::bind(monitor_config).into_diagnostic()?;
-        let target = monitor.local_addr().into_diagnostic()?;
+        let (mut monitor, target) = loopback::monitor()?;
         let mut emulators = Vec::new();
         let mut sources = Vec::new();
         let mut lanes = Vec::new();
@@ -68,7 +54,8 @@ impl Contest {
             let config =
                 EmulatorConfig { conditions: self.conditions.clone(), ..Default::default() };
             let emulator = Emulator::bind(LOOPBACK, target, config, self.seed).into_diagnostic()?;
-            sources.push(source(name, law, emulator.local_addr())?);
+            let params = SourceParams { name: name.to_owned(), ..Default::default() };
+            sources.push(loopback::source(params, law, PAYLOAD, emulator.local_addr())?);
             emulators.push(emulator);
             lanes.push(Lane::new(name));
         }
@@ -79,8 +66,7 @@ impl Contest {
         let end = began_at + self.duration;
         thread::scope(|scope| {
             let curtain = Curtain {
-                sources: stop,
-                monitor: &backstage,
+                endpoints: vec![stop.clone(), backstage.clone()],
                 emulators: emulators.iter().map(Emulator::handle).collect(),
             };
             let monitor = scope.spawn(|| monitor.run(&backstage, None, &mut AtMonitor(&lanes)));
@@ -103,33 +89,6 @@ impl Contest {
             runs
         })
     }
-}
-
-/// Ends all threads when it falls, be it by a panic: a scope waits for its threads.
-struct Curtain<'a> {
-    sources: &'a Stop,
-    monitor: &'a Stop,
-    emulators: Vec<Handle>,
-}
-
-impl Drop for Curtain<'_> {
-    fn drop(&mut self) {
-        self.sources.stop();
-        self.monitor.stop();
-        self.emulators.iter().for_each(Handle::stop);
-    }
-}
-
-fn source(name: &str, law: Box<dyn RateLaw>, monitor: SocketAddr) -> miette::Result<Source> {
-    let config = SourceConfig {
-        monitor: monitor.into(),
-        transport: Transport::Udp,
-        ways: Ways::default(),
-        params: SourceParams { name: name.to_owned(), ..Default::default() },
-        law,
-        sampler: Box::new(Synthetic::new(PAYLOAD)),
-    };
-    Source::new(config).into_diagnostic()
 }
 
 fn run_source(mut source: Source, lane: &Lane, stop: &Stop, end: Time) -> miette::Result<Run> {

@@ -175,7 +175,7 @@ impl Setting<'_> {
         rng: &mut Pcg64,
     ) -> Result<Period, ScenarioError> {
         let apart = config.apart * number;
-        let late = apart + config.start_spread.mul_f64(rng.random());
+        let from = Time::ZERO + config.starts_at(number as usize, rng);
         let duration = self.scenario.duration;
         let stop = config.stop.unwrap_or(duration).min(duration);
         // A shorter run may cut flows off: only their own `stop` is a contradiction.
@@ -186,7 +186,7 @@ impl Setting<'_> {
                  `apart`, or raise `stop`"
             )));
         }
-        Ok(Period { from: Time::ZERO + config.start + late, until: Time::ZERO + stop })
+        Ok(Period { from, until: Time::ZERO + stop })
     }
 }
 
@@ -235,15 +235,12 @@ impl LinkConfig {
         hops: &mut Vec<Wire>,
     ) -> Result<LinkHops, ScenarioError> {
         let mut built = LinkHops::default();
-        let [there, back] = self.directions();
-        // Of the models of traces: both directions have the same satellites.
-        let seed = streams.stream("trace", index).random();
-        for (route, direction, config, places) in
-            [(0, "there", there, &mut built.there), (1, "back", back, &mut built.back)]
+        let [there, back] = self.hops(streams, index);
+        for (direction, configs, places) in
+            [("there", there, &mut built.there), ("back", back, &mut built.back)]
         {
-            for number in 0..self.count {
+            for config in configs {
                 places.push(hops.len());
-                let config = config.or_trace_seed(seed, route + 2 * u64::from(number));
                 hops.push(self.hop(direction, &config, streams, hops.len())?);
             }
         }
@@ -277,7 +274,7 @@ impl LinkConfig {
     }
 
     /// The hop there, and the one back.
-    fn directions(&self) -> [&HopConfig; 2] {
+    pub(super) fn directions(&self) -> [&HopConfig; 2] {
         [&self.there, self.back.as_ref().unwrap_or(&self.there)]
     }
 
@@ -383,6 +380,11 @@ struct Places<'a> {
 }
 
 impl FlowConfig {
+    /// When the flow with this number among those alike begins, from the start of the run; draws once.
+    pub(super) fn starts_at(&self, number: usize, rng: &mut Pcg64) -> Span {
+        self.start + self.apart * number as u64 + self.start_spread.mul_f64(rng.random())
+    }
+
     /// The ways of all flows alike.
     fn routes(
         &self,

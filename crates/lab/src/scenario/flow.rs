@@ -161,7 +161,7 @@ impl UpdatesConfig {
 }
 
 impl UpdatesConfig {
-    fn limits(&self) -> Result<Limits, &'static str> {
+    pub(super) fn limits(&self) -> Result<Limits, &'static str> {
         if self.worth.is_some() && self.law.has_given_rate() {
             return Err("`worth` belongs to laws that find the rate");
         }

@@ -8,6 +8,7 @@
 
 mod build;
 mod counting;
+mod emulated;
 mod flow;
 mod law;
 mod lines;
@@ -39,6 +40,7 @@ use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
 
 pub use build::{Built, TOPOLOGY};
 pub use counting::{Counting, StampsConfig};
+pub use emulated::{Emulated, EmulatedSource};
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, ScenarioLaw};
 pub use multipath::{MultipathConfig, MultipathControl, PageConfig, VideoConfig};
