@@ -123,7 +123,8 @@ fuzz_target!(|story: Story<'_>| {
         });
         assert!(monitor.poll_transmit(now, &mut Vec::new()).is_none(), "two answers");
         assert!(reply <= datagram.len(), "an answer longer than its question");
-        if let Some(MonitorEvent::Fresh { opened: false, .. } | MonitorEvent::Stale { .. }) = event {
+        if let Some(MonitorEvent::Fresh { opened: false, .. } | MonitorEvent::Stale { .. }) = event
+        {
             let asks = matches!(Message::parse(datagram), Ok(Message::Update(it)) if it.wants_ack);
             assert_eq!(reply, if asks { Ack::LEN } else { 0 });
         }

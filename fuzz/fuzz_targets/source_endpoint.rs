@@ -253,7 +253,8 @@ impl Endpoint {
         // At most an update and the end of an epoch every 100 µs, and one of each when it is late.
         let mut steps = 2 * (length.as_micros() / 100) + 16;
         loop {
-            let next = self.source.poll_timeout().expect("a source always wants something").max(self.now);
+            let next =
+                self.source.poll_timeout().expect("a source always wants something").max(self.now);
             if next > end {
                 assert!(self.openings <= openings, "the monitor sets the pace");
                 self.now = end;

@@ -55,8 +55,6 @@ const LATER: &[(&str, &str)] = &[
     ("crates/core/src/source/service.rs", "`least_pair`, which tenth uses"),
     ("crates/core/src/source/tenth/", "being rewritten"),
     ("crates/core/src/source/waits.rs", "tenth's"),
-    ("crates/kernel/src/qdisc.rs", "moves to the netlink client"),
-    ("crates/kernel/src/sorpc/shaper.rs", "`Told` of qdisc.rs"),
     ("crates/net/src/carrier.rs", "`Came`, of the endpoint contract"),
     ("crates/net/src/downlink/", "being restructured into one endpoint contract"),
     ("crates/net/src/link.rs", "`Came`, of the endpoint contract"),

@@ -140,8 +140,8 @@ impl LinkConfig {
     pub(super) fn hops(&self, streams: Streams, index: usize) -> [Vec<HopConfig>; 2] {
         let seed: u64 = streams.stream("trace", index).random();
         let [there, back] = self.directions();
-        [(0, there), (1, back)].map(|(way, config)| {
-            let stream_of = |number| way + 2 * u64::from(number);
+        [(0, there), (1, back)].map(|(direction, config)| {
+            let stream_of = |number| direction + 2 * u64::from(number);
             (0..self.count).map(|number| config.or_trace_seed(seed, stream_of(number))).collect()
         })
     }

@@ -70,94 +70,149 @@ fn micros(time: Time) -> u64 {
     time.as_nanos() / 1_000
 }
 
+/// A session's two ends and the datagrams between them.
+struct World<'a> {
+    plan: &'a Plan,
+    rng: &'a mut Pcg64,
+    now: Time,
+    source: Source,
+    monitor: Monitor<u8>,
+    address: &'static str,
+    /// By how much the monitor's clock is ahead.
+    ahead: Span,
+    events: BTreeMap<(Time, u64), Event>,
+    number: u64,
+    packets: Vec<Captured>,
+    acks: u64,
+    /// The ages that the monitors know, over the world's time.
+    at_monitor: AgeMeter,
+    arrived: BTreeMap<u64, (Time, Time)>,
+    fresh_ack_at: Time,
+    fresh_arrival_at: Time,
+}
+
+fn new_monitor(key: u8) -> Monitor<u8> {
+    Monitor::new(MonitorParams::default(), Secret::new([key; 16]))
+}
+
 /// Runs a session; the capture is made at the source.
 fn run(plan: &Plan, rng: &mut Pcg64) -> Run {
-    let law = Box::new(Fixed::new(UpdateRate::saturating(plan.rate)));
-    let params = SourceParams { name: "robot-7".into(), ..SourceParams::default() };
-    let mut source =
-        Source::new(params, Secret::new([0xAB; 16]), law, Time::ZERO).expect("a short name");
-    let new_monitor = |key| Monitor::<u8>::new(MonitorParams::default(), Secret::new([key; 16]));
-    let mut monitor = new_monitor(1);
-    let (mut address, mut ahead) = (MONITORS[0], Span::from_secs(900));
-    let mut events: BTreeMap<(Time, u64), Event> = BTreeMap::new();
-    let (mut now, mut number, mut acks) = (Time::ZERO, 0, 0);
-    let mut packets = Vec::new();
-    // The ages that the monitors know, over the world's time.
-    let (mut at_monitor, mut arrived) = (AgeMeter::new(), BTreeMap::new());
-    let (mut fresh_ack_at, mut fresh_arrival_at) = (Time::ZERO, Time::ZERO);
+    let mut world = World::new(plan, rng);
     let mut is_replaced = plan.replaced.is_none();
-    while now < Time::ZERO + plan.length {
+    while world.now < Time::ZERO + plan.length {
+        let now = world.now;
         if !is_replaced && now >= REPLACED_AT {
             is_replaced = true;
-            (monitor, ahead) = (new_monitor(2), Span::from_secs(70));
-            address = plan.replaced.unwrap_or(address);
+            (world.monitor, world.ahead) = (new_monitor(2), Span::from_secs(70));
+            world.address = plan.replaced.unwrap_or(world.address);
         }
-        while let Some(entry) = events.first_entry().filter(|entry| entry.key().0 <= now) {
+        while let Some(entry) = world.events.first_entry().filter(|entry| entry.key().0 <= now) {
             match entry.remove() {
-                Event::ToMonitor(to, datagram) if to == address => {
-                    let local = now + ahead;
-                    let _ = monitor.handle_datagram(local, 0, &datagram);
-                    let mut reply = Vec::new();
-                    let len = monitor.poll_transmit(local, &mut reply).map_or(0, |sent| sent.len);
-                    if let Some(MonitorEvent::Fresh { source, .. }) = monitor.poll_event() {
-                        let record = monitor.record(source).expect("it is open");
-                        if let Some(age) = record.state_age(local) {
-                            arrived.insert(record.newest_seq, (now, now - age));
-                        }
-                    }
-                    if len > 0 && !rng.random_bool(plan.loss[1]) {
-                        number += 1;
-                        let reply = Event::ToSource(reply[..len].to_vec());
-                        events.insert((now + plan.delays[1], number), reply);
-                    }
+                Event::ToMonitor(to, datagram) if to == world.address => {
+                    world.on_monitor(&datagram);
                 }
                 // A host that has been replaced does not answer.
                 Event::ToMonitor(..) => {}
-                Event::ToSource(datagram) => {
-                    packets.push(udp(micros(now), address, SOURCE, &datagram));
-                    if let Ok(Message::Ack(ack)) = Message::parse(&datagram) {
-                        acks += 1;
-                        // What a capture can know of: updates whose acks came.
-                        if let Some((received_at, generated_at)) = arrived.get(&ack.seq) {
-                            at_monitor.on_update(*received_at, *generated_at);
-                            fresh_arrival_at = fresh_arrival_at.max(*received_at);
-                        }
-                    }
-                    let before = source.counters().acked;
-                    let _ = source.handle_datagram(now, PathId::FIRST, &datagram);
-                    if source.counters().acked > before {
-                        fresh_ack_at = now;
-                    }
-                }
+                Event::ToSource(datagram) => world.on_source(&datagram),
             }
         }
-        source.handle_timeout(now);
-        while let Some(event) = source.poll_event() {
+        world.source.handle_timeout(now);
+        world.send();
+        let first = world.events.first_key_value().map(|((at, _), _)| *at);
+        let next = Time::earliest([first, world.source.poll_timeout()]);
+        world.now = next.expect("a source always waits for something").max(now);
+    }
+    world.end()
+}
+
+impl<'a> World<'a> {
+    fn new(plan: &'a Plan, rng: &'a mut Pcg64) -> Self {
+        let law = Box::new(Fixed::new(UpdateRate::saturating(plan.rate)));
+        let params = SourceParams { name: "robot-7".into(), ..SourceParams::default() };
+        let source = Source::new(params, Secret::new([0xAB; 16]), law, Time::ZERO);
+        Self {
+            plan,
+            rng,
+            now: Time::ZERO,
+            source: source.expect("a short name"),
+            monitor: new_monitor(1),
+            address: MONITORS[0],
+            ahead: Span::from_secs(900),
+            events: BTreeMap::new(),
+            number: 0,
+            packets: Vec::new(),
+            acks: 0,
+            at_monitor: AgeMeter::new(),
+            arrived: BTreeMap::new(),
+            fresh_ack_at: Time::ZERO,
+            fresh_arrival_at: Time::ZERO,
+        }
+    }
+
+    fn on_monitor(&mut self, datagram: &[u8]) {
+        let local = self.now + self.ahead;
+        let _ = self.monitor.handle_datagram(local, 0, datagram);
+        let mut reply = Vec::new();
+        let len = self.monitor.poll_transmit(local, &mut reply).map_or(0, |sent| sent.len);
+        if let Some(MonitorEvent::Fresh { source, .. }) = self.monitor.poll_event() {
+            let record = self.monitor.record(source).expect("it is open");
+            if let Some(age) = record.state_age(local) {
+                self.arrived.insert(record.newest_seq, (self.now, self.now - age));
+            }
+        }
+        if len > 0 && !self.rng.random_bool(self.plan.loss[1]) {
+            self.number += 1;
+            let reply = Event::ToSource(reply[..len].to_vec());
+            self.events.insert((self.now + self.plan.delays[1], self.number), reply);
+        }
+    }
+
+    fn on_source(&mut self, datagram: &[u8]) {
+        let now = self.now;
+        self.packets.push(udp(micros(now), self.address, SOURCE, datagram));
+        if let Ok(Message::Ack(ack)) = Message::parse(datagram) {
+            self.acks += 1;
+            // What a capture can know of: updates whose acks came.
+            if let Some((received_at, generated_at)) = self.arrived.get(&ack.seq) {
+                self.at_monitor.on_update(*received_at, *generated_at);
+                self.fresh_arrival_at = self.fresh_arrival_at.max(*received_at);
+            }
+        }
+        let before = self.source.counters().acked;
+        let _ = self.source.handle_datagram(now, PathId::FIRST, datagram);
+        if self.source.counters().acked > before {
+            self.fresh_ack_at = now;
+        }
+    }
+
+    fn send(&mut self) {
+        let now = self.now;
+        while let Some(event) = self.source.poll_event() {
             if matches!(event, SourceEvent::StateWanted(_)) {
-                source.put(now, now, &[7; 100]).expect("it fits");
+                self.source.put(now, now, &[7; 100]).expect("it fits");
             }
         }
         let mut out = Vec::new();
-        while let Some(transmit) = source.poll_transmit(now, &mut out) {
+        while let Some(transmit) = self.source.poll_transmit(now, &mut out) {
             let update = &out[..transmit.len];
-            packets.push(udp(micros(now), SOURCE, address, update));
-            if !rng.random_bool(plan.loss[0]) {
-                number += 1;
-                let update = Event::ToMonitor(address, update.to_vec());
-                events.insert((now + plan.delays[0], number), update);
+            self.packets.push(udp(micros(now), SOURCE, self.address, update));
+            if !self.rng.random_bool(self.plan.loss[0]) {
+                self.number += 1;
+                let update = Event::ToMonitor(self.address, update.to_vec());
+                self.events.insert((now + self.plan.delays[0], self.number), update);
             }
         }
-        let first = events.first_key_value().map(|((at, _), _)| *at);
-        let next = Time::earliest([first, source.poll_timeout()]);
-        now = next.expect("a source always waits for something").max(now);
     }
-    let ms = |meter: &AgeMeter, until| meter.summary(until).expect("ages").mean.as_millis_f64();
-    Run {
-        packets,
-        sent: source.counters().sent,
-        acks,
-        at_source_ms: ms(source.age(), fresh_ack_at),
-        at_monitor_ms: ms(&at_monitor, fresh_arrival_at),
+
+    fn end(self) -> Run {
+        let ms = |meter: &AgeMeter, until| meter.summary(until).expect("ages").mean.as_millis_f64();
+        Run {
+            at_source_ms: ms(self.source.age(), self.fresh_ack_at),
+            at_monitor_ms: ms(&self.at_monitor, self.fresh_arrival_at),
+            packets: self.packets,
+            sent: self.source.counters().sent,
+            acks: self.acks,
+        }
     }
 }
 

@@ -11,11 +11,8 @@
 //! with other sequence numbers are skipped: they belong to a request that was given up.
 
 use super::error::NetlinkError;
+use super::limits::MAX_MESSAGES;
 use super::reply::{Content, Reply, replies};
-
-/// How many messages are read for one answer. A list of all queueing disciplines of a large host has some
-/// thousands.
-pub(super) const MAX_MESSAGES: usize = 1 << 16;
 
 /// An answer as far as it has come.
 #[derive(Debug)]

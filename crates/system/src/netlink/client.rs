@@ -12,14 +12,12 @@ use nix::sys::time::TimeVal;
 
 use super::answer::Answer;
 use super::error::NetlinkError;
+use super::limits::MAX_DUMPS;
 use super::request::{Requests, Writer};
 
 /// How long a client waits for the kernel where it may wait. The kernel usually answers before a request
 /// has returned.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How often a list is read that changes meanwhile.
-pub(super) const MAX_DUMPS: usize = 8;
 
 /// The size of the receive buffer in bytes: the kernel fills 32 KiB of a list at once.
 const BUFFER: usize = 1 << 16;

@@ -3,8 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::answer::MAX_MESSAGES;
-use super::client::MAX_DUMPS;
+use super::limits::{MAX_DUMPS, MAX_MESSAGES};
 use super::reply::MalformedReply;
 
 /// Why a request has failed.

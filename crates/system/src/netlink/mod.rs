@@ -25,6 +25,7 @@ mod attributes;
 mod client;
 mod error;
 mod generic;
+mod limits;
 mod reply;
 mod request;
 mod route;
