@@ -213,8 +213,7 @@ fn paths(args: &Args) -> Result<Ways, Failure> {
         ..Tuning::default()
     };
     let scheduler = scheduler(&args.scheduler, tuning)?;
-    let vias = args.via.iter().map(|path| (path.via.clone(), path.peer)).collect();
-    Ok(Ways { vias, scheduler })
+    Ok(Ways { vias: args.via.clone(), scheduler })
 }
 
 fn sampler(args: &Args) -> Result<Box<dyn Sampler>, Failure> {

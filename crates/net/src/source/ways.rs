@@ -6,7 +6,7 @@
 //! reports this and tries again with growing waits. Without `--via` there is one path, which follows
 //! the routes and is always there.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use freshline_core::dscp::Dscp;
@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::dial::{Dialler, Remote, Settings};
 use crate::link::{Came, LinkError, LinkEvent, Plain, Sent, Transport, WireBytes};
 use crate::sleeper::Sleeper;
-use crate::via::{DeviceQueues, Interfaces, PathKey, SeenBy, Via};
+use crate::via::{DeviceQueues, Interfaces, PathKey, SeenBy, Via, ViaPath};
 use crate::waker::Waker;
 
 /// How often it is looked which interfaces there are.
@@ -31,8 +31,8 @@ const FIRST_TOKEN: usize = 8;
 /// By which interfaces or addresses of this host a source sends, and how it chooses among them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ways {
-    /// Each with the monitor's address on this way, if it is another one; none: as the routes are.
-    pub vias: Vec<(Via, Option<SocketAddr>)>,
+    /// The paths to the monitor; none: as the routes are.
+    pub vias: Vec<ViaPath>,
     /// Chooses where there are several.
     pub scheduler: SchedulerConfig,
 }
@@ -98,11 +98,11 @@ impl Links {
         sleeper: &Sleeper,
         clock: Clock,
     ) -> Result<Self, LinkError> {
-        let any = [(Via::Any, None)];
+        let any = [ViaPath::from(Via::Any)];
         let vias = if ways.vias.is_empty() { &any[..] } else { &ways.vias };
-        let way = |(index, (via, remote)): (usize, &(Via, Option<SocketAddr>))| Way {
+        let way = |(index, ViaPath { via, peer }): (usize, &ViaPath)| Way {
             via: via.clone(),
-            remote: remote.map_or_else(|| monitor.clone(), Remote::from),
+            remote: peer.map_or_else(|| monitor.clone(), Remote::from),
             token: Token(FIRST_TOKEN + index),
             device: None,
             index: None,
@@ -331,12 +331,14 @@ impl Way {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     #[test]
     fn without_a_name_there_is_one_way_and_with_names_as_many() {
         assert_eq!(Ways::default().paths().unwrap().count(), 1);
-        let via = |name: &str| (Via::from(name), None);
+        let via = |name: &str| ViaPath::from(Via::from(name));
         let ways = Ways { vias: vec![via("lo"), via("no-such-one")], ..Ways::default() };
         assert_eq!(ways.paths().unwrap().count(), 2);
         let sleeper = Sleeper::new([Token(1), Token(2)]).unwrap();
@@ -363,7 +365,7 @@ mod tests {
         // The resolver reads `127.1` as an IPv4 address, but it is not written as one.
         let monitor = Remote::new("127.1", 9);
         assert_eq!(monitor.literal(), None);
-        let ways = Ways { vias: vec![(Via::from("::1"), None)], ..Ways::default() };
+        let ways = Ways { vias: vec![Via::from("::1").into()], ..Ways::default() };
         let mut sleeper = Sleeper::new([Token(1), Token(2)]).unwrap();
         let clock = Clock::new();
         let mut links = Links::open(&ways, Transport::Udp, &monitor, &sleeper, clock).unwrap();
