@@ -77,6 +77,11 @@ impl<P> Events<P> {
         self.0.push_within(MOST, event);
     }
 
+    /// One that must not be missed; there are no more than records.
+    pub(super) fn push_always(&mut self, event: MonitorEvent<P>) {
+        self.0.push(event);
+    }
+
     #[inline]
     pub(super) fn pop(&mut self) -> Option<MonitorEvent<P>> {
         self.0.pop()

@@ -382,7 +382,7 @@ impl<P: Copy + Hash> Monitor<P> {
     /// A session ends; the driver gets its last record.
     fn end(&mut self, now: Time, key: u32, why: End) {
         let record = Box::new(self.remove(key, now));
-        self.events.push(MonitorEvent::Gone { source: SourceKey(key), record, why });
+        self.events.push_always(MonitorEvent::Gone { source: SourceKey(key), record, why });
     }
 
     /// What a sender is to those that have opened a session.

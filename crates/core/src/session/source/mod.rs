@@ -363,7 +363,10 @@ impl Source {
             Asking::ByLaw | Asking::Wanted(_) => Some(due),
             Asking::NotBefore(time) => Some(due.max(time)),
             Asking::Asked(Need::Newer) => Some(due.max(self.any_repeat_at()?)),
-            Asking::Asked(Need::Newest) => None,
+            // No state yet; the transports are renewed all the same.
+            Asking::Asked(Need::Newest) => {
+                (!self.opener.is_open() && !self.opener.is_ready()).then_some(due)
+            }
         }
     }
 

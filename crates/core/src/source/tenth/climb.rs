@@ -22,16 +22,20 @@ impl Tenth {
             self.stage = Stage::Steering;
             return self.steer(round, length);
         }
-        if self.has_little_to_say(round, length) {
-            return;
+        if round.since.lost >= f64::from(FEW) {
+            self.stage = Stage::Steering;
+            return self.steer(round, length);
         }
-        let loses = round.since.lost >= f64::from(FEW);
-        if loses || self.pair_gap == 0.0 {
+        self.was_clean = self.price_of_all() * self.loss(round) < self.params.waiting;
+        if self.pair_gap == 0.0 {
             // What the path can carry is not known.
             self.unpaired += 1;
-            if loses || self.unpaired >= UNPAIRED {
+            if self.unpaired >= UNPAIRED {
                 self.stage = Stage::Steering;
             }
+            return;
+        }
+        if self.has_little_to_say(round, length) {
             return;
         }
         let carried = 1.0 / self.pair_gap;

@@ -152,6 +152,13 @@ impl Losses {
         true
     }
 
+    /// No trains can leave: nothing more is found out, and what was is old.
+    pub(super) fn give_up(&mut self) {
+        (self.is_tested, self.is_open, self.random) = (false, false, 0.0);
+        (self.train, self.left) = (None, 0);
+        self.begin_test();
+    }
+
     fn begin_test(&mut self) {
         (self.alone, self.behind) = (Counted::default(), Counted::default());
         (self.trains, self.headless) = (0, 0);
@@ -204,6 +211,10 @@ impl Losses {
             (self.train, self.first) = (Some(seq), None);
             (self.left, self.since_train) = (TRAIN - 1, 0);
             self.trains = self.trains.saturating_add(1);
+            if self.trains > 2 * MOST_TRAINS {
+                // None of them stays together.
+                self.give_up();
+            }
         }
         false
     }
@@ -227,14 +238,17 @@ impl Losses {
         if self.is_tested {
             self.alone.add(self.of_those_alone(&last, ack, since));
         }
-        if ack.seq >= self.follower {
-            // A queue that keeps the freshest update alone has lost the first one of a pair.
-            let pairs = f64::from(core::mem::take(&mut self.pairs));
-            since.lost = if since.lost > 0.0 { (since.lost - pairs).max(0.0) } else { since.lost };
-        }
         if since.sent > 0.0 {
             let weight = (since.sent / COUNTED).min(1.0);
             self.steady += weight * (since.lost / since.sent - self.steady);
+        }
+        if ack.seq >= self.follower {
+            let followers = f64::from(core::mem::take(&mut self.pairs));
+            if since.lost > 0.0 && (ack.seq == self.follower || self.is_open) {
+                // A queue that keeps the freshest update alone has lost those before the last of a train, and
+                // what trains of a test lose is no reason to send less than those that test nothing.
+                since.lost = (since.lost - followers).max(0.0);
+            }
         }
         if self.recent.sent > COUNTED {
             self.recent.halve();
@@ -269,7 +283,7 @@ impl Losses {
                 self.judge(now);
             }
             Some(first) if ack.seq - train >= u64::from(TRAIN) - 1 => {
-                self.behind.add(between(&first, ack));
+                self.behind.add(of_train(train, between(&first, ack), ack));
                 self.train = None;
                 self.judge(now);
             }
@@ -305,12 +319,22 @@ impl Losses {
     }
 }
 
+/// What of that is of a train's followers: later updates may have been lost as well, but not the last one.
+fn of_train(train: u64, since: Since, ack: &Ack) -> Since {
+    let followers = f64::from(TRAIN) - 1.0;
+    if ack.seq - train < u64::from(TRAIN) {
+        return since;
+    }
+    Since { sent: followers, lost: since.lost.max(0.0) * followers / (since.sent - 1.0) }
+}
+
 /// What was sent after one acknowledged update up to another, and lost of it.
 fn between(first: &Ack, last: &Ack) -> Since {
     let sent = last.seq.saturating_sub(first.seq) as f64;
     let received = |ack: &Ack| ack.fresh.wrapping_add(ack.stale);
     let arrived = f64::from(received(last).wrapping_sub(received(first)).cast_signed());
-    Since { sent, lost: (sent - arrived).clamp(-sent, sent) }
+    // Late ones were sent before, but not many more than are remembered.
+    Since { sent, lost: (sent - arrived).clamp(-COUNTED, sent) }
 }
 
 #[cfg(test)]
@@ -344,7 +368,7 @@ mod tests {
         let mut losses = Losses::default();
         assert_eq!(losses.on_ack(Time::ZERO, &ack(0, 1, 0)), Since::default());
         assert_eq!(losses.on_ack(Time::ZERO, &ack(10, 8, 0)), Since { sent: 10.0, lost: 3.0 });
-        assert_eq!(losses.on_ack(Time::ZERO, &ack(12, 10, 3)), Since { sent: 2.0, lost: -2.0 });
+        assert_eq!(losses.on_ack(Time::ZERO, &ack(12, 10, 3)), Since { sent: 2.0, lost: -3.0 });
         assert!(losses.part() < 0.01, "all but one have come");
     }
 
@@ -400,6 +424,22 @@ mod tests {
     fn losses_at_the_end_of_trains_are_those_of_a_full_queue() {
         let losses = after(2_000, |seq, place| if place == 0 { seq % 4 > 0 } else { place < 2 });
         assert_eq!(losses.random, 0.0);
+    }
+
+    #[test]
+    fn what_was_random_is_not_for_ever_when_no_more_trains_leave() {
+        let mut losses = Losses { random: 0.2, is_tested: true, ..Losses::default() };
+        assert_eq!(losses.not_random(0.2), 0.0);
+        losses.give_up();
+        assert_eq!(losses.not_random(0.2), 0.2);
+        assert!(losses.test(Time::ZERO), "it may be found out again");
+    }
+
+    #[test]
+    fn later_updates_that_are_lost_with_the_end_of_a_train_are_not_its_own() {
+        let since = Since { sent: 5.0, lost: 2.0 };
+        assert_eq!(of_train(10, since, &ack(13, 0, 0)), since);
+        assert_eq!(of_train(10, since, &ack(15, 0, 0)), Since { sent: 3.0, lost: 1.5 });
     }
 
     #[test]

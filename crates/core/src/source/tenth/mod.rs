@@ -166,6 +166,8 @@ pub struct Tenth {
     /// The mean wait of the last round that was steered by, s.
     wait: f64,
     floors: Floors,
+    /// The same when silence began.
+    before_silence: Floors,
     /// Until then a test of losses may hold the rate.
     holds_until: Time,
     /// The last round that was heard of has lost nothing that has a price.
@@ -216,6 +218,7 @@ impl Tenth {
             stage: Stage::Climbing,
             wait: 0.0,
             floors: Floors::default(),
+            before_silence: Floors::default(),
             holds_until: Time::ZERO,
             was_clean: true,
             was_silent: false,
@@ -239,6 +242,7 @@ impl Tenth {
         self.began_at = now;
         self.srtt = rtt.as_secs_f64();
         self.floors.begin(lost);
+        self.was_clean = lost == 0;
         self.in_transit = FIRST * self.floors.left();
         self.set_rate(self.aim());
         self.begin_round(now);
@@ -293,14 +297,17 @@ impl Tenth {
     fn end_round(&mut self, now: Time) {
         let Some(round) = self.round else { return };
         let length = now.since(round.began_at).as_secs_f64();
-        if round.count == 0 {
+        let is_idle = round.sent == 0 && self.newest_acked == Some(self.newest_sent.0);
+        if is_idle {
+            // Nothing to say is no silence.
+        } else if round.count == 0 {
             self.hear_nothing();
         } else if length > 0.0 {
             let waits = self.price_of_waits(&round, length) > self.params.waiting;
             if core::mem::take(&mut self.was_silent) && self.was_clean && !waits {
                 // What was silent is back as it was, and it was no long queue.
-                self.floors = Floors::default();
-                self.set_rate(self.aim().max(1.0 / self.srtt));
+                self.floors = self.before_silence;
+                self.set_rate(self.aim().max(self.floors.left() / self.srtt));
                 (self.stage, self.unpaired) = (Stage::Climbing, 0);
             }
             match self.stage {
@@ -313,6 +320,9 @@ impl Tenth {
 
     /// Silence is no wait that could be known, but no reason to go on either.
     fn hear_nothing(&mut self) {
+        if !self.was_silent {
+            self.before_silence = self.floors;
+        }
         self.stage = Stage::Steering;
         self.was_silent = true;
         self.stride = STEP;
@@ -329,6 +339,9 @@ impl Tenth {
         self.wait = round.mean_wait();
         let loss = self.loss(round);
         let waits_little = self.wait < DEEP * self.service.least().unwrap_or(0.0);
+        if self.rate().per_second() < SLOW / 2.0 {
+            self.losses.give_up();
+        }
         let seems_random = loss > 0.0 && waits_little && self.sends_trains();
         if seems_random && self.losses.test(self.heard_at) {
             let hold = (HOLD * self.srtt).max(LEAST_HOLD);
@@ -367,7 +380,7 @@ impl Tenth {
     fn is_testing(&self) -> bool {
         self.losses.is_open()
             && self.sends_trains()
-            && self.heard_at < self.holds_until
+            && self.heard_at.max(self.newest_sent.1) < self.holds_until
             && self.losses.steady() < HELD
     }
 

@@ -31,6 +31,9 @@ const WHOLE_PRICE: f64 = 0.05;
 /// more.
 const FAIRNESS: f64 = 0.5;
 
+/// No source pays less than one with so much of that part: a quarter of λ, which is κ at a sixth lost.
+const SMALLEST: f64 = 1.0 / 16.0;
+
 impl Tenth {
     /// What a round has cost: updates of ours that waited, and what was lost.
     pub(super) fn price(&self, round: &Round, length: f64) -> f64 {
@@ -46,7 +49,7 @@ impl Tenth {
     /// The price of a loss of everything.
     pub(super) fn price_of_all(&self) -> f64 {
         let part = self.part_of_the_path().unwrap_or(1.0) / WHOLE_PRICE;
-        self.params.lost * libm::pow(part.clamp(1e-2, 1.0), FAIRNESS)
+        self.params.lost * libm::pow(part.clamp(SMALLEST, 1.0), FAIRNESS)
     }
 
     /// The part that was lost to a full queue and has a price, 0 to 1.
