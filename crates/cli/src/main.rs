@@ -18,7 +18,7 @@
         feature = "wlan"
     )),
     // Commands share helpers; that each has a user is checked with all commands.
-    allow(dead_code, unused_imports)
+    allow(dead_code, unused_imports, clippy::large_enum_variant)
 )]
 
 #[macro_use]
@@ -40,6 +40,7 @@ mod hold;
 mod lab;
 mod law;
 mod listening;
+#[cfg(any(feature = "demo", feature = "lab"))]
 mod loopback;
 mod mark;
 #[cfg(feature = "kernel")]
