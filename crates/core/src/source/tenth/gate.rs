@@ -12,7 +12,7 @@ const BEYOND: f64 = 1.5;
 const OUTAGE: [Span; 2] = [Span::from_millis(250), Span::from_secs(2)];
 
 /// After losses updates leave after another time without an ack, at most so long.
-const CROWDED: Span = Span::from_secs(8);
+const CROWDED: Span = Span::from_secs(2);
 
 /// A source pauses with the others in its first s.
 const NEW: Span = Span::from_secs(10);

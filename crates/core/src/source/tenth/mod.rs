@@ -26,7 +26,7 @@
 //!
 //! - With more than 1½ times of what is to be in transit, and two, the next update leaves after another
 //!   half of the time without an ack: at most after 8 round trips (¼ s to 2 s). After losses it is
-//!   another time, at most 8 s; and never before a round trip is over.
+//!   another time, at most 2 s; and never before a round trip is over.
 //! - Updates that are lost to a full queue have a price (`losses`). It is above κ as long as more than a
 //!   twentieth is lost, or a sixth for sources that use little of the path. So the load falls until less
 //!   is.
@@ -131,6 +131,9 @@ const CLEARLY: u32 = 2;
 
 /// and the number in transit falls to this part at once.
 const CUT: f64 = 0.5;
+
+/// Of the stated floor of the rate at least this part is left.
+const PROMISED: f64 = 0.5;
 
 /// The base delay that falls by this part of itself was a queue.
 const FELL: f64 = 0.25;
@@ -426,7 +429,8 @@ impl Tenth {
     fn yielding_bounds(&self) -> RateBounds {
         let RateBounds { floor, ceiling } = self.params.bounds;
         let one = 1.0 / self.srtt.max(f64::MIN_POSITIVE);
-        let floor = (self.floors.left() * floor.per_second().min(one)).min(ceiling.per_second());
+        let left = self.floors.left().max(PROMISED);
+        let floor = (left * floor.per_second().min(one)).min(ceiling.per_second());
         RateBounds { floor: UpdateRate::saturating(floor), ceiling }
     }
 }
