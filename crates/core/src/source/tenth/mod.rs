@@ -132,9 +132,6 @@ const CLEARLY: u32 = 2;
 /// and the number in transit falls to this part at once.
 const CUT: f64 = 0.5;
 
-/// Of the stated floor of the rate at least this part is left.
-const PROMISED: f64 = 0.5;
-
 /// The base delay that falls by this part of itself was a queue.
 const FELL: f64 = 0.25;
 
@@ -425,12 +422,11 @@ impl Tenth {
         part * self.floors.left() * self.params.under_way * depth.min(1.0) / self.srtt
     }
 
-    /// The bounds, with what losses and long round trips leave of the floor.
+    /// The bounds, with what long round trips leave of the floor.
     fn yielding_bounds(&self) -> RateBounds {
         let RateBounds { floor, ceiling } = self.params.bounds;
         let one = 1.0 / self.srtt.max(f64::MIN_POSITIVE);
-        let left = self.floors.left().max(PROMISED);
-        let floor = (left * floor.per_second().min(one)).min(ceiling.per_second());
+        let floor = floor.per_second().min(one).min(ceiling.per_second());
         RateBounds { floor: UpdateRate::saturating(floor), ceiling }
     }
 }
