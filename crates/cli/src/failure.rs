@@ -2,7 +2,7 @@
 
 /// Why a subcommand ended early.
 pub(crate) enum Failure {
-    /// What was asked for cannot be understood.
+    /// The command line or a file is not valid.
     Usage(miette::Report),
     /// It was understood, and failed.
     Runtime(miette::Report),

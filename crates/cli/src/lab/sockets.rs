@@ -163,7 +163,7 @@ fn progress(planned: &[Plan]) -> ProgressBar {
     }
 }
 
-/// A scenario with what is changed of it.
+/// A scenario and the changes to it.
 struct Family {
     name: String,
     text: Text,

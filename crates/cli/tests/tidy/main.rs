@@ -44,17 +44,11 @@ const LONGER: &[(&str, usize)] = &[];
 /// Functions of more lines hold two steps.
 const LONGEST_FUNCTION: usize = 70;
 
-/// Functions that are longer all the same, with their lines, which may only shrink.
-const LONGER_FUNCTIONS: &[(&str, &str, usize)] = &[];
-
 /// Public fields that are tuples all the same.
 const TUPLES: &[&str] = &[
     // Until the downlink's server has the endpoints' contract.
     "ServerReceipt::displaced",
 ];
-
-/// Folders whose modules may use each other.
-const CYCLES: &[&str] = &[];
 
 /// The one file that reads clocks; everything else is told the time.
 const CLOCK_FILE: &str = "crates/net/src/clock.rs";
@@ -109,12 +103,7 @@ fn a_file_holds_one_idea() {
 
 #[test]
 fn no_module_uses_one_that_uses_it() {
-    let is_allowed = |breach: &String| CYCLES.iter().any(|folder| breach.starts_with(folder));
-    let (allowed, breaches): (Vec<_>, Vec<_>) =
-        cycles::cycles(rust::files()).into_iter().partition(is_allowed);
-    assert_tidy(breaches);
-    let needed = |folder: &&str| allowed.iter().any(|breach| breach.starts_with(*folder));
-    assert!(CYCLES.iter().all(needed), "CYCLES in tidy has a folder without a cycle; remove it");
+    assert_tidy(cycles::cycles(rust::files()));
 }
 
 #[test]
@@ -136,7 +125,7 @@ fn public_fields_have_names_inside() {
         .collect();
     assert_tidy(breaches);
     let needed = |name: &&str| fields().any(|(_, it)| it.field == **name);
-    assert!(TUPLES.iter().all(needed), "TUPLES in tidy names a field that is none; remove it");
+    assert!(TUPLES.iter().all(needed), "TUPLES in tidy names a field that is no tuple; remove it");
 }
 
 #[test]
@@ -327,19 +316,12 @@ fn too_long(source: &Source) -> Option<String> {
 }
 
 fn long_functions(file: &RustFile) -> Vec<String> {
-    let path = &file.source.path;
     let breach = |function: &rust::Function| {
         let rust::Function { line, name, lines } = function;
-        let known = LONGER_FUNCTIONS.iter().find(|(at, known, _)| at == path && known == name);
-        let limit = known.map_or(LONGEST_FUNCTION, |(.., limit)| *limit);
-        if known.is_some() && *lines < limit {
-            let what =
-                format!("`{name}` shrank to {lines} lines; say so in LONGER_FUNCTIONS in tidy");
-            return Some(file.source.breach(*line, what));
-        }
-        let what =
-            format!("`{name}` has {lines} lines, {limit} are allowed; split it into its steps");
-        (*lines > limit).then(|| file.source.breach(*line, what))
+        let what = format!(
+            "`{name}` has {lines} lines, {LONGEST_FUNCTION} are allowed; split it into its steps"
+        );
+        (*lines > LONGEST_FUNCTION).then(|| file.source.breach(*line, what))
     };
     file.functions.iter().filter_map(breach).collect()
 }

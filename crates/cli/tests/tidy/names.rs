@@ -1,6 +1,6 @@
 //! Identifiers are terms of the field, under which an engineer would search.
 //!
-//! Only what is not a test is looked at. An identifier is split at `_` and at capital letters, and its
+//! Tests are not checked. An identifier is split at `_` and at capital letters, and its
 //! words are compared with the lists below.
 
 use crate::rust::{Declared, RustFile};
@@ -50,18 +50,18 @@ const KEPT: &[(&str, &str)] = &[
 
 /// Files and folders whose identifiers are renamed with the work that goes on there, with the reason.
 const LATER: &[(&str, &str)] = &[
-    ("crates/core/src/session/", "being restructured into one endpoint contract"),
+    ("crates/core/src/session/", "names of before the endpoint contract"),
     ("crates/core/src/source/mod.rs", "`waits`, which tenth uses"),
     ("crates/core/src/source/service.rs", "`least_pair`, which tenth uses"),
-    ("crates/core/src/source/tenth/", "being rewritten"),
+    ("crates/core/src/source/tenth/", "names that its documentation uses"),
     ("crates/core/src/source/waits.rs", "tenth's"),
     ("crates/net/src/carrier.rs", "`Came`, of the endpoint contract"),
-    ("crates/net/src/downlink/", "being restructured into one endpoint contract"),
+    ("crates/net/src/downlink/", "names of before the endpoint contract"),
     ("crates/net/src/link.rs", "`Came`, of the endpoint contract"),
-    ("crates/net/src/monitor/", "being restructured into one endpoint contract"),
-    ("crates/net/src/source/", "being restructured into one endpoint contract"),
-    ("crates/net/src/via/", "moves to the netlink client"),
-    ("crates/net/src/wlan/station_info.rs", "moves to the netlink client"),
+    ("crates/net/src/monitor/", "names of before the endpoint contract"),
+    ("crates/net/src/source/", "names of before the endpoint contract"),
+    ("crates/net/src/via/", "names of before the netlink client"),
+    ("crates/net/src/wlan/station_info.rs", "names of before the netlink client"),
 ];
 
 /// One message per file and identifier that is not a term, and per exception that is not needed.

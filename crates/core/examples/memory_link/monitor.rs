@@ -14,7 +14,7 @@ pub(crate) fn run(start: Instant, from_source: &Receiver<Vec<u8>>, to_source: &S
     let (mut is_over, mut out) = (false, Vec::new());
 
     while !is_over {
-        // 1. What has come, and the time.
+        // 1. Datagrams that arrived, and the time.
         let wake = monitor.poll_timeout().unwrap_or(Time::ZERO + LENGTH * 2);
         let wait = wake.since(now(start)).min(Span::from_secs(1));
         match from_source.recv_timeout(wait.into()) {
@@ -26,7 +26,7 @@ pub(crate) fn run(start: Instant, from_source: &Receiver<Vec<u8>>, to_source: &S
             Err(RecvTimeoutError::Disconnected) => return,
         }
         monitor.handle_timeout(now(start));
-        // 2. What has happened.
+        // 2. Events.
         while let Some(event) = monitor.poll_event() {
             match event {
                 MonitorEvent::Fresh { source, is_repeat: false, .. } => {

@@ -18,7 +18,7 @@ pub(crate) fn run(start: Instant, to_monitor: &Sender<Vec<u8>>, from_monitor: &R
     let (mut count, mut out) = (0u32, Vec::new());
 
     while now(start) < Time::ZERO + LENGTH {
-        // 1. What has come, and the time.
+        // 1. Datagrams that arrived, and the time.
         let wake = source.poll_timeout().unwrap_or(Time::ZERO + LENGTH);
         let wait = wake.min(Time::ZERO + LENGTH).since(now(start));
         if let Ok(datagram) = from_monitor.recv_timeout(wait.into()) {

@@ -101,9 +101,9 @@ pub enum Phase {
 
 /// A controller of the rate of updates.
 ///
-/// The contract: call an `on_*` method for every input, with `now` never going back; then ask the
+/// The contract: call an `on_*` method or `handle_timeout` for every input, with `now` never going back; then ask the
 /// getters again. An ack that is not fresher than all before changes nothing. Rates are always
-/// finite, positive and within the law's bounds; only the floor may yield to an overloaded path.
+/// finite, positive and within the law's bounds; only the floor may yield to a long round trip.
 pub trait RateLaw: Send {
     /// The law's name, as given on a command line.
     fn name(&self) -> &'static str;

@@ -194,7 +194,7 @@ struct Asked<'a> {
     rows: usize,
     /// A contest has no verdicts.
     contest: Option<&'a ContestConfig>,
-    /// Each with its name and what is set for it.
+    /// Each with its name and the keys that it sets.
     cases: Vec<(String, Vec<Change>)>,
     /// Whether the contest has cases, each of which is printed by itself.
     has_cases: bool,

@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(apart(&[10.0, 10.1, 9.9], &[10.15, 10.25, 10.05]), Order::Tie);
         // Less by 2 in the mean, but between -8 and 4.
         assert_eq!(apart(&[10.0, 20.0, 30.0], &[18.0, 24.0, 26.0]), Order::Tie);
-        // Runs that vary together do not hide what is between them.
+        // Runs that vary together do not hide the difference between the laws.
         assert_eq!(apart(&[10.0, 20.0, 30.0], &[12.0, 22.0, 32.0]), Order::First);
         assert_eq!(apart(&[10.0], &[10.1]), Order::Tie);
         assert_eq!(apart(&[10.0], &[10.3]), Order::First);

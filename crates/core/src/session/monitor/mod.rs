@@ -462,19 +462,7 @@ mod tests {
     }
 
     fn open_from(peer: u32, monitor: &mut Monitor<u32>, session: u64, name: &str) -> bool {
-        let update = Update {
-            session: SessionId(session),
-            seq: 0,
-            generated_at: Time::ZERO,
-            clock_offset: None,
-            wants_ack: true,
-            ack_mark: None,
-            opening: Some(Opening { cookie: Default::default(), name, token: b"" }),
-            payload: b"state",
-        };
-        let mut datagram = [0; 200];
-        let len = update.write(&mut datagram).unwrap();
-        monitor.handle_datagram(AT, peer, &datagram[..len]).unwrap();
+        open_unpolled(peer, monitor, session, name);
         let events = core::iter::from_fn(|| monitor.poll_event());
         events.last().is_some_and(|last| matches!(last, MonitorEvent::Fresh { opened: true, .. }))
     }
@@ -538,15 +526,14 @@ mod tests {
     fn a_driver_that_never_polls_costs_bounded_memory_and_only_answers() {
         let mut monitor = monitor(3);
         for session in 0..3_000 {
-            open_unpolled(&mut monitor, session);
+            open_unpolled(0, &mut monitor, session, "");
         }
         let mut out = Vec::new();
         let answers = core::iter::from_fn(|| monitor.poll_transmit(AT, &mut out)).count();
         assert_eq!((answers, monitor.len()), (1024, 3));
     }
 
-    fn open_unpolled(monitor: &mut Monitor<u32>, session: u64) {
-        let opening = Some(Opening { cookie: Default::default(), name: "", token: b"" });
+    fn open_unpolled(peer: u32, monitor: &mut Monitor<u32>, session: u64, name: &str) {
         let update = Update {
             session: SessionId(session),
             seq: 0,
@@ -554,12 +541,12 @@ mod tests {
             clock_offset: None,
             wants_ack: true,
             ack_mark: None,
-            opening,
+            opening: Some(Opening { cookie: Default::default(), name, token: b"" }),
             payload: b"state",
         };
         let mut datagram = [0; 200];
         let len = update.write(&mut datagram).unwrap();
-        monitor.handle_datagram(AT, 0, &datagram[..len]).unwrap();
+        monitor.handle_datagram(AT, peer, &datagram[..len]).unwrap();
     }
 
     #[test]

@@ -17,12 +17,10 @@ const DEAR: f64 = 3.0;
 const UNPAIRED: u32 = 4;
 
 impl Tenth {
+    /// The next step of the climb, after a round.
     pub(super) fn climb(&mut self, round: &Round, length: f64) {
-        if self.price(round, length) > DEAR * self.params.waiting {
-            self.stage = Stage::Steering;
-            return self.steer(round, length);
-        }
-        if round.since.lost >= f64::from(FEW) {
+        let is_dear = self.price(round, length) > DEAR * self.params.waiting;
+        if is_dear || round.since.lost >= f64::from(FEW) {
             self.stage = Stage::Steering;
             return self.steer(round, length);
         }

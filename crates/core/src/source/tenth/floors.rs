@@ -1,4 +1,5 @@
-//! How much is left of the rates below which the law does not go by itself: losses take it away.
+//! How much is left of Lazy's rate, below which the law does not go where a queue is deep: losses take it
+//! away.
 //!
 //! ```text
 //!   left ← left · (1 − ⅕)            for each update that is lost, and not at random
@@ -23,7 +24,7 @@ const POWER: f64 = 0.8;
 /// Each probe that was lost takes this part.
 const PROBE: f64 = 0.5;
 
-/// The floors never yield to less than this part.
+/// At least this part is left.
 const LEAST: f64 = 0.01;
 
 #[derive(Debug, Clone, Copy)]

@@ -31,13 +31,13 @@
 //!   twentieth is lost, or a sixth for sources that use little of the path. So the load falls until less
 //!   is.
 //! - The least delay is raised only by what a queue of ours cannot bring about (`jump`). When it falls by
-//!   more than a quarter, a queue drains: the climb ends, and what the round has waited counts anew.
+//!   more than a fifth, a queue drains: the climb ends, and what the round has waited counts anew.
 //! - Sources that joined while others' updates waited see the path without them in common pauses
 //!   (`pauses`).
 //! - The climb ends with three losses in a round, and where no pair arrives.
 //! - A price of 16 κ after two updates cuts the number in transit by up to a half at once.
-//! - The floors of the rate yield, too: to each loss (`floors`), and to round trips above 1 / floor. A source
-//!   whose first probes were lost begins with less.
+//! - Lazy's rate as a floor, below, yields to each loss (`floors`), and the stated floor to round trips above
+//!   1 / floor. A source whose first probes were lost begins with less.
 //!
 //! And what a lower rate does not improve does not lower it:
 //!
@@ -132,7 +132,7 @@ const CLEARLY: u32 = 2;
 /// and the number in transit falls to this part at once.
 const CUT: f64 = 0.5;
 
-/// The base delay that falls by this part of itself was a queue.
+/// The base delay was a queue if it was more than this part above the new one.
 const FELL: f64 = 0.25;
 
 /// A test of losses holds the rate for so many round trips, or so long,
@@ -297,12 +297,11 @@ impl Tenth {
     fn end_round(&mut self, now: Time) {
         let Some(round) = self.round else { return };
         let length = now.since(round.began_at).as_secs_f64();
+        // A source with nothing to send is not silent.
         let is_idle = round.sent == 0 && self.newest_acked == Some(self.newest_sent.0);
-        if is_idle {
-            // Nothing to say is no silence.
-        } else if round.count == 0 {
+        if round.count == 0 && !is_idle {
             self.hear_nothing();
-        } else if length > 0.0 {
+        } else if round.count > 0 && length > 0.0 {
             let waits = self.price_of_waits(&round, length) > self.params.waiting;
             if core::mem::take(&mut self.was_silent) && self.was_clean && !waits {
                 // What was silent is back as it was, and it was no long queue.
