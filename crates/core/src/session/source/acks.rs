@@ -22,11 +22,12 @@ pub(super) struct Acks {
     /// The newest ack, with the monitor's counts.
     last: Option<wire::Ack>,
     age: AgeMeter,
+    measures_age: bool,
     backlog: BacklogProcess,
 }
 
 impl Acks {
-    pub(super) fn new(now: Time) -> Self {
+    pub(super) fn new(now: Time, measures_age: bool) -> Self {
         Self {
             sent: SentUpdates::new(),
             newest: None,
@@ -36,6 +37,7 @@ impl Acks {
             clock_offset: ClockOffset::default(),
             last: None,
             age: AgeMeter::new(),
+            measures_age,
             backlog: BacklogProcess::new(now),
         }
     }
@@ -84,7 +86,9 @@ impl Acks {
         // RFC 6298 section 2.3.
         self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8));
         self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
-        let _: Freshness = self.age.on_update(now, sent.generated_at);
+        if self.measures_age {
+            let _: Freshness = self.age.on_update(now, sent.generated_at);
+        }
         self.backlog.on_ack(now, ack.seq);
         counters.acked += 1;
         // Acks that were lost, or not asked for, are of updates that may have been fresh all the same.
@@ -198,7 +202,7 @@ mod tests {
 
     #[test]
     fn acks_of_what_was_never_sent_or_before_a_sleep_change_nothing() {
-        let mut acks = Acks::new(at(0));
+        let mut acks = Acks::new(at(0), true);
         (0..3).for_each(|seq| acks.on_sent(at(seq), at(seq), 10));
         assert!(acks.find(at(9), &ack(2)).is_ok());
         assert_eq!(acks.find(at(9), &ack(3)).unwrap_err(), Ignored::NeverSent);
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn an_ack_measures_the_round_trip_without_the_hold_and_counts_fresh_updates_before_it() {
-        let (mut acks, mut counters) = (Acks::new(at(0)), SourceCounters::default());
+        let (mut acks, mut counters) = (Acks::new(at(0), true), SourceCounters::default());
         (0..4).for_each(|seq| acks.on_sent(at(seq), at(seq), 10));
         for (seq, bytes) in [(0, 10), (3, 40)] {
             assert!(acks.is_newest(seq));
@@ -224,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_clocks_offset_is_carried_at_once_and_after_waits_that_double() {
-        let (mut acks, wait) = (Acks::new(at(0)), Span::from_millis(100));
+        let (mut acks, wait) = (Acks::new(at(0), true), Span::from_millis(100));
         assert_eq!(acks.offset_at(at(0), wait), None, "nothing to say before the opening");
         acks.on_opened();
         for (sent, next) in [(0, 200), (200, 400), (400, 800)] {
