@@ -10,10 +10,11 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use freshline_core::unit::{Span, Time};
+use freshline_core::wire::Message;
 use freshline_lab::run::Metric;
 use freshline_lab::scenario::{Built, Scenario};
 use freshline_lab::series::Series;
-use freshline_lab::world::{Body, Carrier, Direction, Leg};
+use freshline_lab::world::{Body, Carrier, Direction, Flow, Leg};
 use proptest::prelude::*;
 use scenarios::{measured, scenario, value};
 
@@ -154,7 +155,8 @@ fn arrivals(scenario: &Scenario) -> (Built, Vec<Vec<(Time, Time)>>) {
     built.world.run_watched(Time::ZERO + scenario.duration, |left| {
         let flow = left.parcel.flow as usize;
         let Carrier::Hop(hop) = left.carrier else { return };
-        if let Body::Update(update) = left.parcel.load.body
+        if let (Body::Update(number), Flow::Updates(updates)) = (left.parcel.load.body, left.flow)
+            && let Some(Message::Update(update)) = updates.message(number)
             && left.parcel.direction == Direction::There
             && last[flow] == Leg::Hop(hop as u32)
         {

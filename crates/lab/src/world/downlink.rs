@@ -19,6 +19,7 @@ use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use freshline_core::wlan::{Arrival, Belief, Bottleneck, Locator, Report, StationId};
 use rand::RngExt;
 use rand_pcg::Pcg64;
+use slab::Slab;
 
 use self::edge::{Arrivals, ReportContent};
 use super::Landing;
@@ -54,6 +55,8 @@ pub struct Downlink {
     ends_at: Time,
     phase: Phase,
     next_seq: u64,
+    /// Packets in flight.
+    packets: Slab<Paced>,
     /// The turn of the next packet, and when it leaves.
     turn: Time,
     leaves_at: Time,
@@ -224,6 +227,7 @@ impl Downlink {
             ends_at,
             phase: Phase::Before,
             next_seq: 0,
+            packets: Slab::new(),
             turn: starts_at,
             leaves_at: starts_at,
             client,
@@ -329,7 +333,8 @@ impl Downlink {
     }
 
     /// A packet has come to the client.
-    pub fn on_packet(&mut self, now: Time, packet: Paced, Landing { frame, since }: Landing) {
+    pub fn on_packet(&mut self, now: Time, number: u32, Landing { frame, since }: Landing) {
+        let Some(packet) = self.packets.try_remove(number as usize) else { return };
         let delay = now.since(packet.sent_at);
         let tally = &mut self.tally;
         tally.delays.record(delay);
@@ -385,7 +390,8 @@ impl Downlink {
     }
 
     /// A packet was dropped on its way.
-    pub fn on_dropped(&mut self) {
+    pub fn on_dropped(&mut self, number: u32) {
+        self.packets.try_remove(number as usize);
         self.tally.dropped += 1;
     }
 
@@ -491,7 +497,8 @@ impl Downlink {
         self.server.on_sent(now, self.settings.packet);
         self.turn += self.rate().time_to_send(self.settings.packet);
         self.leaves_at = self.turn + self.settings.jitter.mul_f64(self.rng.random());
-        Load::plain(self.settings.packet, Body::Paced(Paced { seq, sent_at: now }))
+        let number = self.packets.insert(Paced { seq, sent_at: now }) as u32;
+        Load::plain(self.settings.packet, Body::Paced(number))
     }
 
     fn send_report(&mut self, content: ReportContent) -> Load {
