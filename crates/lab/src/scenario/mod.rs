@@ -241,7 +241,7 @@ pub struct UpdatesConfig {
     #[serde(default)]
     pub sizes: SizeDistribution,
     /// The links of each of several paths, in place of the flow's `path`; at most
-    /// [`MultipathConfig::MOST_PATHS`].
+    /// [`MultipathConfig::MAX_PATHS`].
     #[serde(default)]
     pub paths: Vec<Vec<String>>,
     /// With `paths`: which of them an update takes; `freshest` unless said.

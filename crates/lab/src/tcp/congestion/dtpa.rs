@@ -60,7 +60,7 @@ impl Dtpa {
     }
 
     /// # Errors
-    /// [`DtpaSettingsError`] names the setting that is out of its range.
+    /// The error names the setting that is out of its range.
     pub fn new(settings: DtpaSettings, initial: Packets) -> Result<Self, DtpaSettingsError> {
         let DtpaSettings { share, law: params, census } = settings;
         let read = |share| Share::per_second(share).ok_or(DtpaSettingsError::Share(share));

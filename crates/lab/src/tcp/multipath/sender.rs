@@ -20,7 +20,7 @@ pub struct MultipathParams {
     pub buffer: BufferParams,
     /// Opportunistic retransmission, penalisation and reinjection.
     pub handler: bool,
-    /// Subflows are streams of their own ([`independent`](super::independent)).
+    /// Subflows are streams of their own, each with its own sequence of bytes.
     pub independent: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::waker::Waker;
 /// Runs a shell command for each update, on a thread of its own, so that acks are heard while it
 /// runs. The state counts as old as the command's start. Where the monitor may not have the last
 /// state, the command is run again rather than its old output repeated. A command that hangs holds
-/// back its own updates only: once it has run for longer than [`HANGS`], the last state is repeated.
+/// back its own updates only: once it has run for longer than 1 s, the last state is repeated.
 pub struct Command {
     command: String,
     /// To ask for a run, and where its result comes; after the start.
