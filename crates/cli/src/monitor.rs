@@ -11,7 +11,7 @@ use freshline_core::unit::{Bytes, Span};
 use freshline_core::wire::AckMark;
 use freshline_net::clock::Clock;
 use freshline_net::credentials::Right;
-use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
+use freshline_net::monitor::output::{OutFormat, Outputs, SocketError, StateSocket, serve_metrics};
 use freshline_net::monitor::{
     Asker, Monitor, MonitorConfig, MonitorError, MonitorReport, SourceStatus,
 };
@@ -94,6 +94,17 @@ pub(crate) struct Args {
     /// Write every fresh state to this file as a line of JSON; `-` is standard output.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
+    /// How --out writes states: `json`, lines with source, age and payload; or the payload alone, without
+    /// the source's name, in binary frames: `u32` with the length in front, as four bytes, the most
+    /// significant first, or `cobs`, Consistent Overhead Byte Stuffing.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "json",
+        requires = "out",
+        help_heading = "Output"
+    )]
+    out_format: OutFormat,
     /// Run this shell command for fresh states, with the state on its standard input and
     /// FRESHLINE_SOURCE, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its environment, the age as the
     /// command starts. It runs for several sources at a time; while it runs for one, only the newest
@@ -114,6 +125,10 @@ pub(crate) struct Args {
     /// states, a line of JSON per source, and then the end of the stream.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     socket: Option<PathBuf>,
+    /// Listen at this UNIX socket. Each client that connects gets the snapshot of --socket, and then every
+    /// fresh state as a line of JSON, as it comes; a slow client gets the newest state of each source.
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
+    subscribe: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR", help_heading = "Output")]
     metrics: Option<SocketAddr>,
@@ -152,19 +167,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     args.listening.reload_on_hangup(Right::Publish, quic.as_ref(), monitor.reloader())?;
     if args.exec.is_none() {
         let needs = Needs::default().listens(args.metrics);
-        needs.writes(args.out.as_deref()).writes(args.socket.as_deref()).confine();
+        let needs = needs.writes(args.out.as_deref()).writes(args.socket.as_deref());
+        needs.writes(args.subscribe.as_deref()).confine();
     }
     let stop = args.listening.stop_on_signals()?;
 
     let address = monitor.local_addr().map_err(failure)?;
     let mut outputs = outputs(&args)?;
     let runtime = |report: miette::Report| Failure::Runtime(report);
-    let _socket = match &args.socket {
-        None => None,
-        Some(path) => {
-            Some(QuerySocket::listen(path, monitor.asker()).into_diagnostic().map_err(runtime)?)
-        }
-    };
+    let _sockets = sockets(&args, &monitor, &outputs)?;
     let metrics = args
         .metrics
         .map(|address| serve_metrics(address, monitor.asker(), args.metrics_sources))
@@ -230,8 +241,13 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
     let mut outputs = Outputs::new();
     match &args.out {
         None => {}
-        Some(path) if path.as_os_str() == "-" => outputs.write_lines(Box::new(io::stdout())),
-        Some(path) => outputs.append_lines(path).into_diagnostic().map_err(Failure::Usage)?,
+        Some(path) if path.as_os_str() == "-" => {
+            outputs.write_states(Box::new(io::stdout()), args.out_format);
+        }
+        Some(path) => {
+            let appended = outputs.append_states(path, args.out_format);
+            appended.into_diagnostic().map_err(Failure::Usage)?;
+        }
     }
     if let Some(command) = &args.exec {
         // Standard output holds one document, or lines of JSON.
@@ -242,6 +258,24 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
         }
     }
     Ok(outputs)
+}
+
+/// The sockets for readers of states, which are there as long as they are held.
+fn sockets(
+    args: &Args,
+    monitor: &Monitor,
+    outputs: &Outputs,
+) -> Result<[Option<StateSocket>; 2], Failure> {
+    let snapshots = args.socket.as_deref();
+    let snapshots = snapshots.map(|path| StateSocket::snapshots(path, monitor.asker()));
+    let subscriptions = args
+        .subscribe
+        .as_deref()
+        .map(|path| StateSocket::subscriptions(path, monitor.asker(), outputs.subscribers()));
+    let made = |socket: Option<Result<_, SocketError>>| {
+        socket.transpose().into_diagnostic().map_err(Failure::Runtime)
+    };
+    Ok([made(snapshots)?, made(subscriptions)?])
 }
 
 /// Sources that are told each second, at most.

@@ -10,7 +10,8 @@ use freshline_core::path::Tuning;
 use freshline_core::session::SourceParams;
 use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
-use freshline_net::source::sampler::{Command, File, Framing, Latest, Sampler, Synthetic};
+use freshline_net::framing::Framing;
+use freshline_net::source::sampler::{Command, File, Latest, Sampler, Synthetic};
 use freshline_net::source::{Source, SourceConfig, SourceError, Ways};
 use freshline_net::via::ViaPath;
 use miette::miette;
@@ -78,8 +79,9 @@ pub(crate) struct Args {
     /// Send the newest state of this stream; `-` is standard input.
     #[arg(long, value_name = "STREAM", group = "what", help_heading = "State")]
     latest: Option<PathBuf>,
-    /// Where a state of --latest ends: `lines` for text, `u32` for binary frames with their length
-    /// in front, as four bytes, the most significant first.
+    /// Where a state of --latest ends: `lines` for text; `null` at a zero byte, as find -print0 writes;
+    /// `u32` for binary frames with their length in front, as four bytes, the most significant first; or
+    /// `cobs` for binary frames by Consistent Overhead Byte Stuffing, as over serial lines.
     #[arg(
         long,
         value_name = "NAME",

@@ -19,10 +19,11 @@ use freshline_core::wire::{Challenge, CloseReason, Cookie, Message, Opening, Ses
 use freshline_net::Waker;
 use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
-use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
+use freshline_net::framing::Framing;
+use freshline_net::monitor::output::{OutFormat, Outputs, StateSocket, serve_metrics};
 use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Record, Watch};
 use freshline_net::quic::{ClientConfig, Identity, Limits, ServerConfig, Trust};
-use freshline_net::source::sampler::{Framing, Latest, Need, Sampler, Synthetic, Take};
+use freshline_net::source::sampler::{Latest, Need, Sampler, Synthetic, Take};
 use freshline_net::source::{
     self, Event, Source, SourceConfig, SourceReport, TooLarge, Transport, Ways,
 };
@@ -496,7 +497,7 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     let directory = tempfile::tempdir().expect("a directory");
     let (lines, commands) = (directory.path().join("lines"), directory.path().join("commands"));
     let mut outputs = Outputs::new();
-    outputs.write_lines(Box::new(std::fs::File::create(&lines).expect("a file")));
+    outputs.append_states(&lines, OutFormat::Json).expect("a file");
     let command = "cat >/dev/null; echo $FRESHLINE_SOURCE $FRESHLINE_SEQ";
     outputs.run_command(format!("{command} >>{}", commands.display()), Span::from_secs(10));
     let monitor = Running::start(config(None), outputs);
@@ -519,8 +520,8 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     assert!(read(&commands).starts_with("it "), "{}", read(&commands));
 
     let path = directory.path().join("socket");
-    let socket = QuerySocket::listen(&path, monitor.asker.clone()).expect("a socket");
-    assert!(QuerySocket::listen(&path, monitor.asker.clone()).is_err(), "it is taken");
+    let socket = StateSocket::snapshots(&path, monitor.asker.clone()).expect("a socket");
+    assert!(StateSocket::snapshots(&path, monitor.asker.clone()).is_err(), "it is taken");
     let mut answer = String::new();
     let mut reader = UnixStream::connect(&path).expect("it listens");
     reader.read_to_string(&mut answer).expect("it answers");

@@ -1,4 +1,4 @@
-//! A UNIX socket that tells the freshest states to whoever connects.
+//! A UNIX socket that gives the freshest states to whoever connects: once, or as they come.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -13,13 +13,14 @@ use serde_json::Value;
 
 use super::line_of_status;
 use super::lines::printable;
+use super::subscribe::{self, Subscribers};
 use crate::clock::Clock;
 use crate::monitor::Asker;
 
-/// How long a reader may take for its whole answer.
+/// How long a reader of a snapshot may take for all of it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Readers that are answered at the same time; a further one waits for one of them.
+/// Readers of snapshots that are answered at the same time.
 const READERS: usize = 8;
 
 /// The rest after a failure.
@@ -27,7 +28,7 @@ const REST: Duration = Duration::from_millis(10);
 
 /// Why the socket cannot be made.
 #[derive(Debug, thiserror::Error)]
-pub enum QueryError {
+pub enum SocketError {
     /// Something other than a socket has the name.
     #[error("{0} exists and is not a socket; remove it or choose another path")]
     Occupied(PathBuf),
@@ -44,48 +45,89 @@ pub enum QueryError {
     },
 }
 
-/// Answers each connection with a line of JSON a source, then closes it. The file goes with it.
-pub struct QuerySocket {
+/// What becomes of a reader beyond so many at the same time.
+#[derive(Clone, Copy)]
+enum Full {
+    /// It waits for the oldest of them.
+    Waits(usize),
+    /// Its connection is closed.
+    Closes(usize),
+}
+
+/// A UNIX socket for readers of states, as lines of JSON. The file goes with it.
+pub struct StateSocket {
     path: PathBuf,
 }
 
-impl QuerySocket {
-    /// Listens at `path`; the socket of a process that is gone is replaced.
+impl StateSocket {
+    /// Answers each connection with the freshest state of each source, then closes it. Listens at
+    /// `path`; the socket of a process that is gone is replaced.
     ///
     /// # Errors
-    /// [`QueryError`] where `path` is taken or cannot be made.
-    pub fn listen(path: &Path, asker: Asker) -> Result<Self, QueryError> {
+    /// [`SocketError`] where `path` is taken or cannot be made.
+    pub fn snapshots(path: &Path, asker: Asker) -> Result<Self, SocketError> {
+        Self::listen(path, Full::Waits(READERS), move |stream| {
+            if let Err(error) = answer(stream, &asker) {
+                tracing::debug!("a reader of the states went away: {error}");
+            }
+        })
+    }
+
+    /// Gives each connection the freshest state of each source, and from then on each fresh state as it
+    /// comes ([`Outputs::subscribers`](super::Outputs::subscribers)). Listens as
+    /// [`StateSocket::snapshots`] does.
+    ///
+    /// # Errors
+    /// [`SocketError`] where `path` is taken or cannot be made.
+    pub fn subscriptions(
+        path: &Path,
+        asker: Asker,
+        subscribers: Subscribers,
+    ) -> Result<Self, SocketError> {
+        Self::listen(path, Full::Closes(subscribe::READERS), move |stream| {
+            if let Err(error) = subscribers.serve(stream, &asker) {
+                tracing::debug!("a subscriber went away: {error}");
+            }
+        })
+    }
+
+    /// Has `serve` talk to each reader.
+    fn listen(
+        path: &Path,
+        full: Full,
+        serve: impl Fn(UnixStream) + Clone + Send + 'static,
+    ) -> Result<Self, SocketError> {
         let path = path.to_owned();
         if let Ok(metadata) = path.symlink_metadata() {
             if !metadata.file_type().is_socket() {
-                return Err(QueryError::Occupied(path));
+                return Err(SocketError::Occupied(path));
             }
             if UnixStream::connect(&path).is_ok() {
-                return Err(QueryError::Busy(path));
+                return Err(SocketError::Busy(path));
             }
             let _ = std::fs::remove_file(&path);
         }
         let listener = UnixListener::bind(&path)
-            .map_err(|error| QueryError::System { path: path.clone(), error })?;
+            .map_err(|error| SocketError::System { path: path.clone(), error })?;
         thread::spawn(move || {
-            let mut readers = VecDeque::new();
+            let mut threads = VecDeque::new();
             for stream in listener.incoming() {
-                readers.retain(|reader: &JoinHandle<()>| !reader.is_finished());
-                if readers.len() == READERS
-                    && let Some(oldest) = readers.pop_front()
-                {
-                    let _ = oldest.join();
+                threads.retain(|reader: &JoinHandle<()>| !reader.is_finished());
+                match full {
+                    Full::Waits(readers) if threads.len() >= readers => {
+                        let _ = threads.pop_front().map(JoinHandle::join);
+                    }
+                    Full::Closes(readers) if threads.len() >= readers => {
+                        tracing::warn!("{readers} clients are subscribed; closed a further one");
+                        continue;
+                    }
+                    _ => {}
                 }
-                let asker = asker.clone();
-                let reader = stream.and_then(|stream| {
-                    thread::Builder::new().spawn(move || {
-                        if let Err(error) = answer(stream, &asker) {
-                            tracing::debug!("a reader of the states went away: {error}");
-                        }
-                    })
-                });
+                let serve = serve.clone();
+                let reader =
+                    stream.and_then(|stream| thread::Builder::new().spawn(move || serve(stream)));
                 match reader {
-                    Ok(reader) => readers.push_back(reader),
+                    Ok(reader) => threads.push_back(reader),
                     // Should the process be out of files or threads, it will not be better at once.
                     Err(_) => thread::sleep(REST),
                 }
@@ -95,7 +137,7 @@ impl QuerySocket {
     }
 }
 
-impl Drop for QuerySocket {
+impl Drop for StateSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

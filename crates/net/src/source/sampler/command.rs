@@ -7,7 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use freshline_core::unit::{Span, Time};
 
-use super::{MAX_SAMPLE, Need, RETRY, Sampler, Take};
+use super::{Need, RETRY, Sampler, Take};
+use crate::MAX_STATE;
 use crate::clock::Clock;
 use crate::waker::Waker;
 
@@ -139,7 +140,7 @@ fn read_output(child: &mut Child) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
     if let Some(stdout) = child.stdout.take() {
         // What is longer cannot be sent; closing the pipe ends a command that never stops.
-        stdout.take(MAX_SAMPLE as u64).read_to_end(&mut output)?;
+        stdout.take(MAX_STATE as u64).read_to_end(&mut output)?;
     }
     Ok(output)
 }
