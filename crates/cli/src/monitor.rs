@@ -153,6 +153,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.exec_timeout == Span::ZERO {
         return Err(Failure::Usage(miette!("--exec-timeout must be above 0s")));
     }
+    if args.socket.is_some() && args.socket == args.subscribe {
+        return Err(Failure::Usage(miette!("--socket and --subscribe need a path each")));
+    }
     let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
     let quic = args.listening.quic(&url, limits(&args))?;
     let mut monitor = Monitor::bind(MonitorConfig {
@@ -196,6 +199,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let result = monitor.run(&stop, until, &mut outputs).map_err(failure);
     let report = monitor.report(&outputs);
+    // It answers no questions any more.
+    drop(monitor);
     let written = outputs.finish(&stop);
     let written = written.into_diagnostic().map_err(Failure::Runtime);
     let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };

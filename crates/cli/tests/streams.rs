@@ -130,7 +130,7 @@ fn subscribers_get_the_newest_state_at_once_and_each_that_follows() {
     let mut late = subscribe(&path);
     late.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(payload_after(&mut late, ""), "one", "the state that is there");
-    // One that never reads holds up nobody.
+    // One that never reads delays no other.
     let _idle = subscribe(&path);
     for (before, state) in [("one", "two"), ("two", "three")] {
         states.write_all(format!("{state}\n").as_bytes()).unwrap();
@@ -150,6 +150,32 @@ fn subscribers_get_the_newest_state_at_once_and_each_that_follows() {
         std::thread::sleep(Duration::from_millis(50));
     }
     panic!("the socket's file is left");
+}
+
+#[test]
+fn a_slow_subscriber_is_not_far_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("states");
+    let (_monitor, url) = monitor(&format!("--subscribe {}", path.display()));
+    let (_source, mut states) = source(&url, "");
+    states.write_all(b"0\n").unwrap();
+    let (mut slow, mut fast) = (subscribe(&path), subscribe(&path));
+    let mut before = "0".to_owned();
+    for state in 1..=400 {
+        states.write_all(format!("{state}\n").as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    while before != "400" {
+        before = payload_after(&mut fast, &before);
+    }
+    // It begins to read now: a few that are on their way, then the newest.
+    let mut read = 0;
+    let mut before = String::new();
+    while before != "400" {
+        before = payload_after(&mut slow, &before);
+        read += 1;
+    }
+    assert!(read < 100, "{read} states of which all but one are old");
 }
 
 #[test]

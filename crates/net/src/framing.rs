@@ -8,10 +8,12 @@
 //! | `cobs` | any bytes | | encoded by Consistent Overhead Byte Stuffing (Cheshire and Baker, 1999), then a zero byte |
 //!
 //! A reader of `cobs` that begins in the middle, or whose stream was damaged, finds the next state at the
-//! next zero; a reader of `u32` is lost.
+//! next zero; a reader of `u32` finds none any more. Neither has a checksum: a damaged frame of `cobs` that
+//! can still be decoded is a wrong state.
 
 use std::io::{self, BufRead, Read};
 use std::str::FromStr;
+use std::sync::Once;
 
 use crate::MAX_STATE;
 
@@ -27,7 +29,7 @@ pub enum Framing {
     /// After as many bytes as the four bytes in front of it say, the most significant first.
     U32,
     /// At a byte of zero, which Consistent Overhead Byte Stuffing has taken out of the state. Frames that
-    /// are damaged, empty or too long are left out, and the next one is read.
+    /// cannot be decoded, are empty or too long are left out, and the next one is read.
     Cobs,
 }
 
@@ -110,7 +112,7 @@ fn is_text(line: &[u8]) -> bool {
 
 const CUT: &str = "the stream ends within a frame";
 
-/// What comes before the next zero byte, or `None` at the end of the stream.
+/// The bytes before the next zero byte, or `None` at the end of the stream.
 fn read_to_zero(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut state = Vec::new();
     if stream.take(MAX_STATE as u64 + 1).read_until(0, &mut state)? == 0 {
@@ -137,8 +139,8 @@ fn read_cobs(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
             Some(0) => {}
             _ if frame.len() < MAX_FRAME => return Err(io::Error::other(CUT)),
             _ => {
-                tracing::debug!("left out a frame of more than {MAX_FRAME} bytes");
-                stream.skip_until(0)?;
+                left_out("is longer than a state can be");
+                skip_to_zero(stream)?;
                 continue;
             }
         }
@@ -148,12 +150,34 @@ fn read_cobs(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
         }
         match cobs::decode_vec(&frame) {
             Ok(state) if state.len() <= MAX_STATE => return Ok(Some(state)),
-            _ => tracing::debug!("left out a damaged frame of {} bytes", frame.len()),
+            _ => left_out("is damaged"),
         }
     }
 }
 
-/// The longest frame of COBS, without its zero: a byte more for each 254 that are begun.
+/// Leaves out all up to the next zero byte.
+fn skip_to_zero(stream: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let bytes = stream.fill_buf()?;
+        if bytes.is_empty() {
+            return Err(io::Error::other(CUT));
+        }
+        let (len, zero) = (bytes.len(), bytes.iter().position(|byte| *byte == 0));
+        stream.consume(zero.map_or(len, |at| at + 1));
+        if zero.is_some() {
+            return Ok(());
+        }
+    }
+}
+
+/// Reports the first frame of this process that is left out; a noisy line has many.
+fn left_out(why: &str) {
+    static REPORT: Once = Once::new();
+    REPORT
+        .call_once(|| tracing::warn!("left out a frame that {why}; further ones are not reported"));
+}
+
+/// The maximum length of a frame of COBS, without its zero: a byte more for each 254 that are begun.
 const MAX_FRAME: usize = MAX_STATE + MAX_STATE.div_ceil(254);
 
 /// The next frame without its length, or `None` at the end of the stream.
@@ -265,6 +289,8 @@ mod tests {
         assert_eq!(next().as_deref(), Some(&[7; 1000][..]));
         assert_eq!(next(), None);
         let cut = Framing::Cobs.read(&mut io::Cursor::new(b"\x05abc")).unwrap_err();
+        assert!(cut.to_string().contains("within a frame"), "{cut}");
+        let cut = Framing::Cobs.read(&mut io::Cursor::new(vec![1; 3 * MAX_STATE])).unwrap_err();
         assert!(cut.to_string().contains("within a frame"), "{cut}");
     }
 

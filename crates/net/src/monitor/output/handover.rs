@@ -11,7 +11,7 @@ pub(super) trait Pending: Default {
     fn take(&mut self) -> Option<Self::Item>;
 }
 
-/// What a consumer finds that waits for a while.
+/// The result of a wait with a limit.
 pub(super) enum Next<T> {
     Item(T),
     /// Nothing in that time.

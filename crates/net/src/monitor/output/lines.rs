@@ -2,9 +2,9 @@
 //!
 //! A full disk ends nothing: lines that cannot be written are counted and left out, and writing goes on
 //! with the next ones. A line of which only a part was written is ended first, so that each later line
-//! is whole; so is a frame of COBS, which its reader then leaves out. After a part of a frame with its
-//! length in front a reader finds no other, so nothing more is written, nor if the reader of a pipe is
-//! gone.
+//! is whole; a frame of COBS is ended so that its reader leaves it out. After a part of a frame with its
+//! length in front, no reader could find the next one, so nothing more is written; nor if the reader of a
+//! pipe is gone.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -65,12 +65,21 @@ impl FromStr for OutFormat {
 }
 
 impl OutFormat {
-    /// What ends a line or frame, so that a torn one can be ended.
+    /// The last byte of each line or frame; `None` for frames with their length in front.
     fn end(self) -> Option<u8> {
         match self {
             Self::Json => Some(b'\n'),
             Self::U32 => None,
             Self::Cobs => Some(0),
+        }
+    }
+
+    /// The end of a torn line or frame, after which it is no line of JSON and no frame.
+    fn end_of_torn(self) -> &'static [u8] {
+        match self {
+            Self::Json => b"\n",
+            Self::U32 => b"",
+            Self::Cobs => &NO_FRAME,
         }
     }
 
@@ -84,8 +93,7 @@ impl OutFormat {
     fn push(self, state: State, text: &mut Vec<u8>) {
         match state {
             State::Line(line) => {
-                text.extend_from_slice(printable(&Value::Object(line).to_string()).as_bytes());
-                text.push(b'\n');
+                push_line(&Value::Object(line), text);
             }
             State::Payload(payload) if self == Self::U32 => push_u32(&payload, text),
             State::Payload(payload) => push_cobs(&payload, text),
@@ -93,11 +101,19 @@ impl OutFormat {
     }
 }
 
-/// What is to be written of a state.
+/// A state to be written.
 enum State {
     Line(Map<String, Value>),
     Payload(Vec<u8>),
 }
+
+/// Ends any piece of a frame of COBS such that it cannot be decoded: of a block that has up to 254 bytes
+/// left to come, and of the next block, whose first byte 0xff asks for 254 more, too few follow.
+const NO_FRAME: [u8; 256] = {
+    let mut end = [0xff; 256];
+    (end[0], end[255]) = (2, 0);
+    end
+};
 
 /// Writes lines on a thread of its own.
 pub(super) struct Lines {
@@ -283,10 +299,10 @@ impl LineWriter {
 
     /// Writes lines that end at `ends` of `text`; whether it makes sense to go on.
     fn write(&mut self, text: &[u8], ends: &[usize]) -> bool {
-        let end = self.format.end().filter(|_| self.is_torn);
+        let end = if self.is_torn { self.format.end_of_torn() } else { b"" };
         let mut done = 0;
         let result = self
-            .write_all(end.as_slice(), &mut 0)
+            .write_all(end, &mut 0)
             .inspect(|()| self.is_torn = false)
             .and_then(|()| self.write_all(text, &mut done));
         self.is_torn |= done > 0 && !ends.contains(&done);
@@ -322,9 +338,15 @@ impl LineWriter {
     }
 }
 
+/// Appends a document of JSON as a line.
+pub(super) fn push_line(document: &Value, text: &mut Vec<u8>) {
+    text.extend_from_slice(printable(&document.to_string()).as_bytes());
+    text.push(b'\n');
+}
+
 /// A document of JSON in which characters that are none to see, which JSON allows, are escaped: DEL, C1,
 /// and those that change the direction of text.
-pub(super) fn printable(json: &str) -> String {
+fn printable(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
         match is_control(character) {
@@ -422,36 +444,47 @@ mod tests {
         assert!(append(&dir.path().join("new"), OutFormat::U32).is_ok());
     }
 
+    /// All states that a reader finds in what was written.
+    fn read(framing: Framing, mut written: &[u8]) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| framing.read(&mut written).ok().flatten()).collect()
+    }
+
     #[test]
-    fn a_torn_frame_costs_itself_with_cobs_and_what_follows_with_a_length_in_front() {
-        let frames = |format: OutFormat| {
-            let (mut text, mut ends) = (Vec::new(), Vec::new());
-            for state in [b"first", b"later"] {
-                format.push(State::Payload(state.to_vec()), &mut text);
-                ends.push(text.len());
+    fn a_torn_frame_of_cobs_is_left_out_wherever_it_was_cut() {
+        for state in [&b"a\0b\0\0c"[..], &[0; 20], &[7; 600]] {
+            let mut frame = Vec::new();
+            OutFormat::Cobs.push(State::Payload(state.to_vec()), &mut frame);
+            for cut in 1..frame.len() {
+                let disk = Disk::default();
+                let mut writer = writer(Box::new(disk.clone()), OutFormat::Cobs, false);
+                disk.grow(cut);
+                assert!(writer.write(&frame, &[frame.len()]));
+                // Its end is torn, too.
+                disk.grow(cut % 256);
+                assert!(writer.write(&frame, &[frame.len()]));
+                disk.grow(10_000);
+                assert!(writer.write(&frame, &[frame.len()]));
+                assert_eq!(writer.lost(), 2);
+                let written = disk.0.lock().unwrap().0.clone();
+                assert_eq!(read(Framing::Cobs, &written), [state], "cut after {cut} bytes");
             }
-            (text, ends)
-        };
-        for (format, framing) in [(OutFormat::Cobs, Framing::Cobs), (OutFormat::U32, Framing::U32)]
-        {
-            let disk = Disk::default();
-            let mut writer = writer(Box::new(disk.clone()), format, false);
-            let (text, ends) = frames(format);
-            disk.grow(ends[0] + 3);
-            let goes_on = writer.write(&text, &ends);
-            assert_eq!(writer.lost(), 1);
-            assert_eq!(goes_on, format == OutFormat::Cobs);
-            if goes_on {
-                disk.grow(100);
-                assert!(writer.write(&text[..ends[0]], &ends[..1]));
-            }
-            let written = disk.0.lock().unwrap().0.clone();
-            let mut stream = &written[..];
-            let read = || framing.read(&mut stream).ok().flatten();
-            let states: Vec<_> = std::iter::from_fn(read).collect();
-            let count = if format == OutFormat::Cobs { 2 } else { 1 };
-            assert_eq!(states, vec![b"first".to_vec(); count], "{format:?}");
         }
+    }
+
+    #[test]
+    fn nothing_follows_a_torn_frame_with_its_length_in_front() {
+        let (mut text, mut ends) = (Vec::new(), Vec::new());
+        for state in [b"first", b"later"] {
+            OutFormat::U32.push(State::Payload(state.to_vec()), &mut text);
+            ends.push(text.len());
+        }
+        let disk = Disk::default();
+        let mut writer = writer(Box::new(disk.clone()), OutFormat::U32, false);
+        disk.grow(ends[0] + 3);
+        assert!(!writer.write(&text, &ends));
+        assert_eq!(writer.lost(), 1);
+        let written = disk.0.lock().unwrap().0.clone();
+        assert_eq!(read(Framing::U32, &written), [b"first"]);
     }
 
     #[test]

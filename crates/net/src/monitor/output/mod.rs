@@ -162,7 +162,7 @@ impl Watch for Outputs {
 impl Outputs {
     /// Gives a state to all but the lines, of which the one of source `line` was replaced.
     fn hand_on(&mut self, now: Time, source: SourceKey, record: &Record, line: Option<usize>) {
-        self.subscribers.fresh(now, source, record);
+        self.subscribers.fresh(now, record);
         let state = self.command.as_mut().is_some_and(|command| command.fresh(now, source, record));
         for replaced in line.into_iter().chain(state.then_some(source.index())) {
             if let Some(count) = self.replaced.get_mut(replaced) {

@@ -1,4 +1,4 @@
-//! A UNIX socket that gives the freshest states to whoever connects: once, or as they come.
+//! A UNIX socket that gives the freshest states to each client that connects: once, or as they come.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use freshline_core::unit::Span;
 use serde_json::Value;
 
 use super::line_of_status;
-use super::lines::printable;
+use super::lines::push_line;
 use super::subscribe::{self, Subscribers};
 use crate::clock::Clock;
 use crate::monitor::Asker;
@@ -45,7 +45,7 @@ pub enum SocketError {
     },
 }
 
-/// What becomes of a reader beyond so many at the same time.
+/// What happens to a reader beyond the maximum number at the same time.
 #[derive(Clone, Copy)]
 enum Full {
     /// It waits for the oldest of them.
@@ -111,24 +111,31 @@ impl StateSocket {
             .map_err(|error| SocketError::System { path: path.clone(), error })?;
         thread::spawn(move || {
             let mut threads = VecDeque::new();
+            let mut is_full = false;
             for stream in listener.incoming() {
+                // Should the process be out of files, it will not be better at once.
+                let Ok(stream) = stream else {
+                    thread::sleep(REST);
+                    continue;
+                };
                 threads.retain(|reader: &JoinHandle<()>| !reader.is_finished());
                 match full {
                     Full::Waits(readers) if threads.len() >= readers => {
                         let _ = threads.pop_front().map(JoinHandle::join);
                     }
                     Full::Closes(readers) if threads.len() >= readers => {
-                        tracing::warn!("{readers} clients are subscribed; closed a further one");
+                        if !std::mem::replace(&mut is_full, true) {
+                            tracing::warn!(
+                                "{readers} clients are subscribed; closing further ones"
+                            );
+                        }
                         continue;
                     }
-                    _ => {}
+                    _ => is_full = false,
                 }
                 let serve = serve.clone();
-                let reader =
-                    stream.and_then(|stream| thread::Builder::new().spawn(move || serve(stream)));
-                match reader {
+                match thread::Builder::new().spawn(move || serve(stream)) {
                     Ok(reader) => threads.push_back(reader),
-                    // Should the process be out of files or threads, it will not be better at once.
                     Err(_) => thread::sleep(REST),
                 }
             }
@@ -146,13 +153,20 @@ impl Drop for StateSocket {
 fn answer(mut stream: UnixStream, asker: &Asker) -> io::Result<()> {
     let mut text = Vec::new();
     for status in asker.sources(usize::MAX).map_err(io::Error::other)? {
-        let line = Value::Object(line_of_status(&status)).to_string();
-        text.extend_from_slice(printable(&line).as_bytes());
-        text.push(b'\n');
+        push_line(&Value::Object(line_of_status(&status)), &mut text);
     }
+    write_within(&mut stream, &text, PATIENCE)
+}
+
+/// Writes all of `text` to a reader that has this long to take it in.
+pub(super) fn write_within(
+    stream: &mut UnixStream,
+    text: &[u8],
+    patience: Duration,
+) -> io::Result<()> {
     let clock = Clock::new();
-    let end = clock.now() + PATIENCE.into();
-    let mut rest = &text[..];
+    let end = clock.now() + patience.into();
+    let mut rest = text;
     while !rest.is_empty() {
         // A time-out of zero would be none at all.
         let left = end.since(clock.now()).max(Span::from_millis(1));
