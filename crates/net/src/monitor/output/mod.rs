@@ -9,6 +9,7 @@ mod handover;
 mod lines;
 mod metrics;
 mod query;
+mod reader;
 mod subscribe;
 
 use std::io::Write;

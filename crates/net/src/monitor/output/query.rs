@@ -1,20 +1,19 @@
 //! A UNIX socket that gives the freshest states to each client that connects: once, or as they come.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use freshline_core::unit::Span;
 use serde_json::Value;
 
 use super::line_of_status;
 use super::lines::push_line;
+use super::reader::write_within;
 use super::subscribe::{self, Subscribers};
-use crate::clock::Clock;
 use crate::monitor::Asker;
 
 /// How long a reader of a snapshot may take for all of it.
@@ -156,26 +155,4 @@ fn answer(mut stream: UnixStream, asker: &Asker) -> io::Result<()> {
         push_line(&Value::Object(line_of_status(&status)), &mut text);
     }
     write_within(&mut stream, &text, PATIENCE)
-}
-
-/// Writes all of `text` to a reader that has this long to take it in.
-pub(super) fn write_within(
-    stream: &mut UnixStream,
-    text: &[u8],
-    patience: Duration,
-) -> io::Result<()> {
-    let clock = Clock::new();
-    let end = clock.now() + patience.into();
-    let mut rest = text;
-    while !rest.is_empty() {
-        // A time-out of zero would be none at all.
-        let left = end.since(clock.now()).max(Span::from_millis(1));
-        stream.set_write_timeout(Some(left.into()))?;
-        match stream.write(rest)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            _ if clock.now() >= end => return Err(io::ErrorKind::TimedOut.into()),
-            written => rest = &rest[written..],
-        }
-    }
-    Ok(())
 }

@@ -23,7 +23,7 @@ use socket2::SockRef;
 
 use super::handover::{Handover, Next, Pending};
 use super::lines::push_line;
-use super::query::write_within;
+use super::reader::write_within;
 use super::{Record, line, line_of_status};
 use crate::monitor::Asker;
 
