@@ -29,12 +29,18 @@
 //!   say who may join at all.
 
 mod client;
+mod datagram;
+mod feed;
 mod pace;
 mod record;
 mod server;
 mod types;
 
-pub use client::{Client, ClientCounters, ClientEvent, ClientIgnored, ClientParams, Stamp};
+pub use client::{
+    Client, ClientCounters, ClientEvent, ClientIgnored, ClientMessage, ClientParams,
+    ClientTransmit, ReceivedPacket, Stamp,
+};
+pub use datagram::ReceivedDatagram;
 pub use record::{ClientKey, ClientRecord, REMEMBERED};
-pub use server::Server;
-pub use types::{ServerCounters, ServerIgnored, ServerParams, ServerReceipt, ServerVerdict};
+pub use server::{Server, ServerEvent, ServerTransmit};
+pub use types::{PutError, ServerCounters, ServerIgnored, ServerParams};
