@@ -11,7 +11,7 @@ use freshline_core::session::downlink::{
     Client, ClientEvent, ClientParams, ReceivedDatagram, Server, ServerEvent, ServerParams, Stamp,
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
-use freshline_core::wire::{Message, SessionId};
+use freshline_core::wire::SessionId;
 use freshline_core::wlan::mac::Received;
 use freshline_core::wlan::{Aggregation, AggregationParams, DownlinkLawConfig};
 use rand::{RngExt, SeedableRng};
