@@ -17,8 +17,8 @@ use freshline_core::wire::{Close, CloseReason, Cookie, Join, Opening, Packet, Re
 use freshline_core::wlan::{Aggregation, AggregationParams, Fixed};
 use proptest::prelude::*;
 
-/// Within this time an orderly driver has led the clients back, whatever was before: their server
-/// forgets who is silent after 5 s, they notice silence after 2 s, and join after 2.5 s at the latest.
+/// Within this time orderly drivers have joined all clients again, whatever was before: the server forgets
+/// a silent client after 5 s, a client notices silence after 2 s, and joins after 2.5 s at the latest.
 const HEALS_WITHIN: Span = Span::from_secs(20);
 
 /// Datagrams in flight that the network keeps.
@@ -85,7 +85,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 struct Host {
     client: Client,
     address: usize,
-    /// Payloads that have arrived since all behave.
+    /// Payloads that have arrived since drivers and network behave.
     healed: u32,
 }
 
@@ -210,8 +210,8 @@ impl World {
         }
     }
 
-    /// From now on everybody behaves, until each client has got packets again and the server has their
-    /// reports; gives whether that has come in time.
+    /// From now on drivers and network behave, until each client has received packets again and the server
+    /// has their reports; gives whether this happens in time.
     fn heals(&mut self) -> bool {
         let end = self.now + HEALS_WITHIN;
         let reports = self.server.counters().reports;
@@ -280,7 +280,7 @@ proptest! {
     }
 }
 
-/// What `hold` holds after strangers have done what they can and nobody has polled anything.
+/// Bytes held by the endpoint that `hold` returns.
 fn bytes_of<T>(hold: impl FnOnce() -> T) -> isize {
     let before = held();
     let kept = hold();

@@ -465,6 +465,7 @@ fn a_client_that_has_left_is_an_error_to_run_again() {
     let stop = Stop::new();
     stop.stop();
     client.run(&stop, None, &mut ()).unwrap();
-    let again = client.run(&Stop::new(), None, &mut ());
+    let end = Clock::new().now() + Span::from_secs(1);
+    let again = client.run(&Stop::new(), Some(end), &mut ());
     assert!(matches!(again, Err(ClientError::Left)), "{again:?}");
 }

@@ -571,6 +571,7 @@ fn a_source_that_has_ended_is_an_error_to_run_again() {
     let stop = Stop::new();
     stop.stop();
     source.run(&stop, None, &mut ()).expect("it runs");
-    let again = source.run(&Stop::new(), None, &mut ());
+    let end = Clock::new().now() + Span::from_secs(1);
+    let again = source.run(&Stop::new(), Some(end), &mut ());
     assert!(matches!(again, Err(SourceError::Ended)), "{again:?}");
 }

@@ -45,5 +45,5 @@ pub use client::{
 };
 pub use datagram::ReceivedDatagram;
 pub use record::{ClientKey, ClientRecord, REMEMBERED};
-pub use server::{Server, ServerEvent, ServerTransmit};
-pub use types::{PutError, ServerCounters, ServerIgnored, ServerParams};
+pub use server::{Server, ServerEvent};
+pub use types::{PutError, ServerCounters, ServerIgnored, ServerParams, ServerTransmit};

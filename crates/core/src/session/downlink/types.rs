@@ -1,7 +1,8 @@
-//! A server's settings, errors and counters.
+//! A server's settings, datagrams, errors and counters.
 
 use alloc::vec::Vec;
 
+use super::record::ClientKey;
 use crate::dscp::Dscp;
 use crate::session::Admission;
 use crate::unit::{Bytes, Span};
@@ -56,6 +57,20 @@ impl Default for ServerParams {
             guard: true,
         }
     }
+}
+
+/// A datagram that a server has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerTransmit<P> {
+    /// Where it goes. An answer goes to where the datagram came from that it answers, and is not longer
+    /// than that.
+    pub peer: P,
+    /// Its length: it is at the front of the buffer.
+    pub len: usize,
+    /// The code point with which it leaves.
+    pub dscp: Dscp,
+    /// The client that it is for; `None` for an answer or a close of [`Server::close`](super::Server::close).
+    pub client: Option<ClientKey>,
 }
 
 /// Why a payload was not taken.

@@ -28,7 +28,6 @@ use crate::wlan::{DownlinkLaw, Guarded, StationId};
 use events::Events;
 pub use events::ServerEvent;
 use outbox::Outbox;
-pub use transmit::ServerTransmit;
 
 /// Sends packets to many clients, each at the rate of one law. `P` is where a datagram came from.
 ///

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::transmit::ServerTransmit;
 use crate::dscp::Dscp;
+use crate::session::downlink::types::ServerTransmit;
 use crate::session::fifo::Fifo;
 use crate::wire::{Challenge, Close};
 

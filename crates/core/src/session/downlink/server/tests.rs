@@ -114,7 +114,7 @@ fn of_a_client_one_payload_is_held_and_of_answers_no_more_than_1024() {
     assert_eq!(server.put(at(0), client, b"two"), Err(PutError::Occupied));
     assert_eq!(sent(&mut server, at(0)), Some(Ok(b"one".to_vec())));
     assert_eq!(server.put(at(1), ClientKey(5), b""), Err(PutError::Gone));
-    // Nobody polls, and addresses without a cookie ask again and again.
+    // The driver does not poll, and addresses without a cookie join again and again.
     server.params.admission = Admission::Cookie;
     for session in 0..5_000 {
         join(&mut server, at(2), 2, 100 + session, b"");

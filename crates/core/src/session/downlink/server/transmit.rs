@@ -8,24 +8,10 @@ use super::outbox::put;
 use crate::dscp::Dscp;
 use crate::session::downlink::feed::Pending;
 use crate::session::downlink::record::{ClientKey, ClientRecord};
-use crate::session::downlink::types::PutError;
+use crate::session::downlink::types::{PutError, ServerTransmit};
 use crate::unit::{Bytes, Time};
 use crate::wire::{Close, CloseReason, Packet};
 use crate::wlan::DownlinkLaw;
-
-/// A datagram that a server has written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServerTransmit<P> {
-    /// Where it goes. An answer goes to where the datagram came from that it answers, and is not longer
-    /// than that.
-    pub peer: P,
-    /// Its length: it is at the front of the buffer.
-    pub len: usize,
-    /// The code point with which it leaves.
-    pub dscp: Dscp,
-    /// The client that it is for; `None` for an answer or a close of [`Server::close`].
-    pub client: Option<ClientKey>,
-}
 
 impl<P: Copy + Eq + Hash> Server<P> {
     // ---- payloads ----
