@@ -20,8 +20,8 @@ use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
 use freshline_net::downlink::payload::{File, Live, Payloads, Synthetic};
 use freshline_net::downlink::{
-    Client, ClientConfig, ClientReport, ClientStatus, ClientWatch, Event, Received, Server,
-    ServerConfig, ServerError, ServerReport, SharedRate,
+    Client, ClientConfig, ClientError, ClientReport, ClientStatus, ClientWatch, Event, Received,
+    Server, ServerConfig, ServerError, ServerReport, SharedRate,
 };
 use freshline_net::quic::{self, Identity, Limits, Trust};
 use freshline_net::source::Transport;
@@ -456,4 +456,16 @@ fn packets_and_reports_arrive_marked_by_both_families() {
         assert_eq!(receiving.join().unwrap().dscp, ef);
         server.end();
     }
+}
+
+#[test]
+fn a_client_that_has_left_is_an_error_to_run_again() {
+    let server = UdpSocket::bind(loopback()).unwrap();
+    let mut client = client(server.local_addr().unwrap(), Transport::Udp, "tv", b"");
+    let stop = Stop::new();
+    stop.stop();
+    client.run(&stop, None, &mut ()).unwrap();
+    let end = Clock::new().now() + Span::from_secs(1);
+    let again = client.run(&Stop::new(), Some(end), &mut ());
+    assert!(matches!(again, Err(ClientError::Left)), "{again:?}");
 }

@@ -25,7 +25,7 @@ use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Recor
 use freshline_net::quic::{ClientConfig, Identity, Limits, ServerConfig, Trust};
 use freshline_net::source::sampler::{Latest, Need, Sampler, Synthetic, Take};
 use freshline_net::source::{
-    self, Event, Source, SourceConfig, SourceReport, TooLarge, Transport, Ways,
+    self, Event, Source, SourceConfig, SourceError, SourceReport, TooLarge, Transport, Ways,
 };
 use freshline_net::stop::Stop;
 
@@ -562,4 +562,17 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     stop.stop();
     source.join().expect("it ends");
     monitor.end();
+}
+
+#[test]
+fn a_source_that_has_ended_is_an_error_to_run_again() {
+    let monitor = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = monitor.local_addr().expect("an address");
+    let mut source = Source::new(source_config(address, Transport::Udp)).expect("a source");
+    let stop = Stop::new();
+    stop.stop();
+    source.run(&stop, None, &mut ()).expect("it runs");
+    let end = Clock::new().now() + Span::from_secs(1);
+    let again = source.run(&Stop::new(), Some(end), &mut ());
+    assert!(matches!(again, Err(SourceError::Ended)), "{again:?}");
 }

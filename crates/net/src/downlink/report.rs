@@ -10,7 +10,6 @@ use freshline_core::session::downlink::{
     Client, ClientCounters, ClientKey, ClientRecord, Server, ServerCounters,
 };
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::SessionId;
 use freshline_core::wlan::{self, Belief};
 use serde::Serialize;
 
@@ -100,33 +99,12 @@ pub struct ServerReport {
 /// What is kept beside the sessions.
 #[derive(Debug, Default)]
 pub(super) struct Details {
-    /// By the clients' indices, who they are.
-    sessions: Vec<Option<SessionId>>,
     ended: VecDeque<ClientStatus>,
 }
 
 impl Details {
-    /// A client has joined, or joined again; whether it is a new one.
-    pub(super) fn begin(&mut self, client: ClientKey, session: Option<SessionId>) -> bool {
-        let index = client.index();
-        if self.sessions.len() <= index {
-            self.sessions.resize(index + 1, None);
-        }
-        std::mem::replace(&mut self.sessions[index], session) != session
-    }
-
     /// A client has left; this is the last of it.
-    pub(super) fn end(
-        &mut self,
-        client: ClientKey,
-        record: &ClientRecord<Peer>,
-        dscp: Dscp,
-        now: Time,
-        dropped: u64,
-    ) {
-        if let Some(session) = self.sessions.get_mut(client.index()) {
-            *session = None;
-        }
+    pub(super) fn end(&mut self, record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) {
         self.ended.push_back(status(record, dscp, now, dropped));
         if self.ended.len() > ENDED {
             self.ended.pop_front();

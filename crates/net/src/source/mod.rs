@@ -86,6 +86,9 @@ pub enum SourceError {
     /// The sampler has failed for good.
     #[error("{0}")]
     Sampler(String),
+    /// Its session has ended with a run.
+    #[error("this source has ended its session, and cannot run again: make another one")]
+    Ended,
 }
 
 impl From<LinkError> for SourceError {
@@ -155,6 +158,8 @@ pub struct Source {
     session: session::Source,
     feed: Feed,
     began_at: Time,
+    /// A run has ended, and with it the session.
+    has_ended: bool,
     datagram: Vec<u8>,
 }
 
@@ -185,6 +190,7 @@ impl Source {
             session: session.over(paths),
             feed: Feed::new(sampler, hint_for_more),
             began_at: now,
+            has_ended: false,
             datagram: Vec::new(),
             links,
         };
@@ -203,16 +209,21 @@ impl Source {
         SourceReport::of(&self.session, &self.links, self.began_at, now)
     }
 
-    /// Runs until `stop`, or until `until` has come, or the sampler has no more to give.
+    /// Runs until `stop`, or until `until` has come, or the sampler has no more to give. A source runs
+    /// once: at the end it closes its session and its connections.
     ///
     /// # Errors
-    /// [`SourceError`] where it cannot go on; trouble with the network is none, it is waited out.
+    /// [`SourceError`] where it cannot go on, and [`SourceError::Ended`] for another run. Trouble with the
+    /// network is not an error: the source tries again.
     pub fn run(
         &mut self,
         stop: &Stop,
         until: Option<Time>,
         watch: &mut dyn Watch,
     ) -> Result<(), SourceError> {
+        if self.has_ended {
+            return Err(SourceError::Ended);
+        }
         self.slept = self.clock.slept();
         run::run(&mut Watched { source: self, watch }, stop, until)
     }
@@ -297,7 +308,8 @@ impl Driven for Watched<'_> {
     }
 
     fn close(&mut self, now: Time) {
-        let Source { session, links, datagram, .. } = &mut *self.source;
+        let Source { session, links, datagram, has_ended, .. } = &mut *self.source;
+        *has_ended = true;
         session.close();
         while let Some(transmit) = session.poll_transmit(now, datagram) {
             links.close(transmit.path, now, &datagram[..transmit.len]);

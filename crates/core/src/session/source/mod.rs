@@ -145,17 +145,23 @@ impl Source {
                 self.law.handle_timeout(now);
             }
         }
-        if self.states.is_resting(now) || !self.is_due(now) {
+        if self.states.is_resting(now) {
+            if self.keep_alive_at().is_some_and(|at| at <= now) {
+                self.states.repeat();
+            }
+            return;
+        }
+        if !self.is_due(now) {
             return;
         }
         if !self.opener.is_open() {
-            let is_none_up = self.paths.up().next().is_none();
-            self.opener.on_due(self.paths.up().count() < self.paths.count());
-            if !self.opener.is_ready() {
+            let up = self.paths.up().count();
+            if up == 0 {
+                self.opener.on_due_without_path(now);
                 return;
             }
-            if is_none_up {
-                self.opener.on_attempt(now);
+            self.opener.on_due(up < self.paths.count());
+            if !self.opener.is_ready() {
                 return;
             }
         }
@@ -226,7 +232,8 @@ impl Source {
         Ok(())
     }
 
-    /// There is no state before this time: until then none is asked for and none is repeated.
+    /// There is no state before this time: until then none is asked for, and the last one is repeated as
+    /// a keep-alive only.
     pub fn ask_again_at(&mut self, time: Time) {
         self.states.ask_at(time);
     }
@@ -361,7 +368,7 @@ impl Source {
         match self.states.asking() {
             _ if self.states.is_ready() => Some(due),
             Asking::ByLaw | Asking::Wanted(_) => Some(due),
-            Asking::NotBefore(time) => Some(due.max(time)),
+            Asking::NotBefore(time) => Time::earliest([Some(due.max(time)), self.keep_alive_at()]),
             Asking::Asked(Need::Newer) => Some(due.max(self.any_repeat_at()?)),
             // No state yet; the transports are renewed all the same.
             Asking::Asked(Need::Newest) => {

@@ -7,7 +7,9 @@
 //! ```
 //!
 //! An opening may leave once the driver has had the chance to make transports anew
-//! ([`Step::Announced`]): its answer comes to the socket that it left from.
+//! ([`Step::Announced`]): its answer comes to the socket that it left from. While no path can carry
+//! anything, the renewal itself counts as an attempt: the first redial is immediate, and repeated
+//! failures back off.
 
 use alloc::vec::Vec;
 
@@ -45,8 +47,8 @@ struct PathOpening {
 enum Step {
     /// It is not due.
     Idle,
-    /// The driver is asked to make transports anew: all, or those that are down.
-    Announced { all: bool },
+    /// The driver is asked to make transports anew first.
+    Announced,
     /// It may leave.
     Ready,
 }
@@ -68,6 +70,8 @@ pub(super) struct Opener {
     /// By the numbers of the paths.
     paths: Vec<PathOpening>,
     step: Step,
+    /// Which transports the driver is asked to make anew: all (`true`), or those that are down.
+    renewal: Option<bool>,
 }
 
 impl Opener {
@@ -85,6 +89,7 @@ impl Opener {
             prompted_by: PathSet::EMPTY,
             paths: alloc::vec![PathOpening::default()],
             step: Step::Idle,
+            renewal: None,
         }
     }
 
@@ -105,6 +110,7 @@ impl Opener {
     /// The ack that opens the session has come by a path.
     pub(super) fn on_opened(&mut self, now: Time, by: PathId) {
         (self.reach, self.opened_at, self.step) = (Reach::Open, now, Step::Idle);
+        self.renewal = None;
         for (path, opening) in self.paths.iter_mut().enumerate() {
             opening.is_unproven = path != usize::from(by.0);
         }
@@ -173,7 +179,7 @@ impl Opener {
         self.next_at = self.next_at.max(earliest);
     }
 
-    /// An opening has left, or would have left if there were a connection.
+    /// An opening has left, or transports are made anew as there is no connection.
     pub(super) fn on_attempt(&mut self, now: Time) {
         self.next_at = now + self.backoff.next();
         (self.prompted_by, self.step) = (PathSet::EMPTY, Step::Idle);
@@ -202,16 +208,23 @@ impl Opener {
     pub(super) fn on_due(&mut self, is_any_down: bool) {
         if self.step == Step::Idle {
             let all = self.are_transports_in_doubt();
-            let needs_transports = all || is_any_down;
-            self.step = if needs_transports { Step::Announced { all } } else { Step::Ready };
+            self.renewal = (all || is_any_down).then_some(all).or(self.renewal);
+            self.step = if all || is_any_down { Step::Announced } else { Step::Ready };
         }
+    }
+
+    /// An opening is due, and no path can carry it: asks for transports to be made anew.
+    pub(super) fn on_due_without_path(&mut self, now: Time) {
+        self.renewal = Some(self.are_transports_in_doubt());
+        self.on_attempt(now);
     }
 
     /// Whether the driver shall make transports anew now: all (`true`) or those that are down.
     pub(super) fn poll_renewal(&mut self) -> Option<bool> {
-        let Step::Announced { all } = self.step else { return None };
-        self.step = Step::Ready;
-        Some(all)
+        if self.step == Step::Announced {
+            self.step = Step::Ready;
+        }
+        self.renewal.take()
     }
 
     fn prompt(&mut self, now: Time, earliest: Time, by: PathId) {
