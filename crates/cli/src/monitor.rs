@@ -83,7 +83,7 @@ pub(crate) struct Args {
     /// Close the session of a source that has been silent for this long. If the source has a name,
     /// reports and metrics keep it, with growing age, until --forget.
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Limits")]
-    idle: Span,
+    idle_timeout: Span,
     /// Leave a silent source with a name out of reports and metrics after this long.
     #[arg(long, value_name = "TIME", default_value = "24h", help_heading = "Limits")]
     forget: Span,
@@ -132,8 +132,10 @@ pub(crate) struct Args {
 const RESERVED: usize = 16;
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    if args.idle < Span::from_secs(1) {
-        return Err(Failure::Usage(miette!("--idle must be at least 1s; sources rest in between")));
+    if args.idle_timeout < Span::from_secs(1) {
+        return Err(Failure::Usage(miette!(
+            "--idle-timeout must be at least 1s; sources rest in between"
+        )));
     }
     if args.exec_timeout == Span::ZERO {
         return Err(Failure::Usage(miette!("--exec-timeout must be above 0s")));
@@ -194,7 +196,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 fn limits(args: &Args) -> Limits {
     Limits {
         max_connections: Limits::connections_for(args.max_sources as usize),
-        idle_timeout: args.idle.into(),
+        idle_timeout: args.idle_timeout.into(),
         ..Limits::default()
     }
 }
@@ -209,7 +211,7 @@ fn params(args: &Args) -> MonitorParams {
         max_sources_per_peer: args.max_sources_per_peer.unwrap_or(args.max_sources) as usize,
         reserved: args.max_sources as usize / RESERVED,
         max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
-        idle: args.idle,
+        idle: args.idle_timeout,
         ack_mark: args.ack_dscp,
         ..MonitorParams::default()
     }

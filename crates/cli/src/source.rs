@@ -121,7 +121,7 @@ pub(crate) struct Args {
     #[arg(long)]
     on_change: bool,
     /// Send an update at least this often, the last state again if there is no newer one, so that
-    /// the monitor does not forget this source; keep it below the monitor's --idle [default: 20s, with
+    /// the monitor does not forget this source; keep it below the monitor's --idle-timeout [default: 20s, with
     /// --on-change 1s].
     #[arg(long, value_name = "TIME")]
     keep_alive: Option<Span>,

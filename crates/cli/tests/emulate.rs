@@ -32,7 +32,7 @@ fn json_is_one_document_and_nothing_else() {
     assert_eq!(report["seed"], 7);
     assert_eq!(report["forward"]["hops"].as_array().unwrap().len(), 3);
     assert_eq!(report["forward"]["hops"][1]["conditions"]["rate"], "20mbit");
-    assert_eq!(report["return"]["hops"][0]["conditions"]["delay"], "15ms");
+    assert_eq!(report["reverse"]["hops"][0]["conditions"]["delay"], "15ms");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn air(hop: &str, mbps: f64, file: &Path) {
     let to = server.local_addr().unwrap().to_string();
     let cell = "standard=802.11ac,rate=mcs4,width=40MHz";
     let mut emulator = freshline(&["emulate", "udp", "--listen", "127.0.0.1:0", "--to", &to])
-        .args(["--wlan", cell, "--return-hop", hop, "--duration", "3s", "--air"])
+        .args(["--wlan", cell, "--reverse-hop", hop, "--duration", "3s", "--radiotap"])
         .arg(file)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -12,8 +12,8 @@ use freshline_core::session::{
     Monitor, MonitorEvent, MonitorParams, Paths, Reach, Secret, Source, SourceParams,
 };
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, BURST, Fixed, Lazy, LazyParams, Limit, Limits, RateLaw,
-    Tenth, TenthParams, Worth,
+    Acp, AcpParams, AcpPlus, AcpPlusParams, BURST, Fixed, Lazy, LazyParams, Limit, Limits,
+    MinAgeGain, RateLaw, Tenth, TenthParams,
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time, UpdateRate};
 use way::{Way, arrived};
@@ -166,7 +166,7 @@ fn no_law_exceeds_its_max_rate_from_the_first_packet_on() {
 
 #[test]
 fn the_rate_of_adaptive_laws_ends_where_more_is_not_worth_it() {
-    let limits = Limits { worth: Worth::default(), ..Limits::NONE };
+    let limits = Limits { min_age_gain: MinAgeGain::default(), ..Limits::NONE };
     for (name, law) in adaptive() {
         let world = World::within(law, limits, Span::from_micros(50)).run(Span::from_secs(4));
         for (count, (at, _)) in (1u64..).zip(&world.sent) {
@@ -174,7 +174,7 @@ fn the_rate_of_adaptive_laws_ends_where_more_is_not_worth_it() {
         }
         let last = world.sent_between(at(3.0), at(4.0));
         assert!((950..=1_001).contains(&last), "{name}: {last} updates/s");
-        assert_eq!(world.source.limited_by(), Some(Limit::Worth), "{name}");
+        assert_eq!(world.source.limited_by(), Some(Limit::MinAgeGain), "{name}");
         assert_eq!(world.source.law().rate().per_second(), 1_000.0, "{name} knows of it");
     }
     for (name, law) in adaptive() {

@@ -12,11 +12,11 @@ title = "Updates and a stream, with losses, captured where they start"
 duration = "20s"
 [[link]]
 name = "nic"
-there = {}
+forward = {}
 [[link]]
 name = "uplink"
 count = 2
-there = { rate = "10mbit", delay = "10ms", jitter = "1ms", queue = "60p", loss = 0.002 }
+forward = { rate = "10mbit", delay = "10ms", jitter = "1ms", queue = "60p", loss = 0.002 }
 [[flow]]
 name = "robot"
 path = ["nic", "uplink"]
@@ -29,7 +29,7 @@ tcp = { control = "cubic" }
 [[flow]]
 name = "noise"
 path = ["nic"]
-load = { pattern = "poisson", rate = "100kbit", size = "200B" }
+cross_traffic = { pattern = "poisson", rate = "100kbit", size = "200B" }
 "#;
 
 /// What captures of these hops and cells, in one file, tell.
@@ -54,7 +54,7 @@ fn value(metrics: &[Metric], name: &str, of: &str) -> f64 {
 fn a_capture_agrees_with_what_the_lab_has_measured() {
     let scenario = Scenario::parse(SCENARIO).unwrap();
     let metrics = run(&scenario, || {}).unwrap();
-    let report = capture_of(&scenario, &["nic", "nic/back"]);
+    let report = capture_of(&scenario, &["nic", "nic/reverse"]);
     // In s, and how far they may be apart.
     let assert_near = |what: &str, captured_ms: f64, ours_s: f64, tolerance: f64| {
         let ratio = captured_ms / 1e3 / ours_s;
@@ -110,7 +110,7 @@ name = "wifi"
 radio = { standard = "802.11a", rate = "12mbit" }
 [[link]]
 name = "wire"
-there = { delay = "5ms" }
+forward = { delay = "5ms" }
 [[flow]]
 name = "robot"
 path = ["wifi", "wire"]

@@ -87,7 +87,7 @@ fn flows_to_one_station_share_its_frames() {
 /// A pcap of IP packets, numbered as iperf2 does, with the kernel's times of what a client got.
 fn capture(link: &str, mbps: u32) -> Vec<u8> {
     let law = format!(r#"flow.video.downlink.law={{ law = "fixed", rate = "{mbps}mbit" }}"#);
-    let link = format!("link.backhaul.there={link}");
+    let link = format!("link.backhaul.forward={link}");
     let changes = [&law, &link, "duration=\"3s\"", r#"flow.video.downlink.counting="logistic""#];
     let changes = changes.map(|text| Change::parse(text).unwrap());
     let scenario = Scenario::parse_with(RATE, &changes).unwrap();

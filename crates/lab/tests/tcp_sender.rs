@@ -167,7 +167,7 @@ fn blip_goes_back_and_its_timeout_is_constant() {
 fn repaired(
     spacing: Span,
     bytes: u64,
-    least_timeout: Span,
+    min_rto: Span,
     is_lost: fn(&Segment) -> bool,
 ) -> ([u64; 2], Vec<u64>) {
     let left = Arc::new(Mutex::new(Vec::new()));
@@ -178,7 +178,7 @@ fn repaired(
         }
         usize::from(way == Way::Back || segment.retransmission || !is_lost(segment))
     });
-    let params = SenderParams { least_timeout, ..SenderParams::default() };
+    let params = SenderParams { min_rto, ..SenderParams::default() };
     let id = net.add(Box::new(Spaced(spacing)), params, ReceiverParams::default());
     net.with_sender(id, |sender| sender.write(Bytes::new(bytes)));
     net.run(at(60.0));

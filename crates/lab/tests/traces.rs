@@ -12,13 +12,13 @@ warm_up = "1s"
 
 [[link]]
 name = "cellular"
-there = { trace = "one-a-ms.trace", delay = "5ms", queue = "20p" }
-back = {}
+forward = { trace = "one-a-ms.trace", delay = "5ms", queue = "20p" }
+reverse = {}
 
 [[flow]]
 name = "load"
 path = ["cellular"]
-load = { pattern = "constant", rate = "20mbit", size = "1500B" }
+cross_traffic = { pattern = "constant", rate = "20mbit", size = "1500B" }
 "#;
 
 #[test]
@@ -51,8 +51,8 @@ runs = 1
 
 [[link]]
 name = "path"
-there = {{ trace = {trace}, queue = "1000p" }}
-back = {{ delay = "1ms" }}
+forward = {{ trace = {trace}, queue = "1000p" }}
+reverse = {{ delay = "1ms" }}
 
 [[flow]]
 name = "source"

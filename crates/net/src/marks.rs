@@ -13,7 +13,7 @@ pub struct MarkReport {
     /// How they arrive, as their receiver says.
     pub forward: DirectionMarks,
     /// How its acks or reports arrive here.
-    pub back: DirectionMarks,
+    pub reverse: DirectionMarks,
 }
 
 /// The code points in one direction.
@@ -38,7 +38,7 @@ impl MarkReport {
         Self {
             dscp,
             forward: DirectionMarks::of(&marks.forward),
-            back: DirectionMarks::of(&marks.back),
+            reverse: DirectionMarks::of(&marks.reverse),
         }
     }
 }
@@ -49,7 +49,7 @@ impl MarkReport {
         Self {
             dscp: later.dscp,
             forward: self.forward.and(later.forward),
-            back: self.back.and(later.back),
+            reverse: self.reverse.and(later.reverse),
         }
     }
 }

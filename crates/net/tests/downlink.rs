@@ -277,7 +277,7 @@ fn clients_report_and_come_back_to_a_server_that_was_started_anew() {
 #[test]
 fn who_shows_no_token_and_who_is_one_too_many_is_told() {
     let DownlinkLawConfig::Nonlinear(law) = law(Span::from_millis(5)) else { unreachable!() };
-    let downlink = DownlinkParams { stations: 1, ..law.downlink };
+    let downlink = DownlinkParams { max_stations: 1, ..law.downlink };
     let law = DownlinkLawConfig::Nonlinear(NonlinearParams { downlink, ..law });
     let params = ServerParams { tokens: vec![b"open".to_vec()], ..ServerParams::default() };
     let server = Running::start(ServerConfig { params, ..config(law, Synthetic::new(1000)) });
@@ -442,16 +442,16 @@ fn packets_and_reports_arrive_marked_by_both_families() {
             client.report()
         });
         let is_known = |client: &ClientStatus| {
-            client.marks.forward.is_kept.is_some() && client.marks.back.is_kept.is_some()
+            client.marks.forward.is_kept.is_some() && client.marks.reverse.is_kept.is_some()
         };
         let report = server.once(|report| report.clients.first().is_some_and(is_known));
         let marks = report.clients[0].marks;
         assert_eq!(
-            (Some(marks.dscp), marks.forward.arrives_as, marks.back.arrives_as),
+            (Some(marks.dscp), marks.forward.arrives_as, marks.reverse.arrives_as),
             (ef, ef, cs5)
         );
-        assert_eq!((marks.forward.is_kept, marks.back.is_kept), (Some(true), Some(true)));
-        assert_eq!((marks.forward.changed, marks.back.changed), (0, 0), "joins do not count");
+        assert_eq!((marks.forward.is_kept, marks.reverse.is_kept), (Some(true), Some(true)));
+        assert_eq!((marks.forward.changed, marks.reverse.changed), (0, 0), "joins do not count");
         stop.stop();
         assert_eq!(receiving.join().unwrap().dscp, ef);
         server.end();

@@ -29,8 +29,9 @@ fn path(hops: &[&str]) -> PathConfig {
     PathConfig { hop: hops.iter().map(|text| text.parse().unwrap()).collect() }
 }
 
-fn conditions(forward: &[&str], back: &[&str]) -> EmulatorConfig {
-    let conditions = ConditionsConfig { forward: path(forward), back: path(back), wlan: None };
+fn conditions(forward: &[&str], reverse: &[&str]) -> EmulatorConfig {
+    let conditions =
+        ConditionsConfig { forward: path(forward), reverse: path(reverse), wlan: None };
     EmulatorConfig { conditions, ..EmulatorConfig::default() }
 }
 
@@ -68,7 +69,7 @@ impl Running {
     fn stop(self) -> Report {
         self.handle.stop();
         let report = self.thread.join().unwrap().unwrap();
-        for hop in report.forward.hops.iter().chain(&report.back.hops) {
+        for hop in report.forward.hops.iter().chain(&report.reverse.hops) {
             let dropped: u64 = hop.drops.values().sum();
             assert_eq!(hop.packets_in, hop.packets_out + dropped + hop.packets_inside, "{hop:?}");
         }
@@ -132,7 +133,7 @@ fn a_round_trip_takes_at_least_both_delays() {
     }
     let report = emulator.stop();
     assert_eq!(report.forward.hops.len(), 2);
-    assert_eq!((report.forward.hops[1].packets_out, report.back.hops[0].packets_out), (5, 5));
+    assert_eq!((report.forward.hops[1].packets_out, report.reverse.hops[0].packets_out), (5, 5));
     assert_eq!((report.flows.opened, report.flows.active), (1, 1));
 }
 
@@ -248,7 +249,7 @@ fn datagrams_of_every_size_pass_over_both_families() {
         let report = emulator.stop();
         let expected: usize = sizes.iter().map(|size| size + headers).sum();
         assert_eq!(report.forward.hops[0].bytes_out, expected as u64);
-        assert_eq!(report.back.hops[0].bytes_out, expected as u64);
+        assert_eq!(report.reverse.hops[0].bytes_out, expected as u64);
         assert_eq!(report.socket_errors, 0);
     }
 }
@@ -383,5 +384,5 @@ fn the_report_keeps_its_keys() {
         assert_eq!(hop["drops"][reason], 0, "{reason}");
     }
     assert_eq!(hop["sojourn_mean_ms"], 0.0);
-    assert_eq!(report["return"]["timing_error"]["p99_ms"], 0.0);
+    assert_eq!(report["reverse"]["timing_error"]["p99_ms"], 0.0);
 }

@@ -189,7 +189,7 @@ fn strangers_cannot_use_the_relay() {
     let options = format!("client --pin {whom} {forward} 10.79.9.9:3775");
     let state = tempfile::tempdir().unwrap();
     let mut command = net.bond("c", &options);
-    command.arg("--state").arg(state.path().join("c"));
+    command.arg("--state-dir").arg(state.path().join("c"));
     assert_fails(&ended(command), 1, "is pinned");
 }
 

@@ -90,7 +90,7 @@ impl Monitor {
         let state = tempfile::tempdir().unwrap();
         let mut arguments = vec!["monitor", &url, "--json"];
         match scheme {
-            "quic" => arguments.extend(["--state", state.path().to_str().unwrap()]),
+            "quic" => arguments.extend(["--state-dir", state.path().to_str().unwrap()]),
             _ => arguments.push("--insecure"),
         }
         arguments.extend(flags);

@@ -18,7 +18,7 @@ fn status_during_an_upload(options: &str) -> Value {
     fs::write(
         &path,
         "[[forward.hop]]\nrate = \"5mbit\"\ndelay = \"10ms\"\nqueue = \"1000p\"\n\
-         [[return.hop]]\ndelay = \"10ms\"\n",
+         [[reverse.hop]]\ndelay = \"10ms\"\n",
     )
     .unwrap();
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();

@@ -48,14 +48,14 @@ fn a_source_takes_the_wait_of_updates_from_stamps_over_udp_and_quic() {
     net.tc("c", "qdisc replace dev v1 root tbf rate 1mbit burst 4k limit 100k");
     let state = net.state("monitor");
     let mut identity = net.command("s", FRESHLINE);
-    let done = identity.args(["bond", "identity", "--state", &state]).output().unwrap();
+    let done = identity.args(["bond", "identity", "--state-dir", &state]).output().unwrap();
     let pin = text(&done.stdout).trim().to_owned();
     let by = [("udp://", ":3775", vec![]), ("quic://", ":3776", vec!["--pin", &pin])];
     let monitors = by.each_ref().map(|(scheme, port, _)| {
         let mut monitor = net.command("s", FRESHLINE);
         monitor.args(["monitor", &format!("{scheme}0.0.0.0{port}")]);
         match *scheme {
-            "quic://" => monitor.args(["--state", &state]),
+            "quic://" => monitor.args(["--state-dir", &state]),
             _ => monitor.arg("--insecure"),
         };
         Running::start(monitor, "listening")

@@ -85,7 +85,7 @@ pub(crate) fn together(
     let mut monitor = net.command("s", FRESHLINE);
     monitor.args(["monitor", &format!("{transport}://0.0.0.0:3775"), "--json"]);
     monitor.args(["--duration", &format!("{}s", span.as_secs() + 4)]);
-    let identity = format!("--state {}", net.state("monitor"));
+    let identity = format!("--state-dir {}", net.state("monitor"));
     let (mut pin, mut of_monitor) = (String::new(), String::new());
     if transport == "quic" {
         of_monitor.clone_from(&identity);

@@ -22,7 +22,7 @@
 //! - **č needs x = F⁻¹(z).** A slot in which station 1 had the rate `start`, or whose rates no round
 //!   carries (wᵀx ≥ 1), gives none.
 //! - **A slot without a report**, or with less to send than allowed, leaves z as it is. After
-//!   `patience` slots without a report z halves with each; at 1 the station begins again.
+//!   `max_missed_reports` slots without a report z halves with each; at 1 the station begins again.
 
 use alloc::vec::Vec;
 
@@ -77,7 +77,7 @@ impl Algorithm2Params {
         downlink.check()?;
         LoopSettings { inner_gain, outer_gain, overhead_gain, delay, overhead }.check()?;
         let holds = self.level >= 1.0 && self.level <= downlink.max_level();
-        let range = ["from 1 to `most`", "frames have no more packets", "32"];
+        let range = ["from 1 to `max_packets`", "frames have no more packets", "32"];
         check("level", self.level, holds, range)?;
         Ok(Slotted::new(downlink, Algorithm2Law::new(self)))
     }
@@ -123,7 +123,7 @@ impl Algorithm2Law {
         let target = station.reachable(station.state.target);
         let error = station.level().map_or(0.0, |level| target - level);
         let mut asked = station.state.asked + self.params.inner_gain * error;
-        if station.silence > self.params.downlink.patience {
+        if station.silence > self.params.downlink.max_missed_reports {
             asked /= 2.0;
         }
         station.state.asked = asked.clamp(1.0, station.reachable(self.params.level));
@@ -160,11 +160,11 @@ impl SlotLaw for Algorithm2Law {
     }
 
     fn step(&mut self, stations: &mut [Station<Algorithm2State>]) {
-        let DownlinkParams { packet, start, patience, .. } = self.params.downlink;
+        let DownlinkParams { packet, start, max_missed_reports, .. } = self.params.downlink;
         for station in &mut *stations {
             if let Some(report) = station.report {
                 station.state.airtime = airtime(packet, report.rate);
-            } else if station.silence > patience && station.state.asked <= 1.0 {
+            } else if station.silence > max_missed_reports && station.state.asked <= 1.0 {
                 (station.state, station.rate) = (self.join(), start);
             }
         }

@@ -163,7 +163,7 @@ pub struct Belief {
 
 /// More stations than a law was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("there are {0} stations already; raise `stations`, or let one leave")]
+#[error("there are {0} stations already; raise `max_stations`, or let one leave")]
 pub struct TooManyStations(pub usize);
 
 /// Chooses the rate of the packets to each station of one access point.

@@ -56,7 +56,7 @@
 //!   rounds empty, and č is an upper bound. Only a č on the far side of such a bound counts.
 //! - **The outer loop waits** while fewer than half of the levels are within `near` of their targets:
 //!   Lemma 2 has z there, and T̄·x₁ of a z on its way would lead ν away from the optimum and back.
-//! - **A slot without a report**, or with less to send than allowed: z stays. After `patience` slots
+//! - **A slot without a report**, or with less to send than allowed: z stays. After `max_missed_reports` slots
 //!   without, z halves with each.
 //! - **Without any report**, or silent until z = 1, a station has the rate `start`, and no part in
 //!   the model.
@@ -130,7 +130,7 @@ impl NonlinearParams {
         check("near", self.near, self.near > 0.0, ["above 0", why, "0.25"])?;
         let holds = self.level >= 1.0 && self.level < downlink.max_level() - 1.0;
         let why = "full frames do not tell how much waits";
-        check("level", self.level, holds, ["from 1 to below `most` less 1", why, "32"])?;
+        check("level", self.level, holds, ["from 1 to below `max_packets` less 1", why, "32"])?;
         Ok(Slotted::new(downlink, NonlinearLaw::new(self)))
     }
 
@@ -220,13 +220,13 @@ impl NonlinearLaw {
 
     /// (5.45), for stations whose levels count.
     fn hold_levels(&self, stations: &mut [Known<'_>], counts: bool) {
-        let patience = self.params.downlink.patience;
+        let max_missed_reports = self.params.downlink.max_missed_reports;
         let is_shared = stations.len() > 1;
         for station in stations {
             let level = station.level().filter(|_| counts);
             let error = level.map_or(0.0, |level| station.state.target - level);
             let mut asked = station.state.asked + self.params.inner_gain * error;
-            if station.silence > patience {
+            if station.silence > max_missed_reports {
                 asked /= 2.0;
             }
             let most = station.reachable(self.cap(station.state.airtime));
@@ -344,11 +344,11 @@ impl SlotLaw for NonlinearLaw {
     }
 
     fn step(&mut self, stations: &mut [Station<NonlinearState>]) {
-        let DownlinkParams { packet, start, patience, .. } = self.params.downlink;
+        let DownlinkParams { packet, start, max_missed_reports, .. } = self.params.downlink;
         for station in &mut *stations {
             if let Some(report) = station.report {
                 station.state.airtime = airtime(packet, report.rate);
-            } else if station.silence > patience && station.state.asked <= 1.0 {
+            } else if station.silence > max_missed_reports && station.state.asked <= 1.0 {
                 (station.state, station.rate) = (self.join(), start);
             }
         }
@@ -487,7 +487,7 @@ mod tests {
         let text = "delay = \"2.5ms\"\nlevel = 48.0\n[downlink]\nmost = \"128p\"";
         let params: NonlinearParams = toml::from_str(text).unwrap();
         assert_eq!((params.delay, params.level), (Span::from_micros(2_500), 48.0));
-        assert_eq!(params.downlink.most.get(), 128);
+        assert_eq!(params.downlink.max_packets.get(), 128);
         assert_eq!(params.inner_gain, 0.5);
         assert!(toml::from_str::<NonlinearParams>("gain = 0.5").is_err());
     }

@@ -89,7 +89,7 @@ pub(crate) struct World {
 const CELL: &str = "
     [[forward.hop]]
     delay = '0.5ms'
-    [[return.hop]]
+    [[reverse.hop]]
     delay = '0.5ms'
     [wlan]
     standard = '802.11ac'
@@ -212,7 +212,7 @@ impl World {
             };
             if len > 0 {
                 let address = self.server.client(client).unwrap().peer;
-                self.send(Direction::Return, address % 100, address, out[..len].to_vec());
+                self.send(Direction::Reverse, address % 100, address, out[..len].to_vec());
             }
         }
     }
@@ -257,7 +257,7 @@ impl World {
                 frames.insert(come.packet.number, come.frame);
             }
         });
-        while let Some(come) = self.conditions.poll(self.now, Direction::Return, &mut |_| {}) {
+        while let Some(come) = self.conditions.poll(self.now, Direction::Reverse, &mut |_| {}) {
             self.reach_client(come.at, &come.packet);
         }
         while let Some(come) = self.conditions.poll(self.now, Direction::Forward, &mut |_| {}) {
@@ -307,7 +307,7 @@ impl World {
         }
         if receipt.reply > 0 {
             let answer = reply[..receipt.reply].to_vec();
-            self.send(Direction::Return, address % 100, address, answer);
+            self.send(Direction::Reverse, address % 100, address, answer);
         }
     }
 }

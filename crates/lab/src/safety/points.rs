@@ -215,7 +215,7 @@ mod tests {
             rate = ["64kbit", "1gbit"]
             share = ["0.1/s", "1/s"]
             payload = ["500B", "500B"]
-            variants = [{ "link.path.there.queue" = "codel" }, { "link.path.there.queue" = "fq_codel" }]
+            variants = [{ "link.path.forward.queue" = "codel" }, { "link.path.forward.queue" = "fq_codel" }]
         "#;
         toml::from_str(&format!("seed = {seed}\n{text}")).unwrap()
     }
@@ -253,7 +253,7 @@ mod tests {
         assert_ne!(points(&config(1)), points(&config(2)));
         let crowded = &points(&config(1))[40..];
         let queues: Vec<_> =
-            crowded.iter().map(|point| point.set["link.path.there.queue"].as_str()).collect();
+            crowded.iter().map(|point| point.set["link.path.forward.queue"].as_str()).collect();
         assert_eq!(queues[..3], [Some("codel"), Some("fq_codel"), Some("codel")]);
     }
 }

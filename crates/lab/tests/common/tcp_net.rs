@@ -75,7 +75,7 @@ pub(crate) fn law(law: Algorithm) -> Box<dyn CongestionControl> {
 }
 
 impl Net<Discipline<Carried>> {
-    /// Streams over `forward` and `back`.
+    /// Streams over `forward` and `reverse`.
     pub(crate) fn over(forward: &str, back: &str, seed: u64) -> Self {
         let forward = path(forward).build(|hop| rng(seed, hop)).expect("a path");
         Self::new(forward, back, seed)

@@ -112,7 +112,7 @@ impl Server {
         let downlink = *law.downlink();
         let params = ServerParams {
             admission: endpoint.admission(),
-            max_clients: downlink.stations as usize,
+            max_clients: downlink.max_stations as usize,
             interval: downlink.interval,
             headers,
             ..config.params

@@ -21,8 +21,7 @@ pub struct Report {
     /// From the clients to the target.
     pub forward: DirectionReport,
     /// From the target back to the clients.
-    #[serde(rename = "return")]
-    pub back: DirectionReport,
+    pub reverse: DirectionReport,
     /// The cell, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wlan: Option<CellReport>,
@@ -210,7 +209,7 @@ impl DirectionReport {
     ) -> Self {
         let wlan_config = match direction {
             Direction::Forward => &config.forward,
-            Direction::Return => &config.back,
+            Direction::Reverse => &config.reverse,
         };
         // A path that was told nothing is one ideal hop.
         let wlan_config = wlan_config.hop.iter().cloned().chain([HopConfig::default()]);

@@ -63,7 +63,7 @@ pub struct SourceReport {
     pub unchanged: u64,
     /// Bytes of IP packets sent, with all headers.
     pub wire_bytes: u64,
-    /// The limit that held at the end: `max_rate`, `worth` or `max_bandwidth`.
+    /// The limit that held at the end: `max_rate`, `min_age_gain` or `max_bandwidth`.
     pub limited_by: Option<&'static str>,
     /// The code points of updates and acks on the first path.
     pub marks: Option<MarkReport>,

@@ -92,7 +92,7 @@ pub(super) fn run(emulated: Emulated, window: Window, stop: &Stop) -> miette::Re
         ))
     });
     let (report, sent) = report?;
-    let late = [report.forward, report.back].map(|direction| direction.timing_error.p99_ms);
+    let late = [report.forward, report.reverse].map(|direction| direction.timing_error.p99_ms);
     Ok(Measured {
         age_ms: ages.mean_ms().ok_or_else(|| miette!("the run was too short"))?,
         updates_per_s: sent / (window.to - window.from).as_secs_f64(),

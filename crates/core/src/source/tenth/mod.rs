@@ -258,13 +258,14 @@ impl Tenth {
     fn updates_wanted(&self) -> u32 {
         match self.stage {
             Stage::Climbing => FEW,
-            Stage::Steering => self.params.round.max(1),
+            Stage::Steering => self.params.round_updates.max(1),
         }
     }
 
     fn count(&mut self, now: Time, ack: &Ack, since: Since, wait: f64) {
         let wanted = self.updates_wanted();
-        let full = FULL.max(2.0 * self.params.waiting) / (self.rate().per_second() * self.share());
+        let full =
+            FULL.max(2.0 * self.params.target_queue) / (self.rate().per_second() * self.share());
         let long = Span::from_secs_f64((3.0 * self.srtt).max(LONG));
         let Some(round) = self.round.as_mut().filter(|round| ack.sent_at >= round.began_at) else {
             return;
@@ -291,7 +292,7 @@ impl Tenth {
         self.stage == Stage::Steering
             && round.count >= CLEARLY
             && length > self.srtt
-            && self.price(round, length) > CLEAR * self.params.waiting
+            && self.price(round, length) > CLEAR * self.params.target_queue
     }
 
     fn end_round(&mut self, now: Time) {
@@ -302,7 +303,7 @@ impl Tenth {
         if round.count == 0 && !is_idle {
             self.hear_nothing();
         } else if round.count > 0 && length > 0.0 {
-            let waits = self.price_of_waits(&round, length) > self.params.waiting;
+            let waits = self.price_of_waits(&round, length) > self.params.target_queue;
             if core::mem::take(&mut self.was_silent) && self.was_clean && !waits {
                 // What was silent is back as it was, and it was no long queue.
                 self.floors = self.before_silence;
@@ -333,8 +334,8 @@ impl Tenth {
     }
 
     fn steer(&mut self, round: &Round, length: f64) {
-        let Params { smallest_factor, largest_factor, .. } = self.params;
-        let aim = self.params.waiting;
+        let Params { min_factor, max_factor, .. } = self.params;
+        let aim = self.params.target_queue;
         self.wait = round.mean_wait();
         let loss = self.loss(round);
         let waits_little = self.wait < DEEP * self.service.least().unwrap_or(0.0);
@@ -354,7 +355,7 @@ impl Tenth {
         let mut rate = self.aim();
         if wish < 1.0 {
             self.stride = STEP;
-            let least = if price > CLEAR * aim { CUT } else { smallest_factor };
+            let least = if price > CLEAR * aim { CUT } else { min_factor };
             rate *= wish.max(least * survive);
             if of_losses > aim / 2.0 {
                 self.losses.forget();
@@ -363,7 +364,7 @@ impl Tenth {
             // One more in a round, or the stride of those that are ample.
             let more = (self.stride * AMPLE).max(1.0) / self.in_transit;
             rate *= wish.min(1.0 + self.stride.min(more));
-            self.stride = (2.0 * self.stride).min(largest_factor - 1.0);
+            self.stride = (2.0 * self.stride).min(max_factor - 1.0);
         }
         self.set_rate(rate.max(self.testing_rate()));
     }
@@ -418,7 +419,7 @@ impl Tenth {
         let recently = Span::from_secs_f64(3.0 * pauses::period(self.srtt));
         let is_ours = self.heard_at.since(self.drained_at) < recently;
         let part = if is_ours { OURS } else { 1.0 };
-        part * self.floors.left() * self.params.under_way * depth.min(1.0) / self.srtt
+        part * self.floors.left() * self.params.min_in_flight * depth.min(1.0) / self.srtt
     }
 
     /// The bounds, with what long round trips leave of the floor.

@@ -49,7 +49,7 @@ impl Tenth {
     /// The price of a loss of everything.
     pub(super) fn price_of_all(&self) -> f64 {
         let part = self.part_of_the_path().unwrap_or(1.0) / WHOLE_PRICE;
-        self.params.lost * libm::pow(part.clamp(SMALLEST, 1.0), FAIRNESS)
+        self.params.loss_price * libm::pow(part.clamp(SMALLEST, 1.0), FAIRNESS)
     }
 
     /// The part that was lost to a full queue and has a price, 0 to 1.
