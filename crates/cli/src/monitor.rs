@@ -283,14 +283,14 @@ fn print_summary(report: &MonitorReport) -> io::Result<()> {
     let counters = &report.counters;
     writeln!(
         err,
-        "{:.1} s: {} sources opened, {} open; {} fresh updates, {} late, {} copies; {} challenged, \
+        "{:.1} s: {} sources opened, {} open; {} fresh updates, {} stale, {} duplicates; {} challenged, \
          {} refused, {} displaced, {} datagrams ignored",
         report.duration_s,
         counters.opened,
         report.sources_open,
         counters.fresh,
-        counters.late,
-        counters.copies,
+        counters.stale,
+        counters.duplicates,
         counters.challenged,
         counters.refused,
         counters.displaced,

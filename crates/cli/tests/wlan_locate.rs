@@ -66,9 +66,10 @@ fn backhaul(file: &Path) -> (f64, serde_json::Value) {
     let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
     let flow = document["flows"][0].clone();
     let frames = |place: Option<&str>| -> f64 {
-        let spells = flow["spells"].as_array().unwrap().iter();
-        let spells = spells.filter(|spell| place.is_none_or(|place| spell["place"] == place));
-        spells.map(|spell| spell["frames"].as_f64().unwrap()).sum()
+        let intervals = flow["intervals"].as_array().unwrap().iter();
+        let intervals =
+            intervals.filter(|interval| place.is_none_or(|place| interval["place"] == place));
+        intervals.map(|interval| interval["frames"].as_f64().unwrap()).sum()
     };
     (frames(Some("backhaul")) / frames(None), flow)
 }

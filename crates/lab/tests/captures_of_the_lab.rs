@@ -77,13 +77,13 @@ fn a_capture_agrees_with_what_the_lab_has_measured() {
     let flow = &report.flows[0];
     let rtt = flow.rtt.unwrap().mean_ms;
     assert_near("round trip of TCP", rtt, value(&metrics, "rtt_mean", "download"), 0.05);
-    assert!(flow.resent > 0 && flow.unseen_acks == 0 && flow.untracked == 0, "{flow:?}");
+    assert!(flow.retransmissions > 0 && flow.unseen_acks == 0 && flow.untracked == 0, "{flow:?}");
     let delivered = value(&metrics, "goodput", "download") * 20.0 / 8.0;
     let ratio = flow.acked_bytes as f64 / delivered;
     assert!((ratio - 1.0).abs() < 0.01, "{} B, ours {delivered} B", flow.acked_bytes);
 
     // Cross traffic is in it, and is told apart.
-    assert!(report.packets.other > 1_000 && report.packets.cut == 0, "{:?}", report.packets);
+    assert!(report.packets.other > 1_000 && report.packets.truncated == 0, "{:?}", report.packets);
 }
 
 #[test]

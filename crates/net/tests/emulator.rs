@@ -71,7 +71,11 @@ impl Running {
         let report = self.thread.join().unwrap().unwrap();
         for hop in report.forward.hops.iter().chain(&report.reverse.hops) {
             let dropped: u64 = hop.drops.values().sum();
-            assert_eq!(hop.packets_in, hop.packets_out + dropped + hop.packets_inside, "{hop:?}");
+            assert_eq!(
+                hop.packets_in,
+                hop.packets_out + dropped + hop.packets_in_flight,
+                "{hop:?}"
+            );
         }
         report
     }
@@ -172,7 +176,7 @@ fn a_full_queue_drops_and_says_so() {
     // More than a minute each: one is in transmission and two wait.
     emulator.wait_for(|report| report.forward.hops[0].packets_in == 10);
     let hop = emulator.stop().forward.hops.remove(0);
-    assert_eq!((hop.packets_inside, hop.drops["queue_full"]), (3, 7));
+    assert_eq!((hop.packets_in_flight, hop.drops["queue_full"]), (3, 7));
 }
 
 /// How many of `offered` packets a path with a loss of 0.25 loses.
@@ -187,7 +191,7 @@ fn lost_of(offered: u64) -> u64 {
             // Not faster than socket buffers can take it.
             emulator.wait_for(|report| {
                 let hop = &report.forward.hops[0];
-                hop.packets_in == sent && hop.packets_inside == 0
+                hop.packets_in == sent && hop.packets_in_flight == 0
             });
         }
     }

@@ -94,8 +94,8 @@ fn stream(config: EmulatorConfig, clients: usize, packets: u32) -> (Vec<Seen>, R
         }
     }
     wait_for(&handle, |report| {
-        let inside = report.wlan.as_ref().map_or(0, |cell| cell.packets_inside);
-        inside + report.reverse.hops[0].packets_inside == 0
+        let inside = report.wlan.as_ref().map_or(0, |cell| cell.packets_in_flight);
+        inside + report.reverse.hops[0].packets_in_flight == 0
     });
     let seen = clients.into_iter().map(|(at_server, receiver)| {
         server.send_to(b"end", at_server).unwrap();

@@ -206,10 +206,10 @@ fn garbage_and_spoofed_openings_make_no_record_and_do_not_stop_service() {
             && report.counters.ignored > 0,
         "{report:?}"
     );
-    let MonitorCounters { fresh, late, copies, challenged, refused, ignored, closed, .. } =
+    let MonitorCounters { fresh, stale, duplicates, challenged, refused, ignored, closed, .. } =
         report.counters;
     assert_eq!(
-        fresh + late + copies + challenged + refused + ignored + closed,
+        fresh + stale + duplicates + challenged + refused + ignored + closed,
         report.counters.datagrams,
         "each datagram is counted once"
     );

@@ -73,7 +73,7 @@ impl From<&Connection> for ConnectionReport {
             local_port: connection.local_port,
             window: connection.window,
             segment_bytes: connection.segment.get(),
-            segments: connection.sent,
+            segments: connection.segments,
             timeouts: connection.timeouts,
             fast_retransmits: connection.fast_retransmits,
             loss: connection.loss(),
@@ -99,10 +99,10 @@ fn print_table(attachment: Option<&Attachment>) -> io::Result<()> {
     if !peak_bound {
         write!(out, ", not held to Reno's peak")?;
     }
-    let Counters { begun, sent, timeouts, fast_retransmits } = counters;
+    let Counters { connections_opened, segments, timeouts, fast_retransmits } = counters;
     writeln!(
         out,
-        "\n  {begun} connections began; {sent} segments, {timeouts} timeouts, {fast_retransmits} \
+        "\n  {connections_opened} connections opened; {segments} segments, {timeouts} timeouts, {fast_retransmits} \
          fast retransmits"
     )?;
     if connections.is_empty() {

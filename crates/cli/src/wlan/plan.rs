@@ -106,7 +106,6 @@ struct Plan {
     packets_bps: f64,
     goodput_bps: f64,
     reports_share: f64,
-    #[serde(rename = "most_packets")]
     max_packets: usize,
     /// The largest K0 of the linear law that is stable here, in bit/s a packet.
     gain_limit_bps: u64,

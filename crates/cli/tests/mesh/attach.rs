@@ -75,7 +75,7 @@ fn it_can_be_chosen_until_detached_and_then_nothing_is_left() {
     let told = status(Command::new(FRESHLINE)).unwrap();
     let settings = ["pinned", "share", "max_window", "memory"].map(|key| told[key].clone());
     assert_eq!(settings, [Value::from(true), 50.0.into(), 8.into(), 4000.into()]);
-    assert!(told["begun"].as_u64() >= Some(1), "{told}");
+    assert!(told["connections_opened"].as_u64() >= Some(1), "{told}");
     let one = told_of(&ends).unwrap();
     assert!(one["segments"].as_u64() > Some(0) && one["rtt_ms"].as_f64() > Some(0.0), "{one}");
     let metrics = text(&mesh("status --metrics").stdout);
@@ -120,7 +120,7 @@ fn connections_keep_it_when_it_is_detached() {
     carries(&mut new);
     assert!(told_of(&old).is_some() && told_of(&new).is_some());
     let told = status(Command::new(FRESHLINE)).unwrap();
-    assert_eq!([&told["share"], &told["begun"]], [&Value::from(60.0), &1.into()]);
+    assert_eq!([&told["share"], &told["connections_opened"]], [&Value::from(60.0), &1.into()]);
 }
 
 /// A network namespace without anything in it, removed when dropped.

@@ -74,10 +74,10 @@ fn the_backlog_of_a_real_station_is_read_by_nl80211_as_by_iw() {
     let report: Value = serde_json::from_str(report).unwrap();
     let [wifi, cable] = [0, 1].map(|path| &report["paths"][path]);
     assert_eq!(
-        (&wifi["queue_seen_by"], &wifi["waits_known_by"]),
+        (&wifi["queue_source"], &wifi["queueing_delay_source"]),
         (&"nl80211".into(), &"estimate".into())
     );
-    assert_eq!(cable["queue_seen_by"], Value::Null, "a cable between namespaces has no queue");
+    assert_eq!(cable["queue_source"], Value::Null, "a cable between namespaces has no queue");
     assert!(said.contains("queue 0 (nl80211)"), "empty while it sends");
     // Those that it sent while it scanned: without an answer, and not taken for lost.
     let count = |name: &str| wifi[name].as_u64().unwrap();

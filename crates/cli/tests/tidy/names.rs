@@ -44,8 +44,8 @@ const KEPT: &[(&str, &str)] = &[
     ("max_effort", "a key of scenarios"),
     ("max_window", "a key of scenarios and JSON, and a flag"),
     ("InterfaceComes", "a value in JSON"),
-    ("waits_known_by", "a key of JSON"),
-    ("WaitsBy", "the type of this key"),
+    ("queueing_delay_source", "a key of JSON"),
+    ("QueueingDelaySource", "the type of this key"),
 ];
 
 /// Files and folders whose identifiers are renamed with the work that goes on there, with the reason.

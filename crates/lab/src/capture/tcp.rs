@@ -202,7 +202,7 @@ impl Flow {
             strays: self.strays,
             bytes: self.bytes,
             acked_bytes: self.acked_bytes,
-            resent: self.resent,
+            retransmissions: self.resent,
             untracked: self.outstanding.untracked(),
             unseen_acks: self.unseen_acks,
             goodput_bps: goodput.map(BitRate::as_bps),

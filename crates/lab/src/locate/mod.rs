@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! capture ─► frame ─┬─ radiotap: stamp ─► receiver: packets of its frames ─┐ level
-//!                   └─ IP ─► flow ─► numbers ─► counter ───────────────────┴─► Locator ─► spells
+//!                   └─ IP ─► flow ─► numbers ─► counter ───────────────────┴─► Locator ─► intervals
 //! ```
 //!
 //! A flow is a direction of UDP or TCP. Its loss comes from numbers in its packets ([`Numbers`]). The
@@ -17,7 +17,7 @@
 //!   wherever little is sent. So it is before the classifier's frames and packets have come.
 //! - **TCP** counts segments, in the order of their first byte. A hole that is filled later than a
 //!   frame waits ([`AggregationParams::settle`]) was lost on its way, and sent again by its sender.
-//! - **A spell** begins when the answer has been another one for 5 frames, so that single frames
+//! - **A interval** begins when the answer has been another one for 5 frames, so that single frames
 //!   make none. The first one begins with the first answer.
 
 mod flow;
@@ -38,7 +38,7 @@ use serde::Serialize;
 use crate::capture::packet::{Content, Ends, dissect, dissect_ip};
 use crate::capture::{CaptureError, Frame, LinkType, read_frames};
 use flow::Flow;
-pub use flow::{FlowReport, Place, Spell};
+pub use flow::{FlowReport, Place, PlaceInterval};
 pub use numbers::Numbers;
 use receiver::{Address, Receiver};
 

@@ -76,7 +76,7 @@ pub struct HopReport {
     /// Packets that left at the far end.
     pub packets_out: u64,
     /// Packets that are in the hop now.
-    pub packets_inside: u64,
+    pub packets_in_flight: u64,
     /// Bytes that came.
     pub bytes_in: u64,
     /// Bytes that left at the far end.
@@ -102,7 +102,7 @@ pub struct CellReport {
     /// What the cell was told to be.
     pub conditions: CellConfig,
     /// Packets in its queues, on the air, and received but held back behind a missing one.
-    pub packets_inside: u64,
+    pub packets_in_flight: u64,
     /// How often somebody transmitted, a collision counting once.
     pub exchanges: u64,
     /// For which part of the time the medium was busy, from 0 to 1.
@@ -157,7 +157,7 @@ impl CellReport {
         let report = |(number, stats)| StationReport::new(number, stats, elapsed);
         Some(Self {
             conditions: CellConfig { stations: stats.stations.len() as u32, ..wlan_config },
-            packets_inside: cell.inside().get(),
+            packets_in_flight: cell.inside().get(),
             exchanges: stats.exchanges,
             utilisation: part(cell.busy(now), elapsed),
             stations: stations.map(report).collect(),
@@ -239,7 +239,7 @@ impl HopReport {
             conditions,
             packets_in: stats.arrived.packets.get(),
             packets_out: stats.delivered.packets.get(),
-            packets_inside: hop.inside().get(),
+            packets_in_flight: hop.inside().get(),
             bytes_in: stats.arrived.bytes.get(),
             bytes_out: stats.delivered.bytes.get(),
             drops: by_reason(&stats.drops),

@@ -156,7 +156,7 @@ fn line(now: Time, record: &Record) -> Map<String, Value> {
 fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
     let SourceStatus { source, session, seq, age_ms, payload, .. } = status;
     let mut line = state(source, session, *seq, *age_ms, payload);
-    line.insert("heard_ago_s".into(), json!(status.heard_ago_s));
+    line.insert("silence_s".into(), json!(status.silence_s));
     line
 }
 
