@@ -213,12 +213,12 @@ fn the_same_over_quic_for_two_clients_at_once() {
 }
 
 /// Tells of each read before it begins.
-struct Told<R> {
+struct Outcome<R> {
     reader: R,
     reads: Sender<()>,
 }
 
-impl<R: Read> Read for Told<R> {
+impl<R: Read> Read for Outcome<R> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         let _ = self.reads.send(());
         self.reader.read(out)
@@ -230,7 +230,7 @@ fn a_live_stream_comes_from_where_a_client_joined() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let (reads, has_read) = channel();
     let fresh = Span::from_secs(60);
-    let server = Running::start(config(fixed(50), Live::new(Told { reader, reads }, fresh)));
+    let server = Running::start(config(fixed(50), Live::new(Outcome { reader, reads }, fresh)));
     writer.write_all(b"before anybody listens").unwrap();
     // Who reads again has taken in what came.
     (0..2).for_each(|_| has_read.recv_timeout(PATIENCE).unwrap());

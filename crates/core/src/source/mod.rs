@@ -37,12 +37,12 @@ mod limits;
 mod log;
 mod min_age_gain;
 mod pacer;
+mod queueing_delay;
 mod service;
 mod sparse;
 mod startup;
 mod steering;
 mod tenth;
-mod waits;
 
 pub use acp::{Acp, EpochEnd, Params as AcpParams, Reset, ShortfallCheck};
 pub use acp_plus::{AcpPlus, MultiplicativeDecrease, Params as AcpPlusParams};
@@ -54,11 +54,11 @@ pub use lazy::{Lazy, Params as LazyParams, SendTime};
 pub use limits::{BURST, Limit, Limited, Limits};
 pub use log::EpochRecord;
 pub use min_age_gain::MinAgeGain;
+pub use queueing_delay::DelaySource;
 pub use sparse::Acks;
 pub use startup::Params as StartupParams;
 pub use steering::Tie;
 pub use tenth::{Params as TenthParams, Tenth};
-pub use waits::DelaySource;
 
 use crate::unit::{Span, Time, UpdateRate};
 

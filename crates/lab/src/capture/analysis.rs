@@ -12,7 +12,7 @@ use super::packet::{Content, Datagram, Ends, Segment, Unused, dissect};
 use super::reader::read_frames;
 use super::report::{Packets, Report};
 use super::session::Session;
-use super::tcp::{Belongs, Far, Flow};
+use super::tcp::{Belongs, Far, TcpFlow};
 use super::{CaptureError, Frame, Timeless};
 
 /// What a capture may cost: at most `max_flows` · (`max_outstanding` · 32 B + 60 KiB) for TCP, and
@@ -79,7 +79,7 @@ struct Analysis {
     unknown_link: Option<u32>,
     /// The earliest frame and the latest; files are not always in order.
     period: Option<(Time, Time)>,
-    flows: Vec<Flow>,
+    flows: Vec<TcpFlow>,
     flow_of: HashMap<Ends, usize>,
     sessions: Vec<Session>,
     session_of: HashMap<SessionId, usize>,
@@ -180,7 +180,7 @@ impl Analysis {
         if self.flows.len() >= self.limits.max_flows {
             return None;
         }
-        let mut flow = Flow::new(first.at, ends, first.seq, self.limits.max_outstanding);
+        let mut flow = TcpFlow::new(first.at, ends, first.seq, self.limits.max_outstanding);
         if first.len > 0 {
             flow.on_segment(first.at, first.seq, first.len);
         }

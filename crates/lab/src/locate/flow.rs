@@ -71,7 +71,7 @@ pub struct FlowReport {
 }
 
 /// A flow as it is followed.
-pub(super) struct Flow {
+pub(super) struct LocatedFlow {
     ends: Ends,
     packets: u64,
     numbers: Option<Numbers>,
@@ -134,7 +134,7 @@ impl Segments {
     }
 }
 
-impl Flow {
+impl LocatedFlow {
     /// A flow that begins with this packet, whose frame the radio told or not; `None` if weights are
     /// not those of a classifier.
     pub(super) fn new(

@@ -14,7 +14,7 @@ use mio::{Interest, Registry, Token};
 
 use super::air::AirCapture;
 use super::datagram::{Datagram, Pool, key};
-use super::flows::{Flow, Flows, bind};
+use super::flows::{ClientFlow, Flows, bind};
 use super::frames::{FrameLog, FrameLogError};
 use super::report::{CellReport, DirectionReport, Report};
 use super::volley::Volley;
@@ -302,7 +302,7 @@ fn recycle(pool: &mut Pool) -> impl FnMut(Drop<Datagram>) {
 }
 
 fn send_to_target(
-    flow: &Flow,
+    flow: &ClientFlow,
     target: SocketAddr,
     datagram: &Datagram,
     unreachable: &mut u64,

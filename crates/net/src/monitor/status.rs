@@ -339,8 +339,8 @@ mod tests {
             };
             self.details.insert(source, self.sessions.record(source).unwrap());
             // The age comes with the first update after the opening.
-            let told = Update { seq: 1, opening: None, ..update };
-            let len = told.write(&mut datagram).unwrap();
+            let known = Update { seq: 1, opening: None, ..update };
+            let len = known.write(&mut datagram).unwrap();
             self.sessions.handle_datagram(now, sender, &datagram[..len]).unwrap();
             self.sessions.poll_event();
             self.details.on_fresh(source, self.sessions.record(source).unwrap(), now);

@@ -440,8 +440,8 @@ mod tests {
         }
 
         fn status(&self) -> Status {
-            let (lost, unshaped) = Default::default();
-            Status { super_packets: "whole", limit: None, lost, unshaped }
+            let (kernel_drops, unshaped) = Default::default();
+            Status { super_packets: "whole", limit: None, kernel_drops, unshaped }
         }
     }
 

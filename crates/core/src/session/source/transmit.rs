@@ -78,7 +78,7 @@ impl Source {
                 self.paths.on_sent(now, path, seq, false);
                 self.opener.on_sent_by(path);
             }
-            false => self.paths.on_sent_unasking(now, path),
+            false => self.paths.on_sent_without_ack_request(now, path),
         }
         self.counters.asked += u64::from(wants_ack);
         self.states.take(seq);

@@ -1,7 +1,7 @@
 //! Settings of the law.
 
+use crate::source::queueing_delay::DelaySource;
 use crate::source::sparse::Acks;
-use crate::source::waits::DelaySource;
 use crate::source::{RateBounds, startup};
 use crate::unit::Span;
 

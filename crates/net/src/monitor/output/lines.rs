@@ -105,8 +105,8 @@ impl Lines {
         let waiting = Arc::default();
         let theirs = Arc::clone(&waiting);
         let progress = Arc::<Progress>::default();
-        let told = Arc::clone(&progress);
-        let writer = std::thread::spawn(move || write(&theirs, out, is_torn, &told));
+        let shared = Arc::clone(&progress);
+        let writer = std::thread::spawn(move || write(&theirs, out, is_torn, &shared));
         Self { waiting, progress, writer, given: 0, seen: None, is_stuck: None }
     }
 
