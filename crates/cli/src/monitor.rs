@@ -238,7 +238,7 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
     if let Some(command) = &args.exec {
         // Standard output holds one document, or lines of JSON.
         if args.json || args.out.as_deref().is_some_and(|path| path.as_os_str() == "-") {
-            outputs.run_command_beside_output(command.clone(), args.exec_timeout);
+            outputs.run_command_to_stderr(command.clone(), args.exec_timeout);
         } else {
             outputs.run_command(command.clone(), args.exec_timeout);
         }

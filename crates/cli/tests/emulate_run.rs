@@ -504,5 +504,5 @@ fn a_mistake_in_a_file_is_shown_at_its_place() {
     let done = Bench::new("[[reverse.hop]]\nto_bad = 0.1\n").output(&[], "true");
     assert_eq!(done.status.code(), Some(2));
     let message = text(&done.stderr);
-    assert!(message.contains("return path, hop 1: `to_bad` needs a `to_good`"), "{message}");
+    assert!(message.contains("reverse path, hop 1: `to_bad` needs a `to_good`"), "{message}");
 }

@@ -102,7 +102,7 @@ fn a_wrong_file_is_refused_with_what_where_and_what_to_do() {
     assert_says(&twice, &["line 19", "called `robot`", "a name of its own"]);
     let two_links = said_of(r#"name = "uplink""#, r#"name = "nic""#);
     assert_says(&two_links, &["line 10", "two links, cells or meshes are called `nic`"]);
-    let no_hop = said_of("there = {}", "there = {}\ncount = 0");
+    let no_hop = said_of("forward = {}", "forward = {}\ncount = 0");
     assert_says(&no_hop, &["line 6", "`count` of `nic` is 0"]);
     let no_run = said_of("runs = 2", "runs = 0");
     assert_says(&no_run, &["line 3", "`runs` is 0", "at least 1"]);

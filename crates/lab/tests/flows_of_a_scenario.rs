@@ -141,10 +141,12 @@ fn an_endless_stream_ends_at_its_stop() {
 
 #[test]
 fn flows_that_would_begin_when_they_stop_are_refused() {
-    for late in ["stop = \"1s\"\nstart = \"1s\"", "stop = \"2s\"\ncount = 3\napart = \"1s\""] {
+    for late in
+        ["stop = \"1s\"\nstart = \"1s\"", "stop = \"2s\"\ncount = 3\nstart_interval = \"1s\""]
+    {
         let text = DOWNLOAD.replace("path =", &format!("{late}\npath ="));
         let said = Scenario::parse(text.as_str()).unwrap_err().to_string();
-        assert!(said.contains("lower `start` or `apart`"), "{said}");
+        assert!(said.contains("lower `start` or `start_interval`"), "{said}");
     }
 }
 
@@ -201,7 +203,7 @@ fn the_longest_round_trip_of_a_stream_is_that_of_a_full_buffer() {
 fn a_stream_that_could_never_run_is_refused_with_the_reason() {
     let refused = |link: &str, tcp: &str| {
         let text = format!(
-            "title = \"Refused\"\nduration = \"1s\"\n[[link]]\nname = \"wire\"\nthere = {{ {link} }}\n\
+            "title = \"Refused\"\nduration = \"1s\"\n[[link]]\nname = \"wire\"\nforward = {{ {link} }}\n\
              [[flow]]\nname = \"tcp\"\npath = [\"wire\"]\ntcp = {{ control = \"cubic\"{tcp} }}\n"
         );
         Scenario::parse(&text[..]).unwrap_err().to_string()

@@ -243,7 +243,9 @@ fn radios_that_make_no_sense_are_named() {
             toml::from_str(&format!("name = \"mesh\"\n{CHAIN}{line}")).unwrap();
         config.build::<Numbered>(Pcg64::new(1, 1)).unwrap_err().to_string()
     };
-    assert!(refused("senses = 5.0").contains("`carrier_sense_range` is below `range`"));
+    assert!(
+        refused("carrier_sense_range = 5.0").contains("`carrier_sense_range` is below `range`")
+    );
     assert!(refused("capture = 1.0").contains("`capture` is 1"));
     assert!(refused("queue_frames = 0").contains("`queue_frames` is 0"));
 }

@@ -55,7 +55,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         r#"updates = { law = "tenth", payload = "100B" }"#,
         r#"tcp = { control = "cubic" }"#,
         r#"tcp = { control = "reno", rate = "50kbit", updates = true, block = "400B" }"#,
-        r#"load = { pattern = "on-off", rate = "600kbit", size = "700B", on = "1s", off = "1s" }"#,
+        r#"cross_traffic = { pattern = "on-off", rate = "600kbit", size = "700B", on = "1s", off = "1s" }"#,
     ]);
     let path = prop::sample::select(vec![
         r#"["link"]"#,
@@ -111,10 +111,10 @@ impl Whole {
             "title = \"random\"\nduration = \"{}\"\nwarm_up = \"{}\"\nseed = {seed}\n\
              [[link]]\nname = \"link\"\n{change}\n\
              forward = {{ rate = \"{rate_kbps}kbit\", delay = \"20ms\", queue = \"{queue}p\" }}\n\
-             [[link]]\nname = \"lossy\"\nthere = {{ delay = \"1ms\", loss = 0.3 }}\n\
-             [[link]]\nname = \"dead\"\nthere = {{ delay = \"1ms\", loss = 1.0 }}\n\
+             [[link]]\nname = \"lossy\"\nforward = {{ delay = \"1ms\", loss = 0.3 }}\n\
+             [[link]]\nname = \"dead\"\nforward = {{ delay = \"1ms\", loss = 1.0 }}\n\
              reverse = {{ delay = \"1ms\" }}\n\
-             [[link]]\nname = \"deaf\"\nthere = {{ delay = \"1ms\" }}\n\
+             [[link]]\nname = \"deaf\"\nforward = {{ delay = \"1ms\" }}\n\
              reverse = {{ delay = \"1ms\", loss = 1.0 }}\n",
             time(*duration),
             time(*warm_up),
@@ -343,7 +343,7 @@ proptest! {
             }
             let of = |metric: &'static str| (metric, name.as_str());
             let by_series = |column: &str| by_column.get(column).and_then(|all| mean_of(all));
-            if plan.traffic.starts_with("load") {
+            if plan.traffic.starts_with("cross_traffic") {
                 check(&metrics, of("throughput"), by_series("throughput_bps"), 1e-6)?;
                 continue;
             }

@@ -104,7 +104,7 @@ fn a_model_that_cannot_generate_a_trace_is_refused_with_its_line() {
     for (trace, message) in [
         (
             r#"{ model = "cellular", noise = "0bit" }"#,
-            "line 7: link `path`, `there`: `trace`: `noise`",
+            "line 7: link `path`, `forward`: `trace`: `noise`",
         ),
         (r#"{ model = "geo" }"#, "unknown variant `geo`, expected `cellular` or `leo`"),
         (r#"{ model = "leo", slots = 3 }"#, "unknown field `slots`"),

@@ -369,7 +369,7 @@ fn what_cannot_be_emulated_is_refused_with_the_reason() {
     let elsewhere = SocketAddr::from(([192, 0, 2, 1], 0));
     let config = conditions(&[], &["delay=1ms", "loss=7"]);
     for (listen, config, reason) in [
-        (loopback(), config, "return path, hop 2: `loss` is 7; give"),
+        (loopback(), config, "reverse path, hop 2: `loss` is 7; give"),
         (elsewhere, conditions(&[], &[]), "cannot listen on 192.0.2.1:0"),
     ] {
         let error = Emulator::bind(listen, taken, config, SEED).unwrap_err().to_string();

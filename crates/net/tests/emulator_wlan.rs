@@ -58,7 +58,7 @@ fn wait_for(handle: &Handle, condition: impl Fn(&Report) -> bool) {
 type Seen = Vec<u32>;
 
 /// Sends `packets` numbered datagrams to each of `clients` at once, no faster than socket buffers
-/// take them: the hop of the return path gives them their pace. What clients saw, and the report.
+/// take them: the hop of the reverse path gives them their pace. What clients saw, and the report.
 fn stream(config: EmulatorConfig, clients: usize, packets: u32) -> (Vec<Seen>, Report) {
     let server = socket();
     let mut emulator =

@@ -39,13 +39,6 @@ const KEPT: &[(&str, &str)] = &[
     ("gives_way", "to give way is what it does"),
     ("one_way", "a one-way delay"),
     ("least_common_multiple", "a term of arithmetic"),
-    ("min_rto", "a key of scenarios"),
-    ("min_rto_margin", "a key of scenarios"),
-    ("max_effort", "a key of scenarios"),
-    ("max_window", "a key of scenarios and JSON, and a flag"),
-    ("InterfaceUp", "a value in JSON"),
-    ("queueing_delay_source", "a key of JSON"),
-    ("QueueingDelaySource", "the type of this key"),
 ];
 
 /// Files and folders whose identifiers are renamed with the work that goes on there, with the reason.

@@ -383,7 +383,7 @@ mod tests {
             ),
             ("[wlan]", 0, "wlan: a cell takes 1 to 999 clients, not 0; serve"),
             ("[wlan]", 1000, "wlan: a cell takes 1 to 999 clients, not 1000; serve as many"),
-            ("[[reverse.hop]]\nloss = 7\n[wlan]", 1, "return path, hop 1: `loss` is 7; give"),
+            ("[[reverse.hop]]\nloss = 7\n[wlan]", 1, "reverse path, hop 1: `loss` is 7; give"),
         ] {
             let message = refusal(file, clients);
             assert!(message.starts_with(remedy), "{message}");

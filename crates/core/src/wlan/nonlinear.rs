@@ -484,7 +484,7 @@ mod tests {
     #[cfg(feature = "serde")]
     #[test]
     fn settings_in_a_file_need_only_say_what_is_not_usual() {
-        let text = "delay = \"2.5ms\"\nlevel = 48.0\n[downlink]\nmost = \"128p\"";
+        let text = "delay = \"2.5ms\"\nlevel = 48.0\n[downlink]\nmax_packets = \"128p\"";
         let params: NonlinearParams = toml::from_str(text).unwrap();
         assert_eq!((params.delay, params.level), (Span::from_micros(2_500), 48.0));
         assert_eq!(params.downlink.max_packets.get(), 128);

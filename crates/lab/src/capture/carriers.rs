@@ -113,7 +113,7 @@ pub fn carrier_called(
 ) -> Result<Carrier, NoSuchCarrier> {
     let link = |name: &str| scenario.links.iter().position(|link| link.name == name);
     let forward = || built.links[link(name)?].forward.first();
-    let reverse = || built.links[link(name.strip_suffix("/back")?)?].reverse.first();
+    let reverse = || built.links[link(name.strip_suffix("/reverse")?)?].reverse.first();
     let hop = forward().or_else(reverse).map(|hop| Carrier::Hop(*hop));
     let cell = || scenario.cells.iter().position(|cell| cell.name == name).map(Carrier::Cell);
     hop.or_else(cell).ok_or_else(|| {

@@ -183,7 +183,7 @@ impl Setting<'_> {
         if let Some(stop) = config.stop.filter(|stop| begins >= *stop) {
             return Err(config.refused(format!(
                 "would begin after {begins} and sends no more from {stop} on; lower `start` or \
-                 `apart`, or raise `stop`"
+                 `start_interval`, or raise `stop`"
             )));
         }
         Ok(Period { from, until: Time::ZERO + stop })
@@ -456,7 +456,7 @@ impl FlowConfig {
         node: Option<u32>,
     ) -> Result<[Leg; 2], ScenarioError> {
         if position > 0 || self.reverse {
-            return Err(self.refused("a mesh can only be the first of a path, and not `backwards`"));
+            return Err(self.refused("a mesh can only be the first of a path, and not `reverse`"));
         }
         let last = scenario.meshes[mesh].at.len().saturating_sub(1) as u32;
         let Some(node) = node.filter(|node| (1..=last).contains(node)) else {

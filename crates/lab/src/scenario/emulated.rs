@@ -93,7 +93,7 @@ impl Scenario {
             ))),
             None if is_plain => Ok(first),
             None => Err(first.refused(
-                "a flow over sockets takes `count`, `path`, `start`, `start_spread` and `apart` only; leave \
+                "a flow over sockets takes `count`, `path`, `start`, `start_spread` and `start_interval` only; leave \
                  the other keys out",
             )),
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! senders ─► fate ─► forward path ─► receivers
 //!    ▲                                  │
-//!    └───── return path ◄──── fate ◄────┘
+//!    └──── reverse path ◄──── fate ◄────┘
 //! ```
 
 // Each test uses a part of it.

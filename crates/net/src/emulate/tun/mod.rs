@@ -4,7 +4,7 @@
 //! host's namespace │             the emulator             │ a namespace without a name
 //!                  │                                      │
 //!  freshline1 TUN ◄┼──────────── forward path ◄───────────┼── freshline TUN ◄── command
-//!                 ─┼───────────► return path ─────────────┼─►
+//!                 ─┼───────────► reverse path ────────────┼─►
 //! ```
 //!
 //! The hops are those of [`freshline_core::link`], driven in real time by one thread. Packets of

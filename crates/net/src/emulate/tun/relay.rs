@@ -120,7 +120,7 @@ impl Relay {
         Time::ZERO + self.clock.now().since(self.start)
     }
 
-    /// What the forward and the return path did.
+    /// What the forward and the reverse path did.
     pub(super) fn report(&self) -> [DirectionReport; 2] {
         let now = self.now();
         Direction::ALL.map(|direction| {

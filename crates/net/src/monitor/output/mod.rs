@@ -78,7 +78,7 @@ impl Outputs {
 
     /// As [`Outputs::run_command`], but what `command` prints goes to standard error, as standard
     /// output is for something else.
-    pub fn run_command_beside_output(&mut self, command: String, limit: Span) {
+    pub fn run_command_to_stderr(&mut self, command: String, limit: Span) {
         self.command = Some(Command::new(command, limit, true));
     }
 
