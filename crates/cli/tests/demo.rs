@@ -124,7 +124,7 @@ fn a_probe_reports_how_marked_updates_and_acks_arrive() {
     });
     let marks = &report["marks"];
     assert_eq!(marks["dscp"], 46, "{report}");
-    for (way, mark) in [("forward", 46), ("back", 16)] {
+    for (way, mark) in [("forward", 46), ("reverse", 16)] {
         let marks = &marks[way];
         assert_eq!((&marks["arrives_as"], &marks["is_kept"]), (&mark.into(), &true.into()));
         assert_eq!(number(marks, "changed"), 0.0, "{report}");

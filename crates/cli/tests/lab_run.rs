@@ -91,7 +91,7 @@ fn a_wrong_file_is_refused_with_what_where_and_what_to_do() {
     let unknown_key = said_of("law =", "low =");
     assert_says(&unknown_key, &["s.toml", "line 16", "unknown field `low`", "one of `law`"]);
     let wrong_unit = said_of("5mbit", "5 apples");
-    assert_says(&wrong_unit, &["line 11, column 18", "`5 apples`", "for example `6mbit`"]);
+    assert_says(&wrong_unit, &["line 11, column 20", "`5 apples`", "for example `6mbit`"]);
     let no_toml = said_of("[[flow]]", "[[flow]");
     assert_says(&no_toml, &["s.toml", "line 13"]);
     let unknown_link = said_of(r#"["nic", "uplink"]"#, r#"["nic", "upnilk"]"#);

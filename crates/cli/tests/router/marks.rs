@@ -186,7 +186,7 @@ fn a_capture_shows_marks_on_updates_and_acks_alone_by_both_families_and_transpor
 
             let marks = &report["marks"];
             assert_eq!(count(&marks["dscp"]), u64::from(EF));
-            for (direction, mark) in [("forward", EF), ("back", CS5)] {
+            for (direction, mark) in [("forward", EF), ("reverse", CS5)] {
                 assert_eq!(
                     count(&marks[direction]["arrives_as"]),
                     u64::from(mark),

@@ -166,15 +166,15 @@ fn draw(
     set.insert("warm_up".to_owned(), text(format!("{WARM_UP_S:.0}s")));
     set.insert(format!("flow.{flow}.count"), Value::Integer(sources as i64));
     set.insert(format!("flow.{flow}.updates.payload"), text(format!("{payload:.0}B")));
-    set.insert(format!("link.{link}.there.delay"), delay.clone());
-    set.insert(format!("link.{link}.back.delay"), delay);
+    set.insert(format!("link.{link}.forward.delay"), delay.clone());
+    set.insert(format!("link.{link}.reverse.delay"), delay);
     if let Some(rate) = rate {
         let rate = text(format!("{:.0}kbit", rate / 1e3));
-        set.insert(format!("link.{link}.there.rate"), rate.clone());
-        set.insert(format!("link.{link}.back.rate"), rate);
+        set.insert(format!("link.{link}.forward.rate"), rate.clone());
+        set.insert(format!("link.{link}.reverse.rate"), rate);
     }
     if let Some(queue) = queue {
-        set.insert(format!("link.{link}.there.queue"), text(format!("{queue}p")));
+        set.insert(format!("link.{link}.forward.queue"), text(format!("{queue}p")));
     }
     SafetyPoint {
         number,
