@@ -34,7 +34,7 @@ impl MarkArgs {
 /// the packets of each direction. Unmarked packets that arrive marked are not reported.
 pub(crate) fn changed(report: &MarkReport, [packets, answers]: [&str; 2]) -> Vec<String> {
     let changed =
-        |marks: &DirectionMarks| marks.arrives_as.filter(|_| marks.is_kept == Some(false));
+        |marks: &DirectionMarks| marks.received_dscp.filter(|_| marks.is_preserved == Some(false));
     let sent = report.dscp;
     let forward = changed(&report.forward).filter(|_| sent != Dscp::DEFAULT);
     let forward =
@@ -50,7 +50,7 @@ pub(crate) fn changed(report: &MarkReport, [packets, answers]: [&str; 2]) -> Vec
 /// where their receiver does not say.
 pub(crate) fn shown(report: &MarkReport) -> String {
     let sent = report.dscp;
-    match report.forward.arrives_as {
+    match report.forward.received_dscp {
         _ if sent == Dscp::DEFAULT => String::new(),
         None => format!(", DSCP {sent} -> ?"),
         Some(seen) if seen == sent => format!(", DSCP {sent}"),

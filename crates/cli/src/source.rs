@@ -11,7 +11,7 @@ use freshline_core::session::SourceParams;
 use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
 use freshline_net::source::sampler::{Command, File, Framing, Latest, Sampler, Synthetic};
-use freshline_net::source::{Source, SourceConfig, SourceError, Ways};
+use freshline_net::source::{Source, SourceConfig, SourceError, SourcePaths};
 use freshline_net::via::ViaPath;
 use miette::miette;
 
@@ -176,7 +176,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut source = Source::new(SourceConfig {
         monitor: args.url.remote(),
         transport,
-        ways: paths(&args)?,
+        paths: paths(&args)?,
         params: SourceParams {
             name: args.name.clone(),
             token,
@@ -206,14 +206,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-fn paths(args: &Args) -> Result<Ways, Failure> {
+fn paths(args: &Args) -> Result<SourcePaths, Failure> {
     let tuning = Tuning {
         alpha: args.alpha,
         estimator: args.estimator.map(Into::into),
         ..Tuning::default()
     };
     let scheduler = scheduler(&args.scheduler, tuning)?;
-    Ok(Ways { vias: args.via.clone(), scheduler })
+    Ok(SourcePaths { vias: args.via.clone(), scheduler })
 }
 
 fn sampler(args: &Args) -> Result<Box<dyn Sampler>, Failure> {

@@ -126,9 +126,9 @@ fn a_probe_reports_how_marked_updates_and_acks_arrive() {
     assert_eq!(marks["dscp"], 46, "{report}");
     for (way, mark) in [("forward", 46), ("reverse", 16)] {
         let marks = &marks[way];
-        assert_eq!((&marks["arrives_as"], &marks["is_kept"]), (&mark.into(), &true.into()));
-        assert_eq!(number(marks, "changed"), 0.0, "{report}");
-        assert!(number(marks, "kept") > 10.0, "{report}");
+        assert_eq!((&marks["received_dscp"], &marks["is_preserved"]), (&mark.into(), &true.into()));
+        assert_eq!(number(marks, "remarked"), 0.0, "{report}");
+        assert!(number(marks, "preserved") > 10.0, "{report}");
     }
 }
 

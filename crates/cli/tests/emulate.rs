@@ -171,8 +171,8 @@ fn a_path_that_clears_marks_is_told_once_and_one_that_keeps_them_is_not() {
         let marks = &report["marks"];
         for (direction, sent) in [("forward", 46), ("reverse", 40)] {
             let arrives = if warning.is_some() { 0 } else { sent };
-            assert_eq!(marks[direction]["arrives_as"], arrives, "{marks}");
-            assert_eq!(marks[direction]["is_kept"], warning.is_none(), "{marks}");
+            assert_eq!(marks[direction]["received_dscp"], arrives, "{marks}");
+            assert_eq!(marks[direction]["is_preserved"], warning.is_none(), "{marks}");
         }
         assert_eq!(told.matches("updates leave with DSCP").count(), warning.iter().count());
         assert!(warning.is_none_or(|warning| told.contains(warning)), "{told}");

@@ -165,8 +165,8 @@ fn with_fewer_acks_the_source_knows_more_and_the_monitor_is_as_fresh() {
     assert!(sparse.age() < every.age() + Span::from_millis(1), "{}", sparse.age());
     assert!(sparse.age() < Span::from_millis(15), "{}", sparse.age());
     assert!(every.age() < sparse.age() + Span::from_millis(1), "{}", every.age());
-    assert_eq!(every.source.counters().asked, every.source.counters().sent);
-    assert!(sparse.source.counters().asked * 3 < sparse.source.counters().sent);
+    assert_eq!(every.source.counters().ack_requests, every.source.counters().sent);
+    assert!(sparse.source.counters().ack_requests * 3 < sparse.source.counters().sent);
     let known = |world: &World| world.source.age().summary(world.now).expect("acks came").mean;
     assert!(known(&sparse) < Span::from_millis(60), "{}", known(&sparse));
     assert!(known(&every) > Span::from_secs(1), "{}", known(&every));
@@ -187,7 +187,7 @@ fn a_monitor_of_before_answers_all_and_nothing_breaks() {
     let world = World::with_old_monitor(asking(5)).run(10);
     assert!(world.has_been_open());
     let counters = world.source.counters();
-    assert!(counters.asked * 3 < counters.sent && counters.sent > 3_000, "{counters:?}");
+    assert!(counters.ack_requests * 3 < counters.sent && counters.sent > 3_000, "{counters:?}");
     assert_eq!((counters.ignored, counters.late_acks), (0, 0));
     assert!(world.age() < Span::from_millis(20), "{}", world.age());
 }
@@ -197,7 +197,7 @@ fn a_source_of_before_is_answered_each_time() {
     let world = World::new(AcpPlus::new(AcpPlusParams::departure())).run(10);
     assert!(world.has_been_open());
     let (counters, seen) = (world.source.counters(), world.monitor.counters());
-    assert_eq!(counters.asked, counters.sent);
+    assert_eq!(counters.ack_requests, counters.sent);
     let waiting = world.reverse.len() as u64;
     assert_eq!(counters.acked + waiting, seen.fresh);
 }
@@ -208,7 +208,7 @@ fn a_law_that_never_asks_is_not_left_in_the_dark() {
     assert!(world.has_been_open());
     let counters = world.source.counters();
     // A word is overdue two round trips of 27 ms after the last one.
-    assert!(counters.asked * 3 < counters.sent && counters.acked > 100, "{counters:?}");
+    assert!(counters.ack_requests * 3 < counters.sent && counters.acked > 100, "{counters:?}");
 }
 
 #[test]
@@ -216,5 +216,5 @@ fn over_several_paths_each_update_asks() {
     let world = World::new(asking(u64::MAX)).over(2).run(2);
     assert!(world.has_been_open());
     let counters = world.source.counters();
-    assert!(counters.sent > 100 && counters.asked == counters.sent, "{counters:?}");
+    assert!(counters.sent > 100 && counters.ack_requests == counters.sent, "{counters:?}");
 }

@@ -373,7 +373,7 @@ impl Group<'_> {
         self.mean("offered_max", "bit/s", flows.iter().map(|flow| flow.offered_max));
         self.mean("offered_ratio", "1", flows.iter().map(|flow| flow.offered_ratio));
         self.mean("limited", "1", flows.iter().map(|flow| flow.limited));
-        self.mean("control_level", "packets", flows.iter().map(|flow| flow.belief.asked));
+        self.mean("control_level", "packets", flows.iter().map(|flow| flow.belief.control_level));
         self.mean("slowest_target", "packets", flows.iter().map(|flow| flow.belief.slowest_target));
         let located = || flows.iter().map(|flow| flow.located);
         self.mean("located", "1", located().map(|located| located?.right));

@@ -309,13 +309,13 @@ impl Gained {
     fn write_downlink(&self, out: &mut impl Write, downlink: &Downlink) -> io::Result<()> {
         let (level, target) = (known(downlink.level()), known(downlink.target()));
         let (rate, delay) = (downlink.rate().as_bps(), seconds(self.rtt()));
-        let Belief { overhead, slowest_target, asked } = downlink.belief();
-        let (overhead, asked) = (seconds(overhead), known(asked));
+        let Belief { overhead, slowest_target, control_level } = downlink.belief();
+        let (overhead, control_level) = (seconds(overhead), known(control_level));
         let (slowest, place) = (known(slowest_target), place(downlink.bottleneck()));
         let goodput = self.bps();
         writeln!(
             out,
-            "{rate},{level},{target},{delay},{goodput},{overhead},{slowest},{asked},{place}"
+            "{rate},{level},{target},{delay},{goodput},{overhead},{slowest},{control_level},{place}"
         )
     }
 

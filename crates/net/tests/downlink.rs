@@ -175,7 +175,7 @@ fn a_file_comes_whole_and_its_end_ends_the_client() {
     assert_eq!((report.counters.missing, report.counters.copies), (0, 0));
     let told = server.once(|report| report.counters.left == 1);
     let last = &told.ended[0];
-    assert_eq!((&last.client[..], last.payload_bytes, told.clients_now), ("tv", 300_000, 0));
+    assert_eq!((&last.client[..], last.payload_bytes, told.clients_active), ("tv", 300_000, 0));
     server.end();
 }
 
@@ -288,7 +288,7 @@ fn who_shows_no_token_and_who_is_one_too_many_is_told() {
     let stop = Stop::new();
     let (theirs, mut first) = (stop.clone(), client(address, Transport::Udp, "", b"open"));
     let first = thread::spawn(move || first.run(&theirs, None, &mut ()));
-    server.once(|report| report.clients_now == 1);
+    server.once(|report| report.clients_active == 1);
     assert_eq!(try_with(b"open").closed, Some(CloseReason::Full));
     stop.stop();
     first.join().unwrap().unwrap();
@@ -406,7 +406,7 @@ fn floods_of_joins_and_reports_cost_neither_memory_nor_the_others_their_packets(
         }
         assert!(clock.now() < end, "in vain: {report:?}");
     };
-    assert_eq!(before.clients_now, 2);
+    assert_eq!(before.clients_active, 2);
     let reports = |report: &ServerReport| {
         let of = |status: &&ClientStatus| status.client == "honest";
         report.clients.iter().find(of).map_or(0, |status| status.reports)
@@ -442,16 +442,20 @@ fn packets_and_reports_arrive_marked_by_both_families() {
             client.report()
         });
         let is_known = |client: &ClientStatus| {
-            client.marks.forward.is_kept.is_some() && client.marks.reverse.is_kept.is_some()
+            client.marks.forward.is_preserved.is_some()
+                && client.marks.reverse.is_preserved.is_some()
         };
         let report = server.once(|report| report.clients.first().is_some_and(is_known));
         let marks = report.clients[0].marks;
         assert_eq!(
-            (Some(marks.dscp), marks.forward.arrives_as, marks.reverse.arrives_as),
+            (Some(marks.dscp), marks.forward.received_dscp, marks.reverse.received_dscp),
             (ef, ef, cs5)
         );
-        assert_eq!((marks.forward.is_kept, marks.reverse.is_kept), (Some(true), Some(true)));
-        assert_eq!((marks.forward.changed, marks.reverse.changed), (0, 0), "joins do not count");
+        assert_eq!(
+            (marks.forward.is_preserved, marks.reverse.is_preserved),
+            (Some(true), Some(true))
+        );
+        assert_eq!((marks.forward.remarked, marks.reverse.remarked), (0, 0), "joins do not count");
         stop.stop();
         assert_eq!(receiving.join().unwrap().dscp, ef);
         server.end();

@@ -24,7 +24,7 @@ use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Recor
 use freshline_net::quic::{ClientConfig, Identity, Limits, ServerConfig, Trust};
 use freshline_net::source::sampler::{Framing, Latest, Need, Sampler, Synthetic, Take};
 use freshline_net::source::{
-    self, Event, Source, SourceConfig, SourceReport, TooLarge, Transport, Ways,
+    self, Event, Source, SourceConfig, SourcePaths, SourceReport, TooLarge, Transport,
 };
 use freshline_net::stop::Stop;
 
@@ -100,7 +100,7 @@ fn source_config(monitor: SocketAddr, transport: Transport) -> SourceConfig {
     SourceConfig {
         monitor: monitor.into(),
         transport,
-        ways: Ways::default(),
+        paths: SourcePaths::default(),
         params: SourceParams { name: "it".into(), ..SourceParams::default() },
         law: Box::new(Fixed::new(UpdateRate::saturating(200.0))),
         sampler: Box::new(Synthetic::new(100)),

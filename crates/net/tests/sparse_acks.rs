@@ -13,7 +13,7 @@ use freshline_net::credentials::{Right, Rules};
 use freshline_net::emulate::{Emulator, EmulatorConfig, HopReport};
 use freshline_net::monitor::{Monitor, MonitorConfig, SourceStatus};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, SourceReport, Transport, Ways};
+use freshline_net::source::{Source, SourceConfig, SourcePaths, SourceReport, Transport};
 use freshline_net::stop::Stop;
 
 const LENGTH: Span = Span::from_secs(4);
@@ -56,7 +56,7 @@ fn run(acks: Acks) -> Seen {
         let config = SourceConfig {
             monitor: address.into(),
             transport: Transport::Udp,
-            ways: Ways::default(),
+            paths: SourcePaths::default(),
             params: SourceParams::default(),
             law: Box::new(law),
             sampler: Box::new(Synthetic::new(100)),
@@ -79,13 +79,13 @@ fn run(acks: Acks) -> Seen {
 #[test]
 fn fewer_acks_come_back_and_the_monitor_is_as_fresh() {
     let [every, sparse] = [Acks::Every, Acks::Sparse].map(run);
-    assert_eq!(every.source.asked, every.source.sent);
-    assert!(sparse.source.asked * 4 < sparse.source.sent * 3, "{:?}", sparse.source);
+    assert_eq!(every.source.ack_requests, every.source.sent);
+    assert!(sparse.source.ack_requests * 4 < sparse.source.sent * 3, "{:?}", sparse.source);
     assert_eq!((every.source.opened, sparse.source.opened), (1, 1));
     // But for what was under way at the end; and a challenge, and perhaps a goodbye.
     let answers = |seen: &Seen| seen.reverse.packets_in;
     assert!(answers(&every) * 2 > every.monitor.fresh, "{:?}", every.reverse);
-    assert!(answers(&sparse) <= sparse.source.asked + 2, "{:?}", sparse.reverse);
+    assert!(answers(&sparse) <= sparse.source.ack_requests + 2, "{:?}", sparse.reverse);
     // Where each update asks, no more are in transit than acks allow, so that none queue for seconds.
     let known = |seen: &Seen| seen.source.age_mean_ms.expect("acks came");
     assert!(known(&sparse) < 1.1 * known(&every), "{} {}", known(&sparse), known(&every));

@@ -382,7 +382,7 @@ fn print_periodically(asker: &Asker<ServerReport>, every: Duration) {
 fn line(status: &ClientStatus) -> String {
     let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.1}"));
     format!(
-        "{}: {:.1} Mbit/s{}, level {} of {}, asked {}, slowest {}, overhead {}, delay {}, {} lost, \
+        "{}: {:.1} Mbit/s{}, level {} of {}, control level {}, slowest {}, overhead {}, delay {}, {} lost, \
          {} dropped, {} packets{}",
         status.client,
         status.rate_bps as f64 * 1e-6,
@@ -392,7 +392,7 @@ fn line(status: &ClientStatus) -> String {
         }),
         number(status.level),
         number(status.target),
-        number(status.asked),
+        number(status.control_level),
         number(status.slowest_target),
         status.overhead_ms.map_or("-".into(), |ms| format!("{:.0} µs", ms * 1e3)),
         ms(status.delay_ms),

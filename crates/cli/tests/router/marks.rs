@@ -188,12 +188,12 @@ fn a_capture_shows_marks_on_updates_and_acks_alone_by_both_families_and_transpor
             assert_eq!(count(&marks["dscp"]), u64::from(EF));
             for (direction, mark) in [("forward", EF), ("reverse", CS5)] {
                 assert_eq!(
-                    count(&marks[direction]["arrives_as"]),
+                    count(&marks[direction]["received_dscp"]),
                     u64::from(mark),
                     "{case}: {marks}"
                 );
-                assert_eq!(marks[direction]["is_kept"], true, "{case}: {marks}");
-                assert_eq!(count(&marks[direction]["changed"]), 0, "{case}: {marks}");
+                assert_eq!(marks[direction]["is_preserved"], true, "{case}: {marks}");
+                assert_eq!(count(&marks[direction]["remarked"]), 0, "{case}: {marks}");
             }
             assert_eq!(count(&monitor["ended"][0]["dscp"]), u64::from(EF), "{case}");
         }

@@ -82,7 +82,7 @@ fn the_backlog_of_a_real_station_is_read_by_nl80211_as_by_iw() {
     // Those that it sent while it scanned: without an answer, and not taken for lost.
     let count = |name: &str| wifi[name].as_u64().unwrap();
     let packets = count("queue_packets");
-    assert!((3..=count("sent") - count("answered")).contains(&packets), "{wifi}");
+    assert!((3..=count("sent") - count("acked")).contains(&packets), "{wifi}");
     let kept = said.lines().find_map(|line| line.strip_prefix("by iw: ")).unwrap();
     let kept: u64 = kept.trim().parse().unwrap();
     // Behind those is the word with which the source ends, and perhaps a question for an address.

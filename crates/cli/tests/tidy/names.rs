@@ -38,16 +38,14 @@ const FIRST_WORDS: &[(&str, &str)] =
 const KEPT: &[(&str, &str)] = &[
     ("gives_way", "to give way is what it does"),
     ("one_way", "a one-way delay"),
+    ("one_way_delay_ms", "likewise, a key of JSON"),
     ("least_common_multiple", "a term of arithmetic"),
 ];
 
 /// Files and folders whose identifiers are renamed with the work that goes on there, with the reason.
 const LATER: &[(&str, &str)] = &[
     ("crates/core/src/session/downlink/", "names of before the endpoint contract"),
-    ("crates/net/src/carrier.rs", "`Came`, of the endpoint contract"),
     ("crates/net/src/downlink/", "names of before the endpoint contract"),
-    ("crates/net/src/link.rs", "`Came`, of the endpoint contract"),
-    ("crates/net/src/source/", "names of before the endpoint contract"),
 ];
 
 /// One message per file and identifier that is not a term, and per exception that is not needed.

@@ -156,7 +156,7 @@ fn metrics_tell_of_clients_while_they_are_there() {
     // Once it has reported, all is known of it.
     let level = format!("freshline_downlink_level{{{named}");
     let told = told.into_iter().find(|told| told.contains(&level)).expect("it reports");
-    assert!(told.contains(&format!("freshline_downlink_rate_bps{{{named}")), "{told}");
+    assert!(told.contains(&format!("freshline_downlink_rate_bytes_per_second{{{named}")), "{told}");
     assert!(told.contains("freshline_downlink_clients 1"), "{told}");
     let mut lines = told.lines().filter(|line| line.contains(named));
     assert!(told.contains("number=\"1\"") && lines.all(|line| !line.contains("session")), "{told}");

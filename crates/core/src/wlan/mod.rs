@@ -158,7 +158,7 @@ pub struct Belief {
     pub slowest_target: Option<f64>,
     /// z: the level from which the station's rate is calculated, in packets a frame. Where ĉ is
     /// right, it is the target.
-    pub asked: Option<f64>,
+    pub control_level: Option<f64>,
 }
 
 /// More stations than a law was made for.

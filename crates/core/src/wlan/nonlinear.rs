@@ -167,7 +167,7 @@ pub struct NonlinearState {
     /// wᵢ, in seconds; zero before the first report.
     airtime: f64,
     /// zᵢ.
-    asked: f64,
+    control_level: f64,
     /// Nᵢ*; zero before the first.
     target: f64,
 }
@@ -212,7 +212,7 @@ impl NonlinearLaw {
             let before = station.state.target;
             let after = station.reachable(self.target_of(station.state.airtime, slowest));
             if before > 0.0 {
-                station.state.asked *= after / before;
+                station.state.control_level *= after / before;
             }
             station.state.target = after;
         }
@@ -225,13 +225,14 @@ impl NonlinearLaw {
         for station in stations {
             let level = station.level().filter(|_| counts);
             let error = level.map_or(0.0, |level| station.state.target - level);
-            let mut asked = station.state.asked + self.params.inner_gain * error;
+            let mut control_level = station.state.control_level + self.params.inner_gain * error;
             if station.silence > max_missed_reports {
-                asked /= 2.0;
+                control_level /= 2.0;
             }
             let most = station.reachable(self.cap(station.state.airtime));
             let fair = OVERASK * station.state.target.max(1.0);
-            station.state.asked = asked.clamp(1.0, if is_shared { most.min(fair) } else { most });
+            station.state.control_level =
+                control_level.clamp(1.0, if is_shared { most.min(fair) } else { most });
         }
     }
 
@@ -340,7 +341,7 @@ impl SlotLaw for NonlinearLaw {
     }
 
     fn join(&self) -> NonlinearState {
-        NonlinearState { airtime: 0.0, asked: 1.0, target: 0.0 }
+        NonlinearState { airtime: 0.0, control_level: 1.0, target: 0.0 }
     }
 
     fn step(&mut self, stations: &mut [Station<NonlinearState>]) {
@@ -348,7 +349,7 @@ impl SlotLaw for NonlinearLaw {
         for station in &mut *stations {
             if let Some(report) = station.report {
                 station.state.airtime = airtime(packet, report.rate);
-            } else if station.silence > max_missed_reports && station.state.asked <= 1.0 {
+            } else if station.silence > max_missed_reports && station.state.control_level <= 1.0 {
                 (station.state, station.rate) = (self.join(), start);
             }
         }
@@ -357,10 +358,10 @@ impl SlotLaw for NonlinearLaw {
         let Some(model) = self.model(&known) else { return };
         self.feed_forward(&mut known, &model);
 
-        let asked = |known: &[Known<'_>]| -> Vec<f64> {
-            known.iter().map(|station| station.state.asked).collect()
+        let control_level = |known: &[Known<'_>]| -> Vec<f64> {
+            known.iter().map(|station| station.state.control_level).collect()
         };
-        let round = model.span(&asked(&known));
+        let round = model.span(&control_level(&known));
         let jumps = |before: f64| libm::fabs(round - before) > self.params.jump * before;
         let changed = self.round.is_some_and(jumps);
         let counts = self.has_jumped || !changed;
@@ -371,9 +372,9 @@ impl SlotLaw for NonlinearLaw {
         }
 
         let Some(model) = self.model(&known) else { return };
-        let round = model.span(&asked(&known));
+        let round = model.span(&control_level(&known));
         for station in &mut known {
-            let rate = station.state.asked / round * self.packet_bits();
+            let rate = station.state.control_level / round * self.packet_bits();
             station.rate = BitRate::from_bps(rate as u64);
         }
         self.round = Some(round);
@@ -394,7 +395,7 @@ impl SlotLaw for NonlinearLaw {
         Belief {
             overhead: Some(self.overhead()),
             slowest_target: is_known.then_some(self.target),
-            asked: is_known.then_some(state.asked),
+            control_level: is_known.then_some(state.control_level),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::payload::{Payloads, Take};
 use super::report::{Details, ServerReport};
 use super::stamps::LONGEST;
 use crate::ask::{Asker, Desk};
-use crate::carrier::{Answer, Came, Peer};
+use crate::carrier::{Answer, Peer, Received};
 use crate::clock::Clock;
 use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint, EndpointError};
@@ -233,8 +233,8 @@ impl Server {
     /// Takes in what has come, for some time; whether there may be more.
     fn receive(&mut self) -> Result<bool, ServerError> {
         let Self { endpoint, sessions, rules, payloads, details, refusals, .. } = self;
-        let more = endpoint.receive(|came, reply| {
-            let Came { at, peer, dscp, names, datagram } = came;
+        let more = endpoint.receive(|received, reply| {
+            let Received { at, peer, dscp, names, datagram } = received;
             let check = rules.of(names);
             let access = check.as_ref().map(|check| check as &dyn Access);
             let receipt = sessions.on_checked_datagram(at, (peer, access), dscp, datagram, reply);

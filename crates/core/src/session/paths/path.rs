@@ -71,7 +71,7 @@ pub struct PathCounters {
     /// Those of them that took another path too, and this one not first.
     pub copies: u64,
     /// Those that were answered.
-    pub answered: u64,
+    pub acked: u64,
     /// Those that count as lost, they or their answers.
     pub lost: u64,
     /// How many times it fell silent.
@@ -206,7 +206,7 @@ impl Path {
         let sent = self.in_flight[at];
         self.in_flight.remove(at);
         self.drop_lost(now, at);
-        self.counters.answered += 1;
+        self.counters.acked += 1;
         self.loss -= self.loss * LOSS_GAIN;
         let span = self.heard_at.map_or(MEMORY, |heard| now.since(heard));
         self.stamped.on_acked(sent.wait.filter(|_| sent.is_stamped));
@@ -386,8 +386,8 @@ mod tests {
         // What was late all the while is no loss.
         path.on_ack(at(1_300), &ack(59, at(1_300)));
         assert!(path.is_live());
-        let PathCounters { sent, answered, lost, silences, .. } = path.counters;
-        assert_eq!((sent, answered, lost, silences), (60, 51, 9, 1));
+        let PathCounters { sent, acked, lost, silences, .. } = path.counters;
+        assert_eq!((sent, acked, lost, silences), (60, 51, 9, 1));
         assert_eq!(path.loss, 0.0);
     }
 

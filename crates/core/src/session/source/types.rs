@@ -158,7 +158,7 @@ pub struct SourceCounters {
     /// Payload bytes of these.
     pub payload_bytes: u64,
     /// Those that asked for an ack.
-    pub asked: u64,
+    pub ack_requests: u64,
     /// Fresh acks.
     pub acked: u64,
     /// Acks that came after a fresher one, or twice.
