@@ -57,7 +57,7 @@ fuzz_target!(|story: Story<'_>| {
     let admission = if story.proven { Admission::Proven } else { Admission::Cookie };
     let tokens = if story.token { vec![b"token".to_vec()] } else { Vec::new() };
     let params = NonlinearParams {
-        downlink: DownlinkParams { stations: MAX_CLIENTS, ..DownlinkParams::default() },
+        downlink: DownlinkParams { max_stations: MAX_CLIENTS, ..DownlinkParams::default() },
         ..NonlinearParams::default()
     };
     let law = params.build().expect("these are the defaults");
