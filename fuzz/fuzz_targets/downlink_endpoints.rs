@@ -86,7 +86,7 @@ impl World {
         let admission = if proven { Admission::Proven } else { Admission::Cookie };
         let tokens = if token { vec![b"token".to_vec()] } else { Vec::new() };
         let params = NonlinearParams {
-            downlink: DownlinkParams { stations: MAX_CLIENTS, ..DownlinkParams::default() },
+            downlink: DownlinkParams { max_stations: MAX_CLIENTS, ..DownlinkParams::default() },
             ..NonlinearParams::default()
         };
         let law = params.build().expect("these are the defaults");

@@ -83,7 +83,7 @@ pub(crate) struct Args {
     /// Close the session of a source that has been silent for this long. If the source has a name,
     /// reports and metrics keep it, with growing age, until --forget.
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Limits")]
-    idle: Span,
+    idle_timeout: Span,
     /// Leave a silent source with a name out of reports and metrics after this long.
     #[arg(long, value_name = "TIME", default_value = "24h", help_heading = "Limits")]
     forget: Span,
@@ -147,8 +147,10 @@ pub(crate) struct Args {
 const RESERVED: usize = 16;
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    if args.idle < Span::from_secs(1) {
-        return Err(Failure::Usage(miette!("--idle must be at least 1s; sources rest in between")));
+    if args.idle_timeout < Span::from_secs(1) {
+        return Err(Failure::Usage(miette!(
+            "--idle-timeout must be at least 1s; sources rest in between"
+        )));
     }
     if args.exec_timeout == Span::ZERO {
         return Err(Failure::Usage(miette!("--exec-timeout must be above 0s")));
@@ -210,7 +212,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 fn limits(args: &Args) -> Limits {
     Limits {
         max_connections: Limits::connections_for(args.max_sources as usize),
-        idle_timeout: args.idle.into(),
+        idle_timeout: args.idle_timeout.into(),
         ..Limits::default()
     }
 }
@@ -225,7 +227,7 @@ fn params(args: &Args) -> MonitorParams {
         max_sources_per_peer: args.max_sources_per_peer.unwrap_or(args.max_sources) as usize,
         reserved: args.max_sources as usize / RESERVED,
         max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
-        idle: args.idle,
+        idle: args.idle_timeout,
         ack_mark: args.ack_dscp,
         ..MonitorParams::default()
     }
@@ -257,7 +259,7 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
     if let Some(command) = &args.exec {
         // Standard output holds one document, or lines of JSON.
         if args.json || args.out.as_deref().is_some_and(|path| path.as_os_str() == "-") {
-            outputs.run_command_beside_output(command.clone(), args.exec_timeout);
+            outputs.run_command_to_stderr(command.clone(), args.exec_timeout);
         } else {
             outputs.run_command(command.clone(), args.exec_timeout);
         }
@@ -320,14 +322,14 @@ fn print_summary(report: &MonitorReport) -> io::Result<()> {
     let counters = &report.counters;
     writeln!(
         err,
-        "{:.1} s: {} sources opened, {} open; {} fresh updates, {} late, {} copies; {} challenged, \
+        "{:.1} s: {} sources opened, {} open; {} fresh updates, {} stale, {} duplicates; {} challenged, \
          {} refused, {} displaced, {} datagrams ignored",
         report.duration_s,
         counters.opened,
         report.sources_open,
         counters.fresh,
-        counters.late,
-        counters.copies,
+        counters.stale,
+        counters.duplicates,
         counters.challenged,
         counters.refused,
         counters.displaced,

@@ -12,7 +12,7 @@ use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
 use freshline_net::framing::Framing;
 use freshline_net::source::sampler::{Command, File, Latest, Sampler, Synthetic};
-use freshline_net::source::{Source, SourceConfig, SourceError, Ways};
+use freshline_net::source::{Source, SourceConfig, SourceError, SourcePaths};
 use freshline_net::via::ViaPath;
 use miette::miette;
 
@@ -123,7 +123,7 @@ pub(crate) struct Args {
     #[arg(long)]
     on_change: bool,
     /// Send an update at least this often, the last state again if there is no newer one, so that
-    /// the monitor does not forget this source; keep it below the monitor's --idle [default: 20s, with
+    /// the monitor does not forget this source; keep it below the monitor's --idle-timeout [default: 20s, with
     /// --on-change 1s].
     #[arg(long, value_name = "TIME")]
     keep_alive: Option<Span>,
@@ -178,7 +178,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut source = Source::new(SourceConfig {
         monitor: args.url.remote(),
         transport,
-        ways: paths(&args)?,
+        paths: paths(&args)?,
         params: SourceParams {
             name: args.name.clone(),
             token,
@@ -208,14 +208,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-fn paths(args: &Args) -> Result<Ways, Failure> {
+fn paths(args: &Args) -> Result<SourcePaths, Failure> {
     let tuning = Tuning {
         alpha: args.alpha,
         estimator: args.estimator.map(Into::into),
         ..Tuning::default()
     };
     let scheduler = scheduler(&args.scheduler, tuning)?;
-    Ok(Ways { vias: args.via.clone(), scheduler })
+    Ok(SourcePaths { vias: args.via.clone(), scheduler })
 }
 
 fn sampler(args: &Args) -> Result<Box<dyn Sampler>, Failure> {

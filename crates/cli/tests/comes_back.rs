@@ -47,7 +47,7 @@ fn monitor(url: &str, state: &Path) -> Monitor {
     let mut command = freshline();
     command.args(["monitor", url, "--out", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     if url.starts_with("quic") {
-        command.arg("--state").arg(state);
+        command.arg("--state-dir").arg(state);
     }
     let mut child = command.spawn().expect("the monitor starts");
     let states = lines(child.stdout.take().expect("piped"));

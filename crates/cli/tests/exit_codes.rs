@@ -122,7 +122,7 @@ fn binary_input_is_refused_unless_it_is_framed() {
 fn a_pin_decides_between_success_and_failure() {
     let state = tempfile::tempdir().expect("a directory");
     let url = format!("quic://{}", silent().1);
-    let mut monitor = freshline(&["monitor", &url, "--out", "/dev/null", "--state"]);
+    let mut monitor = freshline(&["monitor", &url, "--out", "/dev/null", "--state-dir"]);
     let monitor = monitor.arg(state.path()).stderr(Stdio::piped()).stdout(Stdio::null());
     let mut monitor = monitor.spawn().expect("the monitor starts");
     let said = BufReader::new(monitor.stderr.take().expect("piped"));

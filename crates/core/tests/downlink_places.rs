@@ -52,7 +52,7 @@ fn an_address_displaces_itself(mut server: Server<u64>) {
 
 #[test]
 fn an_address_that_takes_all_places_displaces_itself_alone() {
-    let law = "law = \"nonlinear\"\ndelay = \"2ms\"\nlevel = 32.0\ndownlink = { stations = 8 }";
+    let law = "law = \"nonlinear\"\ndelay = \"2ms\"\nlevel = 32.0\ndownlink = { max_stations = 8 }";
     an_address_displaces_itself(server(law, usize::MAX));
 }
 

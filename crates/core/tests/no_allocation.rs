@@ -57,7 +57,7 @@ fn conditions_with_wifi_allocate_nothing() {
     let file = "
         [[forward.hop]]
         delay = '1ms'
-        [[return.hop]]
+        [[reverse.hop]]
         rate = '80mbit'
         delay = '1ms'
         queue = '100p'

@@ -91,11 +91,11 @@ impl<W: Write> Series<W> {
                     "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s,queued_bytes,buffer_bytes"
                 }
                 Flow::Multipath(_) => {
-                    "path,goodput_bps,cwnd_packets,srtt_s,device_packets,held_bytes"
+                    "path,goodput_bps,cwnd_packets,srtt_s,device_queue_packets,held_bytes"
                 }
                 Flow::Exchange(_) => "responses_per_s,response_s,goodput_bps",
                 Flow::Downlink(_) => {
-                    "rate_bps,level,target,delay_s,goodput_bps,overhead_s,slowest_target,asked,place"
+                    "rate_bps,level,target,delay_s,goodput_bps,overhead_s,slowest_target,control_level,place"
                 }
                 Flow::Cross(_) => "throughput_bps",
             };
@@ -105,7 +105,7 @@ impl<W: Write> Series<W> {
         }
         for (config, hops) in scenario.links.iter().zip(&built.links) {
             let mut out = open(&format!("link-{}", config.name))?;
-            writeln!(out, "time_s,queue_packets,back_queue_packets")?;
+            writeln!(out, "time_s,queue_packets,reverse_queue_packets")?;
             links.push(LinkTable { out, hops: hops.clone() });
         }
         for (cell, config) in scenario.cells.iter().enumerate() {
@@ -156,7 +156,7 @@ impl<W: Write> Series<W> {
                 let each = hops.iter().map(|&hop| world.hops()[hop].backlog().packets);
                 each.fold(Packets::ZERO, |sum, packets| sum + packets).get()
             };
-            writeln!(out, "{time},{},{}", waiting(&hops.there), waiting(&hops.back))?;
+            writeln!(out, "{time},{},{}", waiting(&hops.forward), waiting(&hops.reverse))?;
         }
         for CellTable { out, cell, mark } in &mut self.cells {
             let cell = &world.cells()[*cell];
@@ -165,8 +165,8 @@ impl<W: Write> Series<W> {
             mark.write_since(before, interval, out)?;
             let queued = |at_access_point: bool| -> u64 {
                 let queues = cell.queues();
-                let there = queues.filter(|(from, _)| (*from == ACCESS_POINT) == at_access_point);
-                there.map(|(_, packets)| packets.get()).sum()
+                let forward = queues.filter(|(from, _)| (*from == ACCESS_POINT) == at_access_point);
+                forward.map(|(_, packets)| packets.get()).sum()
             };
             writeln!(out, ",{},{}", queued(true), queued(false))?;
         }
@@ -309,13 +309,13 @@ impl Gained {
     fn write_downlink(&self, out: &mut impl Write, downlink: &Downlink) -> io::Result<()> {
         let (level, target) = (known(downlink.level()), known(downlink.target()));
         let (rate, delay) = (downlink.rate().as_bps(), seconds(self.rtt()));
-        let Belief { overhead, slowest_target, asked } = downlink.belief();
-        let (overhead, asked) = (seconds(overhead), known(asked));
+        let Belief { overhead, slowest_target, control_level } = downlink.belief();
+        let (overhead, control_level) = (seconds(overhead), known(control_level));
         let (slowest, place) = (known(slowest_target), place(downlink.bottleneck()));
         let goodput = self.bps();
         writeln!(
             out,
-            "{rate},{level},{target},{delay},{goodput},{overhead},{slowest},{asked},{place}"
+            "{rate},{level},{target},{delay},{goodput},{overhead},{slowest},{control_level},{place}"
         )
     }
 

@@ -55,7 +55,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         r#"updates = { law = "tenth", payload = "100B" }"#,
         r#"tcp = { control = "cubic" }"#,
         r#"tcp = { control = "reno", rate = "50kbit", updates = true, block = "400B" }"#,
-        r#"load = { pattern = "on-off", rate = "600kbit", size = "700B", on = "1s", off = "1s" }"#,
+        r#"cross_traffic = { pattern = "on-off", rate = "600kbit", size = "700B", on = "1s", off = "1s" }"#,
     ]);
     let path = prop::sample::select(vec![
         r#"["link"]"#,
@@ -110,12 +110,12 @@ impl Whole {
         let mut text = format!(
             "title = \"random\"\nduration = \"{}\"\nwarm_up = \"{}\"\nseed = {seed}\n\
              [[link]]\nname = \"link\"\n{change}\n\
-             there = {{ rate = \"{rate_kbps}kbit\", delay = \"20ms\", queue = \"{queue}p\" }}\n\
-             [[link]]\nname = \"lossy\"\nthere = {{ delay = \"1ms\", loss = 0.3 }}\n\
-             [[link]]\nname = \"dead\"\nthere = {{ delay = \"1ms\", loss = 1.0 }}\n\
-             back = {{ delay = \"1ms\" }}\n\
-             [[link]]\nname = \"deaf\"\nthere = {{ delay = \"1ms\" }}\n\
-             back = {{ delay = \"1ms\", loss = 1.0 }}\n",
+             forward = {{ rate = \"{rate_kbps}kbit\", delay = \"20ms\", queue = \"{queue}p\" }}\n\
+             [[link]]\nname = \"lossy\"\nforward = {{ delay = \"1ms\", loss = 0.3 }}\n\
+             [[link]]\nname = \"dead\"\nforward = {{ delay = \"1ms\", loss = 1.0 }}\n\
+             reverse = {{ delay = \"1ms\" }}\n\
+             [[link]]\nname = \"deaf\"\nforward = {{ delay = \"1ms\" }}\n\
+             reverse = {{ delay = \"1ms\", loss = 1.0 }}\n",
             time(*duration),
             time(*warm_up),
         );
@@ -124,7 +124,7 @@ impl Whole {
             let stop = stop.map_or(String::new(), |stop| format!("stop = \"{}\"\n", time(stop)));
             text += &format!(
                 "[[flow]]\nname = \"f{number}\"\npath = {path}\ncount = {count}\nstart = \"{}\"\n\
-                 apart = \"{}\"\n{stop}{traffic}\n",
+                 start_interval = \"{}\"\n{stop}{traffic}\n",
                 time(*start),
                 time(*apart),
             );
@@ -343,7 +343,7 @@ proptest! {
             }
             let of = |metric: &'static str| (metric, name.as_str());
             let by_series = |column: &str| by_column.get(column).and_then(|all| mean_of(all));
-            if plan.traffic.starts_with("load") {
+            if plan.traffic.starts_with("cross_traffic") {
                 check(&metrics, of("throughput"), by_series("throughput_bps"), 1e-6)?;
                 continue;
             }
@@ -359,7 +359,7 @@ proptest! {
             check(&metrics, of("age_p99"), mean_of(&each(|ages| ages.quantile(0.99))), 0.01)?;
             let with_peaks = ages.iter().filter(|ages| !ages.peaks.is_empty());
             let peaks: Vec<f64> = with_peaks.map(|ages| mean(&ages.peaks)).collect();
-            check(&metrics, of("age_peak_mean"), mean_of(&peaks), 1e-6)?;
+            check(&metrics, of("peak_age_mean"), mean_of(&peaks), 1e-6)?;
             let index = (means.len() > 1).then(|| jain(&means));
             check(&metrics, of("age_jain"), index, 1e-6)?;
             let has_acks = !plan.traffic.contains("ack");
@@ -378,16 +378,16 @@ warm_up = "10s"
 
 [[link]]
 name = "link"
-there = { rate = "1mbit", delay = "5ms", queue = "1p" }
+forward = { rate = "1mbit", delay = "5ms", queue = "1p" }
 change = [{ at = "5s", rate = "1bit" }, { at = "50s", rate = "1mbit" }]
 
 [[link]]
 name = "dead"
-there = { delay = "1ms", loss = 1.0 }
+forward = { delay = "1ms", loss = 1.0 }
 
 [[link]]
 name = "clear"
-there = { delay = "1ms" }
+forward = { delay = "1ms" }
 
 [[flow]]
 name = "starved"
@@ -410,7 +410,7 @@ tcp = { control = "cubic", file = "1MB" }
 name = "endless"
 count = 2
 start = "20s"
-apart = "10s"
+start_interval = "10s"
 path = ["dead"]
 tcp = { control = "cubic", file = "1MB" }
 
@@ -426,7 +426,7 @@ name = "short-load"
 path = ["clear"]
 start = "20s"
 stop = "25s"
-load = { pattern = "constant", rate = "1mbit", size = "1000B" }
+cross_traffic = { pattern = "constant", rate = "1mbit", size = "1000B" }
 "#;
 
 #[test]

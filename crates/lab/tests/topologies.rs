@@ -84,7 +84,7 @@ fn acks_and_backward_flows_have_the_shortest_way_of_their_own() {
     };
     let (there, back) = ends(&[]);
     assert_eq!(back, [Leg::Hop(3), Leg::Hop(1)], "from c to a by way of b, too");
-    assert_eq!(ends(&["flow.updates.backwards=true"]), (back, there));
+    assert_eq!(ends(&["flow.updates.reverse=true"]), (back, there));
 }
 
 #[test]

@@ -25,7 +25,7 @@ use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Recor
 use freshline_net::quic::{ClientConfig, Identity, Limits, ServerConfig, Trust};
 use freshline_net::source::sampler::{Latest, Need, Sampler, Synthetic, Take};
 use freshline_net::source::{
-    self, Event, Source, SourceConfig, SourceError, SourceReport, TooLarge, Transport, Ways,
+    self, Event, Source, SourceConfig, SourceError, SourcePaths, SourceReport, TooLarge, Transport,
 };
 use freshline_net::stop::Stop;
 
@@ -101,7 +101,7 @@ fn source_config(monitor: SocketAddr, transport: Transport) -> SourceConfig {
     SourceConfig {
         monitor: monitor.into(),
         transport,
-        ways: Ways::default(),
+        paths: SourcePaths::default(),
         params: SourceParams { name: "it".into(), ..SourceParams::default() },
         law: Box::new(Fixed::new(UpdateRate::saturating(200.0))),
         sampler: Box::new(Synthetic::new(100)),
@@ -147,7 +147,7 @@ fn both_sides_agree(quic: Option<ServerConfig>, transport: Transport) {
     // It said goodbye, which may still be under way.
     let seen = monitor.end_once(|monitor| monitor.counters.closed == 1).counters;
     assert_eq!(seen.opened, 1);
-    assert!(report.acked >= 300 && report.sent <= seen.fresh + seen.late + 5, "{report:?}");
+    assert!(report.acked >= 300 && report.sent <= seen.fresh + seen.stale + 5, "{report:?}");
     assert!(report.rtt_mean_ms.is_some_and(|rtt| rtt < 1_000.0));
     // What opens the session, and the law's first probes, follow closely.
     let most = 500.0 * report.duration_s + 25.0;
@@ -438,7 +438,7 @@ fn a_named_source_that_falls_silent_keeps_its_growing_age() {
         if report.sources_open == 0 {
             let [robot] = &report.sources[..] else { panic!("{report:?}") };
             assert_eq!(robot.source, "robot");
-            assert!(robot.heard_ago_s >= 0.1, "{robot:?}");
+            assert!(robot.silence_s >= 0.1, "{robot:?}");
             ages.extend(robot.age_ms);
         }
     }
@@ -527,7 +527,7 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     reader.read_to_string(&mut answer).expect("it answers");
     assert!(
         answer.contains(r#""source":"it""#)
-            && answer.contains(r#""heard_ago_s":"#)
+            && answer.contains(r#""silence_s":"#)
             && answer.ends_with("}\n"),
         "{answer}"
     );

@@ -62,7 +62,7 @@ impl World {
         let path = |name: &str| dir.path().join(name).display().to_string();
         let mut command = Self::pinned(&hosts, CORES[0]);
         command.args(["monitor", &format!("quic://{MONITOR}"), "--metrics", METRICS]);
-        command.args(["--token-file", &path("token"), "--state", &path("state")]);
+        command.args(["--token-file", &path("token"), "--state-dir", &path("state")]);
         command.args(["--out", &path("out")]);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the monitor starts");
         let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();

@@ -89,7 +89,7 @@ pub(crate) struct World {
 const CELL: &str = "
     [[forward.hop]]
     delay = '0.5ms'
-    [[return.hop]]
+    [[reverse.hop]]
     delay = '0.5ms'
     [wlan]
     standard = '802.11ac'
@@ -210,7 +210,7 @@ impl World {
             }
             while let Some(transmit) = self.server.poll_transmit(self.now, &mut out) {
                 let (address, bytes) = (transmit.peer, out[..transmit.len].to_vec());
-                self.send(Direction::Return, address % 100, address, bytes);
+                self.send(Direction::Reverse, address % 100, address, bytes);
             }
             if self.server.poll_timeout().is_none_or(|at| at > self.now) {
                 return;
@@ -259,7 +259,7 @@ impl World {
                 frames.insert(come.packet.number, come.frame);
             }
         });
-        while let Some(come) = self.conditions.poll(self.now, Direction::Return, &mut |_| {}) {
+        while let Some(come) = self.conditions.poll(self.now, Direction::Reverse, &mut |_| {}) {
             self.reach_client(come.at, &come.packet);
         }
         while let Some(come) = self.conditions.poll(self.now, Direction::Forward, &mut |_| {}) {
@@ -317,7 +317,7 @@ impl World {
         while let Some(answer) = self.server.poll_answer(&mut out) {
             assert!(answer.len <= len, "an answer longer than its question");
             assert_eq!(answer.peer, address);
-            self.send(Direction::Return, address % 100, address, out[..answer.len].to_vec());
+            self.send(Direction::Reverse, address % 100, address, out[..answer.len].to_vec());
         }
     }
 }

@@ -157,7 +157,7 @@ impl World {
             What::InterfaceGoes { source, path } => {
                 self.sources[source].set_interface(self.now, path, false);
             }
-            What::InterfaceComes { source, path } => {
+            What::InterfaceUp { source, path } => {
                 self.sources[source].set_interface(self.now, path, true);
             }
             What::LabelsStep { source, by_ms } => self.sources[source].step_labels(by_ms),

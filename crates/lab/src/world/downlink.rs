@@ -195,7 +195,7 @@ pub struct DownlinkOutcome {
     /// What the law believes at the end.
     pub belief: Belief,
     /// The most that all flows of the server sent in any 5 s, headers included, in bit/s.
-    pub offered_worst: Option<f64>,
+    pub offered_max: Option<f64>,
     /// The same as a multiple of what came to their clients in those 5 s.
     pub offered_ratio: Option<f64>,
     /// The part of reports, 0 to 1, after which the guard's limit was below the law's rate.
@@ -478,7 +478,7 @@ impl Downlink {
             settled: is_settled.then(|| off_target_at.since(since)),
             located: self.located.as_ref().map(Located::outcome),
             belief: self.belief(),
-            offered_worst: self.server.offered(now).0,
+            offered_max: self.server.offered(now).0,
             offered_ratio: self.server.offered(now).1,
             limited: tally.limited.mean(),
         }

@@ -124,7 +124,7 @@ pub struct Routed {
 }
 
 impl Routed {
-    /// A flow over `legs`, of which the first `there` lead there.
+    /// A flow over `legs`, of which the first `forward` lead there.
     pub fn new(flow: Flow, legs: Vec<Leg>, there: u32) -> Self {
         let passed = vec![Passed::default(); legs.len()];
         let further = Vec::new();

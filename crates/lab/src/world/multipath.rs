@@ -115,7 +115,7 @@ pub struct SubflowOutcome {
     /// Segments sent again, of all segments; 0 to 1.
     pub retransmitted: f64,
     /// Packets in its device when it sent a segment, on average; `None` if it sent none.
-    pub device_mean: Option<f64>,
+    pub device_queue_mean: Option<f64>,
     /// The most segments with data that it sent in a row, no other subflow between them; `None` if it
     /// sent none.
     pub max_run: Option<f64>,
@@ -329,7 +329,7 @@ impl Multipath {
                 goodput_bps: bps(tally.delivered - tally.delivered_before),
                 rtt: RoundTrips::of(&tally.round_trips),
                 retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
-                device_mean: (sent > 0).then(|| tally.held as f64 / sent as f64),
+                device_queue_mean: (sent > 0).then(|| tally.held as f64 / sent as f64),
             }
         });
         let (page_mean, video) = match &self.source {

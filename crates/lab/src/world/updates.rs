@@ -367,7 +367,7 @@ impl UpdateFlow {
         for path in route.all() {
             match wants_ack {
                 true => self.paths.on_sent(now, path, seq, path != route.first),
-                false => self.paths.on_sent_unasking(now, path),
+                false => self.paths.on_sent_without_ack_request(now, path),
             }
         }
         let whole = self.sizes.payload + self.sizes.overhead;

@@ -14,7 +14,7 @@ use freshline_core::wire::Challenge;
 
 use super::payload::{Payloads, Take};
 use super::report::{Details, ServerReport};
-use crate::carrier::{Answer, Came, Peer};
+use crate::carrier::{Answer, Peer, Received};
 use crate::credentials::{Credentials, Rules};
 use crate::refusal::{Refusal, Refusals};
 
@@ -60,10 +60,10 @@ impl Clients {
     /// A datagram has arrived; writes the answer to `reply`.
     pub(super) fn handle_datagram(
         &mut self,
-        came: Came<'_>,
+        received: Received<'_>,
         reply: &mut [u8; Challenge::LEN],
     ) -> Answer {
-        let Came { at, peer, dscp, names, datagram } = came;
+        let Received { at, peer, dscp, names, datagram } = received;
         let check = self.rules.of(names);
         let access = check.as_ref().map(|check| check as &dyn Access);
         let datagram = ReceivedDatagram::at(at.received_at, Datagram::marked(datagram, dscp));

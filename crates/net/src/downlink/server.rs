@@ -101,7 +101,7 @@ impl Server {
         let downlink = *law.downlink();
         let params = ServerParams {
             admission: endpoint.admission(),
-            max_clients: downlink.stations as usize,
+            max_clients: downlink.max_stations as usize,
             interval: downlink.interval,
             headers,
             max_payload: (downlink.packet.get() - headers.get()) as usize - Packet::HEADER_LEN,
@@ -183,7 +183,7 @@ impl Server {
     /// Hands in what has arrived, for some time; whether there may be more.
     fn receive(&mut self) -> Result<bool, ServerError> {
         let Self { endpoint, clients, .. } = self;
-        Ok(endpoint.receive(|came, reply| clients.handle_datagram(came, reply))?)
+        Ok(endpoint.receive(|received, reply| clients.handle_datagram(received, reply))?)
     }
 
     /// Sends the packets that are due, up to some.

@@ -10,7 +10,7 @@ use super::sampler::{Sampler, Take};
 /// The states that a source sends.
 pub(crate) struct Feed {
     sampler: Box<dyn Sampler>,
-    hint_for_more: &'static str,
+    larger_states_hint: &'static str,
     state: Vec<u8>,
     /// Whether the sampler had nothing yet, and wakes the source when it has.
     awaits_waker: bool,
@@ -27,8 +27,8 @@ pub(crate) enum Trouble {
 
 impl Feed {
     /// The states of a sampler that was started.
-    pub(crate) fn new(sampler: Box<dyn Sampler>, hint_for_more: &'static str) -> Self {
-        Self { sampler, hint_for_more, state: Vec::new(), awaits_waker: false }
+    pub(crate) fn new(sampler: Box<dyn Sampler>, larger_states_hint: &'static str) -> Self {
+        Self { sampler, larger_states_hint, state: Vec::new(), awaits_waker: false }
     }
 
     /// The session wants a state: asks the sampler for it.
@@ -77,7 +77,7 @@ impl Feed {
     ) -> Option<Trouble> {
         let before = session.counters().too_large;
         let StateTooLarge { given, max } = session.put(now, generated_at, &self.state).err()?;
-        let hint = self.hint_for_more;
+        let hint = self.larger_states_hint;
         let is_news = session.counters().too_large > before;
         is_news.then_some(Trouble::TooLarge(TooLarge { given, max, hint }))
     }

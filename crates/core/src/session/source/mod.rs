@@ -339,8 +339,8 @@ impl Source {
 
     /// Whether one of them has come.
     fn repeats(&self, now: Time) -> bool {
-        let has_come = |at: Time| at <= now;
-        self.repeat_at().is_some_and(has_come) || self.keep_alive_at().is_some_and(has_come)
+        let is_due = |at: Time| at <= now;
+        self.repeat_at().is_some_and(is_due) || self.keep_alive_at().is_some_and(is_due)
     }
 
     /// Whether [`Source::due_at`] has come.
@@ -397,10 +397,10 @@ impl Source {
     }
 
     /// Before this no opening leaves: the bound of the rate. Cookies are good for 30 s at least, so a
-    /// slower rate than one in [`SourceParams::longest_wait`] does not hold openings up.
+    /// slower rate than one in [`SourceParams::max_wait`] does not hold openings up.
     fn earliest_opening(&self) -> Time {
         let rate = self.law.max_rate().unwrap_or(RateBounds::default().ceiling);
-        let gap = rate.period().min(self.params.longest_wait);
+        let gap = rate.period().min(self.params.max_wait);
         self.acks.last_sent_at().map_or(Time::ZERO, |last| last + gap)
     }
 

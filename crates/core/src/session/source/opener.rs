@@ -25,7 +25,7 @@ const RENEW_AFTER: u32 = 3;
 
 /// The most [`PathOpening::openings`] that count: a monitor that has forgotten us by a path on which
 /// openings were lost is believed after so many challenges.
-const MOST_OPENINGS: u8 = 3;
+const MAX_OPENINGS: u8 = 3;
 
 /// How one path stands with the monitor while a session is opened.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,7 +55,7 @@ enum Step {
 
 #[derive(Debug)]
 pub(super) struct Opener {
-    longest_wait: Span,
+    max_wait: Span,
     silence: Span,
     reach: Reach,
     backoff: Backoff,
@@ -77,12 +77,12 @@ pub(super) struct Opener {
 impl Opener {
     /// The first opening is due at once.
     pub(super) fn new(params: &SourceParams, seed: u64, now: Time) -> Self {
-        let SourceParams { first_wait, longest_wait, silence, .. } = *params;
+        let SourceParams { first_wait, max_wait, silence, .. } = *params;
         Self {
-            longest_wait,
+            max_wait,
             silence,
             reach: Reach::Opening { attempts: 0 },
-            backoff: Backoff::new(first_wait, longest_wait, seed),
+            backoff: Backoff::new(first_wait, max_wait, seed),
             opened_at: now,
             short_lives: 0,
             next_at: now,
@@ -158,7 +158,7 @@ impl Opener {
         self.prompted_by = PathSet::EMPTY;
         self.next_at = match reason {
             CloseReason::Done | CloseReason::ShuttingDown => now + self.backoff.next(),
-            _ => now + self.longest_wait,
+            _ => now + self.max_wait,
         };
     }
 
@@ -166,7 +166,7 @@ impl Opener {
     pub(super) fn on_sent_by(&mut self, by: PathId) {
         let is_opening = self.must_open(by);
         if let Some(path) = self.paths.get_mut(usize::from(by.0)) {
-            path.openings = (path.openings + u8::from(is_opening)).min(MOST_OPENINGS);
+            path.openings = (path.openings + u8::from(is_opening)).min(MAX_OPENINGS);
         }
     }
 
@@ -189,7 +189,7 @@ impl Opener {
     /// The session must be opened again, and not before `earliest`.
     pub(super) fn again(&mut self, now: Time, earliest: Time) {
         (self.prompted_by, self.step) = (PathSet::EMPTY, Step::Idle);
-        if now.since(self.opened_at) >= self.longest_wait {
+        if now.since(self.opened_at) >= self.max_wait {
             self.short_lives = 0;
             self.backoff.reset(0);
             self.next_at = now.max(earliest);

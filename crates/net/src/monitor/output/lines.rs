@@ -200,9 +200,9 @@ impl Lines {
         let waiting = Arc::default();
         let theirs = Arc::clone(&waiting);
         let progress = Arc::<Progress>::default();
-        let told = Arc::clone(&progress);
+        let shared = Arc::clone(&progress);
         let writer = LineWriter { out, format, is_torn, unwritten: None };
-        let writer = std::thread::spawn(move || write(&theirs, writer, &told));
+        let writer = std::thread::spawn(move || write(&theirs, writer, &shared));
         Self { format, waiting, progress, writer, given: 0, seen: None, is_stuck: None }
     }
 

@@ -86,7 +86,7 @@ impl Outputs {
 
     /// As [`Outputs::run_command`], but what `command` prints goes to standard error, as standard
     /// output is for something else.
-    pub fn run_command_beside_output(&mut self, command: String, limit: Span) {
+    pub fn run_command_to_stderr(&mut self, command: String, limit: Span) {
         self.command = Some(Command::new(command, limit, true));
     }
 
@@ -184,7 +184,7 @@ fn line(now: Time, record: &Record) -> Map<String, Value> {
 fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
     let SourceStatus { source, session, seq, age_ms, payload, .. } = status;
     let mut line = state(source, session, *seq, *age_ms, payload);
-    line.insert("heard_ago_s".into(), json!(status.heard_ago_s));
+    line.insert("silence_s".into(), json!(status.silence_s));
     line
 }
 

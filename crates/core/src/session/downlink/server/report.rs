@@ -52,7 +52,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
             record.marks.forward.record(self.params.dscp, seen);
         }
         if let (Some(sent), Some(seen)) = (report.marks.sent, datagram.dscp) {
-            record.marks.back.record(sent, seen);
+            record.marks.reverse.record(sent, seen);
         }
         let given_up = record.given_up_before(report.newest_seq);
         let rtt = now.since(report.newest_sent_at) - report.hold;
