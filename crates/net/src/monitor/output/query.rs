@@ -48,9 +48,9 @@ pub enum SocketError {
 #[derive(Clone, Copy)]
 enum Full {
     /// It waits for the oldest of them.
-    Waits(usize),
+    AwaitOldest(usize),
     /// Its connection is closed.
-    Closes(usize),
+    Close(usize),
 }
 
 /// A UNIX socket for readers of states, as lines of JSON. The file goes with it.
@@ -65,7 +65,7 @@ impl StateSocket {
     /// # Errors
     /// [`SocketError`] where `path` is taken or cannot be made.
     pub fn snapshots(path: &Path, asker: Asker) -> Result<Self, SocketError> {
-        Self::listen(path, Full::Waits(READERS), move |stream| {
+        Self::listen(path, Full::AwaitOldest(READERS), move |stream| {
             if let Err(error) = answer(stream, &asker) {
                 tracing::debug!("a reader of the states went away: {error}");
             }
@@ -83,7 +83,7 @@ impl StateSocket {
         asker: Asker,
         subscribers: Subscribers,
     ) -> Result<Self, SocketError> {
-        Self::listen(path, Full::Closes(subscribe::READERS), move |stream| {
+        Self::listen(path, Full::Close(subscribe::READERS), move |stream| {
             if let Err(error) = subscribers.serve(stream, &asker) {
                 tracing::debug!("a subscriber went away: {error}");
             }
@@ -119,10 +119,10 @@ impl StateSocket {
                 };
                 threads.retain(|reader: &JoinHandle<()>| !reader.is_finished());
                 match full {
-                    Full::Waits(readers) if threads.len() >= readers => {
+                    Full::AwaitOldest(readers) if threads.len() >= readers => {
                         let _ = threads.pop_front().map(JoinHandle::join);
                     }
-                    Full::Closes(readers) if threads.len() >= readers => {
+                    Full::Close(readers) if threads.len() >= readers => {
                         if !std::mem::replace(&mut is_full, true) {
                             tracing::warn!(
                                 "{readers} clients are subscribed; closing further ones"
