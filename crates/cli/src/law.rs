@@ -95,7 +95,7 @@ pub(crate) struct LawArgs {
     /// Do not send more often than this saves: a higher rate is only taken if it lowers the mean age by
     /// at least this time; 0 for every rate [default: 0.5ms, or 1 % of the base delay (half of the
     /// smallest round trip) if that is larger; not with --law fixed].
-    #[arg(long, value_name = "TIME", help_heading = "Rate")]
+    #[arg(long, visible_alias = "worth", value_name = "TIME", help_heading = "Rate")]
     min_age_gain: Option<MinAgeGain>,
     /// Do not send more than this on average, such as 200kbit, with all headers from IP on; acks that
     /// come back are not counted.
