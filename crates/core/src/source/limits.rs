@@ -67,7 +67,7 @@ impl Default for Limits {
 pub enum Limit {
     /// [`Limits::max_rate`].
     MaxRate,
-    /// [`Limits::worth`].
+    /// [`Limits::min_age_gain`].
     MinAgeGain,
     /// [`Limits::max_bandwidth`].
     MaxBandwidth,

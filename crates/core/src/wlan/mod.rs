@@ -193,7 +193,7 @@ pub trait DownlinkLaw: fmt::Debug + Send {
     fn on_paced(&mut self, _now: Time, _station: StationId, _rate: BitRate) {}
 
     /// Frames to `station` have at most this many packets, as its client's latest report says: Nmax for
-    /// this station in place of [`DownlinkParams::most`], which `None` restores. It is brought into 2 to
+    /// this station in place of [`DownlinkParams::max_packets`], which `None` restores. It is brought into 2 to
     /// 1024. Laws without levels ignore it.
     fn on_max_packets(&mut self, _station: StationId, _packets: Option<NonZeroU16>) {}
 

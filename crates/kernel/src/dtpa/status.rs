@@ -57,9 +57,9 @@ pub struct Connection {
     pub segment: Bytes,
     /// What the law counts of it: halved now and then if there is a memory.
     pub segments: u64,
-    /// See [`Connection::sent`].
+    /// See [`Connection::segments`].
     pub timeouts: u64,
-    /// See [`Connection::sent`].
+    /// See [`Connection::segments`].
     pub fast_retransmits: u64,
     /// The smoothed round trip; none before the first.
     pub round_trip: Option<Span>,
