@@ -51,7 +51,11 @@ fn each_path_shows_by_which_means_its_queue_is_seen_with_packets_rate_wait_and_s
 
     let of = |metric: &str, interface| number(&metrics, &format!("bond_path_{metric}"), interface);
     assert_eq!([of("queue_visible", "v1"), of("queue_visible", "v2")], [1.0, 0.0], "{metrics}");
-    assert_eq!([of("queueing_delay_stamped", "v1"), of("queueing_delay_stamped", "v2")], [1.0, 1.0], "{metrics}");
+    assert_eq!(
+        [of("queueing_delay_stamped", "v1"), of("queueing_delay_stamped", "v2")],
+        [1.0, 1.0],
+        "{metrics}"
+    );
     for metric in ["bond_path_queue_packets", "bond_path_queueing_delay_seconds"] {
         assert_eq!(number_if(&metrics, metric, "v2"), None, "{metrics}");
     }
