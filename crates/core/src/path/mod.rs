@@ -24,7 +24,7 @@
 //! Scheduling.)
 //!
 //! ```
-//! use freshline_core::path::{Choice, Flow, MinSrtt, PathId, PathState, Scheduler};
+//! use freshline_core::path::{Choice, SendState, MinSrtt, PathId, PathState, Scheduler};
 //! use freshline_core::unit::{Bytes, Span, Time};
 //!
 //! let segment = Bytes::new(1448);
@@ -34,7 +34,7 @@
 //!     ..PathState::new(PathId(id), segment)
 //! };
 //! let plenty = Bytes::new(1_000_000);
-//! let flow = Flow { unsent: plenty, window_left: plenty, window: plenty, interval: Span::ZERO };
+//! let flow = SendState { unsent: plenty, window_left: plenty, window: plenty, interval: Span::ZERO };
 //! let mut scheduler = MinSrtt::new();
 //! let choice = scheduler.choose(Time::ZERO, &flow, &[path(0, 20, 3), path(1, 50, 0)]);
 //! assert_eq!(choice, Choice::Send(PathId(0)));
