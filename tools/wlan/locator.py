@@ -69,7 +69,7 @@ EDCA = 'countdown = "at_slot_start", eifs = true, recovery = "timeout_then_aifs"
 
 
 def law(rate, most=MOST):
-    return f'{{ law = "fixed", rate = "{rate}mbit", downlink = {{ most = "{most}p" }} }}'
+    return f'{{ law = "fixed", rate = "{rate}mbit", downlink = {{ max_packets = "{most}p" }} }}'
 
 
 def settings():
