@@ -1,19 +1,14 @@
 //! Exit codes tell whether anything has arrived: a session that never got an answer is a failure.
 
+#[path = "common/process.rs"]
+mod process;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::channel;
 
-/// Kills what it holds, also when a test fails.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use process::Process;
 
 fn freshline(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_freshline"));

@@ -3,35 +3,26 @@
 
 #[path = "common/lines.rs"]
 mod lines;
+#[path = "common/process.rs"]
+mod process;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use freshline_net::framing::Framing;
 use lines::lines;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use process::Process;
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Kills what it holds, also when a test fails.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Process {
-    fn terminate(&self) {
-        kill(Pid::from_raw(self.0.id() as i32), Signal::SIGTERM).unwrap();
-    }
+fn terminate(process: &Process) {
+    kill(Pid::from_raw(process.0.id() as i32), Signal::SIGTERM).unwrap();
 }
 
 fn freshline(words: &str) -> Command {
@@ -92,7 +83,7 @@ fn binary_states_stay_whole_from_stream_to_stream() {
             let read = framing.read(&mut out).unwrap();
             assert_eq!(read.as_deref(), Some(state), "{name}");
         }
-        monitor.terminate();
+        terminate(&monitor);
         assert_eq!(framing.read(&mut out).unwrap(), None, "{name}: it ends with a whole frame");
     }
 }
@@ -138,7 +129,7 @@ fn subscribers_get_the_newest_state_at_once_and_each_that_follows() {
             assert_eq!(payload_after(reader, before), state);
         }
     }
-    monitor.terminate();
+    terminate(&monitor);
     let mut rest = String::new();
     early.read_to_string(&mut rest).unwrap();
     assert!(rest.is_empty() || rest.ends_with("}\n"), "{rest}");

@@ -1,4 +1,4 @@
-//! What is asked for a client, and what leaves to it next.
+//! The request for a client's next payload, and the next packet to it.
 //!
 //! ```text
 //!          due                 put                  poll_transmit
@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-/// What leaves to a client next.
+/// The next packet to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pending {
     Nothing,

@@ -228,7 +228,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.records.is_empty()
     }
 
-    /// What was counted.
+    /// Its counters.
     pub fn counters(&self) -> &MonitorCounters {
         &self.counters
     }

@@ -168,7 +168,7 @@ impl Source {
         self.states.on_due(now, if self.repeats(now) { Need::Newest } else { Need::Newer });
     }
 
-    /// What has happened since the last call, or what is wanted of the driver.
+    /// The next event, or request to the driver.
     #[inline]
     pub fn poll_event(&mut self) -> Option<SourceEvent> {
         if let Some(event) = self.events.pop() {

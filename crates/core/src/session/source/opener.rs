@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use super::types::{Reach, SourceParams};
 use crate::path::{PathId, PathSet};
-use crate::session::backoff::Backoff;
+use crate::session::backoff::{Backoff, Step};
 use crate::unit::{Span, Time};
 use crate::wire::{CloseReason, Cookie};
 
@@ -40,17 +40,6 @@ struct PathOpening {
     /// Whether a challenge has brought an opening forward since the last one that was due by itself.
     /// It can do so once: a monitor that sends a new cookie with each challenge must not set the pace.
     is_prompted: bool,
-}
-
-/// How far the opening that is due has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// It is not due.
-    Idle,
-    /// The driver is asked to make transports anew first.
-    Announced,
-    /// It may leave.
-    Ready,
 }
 
 #[derive(Debug)]

@@ -18,7 +18,7 @@ impl Client {
         datagram: ReceivedDatagram<'_>,
     ) -> Result<(), ClientIgnored> {
         let message = Message::parse(datagram.bytes)?;
-        // What arrives late by a transport that is gone must not join what nothing can be reported to.
+        // A datagram that a former transport delivers late must not complete a join: no report could leave.
         if message.session() != self.session || !self.joiner.is_ready() {
             return Err(ClientIgnored::Misplaced);
         }

@@ -15,7 +15,7 @@
 
 use super::types::ClientParams;
 use crate::session::TransportState;
-use crate::session::backoff::Backoff;
+use crate::session::backoff::{Backoff, Step};
 use crate::unit::{Span, Time};
 use crate::wire::CloseReason;
 
@@ -27,17 +27,6 @@ const RENEW_AFTER: u64 = 3;
 enum Reach {
     Joining { next_at: Time },
     Joined,
-}
-
-/// How far the join that is due has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// It is not due.
-    Idle,
-    /// The driver is asked to renew the transport first.
-    Announced,
-    /// It may leave.
-    Ready,
 }
 
 #[derive(Debug)]

@@ -153,8 +153,8 @@ impl Client {
         self.joiner.handle_timeout(now);
     }
 
-    /// What has happened since the last call, or what is wanted from the driver. The payload of a packet
-    /// can be used until the next call.
+    /// The next event, or request to the driver. The payload of a packet can be used until the next
+    /// call.
     pub fn poll_event(&mut self) -> Option<ClientEvent<'_>> {
         if self.events.is_empty() {
             let unanswered = self.joiner.unanswered();
@@ -252,7 +252,7 @@ impl Client {
         self.dscp
     }
 
-    /// What was counted.
+    /// Its counters.
     pub fn counters(&self) -> &ClientCounters {
         &self.counters
     }

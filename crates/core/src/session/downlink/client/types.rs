@@ -64,7 +64,7 @@ pub struct ReceivedPacket<'a> {
     pub payload: &'a [u8],
 }
 
-/// What has happened at a client, or what it wants from its driver.
+/// An event at a client, or a request to its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientEvent<'a> {
     /// A join is due, and the transport is down or may be to blame for missing answers: the driver makes

@@ -163,7 +163,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.look_for_due(now);
     }
 
-    /// What has happened since the last call, or what is wanted from the driver.
+    /// The next event, or request to the driver.
     pub fn poll_event(&mut self) -> Option<ServerEvent<P>> {
         if let Some(event) = self.events.pop() {
             return Some(event);
@@ -239,7 +239,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         Some((self.law.limit(station)?, self.law.is_limited(station)))
     }
 
-    /// What was counted.
+    /// Its counters.
     pub fn counters(&self) -> &ServerCounters {
         &self.counters
     }
