@@ -1,5 +1,5 @@
 # Each target sets up what it misses (scripts/setup). Flags pass through ARGS:
-#     make demo ARGS="--seconds 5"
+#     make demo ARGS="--duration 5s"
 #     make test ARGS="-p freshline-core"
 .DEFAULT_GOAL := help
 SHELL := /bin/sh

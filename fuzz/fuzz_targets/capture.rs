@@ -34,7 +34,7 @@ fuzz_target!(|file: File<'_>| {
         + packets.session
         + packets.other
         + packets.fragments
-        + packets.cut
+        + packets.truncated
         + packets.unknown_link
         + packets.over_limit;
     assert_eq!(sum, packets.read);

@@ -4,18 +4,20 @@
 use std::io::{BufRead, BufReader};
 
 use arbitrary::Arbitrary;
-use freshline_net::source::sampler::{Framing, read_state};
+use freshline_net::framing::Framing;
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Arbitrary)]
 struct Stream<'a> {
-    frames: bool,
+    framing: u8,
     piece: u8,
     bytes: &'a [u8],
 }
 
 fuzz_target!(|stream: Stream<'_>| {
-    let framing = if stream.frames { Framing::U32 } else { Framing::Lines };
+    // As many values of the first byte as before are lines and frames of u32: 0 and 1.
+    let framings = [Framing::Lines, Framing::U32, Framing::Null, Framing::Cobs];
+    let framing = framings[usize::from(stream.framing) % framings.len()];
     let piece = 1 + usize::from(stream.piece);
     let cut = states(&mut BufReader::with_capacity(piece, stream.bytes), framing);
     assert_eq!(cut, states(&mut &*stream.bytes, framing));
@@ -24,5 +26,5 @@ fuzz_target!(|stream: Stream<'_>| {
 });
 
 fn states(stream: &mut impl BufRead, framing: Framing) -> Vec<Vec<u8>> {
-    std::iter::from_fn(|| read_state(stream, framing).ok().flatten()).collect()
+    std::iter::from_fn(|| framing.read(stream).ok().flatten()).collect()
 }

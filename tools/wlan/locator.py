@@ -69,7 +69,7 @@ EDCA = 'countdown = "at_slot_start", eifs = true, recovery = "timeout_then_aifs"
 
 
 def law(rate, most=MOST):
-    return f'{{ law = "fixed", rate = "{rate}mbit", downlink = {{ most = "{most}p" }} }}'
+    return f'{{ law = "fixed", rate = "{rate}mbit", downlink = {{ max_packets = "{most}p" }} }}'
 
 
 def settings():
@@ -83,7 +83,7 @@ def settings():
                 if link == SLOW and rate > 340:
                     continue
                 yield number, "wlan/bottleneck-rate", MOST, radio | {
-                    "link.backhaul.there": link,
+                    "link.backhaul.forward": link,
                     "flow.video.downlink.law": law(rate),
                     "duration": '"3s"',
                 }
@@ -126,7 +126,7 @@ def air(radio, streams, mcs):
                 for x, y in [(0, 0), (edge * far, 0)] + [(-1, y + 1) for y in range(uploads)]
             )
             yield (2 * MOST if pairs else MOST), radio | {
-                "link.backhaul.there": link,
+                "link.backhaul.forward": link,
                 "cell.wifi.radio.propagation": "{}",
                 "cell.wifi.radio.places": f"[{places}]",
                 "cell.wifi.radio.rules": f"{{ {EDCA}, retry_limit = {tries} }}",
@@ -134,7 +134,7 @@ def air(radio, streams, mcs):
                 "cell.wifi.radio.stations": str(2 + uploads),
                 "flow.video.downlink.law": law(rate, 2 * MOST if pairs else MOST),
                 "flow.upload.count": str(uploads),
-                "flow.upload.load.rate": f'"{upload}mbit"',
+                "flow.upload.cross_traffic.rate": f'"{upload}mbit"',
                 # Levels are those of the station's frames, whatever flows they are of.
                 "flow.download.count": "0",
             }
@@ -143,7 +143,7 @@ def air(radio, streams, mcs):
         return
     for link, rate in ((FAST, 60), (FAST, most / 3), (SLOW, 130), (SLOW, 80)):
         yield MOST, radio | {
-            "link.backhaul.there": link,
+            "link.backhaul.forward": link,
             "cell.wifi.radio.rate": '"minstrel"',
             "cell.wifi.radio.propagation": "{}",
             "cell.wifi.radio.places": (

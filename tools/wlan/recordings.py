@@ -3,7 +3,7 @@
 A file is a run: a line a packet, in the order of the socket, with a head. Two writers:
 
     freshline lab packets                                      kernel_ns, frame_ns
-    freshline wlan receive --capture IFACE --packets FILE      kernel_ns, frame
+    freshline wlan receive --capture IFACE --packet-log FILE      kernel_ns, frame
 
 `kernel_ns` is the kernel's stamp, and packets of one frame have the same number in the other column. It is
 empty where the capture has not shown the packet.
@@ -19,7 +19,7 @@ LONGEST_GAP = 400_000
 LEAST = 2_000
 # Of packets, as many at most may be in no frame.
 FRAMELESS = 0.05
-HOW = "record with `freshline wlan receive udp://… --capture IFACE --packets FILE`"
+HOW = "record with `freshline wlan receive udp://… --capture IFACE --packet-log FILE`"
 
 
 class Bad(Exception):

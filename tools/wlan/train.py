@@ -69,7 +69,7 @@ def main():
         dest="recorded",
         nargs="+",
         metavar="FILE",
-        help="train from recordings of `freshline wlan receive --capture … --packets FILE`",
+        help="train from recordings of `freshline wlan receive --capture … --packet-log FILE`",
     )
     parser.add_argument(
         "--to",

@@ -144,7 +144,7 @@ fn print_flows(out: &mut impl Write, flows: &[&FlowReport]) -> io::Result<()> {
             "{:<width$} {:>9} {:>7} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
             ends(flow),
             flow.segments,
-            flow.resent,
+            flow.retransmissions,
             flow.goodput_bps.map_or_else(|| "-".to_owned(), goodput),
             rtt(|rtt| rtt.mean_ms),
             rtt(|rtt| rtt.min_ms),
@@ -200,11 +200,14 @@ fn print_counts(out: &mut impl Write, report: &Report) -> io::Result<()> {
     )?;
     let reservations = [
         (packets.fragments, "fragments of IP packets were left out"),
-        (packets.cut, "packets were captured too short to be read; capture with -s 128 or more"),
+        (
+            packets.truncated,
+            "packets were captured too short to be read; capture with -s 128 or more",
+        ),
         (packets.unknown_link, "frames are of link types that cannot be read"),
         (packets.unread_messages, "messages of GSO trains were captured too short to be read"),
-        (packets.timeless, "packets have no time in the file and were left out"),
-        (packets.disordered, "packets are too far out of order to be sorted"),
+        (packets.no_timestamp, "packets have no time in the file and were left out"),
+        (packets.out_of_order, "packets are too far out of order to be sorted"),
         (strays, "updates have a number far from all others, as if damaged, and were left out"),
         (
             sum(|flow| flow.strays),

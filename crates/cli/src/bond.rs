@@ -62,7 +62,7 @@ struct IdentityArgs {
 /// Who this end is.
 #[derive(Debug, clap::Args)]
 struct CertArgs {
-    /// Show this certificate; else one is made and kept in --state.
+    /// Show this certificate; else one is made and kept in --state-dir.
     #[arg(long, value_name = "PEM", requires = "key", help_heading = "Security")]
     cert: Option<PathBuf>,
     /// The private key of --cert.
@@ -70,14 +70,14 @@ struct CertArgs {
     key: Option<PathBuf>,
     /// Where the certificate of one's own making is kept; else the user's state directory.
     #[arg(long, value_name = "DIR", conflicts_with = "cert", help_heading = "Security")]
-    state: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
 }
 
 impl CertArgs {
     fn identity(&self) -> Result<Identity, Failure> {
         let identity = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => Identity::from_pem_files(cert, key),
-            _ => Identity::from_state_dir(&state_dir(self.state.as_deref())?),
+            _ => Identity::from_state_dir(&state_dir(self.state_dir.as_deref())?),
         };
         identity.into_diagnostic().map_err(Failure::Usage)
     }
@@ -115,7 +115,7 @@ struct How {
     congestion: Option<CongestionName>,
     /// The largest receive window of one connection; those of slow readers are smaller.
     #[arg(long, value_name = "BYTES", default_value = "1MB", help_heading = "Sending")]
-    window: Bytes,
+    max_window: Bytes,
     /// What all connections of a peer may hold here together; when those that take nothing hold
     /// three quarters of it, the ones that have been stuck for longest are ended.
     #[arg(long, value_name = "BYTES", default_value = "32MB", help_heading = "Sending")]
@@ -125,7 +125,7 @@ struct How {
     keep_alive: Span,
     /// The most connections of one client.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Sending")]
-    streams: u32,
+    max_streams: u32,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -177,21 +177,22 @@ impl How {
             )));
         }
         let range = 64 * 1024..=Sending::WIDEST;
-        let window = u32::try_from(self.window.get()).ok().filter(|window| range.contains(window));
         let window =
-            window.ok_or_else(|| Failure::Usage(miette!("--window is from 65536B to 2MB: more gaps than that holds end a connection of noq-proto")))?;
+            u32::try_from(self.max_window.get()).ok().filter(|window| range.contains(window));
+        let window =
+            window.ok_or_else(|| Failure::Usage(miette!("--max-window is from 65536B to 2MB: more gaps than that holds end a connection of noq-proto")))?;
         let least = u64::from(window) * u64::from(Sending::MIN_WINDOWS);
         let memory = Some(self.memory.get()).filter(|memory| *memory >= least);
         let memory =
             memory.and_then(|memory| u32::try_from(memory).ok()).filter(|it| *it < 1 << 30);
         let memory = memory.ok_or_else(|| {
             Failure::Usage(miette!(
-                "--memory is from {} times --window to 1 GB",
+                "--memory is from {} times --max-window to 1 GB",
                 Sending::MIN_WINDOWS
             ))
         })?;
-        if !(1..=65_536).contains(&self.streams) {
-            return Err(Failure::Usage(miette!("--streams is from 1 to 65536")));
+        if !(1..=65_536).contains(&self.max_streams) {
+            return Err(Failure::Usage(miette!("--max-streams is from 1 to 65536")));
         }
         if !(Span::from_secs(1)..=Sending::MAX_KEEP_ALIVE).contains(&self.keep_alive) {
             return Err(Failure::Usage(miette!("--keep-alive is from 1s to 20s")));
@@ -203,7 +204,7 @@ impl How {
             congestion,
             stream_window: window,
             memory,
-            streams: self.streams,
+            streams: self.max_streams,
             keep_alive: self.keep_alive,
         })
     }

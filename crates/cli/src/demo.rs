@@ -5,7 +5,6 @@ mod lane;
 mod report;
 mod view;
 
-use clap::value_parser;
 use freshline_core::age::theory::{Hop, path_lower_bound};
 use freshline_core::link::{ConditionsConfig, HopConfig};
 use freshline_core::source::{Fixed, LawName, RateLaw};
@@ -16,6 +15,7 @@ use miette::{IntoDiagnostic, WrapErr};
 use crate::failure::Failure;
 use crate::law::Settings;
 use crate::output::{print_json, printed, stop_on_signals};
+use crate::run_length::run_length;
 use contest::Contest;
 use report::Report;
 use view::View;
@@ -30,7 +30,7 @@ use view::View;
 #[command(after_long_help = "\
 EXAMPLE
 
-    freshline demo --seconds 20
+    freshline demo --duration 20s
 
 EXIT CODES
 
@@ -40,9 +40,9 @@ EXIT CODES
 pub(crate) struct Args {
     #[command(flatten)]
     settings: Settings,
-    /// How long the sources run, in seconds.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u64).range(1..=86_400))]
-    seconds: u64,
+    /// Run the sources for this long.
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = run_length)]
+    duration: Span,
     /// Print one JSON document on standard output, and nothing else.
     #[arg(long)]
     json: bool,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         conditions: conditions.clone(),
         laws: laws(&args.settings, updates.bottleneck),
         seed,
-        duration: Span::from_secs(args.seconds),
+        duration: args.duration,
     };
     let mut view = View::new(args.json).into_diagnostic().map_err(Failure::Runtime)?;
     let runs = contest.run(&stop, &mut view);

@@ -62,8 +62,8 @@ use hop_help;
 macro_rules! wlan_help {
     () => {
         "\
-Wi-Fi, in a file a table [wlan], makes the clients stations of one cell: what they send goes over
-the air before the forward hops, what is for them after the return hops. It has: standard (802.11a,
+Wi-Fi, in a file a table [wlan], makes the clients stations of one cell: their packets go over the
+air before the forward hops, and packets to them after the reverse hops. It has: standard (802.11a,
 802.11g, 802.11n or 802.11ac), rate (12mbit in a and g, mcs7 in n and ac, or minstrel), width
 (20MHz, 40MHz or 80MHz), guard (long or short), streams (1 to 4), max_mpdus (MPDUs a frame, 1 to
 64), max_msdus (packets an MPDU, 1 to 32), queue (500p: how many packets wait for one station),

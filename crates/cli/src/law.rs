@@ -4,7 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ValueEnum, value_parser};
 use freshline_core::source::{
     AcpParams, AcpPlusParams, EpochEnd, Estimates, EstimatorParams, LawConfig, LawError, LawName,
-    LazyParams, Limits, RateBounds, RateLaw, SendTime, TenthParams, Tie, Worth,
+    LazyParams, Limits, MinAgeGain, RateBounds, RateLaw, SendTime, TenthParams, Tie,
 };
 use freshline_core::unit::{BitRate, UpdateRate};
 use miette::miette;
@@ -78,7 +78,7 @@ pub(crate) struct Settings {
     /// Mean number of queued updates of tenth: more for more throughput, up to the highest rate
     /// [default: 0.14].
     #[arg(long, value_name = "UPDATES", value_parser = positive, help_heading = "Rate")]
-    waiting: Option<f64>,
+    target_queue: Option<f64>,
 }
 
 /// Which law, and its settings.
@@ -95,8 +95,8 @@ pub(crate) struct LawArgs {
     /// Do not send more often than this saves: a higher rate is only taken if it lowers the mean age by
     /// at least this time; 0 for every rate [default: 0.5ms, or 1 % of the base delay (half of the
     /// smallest round trip) if that is larger; not with --law fixed].
-    #[arg(long, value_name = "TIME", help_heading = "Rate")]
-    worth: Option<Worth>,
+    #[arg(long, visible_alias = "worth", value_name = "TIME", help_heading = "Rate")]
+    min_age_gain: Option<MinAgeGain>,
     /// Do not send more than this on average, such as 200kbit, with all headers from IP on; acks that
     /// come back are not counted.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
@@ -112,8 +112,10 @@ pub(crate) struct LawArgs {
 impl LawArgs {
     /// What bounds the law from the first packet on; openings of the session may leave at one in 2 s.
     pub(crate) fn limits(&self) -> Result<Limits, Failure> {
-        if self.law == LawName::Fixed && self.worth.is_some() {
-            return Err(usage("--worth belongs to laws that find the rate, not to --law fixed"));
+        if self.law == LawName::Fixed && self.min_age_gain.is_some() {
+            return Err(usage(
+                "--min-age-gain belongs to laws that find the rate, not to --law fixed",
+            ));
         }
         if let Some(rate) = self.max_bandwidth.filter(|rate| *rate < MIN_BANDWIDTH) {
             return Err(usage(&format!(
@@ -123,7 +125,7 @@ impl LawArgs {
         }
         Ok(Limits {
             max_rate: Some(self.rate.unwrap_or(self.max_rate)),
-            worth: self.worth.unwrap_or_default(),
+            min_age_gain: self.min_age_gain.unwrap_or_default(),
             max_bandwidth: self.max_bandwidth,
         })
     }
@@ -170,7 +172,7 @@ impl Settings {
             ("--epoch", self.epoch.is_some(), &[Acp]),
             ("--epoch-length", self.epoch_length.is_some(), &[AcpPlusD, AcpPlus, Acp]),
             ("--send-time", self.send_time.is_some(), &[Lazy]),
-            ("--waiting", self.waiting.is_some(), &[Tenth]),
+            ("--target-queue", self.target_queue.is_some(), &[Tenth]),
         ];
         for (setting, is_given, owners) in settings {
             if is_given && !owners.iter().any(|owner| laws.contains(owner)) {
@@ -187,8 +189,8 @@ impl Settings {
         match &mut config {
             LawConfig::AcpPlusD(params) | LawConfig::AcpPlus(params) => self.set_acp_plus(params),
             LawConfig::Acp(params) => self.set_acp(params),
-            LawConfig::Tenth(TenthParams { waiting, .. }) => {
-                *waiting = self.waiting.unwrap_or(*waiting);
+            LawConfig::Tenth(TenthParams { target_queue, .. }) => {
+                *target_queue = self.target_queue.unwrap_or(*target_queue);
             }
             LawConfig::Lazy(LazyParams { send_time, .. }) => {
                 *send_time = match self.send_time {

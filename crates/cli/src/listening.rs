@@ -22,7 +22,7 @@ use crate::url::{DEFAULT_PORT, MonitorUrl, Scheme};
 /// Identity and admission on quic://.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// Show this certificate (quic://); else one is made and kept in --state.
+    /// Show this certificate (quic://); else one is made and kept in --state-dir.
     #[arg(long, value_name = "PEM", requires = "key", help_heading = "Security")]
     cert: Option<PathBuf>,
     /// The private key of --cert.
@@ -30,7 +30,7 @@ pub(crate) struct ListenArgs {
     key: Option<PathBuf>,
     /// Where the certificate of one's own making is kept; else the user's state directory.
     #[arg(long, value_name = "DIR", conflicts_with = "cert", help_heading = "Security")]
-    state: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
     /// Take only those whose certificate one of these authorities has signed (quic://). SIGHUP reads the
     /// file again, and ends the connections that it does not permit any more.
     #[arg(long, value_name = "PEM", help_heading = "Security")]
@@ -63,10 +63,10 @@ impl ListenArgs {
         limits: Limits,
     ) -> Result<Option<Quic>, Failure> {
         if listen.scheme == Scheme::Udp {
-            let given = self.cert.is_some() || self.state.is_some();
+            let given = self.cert.is_some() || self.state_dir.is_some();
             if given || !self.is_open() {
                 return Err(Failure::Usage(miette!(
-                    "--cert, --state, --client-ca, --token-file and --credentials mean nothing on \
+                    "--cert, --state-dir, --client-ca, --token-file and --credentials mean nothing on \
                      udp://, which is neither encrypted nor authenticated; use quic://"
                 )));
             }
@@ -79,7 +79,7 @@ impl ListenArgs {
         }
         let identity = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => Identity::from_pem_files(cert, key),
-            _ => Identity::from_state_dir(&state_dir(self.state.as_deref())?),
+            _ => Identity::from_state_dir(&state_dir(self.state_dir.as_deref())?),
         };
         let identity = identity.into_diagnostic().map_err(Failure::Usage)?;
         let made = Made { identity: Arc::new(identity), clients: self.client_ca.clone(), limits };
@@ -263,6 +263,8 @@ pub(crate) fn state_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
             from("XDG_STATE_HOME").map(PathBuf::from).or_else(home).map(|dir| dir.join("freshline"))
         })
         .ok_or_else(|| {
-            Failure::Usage(miette!("neither HOME nor --state says where to keep the certificate"))
+            Failure::Usage(miette!(
+                "neither HOME nor --state-dir says where to keep the certificate"
+            ))
         })
 }

@@ -8,7 +8,7 @@ use freshline_net::credentials::{Right, Rules};
 use freshline_net::emulate::Handle;
 use freshline_net::monitor::{Monitor, MonitorConfig};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, Transport, Ways};
+use freshline_net::source::{Source, SourceConfig, SourcePaths, Transport};
 use freshline_net::stop::Stop;
 use miette::IntoDiagnostic;
 
@@ -40,7 +40,7 @@ pub(crate) fn source(
     let config = SourceConfig {
         monitor: monitor.into(),
         transport: Transport::Udp,
-        ways: Ways::default(),
+        paths: SourcePaths::default(),
         params,
         law,
         sampler: Box::new(Synthetic::new(payload)),

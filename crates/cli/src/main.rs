@@ -58,6 +58,8 @@ mod promtool;
 mod receiver;
 #[cfg(feature = "router")]
 mod router;
+#[cfg(any(feature = "demo", feature = "lab", feature = "probe"))]
+mod run_length;
 mod scheduler;
 #[cfg(feature = "source")]
 mod source;

@@ -34,23 +34,23 @@ impl MarkArgs {
 /// the packets of each direction. Unmarked packets that arrive marked are not reported.
 pub(crate) fn changed(report: &MarkReport, [packets, answers]: [&str; 2]) -> Vec<String> {
     let changed =
-        |marks: &DirectionMarks| marks.arrives_as.filter(|_| marks.is_kept == Some(false));
+        |marks: &DirectionMarks| marks.received_dscp.filter(|_| marks.is_preserved == Some(false));
     let sent = report.dscp;
     let forward = changed(&report.forward).filter(|_| sent != Dscp::DEFAULT);
     let forward =
         forward.map(|seen| format!("{packets} leave with DSCP {sent} and arrive with {seen}"));
-    let sent = report.back.sent_as.filter(|sent| *sent != Dscp::DEFAULT);
-    let back = changed(&report.back).zip(sent);
-    let back =
-        back.map(|(seen, sent)| format!("{answers} leave with DSCP {sent} and arrive with {seen}"));
-    forward.into_iter().chain(back).collect()
+    let sent = report.reverse.sent_as.filter(|sent| *sent != Dscp::DEFAULT);
+    let reverse = changed(&report.reverse).zip(sent);
+    let reverse = reverse
+        .map(|(seen, sent)| format!("{answers} leave with DSCP {sent} and arrive with {seen}"));
+    forward.into_iter().chain(reverse).collect()
 }
 
 /// How marked packets arrive, for the end of a line: `, DSCP EF`, `, DSCP EF -> CS0`, or with `?`
 /// where their receiver does not say.
 pub(crate) fn shown(report: &MarkReport) -> String {
     let sent = report.dscp;
-    match report.forward.arrives_as {
+    match report.forward.received_dscp {
         _ if sent == Dscp::DEFAULT => String::new(),
         None => format!(", DSCP {sent} -> ?"),
         Some(seen) if seen == sent => format!(", DSCP {sent}"),
@@ -82,9 +82,9 @@ mod tests {
         (0..3).for_each(|_| marks.forward.record(ef, ef));
         assert_eq!(told(&marks), (vec![], ", DSCP EF".into()));
         (0..3).for_each(|_| marks.forward.record(ef, cs0));
-        (0..3).for_each(|_| marks.back.record(cs0, ef));
+        (0..3).for_each(|_| marks.reverse.record(cs0, ef));
         assert_eq!(told(&marks).0.len(), 1, "unmarked acks that arrive marked are no news");
-        (0..3).for_each(|_| marks.back.record(ef, cs0));
+        (0..3).for_each(|_| marks.reverse.record(ef, cs0));
         let (warnings, arrives) = told(&marks);
         assert_eq!(arrives, ", DSCP EF -> CS0");
         assert_eq!(
@@ -94,7 +94,7 @@ mod tests {
                 "acks leave with DSCP EF and arrive with CS0",
             ]
         );
-        let unmarked = MarkReport::of(cs0, &PathMarks { back: Default::default(), ..marks });
+        let unmarked = MarkReport::of(cs0, &PathMarks { reverse: Default::default(), ..marks });
         assert_eq!((changed(&unmarked, ["", ""]), shown(&unmarked)), (vec![], String::new()));
         assert_eq!(
             (arrived_as(Some(ef)), arrived_as(Some(cs0))),

@@ -43,7 +43,7 @@ struct Law {
     share: Share,
     /// Hold windows to at most this many segments, 2 or more: no more than the queue of a node takes.
     #[arg(long, value_name = "SEGMENTS", default_value_t = 8)]
-    most_window: u32,
+    max_window: u32,
     /// Halve the counts of losses after this many segments, so that old losses are forgotten;
     /// default: never.
     #[arg(long, value_name = "SEGMENTS")]
@@ -61,9 +61,9 @@ fn share(text: &str) -> Result<Share, String> {
 
 impl Law {
     fn settings(&self) -> Settings {
-        let Self { share, most_window, memory, no_peak_bound } = *self;
-        let (most_window, peak_bound) = (Some(most_window), !no_peak_bound);
-        let params = DtpaParams { most_window, memory, peak_bound, ..DtpaParams::default() };
+        let Self { share, max_window, memory, no_peak_bound } = *self;
+        let (max_window, peak_bound) = (Some(max_window), !no_peak_bound);
+        let params = DtpaParams { max_window, memory, peak_bound, ..DtpaParams::default() };
         Settings { share, params }
     }
 }

@@ -11,7 +11,7 @@ use freshline_core::unit::{Bytes, Span};
 use freshline_core::wire::AckMark;
 use freshline_net::clock::Clock;
 use freshline_net::credentials::Right;
-use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
+use freshline_net::monitor::output::{OutFormat, Outputs, SocketError, StateSocket, serve_metrics};
 use freshline_net::monitor::{
     Asker, Monitor, MonitorConfig, MonitorError, MonitorReport, SourceStatus,
 };
@@ -83,7 +83,7 @@ pub(crate) struct Args {
     /// Close the session of a source that has been silent for this long. If the source has a name,
     /// reports and metrics keep it, with growing age, until --forget.
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Limits")]
-    idle: Span,
+    idle_timeout: Span,
     /// Leave a silent source with a name out of reports and metrics after this long.
     #[arg(long, value_name = "TIME", default_value = "24h", help_heading = "Limits")]
     forget: Span,
@@ -94,6 +94,17 @@ pub(crate) struct Args {
     /// Write every fresh state to this file as a line of JSON; `-` is standard output.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
+    /// How --out writes states: `json`, lines with source, age and payload; or the payload alone, without
+    /// the source's name, in binary frames: `u32` with the length in front, as four bytes, the most
+    /// significant first, or `cobs`, Consistent Overhead Byte Stuffing.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "json",
+        requires = "out",
+        help_heading = "Output"
+    )]
+    out_format: OutFormat,
     /// Run this shell command for fresh states, with the state on its standard input and
     /// FRESHLINE_SOURCE, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its environment, the age as the
     /// command starts. It runs for several sources at a time; while it runs for one, only the newest
@@ -114,6 +125,10 @@ pub(crate) struct Args {
     /// states, a line of JSON per source, and then the end of the stream.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     socket: Option<PathBuf>,
+    /// Listen at this UNIX socket. Each client that connects gets the snapshot of --socket, and then every
+    /// fresh state as a line of JSON, as it comes; a slow client gets the newest state of each source.
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
+    subscribe: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR", help_heading = "Output")]
     metrics: Option<SocketAddr>,
@@ -132,11 +147,16 @@ pub(crate) struct Args {
 const RESERVED: usize = 16;
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    if args.idle < Span::from_secs(1) {
-        return Err(Failure::Usage(miette!("--idle must be at least 1s; sources rest in between")));
+    if args.idle_timeout < Span::from_secs(1) {
+        return Err(Failure::Usage(miette!(
+            "--idle-timeout must be at least 1s; sources rest in between"
+        )));
     }
     if args.exec_timeout == Span::ZERO {
         return Err(Failure::Usage(miette!("--exec-timeout must be above 0s")));
+    }
+    if args.socket.is_some() && args.socket == args.subscribe {
+        return Err(Failure::Usage(miette!("--socket and --subscribe need a path each")));
     }
     let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
     let quic = args.listening.quic(&url, limits(&args))?;
@@ -152,19 +172,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     args.listening.reload_on_hangup(Right::Publish, quic.as_ref(), monitor.reloader())?;
     if args.exec.is_none() {
         let needs = Needs::default().listens(args.metrics);
-        needs.writes(args.out.as_deref()).writes(args.socket.as_deref()).confine();
+        let needs = needs.writes(args.out.as_deref()).writes(args.socket.as_deref());
+        needs.writes(args.subscribe.as_deref()).confine();
     }
     let stop = args.listening.stop_on_signals()?;
 
     let address = monitor.local_addr().map_err(failure)?;
     let mut outputs = outputs(&args)?;
     let runtime = |report: miette::Report| Failure::Runtime(report);
-    let _socket = match &args.socket {
-        None => None,
-        Some(path) => {
-            Some(QuerySocket::listen(path, monitor.asker()).into_diagnostic().map_err(runtime)?)
-        }
-    };
+    let _sockets = sockets(&args, &monitor, &outputs)?;
     let metrics = args
         .metrics
         .map(|address| serve_metrics(address, monitor.asker(), args.metrics_sources))
@@ -185,6 +201,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let result = monitor.run(&stop, until, &mut outputs).map_err(failure);
     let report = monitor.report(&outputs);
+    // It answers no questions any more.
+    drop(monitor);
     let written = outputs.finish(&stop);
     let written = written.into_diagnostic().map_err(Failure::Runtime);
     let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
@@ -194,7 +212,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 fn limits(args: &Args) -> Limits {
     Limits {
         max_connections: Limits::connections_for(args.max_sources as usize),
-        idle_timeout: args.idle.into(),
+        idle_timeout: args.idle_timeout.into(),
         ..Limits::default()
     }
 }
@@ -209,7 +227,7 @@ fn params(args: &Args) -> MonitorParams {
         max_sources_per_peer: args.max_sources_per_peer.unwrap_or(args.max_sources) as usize,
         reserved: args.max_sources as usize / RESERVED,
         max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
-        idle: args.idle,
+        idle: args.idle_timeout,
         ack_mark: args.ack_dscp,
         ..MonitorParams::default()
     }
@@ -230,18 +248,41 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
     let mut outputs = Outputs::new();
     match &args.out {
         None => {}
-        Some(path) if path.as_os_str() == "-" => outputs.write_lines(Box::new(io::stdout())),
-        Some(path) => outputs.append_lines(path).into_diagnostic().map_err(Failure::Usage)?,
+        Some(path) if path.as_os_str() == "-" => {
+            outputs.write_states(Box::new(io::stdout()), args.out_format);
+        }
+        Some(path) => {
+            let appended = outputs.append_states(path, args.out_format);
+            appended.into_diagnostic().map_err(Failure::Usage)?;
+        }
     }
     if let Some(command) = &args.exec {
         // Standard output holds one document, or lines of JSON.
         if args.json || args.out.as_deref().is_some_and(|path| path.as_os_str() == "-") {
-            outputs.run_command_beside_output(command.clone(), args.exec_timeout);
+            outputs.run_command_to_stderr(command.clone(), args.exec_timeout);
         } else {
             outputs.run_command(command.clone(), args.exec_timeout);
         }
     }
     Ok(outputs)
+}
+
+/// The sockets for readers of states, which are there as long as they are held.
+fn sockets(
+    args: &Args,
+    monitor: &Monitor,
+    outputs: &Outputs,
+) -> Result<[Option<StateSocket>; 2], Failure> {
+    let snapshots = args.socket.as_deref();
+    let snapshots = snapshots.map(|path| StateSocket::snapshots(path, monitor.asker()));
+    let subscriptions = args
+        .subscribe
+        .as_deref()
+        .map(|path| StateSocket::subscriptions(path, monitor.asker(), outputs.subscribers()));
+    let made = |socket: Option<Result<_, SocketError>>| {
+        socket.transpose().into_diagnostic().map_err(Failure::Runtime)
+    };
+    Ok([made(snapshots)?, made(subscriptions)?])
 }
 
 /// Sources that are told each second, at most.
@@ -281,14 +322,14 @@ fn print_summary(report: &MonitorReport) -> io::Result<()> {
     let counters = &report.counters;
     writeln!(
         err,
-        "{:.1} s: {} sources opened, {} open; {} fresh updates, {} late, {} copies; {} challenged, \
+        "{:.1} s: {} sources opened, {} open; {} fresh updates, {} stale, {} duplicates; {} challenged, \
          {} refused, {} displaced, {} datagrams ignored",
         report.duration_s,
         counters.opened,
         report.sources_open,
         counters.fresh,
-        counters.late,
-        counters.copies,
+        counters.stale,
+        counters.duplicates,
         counters.challenged,
         counters.refused,
         counters.displaced,

@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::law::{Settings, law_name};
 use crate::mark::MarkArgs;
 use crate::output::{print_json, printed};
+use crate::run_length::run_length;
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
 use interrupt::Interrupt;
@@ -50,7 +51,7 @@ The same in a given range:
 
 Four laws in rotation, five rounds of 30 s each:
 
-    freshline probe udp://127.0.0.1:4401 --law acp+d,acp+,tenth,lazy --rounds 5 --seconds 30
+    freshline probe udp://127.0.0.1:4401 --law acp+d,acp+,tenth,lazy --rounds 5 --duration 30s
 
 EXIT CODES
 
@@ -76,8 +77,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(..=1000))]
     refine: u32,
     /// How long each rate is measured, after a settling time of a quarter of it.
-    #[arg(long, value_name = "S", default_value_t = 4.0, value_parser = seconds)]
-    seconds_per_rate: f64,
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = run_length)]
+    duration_per_rate: Span,
     /// The laws to compare with the best fixed rate.
     #[arg(
         long = "law",
@@ -94,8 +95,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// How long each law runs in a round; its first third is settling time.
-    #[arg(long, value_name = "S", default_value_t = 15.0, value_parser = seconds)]
-    seconds: f64,
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = run_length)]
+    duration: Span,
     #[command(flatten)]
     marks: MarkArgs,
     #[command(flatten)]
@@ -135,18 +136,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         marks: args.marks.are_given().then(Default::default),
         arrived: RefCell::default(),
     };
-    let each = Span::from_secs_f64(args.seconds_per_rate);
+    let each = args.duration_per_rate;
     let sweep = Sweep {
         probe: &probe,
         timing: Timing { settle: each / 4, measure: each },
         range: range(&args),
         refine: args.refine,
-        after: Span::from_secs_f64(args.seconds)
-            * (args.laws.len() as u64 * u64::from(args.rounds)),
+        after: args.duration * (args.laws.len() as u64 * u64::from(args.rounds)),
     };
     let rates = sweep.run().map_err(|error| Failure::Runtime(error.into()))?;
 
-    let whole = Span::from_secs_f64(args.seconds);
+    let whole = args.duration;
     let timing = Timing { settle: whole / 3, measure: whole - whole / 3 };
     let mut trials: Vec<_> = args.laws.iter().map(|law| (law.as_str(), Vec::new())).collect();
     for (round, index) in turns(args.laws.len(), args.rounds as usize) {
@@ -173,13 +173,6 @@ fn range(args: &Args) -> Range {
         _ if !args.rates.is_empty() => Range::Given(args.rates.clone()),
         (Some(from), Some(to)) => Range::Given(sweep::spread(from, to, args.steps)),
         _ => Range::Found,
-    }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("give seconds from 0.1 to 86400, such as 4".to_owned()),
     }
 }
 

@@ -10,8 +10,9 @@ use freshline_core::path::Tuning;
 use freshline_core::session::SourceParams;
 use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
-use freshline_net::source::sampler::{Command, File, Framing, Latest, Sampler, Synthetic};
-use freshline_net::source::{Source, SourceConfig, SourceError, Ways};
+use freshline_net::framing::Framing;
+use freshline_net::source::sampler::{Command, File, Latest, Sampler, Synthetic};
+use freshline_net::source::{Source, SourceConfig, SourceError, SourcePaths};
 use freshline_net::via::ViaPath;
 use miette::miette;
 
@@ -78,8 +79,9 @@ pub(crate) struct Args {
     /// Send the newest state of this stream; `-` is standard input.
     #[arg(long, value_name = "STREAM", group = "what", help_heading = "State")]
     latest: Option<PathBuf>,
-    /// Where a state of --latest ends: `lines` for text, `u32` for binary frames with their length
-    /// in front, as four bytes, the most significant first.
+    /// Where a state of --latest ends: `lines` for text; `null` at a zero byte, as find -print0 writes;
+    /// `u32` for binary frames with their length in front, as four bytes, the most significant first; or
+    /// `cobs` for binary frames by Consistent Overhead Byte Stuffing, as over serial lines.
     #[arg(
         long,
         value_name = "NAME",
@@ -121,7 +123,7 @@ pub(crate) struct Args {
     #[arg(long)]
     on_change: bool,
     /// Send an update at least this often, the last state again if there is no newer one, so that
-    /// the monitor does not forget this source; keep it below the monitor's --idle [default: 20s, with
+    /// the monitor does not forget this source; keep it below the monitor's --idle-timeout [default: 20s, with
     /// --on-change 1s].
     #[arg(long, value_name = "TIME")]
     keep_alive: Option<Span>,
@@ -176,7 +178,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut source = Source::new(SourceConfig {
         monitor: args.url.remote(),
         transport,
-        ways: paths(&args)?,
+        paths: paths(&args)?,
         params: SourceParams {
             name: args.name.clone(),
             token,
@@ -206,14 +208,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-fn paths(args: &Args) -> Result<Ways, Failure> {
+fn paths(args: &Args) -> Result<SourcePaths, Failure> {
     let tuning = Tuning {
         alpha: args.alpha,
         estimator: args.estimator.map(Into::into),
         ..Tuning::default()
     };
     let scheduler = scheduler(&args.scheduler, tuning)?;
-    Ok(Ways { vias: args.via.clone(), scheduler })
+    Ok(SourcePaths { vias: args.via.clone(), scheduler })
 }
 
 fn sampler(args: &Args) -> Result<Box<dyn Sampler>, Failure> {

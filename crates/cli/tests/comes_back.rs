@@ -3,24 +3,17 @@
 
 #[path = "common/lines.rs"]
 mod lines;
+#[path = "common/process.rs"]
+mod process;
 
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use lines::lines;
-
-/// Kills what it holds, also when a test fails.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use process::Process;
 
 /// Much longer than the longest wait between openings (2.5 s): a loaded machine is no failure.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -47,7 +40,7 @@ fn monitor(url: &str, state: &Path) -> Monitor {
     let mut command = freshline();
     command.args(["monitor", url, "--out", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     if url.starts_with("quic") {
-        command.arg("--state").arg(state);
+        command.arg("--state-dir").arg(state);
     }
     let mut child = command.spawn().expect("the monitor starts");
     let states = lines(child.stdout.take().expect("piped"));

@@ -136,7 +136,7 @@ struct Far {
 /// A monitor with these flags that prints states, or the server of a downlink.
 fn far(folder: &Folder, command: &str, flags: &str) -> Far {
     let state = folder.path("state");
-    let words = format!("{command} quic://127.0.0.1:0 --state {} {flags}", state.display());
+    let words = format!("{command} quic://127.0.0.1:0 --state-dir {} {flags}", state.display());
     let running = Running::start(&words);
     let address = running.says("listening at").replace("listening at ", "");
     let pin = running.says("fingerprint").replace("fingerprint ", "");
@@ -289,7 +289,7 @@ fn a_token_file_is_read_again_too() {
 fn a_certificate_opens_its_own_names_if_that_is_asked_for() {
     let folder = Folder::new();
     let identity = folder.path("client");
-    let done = ended(&format!("bond identity --state {}", identity.display()));
+    let done = ended(&format!("bond identity --state-dir {}", identity.display()));
     assert!(done.status.success(), "{}", on_one_line(&done.stderr));
     // A certificate that is its own authority, and lists `localhost`.
     let pem = identity.join("identity.pem").display().to_string();
@@ -312,7 +312,7 @@ fn an_authority_that_is_taken_out_ends_its_connections_and_no_others() {
     let folder = Folder::new();
     let identity = |who: &str| {
         let state = folder.path(who);
-        let done = ended(&format!("bond identity --state {}", state.display()));
+        let done = ended(&format!("bond identity --state-dir {}", state.display()));
         assert!(done.status.success(), "{}", on_one_line(&done.stderr));
         state.join("identity.pem")
     };
@@ -376,7 +376,7 @@ fn a_source_without_a_session_ends_in_reports_with_its_credential() {
     let lines = ["gone", "kept"].map(|token| folder.token(token, "robot-*", "publish"));
     folder.permit(&[&lines[0], &lines[1]]);
     let flags = format!(
-        "--credentials {} --idle 1s --metrics 127.0.0.1:0 --json",
+        "--credentials {} --idle-timeout 1s --metrics 127.0.0.1:0 --json",
         folder.credentials().display()
     );
     let far = far(&folder, "monitor", &flags);

@@ -28,7 +28,7 @@ fn number(value: &Value, key: &str) -> f64 {
 
 #[test]
 fn the_demonstration_measures_six_laws_none_of_which_beats_the_path() {
-    let report = json(&freshline(&["demo", "--seconds", "3", "--json", "--seed", "7"]));
+    let report = json(&freshline(&["demo", "--duration", "3s", "--json", "--seed", "7"]));
     let lower_bound = number(&report, "lower_bound_ms");
     assert!((lower_bound - 26.357).abs() < 0.001, "{report}");
     assert_eq!((number(&report, "payload_bytes"), number(&report, "seed")), (1024.0, 7.0));
@@ -50,7 +50,7 @@ fn the_demonstration_measures_six_laws_none_of_which_beats_the_path() {
 
 #[test]
 fn without_a_terminal_the_demonstration_prints_lines_and_a_table() {
-    let done = freshline(&["demo", "--seconds", "2"]);
+    let done = freshline(&["demo", "--duration", "2s"]);
     let text = String::from_utf8(done.stdout).unwrap();
     assert_eq!(done.status.code(), Some(0));
     assert!(text.starts_with("   1 s  acp+d "), "{text}");
@@ -89,7 +89,7 @@ fn a_probe_finds_more_than_it_was_given_and_compares_laws_in_rotation() {
     let report = behind_a_path("rate=1mbit,delay=10ms,queue=20p", |path| {
         let url = format!("udp://{path}");
         let given = ["--rates", "20/s,80/s,200/s", "--refine", "1", "--size", "984"];
-        let times = ["--seconds-per-rate", "0.6", "--seconds", "0.8", "--json"];
+        let times = ["--duration-per-rate", "0.6s", "--duration", "0.8s", "--json"];
         let laws = ["--law", "acp+d,lazy", "--rounds", "2"];
         let given = [&given[..], &laws].concat();
         json(&freshline(&[&["probe", &url], &given[..], &times[..]].concat()))
@@ -119,16 +119,16 @@ fn a_probe_reports_how_marked_updates_and_acks_arrive() {
     let report = behind_a_path("rate=10mbit", |path| {
         let url = format!("udp://{path}");
         let given = ["--rates", "50/s,100/s", "--refine", "0", "--dscp", "EF", "--ack-dscp", "CS2"];
-        let times = ["--seconds-per-rate", "0.4", "--seconds", "0.4", "--json"];
+        let times = ["--duration-per-rate", "0.4s", "--duration", "0.4s", "--json"];
         json(&freshline(&[&["probe", &url], &given[..], &times[..]].concat()))
     });
     let marks = &report["marks"];
     assert_eq!(marks["dscp"], 46, "{report}");
-    for (way, mark) in [("forward", 46), ("back", 16)] {
+    for (way, mark) in [("forward", 46), ("reverse", 16)] {
         let marks = &marks[way];
-        assert_eq!((&marks["arrives_as"], &marks["is_kept"]), (&mark.into(), &true.into()));
-        assert_eq!(number(marks, "changed"), 0.0, "{report}");
-        assert!(number(marks, "kept") > 10.0, "{report}");
+        assert_eq!((&marks["received_dscp"], &marks["is_preserved"]), (&mark.into(), &true.into()));
+        assert_eq!(number(marks, "remarked"), 0.0, "{report}");
+        assert!(number(marks, "preserved") > 10.0, "{report}");
     }
 }
 
@@ -147,8 +147,8 @@ fn a_mistake_in_the_flags_is_told_from_a_failure() {
         ["probe", "ftp://127.0.0.1:9", "--json"],
         ["probe", "udp://host/path", "--json"],
         ["probe", "udp://127.0.0.1:9", "--rates=fast"],
-        ["probe", "udp://127.0.0.1:9", "--seconds=0"],
-        ["demo", "--seconds", "0"],
+        ["probe", "udp://127.0.0.1:9", "--duration=0s"],
+        ["demo", "--duration", "0s"],
     ] {
         let done = freshline(&args);
         assert_eq!(done.status.code(), Some(2), "{args:?}");

@@ -32,7 +32,7 @@ fn json_is_one_document_and_nothing_else() {
     assert_eq!(report["seed"], 7);
     assert_eq!(report["forward"]["hops"].as_array().unwrap().len(), 3);
     assert_eq!(report["forward"]["hops"][1]["conditions"]["rate"], "20mbit");
-    assert_eq!(report["return"]["hops"][0]["conditions"]["delay"], "15ms");
+    assert_eq!(report["reverse"]["hops"][0]["conditions"]["delay"], "15ms");
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn what_is_applied_is_said_at_the_start_and_summed_up_at_the_end() {
     let (start, end) = (text(&done.stderr), text(&done.stdout));
     assert!(start.contains("seed 7"), "{start}");
     assert!(start.contains("forward hop 1: rate=2mbit,delay=5ms,loss=0,queue=1000p"), "{start}");
-    assert!(start.contains("return: ideal"), "{start}");
-    assert!(end.contains("forward 1") && end.contains("return 1"), "{end}");
+    assert!(start.contains("reverse: ideal"), "{start}");
+    assert!(end.contains("forward 1") && end.contains("reverse 1"), "{end}");
 }
 
 #[test]
@@ -169,10 +169,10 @@ fn a_path_that_clears_marks_is_told_once_and_one_that_keeps_them_is_not() {
         let (out, told) = (text(&source.stdout), text(&source.stderr));
         let report: serde_json::Value = serde_json::from_str(&out).unwrap();
         let marks = &report["marks"];
-        for (direction, sent) in [("forward", 46), ("back", 40)] {
+        for (direction, sent) in [("forward", 46), ("reverse", 40)] {
             let arrives = if warning.is_some() { 0 } else { sent };
-            assert_eq!(marks[direction]["arrives_as"], arrives, "{marks}");
-            assert_eq!(marks[direction]["is_kept"], warning.is_none(), "{marks}");
+            assert_eq!(marks[direction]["received_dscp"], arrives, "{marks}");
+            assert_eq!(marks[direction]["is_preserved"], warning.is_none(), "{marks}");
         }
         assert_eq!(told.matches("updates leave with DSCP").count(), warning.iter().count());
         assert!(warning.is_none_or(|warning| told.contains(warning)), "{told}");

@@ -22,7 +22,7 @@ use verdict::Verdict;
 const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 
 /// 20 ms there, 10 ms back.
-const SLOW: &str = "[[forward.hop]]\ndelay = \"20ms\"\n[[return.hop]]\ndelay = \"10ms\"\n";
+const SLOW: &str = "[[forward.hop]]\ndelay = \"20ms\"\n[[reverse.hop]]\ndelay = \"10ms\"\n";
 const SLOW_RTT: Duration = Duration::from_millis(30);
 /// Only a test that fails waits for so long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -434,7 +434,7 @@ fn a_download_over_wifi_fills_the_queue_of_the_access_point() {
         let (grew, report) = download_over_wifi();
         let command = &report["wlan"]["stations"][1];
         let level = command["level_received"].as_f64().unwrap();
-        let late = ["forward", "return"].map(|way| report[way]["timing_error"]["p99_ms"].as_f64());
+        let late = ["forward", "reverse"].map(|way| report[way]["timing_error"]["p99_ms"].as_f64());
         let late = late.into_iter().flatten().fold(0.0, f64::max);
         println!("round trips {grew:.1} times as long, level {level:.1}, late by {late:.1} ms");
         // What goes to the command is aggregated.
@@ -493,7 +493,7 @@ fn packets_down(line: &str) -> u64 {
 fn a_mistake_in_a_file_is_shown_at_its_place() {
     for (file, place) in [
         ("[[forward.hop]]\nrate = \"6mbit\"\nlos = 0.1\n", "unknown field `los`"),
-        ("[[return.hop]]\ndelay = \"1ms\"\nmtu = \"big\"\n", "big"),
+        ("[[reverse.hop]]\ndelay = \"1ms\"\nmtu = \"big\"\n", "big"),
         ("[wlan]\nrate = \"12mbit\"\nspeed = 3\n", "unknown field `speed`"),
     ] {
         let done = Bench::new(file).output(&[], "true");
@@ -501,8 +501,8 @@ fn a_mistake_in_a_file_is_shown_at_its_place() {
         assert_eq!(done.status.code(), Some(2));
         assert!(message.contains("path.toml:3") && message.contains(place), "{message}");
     }
-    let done = Bench::new("[[return.hop]]\nto_bad = 0.1\n").output(&[], "true");
+    let done = Bench::new("[[reverse.hop]]\nto_bad = 0.1\n").output(&[], "true");
     assert_eq!(done.status.code(), Some(2));
     let message = text(&done.stderr);
-    assert!(message.contains("return path, hop 1: `to_bad` needs a `to_good`"), "{message}");
+    assert!(message.contains("reverse path, hop 1: `to_bad` needs a `to_good`"), "{message}");
 }

@@ -1,19 +1,14 @@
 //! Exit codes tell whether anything has arrived: a session that never got an answer is a failure.
 
+#[path = "common/process.rs"]
+mod process;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::channel;
 
-/// Kills what it holds, also when a test fails.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use process::Process;
 
 fn freshline(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_freshline"));
@@ -122,7 +117,7 @@ fn binary_input_is_refused_unless_it_is_framed() {
 fn a_pin_decides_between_success_and_failure() {
     let state = tempfile::tempdir().expect("a directory");
     let url = format!("quic://{}", silent().1);
-    let mut monitor = freshline(&["monitor", &url, "--out", "/dev/null", "--state"]);
+    let mut monitor = freshline(&["monitor", &url, "--out", "/dev/null", "--state-dir"]);
     let monitor = monitor.arg(state.path()).stderr(Stdio::piped()).stdout(Stdio::null());
     let mut monitor = monitor.spawn().expect("the monitor starts");
     let said = BufReader::new(monitor.stderr.take().expect("piped"));

@@ -65,8 +65,8 @@ fn config(mbps: u32, frames: &Path) -> EmulatorConfig {
         ..CellConfig::default()
     };
     let pace = format!("rate={mbps}mbit,queue=100000p");
-    let back = PathConfig { hop: vec![pace.parse().unwrap()] };
-    let conditions = ConditionsConfig { back, wlan: Some(cell), ..ConditionsConfig::default() };
+    let reverse = PathConfig { hop: vec![pace.parse().unwrap()] };
+    let conditions = ConditionsConfig { reverse, wlan: Some(cell), ..ConditionsConfig::default() };
     let frames = Some(frames.to_owned());
     EmulatorConfig { conditions, max_flows: 1, frames, ..EmulatorConfig::default() }
 }

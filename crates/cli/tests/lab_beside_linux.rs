@@ -27,7 +27,7 @@ const PATH: &str = "\
 rate = \"20mbit\"
 delay = \"10ms\"
 queue = \"2000p\"
-[[return.hop]]
+[[reverse.hop]]
 delay = \"10ms\"
 ";
 
@@ -37,8 +37,8 @@ duration = \"60s\"
 runs = 4
 [[link]]
 name = \"bottleneck\"
-there = { rate = \"20mbit\", delay = \"10ms\", queue = \"2000p\" }
-back = { delay = \"10ms\" }
+forward = { rate = \"20mbit\", delay = \"10ms\", queue = \"2000p\" }
+reverse = { delay = \"10ms\" }
 [[flow]]
 name = \"tcp\"
 path = [\"bottleneck\"]
@@ -79,7 +79,7 @@ fn sender(folder: &Path, law: &str, port: u16) -> Child {
     Command::new(env!("CARGO_BIN_EXE_freshline"))
         .args(["emulate", "run"])
         .arg(folder.join("path.toml"))
-        .args(["--seed", "1", "--json", "--pcap", &at("forward.0"), "--pcap", &at("return.1")])
+        .args(["--seed", "1", "--json", "--pcap", &at("forward.0"), "--pcap", &at("reverse.1")])
         .args(["--", "bash", "-c", &script])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -117,7 +117,7 @@ fn kernel(folder: &Path, law: &str) -> Kernel {
     let flows = measure(capture, Limits::default()).report.flows;
     let flow = flows.into_iter().max_by_key(|flow| flow.bytes).expect("a flow in the capture");
     let socket_ms = samples.iter().sum::<f64>() / samples.len() as f64;
-    Kernel { flow, socket_ms, late_ms: late("forward").max(late("return")) }
+    Kernel { flow, socket_ms, late_ms: late("forward").max(late("reverse")) }
 }
 
 /// The smoothed round trips that `ss` printed: `… rtt:41.2/1.5 …`.

@@ -11,7 +11,7 @@ warm_up = "10s"
 
 [[link]]
 name = "path"
-there = { rate = "200kbit", delay = "10ms", queue = "20p" }
+forward = { rate = "200kbit", delay = "10ms", queue = "20p" }
 
 [[flow]]
 name = "source"
@@ -40,7 +40,7 @@ name = "tcp"
 title = "A source and a stream"
 half = "held-out"
 rates = ["0.5/s", "100/s"]
-set = { duration = "30s", "link.path.there.rate" = "1mbit", "flow.download.count" = 1, "reproduce.contest.tcp" = "download" }
+set = { duration = "30s", "link.path.forward.rate" = "1mbit", "flow.download.count" = 1, "reproduce.contest.tcp" = "download" }
 "#;
 
 const SAFETY: &str = r#"

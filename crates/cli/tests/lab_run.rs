@@ -13,11 +13,11 @@ runs = 2
 
 [[link]]
 name = "nic"
-there = {}
+forward = {}
 
 [[link]]
 name = "uplink"
-there = { rate = "5mbit", delay = "10ms", queue = "30p" }
+forward = { rate = "5mbit", delay = "10ms", queue = "30p" }
 
 [[flow]]
 name = "robot"
@@ -91,7 +91,7 @@ fn a_wrong_file_is_refused_with_what_where_and_what_to_do() {
     let unknown_key = said_of("law =", "low =");
     assert_says(&unknown_key, &["s.toml", "line 16", "unknown field `low`", "one of `law`"]);
     let wrong_unit = said_of("5mbit", "5 apples");
-    assert_says(&wrong_unit, &["line 11, column 18", "`5 apples`", "for example `6mbit`"]);
+    assert_says(&wrong_unit, &["line 11, column 20", "`5 apples`", "for example `6mbit`"]);
     let no_toml = said_of("[[flow]]", "[[flow]");
     assert_says(&no_toml, &["s.toml", "line 13"]);
     let unknown_link = said_of(r#"["nic", "uplink"]"#, r#"["nic", "upnilk"]"#);
@@ -102,7 +102,7 @@ fn a_wrong_file_is_refused_with_what_where_and_what_to_do() {
     assert_says(&twice, &["line 19", "called `robot`", "a name of its own"]);
     let two_links = said_of(r#"name = "uplink""#, r#"name = "nic""#);
     assert_says(&two_links, &["line 10", "two links, cells or meshes are called `nic`"]);
-    let no_hop = said_of("there = {}", "there = {}\ncount = 0");
+    let no_hop = said_of("forward = {}", "forward = {}\ncount = 0");
     assert_says(&no_hop, &["line 6", "`count` of `nic` is 0"]);
     let no_run = said_of("runs = 2", "runs = 0");
     assert_says(&no_run, &["line 3", "`runs` is 0", "at least 1"]);
@@ -165,7 +165,7 @@ fn a_sweep_is_an_array_a_table_and_a_figure() {
 #[test]
 fn a_run_is_captured_and_written_down_over_time() {
     let bench = Bench::with(SCENARIO);
-    let captures = ["--pcap", "nic=a.pcap", "--pcap", "nic/back=a.pcap"];
+    let captures = ["--pcap", "nic=a.pcap", "--pcap", "nic/reverse=a.pcap"];
     let args = ["run", "s.toml", "--series", "out", "--every", "500ms"];
     bench.succeeds(&[&args[..], &captures].concat());
     let flow = bench.read("out/flow-download.csv");
@@ -174,7 +174,7 @@ fn a_run_is_captured_and_written_down_over_time() {
     assert_eq!(flow.lines().count(), 11, "{flow}");
     assert!(bench.read("out/flow-robot.csv").starts_with("time_s,number,age_s,updates_per_s,"));
     let link = bench.read("out/link-uplink.csv");
-    assert!(link.starts_with("time_s,queue_packets,back_queue_packets\n0.5,"), "{link}");
+    assert!(link.starts_with("time_s,queue_packets,reverse_queue_packets\n0.5,"), "{link}");
     assert!(fs::read(bench.0.path().join("a.pcap")).expect("a capture").len() > 100_000);
 }
 
@@ -182,7 +182,7 @@ fn a_run_is_captured_and_written_down_over_time() {
 fn flags_that_do_not_fit_the_scenario_say_what_would() {
     let bench = Bench::with(SCENARIO);
     let hop = bench.is_refused(&["run", "s.toml", "--pcap", "downlink=x.pcap"]);
-    assert_says(&hop, &["no wired hop or cell `downlink`", "LINK/back", "nic, uplink"]);
+    assert_says(&hop, &["no wired hop or cell `downlink`", "LINK/reverse", "nic, uplink"]);
     let mesh = ["run", "dtpa/two-hundred-nodes", "--set", "duration=101s", "--pcap"];
     let of_mesh = bench.is_refused(&[&mesh[..], &["grid=x.pcap"]].concat());
     assert_says(&of_mesh, &["`grid` is a mesh, of which there are no captures", "one of: wire"]);

@@ -29,7 +29,7 @@ fn sockets(args: &[&str]) -> Output {
 
 /// A short run of a family, from the end of its start-up on.
 fn sampled(family: &str) -> Value {
-    let short = ["--seconds", "6", "--set", "warm_up=3s", "--runs", "1", "--tries", "1"];
+    let short = ["--duration", "6s", "--set", "warm_up=3s", "--runs", "1", "--tries", "1"];
     let output = sockets(&[&[family, "--law", "tenth,lazy", "--json"][..], &short[..]].concat());
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{errors}");

@@ -61,7 +61,7 @@ fn a_trace_goes_to_the_file_that_is_named() {
     let file = folder.path().join("leo.trace");
     let name = file.to_str().unwrap();
     let options = ["--model", "leo", "--duration", "1s", "--mean-rate", "1mbit"];
-    let done = trace(&[&options[..], &["--output", name]].concat());
+    let done = trace(&[&options[..], &["--out", name]].concat());
     assert_eq!((done.status.code(), done.stdout.len()), (Some(0), 0), "{}", text(&done.stderr));
     assert_eq!(fs::read(&file).unwrap(), trace(&options).stdout);
 }
@@ -81,7 +81,7 @@ fn bad_options_and_failures_have_exit_codes_and_messages_of_their_own() {
             "model cellular: `tick` is 0ns; give at least",
         ),
         (
-            &["--model", "leo", "--duration", "1s", "--output", "/nonexistent/a.trace"],
+            &["--model", "leo", "--duration", "1s", "--out", "/nonexistent/a.trace"],
             1,
             "cannot write /nonexistent/a.trace",
         ),
@@ -155,7 +155,7 @@ fn real_packets_meet_the_delay_steps_of_a_generated_trace() {
     let options = "--model leo --duration 4s --slot 500ms --phase 0ms --ground-min 2ms --ground-max \
                    120ms --wobble 0ms --outage-probability 0 --mean-rate 96mbit --seed 5";
     let options: Vec<_> = options.split_whitespace().collect();
-    let done = trace(&[&options[..], &["--output", &file("leo.trace")]].concat());
+    let done = trace(&[&options[..], &["--out", &file("leo.trace")]].concat());
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     fs::write(file("path.toml"), "[[forward.hop]]\ntrace = \"leo.trace\"\n").unwrap();
 

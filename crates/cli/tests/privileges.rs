@@ -216,13 +216,13 @@ fn endpoints_keep_no_privilege_and_write_named_files_only() {
     ends_well(monitor, 0);
     assert!(!fs::exists(&socket).unwrap(), "the socket is removed");
 
-    let pin = net.freshline(&format!("bond identity --state {state}")).output().unwrap();
+    let pin = net.freshline(&format!("bond identity --state-dir {state}")).output().unwrap();
     let pin = text(&pin.stdout);
     let pin = pin.split_whitespace().find(|word| word.starts_with("sha256:")).unwrap();
-    let words = format!("bond server 127.0.0.1:3775 --client-pin {pin} --state {state}");
+    let words = format!("bond server 127.0.0.1:3775 --client-pin {pin} --state-dir {state}");
     let server = started(net.freshline(&words), "fingerprint", &[NONE]);
     let words =
-        format!("bond client 127.0.0.1:3775 --pin {pin} --state {state} --listen 127.0.0.1:0");
+        format!("bond client 127.0.0.1:3775 --pin {pin} --state-dir {state} --listen 127.0.0.1:0");
     let mut client = net.freshline(&words);
     client.args(["--via", "127.0.0.1"]);
     let client = started(client, "listening at", &[NONE, NET_ADMIN | 1 << 13]);
@@ -239,7 +239,7 @@ fn endpoints_keep_no_privilege_and_write_named_files_only() {
     fs::write(&tokens, "one\n").unwrap();
     nix::unistd::chown(&*tokens, Some(65534.into()), None).unwrap();
     fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
-    let words = format!("monitor quic://127.0.0.1:3774 --state {state} --token-file {tokens}");
+    let words = format!("monitor quic://127.0.0.1:3774 --state-dir {state} --token-file {tokens}");
     let said = folder.path().join("said");
     let mut monitor = net.freshline(&words);
     monitor.stdin(Stdio::null()).stderr(fs::File::create(&said).unwrap());

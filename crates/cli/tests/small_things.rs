@@ -176,7 +176,7 @@ fn an_interrupt_keeps_the_rows_and_the_seeds_that_are_done() {
         })
         .collect();
     let scenario = format!(
-        "title = 'Many rows'\nduration = '200s'\n[[link]]\nname = 'link'\nthere = {{ delay = '1ms' }}\n\
+        "title = 'Many rows'\nduration = '200s'\n[[link]]\nname = 'link'\nforward = {{ delay = '1ms' }}\n\
          [[flow]]\nname = 'source'\npath = ['link']\nupdates = {{ law = 'fixed', rate = '1/s', payload = '100B' }}\n\
          [reproduce]\nof = 'nobody'\n{rows}"
     );

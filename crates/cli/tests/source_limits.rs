@@ -61,11 +61,11 @@ fn more_than_is_worth_it_is_not_sent_unless_asked_for() {
         let most = 1.0 + 1_000.0 * number(&report, "duration_s");
         assert!(number(&report, "sent") <= most, "{report}");
     }
-    let report = monitor.hear("--size 50B --law lazy --worth 50ms --duration 1s");
+    let report = monitor.hear("--size 50B --law lazy --min-age-gain 50ms --duration 1s");
     assert!(number(&report, "sent") <= 1.0 + 10.0 * number(&report, "duration_s"), "{report}");
-    assert_eq!(report["limited_by"], "worth", "{report}");
-    let report = monitor.hear("--size 50B --law lazy --worth 0 --duration 500ms");
-    assert_ne!(report["limited_by"], "worth", "{report}");
+    assert_eq!(report["limited_by"], "min_age_gain", "{report}");
+    let report = monitor.hear("--size 50B --law lazy --min-age-gain 0 --duration 500ms");
+    assert_ne!(report["limited_by"], "min_age_gain", "{report}");
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn limits_that_cannot_be_kept_are_refused_with_the_reason() {
     for (words, why) in [
         ("--max-bandwidth 100bit", "is too low to keep a session open; give at least 1kbit"),
         ("--max-bandwidth 200", "it has no unit; write for example `200mbit`"),
-        ("--law fixed --rate 5/s --worth 1ms", "not to --law fixed"),
-        ("--worth 5", "it has no unit; write for example `5s`"),
+        ("--law fixed --rate 5/s --min-age-gain 1ms", "not to --law fixed"),
+        ("--min-age-gain 5", "it has no unit; write for example `5s`"),
         ("--on-change --keep-alive 0s", "--keep-alive must be above zero"),
     ] {
         let words = format!("source udp://127.0.0.1:9 --size 1B {words}");

@@ -83,7 +83,7 @@ fn so_it_is_with_the_locator() {
     assert!(answers.iter().all(|count| *count > 10), "{answers:?}");
 }
 
-/// A recording as `wlan receive --capture … --packets` writes it: frames of about `level` packets, one in
+/// A recording as `wlan receive --capture … --packet-log` writes it: frames of about `level` packets, one in
 /// a hundred packets without a frame.
 fn recording(file: &Path, level: u64, frames: u64) {
     let mut text = String::from("seq,sent_ns,kernel_ns,received_ns,bytes,delay_ns,frame\n");

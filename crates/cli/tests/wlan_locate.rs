@@ -29,7 +29,7 @@ fn air(hop: &str, mbps: f64, file: &Path) {
     let to = server.local_addr().unwrap().to_string();
     let cell = "standard=802.11ac,rate=mcs4,width=40MHz";
     let mut emulator = freshline(&["emulate", "udp", "--listen", "127.0.0.1:0", "--to", &to])
-        .args(["--wlan", cell, "--return-hop", hop, "--duration", "3s", "--air"])
+        .args(["--wlan", cell, "--reverse-hop", hop, "--duration", "3s", "--radiotap"])
         .arg(file)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -66,9 +66,10 @@ fn backhaul(file: &Path) -> (f64, serde_json::Value) {
     let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
     let flow = document["flows"][0].clone();
     let frames = |place: Option<&str>| -> f64 {
-        let spells = flow["spells"].as_array().unwrap().iter();
-        let spells = spells.filter(|spell| place.is_none_or(|place| spell["place"] == place));
-        spells.map(|spell| spell["frames"].as_f64().unwrap()).sum()
+        let intervals = flow["intervals"].as_array().unwrap().iter();
+        let intervals =
+            intervals.filter(|interval| place.is_none_or(|place| interval["place"] == place));
+        intervals.map(|interval| interval["frames"].as_f64().unwrap()).sum()
     };
     (frames(Some("backhaul")) / frames(None), flow)
 }

@@ -39,7 +39,7 @@ const FILE: &str = "
     jitter = '1ms'
     [[forward.hop]]
     delay = '1ms'
-    [[return.hop]]
+    [[reverse.hop]]
     rate = '30mbit'
     delay = '2ms'
     jitter = '1ms'
@@ -182,7 +182,7 @@ fn stream(rate: BitRate, size: u64, seconds: u64) -> Vec<(Time, Direction, Numbe
     let gap = rate.time_to_send(Bytes::new(size));
     let count = seconds * 1_000_000_000 / gap.as_nanos();
     let packet = |number| Numbered { number, station: 1, size };
-    (0..count).map(|n| (Time::ZERO + gap * n, Direction::Return, packet(n))).collect()
+    (0..count).map(|n| (Time::ZERO + gap * n, Direction::Reverse, packet(n))).collect()
 }
 
 #[test]

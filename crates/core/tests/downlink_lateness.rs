@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
-use freshline_core::session::downlink::{Client, ClientParams, Server, ServerParams, Stamp};
-use freshline_core::session::{Admission, Clocked, Secret};
+use freshline_core::session::downlink::{
+    Client, ClientParams, ReceivedDatagram, Server, ServerEvent, ServerParams, Stamp,
+};
+use freshline_core::session::{Admission, Secret};
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::SessionId;
 use freshline_core::wlan::{Aggregation, AggregationParams, Fixed};
@@ -105,14 +107,14 @@ struct World {
     sent: Vec<f64>,
     came: f64,
     limit: Option<f64>,
+    out: Vec<u8>,
 }
 
 fn run(setup: Setup) -> Outcome {
     let (mut world, end) = (World::new(setup), at(25.0));
     loop {
         let heard = world.to_server.front().map(|(at, _)| *at);
-        let (packet_at, event_at) = (world.server.next_packet_at(), world.server.poll_timeout());
-        let server_due = Time::earliest([packet_at, event_at, heard]);
+        let server_due = Time::earliest([world.server.poll_timeout(), heard]);
         let came_at = world.to_client.front().map(|(at, _)| *at);
         let client_due = Time::earliest([came_at, world.client.poll_timeout()]).unwrap();
         if server_due.is_none_or(|due| due > client_due) {
@@ -165,6 +167,7 @@ impl World {
             sent: vec![0.0; 150],
             came: 0.0,
             limit: None,
+            out: Vec::new(),
             setup,
         }
     }
@@ -173,27 +176,32 @@ impl World {
         let now = self.client_now;
         while let Some((received_at, bytes)) = arrived(&mut self.to_client, now) {
             let stamp = Stamp { at: received_at, rate: BitRate::from_mbps(390) };
-            _ = self.client.on_datagram(Clocked { received_at, now }, stamp, &bytes);
+            let datagram = ReceivedDatagram::at(received_at, &bytes);
+            _ = self.client.handle_stamped_datagram(now, stamp, datagram);
+            while self.client.poll_event().is_some() {}
             if received_at >= at(10.0) {
                 self.came += BITS;
             }
         }
         self.client.handle_timeout(now);
-        let mut out = [0; 1500];
-        if let Some(len) = self.client.write(now, &mut out) {
-            self.to_server.push_back((now + DELAY, out[..len].to_vec()));
+        while let Some(transmit) = self.client.poll_transmit(now, &mut self.out) {
+            self.to_server.push_back((now + DELAY, self.out[..transmit.len].to_vec()));
         }
     }
 
     fn run_server(&mut self) {
         let now = self.server_now;
-        let (mut out, mut reply) = ([0; 1500], [0; Server::<u8>::MAX_REPLY]);
         while let Some((received_at, bytes)) = arrived(&mut self.to_server, now) {
-            self.server.on_datagram(Clocked { received_at, now }, 1, &bytes, &mut reply);
+            let _ = self.server.handle_datagram(now, 1, ReceivedDatagram::at(received_at, &bytes));
         }
-        self.server.handle_timeout(now, |_, _| {});
-        let Some(key) = self.server.due(now) else { return };
-        let len = self.server.write_packet(now, key, &[7; PAYLOAD], &mut out).unwrap();
+        self.server.handle_timeout(now);
+        while let Some(event) = self.server.poll_event() {
+            if let ServerEvent::PacketWanted(client) = event {
+                self.server.put(now, client, &[7; PAYLOAD]).unwrap();
+            }
+        }
+        let Some(transmit) = self.server.poll_transmit(now, &mut self.out) else { return };
+        let key = transmit.client.expect("there are no answers where addresses are proven");
         if now >= at(10.0) {
             self.sent[(now.since(at(10.0)).as_secs_f64() * 10.0) as usize] += BITS;
             let limit = self.server.limit(key).map(|(limit, _)| limit.as_bps() as f64 / 1e6);
@@ -207,7 +215,7 @@ impl World {
             let leaves = begins + Span::from_secs_f64(BITS / self.setup.link_mbps / 1e6);
             self.departures.push_back(leaves);
             let comes = self.of_relay.gets_to(leaves + DELAY);
-            self.to_client.push_back((comes, out[..len].to_vec()));
+            self.to_client.push_back((comes, self.out[..transmit.len].to_vec()));
         }
     }
 }

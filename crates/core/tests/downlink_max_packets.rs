@@ -3,7 +3,7 @@
 use core::num::NonZeroU16;
 
 use freshline_core::session::downlink::{Client, ClientParams, Server, ServerParams};
-use freshline_core::session::{Admission, Clocked, Secret};
+use freshline_core::session::{Admission, Secret};
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::{Message, Report, SessionId};
 use freshline_core::wlan::{self, Arrival, Fixed, LevelCounter};
@@ -36,20 +36,21 @@ fn known(stated: Option<u16>, len: usize) -> Option<u16> {
     let counter = Box::new(Counter(stated));
     let mut now = Time::ZERO;
     let mut client = Client::new(ClientParams::default(), SessionId(5), counter, now).unwrap();
-    let (mut out, mut reply) = ([0; 1500], [0; Server::<u8>::MAX_REPLY]);
-    let clocked = |now| Clocked { received_at: now, now };
-    let joined = client.write(now, &mut out).unwrap();
-    server.on_datagram(clocked(now), 1, &out[..joined], &mut reply);
+    let mut out = Vec::new();
+    client.handle_timeout(now);
+    let joined = client.poll_transmit(now, &mut out).unwrap();
+    server.handle_datagram(now, 1, &out[..joined.len]).unwrap();
     let (key, _) = server.clients().next().unwrap();
     for _ in 0..2 {
-        let len = server.write_packet(now, key, b"state", &mut out).unwrap();
-        client.on_datagram(clocked(now), None, &out[..len]).unwrap();
+        server.put(now, key, b"state").unwrap();
+        let packet = server.poll_transmit(now, &mut out).unwrap();
+        client.handle_datagram(now, &out[..packet.len]).unwrap();
         now += Span::from_millis(600);
     }
-    let reported = client.write(now, &mut out).unwrap();
-    assert_eq!(reported, Report::LEN);
+    let reported = client.poll_transmit(now, &mut out).unwrap();
+    assert_eq!(reported.len, Report::LEN);
     assert!(matches!(Message::parse(&out[..len]), Ok(Message::Report(_))));
-    server.on_datagram(clocked(now), 1, &out[..len], &mut reply);
+    server.handle_datagram(now, 1, &out[..len]).unwrap();
     let record = server.client(key).unwrap();
     assert_eq!(record.reports, 1);
     record.max_packets.map(u16::from)

@@ -1,24 +1,29 @@
 //! The places of a server of packets are shared between parties.
 #![cfg(feature = "serde")]
 
-use freshline_core::session::downlink::{Server, ServerParams, ServerVerdict};
-use freshline_core::session::{Admission, Clocked, Origin, Secret};
+use freshline_core::session::downlink::{Server, ServerEvent, ServerParams};
+use freshline_core::session::{Admission, End, Origin, Secret};
 use freshline_core::unit::Time;
-use freshline_core::wire::{Challenge, CloseReason, Cookie, Join, Opening, SessionId};
+use freshline_core::wire::{CloseReason, Cookie, Join, Opening, SessionId};
 use freshline_core::wlan::DownlinkLawConfig;
 
 /// The session that lost its place to the one that joins, if any; or `None` if that is refused.
 fn join(server: &mut Server<u64>, from: u64, session: u64) -> Option<Option<u64>> {
     let opening = Opening { cookie: Cookie::default(), name: "", token: b"" };
-    let (mut datagram, mut reply) = ([0; 400], [0; Challenge::LEN]);
+    let mut datagram = [0; 400];
     let session = SessionId(session);
     let len = Join { session, opening }.write(&mut datagram).expect("it fits");
-    let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
-    let receipt = server.on_datagram(at, from, &datagram[..len], &mut reply);
-    match receipt.verdict {
-        ServerVerdict::Joined(_) => Some(receipt.displaced.map(|gone| gone.1.session.0)),
-        ServerVerdict::Refused(CloseReason::Full) => None,
-        other => panic!("{other:?}"),
+    server.handle_datagram(Time::ZERO, from, &datagram[..len]).expect("a join");
+    let mut displaced = None;
+    loop {
+        match server.poll_event()? {
+            ServerEvent::Gone { record, why: End::Displaced, .. } => {
+                displaced = Some(record.session.0);
+            }
+            ServerEvent::Joined { is_new: true, .. } => return Some(displaced),
+            ServerEvent::Refused(CloseReason::Full) => return None,
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -47,7 +52,7 @@ fn an_address_displaces_itself(mut server: Server<u64>) {
 
 #[test]
 fn an_address_that_takes_all_places_displaces_itself_alone() {
-    let law = "law = \"nonlinear\"\ndelay = \"2ms\"\nlevel = 32.0\ndownlink = { stations = 8 }";
+    let law = "law = \"nonlinear\"\ndelay = \"2ms\"\nlevel = 32.0\ndownlink = { max_stations = 8 }";
     an_address_displaces_itself(server(law, usize::MAX));
 }
 

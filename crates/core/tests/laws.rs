@@ -62,7 +62,7 @@ fn laws() -> Vec<Box<dyn Law>> {
         Box::new(Acp::new(other_acp)),
         Box::new(Tenth::new(tenth())),
         Box::new(Tenth::new(TenthParams {
-            waiting: 3.0,
+            target_queue: 3.0,
             delay: DelaySource::RoundTrip,
             ..tenth()
         })),

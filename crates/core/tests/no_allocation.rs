@@ -1,4 +1,5 @@
-//! Once their queues have grown, conditions with Wi-Fi allocate nothing; estimators of frames never do.
+//! Once their queues have grown, conditions with Wi-Fi and both ends of a downlink allocate nothing;
+//! estimators of frames never do.
 #![cfg(feature = "serde")]
 
 #[path = "common/counting.rs"]
@@ -7,9 +8,14 @@ mod counting;
 use counting::allocations;
 use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Direction};
 use freshline_core::router::Packet;
+use freshline_core::session::downlink::{
+    Client, ClientEvent, ClientParams, REMEMBERED, Server, ServerEvent, ServerParams,
+};
+use freshline_core::session::{Admission, Secret};
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
+use freshline_core::wire::SessionId;
 use freshline_core::wlan::estimator::{FRAMES, KernelCounterParams, LEVELS};
-use freshline_core::wlan::{Arrival, LevelCounter};
+use freshline_core::wlan::{Aggregation, AggregationParams, Arrival, Fixed, LevelCounter};
 
 /// A datagram of one of two clients.
 struct Datagram(u32);
@@ -51,7 +57,7 @@ fn conditions_with_wifi_allocate_nothing() {
     let file = "
         [[forward.hop]]
         delay = '1ms'
-        [[return.hop]]
+        [[reverse.hop]]
         rate = '80mbit'
         delay = '1ms'
         queue = '100p'
@@ -96,4 +102,44 @@ fn counters_by_kernel_stamps_allocate_nothing() {
         assert!(reports >= 4, "{reports}");
         assert_eq!(allocations() - before, 0);
     }
+}
+
+#[test]
+fn packets_of_a_downlink_allocate_nothing() {
+    let params = ServerParams { admission: Admission::Proven, ..ServerParams::default() };
+    let law = Box::new(Fixed::new(BitRate::from_mbps(12)));
+    let mut server: Server<u8> = Server::new(params, law, Secret::new([1; 16]));
+    let counter = Box::new(Aggregation::new(AggregationParams::default()));
+    let session = SessionId(7);
+    let mut client = Client::new(ClientParams::default(), session, counter, Time::ZERO).unwrap();
+    let (mut out, mut now) = (Vec::new(), Time::ZERO);
+    client.handle_timeout(now);
+    let join = client.poll_transmit(now, &mut out).unwrap();
+    server.handle_datagram(now, 1, &out[..join.len]).unwrap();
+    let mut carry = |packets: usize| {
+        let mut arrived = 0;
+        while arrived < packets {
+            now = server.poll_timeout().unwrap().max(now);
+            server.handle_timeout(now);
+            while let Some(event) = server.poll_event() {
+                let ServerEvent::PacketWanted(wanted) = event else { continue };
+                server.put(now, wanted, &[7; 1_000]).unwrap();
+            }
+            while let Some(transmit) = server.poll_transmit(now, &mut out) {
+                client.handle_datagram(now, &out[..transmit.len]).unwrap();
+            }
+            client.handle_timeout(now);
+            while let Some(event) = client.poll_event() {
+                arrived += usize::from(matches!(event, ClientEvent::Packet(_)));
+            }
+            while let Some(transmit) = client.poll_transmit(now, &mut out) {
+                server.handle_datagram(now, 1, &out[..transmit.len]).unwrap();
+            }
+        }
+    };
+    // Until as many packets are remembered as may be.
+    carry(REMEMBERED + 1_000);
+    let before = allocations();
+    carry(5_000);
+    assert_eq!(allocations(), before);
 }

@@ -73,7 +73,7 @@ impl World {
 
     fn verdicts(&self) -> [MarkVerdict; 2] {
         let marks = self.source.marks(FIRST).unwrap();
-        [marks.forward.verdict(), marks.back.verdict()]
+        [marks.forward.verdict(), marks.reverse.verdict()]
     }
 }
 

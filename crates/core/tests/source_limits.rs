@@ -3,8 +3,8 @@
 
 #[path = "common/session.rs"]
 mod driven;
-#[path = "common/way.rs"]
-mod way;
+#[path = "common/wire.rs"]
+mod wire;
 
 use driven::turn;
 use freshline_core::path::SchedulerConfig;
@@ -12,11 +12,11 @@ use freshline_core::session::{
     Monitor, MonitorEvent, MonitorParams, Paths, Reach, Secret, Source, SourceParams,
 };
 use freshline_core::source::{
-    Acp, AcpParams, AcpPlus, AcpPlusParams, BURST, Fixed, Lazy, LazyParams, Limit, Limits, RateLaw,
-    Tenth, TenthParams, Worth,
+    Acp, AcpParams, AcpPlus, AcpPlusParams, BURST, Fixed, Lazy, LazyParams, Limit, Limits,
+    MinAgeGain, RateLaw, Tenth, TenthParams,
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time, UpdateRate};
-use way::{Way, arrived};
+use wire::{Wire, arrived};
 
 /// Headers of IPv4 and UDP.
 const HEADERS: u64 = 28;
@@ -47,8 +47,8 @@ struct World {
     jitter: Span,
     source: Source,
     monitor: Monitor<u8>,
-    forward: Way,
-    back: Way,
+    forward: Wire,
+    reverse: Wire,
     /// Its first byte changes at these times.
     changes: Vec<Time>,
     /// Updates that leave between these times are lost.
@@ -68,8 +68,8 @@ impl World {
             jitter: Span::ZERO,
             source: source.expect("no name"),
             monitor: Monitor::new(MonitorParams::default(), Secret::new([1; 16])),
-            forward: Way::new(),
-            back: Way::new(),
+            forward: Wire::new(),
+            reverse: Wire::new(),
             changes: Vec::new(),
             outage: (Time::MAX, Time::MAX),
             sent: Vec::new(),
@@ -90,7 +90,7 @@ impl World {
     fn run(mut self, length: Span) -> Self {
         let end = self.now + length;
         loop {
-            let first = [&self.forward, &self.back].map(|way| way.front().map(|next| next.0));
+            let first = [&self.forward, &self.reverse].map(|way| way.front().map(|next| next.0));
             let next = Time::earliest([self.source.poll_timeout(), first[0], first[1]]);
             self.now = next.expect("a source always wants something").max(self.now);
             if self.now > end {
@@ -128,10 +128,10 @@ impl World {
                 self.news.push(now);
             }
             if !heard.reply.is_empty() {
-                self.back.push_back((now + self.delay, path, heard.reply));
+                self.reverse.push_back((now + self.delay, path, heard.reply));
             }
         }
-        while let Some((_, path, datagram)) = arrived(&mut self.back, now) {
+        while let Some((_, path, datagram)) = arrived(&mut self.reverse, now) {
             let _ = self.source.handle_datagram(now, path, &datagram);
         }
     }
@@ -166,7 +166,7 @@ fn no_law_exceeds_its_max_rate_from_the_first_packet_on() {
 
 #[test]
 fn the_rate_of_adaptive_laws_ends_where_more_is_not_worth_it() {
-    let limits = Limits { worth: Worth::default(), ..Limits::NONE };
+    let limits = Limits { min_age_gain: MinAgeGain::default(), ..Limits::NONE };
     for (name, law) in adaptive() {
         let world = World::within(law, limits, Span::from_micros(50)).run(Span::from_secs(4));
         for (count, (at, _)) in (1u64..).zip(&world.sent) {
@@ -174,7 +174,7 @@ fn the_rate_of_adaptive_laws_ends_where_more_is_not_worth_it() {
         }
         let last = world.sent_between(at(3.0), at(4.0));
         assert!((950..=1_001).contains(&last), "{name}: {last} updates/s");
-        assert_eq!(world.source.limited_by(), Some(Limit::Worth), "{name}");
+        assert_eq!(world.source.limited_by(), Some(Limit::MinAgeGain), "{name}");
         assert_eq!(world.source.law().rate().per_second(), 1_000.0, "{name} knows of it");
     }
     for (name, law) in adaptive() {

@@ -3,15 +3,15 @@
 
 #[path = "common/session.rs"]
 mod driven;
-#[path = "common/way.rs"]
-mod way;
+#[path = "common/wire.rs"]
+mod wire;
 
 use driven::turn;
 use freshline_core::path::SchedulerConfig;
 use freshline_core::session::{Monitor, MonitorParams, Paths, Reach, Secret, Source, SourceParams};
 use freshline_core::source::{Ack, AcpPlus, AcpPlusParams, Fixed, Phase, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
-use way::{Way, arrived};
+use wire::{Wire, arrived};
 
 /// Each way.
 const WAY: Span = Span::from_millis(10);
@@ -29,8 +29,8 @@ struct World {
     monitor: Monitor<u8>,
     /// One of before knows no such flag, and ignores it.
     is_old_monitor: bool,
-    there: Way,
-    back: Way,
+    forward: Wire,
+    reverse: Wire,
     free_at: Time,
 }
 
@@ -43,8 +43,8 @@ impl World {
             source: source.expect("no name"),
             monitor: Monitor::new(MonitorParams::default(), Secret::new([1; 16])),
             is_old_monitor: false,
-            there: Way::new(),
-            back: Way::new(),
+            forward: Wire::new(),
+            reverse: Wire::new(),
             free_at: Time::ZERO,
         }
     }
@@ -62,7 +62,7 @@ impl World {
     fn run(mut self, seconds: u64) -> Self {
         let end = self.now + Span::from_secs(seconds);
         loop {
-            let first = [&self.there, &self.back].map(|way| way.front().map(|next| next.0));
+            let first = [&self.forward, &self.reverse].map(|way| way.front().map(|next| next.0));
             let wants = [self.source.poll_timeout(), first[0], first[1]];
             let next = Time::earliest(wants).expect("a source always wants something");
             self.now = next.max(self.now);
@@ -79,19 +79,19 @@ impl World {
             if self.is_old_monitor {
                 datagram[12] &= !NO_ACK;
             }
-            self.there.push_back((self.now + WAY, transmit.path, datagram));
+            self.forward.push_back((self.now + WAY, transmit.path, datagram));
         }
     }
 
     fn arrive(&mut self) {
-        while let Some((_, path, datagram)) = arrived(&mut self.there, self.now) {
+        while let Some((_, path, datagram)) = arrived(&mut self.forward, self.now) {
             let reply = driven::tell(&mut self.monitor, self.now, path.0, &datagram).reply;
             if !reply.is_empty() {
                 self.free_at = self.free_at.max(self.now) + SERVICE;
-                self.back.push_back((self.free_at + WAY, path, reply));
+                self.reverse.push_back((self.free_at + WAY, path, reply));
             }
         }
-        while let Some((_, path, datagram)) = arrived(&mut self.back, self.now) {
+        while let Some((_, path, datagram)) = arrived(&mut self.reverse, self.now) {
             let _ = self.source.handle_datagram(self.now, path, &datagram);
         }
     }
@@ -165,8 +165,8 @@ fn with_fewer_acks_the_source_knows_more_and_the_monitor_is_as_fresh() {
     assert!(sparse.age() < every.age() + Span::from_millis(1), "{}", sparse.age());
     assert!(sparse.age() < Span::from_millis(15), "{}", sparse.age());
     assert!(every.age() < sparse.age() + Span::from_millis(1), "{}", every.age());
-    assert_eq!(every.source.counters().asked, every.source.counters().sent);
-    assert!(sparse.source.counters().asked * 3 < sparse.source.counters().sent);
+    assert_eq!(every.source.counters().ack_requests, every.source.counters().sent);
+    assert!(sparse.source.counters().ack_requests * 3 < sparse.source.counters().sent);
     let known = |world: &World| world.source.age().summary(world.now).expect("acks came").mean;
     assert!(known(&sparse) < Span::from_millis(60), "{}", known(&sparse));
     assert!(known(&every) > Span::from_secs(1), "{}", known(&every));
@@ -187,7 +187,7 @@ fn a_monitor_of_before_answers_all_and_nothing_breaks() {
     let world = World::with_old_monitor(asking(5)).run(10);
     assert!(world.has_been_open());
     let counters = world.source.counters();
-    assert!(counters.asked * 3 < counters.sent && counters.sent > 3_000, "{counters:?}");
+    assert!(counters.ack_requests * 3 < counters.sent && counters.sent > 3_000, "{counters:?}");
     assert_eq!((counters.ignored, counters.late_acks), (0, 0));
     assert!(world.age() < Span::from_millis(20), "{}", world.age());
 }
@@ -197,8 +197,8 @@ fn a_source_of_before_is_answered_each_time() {
     let world = World::new(AcpPlus::new(AcpPlusParams::departure())).run(10);
     assert!(world.has_been_open());
     let (counters, seen) = (world.source.counters(), world.monitor.counters());
-    assert_eq!(counters.asked, counters.sent);
-    let waiting = world.back.len() as u64;
+    assert_eq!(counters.ack_requests, counters.sent);
+    let waiting = world.reverse.len() as u64;
     assert_eq!(counters.acked + waiting, seen.fresh);
 }
 
@@ -208,7 +208,7 @@ fn a_law_that_never_asks_is_not_left_in_the_dark() {
     assert!(world.has_been_open());
     let counters = world.source.counters();
     // A word is overdue two round trips of 27 ms after the last one.
-    assert!(counters.asked * 3 < counters.sent && counters.acked > 100, "{counters:?}");
+    assert!(counters.ack_requests * 3 < counters.sent && counters.acked > 100, "{counters:?}");
 }
 
 #[test]
@@ -216,5 +216,5 @@ fn over_several_paths_each_update_asks() {
     let world = World::new(asking(u64::MAX)).over(2).run(2);
     assert!(world.has_been_open());
     let counters = world.source.counters();
-    assert!(counters.sent > 100 && counters.asked == counters.sent, "{counters:?}");
+    assert!(counters.sent > 100 && counters.ack_requests == counters.sent, "{counters:?}");
 }

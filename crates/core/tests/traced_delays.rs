@@ -121,7 +121,7 @@ fn conditions(seed: u64, forward: TraceModel, back: TraceModel) -> Conditions<Nu
     };
     let config = ConditionsConfig {
         forward: path(forward),
-        back: path(back),
+        reverse: path(back),
         ..ConditionsConfig::default()
     };
     config.build(seed, 1).unwrap()

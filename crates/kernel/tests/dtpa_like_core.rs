@@ -30,17 +30,17 @@ fn live(rng: &mut Pcg32, lines: &mut String, rows: &mut Vec<Row>) {
     let mut some = |digits, least: u64| {
         rng.random::<bool>().then(|| any_magnitude(rng, digits).max(least) as u32)
     };
-    let [most_window, memory] = [some(3.0, 2), some(4.0, 2)];
+    let [max_window, memory] = [some(3.0, 2), some(4.0, 2)];
     let peak_bound = rng.random_range(0..4) > 0;
-    let params = DtpaParams { most_window, memory, peak_bound, rtt_weight: 8 };
+    let params = DtpaParams { max_window, memory, peak_bound, rtt_weight: 8 };
     let share = Share::per_second(any_magnitude(rng, 7.0) as f64 / 1e3);
     let mut node = Dtpa::new(params, share).unwrap();
     let DtpaParams { rtt_weight, .. } = params;
-    let numbers = [most_window, memory].map(|number| number.unwrap_or(0));
-    let [most_window, memory] = numbers;
+    let numbers = [max_window, memory].map(|number| number.unwrap_or(0));
+    let [max_window, memory] = numbers;
     let per_1000_s = share.unwrap().per_1000_s();
     let without_peak = u32::from(!peak_bound);
-    writeln!(lines, "new {per_1000_s} {rtt_weight} {most_window} {memory} {without_peak}").unwrap();
+    writeln!(lines, "new {per_1000_s} {rtt_weight} {max_window} {memory} {without_peak}").unwrap();
     for _ in 0..200 {
         let segments = any_magnitude(rng, 2.5);
         writeln!(lines, "sent {segments}").unwrap();
@@ -85,7 +85,7 @@ fn periods_follow_from_luck_as_in_the_core() {
         assert_eq!(Span::from_micros(period), node.period(), "{kernel:?} {node:?}");
         assert_eq!(Some(Span::from_micros(srtt)), node.round_trip(), "{kernel:?} {node:?}");
         assert_eq!(losses as f64 / sent as f64, node.loss(), "{kernel:?} {node:?}");
-        assert_eq!(most, u64::from(node.most_window()), "{kernel:?} {node:?}");
+        assert_eq!(most, u64::from(node.max_window()), "{kernel:?} {node:?}");
         match node.spacing(*window) {
             None => assert_eq!(rate, 0),
             // Bytes a second, and microseconds a segment, both rounded down.
@@ -101,7 +101,7 @@ fn periods_follow_from_luck_as_in_the_core() {
             }
         }
     }
-    let held = rows.iter().filter(|row| row.window > row.node.most_window()).count();
+    let held = rows.iter().filter(|row| row.window > row.node.max_window()).count();
     assert!(held > rows.len() / 10, "{held}");
     let waiting = rows.iter().filter(|row| row.node.period() > Span::ZERO).count();
     assert!(waiting > rows.len() / 5 && waiting < rows.len() * 4 / 5, "{waiting}");

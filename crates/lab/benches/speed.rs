@@ -23,7 +23,7 @@ duration = "10s"
 [[link]]
 name = "hops"
 count = 6
-there = { rate = "6mbit", delay = "1ms", queue = "100p" }
+forward = { rate = "6mbit", delay = "1ms", queue = "100p" }
 
 [[flow]]
 name = "source"
@@ -47,7 +47,7 @@ name = "station"
 count = 50
 path = ["wifi"]
 start_spread = "10ms"
-load = { pattern = "constant", rate = "500kbit", size = "1052B" }
+cross_traffic = { pattern = "constant", rate = "500kbit", size = "1052B" }
 "#;
 
 const STREAMS: &str = r#"
@@ -56,7 +56,7 @@ duration = "10s"
 
 [[link]]
 name = "bottleneck"
-there = { rate = "1gbit", delay = "10ms", queue = "1700p" }
+forward = { rate = "1gbit", delay = "10ms", queue = "1700p" }
 
 [[flow]]
 name = "stream"
@@ -130,7 +130,7 @@ const CASES: [Case; 8] = [
             "cell.wifi.radio.rate=mcs9",
             "cell.wifi.radio.width=80MHz",
             "cell.wifi.radio.queue=100p",
-            "flow.station.load.rate=10mbit",
+            "flow.station.cross_traffic.rate=10mbit",
         ],
         slice: Span::from_secs(20),
         established: None,

@@ -187,8 +187,8 @@ fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Measure
     for (config, hops) in scenario.links.iter().zip(&built.links) {
         let mut group = Group { of: &config.name, measured: &mut all };
         group.link(built, hops);
-        offered.overload("overload", &hops.there, &mut group);
-        offered.overload("back_overload", &hops.back, &mut group);
+        offered.overload("overload", &hops.forward, &mut group);
+        offered.overload("reverse_overload", &hops.reverse, &mut group);
     }
     offered.cells(scenario, &mut all);
     Group { of: TOPOLOGY, measured: &mut all }.link(built, &built.topology);
@@ -219,10 +219,10 @@ fn on_links(
     let Some(updates) = flow.updates() else { return };
     let Some(seconds) = updates.measured(built.world.now()).map(Span::as_secs_f64) else { return };
     let mut legs = passed.iter();
-    for name in config.path.iter().filter(|_| !config.backwards && !config.each_hop) {
+    for name in config.path.iter().filter(|_| !config.reverse && !config.each_hop) {
         let link = scenario.links.iter().find(|link| link.name == *name);
         // A cell is one leg, and its propagation is no time at all.
-        let (count, delay) = link.map_or((1, Span::ZERO), |link| (link.count, link.there.delay));
+        let (count, delay) = link.map_or((1, Span::ZERO), |link| (link.count, link.forward.delay));
         let held = |passed: &Passed| {
             let on_the_line = delay.as_secs_f64() * passed.packets as f64;
             (passed.time.as_secs_f64() - on_the_line) / seconds
@@ -245,8 +245,12 @@ fn of_subflows(name: &str, flows: &[MultipathOutcome], all: &mut Vec<Measured>) 
         group.mean_time("rtt_p95", &subflows, |subflow| Some(subflow.rtt?.p95));
         let again = subflows.iter().map(|subflow| Some(subflow.retransmitted));
         group.mean("retransmitted", "1", again);
-        group.mean("device_mean", "packets", subflows.iter().map(|subflow| subflow.device_mean));
-        group.mean("longest_run", "packets", subflows.iter().map(|subflow| subflow.max_run));
+        group.mean(
+            "device_queue_mean",
+            "packets",
+            subflows.iter().map(|subflow| subflow.device_queue_mean),
+        );
+        group.mean("max_run", "packets", subflows.iter().map(|subflow| subflow.max_run));
     }
 }
 
@@ -259,7 +263,7 @@ const MULTIPATH_COUNTS: [(&str, Count); 6] = [
     ("reinjections", |stats| stats.reinjections),
     ("penalties", |stats| stats.penalties),
     ("window_blocked", |stats| stats.blocked),
-    ("refused", |stats| stats.refused),
+    ("blocks_dropped", |stats| stats.refused),
 ];
 
 /// Adds the numbers of a group of flows, or of a link.
@@ -273,7 +277,7 @@ impl Group<'_> {
         self.mean_time("age_mean", flows, |flow| Some(flow.age?.mean));
         self.mean_time("age_p95", flows, |flow| Some(flow.age?.p95));
         self.mean_time("age_p99", flows, |flow| Some(flow.age?.p99));
-        self.mean_time("age_peak_mean", flows, |flow| flow.age?.peak_mean);
+        self.mean_time("peak_age_mean", flows, |flow| flow.age?.peak_mean);
         self.mean_time("source_age_mean", flows, |flow| flow.source_age_mean);
         self.mean_time("rtt_mean", flows, |flow| flow.rtt_mean);
         self.mean("backlog", "updates", flows.iter().map(|flow| flow.backlog));
@@ -310,7 +314,7 @@ impl Group<'_> {
         self.mean("bitrate_mean", "bit/s", videos().map(|video| Some(video?.bitrate)));
         self.mean("switches", "1", videos().map(|video| Some(video?.switches as f64)));
         self.mean("stalls", "1", videos().map(|video| Some(video?.stalls as f64)));
-        self.mean_time("stalled", flows, |flow| Some(flow.video?.stalled));
+        self.mean_time("stall_time", flows, |flow| Some(flow.video?.stalled));
         self.mean_time("reorder_mean", flows, |flow| flow.reorder_mean);
         self.mean_time("reorder_p95", flows, |flow| flow.reorder_p95);
         self.goodputs(flows.iter().map(|flow| (flow.goodput_bps, flow.measured)));
@@ -358,14 +362,14 @@ impl Group<'_> {
         self.mean("level_rmse", "packets", flows.iter().map(|flow| flow.level_rmse));
         if let Some(settled) = flows.iter().map(|flow| flow.settled).collect::<Option<Vec<_>>>() {
             let last = settled.into_iter().max().unwrap_or(Span::ZERO);
-            self.add("settled", "s", last.as_secs_f64());
+            self.add("settling_time", "s", last.as_secs_f64());
         }
         let overheads = flows.iter().map(|flow| flow.belief.overhead);
         self.mean("overhead", "s", overheads.map(|it| it.map(Span::as_secs_f64)));
-        self.mean("offered_worst", "bit/s", flows.iter().map(|flow| flow.offered_worst));
+        self.mean("offered_max", "bit/s", flows.iter().map(|flow| flow.offered_max));
         self.mean("offered_ratio", "1", flows.iter().map(|flow| flow.offered_ratio));
         self.mean("limited", "1", flows.iter().map(|flow| flow.limited));
-        self.mean("asked", "packets", flows.iter().map(|flow| flow.belief.asked));
+        self.mean("control_level", "packets", flows.iter().map(|flow| flow.belief.control_level));
         self.mean("slowest_target", "packets", flows.iter().map(|flow| flow.belief.slowest_target));
         let located = || flows.iter().map(|flow| flow.located);
         self.mean("located", "1", located().map(|located| located?.right));
@@ -410,8 +414,14 @@ impl Group<'_> {
     fn link(&mut self, built: &Built, hops: &LinkHops) {
         let now = built.world.now();
         let names: [(&[usize], _, _, _, _); 2] = [
-            (&hops.there, "sojourn_mean", "utilisation", "drops", "queue_mean"),
-            (&hops.back, "back_sojourn_mean", "back_utilisation", "back_drops", "back_queue_mean"),
+            (&hops.forward, "sojourn_mean", "utilisation", "drops", "queue_mean"),
+            (
+                &hops.reverse,
+                "reverse_sojourn_mean",
+                "reverse_utilisation",
+                "reverse_drops",
+                "reverse_queue_mean",
+            ),
         ];
         for (hops, sojourn, utilisation, drops, queue) in names {
             if hops.is_empty() {

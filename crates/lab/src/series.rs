@@ -78,7 +78,7 @@ impl<W: Write> Series<W> {
         }
         for (config, hops) in scenario.links.iter().zip(&built.links) {
             let mut out = open(&format!("link-{}", config.name))?;
-            writeln!(out, "time_s,queue_packets,back_queue_packets")?;
+            writeln!(out, "time_s,queue_packets,reverse_queue_packets")?;
             links.push(LinkTable { out, hops: hops.clone() });
         }
         for (cell, config) in scenario.cells.iter().enumerate() {
@@ -118,7 +118,7 @@ impl<W: Write> Series<W> {
                 let each = hops.iter().map(|&hop| world.hops()[hop].backlog().packets);
                 each.fold(Packets::ZERO, |sum, packets| sum + packets).get()
             };
-            writeln!(out, "{time},{},{}", waiting(&hops.there), waiting(&hops.back))?;
+            writeln!(out, "{time},{},{}", waiting(&hops.forward), waiting(&hops.reverse))?;
         }
         for CellTable { out, cell, mark } in &mut self.cells {
             let cell = &world.cells()[*cell];
@@ -127,8 +127,8 @@ impl<W: Write> Series<W> {
             mark.write_since(before, interval, out)?;
             let queued = |at_access_point: bool| -> u64 {
                 let queues = cell.queues();
-                let there = queues.filter(|(from, _)| (*from == ACCESS_POINT) == at_access_point);
-                there.map(|(_, packets)| packets.get()).sum()
+                let forward = queues.filter(|(from, _)| (*from == ACCESS_POINT) == at_access_point);
+                forward.map(|(_, packets)| packets.get()).sum()
             };
             writeln!(out, ",{},{}", queued(true), queued(false))?;
         }

@@ -7,8 +7,8 @@ const RATE: &str = include_str!("../../../scenarios/wlan/bottleneck-rate.toml");
 const AIR: &str = include_str!("../../../scenarios/wlan/bottleneck-air.toml");
 const MOVES: &str = include_str!("../../../scenarios/wlan/bottleneck-moves.toml");
 
-const SLOW: &str = r#"link.backhaul.there={ rate = "97500kbit", queue = "100p", delay = "5ms" }"#;
-const FAST: &str = r#"link.backhaul.there={ rate = "975mbit", queue = "1000p", delay = "2ms" }"#;
+const SLOW: &str = r#"link.backhaul.forward={ rate = "97500kbit", queue = "100p", delay = "5ms" }"#;
+const FAST: &str = r#"link.backhaul.forward={ rate = "975mbit", queue = "1000p", delay = "2ms" }"#;
 
 fn measured(scenario: &str, set: &[&str]) -> Vec<Metric> {
     let changes: Vec<_> = set.iter().map(|text| Change::parse(text).unwrap()).collect();

@@ -12,11 +12,11 @@ title = "Updates and a stream, with losses, captured where they start"
 duration = "20s"
 [[link]]
 name = "nic"
-there = {}
+forward = {}
 [[link]]
 name = "uplink"
 count = 2
-there = { rate = "10mbit", delay = "10ms", jitter = "1ms", queue = "60p", loss = 0.002 }
+forward = { rate = "10mbit", delay = "10ms", jitter = "1ms", queue = "60p", loss = 0.002 }
 [[flow]]
 name = "robot"
 path = ["nic", "uplink"]
@@ -29,7 +29,7 @@ tcp = { control = "cubic" }
 [[flow]]
 name = "noise"
 path = ["nic"]
-load = { pattern = "poisson", rate = "100kbit", size = "200B" }
+cross_traffic = { pattern = "poisson", rate = "100kbit", size = "200B" }
 "#;
 
 /// What captures of these hops and cells, in one file, tell.
@@ -54,7 +54,7 @@ fn value(metrics: &[Metric], name: &str, of: &str) -> f64 {
 fn a_capture_agrees_with_what_the_lab_has_measured() {
     let scenario = Scenario::parse(SCENARIO).unwrap();
     let metrics = run(&scenario, || {}).unwrap();
-    let report = capture_of(&scenario, &["nic", "nic/back"]);
+    let report = capture_of(&scenario, &["nic", "nic/reverse"]);
     // In s, and how far they may be apart.
     let assert_near = |what: &str, captured_ms: f64, ours_s: f64, tolerance: f64| {
         let ratio = captured_ms / 1e3 / ours_s;
@@ -78,13 +78,13 @@ fn a_capture_agrees_with_what_the_lab_has_measured() {
     let flow = &report.flows[0];
     let rtt = flow.rtt.unwrap().mean_ms;
     assert_near("round trip of TCP", rtt, value(&metrics, "rtt_mean", "download"), 0.05);
-    assert!(flow.resent > 0 && flow.unseen_acks == 0 && flow.untracked == 0, "{flow:?}");
+    assert!(flow.retransmissions > 0 && flow.unseen_acks == 0 && flow.untracked == 0, "{flow:?}");
     let delivered = value(&metrics, "goodput", "download") * 20.0 / 8.0;
     let ratio = flow.acked_bytes as f64 / delivered;
     assert!((ratio - 1.0).abs() < 0.01, "{} B, ours {delivered} B", flow.acked_bytes);
 
     // Cross traffic is in it, and is told apart.
-    assert!(report.packets.other > 1_000 && report.packets.cut == 0, "{:?}", report.packets);
+    assert!(report.packets.other > 1_000 && report.packets.truncated == 0, "{:?}", report.packets);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn without_a_queue_in_one_direction_the_age_at_the_monitor_is_known_from_a_captu
     let alone = SCENARIO.replace("name = \"download\"", "name = \"download\"\ncount = 0");
     let scenario = Scenario::parse(&alone[..]).unwrap();
     let ours = value(&run(&scenario, || {}).unwrap(), "age_mean", "robot") * 1e3;
-    let report = capture_of(&scenario, &["nic", "nic/back"]);
+    let report = capture_of(&scenario, &["nic", "nic/reverse"]);
     let age = report.sessions[0].age_at_monitor.unwrap().mean_ms;
     // An arrival whose ack was lost is known to the capture later.
     assert!((age / ours - 1.0).abs() < 0.02, "{age} ms, ours {ours} ms");
@@ -122,7 +122,7 @@ name = "wifi"
 radio = { standard = "802.11a", rate = "12mbit" }
 [[link]]
 name = "wire"
-there = { delay = "5ms" }
+forward = { delay = "5ms" }
 [[flow]]
 name = "robot"
 path = ["wifi", "wire"]

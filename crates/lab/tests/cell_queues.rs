@@ -11,8 +11,8 @@ warm_up = "2s"
 
 [[link]]
 name = "cell"
-there = { SERVICE, delay = "10ms", queue = QUEUE }
-back = { delay = "10ms" }
+forward = { SERVICE, delay = "10ms", queue = QUEUE }
+reverse = { delay = "10ms" }
 
 [[flow]]
 name = "ping"

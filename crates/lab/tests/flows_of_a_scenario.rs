@@ -21,7 +21,7 @@ radio = { access = "edca" }
 [[link]]
 name = "hops"
 count = 3
-there = { rate = "10mbit", delay = "1ms" }
+forward = { rate = "10mbit", delay = "1ms" }
 
 [[flow]]
 name = "robot"
@@ -33,7 +33,7 @@ updates = { law = "fixed", rate = "10/s", payload = "500B" }
 name = "other"
 path = ["hops"]
 each_hop = true
-load = { pattern = "constant", rate = "1mbit", size = "1000B" }
+cross_traffic = { pattern = "constant", rate = "1mbit", size = "1000B" }
 "#;
 
 fn scenario(changes: &[&str]) -> Result<Scenario, String> {
@@ -66,10 +66,10 @@ fn a_flow_on_each_hop_crosses_that_hop_alone() {
     assert_eq!(ways.len(), 3);
     for (place, way) in ways.iter().enumerate() {
         let hops = &built.links[0];
-        let there = Leg::Hop(hops.there[place] as u32);
+        let there = Leg::Hop(hops.forward[place] as u32);
         // Back, the last hop is the first.
-        let back = Leg::Hop(hops.back[2 - place] as u32);
-        assert_eq!((&way.legs[..], way.there), (&[there, back][..], 1));
+        let back = Leg::Hop(hops.reverse[2 - place] as u32);
+        assert_eq!((&way.legs[..], way.forward_legs), (&[there, back][..], 1));
     }
 }
 
@@ -86,9 +86,9 @@ fn what_comes_back_contends_by_its_own_mark() {
     };
     use Category::{BestEffort, Voice};
     assert_eq!(categories(&["flow.robot.dscp=56"]), [(false, Voice), (true, Voice)]);
-    let unmarked = ["flow.robot.dscp=56", "flow.robot.back_dscp=0"];
+    let unmarked = ["flow.robot.dscp=56", "flow.robot.ack_dscp=0"];
     assert_eq!(categories(&unmarked), [(false, Voice), (true, BestEffort)]);
-    let backwards = [&unmarked[..], &["flow.robot.backwards=true"]].concat();
+    let backwards = [&unmarked[..], &["flow.robot.reverse=true"]].concat();
     assert_eq!(categories(&backwards), [(true, Voice), (false, BestEffort)]);
 }
 
@@ -114,7 +114,7 @@ duration = "3s"
 
 [[link]]
 name = "link"
-there = { rate = "10mbit", delay = "10ms", queue = "100p" }
+forward = { rate = "10mbit", delay = "10ms", queue = "100p" }
 
 [[flow]]
 name = "download"
@@ -141,10 +141,12 @@ fn an_endless_stream_ends_at_its_stop() {
 
 #[test]
 fn flows_that_would_begin_when_they_stop_are_refused() {
-    for late in ["stop = \"1s\"\nstart = \"1s\"", "stop = \"2s\"\ncount = 3\napart = \"1s\""] {
+    for late in
+        ["stop = \"1s\"\nstart = \"1s\"", "stop = \"2s\"\ncount = 3\nstart_interval = \"1s\""]
+    {
         let text = DOWNLOAD.replace("path =", &format!("{late}\npath ="));
         let said = Scenario::parse(text.as_str()).unwrap_err().to_string();
-        assert!(said.contains("lower `start` or `apart`"), "{said}");
+        assert!(said.contains("lower `start` or `start_interval`"), "{said}");
     }
 }
 
@@ -173,7 +175,7 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
 fn a_stream_names_the_law_of_its_receive_window() {
     let rtt = |receiver: &str| {
         let receiver = format!("flow.download.tcp.receiver={receiver}");
-        let deep = ["duration=5s", "warm_up=2s", "link.link.there.queue=1000p", &receiver];
+        let deep = ["duration=5s", "warm_up=2s", "link.link.forward.queue=1000p", &receiver];
         value_of(&measured(DOWNLOAD, &deep), "rtt_mean")
     };
     let (short, long) = (rtt("rtac"), rtt("autotune"));
@@ -201,7 +203,7 @@ fn the_longest_round_trip_of_a_stream_is_that_of_a_full_buffer() {
 fn a_stream_that_could_never_run_is_refused_with_the_reason() {
     let refused = |link: &str, tcp: &str| {
         let text = format!(
-            "title = \"Refused\"\nduration = \"1s\"\n[[link]]\nname = \"wire\"\nthere = {{ {link} }}\n\
+            "title = \"Refused\"\nduration = \"1s\"\n[[link]]\nname = \"wire\"\nforward = {{ {link} }}\n\
              [[flow]]\nname = \"tcp\"\npath = [\"wire\"]\ntcp = {{ control = \"cubic\"{tcp} }}\n"
         );
         Scenario::parse(&text[..]).unwrap_err().to_string()

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use freshline_core::host::Band;
+use freshline_core::link::Direction;
 use freshline_core::router::Packet;
 use freshline_core::unit::{Span, Time};
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Change, Scenario};
-use freshline_lab::world::{Carrier, Direction};
+use freshline_lab::world::Carrier;
 
 /// A phone whose uplink of 10 Mbit/s an upload fills from the start, with what its user does beside.
 const PHONE: &str = r#"
@@ -17,17 +18,17 @@ warm_up = "10s"
 
 [[link]]
 name = "uplink"
-there = { rate = "10mbit", delay = "25ms", queue = "dual" }
-back = { rate = "50mbit", delay = "25ms", queue = "2000p" }
+forward = { rate = "10mbit", delay = "25ms", queue = "dual" }
+reverse = { rate = "50mbit", delay = "25ms", queue = "2000p" }
 
 [[link]]
 name = "core"
-there = { rate = "1gbit" }
+forward = { rate = "1gbit" }
 
 [[flow]]
 name = "upload"
 path = ["uplink", "core"]
-apart = "10s"
+start_interval = "10s"
 tcp = { control = "cubic", host = "sorpc" }
 
 [[flow]]
@@ -46,14 +47,14 @@ updates = { law = "fixed", rate = "50/s", payload = "160B" }
 name = "download"
 count = 0
 path = ["uplink", "core"]
-backwards = true
+reverse = true
 start = "10s"
 tcp = { control = "cubic" }
 "#;
 
-const ONE_QUEUE: &str = "link.uplink.there.queue=2000p";
+const ONE_QUEUE: &str = "link.uplink.forward.queue=2000p";
 const TWO_FIFOS: &str =
-    r#"link.uplink.there.queue={discipline="dual",urgent="2000p",bulk="2000p"}"#;
+    r#"link.uplink.forward.queue={discipline="dual",urgent="2000p",bulk="2000p"}"#;
 
 fn scenario(changes: &[&str]) -> Scenario {
     let changes: Vec<_> = changes.iter().map(|change| Change::parse(change).unwrap()).collect();
@@ -76,7 +77,7 @@ fn value(metrics: &impl Fn(&str, &str) -> Option<f64>, name: &str, of: &str) -> 
 fn bulk_of(changes: &[&str], link: usize) -> HashSet<(String, Direction)> {
     let scenario = scenario(changes);
     let mut built = scenario.build(0).unwrap();
-    let hops = [&built.links[link].there, &built.links[link].back].map(|hops| hops[0]);
+    let hops = [&built.links[link].forward, &built.links[link].reverse].map(|hops| hops[0]);
     let ranges = built.flows.clone();
     let mut seen = HashSet::new();
     built.world.run_watched(Time::ZERO + Span::from_secs(12), |left| {
@@ -92,12 +93,12 @@ fn bulk_of(changes: &[&str], link: usize) -> HashSet<(String, Direction)> {
 #[test]
 fn only_data_from_a_filled_send_buffer_is_bulk_and_only_in_its_own_host() {
     let both = ["flow.download.count=1", "flow.download.tcp.host=sorpc"];
-    let upload = ("upload".to_owned(), Direction::There);
+    let upload = ("upload".to_owned(), Direction::Forward);
     assert_eq!(bulk_of(&["flow.download.count=1"], 0), HashSet::from([upload.clone()]));
     assert_eq!(bulk_of(&["flow.upload.tcp.host=single"], 0), HashSet::new());
     // Behind the first link of its way nothing is bulk; the download's first one is the core's.
     assert_eq!(bulk_of(&both, 0), HashSet::from([upload]));
-    let download = ("download".to_owned(), Direction::There);
+    let download = ("download".to_owned(), Direction::Forward);
     assert_eq!(bulk_of(&both, 1), HashSet::from([download]));
 }
 
@@ -105,7 +106,7 @@ fn only_data_from_a_filled_send_buffer_is_bulk_and_only_in_its_own_host() {
 fn what_a_user_does_no_longer_waits_behind_an_upload_which_loses_nothing() {
     let alone = measured(&["flow.upload.count=0"]);
     let single = measured(&[ONE_QUEUE]);
-    for queue in ["link.uplink.there.queue=dual", TWO_FIFOS] {
+    for queue in ["link.uplink.forward.queue=dual", TWO_FIFOS] {
         let sorpc = measured(&[queue]);
         for (metric, flow) in [("response_p95", "messenger"), ("rtt_mean", "call")] {
             let times = [&alone, &single, &sorpc].map(|of| of(metric, flow).unwrap());
@@ -126,7 +127,7 @@ fn a_download_beside_an_upload_has_most_of_its_rate_again() {
     let [alone, _] = with(&["flow.upload.count=0"]);
     let [single, _] = with(&[ONE_QUEUE]);
     assert!(single < 0.3 * alone, "its acks waited: {single} of {alone}");
-    for queue in ["link.uplink.there.queue=dual", TWO_FIFOS] {
+    for queue in ["link.uplink.forward.queue=dual", TWO_FIFOS] {
         let [download, upload] = with(&[queue]);
         assert!(download > 0.8 * alone, "{download} of {alone} with {queue}");
         // A tenth of the uplink carries acks.
@@ -141,7 +142,7 @@ fn a_late_upload_has_its_share_at_once_with_fair_service_in_the_bulk_band() {
         ["goodput_jain", "goodput_sum"].map(|name| value(&metrics, name, "upload"))
     };
     let [fifo_jain, fifo_sum] = two(TWO_FIFOS);
-    let [fair_jain, fair_sum] = two("link.uplink.there.queue=dual");
+    let [fair_jain, fair_sum] = two("link.uplink.forward.queue=dual");
     assert!(fifo_jain < 0.7, "the late one waits behind the other: {fifo_jain}");
     assert!(fair_jain > 0.99, "{fair_jain}");
     assert!(fair_sum > 0.97 * fifo_sum, "{fifo_sum} to {fair_sum}");

@@ -14,11 +14,11 @@ const WIRES: &str = r#"
 
     [[link]]
     name = "a"
-    there = { rate = "10mbit", delay = "5ms", queue = "200p" }
+    forward = { rate = "10mbit", delay = "5ms", queue = "200p" }
 
     [[link]]
     name = "b"
-    there = { rate = "5mbit", delay = "5ms", queue = "200p" }
+    forward = { rate = "5mbit", delay = "5ms", queue = "200p" }
 
     [[flow]]
     name = "mptcp"
@@ -46,14 +46,14 @@ fn qaware_delivers_what_both_paths_carry_where_the_shortest_round_trip_leaves_on
     let metrics = measured(&[]);
     let all = value(&metrics, "goodput", "mptcp");
     assert!(all > 0.99 * 13e6, "{all}");
-    assert!(value(&metrics, "refused", "mptcp") == 0.0);
+    assert!(value(&metrics, "blocks_dropped", "mptcp") == 0.0);
     let other = measured(&["flow.mptcp.multipath.scheduler=min_srtt"]);
     let min_srtt = value(&other, "goodput", "mptcp");
     println!("13 Mbit/s: qaware {all}, min_srtt {min_srtt}");
     assert!(min_srtt < 0.95 * all, "{min_srtt}");
-    assert!(value(&other, "refused", "mptcp") > 0.0, "its sockets were full");
+    assert!(value(&other, "blocks_dropped", "mptcp") > 0.0, "its sockets were full");
     // Its slow path is left with a round trip that was long once, and is never measured again.
-    let [run, others] = [&metrics, &other].map(|metrics| value(metrics, "longest_run", "mptcp/1"));
+    let [run, others] = [&metrics, &other].map(|metrics| value(metrics, "max_run", "mptcp/1"));
     assert!(others > 5.0 * run, "{run} {others}");
 }
 
@@ -64,7 +64,7 @@ fn above_what_both_paths_carry_each_is_full_and_the_rest_is_refused() {
         let metrics = measured(&["flow.mptcp.multipath.rate=30mbit", &scheduler]);
         let all = value(&metrics, "goodput", "mptcp");
         assert!(all <= 1.001 * 15e6 * EFFICIENCY, "{scheduler}: {all}");
-        assert!(value(&metrics, "refused", "mptcp") > 1_000.0, "{scheduler}");
+        assert!(value(&metrics, "blocks_dropped", "mptcp") > 1_000.0, "{scheduler}");
     }
 }
 
@@ -72,9 +72,9 @@ fn above_what_both_paths_carry_each_is_full_and_the_rest_is_refused() {
 fn one_stream_over_all_paths_loses_blocks_only_if_it_is_to() {
     let one = ["flow.mptcp.multipath.independent=false", "flow.mptcp.multipath.rate=20mbit"];
     let metrics = measured(&one);
-    assert!(value(&metrics, "refused", "mptcp") > 1_000.0);
+    assert!(value(&metrics, "blocks_dropped", "mptcp") > 1_000.0);
     let delays = [&one[..], &["flow.mptcp.multipath.drop=false"]].concat();
-    assert_eq!(value(&measured(&delays), "refused", "mptcp"), 0.0);
+    assert_eq!(value(&measured(&delays), "blocks_dropped", "mptcp"), 0.0);
 }
 
 #[test]

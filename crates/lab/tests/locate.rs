@@ -71,23 +71,23 @@ fn flows_to_one_station_share_its_frames() {
     assert_eq!(both.len(), 2);
     for flow in &both {
         assert!(flow.by_radio && part(flow, Place::Wireless) >= 0.95, "{flow:?}");
-        let spell = flow.spells.last().unwrap();
-        assert!((spell.level - 64.0).abs() < 0.1, "{spell:?}");
-        assert!((spell.loss.unwrap() - 0.05).abs() < 0.01, "of its own packets: {spell:?}");
+        let interval = flow.intervals.last().unwrap();
+        assert!((interval.level - 64.0).abs() < 0.1, "{interval:?}");
+        assert!((interval.loss.unwrap() - 0.05).abs() < 0.01, "of its own packets: {interval:?}");
     }
     // Without numbers losses are unknown.
     for flow in flows(&on_the_air(&[1, 2], 20, false), weights, frames) {
-        assert_eq!((flow.numbers, flow.spells.len()), (Numbers::Unknown, 1));
-        let spell = flow.spells[0];
-        assert_eq!((spell.place, spell.loss), (Place::Unknown, None));
-        assert!((spell.level - 64.0).abs() < 2.0, "{spell:?}");
+        assert_eq!((flow.numbers, flow.intervals.len()), (Numbers::Unknown, 1));
+        let interval = flow.intervals[0];
+        assert_eq!((interval.place, interval.loss), (Place::Unknown, None));
+        assert!((interval.level - 64.0).abs() < 2.0, "{interval:?}");
     }
 }
 
 /// A pcap of IP packets, numbered as iperf2 does, with the kernel's times of what a client got.
 fn capture(link: &str, mbps: u32) -> Vec<u8> {
     let law = format!(r#"flow.video.downlink.law={{ law = "fixed", rate = "{mbps}mbit" }}"#);
-    let link = format!("link.backhaul.there={link}");
+    let link = format!("link.backhaul.forward={link}");
     let changes = [&law, &link, "duration=\"3s\"", r#"flow.video.downlink.counting="logistic""#];
     let changes = changes.map(|text| Change::parse(text).unwrap());
     let scenario = Scenario::parse_with(RATE, &changes).unwrap();
@@ -119,10 +119,10 @@ fn flows(capture: &[u8], weights: Weights, frames: FrameWeights) -> Vec<FlowRepo
 }
 
 fn part(flow: &FlowReport, place: Place) -> f64 {
-    let frames = |spells: &mut dyn Iterator<Item = u64>| spells.sum::<u64>() as f64;
-    let all = frames(&mut flow.spells.iter().map(|spell| spell.frames));
-    let there = flow.spells.iter().filter(|spell| spell.place == place);
-    frames(&mut there.map(|spell| spell.frames)) / all
+    let frames = |intervals: &mut dyn Iterator<Item = u64>| intervals.sum::<u64>() as f64;
+    let all = frames(&mut flow.intervals.iter().map(|interval| interval.frames));
+    let there = flow.intervals.iter().filter(|interval| interval.place == place);
+    frames(&mut there.map(|interval| interval.frames)) / all
 }
 
 #[test]
@@ -138,9 +138,9 @@ fn frames_of_a_kernel_s_times_tell_the_bottleneck_too() {
     ] {
         let flow = located(&capture(link, mbps));
         let right = part(&flow, place);
-        assert!(right >= 0.95, "{link}, {mbps}: {right}, {:?}", flow.spells);
+        assert!(right >= 0.95, "{link}, {mbps}: {right}, {:?}", flow.intervals);
     }
     // Frames have some 20 packets at 500 Mbit/s, not one.
     let flow = located(&capture(FAST, 500));
-    assert!(flow.spells.iter().all(|spell| spell.level > 5.0), "{:?}", flow.spells);
+    assert!(flow.intervals.iter().all(|interval| interval.level > 5.0), "{:?}", flow.intervals);
 }

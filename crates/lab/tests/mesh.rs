@@ -198,7 +198,7 @@ fn two_senders(config: &str) -> Run {
 #[test]
 fn nodes_that_sense_each_other_wait_though_they_receive_nothing() {
     let hidden = two_senders(HIDDEN).collisions();
-    let sensed = two_senders(&format!("{HIDDEN}senses = 20.0\n"));
+    let sensed = two_senders(&format!("{HIDDEN}carrier_sense_range = 20.0\n"));
     let parents = sensed.mesh.tree();
     assert_eq!([1, 2].map(|node| parents.parent(node)), [0, 0]);
     assert!(hidden > 3 * sensed.collisions(), "{hidden} and {}", sensed.collisions());
@@ -243,7 +243,9 @@ fn radios_that_make_no_sense_are_named() {
             toml::from_str(&format!("name = \"mesh\"\n{CHAIN}{line}")).unwrap();
         config.build::<Numbered>(Pcg64::new(1, 1)).unwrap_err().to_string()
     };
-    assert!(refused("senses = 5.0").contains("`senses` is below `range`"));
+    assert!(
+        refused("carrier_sense_range = 5.0").contains("`carrier_sense_range` is below `range`")
+    );
     assert!(refused("capture = 1.0").contains("`capture` is 1"));
     assert!(refused("queue_frames = 0").contains("`queue_frames` is 0"));
 }

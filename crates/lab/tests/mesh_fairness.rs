@@ -19,7 +19,7 @@ fn number(metrics: &[Metric], name: &str, of: &str) -> f64 {
 const LISTENING: [&str; 3] = [
     "mesh.office.header=23B",
     "flow.node.tcp.control=dtpa",
-    "flow.node.tcp.dtpa={ law = { most_window = 8 } }",
+    "flow.node.tcp.dtpa={ law = { max_window = 8 } }",
 ];
 
 #[test]

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::rc::Rc;
 
+use freshline_core::link::Direction;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::Message;
 use freshline_lab::run::Metric;
 use freshline_lab::scenario::{Built, Scenario};
 use freshline_lab::series::Series;
-use freshline_lab::world::{Body, Carrier, Direction, Flow, Leg};
+use freshline_lab::world::{Body, Carrier, Flow, Leg};
 use proptest::prelude::*;
 use scenarios::{measured, scenario, value};
 
@@ -56,7 +57,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         r#"updates = { law = "tenth", payload = "100B" }"#,
         r#"tcp = { control = "cubic" }"#,
         r#"tcp = { control = "reno", rate = "50kbit", updates = true, block = "400B" }"#,
-        r#"load = { pattern = "on-off", rate = "600kbit", size = "700B", on = "1s", off = "1s" }"#,
+        r#"cross_traffic = { pattern = "on-off", rate = "600kbit", size = "700B", on = "1s", off = "1s" }"#,
     ]);
     let path = prop::sample::select(vec![
         r#"["link"]"#,
@@ -111,12 +112,12 @@ impl Whole {
         let mut text = format!(
             "title = \"random\"\nduration = \"{}\"\nwarm_up = \"{}\"\nseed = {seed}\n\
              [[link]]\nname = \"link\"\n{change}\n\
-             there = {{ rate = \"{rate_kbps}kbit\", delay = \"20ms\", queue = \"{queue}p\" }}\n\
-             [[link]]\nname = \"lossy\"\nthere = {{ delay = \"1ms\", loss = 0.3 }}\n\
-             [[link]]\nname = \"dead\"\nthere = {{ delay = \"1ms\", loss = 1.0 }}\n\
-             back = {{ delay = \"1ms\" }}\n\
-             [[link]]\nname = \"deaf\"\nthere = {{ delay = \"1ms\" }}\n\
-             back = {{ delay = \"1ms\", loss = 1.0 }}\n",
+             forward = {{ rate = \"{rate_kbps}kbit\", delay = \"20ms\", queue = \"{queue}p\" }}\n\
+             [[link]]\nname = \"lossy\"\nforward = {{ delay = \"1ms\", loss = 0.3 }}\n\
+             [[link]]\nname = \"dead\"\nforward = {{ delay = \"1ms\", loss = 1.0 }}\n\
+             reverse = {{ delay = \"1ms\" }}\n\
+             [[link]]\nname = \"deaf\"\nforward = {{ delay = \"1ms\" }}\n\
+             reverse = {{ delay = \"1ms\", loss = 1.0 }}\n",
             time(*duration),
             time(*warm_up),
         );
@@ -125,7 +126,7 @@ impl Whole {
             let stop = stop.map_or(String::new(), |stop| format!("stop = \"{}\"\n", time(stop)));
             text += &format!(
                 "[[flow]]\nname = \"f{number}\"\npath = {path}\ncount = {count}\nstart = \"{}\"\n\
-                 apart = \"{}\"\n{stop}{traffic}\n",
+                 start_interval = \"{}\"\n{stop}{traffic}\n",
                 time(*start),
                 time(*apart),
             );
@@ -149,7 +150,8 @@ fn at(quarters: u64) -> Time {
 /// Updates that arrived, by flow: when, and when they were generated.
 fn arrivals(scenario: &Scenario) -> (Built, Vec<Vec<(Time, Time)>>) {
     let mut built = scenario.build(0).unwrap();
-    let last = built.world.flows().iter().map(|routed| routed.legs[routed.there as usize - 1]);
+    let last =
+        built.world.flows().iter().map(|routed| routed.legs[routed.forward_legs as usize - 1]);
     let last: Vec<Leg> = last.collect();
     let mut all = vec![Vec::new(); last.len()];
     built.world.run_watched(Time::ZERO + scenario.duration, |left| {
@@ -157,7 +159,7 @@ fn arrivals(scenario: &Scenario) -> (Built, Vec<Vec<(Time, Time)>>) {
         let Carrier::Hop(hop) = left.carrier else { return };
         if let (Body::Update(number), Flow::Updates(updates)) = (left.parcel.load.body, left.flow)
             && let Some(Message::Update(update)) = updates.message(number)
-            && left.parcel.direction == Direction::There
+            && left.parcel.direction == Direction::Forward
             && last[flow] == Leg::Hop(hop as u32)
         {
             all[flow].push((left.at, update.generated_at));
@@ -345,7 +347,7 @@ proptest! {
             }
             let of = |metric: &'static str| (metric, name.as_str());
             let by_series = |column: &str| by_column.get(column).and_then(|all| mean_of(all));
-            if plan.traffic.starts_with("load") {
+            if plan.traffic.starts_with("cross_traffic") {
                 check(&metrics, of("throughput"), by_series("throughput_bps"), 1e-6)?;
                 continue;
             }
@@ -361,7 +363,7 @@ proptest! {
             check(&metrics, of("age_p99"), mean_of(&each(|ages| ages.quantile(0.99))), 0.01)?;
             let with_peaks = ages.iter().filter(|ages| !ages.peaks.is_empty());
             let peaks: Vec<f64> = with_peaks.map(|ages| mean(&ages.peaks)).collect();
-            check(&metrics, of("age_peak_mean"), mean_of(&peaks), 1e-6)?;
+            check(&metrics, of("peak_age_mean"), mean_of(&peaks), 1e-6)?;
             let index = (means.len() > 1).then(|| jain(&means));
             check(&metrics, of("age_jain"), index, 1e-6)?;
             let has_acks = !plan.traffic.contains("ack");
@@ -380,16 +382,16 @@ warm_up = "10s"
 
 [[link]]
 name = "link"
-there = { rate = "1mbit", delay = "5ms", queue = "1p" }
+forward = { rate = "1mbit", delay = "5ms", queue = "1p" }
 change = [{ at = "5s", rate = "1bit" }, { at = "50s", rate = "1mbit" }]
 
 [[link]]
 name = "dead"
-there = { delay = "1ms", loss = 1.0 }
+forward = { delay = "1ms", loss = 1.0 }
 
 [[link]]
 name = "clear"
-there = { delay = "1ms" }
+forward = { delay = "1ms" }
 
 [[flow]]
 name = "starved"
@@ -412,7 +414,7 @@ tcp = { control = "cubic", file = "1MB" }
 name = "endless"
 count = 2
 start = "20s"
-apart = "10s"
+start_interval = "10s"
 path = ["dead"]
 tcp = { control = "cubic", file = "1MB" }
 
@@ -428,7 +430,7 @@ name = "short-load"
 path = ["clear"]
 start = "20s"
 stop = "25s"
-load = { pattern = "constant", rate = "1mbit", size = "1000B" }
+cross_traffic = { pattern = "constant", rate = "1mbit", size = "1000B" }
 "#;
 
 #[test]

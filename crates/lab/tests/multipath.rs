@@ -16,11 +16,11 @@ const WIRES: &str = r#"
 
     [[link]]
     name = "a"
-    there = { rate = "10mbit", delay = "10ms", queue = "100p" }
+    forward = { rate = "10mbit", delay = "10ms", queue = "100p" }
 
     [[link]]
     name = "b"
-    there = { rate = "5mbit", delay = "10ms", queue = "100p" }
+    forward = { rate = "5mbit", delay = "10ms", queue = "100p" }
 
     [[flow]]
     name = "mptcp"
@@ -78,8 +78,8 @@ fn a_file_arrives_whole_under_loss_with_every_scheduler_and_with_the_handler_or_
             let changes = [
                 "warm_up=0s",
                 "duration=120s",
-                "link.a.there.loss=0.02",
-                "link.b.there.loss=0.01",
+                "link.a.forward.loss=0.02",
+                "link.b.forward.loss=0.01",
                 "flow.mptcp.multipath.file=3MB",
                 &format!("flow.mptcp.multipath.scheduler={scheduler}"),
                 &format!("flow.mptcp.multipath.handler={handler}"),
@@ -102,7 +102,7 @@ const SHARED: &str = r#"
 
     [[link]]
     name = "a"
-    there = { rate = "20mbit", delay = "10ms", queue = "60p" }
+    forward = { rate = "20mbit", delay = "10ms", queue = "60p" }
 
     [[flow]]
     name = "mptcp"
@@ -144,7 +144,7 @@ fn coupled_subflows_still_fill_two_paths_of_their_own() {
 const NARROW: [&str; 4] = [
     "flow.mptcp.multipath.receive_buffer=[\"80kB\", \"80kB\"]",
     "flow.mptcp.multipath.scheduler=round_robin",
-    "link.b.there.delay=200ms",
+    "link.b.forward.delay=200ms",
     "duration=40s",
 ];
 
@@ -170,7 +170,7 @@ fn a_slow_path_that_holds_the_window_is_helped_out_and_penalised() {
 #[test]
 fn what_a_dead_path_had_in_flight_takes_the_other_one() {
     let settings = ["duration=30s", "warm_up=0s", "flow.mptcp.multipath.file=5MB"];
-    let dead = r#"link.b.there.loss=0.9999"#;
+    let dead = r#"link.b.forward.loss=0.9999"#;
     let completion = |handler: &str| {
         let handler = format!("flow.mptcp.multipath.handler={handler}");
         let metrics = measured(&[&settings[..], &[dead, &handler]].concat());
@@ -212,10 +212,10 @@ fn a_video_has_the_bitrate_that_the_paths_carry_together() {
             &video,
             "warm_up=0s",
             "duration=400s",
-            &format!("link.a.there.rate={a}"),
-            &format!("link.b.there.rate={b}"),
+            &format!("link.a.forward.rate={a}"),
+            &format!("link.b.forward.rate={b}"),
         ]);
-        ["bitrate_mean", "stalled", "stalls"].map(|name| value(&metrics, name, "mptcp"))
+        ["bitrate_mean", "stall_time", "stalls"].map(|name| value(&metrics, name, "mptcp"))
     };
     let [bitrate, stalled, stalls] = watch(["3mbit", "2mbit"]);
     // 4.76 Mbit/s of payload.

@@ -12,7 +12,7 @@ duration = "20s"
 
 [[link]]
 name = "wire"
-there = { rate = "1gbit", delay = "50ms" }
+forward = { rate = "1gbit", delay = "50ms" }
 
 [[flow]]
 name = "file"
@@ -45,8 +45,8 @@ fn slow_start_begins_with_the_initial_window() {
 /// probe or the timeout.
 #[test]
 fn a_minimum_timeout_delays_the_repair_of_losses() {
-    let lossy = "link.wire.there.loss=0.3";
+    let lossy = "link.wire.forward.loss=0.3";
     let short = round_trips(&[lossy]);
-    let long = round_trips(&[lossy, "flow.file.multipath.least_timeout=5s"]);
+    let long = round_trips(&[lossy, "flow.file.multipath.min_rto=5s"]);
     assert!(long > short + 5.0, "{short} {long}");
 }

@@ -16,7 +16,7 @@ fn run(updates: &[&str]) -> [f64; 3] {
     let changes: Vec<_> = changes.iter().map(String::as_str).collect();
     let metrics = measured(NARROW_BACK, &changes);
     let ms = |name| 1e3 * value(&metrics, name, "source");
-    [ms("age_mean"), ms("rtt_mean"), value(&metrics, "back_queue_mean", "link")]
+    [ms("age_mean"), ms("rtt_mean"), value(&metrics, "reverse_queue_mean", "link")]
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn a_path_with_updates_allocates_nothing() {
         [[link]]
         name = "hops"
         count = 6
-        there = { rate = "6mbit", delay = "1ms", jitter = "500us", loss = 0.01, queue = "100p" }
+        forward = { rate = "6mbit", delay = "1ms", jitter = "500us", loss = 0.01, queue = "100p" }
         [[flow]]
         name = "source"
         count = 3
@@ -37,8 +37,8 @@ fn a_path_with_updates_allocates_nothing() {
         [[flow]]
         name = "other"
         path = ["hops"]
-        backwards = true
-        load = { pattern = "poisson", rate = "1mbit", size = "1000B" }
+        reverse = true
+        cross_traffic = { pattern = "poisson", rate = "1mbit", size = "1000B" }
     "#;
     let (events, allocations) = events_and_allocations(path, &[]);
     assert!(events > 100_000, "{events}");

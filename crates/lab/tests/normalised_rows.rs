@@ -12,7 +12,7 @@ runs = 6
 
 [[link]]
 name = "link"
-there = { rate = "10mbit", delay = "10ms", queue = "200p" }
+forward = { rate = "10mbit", delay = "10ms", queue = "200p" }
 
 [[flow]]
 name = "updates"
@@ -32,7 +32,7 @@ of = "nothing"
 [[reproduce.row]]
 id = "ifc"
 what = "freshness control"
-set = { "link.link.there.queue" = "ifc" }
+set = { "link.link.forward.queue" = "ifc" }
 metric = "age_mean"
 of = "updates"
 

@@ -15,8 +15,8 @@ const LINK: &str = r#"
     warm_up = "5s"
     [[link]]
     name = "link"
-    there = { rate = "1mbit", delay = "10ms", queue = "10p" }
-    back = { rate = "1mbit", delay = "10ms" }
+    forward = { rate = "1mbit", delay = "10ms", queue = "10p" }
+    reverse = { rate = "1mbit", delay = "10ms" }
     [[flow]]
     name = "source"
     path = ["link"]
@@ -34,7 +34,7 @@ fn overload_is_the_load_over_the_capacity_with_all_that_is_dropped() {
     let twice = measured(LINK, &["flow.source.updates.rate=250/s"]);
     near(&twice, "overload", "link", 2.0);
     // Acks of 84 bytes for the 125 updates/s that are delivered.
-    near(&twice, "back_overload", "link", 0.084);
+    near(&twice, "reverse_overload", "link", 0.084);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn the_worst_window_decides_and_capacity_is_counted_as_it_changes() {
     near(&measured(LINK, &[step]), "overload", "link", 0.8 / 0.75);
     let short = measured(LINK, &["duration=9s"]);
     assert!(short.iter().all(|metric| metric.name != "overload"), "no window is whole");
-    let unlimited = measured(LINK, &[r#"link.link.there={ delay = "1ms" }"#]);
+    let unlimited = measured(LINK, &[r#"link.link.forward={ delay = "1ms" }"#]);
     assert!(unlimited.iter().all(|metric| metric.name != "overload"), "there is no capacity");
 }
 
@@ -52,7 +52,7 @@ fn the_worst_window_decides_and_capacity_is_counted_as_it_changes() {
 fn the_capacity_of_a_trace_is_that_of_its_opportunities() {
     let opportunities = include_str!("../../../scenarios/paths/lte.trace").lines().count() as f64;
     let capacity = opportunities * 12_000.0 / 0.4;
-    let there = r#"link.link.there={ trace = "../../scenarios/paths/lte.trace" }"#;
+    let there = r#"link.link.forward={ trace = "../../scenarios/paths/lte.trace" }"#;
     let found = value(&measured(LINK, &[there]), "overload", "link");
     // A window is 12.5 repetitions.
     assert!((found * capacity / 800e3 - 1.0).abs() < 0.05, "{found} of {capacity} bit/s");

@@ -15,8 +15,8 @@ const PATH: &str = r#"
     duration = "60s"
     [[link]]
     name = "path"
-    there = { rate = "6mbit", delay = "10ms", queue = "100p" }
-    back = { rate = "20mbit", delay = "10ms", queue = "200p" }
+    forward = { rate = "6mbit", delay = "10ms", queue = "100p" }
+    reverse = { rate = "20mbit", delay = "10ms", queue = "200p" }
     [[flow]]
     name = "source"
     path = ["path"]
@@ -28,7 +28,7 @@ const PATH: &str = r#"
     path = ["path"]
     start = "15s"
     stop = "20s"
-    load = { pattern = "poisson", rate = "18mbit", size = "1052B" }
+    cross_traffic = { pattern = "poisson", rate = "18mbit", size = "1052B" }
 "#;
 
 /// A disturbance: its name, the second at which it is over, the round trip from then on in ms, and
@@ -47,8 +47,8 @@ const DISTURBANCES: [Disturbance; 9] = [
         &[
             "flow.others.count=1",
             "flow.source.count=24",
-            "link.path.there.delay=30ms",
-            "link.path.back.delay=30ms",
+            "link.path.forward.delay=30ms",
+            "link.path.reverse.delay=30ms",
         ],
     ),
     ("outage", 23, 20, &[OUTAGE]),
@@ -58,19 +58,19 @@ const DISTURBANCES: [Disturbance; 9] = [
         "route from 50 to 5 ms",
         20,
         15,
-        &["link.path.there.delay=50ms", r#"link.path.change=[{ at = "20s", delay = "5ms" }]"#],
+        &["link.path.forward.delay=50ms", r#"link.path.change=[{ at = "20s", delay = "5ms" }]"#],
     ),
     (
         "capacity from 20 to 2 Mbit/s",
         20,
         20,
-        &["link.path.there.rate=20mbit", r#"link.path.change=[{ at = "20s", rate = "2mbit" }]"#],
+        &["link.path.forward.rate=20mbit", r#"link.path.change=[{ at = "20s", rate = "2mbit" }]"#],
     ),
     (
         "capacity from 2 to 20 Mbit/s",
         20,
         20,
-        &["link.path.there.rate=2mbit", r#"link.path.change=[{ at = "20s", rate = "20mbit" }]"#],
+        &["link.path.forward.rate=2mbit", r#"link.path.change=[{ at = "20s", rate = "20mbit" }]"#],
     ),
     (
         "capacity from 20 to 2 Mbit/s, 6 sources",
@@ -78,7 +78,7 @@ const DISTURBANCES: [Disturbance; 9] = [
         20,
         &[
             "flow.source.count=6",
-            "link.path.there.rate=20mbit",
+            "link.path.forward.rate=20mbit",
             r#"link.path.change=[{ at = "20s", rate = "2mbit" }]"#,
         ],
     ),

@@ -15,10 +15,10 @@ duration = "21s"
 warm_up = "1s"
 [[link]]
 name = "nic"
-there = {}
+forward = {}
 [[link]]
 name = "uplink"
-there = { rate = "10mbit", delay = "20ms", queue = "100p" }
+forward = { rate = "10mbit", delay = "20ms", queue = "100p" }
 [[flow]]
 name = "client"
 path = ["nic", "uplink"]
@@ -27,7 +27,7 @@ tcp = { control = "cubic", request = "200B", response = "10kB", think = "100ms" 
 name = "download"
 count = 0
 path = ["nic", "uplink"]
-backwards = true
+reverse = true
 tcp = { control = "cubic" }
 "#;
 
@@ -64,7 +64,7 @@ fn a_response_takes_the_round_trip_and_its_transmission() {
 #[test]
 fn after_a_long_thought_a_large_response_takes_several_round_trips() {
     let think = |think| {
-        let sizes = ["flow.client.tcp.response=100kB", "link.uplink.there.rate=1gbit"];
+        let sizes = ["flow.client.tcp.response=100kB", "link.uplink.forward.rate=1gbit"];
         value(&metrics(&[&sizes[..], &[think]].concat()), "response_mean")
     };
     // Restarted after idle with 10 segments, doubled each time: 10 + 20 + 40 of 70.
@@ -92,7 +92,7 @@ fn beside_a_download_responses_wait_in_its_queue() {
 #[test]
 fn a_request_without_an_answer_counts_with_its_time_so_far() {
     // From 11 s on, nothing arrives before the end.
-    let stuck = metrics(&[r#"link.uplink.there.change=[{ at = "11s", delay = "60s" }]"#]);
+    let stuck = metrics(&[r#"link.uplink.forward.change=[{ at = "11s", delay = "60s" }]"#]);
     let all = value(&metrics(&[]), "responses");
     let mean = (10.0 * all * ALONE + 10.0) / (10.0 * all + 1.0);
     let stuck = value(&stuck, "response_mean");
@@ -121,7 +121,7 @@ fn a_capture_shows_a_stream_each_way_and_a_series_the_times() {
     let scenario = scenario(&[]).unwrap();
     let built = scenario.build(0).unwrap();
     let mut captures = Captures::new(&built);
-    let hops = ["nic", "nic/back"].map(|name| carrier_called(name, &scenario, &built).unwrap());
+    let hops = ["nic", "nic/reverse"].map(|name| carrier_called(name, &scenario, &built).unwrap());
     captures.add(&hops, Vec::new()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let open = |table: &str| std::fs::File::create(folder.path().join(table));

@@ -14,14 +14,14 @@ warm_up = "5s"
 
 [[link]]
 name = "bottleneck"
-there = { rate = "10mbit", delay = "10ms" }
-back = { delay = "10ms" }
+forward = { rate = "10mbit", delay = "10ms" }
+reverse = { delay = "10ms" }
 
 [[flow]]
 name = "updates"
 path = ["bottleneck"]
 dscp = 46
-back_dscp = 10
+ack_dscp = 10
 updates = { law = "fixed", rate = "200/s", payload = "1024B" }
 
 [[flow]]
@@ -94,7 +94,7 @@ fn only_data_of_senders_that_take_part_may_be_marked() {
 }
 
 /// RED that strikes all above a threshold of 30 kB, and so does not let bursts pass for long.
-const RED: &str = r#"link.bottleneck.there.queue={ discipline = "red", limit = "1MB", min = "30kB", max = "35kB", max_probability = 1.0, ecn = true }"#;
+const RED: &str = r#"link.bottleneck.forward.queue={ discipline = "red", limit = "1MB", min = "30kB", max = "35kB", max_probability = 1.0, ecn = true }"#;
 
 #[test]
 fn marks_reach_dctcp_which_keeps_the_queue_at_the_threshold_without_losses() {
@@ -122,7 +122,7 @@ fn marks_reach_laws_that_answer_them_as_losses() {
 
 #[test]
 fn a_queue_by_its_name_serves_updates_afresh() {
-    let queue = |name: &str| measured(&[&format!("link.bottleneck.there.queue={name}")]);
+    let queue = |name: &str| measured(&[&format!("link.bottleneck.forward.queue={name}")]);
     let (fifo, ifc) = (queue("1000p"), queue("ifc"));
     let ages = (ifc("age_mean", "updates"), fifo("age_mean", "updates"));
     assert!(ages.0 < 0.015 && ages.1 > 0.1, "{ages:?}");
@@ -132,7 +132,7 @@ fn a_queue_by_its_name_serves_updates_afresh() {
 
 #[test]
 fn streams_beside_updates_have_the_queueing_delay_of_fq_codel() {
-    let queue = |name: &str| measured(&[&format!("link.bottleneck.there.queue={name}")]);
+    let queue = |name: &str| measured(&[&format!("link.bottleneck.forward.queue={name}")]);
     let (fq_codel, ifc) = (queue("fq_codel"), queue("ifc"));
     let papers = queue(r#"{ discipline = "ifc", drop_averse = "fifo" }"#);
     // 20 ms are propagation. The paper's FIFO holds 1000 packets: 1.2 s.
@@ -174,8 +174,9 @@ fn beside_liars(rule: &str, liars: u32, is_lying: bool) -> (f64, f64) {
         "{LINK}\n[[flow]]\nname = \"liar\"\npath = [\"bottleneck\"]\nstart_spread = \"1s\"\n\
          tcp = {{ control = \"cubic\" }}\n"
     );
-    let queue =
-        format!("link.bottleneck.there.queue={{ discipline = \"ifc\", classifier = \"{rule}\" }}");
+    let queue = format!(
+        "link.bottleneck.forward.queue={{ discipline = \"ifc\", classifier = \"{rule}\" }}"
+    );
     let liars = format!("flow.liar.count={liars}");
     let mark = format!("flow.liar.dscp={}", if is_lying { 46 } else { 0 });
     let changes = [
@@ -214,7 +215,7 @@ fn beside_a_flood(isolate: &str, dscp: u8) -> (f64, f64) {
          payload = \"1472B\", overhead = \"28B\", ack = \"0B\" }}\n"
     );
     let queue = format!(
-        "link.bottleneck.there.queue={{ discipline = \"ifc\", classifier = \"dscp=46\", \
+        "link.bottleneck.forward.queue={{ discipline = \"ifc\", classifier = \"dscp=46\", \
          aoi = {{ discipline = \"ifil\", isolate = \"{isolate}\" }} }}"
     );
     let changes = [&queue, "flow.updates.updates.payload=200B", "flow.tcp.count=20"];

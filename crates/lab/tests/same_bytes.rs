@@ -12,7 +12,7 @@ runs = 2
 [[link]]
 name = "link"
 count = 2
-there = { rate = "2mbit", delay = "5ms", jitter = "2ms", loss = 0.01, queue = "20p" }
+forward = { rate = "2mbit", delay = "5ms", jitter = "2ms", loss = 0.01, queue = "20p" }
 
 [[flow]]
 name = "steered"
@@ -29,8 +29,8 @@ updates = { law = "poisson", rate = "20/s", payload = "100B" }
 [[flow]]
 name = "load"
 path = ["link"]
-backwards = true
-load = { pattern = "on-off", rate = "3mbit", size = "1000B", on = "300ms", off = "500ms" }
+reverse = true
+cross_traffic = { pattern = "on-off", rate = "3mbit", size = "1000B", on = "300ms", off = "500ms" }
 "#;
 
 /// Metric, flow and value, in s but for the backlog (updates) and the throughput (bit/s).

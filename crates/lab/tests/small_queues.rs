@@ -15,7 +15,7 @@ name = "wifi"
 radio = { standard = "802.11a", rate = "12mbit", lifetime = "1h" }
 [[link]]
 name = "wire"
-there = { rate = "1gbit", delay = "100ms" }
+forward = { rate = "1gbit", delay = "100ms" }
 [[flow]]
 name = "tcp"
 path = ["wifi", "wire"]

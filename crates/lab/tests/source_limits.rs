@@ -16,7 +16,7 @@ duration = "60s"
 
 [[link]]
 name = "link"
-there = { rate = "50mbit", delay = "50us" }
+forward = { rate = "50mbit", delay = "50us" }
 
 [[flow]]
 name = "source"
@@ -55,17 +55,18 @@ fn what_is_worth_it_is_a_question_that_the_scenario_has_to_ask() {
         let law = format!("flow.source.updates.law={law}");
         let [before, free] = sent(&[&law], [2.0, 3.0]);
         assert!(free - before > 1_500, "{law}: {}", free - before);
-        let worth = "flow.source.updates.worth=default";
+        let worth = "flow.source.updates.min_age_gain=default";
         let [before, within] = sent(&[&law, worth], [2.0, 3.0]);
         assert!((900..=1_001).contains(&(within - before)), "{law}: {}", within - before);
-        let [within] = sent(&[&law, "flow.source.updates.worth=5ms"], [3.0]);
+        let [within] = sent(&[&law, "flow.source.updates.min_age_gain=5ms"], [3.0]);
         assert!((285..=301).contains(&within), "{law}: {within} in 3 s");
     }
     for law in ["fixed", "poisson"] {
         let law = format!("flow.source.updates.law={law}");
-        let changes = [&law, "flow.source.updates.rate=9/s", "flow.source.updates.worth=1ms"];
+        let changes =
+            [&law, "flow.source.updates.rate=9/s", "flow.source.updates.min_age_gain=1ms"];
         let why = refused(FAST, &changes);
-        assert!(why.contains("`worth` belongs to laws that find the rate"), "{why}");
+        assert!(why.contains("`min_age_gain` belongs to laws that find the rate"), "{why}");
     }
 }
 

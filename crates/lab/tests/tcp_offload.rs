@@ -5,11 +5,12 @@ mod tcp_net;
 
 use std::sync::{Arc, Mutex};
 
+use freshline_core::link::Direction;
 use freshline_core::router::Discipline;
 use freshline_core::unit::{Bytes, Packets, Span};
 use freshline_lab::tcp::congestion::Algorithm;
 use freshline_lab::tcp::{BufferParams, ReceiverParams, Segment, SenderParams};
-use tcp_net::{Carried, Net, Way, at, law};
+use tcp_net::{Carried, Net, at, law};
 
 /// Buffers that limit nothing.
 const BUFFER: BufferParams =
@@ -33,8 +34,8 @@ fn stream(
 ) -> (Net<Discipline<Carried>>, Sizes) {
     let sizes = Sizes::default();
     let into = Arc::clone(&sizes);
-    let mut net = Net::over(forward, "delay=10ms", 1).with_fate(move |way, segment| {
-        if way == Way::Forward && segment.len > 0 {
+    let mut net = Net::over(forward, "delay=10ms", 1).with_fate(move |direction, segment| {
+        if direction == Direction::Forward && segment.len > 0 {
             into.lock().unwrap().push(segment.segments());
             return usize::from(!lost(segment));
         }

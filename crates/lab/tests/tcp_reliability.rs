@@ -6,13 +6,14 @@ mod tcp_net;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use freshline_core::link::Direction;
 use freshline_core::unit::{Bytes, Span, Time};
 use freshline_lab::tcp::congestion::Algorithm;
 use freshline_lab::tcp::{
     Block, Echo, Flags, Receiver, ReceiverParams, SackBlocks, Segment, Sender, SenderParams,
 };
 use proptest::prelude::*;
-use tcp_net::{Net, Way, at, law};
+use tcp_net::{Net, at, law};
 
 /// Sends `bytes` and closes; the time until the sender knows that all has arrived. Where three of ten
 /// segments are lost in either direction, timers of up to 120 s make that longer than ten minutes.
@@ -38,18 +39,19 @@ fn transfer(
     net.now.since(at(0.0))
 }
 
-type Choice = fn(Way, &Segment) -> bool;
+type Choice = fn(Direction, &Segment) -> bool;
 
 /// Loses the first segment that `which` chooses; says how long 100 kB took.
 fn without(which: Choice) -> Span {
     let lost = Rc::new(Cell::new(false));
     let seen = lost.clone();
-    let mut net =
-        Net::over("rate=10mbit,delay=20ms", "delay=20ms", 1).with_fate(move |way, segment| {
-            let strikes = !lost.get() && which(way, segment);
+    let mut net = Net::over("rate=10mbit,delay=20ms", "delay=20ms", 1).with_fate(
+        move |direction, segment| {
+            let strikes = !lost.get() && which(direction, segment);
             lost.set(lost.get() || strikes);
             usize::from(!strikes)
-        });
+        },
+    );
     let took = transfer(&mut net, 100_000);
     assert!(seen.get(), "the segment never was");
     took
@@ -61,13 +63,17 @@ fn the_loss_of_any_kind_of_segment_is_recovered() {
     // Only handshakes have to wait for the initial timeout of a second. Half the window costs
     // some round trips.
     let cases: [(&str, Choice, u64); 7] = [
-        ("SYN", |way, s| way == Way::Forward && s.flags.syn, 1_010),
-        ("SYN-ACK", |way, s| way == Way::Back && s.flags.syn, 1_010),
-        ("ack of the SYN-ACK", |way, s| way == Way::Forward && !s.flags.syn && s.end() == 0, 10),
-        ("first data", |way, s| way == Way::Forward && s.len > 0, 300),
-        ("data in between", |way, s| way == Way::Forward && s.seq > 50_000, 300),
-        ("an ack", |way, s| way == Way::Back && s.ack > 50_000, 10),
-        ("FIN", |way, s| way == Way::Forward && s.flags.fin, 300),
+        ("SYN", |direction, s| direction == Direction::Forward && s.flags.syn, 1_010),
+        ("SYN-ACK", |direction, s| direction == Direction::Reverse && s.flags.syn, 1_010),
+        (
+            "ack of the SYN-ACK",
+            |direction, s| direction == Direction::Forward && !s.flags.syn && s.end() == 0,
+            10,
+        ),
+        ("first data", |direction, s| direction == Direction::Forward && s.len > 0, 300),
+        ("data in between", |direction, s| direction == Direction::Forward && s.seq > 50_000, 300),
+        ("an ack", |direction, s| direction == Direction::Reverse && s.ack > 50_000, 10),
+        ("FIN", |direction, s| direction == Direction::Forward && s.flags.fin, 300),
     ];
     for (name, which, more) in cases {
         let took = without(which);

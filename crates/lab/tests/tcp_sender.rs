@@ -5,11 +5,12 @@ mod tcp_net;
 
 use std::sync::{Arc, Mutex};
 
+use freshline_core::link::Direction;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use freshline_lab::tcp::apps::Cbr;
 use freshline_lab::tcp::congestion::{Ack, Algorithm, CongestionControl, Signal};
 use freshline_lab::tcp::{BufferParams, ReceiverParams, Repair, Segment, SenderParams};
-use tcp_net::{Net, Way, at, law};
+use tcp_net::{Net, at, law};
 
 const FORWARD: &str = "rate=20mbit,delay=10ms";
 const BACK: &str = "delay=10ms";
@@ -44,8 +45,9 @@ fn nagle_holds_back_what_is_not_full_while_something_is_in_flight() {
 
 #[test]
 fn the_loss_of_a_tail_is_probed_before_the_timeout() {
-    let mut net = Net::over(FORWARD, BACK, 1).with_fate(|way, segment| {
-        let tail = way == Way::Forward && segment.end() > 20_000 && !segment.retransmission;
+    let mut net = Net::over(FORWARD, BACK, 1).with_fate(|direction, segment| {
+        let tail =
+            direction == Direction::Forward && segment.end() > 20_000 && !segment.retransmission;
         usize::from(!tail)
     });
     let id = net.add(law(Algorithm::Reno), SenderParams::default(), ReceiverParams::default());
@@ -131,8 +133,8 @@ fn blip_goes_back_and_its_timeout_is_constant() {
         let left = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&left);
         let mut tries = 0;
-        let mut net = Net::over(FORWARD, BACK, 1).with_fate(move |way, segment| {
-            if way == Way::Back || segment.len == 0 {
+        let mut net = Net::over(FORWARD, BACK, 1).with_fate(move |direction, segment| {
+            if direction == Direction::Reverse || segment.len == 0 {
                 return 1;
             }
             let at = segment.sent_at.since(Time::ZERO).as_micros() / 1000;
@@ -167,18 +169,18 @@ fn blip_goes_back_and_its_timeout_is_constant() {
 fn repaired(
     spacing: Span,
     bytes: u64,
-    least_timeout: Span,
+    min_rto: Span,
     is_lost: fn(&Segment) -> bool,
 ) -> ([u64; 2], Vec<u64>) {
     let left = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&left);
-    let mut net = Net::over(FORWARD, BACK, 1).with_fate(move |way, segment| {
-        if way == Way::Forward && segment.len > 0 {
+    let mut net = Net::over(FORWARD, BACK, 1).with_fate(move |direction, segment| {
+        if direction == Direction::Forward && segment.len > 0 {
             log.lock().unwrap().push(segment.sent_at.since(Time::ZERO).as_micros() / 1000);
         }
-        usize::from(way == Way::Back || segment.retransmission || !is_lost(segment))
+        usize::from(direction == Direction::Reverse || segment.retransmission || !is_lost(segment))
     });
-    let params = SenderParams { least_timeout, ..SenderParams::default() };
+    let params = SenderParams { min_rto, ..SenderParams::default() };
     let id = net.add(Box::new(Spaced(spacing)), params, ReceiverParams::default());
     net.with_sender(id, |sender| sender.write(Bytes::new(bytes)));
     net.run(at(60.0));

@@ -3,10 +3,11 @@
 #[path = "common/tcp_net.rs"]
 mod tcp_net;
 
+use freshline_core::link::Direction;
 use freshline_core::unit::{Bytes, Packets, Span};
 use freshline_lab::tcp::congestion::{Algorithm, Cubic, CubicParams, FixedWindow};
 use freshline_lab::tcp::{BufferParams, ReceiverParams, SenderParams};
-use tcp_net::{Net, Way, at, law};
+use tcp_net::{Net, at, law};
 
 const SEGMENT_BITS: f64 = 1448.0 * 8.0;
 
@@ -40,9 +41,9 @@ fn cubic_grows_along_its_curve() {
     let mut sent = 0;
     // One loss, once the window is large.
     let mut net = Net::over("rate=1gbit,delay=50ms,queue=10000p", "delay=50ms", 1).with_fate(
-        move |way, segment| {
-            let lost = way == Way::Forward && sent == 1500 && !segment.retransmission;
-            sent += usize::from(way == Way::Forward);
+        move |direction, segment| {
+            let lost = direction == Direction::Forward && sent == 1500 && !segment.retransmission;
+            sent += usize::from(direction == Direction::Forward);
             usize::from(!lost)
         },
     );

@@ -68,7 +68,7 @@ impl Family {
         let set = |key: &str, value: String| format!("flow.source.updates.params.{key}={value}");
         let ceiling = ceiling.map(|rate| set("bounds.ceiling", format!("{rate}/s")));
         let length = ["runs=3", "duration=30s"].map(str::to_owned);
-        let changes = length.into_iter().chain([set("waiting", waiting.to_string())]);
+        let changes = length.into_iter().chain([set("target_queue", waiting.to_string())]);
         let changes: Vec<_> = changes.chain(ceiling).collect();
         let changes: Vec<_> = changes.iter().map(String::as_str).collect();
         let metrics = measured(self.text, &changes);

@@ -12,13 +12,13 @@ warm_up = "1s"
 
 [[link]]
 name = "cellular"
-there = { trace = "one-a-ms.trace", delay = "5ms", queue = "20p" }
-back = {}
+forward = { trace = "one-a-ms.trace", delay = "5ms", queue = "20p" }
+reverse = {}
 
 [[flow]]
 name = "load"
 path = ["cellular"]
-load = { pattern = "constant", rate = "20mbit", size = "1500B" }
+cross_traffic = { pattern = "constant", rate = "20mbit", size = "1500B" }
 "#;
 
 #[test]
@@ -51,8 +51,8 @@ runs = 1
 
 [[link]]
 name = "path"
-there = {{ trace = {trace}, queue = "1000p" }}
-back = {{ delay = "1ms" }}
+forward = {{ trace = {trace}, queue = "1000p" }}
+reverse = {{ delay = "1ms" }}
 
 [[flow]]
 name = "source"
@@ -104,7 +104,7 @@ fn a_model_that_cannot_generate_a_trace_is_refused_with_its_line() {
     for (trace, message) in [
         (
             r#"{ model = "cellular", noise = "0bit" }"#,
-            "line 7: link `path`, `there`: `trace`: `noise`",
+            "line 7: link `path`, `forward`: `trace`: `noise`",
         ),
         (r#"{ model = "geo" }"#, "unknown variant `geo`, expected `cellular` or `leo`"),
         (r#"{ model = "leo", slots = 3 }"#, "unknown field `slots`"),

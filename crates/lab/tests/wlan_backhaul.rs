@@ -22,7 +22,7 @@ fn value(metrics: &[Metric], name: &str) -> f64 {
 fn load(bottleneck: f64, changes: &[&str]) -> [f64; 2] {
     let metrics = measured(changes);
     let carried = value(&metrics, "goodput_sum") * 1500.0 / 1472.0;
-    [value(&metrics, "offered_worst"), carried].map(|bps| bps / bottleneck)
+    [value(&metrics, "offered_max"), carried].map(|bps| bps / bottleneck)
 }
 
 fn assert_safe(bottleneck: f64, changes: &[&str]) {
@@ -33,12 +33,12 @@ fn assert_safe(bottleneck: f64, changes: &[&str]) {
 #[test]
 fn no_law_overloads_a_slow_backhaul() {
     for law in ["nonlinear", "algorithm2", "linear"] {
-        assert_safe(30e6, &[r#"link.backhaul.there.rate=30mbit"#, &law_of(law)]);
+        assert_safe(30e6, &[r#"link.backhaul.forward.rate=30mbit"#, &law_of(law)]);
     }
     let fixed = r#"flow.video.downlink.law={ law = "fixed", rate = "120mbit" }"#;
-    assert_safe(30e6, &["link.backhaul.there.rate=30mbit", fixed]);
+    assert_safe(30e6, &["link.backhaul.forward.rate=30mbit", fixed]);
     let off = "flow.video.downlink.guard=false";
-    let [offered, _] = load(30e6, &["link.backhaul.there.rate=30mbit", off]);
+    let [offered, _] = load(30e6, &["link.backhaul.forward.rate=30mbit", off]);
     assert!(offered > 5.0, "{offered}: it is the guard");
 }
 
@@ -50,7 +50,7 @@ fn law_of(name: &str) -> String {
 fn whatever_queue_the_backhaul_has() {
     for queue in ["10p", "5000p", "codel", "fq_codel"] {
         let there = format!(
-            r#"link.backhaul.there={{ rate = "40mbit", delay = "5ms", queue = "{queue}" }}"#
+            r#"link.backhaul.forward={{ rate = "40mbit", delay = "5ms", queue = "{queue}" }}"#
         );
         assert_safe(40e6, &[&there]);
     }
@@ -59,8 +59,8 @@ fn whatever_queue_the_backhaul_has() {
 #[test]
 fn several_clients_share_a_backhaul_that_becomes_slower() {
     let clients = "flow.video.count=4";
-    assert_safe(40e6, &["link.backhaul.there.rate=40mbit", clients]);
-    let there = r#"link.backhaul.there={ rate = "60mbit", delay = "5ms", queue = "500p", change = [{ at = "18s", rate = "20mbit" }] }"#;
+    assert_safe(40e6, &["link.backhaul.forward.rate=40mbit", clients]);
+    let there = r#"link.backhaul.forward={ rate = "60mbit", delay = "5ms", queue = "500p", change = [{ at = "18s", rate = "20mbit" }] }"#;
     let metrics = measured(&[there, clients]);
     let ratio = value(&metrics, "offered_ratio");
     assert!(ratio <= 1.1, "{ratio}");
@@ -72,7 +72,7 @@ fn several_clients_share_a_backhaul_that_becomes_slower() {
 #[test]
 fn levels_are_those_of_the_law_alone_where_the_wi_fi_is_the_bottleneck() {
     let wide = [
-        "link.backhaul.there.rate=1gbit",
+        "link.backhaul.forward.rate=1gbit",
         "duration=25s",
         r#"cell.wifi.radio={ standard = "802.11ac", width = "40MHz", rate = "mcs7", streams = 1 }"#,
     ];

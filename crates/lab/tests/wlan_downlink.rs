@@ -19,7 +19,7 @@ duration = "20s"
 
 [[link]]
 name = "wire"
-there = { rate = "10gbit" }
+forward = { rate = "10gbit" }
 
 [[cell]]
 name = "wifi"
@@ -150,7 +150,7 @@ fn from_a_cold_start_levels_settle_within_8_slots_and_sooner_than_with_the_linea
         let count = format!("flow.video.count={stations}");
         let settled = |law: &str| {
             let metrics = measured(CELL, &[&count, law, "cell.wifi.radio.streams=2"]);
-            value(&metrics, "settled")
+            value(&metrics, "settling_time")
         };
         let nonlinear = settled("flow.video.downlink.law={ law = 'nonlinear', delay = '20ms' }");
         assert!(nonlinear <= 8.0 * DELTA + 0.01, "{stations}: {nonlinear}");
@@ -169,7 +169,7 @@ fn with_one_stream_less_levels_settle_within_8_slots_and_sooner_than_with_the_li
     let settled = |law: &str| {
         let law = format!("flow.video.downlink.law={law}");
         let set = [&law, "cell.wifi.radio.streams=2", "warm_up=20s", "duration=30s"];
-        value(&measured(&text, &set), "settled")
+        value(&measured(&text, &set), "settling_time")
     };
     let (nonlinear, linear) = (settled("nonlinear"), settled("linear"));
     assert!(nonlinear <= 8.0 * DELTA, "{nonlinear}");
@@ -204,7 +204,7 @@ fn stations_of_different_rates_get_what_is_fair() {
 
 #[test]
 fn with_a_fifth_of_the_reports_lost_levels_hold() {
-    let set = ["link.wire.back={ loss = 0.2 }", "flow.video.count=3", "warm_up=8s"];
+    let set = ["link.wire.reverse={ loss = 0.2 }", "flow.video.count=3", "warm_up=8s"];
     let metrics = measured(CELL, &set);
     let level = value(&metrics, "level_mean");
     assert!((level / 32.0 - 1.0).abs() < 0.1, "{level}");
@@ -219,7 +219,7 @@ fn beyond_what_frames_carry_they_are_full_and_the_queue_overflows() {
     // 64 packets every 200.6 + 64 · 31.67 µs are 344.8 Mbit/s.
     let loss = value(&metrics, "loss");
     assert!((loss - (1.0 - 344.8 / 400.0)).abs() < 0.02, "{loss}");
-    assert_eq!(find(&metrics, "settled"), None, "a fixed rate seeks no level");
+    assert_eq!(find(&metrics, "settling_time"), None, "a fixed rate seeks no level");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_downlink_that_makes_no_sense_is_refused_with_the_remedy() {
     for (change, remedy) in [
         ("flow.video.path=[\"wire\"]", "a downlink needs a `path` to a station of a cell"),
         ("flow.video.path=[\"wifi\"]", "a downlink needs a `path` to a station of a cell"),
-        ("flow.video.count=65", "raise `downlink.stations`"),
+        ("flow.video.count=65", "raise `downlink.max_stations`"),
         ("flow.video.downlink.law=fixed", "`fixed` needs a rate"),
         (
             "flow.video.downlink.law={ law = 'nonlinear', inner_gain = 3.0 }",
@@ -269,7 +269,8 @@ fn the_card_knows_frames_and_is_held_against_nothing() {
 
 #[test]
 fn support_vectors_for_shorter_frames_are_refused() {
-    let law = r#"flow.video.downlink.law={ law = "nonlinear", downlink = { most = "128p" } }"#;
+    let law =
+        r#"flow.video.downlink.law={ law = "nonlinear", downlink = { max_packets = "128p" } }"#;
     let counting = |how: &str| {
         let changes = [law, &format!("flow.video.downlink.counting={how}")];
         Scenario::parse_with(CELL, &changes.map(|change| Change::parse(change).unwrap()))

@@ -78,7 +78,7 @@ pub(crate) struct Quic {
 
 /// A datagram that has come.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Came<'a> {
+pub(crate) struct Received<'a> {
     /// When it came, and when it is handed up.
     pub(crate) at: Clocked,
     pub(crate) peer: Peer,
@@ -101,7 +101,7 @@ pub(crate) struct Answer {
 }
 
 /// Hands a datagram up and writes the answer.
-type HandUp<'a, const N: usize> = dyn FnMut(Came<'_>, &mut [u8; N]) -> Answer + 'a;
+type HandUp<'a, const N: usize> = dyn FnMut(Received<'_>, &mut [u8; N]) -> Answer + 'a;
 
 impl Carrier {
     pub(crate) fn new(quic: Option<&quic::ServerConfig>, now: Instant) -> Self {
@@ -130,7 +130,7 @@ impl Carrier {
         (train, mut later): (Train<'_>, Option<&mut Later>),
         clock: Clock,
         received_at: Time,
-        mut answer: impl FnMut(Came<'_>, &mut [u8; N]) -> Answer,
+        mut answer: impl FnMut(Received<'_>, &mut [u8; N]) -> Answer,
     ) {
         let mut reply = [0; N];
         // One look at the clock a train: its datagrams came in one packet of the kernel's.
@@ -141,7 +141,8 @@ impl Carrier {
                 let peer = Peer { address: train.from, connection: None, origin };
                 for datagram in train.datagrams() {
                     let at = Clocked { received_at, now };
-                    let answer = answer(Came { at, peer, dscp, names: &[], datagram }, &mut reply);
+                    let answer =
+                        answer(Received { at, peer, dscp, names: &[], datagram }, &mut reply);
                     if answer.len > 0 {
                         outbox.push(socket, train.from, answer.dscp, &reply[..answer.len]);
                     }
@@ -298,7 +299,7 @@ impl Quic {
             let peer = Peer { address, connection: Some(connection), origin };
             let names = self.server.names(connection);
             let Answer { len, dscp: mark, is_known } =
-                answer(Came { at, peer, dscp, names, datagram: &datagram }, &mut reply);
+                answer(Received { at, peer, dscp, names, datagram: &datagram }, &mut reply);
             if is_known {
                 self.server.keep(connection, now);
             }

@@ -14,7 +14,7 @@ use freshline_core::wire::SessionId;
 use mio::Token;
 use mio::event::Event;
 
-use crate::carrier::{Answer, Came, Carrier, Peer};
+use crate::carrier::{Answer, Carrier, Peer, Received};
 use crate::clock::Clock;
 use crate::queues::{Queues, Served};
 use crate::quic;
@@ -107,7 +107,7 @@ impl Endpoint {
     /// Hands up what has come, for some time, and sends the answers; whether there may be more.
     pub(crate) fn receive<const N: usize>(
         &mut self,
-        mut answer: impl FnMut(Came<'_>, &mut [u8; N]) -> Answer,
+        mut answer: impl FnMut(Received<'_>, &mut [u8; N]) -> Answer,
     ) -> Result<bool, EndpointError> {
         let Self { carrier, queues, clock, .. } = self;
         let serve = |served: Served<'_>| match served {

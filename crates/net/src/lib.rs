@@ -32,6 +32,7 @@ pub mod downlink;
 pub mod emulate;
 #[cfg(feature = "listen")]
 pub mod endpoint;
+pub mod framing;
 mod handshakes;
 mod link;
 mod marked;
@@ -72,3 +73,6 @@ pub mod wlan;
 pub use handshakes::{Rate, Rates};
 pub use refusal::{Refusal, Refusals};
 pub use waker::Waker;
+
+/// The longest state that is taken in, in bytes.
+const MAX_STATE: usize = 1 << 16;

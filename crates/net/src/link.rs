@@ -43,7 +43,7 @@ impl Transport {
     }
 
     /// What else helps who has more.
-    pub(crate) fn hint_for_more(&self) -> &'static str {
+    pub(crate) fn larger_states_hint(&self) -> &'static str {
         match self {
             Self::Udp => "",
             Self::Quic { .. } => ", or use udp:// on a trusted link",
@@ -89,7 +89,7 @@ pub(crate) trait Inlet {
 }
 
 /// A datagram, and what is known of it.
-pub(crate) type Came<'a, I> = (&'a [u8], <I as Inlet>::Mark);
+pub(crate) type Received<'a, I> = (&'a [u8], <I as Inlet>::Mark);
 
 /// One after the other, each with its code point.
 #[derive(Debug, Clone, Copy, Default)]
@@ -110,7 +110,7 @@ impl Inlet for Plain {
 
 /// What became of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum SendStatus {
     /// It left, or will with the next chance.
     Gone,
     /// It takes the place of one that had not left yet, or was itself dropped by a full socket.
@@ -301,23 +301,23 @@ impl<I: Inlet> Link<I> {
         dscp: Dscp,
         datagram: &[u8],
         tag: Option<u64>,
-    ) -> Result<Sent, LinkError> {
+    ) -> Result<SendStatus, LinkError> {
         let tag = tag.map(|tag| (now, tag));
         let Self { socket, ends: (_, remote), departures, quic, wire_bytes, .. } = self;
         let Some(quic) = quic else {
             let sent = send_by(socket, departures, *remote, dscp, datagram, tag);
             return Ok(match sent.inspect(|()| wire_bytes.add(*remote, datagram)) {
-                Ok(()) => Sent::Gone,
+                Ok(()) => SendStatus::Gone,
                 Err(error) => {
                     self.notice(&error);
-                    Sent::Replaced
+                    SendStatus::Replaced
                 }
             });
         };
         let outcome = quic.client.send_marked(datagram, dscp);
         quic.tag = tag;
         self.flush(now)?;
-        Ok(if outcome == SendOutcome::Replaced { Sent::Replaced } else { Sent::Gone })
+        Ok(if outcome == SendOutcome::Replaced { SendStatus::Replaced } else { SendStatus::Gone })
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) -> Result<(), LinkError> {

@@ -13,7 +13,7 @@ pub struct MarkReport {
     /// How they arrive, as their receiver says.
     pub forward: DirectionMarks,
     /// How its acks or reports arrive here.
-    pub back: DirectionMarks,
+    pub reverse: DirectionMarks,
 }
 
 /// The code points in one direction.
@@ -23,13 +23,13 @@ pub struct DirectionMarks {
     #[serde(skip)]
     pub sent_as: Option<Dscp>,
     /// The last one that arrived; none if the receiver does not say.
-    pub arrives_as: Option<Dscp>,
+    pub received_dscp: Option<Dscp>,
     /// Whether the last ones arrived as they were sent; none if that is unknown.
-    pub is_kept: Option<bool>,
+    pub is_preserved: Option<bool>,
     /// Packets that arrived as they were sent.
-    pub kept: u64,
+    pub preserved: u64,
     /// Packets that arrived with another one.
-    pub changed: u64,
+    pub remarked: u64,
 }
 
 impl MarkReport {
@@ -38,7 +38,7 @@ impl MarkReport {
         Self {
             dscp,
             forward: DirectionMarks::of(&marks.forward),
-            back: DirectionMarks::of(&marks.back),
+            reverse: DirectionMarks::of(&marks.reverse),
         }
     }
 }
@@ -49,7 +49,7 @@ impl MarkReport {
         Self {
             dscp: later.dscp,
             forward: self.forward.and(later.forward),
-            back: self.back.and(later.back),
+            reverse: self.reverse.and(later.reverse),
         }
     }
 }
@@ -59,24 +59,24 @@ impl DirectionMarks {
     fn and(self, later: Self) -> Self {
         Self {
             sent_as: later.sent_as.or(self.sent_as),
-            arrives_as: later.arrives_as.or(self.arrives_as),
-            is_kept: later.is_kept.or(self.is_kept),
-            kept: self.kept + later.kept,
-            changed: self.changed + later.changed,
+            received_dscp: later.received_dscp.or(self.received_dscp),
+            is_preserved: later.is_preserved.or(self.is_preserved),
+            preserved: self.preserved + later.preserved,
+            remarked: self.remarked + later.remarked,
         }
     }
 
     fn of(check: &MarkCheck) -> Self {
         Self {
             sent_as: check.sent(),
-            arrives_as: check.seen(),
-            is_kept: match check.verdict() {
+            received_dscp: check.seen(),
+            is_preserved: match check.verdict() {
                 MarkVerdict::Unknown => None,
                 MarkVerdict::Kept => Some(true),
                 MarkVerdict::Changed(_) => Some(false),
             },
-            kept: check.kept(),
-            changed: check.changed(),
+            preserved: check.kept(),
+            remarked: check.changed(),
         }
     }
 }
@@ -95,8 +95,8 @@ mod tests {
         };
         let (kept, changed, silent) = (session(ef, ef, 5), session(ef, cs0, 7), session(ef, ef, 0));
         let both = kept.and(changed).forward;
-        assert_eq!((both.kept, both.changed), (5, 7));
-        assert_eq!((both.arrives_as, both.is_kept), (Some(cs0), Some(false)));
+        assert_eq!((both.preserved, both.remarked), (5, 7));
+        assert_eq!((both.received_dscp, both.is_preserved), (Some(cs0), Some(false)));
         assert_eq!(kept.and(changed).and(silent), kept.and(changed));
     }
 }

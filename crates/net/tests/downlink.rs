@@ -20,8 +20,8 @@ use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
 use freshline_net::downlink::payload::{File, Live, Payloads, Synthetic};
 use freshline_net::downlink::{
-    Client, ClientConfig, ClientReport, ClientStatus, ClientWatch, Event, Received, Server,
-    ServerConfig, ServerError, ServerReport, SharedRate,
+    Client, ClientConfig, ClientError, ClientReport, ClientStatus, ClientWatch, Event, Received,
+    Server, ServerConfig, ServerError, ServerReport, SharedRate,
 };
 use freshline_net::quic::{self, Identity, Limits, Trust};
 use freshline_net::source::Transport;
@@ -175,7 +175,7 @@ fn a_file_comes_whole_and_its_end_ends_the_client() {
     assert_eq!((report.counters.missing, report.counters.copies), (0, 0));
     let told = server.once(|report| report.counters.left == 1);
     let last = &told.ended[0];
-    assert_eq!((&last.client[..], last.payload_bytes, told.clients_now), ("tv", 300_000, 0));
+    assert_eq!((&last.client[..], last.payload_bytes, told.clients_active), ("tv", 300_000, 0));
     server.end();
 }
 
@@ -213,12 +213,12 @@ fn the_same_over_quic_for_two_clients_at_once() {
 }
 
 /// Tells of each read before it begins.
-struct Told<R> {
+struct Outcome<R> {
     reader: R,
     reads: Sender<()>,
 }
 
-impl<R: Read> Read for Told<R> {
+impl<R: Read> Read for Outcome<R> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         let _ = self.reads.send(());
         self.reader.read(out)
@@ -230,7 +230,7 @@ fn a_live_stream_comes_from_where_a_client_joined() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let (reads, has_read) = channel();
     let fresh = Span::from_secs(60);
-    let server = Running::start(config(fixed(50), Live::new(Told { reader, reads }, fresh)));
+    let server = Running::start(config(fixed(50), Live::new(Outcome { reader, reads }, fresh)));
     writer.write_all(b"before anybody listens").unwrap();
     // Who reads again has taken in what came.
     (0..2).for_each(|_| has_read.recv_timeout(PATIENCE).unwrap());
@@ -277,7 +277,7 @@ fn clients_report_and_come_back_to_a_server_that_was_started_anew() {
 #[test]
 fn who_shows_no_token_and_who_is_one_too_many_is_told() {
     let DownlinkLawConfig::Nonlinear(law) = law(Span::from_millis(5)) else { unreachable!() };
-    let downlink = DownlinkParams { stations: 1, ..law.downlink };
+    let downlink = DownlinkParams { max_stations: 1, ..law.downlink };
     let law = DownlinkLawConfig::Nonlinear(NonlinearParams { downlink, ..law });
     let params = ServerParams { tokens: vec![b"open".to_vec()], ..ServerParams::default() };
     let server = Running::start(ServerConfig { params, ..config(law, Synthetic::new(1000)) });
@@ -288,7 +288,7 @@ fn who_shows_no_token_and_who_is_one_too_many_is_told() {
     let stop = Stop::new();
     let (theirs, mut first) = (stop.clone(), client(address, Transport::Udp, "", b"open"));
     let first = thread::spawn(move || first.run(&theirs, None, &mut ()));
-    server.once(|report| report.clients_now == 1);
+    server.once(|report| report.clients_active == 1);
     assert_eq!(try_with(b"open").closed, Some(CloseReason::Full));
     stop.stop();
     first.join().unwrap().unwrap();
@@ -406,7 +406,7 @@ fn floods_of_joins_and_reports_cost_neither_memory_nor_the_others_their_packets(
         }
         assert!(clock.now() < end, "in vain: {report:?}");
     };
-    assert_eq!(before.clients_now, 2);
+    assert_eq!(before.clients_active, 2);
     let reports = |report: &ServerReport| {
         let of = |status: &&ClientStatus| status.client == "honest";
         report.clients.iter().find(of).map_or(0, |status| status.reports)
@@ -442,18 +442,34 @@ fn packets_and_reports_arrive_marked_by_both_families() {
             client.report()
         });
         let is_known = |client: &ClientStatus| {
-            client.marks.forward.is_kept.is_some() && client.marks.back.is_kept.is_some()
+            client.marks.forward.is_preserved.is_some()
+                && client.marks.reverse.is_preserved.is_some()
         };
         let report = server.once(|report| report.clients.first().is_some_and(is_known));
         let marks = report.clients[0].marks;
         assert_eq!(
-            (Some(marks.dscp), marks.forward.arrives_as, marks.back.arrives_as),
+            (Some(marks.dscp), marks.forward.received_dscp, marks.reverse.received_dscp),
             (ef, ef, cs5)
         );
-        assert_eq!((marks.forward.is_kept, marks.back.is_kept), (Some(true), Some(true)));
-        assert_eq!((marks.forward.changed, marks.back.changed), (0, 0), "joins do not count");
+        assert_eq!(
+            (marks.forward.is_preserved, marks.reverse.is_preserved),
+            (Some(true), Some(true))
+        );
+        assert_eq!((marks.forward.remarked, marks.reverse.remarked), (0, 0), "joins do not count");
         stop.stop();
         assert_eq!(receiving.join().unwrap().dscp, ef);
         server.end();
     }
+}
+
+#[test]
+fn a_client_that_has_left_is_an_error_to_run_again() {
+    let server = UdpSocket::bind(loopback()).unwrap();
+    let mut client = client(server.local_addr().unwrap(), Transport::Udp, "tv", b"");
+    let stop = Stop::new();
+    stop.stop();
+    client.run(&stop, None, &mut ()).unwrap();
+    let end = Clock::new().now() + Span::from_secs(1);
+    let again = client.run(&Stop::new(), Some(end), &mut ());
+    assert!(matches!(again, Err(ClientError::Left)), "{again:?}");
 }

@@ -29,8 +29,9 @@ fn path(hops: &[&str]) -> PathConfig {
     PathConfig { hop: hops.iter().map(|text| text.parse().unwrap()).collect() }
 }
 
-fn conditions(forward: &[&str], back: &[&str]) -> EmulatorConfig {
-    let conditions = ConditionsConfig { forward: path(forward), back: path(back), wlan: None };
+fn conditions(forward: &[&str], reverse: &[&str]) -> EmulatorConfig {
+    let conditions =
+        ConditionsConfig { forward: path(forward), reverse: path(reverse), wlan: None };
     EmulatorConfig { conditions, ..EmulatorConfig::default() }
 }
 
@@ -68,9 +69,13 @@ impl Running {
     fn stop(self) -> Report {
         self.handle.stop();
         let report = self.thread.join().unwrap().unwrap();
-        for hop in report.forward.hops.iter().chain(&report.back.hops) {
+        for hop in report.forward.hops.iter().chain(&report.reverse.hops) {
             let dropped: u64 = hop.drops.values().sum();
-            assert_eq!(hop.packets_in, hop.packets_out + dropped + hop.packets_inside, "{hop:?}");
+            assert_eq!(
+                hop.packets_in,
+                hop.packets_out + dropped + hop.packets_in_flight,
+                "{hop:?}"
+            );
         }
         report
     }
@@ -132,7 +137,7 @@ fn a_round_trip_takes_at_least_both_delays() {
     }
     let report = emulator.stop();
     assert_eq!(report.forward.hops.len(), 2);
-    assert_eq!((report.forward.hops[1].packets_out, report.back.hops[0].packets_out), (5, 5));
+    assert_eq!((report.forward.hops[1].packets_out, report.reverse.hops[0].packets_out), (5, 5));
     assert_eq!((report.flows.opened, report.flows.active), (1, 1));
 }
 
@@ -171,7 +176,7 @@ fn a_full_queue_drops_and_says_so() {
     // More than a minute each: one is in transmission and two wait.
     emulator.wait_for(|report| report.forward.hops[0].packets_in == 10);
     let hop = emulator.stop().forward.hops.remove(0);
-    assert_eq!((hop.packets_inside, hop.drops["queue_full"]), (3, 7));
+    assert_eq!((hop.packets_in_flight, hop.drops["queue_full"]), (3, 7));
 }
 
 /// How many of `offered` packets a path with a loss of 0.25 loses.
@@ -186,7 +191,7 @@ fn lost_of(offered: u64) -> u64 {
             // Not faster than socket buffers can take it.
             emulator.wait_for(|report| {
                 let hop = &report.forward.hops[0];
-                hop.packets_in == sent && hop.packets_inside == 0
+                hop.packets_in == sent && hop.packets_in_flight == 0
             });
         }
     }
@@ -248,7 +253,7 @@ fn datagrams_of_every_size_pass_over_both_families() {
         let report = emulator.stop();
         let expected: usize = sizes.iter().map(|size| size + headers).sum();
         assert_eq!(report.forward.hops[0].bytes_out, expected as u64);
-        assert_eq!(report.back.hops[0].bytes_out, expected as u64);
+        assert_eq!(report.reverse.hops[0].bytes_out, expected as u64);
         assert_eq!(report.socket_errors, 0);
     }
 }
@@ -364,7 +369,7 @@ fn what_cannot_be_emulated_is_refused_with_the_reason() {
     let elsewhere = SocketAddr::from(([192, 0, 2, 1], 0));
     let config = conditions(&[], &["delay=1ms", "loss=7"]);
     for (listen, config, reason) in [
-        (loopback(), config, "return path, hop 2: `loss` is 7; give"),
+        (loopback(), config, "reverse path, hop 2: `loss` is 7; give"),
         (elsewhere, conditions(&[], &[]), "cannot listen on 192.0.2.1:0"),
     ] {
         let error = Emulator::bind(listen, taken, config, SEED).unwrap_err().to_string();
@@ -383,5 +388,5 @@ fn the_report_keeps_its_keys() {
         assert_eq!(hop["drops"][reason], 0, "{reason}");
     }
     assert_eq!(hop["sojourn_mean_ms"], 0.0);
-    assert_eq!(report["return"]["timing_error"]["p99_ms"], 0.0);
+    assert_eq!(report["reverse"]["timing_error"]["p99_ms"], 0.0);
 }

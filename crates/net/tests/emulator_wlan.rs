@@ -32,15 +32,15 @@ fn socket() -> UdpSocket {
 }
 
 /// 802.11ac at 81 Mbit/s, with such hops on the way back.
-fn wlan(back: &[&str]) -> EmulatorConfig {
+fn wlan(reverse: &[&str]) -> EmulatorConfig {
     let cell = CellConfig {
         standard: Standard::Ac,
         rate: RateConfig::Mcs(4),
         width: Width::Mhz40,
         ..CellConfig::default()
     };
-    let back = PathConfig { hop: back.iter().map(|text| text.parse().unwrap()).collect() };
-    let conditions = ConditionsConfig { back, wlan: Some(cell), ..ConditionsConfig::default() };
+    let reverse = PathConfig { hop: reverse.iter().map(|text| text.parse().unwrap()).collect() };
+    let conditions = ConditionsConfig { reverse, wlan: Some(cell), ..ConditionsConfig::default() };
     EmulatorConfig { conditions, max_flows: 4, ..EmulatorConfig::default() }
 }
 
@@ -58,7 +58,7 @@ fn wait_for(handle: &Handle, condition: impl Fn(&Report) -> bool) {
 type Seen = Vec<u32>;
 
 /// Sends `packets` numbered datagrams to each of `clients` at once, no faster than socket buffers
-/// take them: the hop of the return path gives them their pace. What clients saw, and the report.
+/// take them: the hop of the reverse path gives them their pace. What clients saw, and the report.
 fn stream(config: EmulatorConfig, clients: usize, packets: u32) -> (Vec<Seen>, Report) {
     let server = socket();
     let mut emulator =
@@ -90,12 +90,12 @@ fn stream(config: EmulatorConfig, clients: usize, packets: u32) -> (Vec<Seen>, R
         }
         if number % 50 == 49 {
             let sent = u64::from(number + 1) * clients.len() as u64;
-            wait_for(&handle, |report| report.back.hops[0].packets_in == sent);
+            wait_for(&handle, |report| report.reverse.hops[0].packets_in == sent);
         }
     }
     wait_for(&handle, |report| {
-        let inside = report.wlan.as_ref().map_or(0, |cell| cell.packets_inside);
-        inside + report.back.hops[0].packets_inside == 0
+        let inside = report.wlan.as_ref().map_or(0, |cell| cell.packets_in_flight);
+        inside + report.reverse.hops[0].packets_in_flight == 0
     });
     let seen = clients.into_iter().map(|(at_server, receiver)| {
         server.send_to(b"end", at_server).unwrap();
@@ -186,8 +186,8 @@ fn what_clients_send_goes_over_the_same_air() {
     client.connect(address).unwrap();
     for _ in 0..5 {
         client.send(b"there").unwrap();
-        let (len, back) = server.recv_from(&mut [0; 8]).unwrap();
-        server.send_to(b"and back", back).unwrap();
+        let (len, reverse) = server.recv_from(&mut [0; 8]).unwrap();
+        server.send_to(b"and back", reverse).unwrap();
         assert_eq!((len, client.recv(&mut [0; 8]).unwrap()), (5, 8));
     }
     handle.stop();

@@ -19,12 +19,13 @@ use freshline_core::wire::{Challenge, CloseReason, Cookie, Message, Opening, Ses
 use freshline_net::Waker;
 use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
-use freshline_net::monitor::output::{Outputs, QuerySocket, serve_metrics};
+use freshline_net::framing::Framing;
+use freshline_net::monitor::output::{OutFormat, Outputs, StateSocket, serve_metrics};
 use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Record, Watch};
 use freshline_net::quic::{ClientConfig, Identity, Limits, ServerConfig, Trust};
-use freshline_net::source::sampler::{Framing, Latest, Need, Sampler, Synthetic, Take};
+use freshline_net::source::sampler::{Latest, Need, Sampler, Synthetic, Take};
 use freshline_net::source::{
-    self, Event, Source, SourceConfig, SourceReport, TooLarge, Transport, Ways,
+    self, Event, Source, SourceConfig, SourceError, SourcePaths, SourceReport, TooLarge, Transport,
 };
 use freshline_net::stop::Stop;
 
@@ -100,7 +101,7 @@ fn source_config(monitor: SocketAddr, transport: Transport) -> SourceConfig {
     SourceConfig {
         monitor: monitor.into(),
         transport,
-        ways: Ways::default(),
+        paths: SourcePaths::default(),
         params: SourceParams { name: "it".into(), ..SourceParams::default() },
         law: Box::new(Fixed::new(UpdateRate::saturating(200.0))),
         sampler: Box::new(Synthetic::new(100)),
@@ -146,7 +147,7 @@ fn both_sides_agree(quic: Option<ServerConfig>, transport: Transport) {
     // It said goodbye, which may still be under way.
     let seen = monitor.end_once(|monitor| monitor.counters.closed == 1).counters;
     assert_eq!(seen.opened, 1);
-    assert!(report.acked >= 300 && report.sent <= seen.fresh + seen.late + 5, "{report:?}");
+    assert!(report.acked >= 300 && report.sent <= seen.fresh + seen.stale + 5, "{report:?}");
     assert!(report.rtt_mean_ms.is_some_and(|rtt| rtt < 1_000.0));
     // What opens the session, and the law's first probes, follow closely.
     let most = 500.0 * report.duration_s + 25.0;
@@ -437,7 +438,7 @@ fn a_named_source_that_falls_silent_keeps_its_growing_age() {
         if report.sources_open == 0 {
             let [robot] = &report.sources[..] else { panic!("{report:?}") };
             assert_eq!(robot.source, "robot");
-            assert!(robot.heard_ago_s >= 0.1, "{robot:?}");
+            assert!(robot.silence_s >= 0.1, "{robot:?}");
             ages.extend(robot.age_ms);
         }
     }
@@ -496,7 +497,7 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     let directory = tempfile::tempdir().expect("a directory");
     let (lines, commands) = (directory.path().join("lines"), directory.path().join("commands"));
     let mut outputs = Outputs::new();
-    outputs.write_lines(Box::new(std::fs::File::create(&lines).expect("a file")));
+    outputs.append_states(&lines, OutFormat::Json).expect("a file");
     let command = "cat >/dev/null; echo $FRESHLINE_SOURCE $FRESHLINE_SEQ";
     outputs.run_command(format!("{command} >>{}", commands.display()), Span::from_secs(10));
     let monitor = Running::start(config(None), outputs);
@@ -519,14 +520,14 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     assert!(read(&commands).starts_with("it "), "{}", read(&commands));
 
     let path = directory.path().join("socket");
-    let socket = QuerySocket::listen(&path, monitor.asker.clone()).expect("a socket");
-    assert!(QuerySocket::listen(&path, monitor.asker.clone()).is_err(), "it is taken");
+    let socket = StateSocket::snapshots(&path, monitor.asker.clone()).expect("a socket");
+    assert!(StateSocket::snapshots(&path, monitor.asker.clone()).is_err(), "it is taken");
     let mut answer = String::new();
     let mut reader = UnixStream::connect(&path).expect("it listens");
     reader.read_to_string(&mut answer).expect("it answers");
     assert!(
         answer.contains(r#""source":"it""#)
-            && answer.contains(r#""heard_ago_s":"#)
+            && answer.contains(r#""silence_s":"#)
             && answer.ends_with("}\n"),
         "{answer}"
     );
@@ -561,4 +562,17 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     stop.stop();
     source.join().expect("it ends");
     monitor.end();
+}
+
+#[test]
+fn a_source_that_has_ended_is_an_error_to_run_again() {
+    let monitor = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = monitor.local_addr().expect("an address");
+    let mut source = Source::new(source_config(address, Transport::Udp)).expect("a source");
+    let stop = Stop::new();
+    stop.stop();
+    source.run(&stop, None, &mut ()).expect("it runs");
+    let end = Clock::new().now() + Span::from_secs(1);
+    let again = source.run(&Stop::new(), Some(end), &mut ());
+    assert!(matches!(again, Err(SourceError::Ended)), "{again:?}");
 }

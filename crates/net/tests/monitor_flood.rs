@@ -12,7 +12,7 @@ use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
 use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, SourceStatus};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, Transport, Ways};
+use freshline_net::source::{Source, SourceConfig, SourcePaths, Transport};
 use freshline_net::stop::Stop;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -48,7 +48,7 @@ impl World {
         let mut source = Source::new(SourceConfig {
             monitor: address.into(),
             transport: Transport::Udp,
-            ways: Ways::default(),
+            paths: SourcePaths::default(),
             params: SourceParams { name: "honest".to_owned(), ..SourceParams::default() },
             law: Box::new(Fixed::new(UpdateRate::from_period(Span::from_millis(5)))),
             sampler: Box::new(Synthetic::new(64)),
@@ -206,10 +206,10 @@ fn garbage_and_spoofed_openings_make_no_record_and_do_not_stop_service() {
             && report.counters.ignored > 0,
         "{report:?}"
     );
-    let MonitorCounters { fresh, late, copies, challenged, refused, ignored, closed, .. } =
+    let MonitorCounters { fresh, stale, duplicates, challenged, refused, ignored, closed, .. } =
         report.counters;
     assert_eq!(
-        fresh + late + copies + challenged + refused + ignored + closed,
+        fresh + stale + duplicates + challenged + refused + ignored + closed,
         report.counters.datagrams,
         "each datagram is counted once"
     );

@@ -13,7 +13,7 @@ use freshline_net::credentials::{Right, Rules};
 use freshline_net::emulate::{Emulator, EmulatorConfig, HopReport};
 use freshline_net::monitor::{Monitor, MonitorConfig, SourceStatus};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, SourceReport, Transport, Ways};
+use freshline_net::source::{Source, SourceConfig, SourcePaths, SourceReport, Transport};
 use freshline_net::stop::Stop;
 
 const LENGTH: Span = Span::from_secs(4);
@@ -22,7 +22,7 @@ const LENGTH: Span = Span::from_secs(4);
 struct Seen {
     source: SourceReport,
     monitor: SourceStatus,
-    back: HopReport,
+    reverse: HopReport,
 }
 
 /// A source that may send 1000 updates a second, and acks that come back by 100 kbit/s: 149 a second.
@@ -38,8 +38,8 @@ fn run(acks: Acks) -> Seen {
         forget: MonitorConfig::FORGET,
     };
     let mut monitor = Monitor::bind(config).expect("a monitor");
-    let (forward, back) = (path("delay=10ms"), path("rate=100kbit,delay=10ms,queue=1000p"));
-    let conditions = ConditionsConfig { forward, back, wlan: None };
+    let (forward, reverse) = (path("delay=10ms"), path("rate=100kbit,delay=10ms,queue=1000p"));
+    let conditions = ConditionsConfig { forward, reverse, wlan: None };
     let config = EmulatorConfig { conditions, ..EmulatorConfig::default() };
     let address = monitor.local_addr().expect("its address");
     let mut emulator = Emulator::bind(loopback, address, config, 1).expect("a path");
@@ -56,7 +56,7 @@ fn run(acks: Acks) -> Seen {
         let config = SourceConfig {
             monitor: address.into(),
             transport: Transport::Udp,
-            ways: Ways::default(),
+            paths: SourcePaths::default(),
             params: SourceParams::default(),
             law: Box::new(law),
             sampler: Box::new(Synthetic::new(100)),
@@ -71,7 +71,7 @@ fn run(acks: Acks) -> Seen {
         Seen {
             source: source.report(),
             monitor: monitor.sources.pop().or(monitor.ended.pop()).expect("it was there"),
-            back: emulated.back.hops.remove(0),
+            reverse: emulated.reverse.hops.remove(0),
         }
     })
 }
@@ -79,13 +79,13 @@ fn run(acks: Acks) -> Seen {
 #[test]
 fn fewer_acks_come_back_and_the_monitor_is_as_fresh() {
     let [every, sparse] = [Acks::Every, Acks::Sparse].map(run);
-    assert_eq!(every.source.asked, every.source.sent);
-    assert!(sparse.source.asked * 4 < sparse.source.sent * 3, "{:?}", sparse.source);
+    assert_eq!(every.source.ack_requests, every.source.sent);
+    assert!(sparse.source.ack_requests * 4 < sparse.source.sent * 3, "{:?}", sparse.source);
     assert_eq!((every.source.opened, sparse.source.opened), (1, 1));
     // But for what was under way at the end; and a challenge, and perhaps a goodbye.
-    let answers = |seen: &Seen| seen.back.packets_in;
-    assert!(answers(&every) * 2 > every.monitor.fresh, "{:?}", every.back);
-    assert!(answers(&sparse) <= sparse.source.asked + 2, "{:?}", sparse.back);
+    let answers = |seen: &Seen| seen.reverse.packets_in;
+    assert!(answers(&every) * 2 > every.monitor.fresh, "{:?}", every.reverse);
+    assert!(answers(&sparse) <= sparse.source.ack_requests + 2, "{:?}", sparse.reverse);
     // Where each update asks, no more are in transit than acks allow, so that none queue for seconds.
     let known = |seen: &Seen| seen.source.age_mean_ms.expect("acks came");
     assert!(known(&sparse) < 1.1 * known(&every), "{} {}", known(&sparse), known(&every));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use freshline_core::unit::Span;
 use freshline_net::bond::{BondReport, PathReport, ViaReport, ViaState, Watcher};
 use freshline_net::metrics::{Column, counters, gauges, serve, total, totals};
-use freshline_net::via::WaitsBy;
+use freshline_net::via::QueueingDelaySource;
 use freshline_system::privileges::Privilege;
 use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;
@@ -78,8 +78,8 @@ impl Show {
             report.duration_s,
             report.streams - report.streams_refused,
             report.streams_refused,
-            report.taken_bytes,
-            report.given_bytes,
+            report.streams_sent_bytes,
+            report.streams_received_bytes,
         ))
     }
 }
@@ -162,12 +162,18 @@ const TOTALS: &[Column<BondReport, u64>] = &[
     ("bond_streams_refused", "TCP connections that came to nothing.", |report| {
         report.streams_refused
     }),
-    ("bond_taken_bytes", "Bytes of TCP that QUIC has taken.", |report| report.taken_bytes),
-    ("bond_given_bytes", "Bytes of QUIC that TCP has taken.", |report| report.given_bytes),
-    ("bond_datagrams_taken", "UDP datagrams that QUIC has taken.", |report| report.datagrams_taken),
-    ("bond_datagrams_given", "UDP datagrams that programs or destinations were given.", |report| {
-        report.datagrams_given
+    ("bond_streams_sent_bytes", "Bytes of TCP that QUIC has taken.", |report| {
+        report.streams_sent_bytes
     }),
+    ("bond_streams_received_bytes", "Bytes of QUIC that TCP has taken.", |report| {
+        report.streams_received_bytes
+    }),
+    ("bond_datagrams_sent", "UDP datagrams that QUIC has taken.", |report| report.datagrams_sent),
+    (
+        "bond_datagrams_received",
+        "UDP datagrams that programs or destinations were given.",
+        |report| report.datagrams_received,
+    ),
     ("bond_datagrams_dropped", "UDP datagrams that were not passed on.", |report| {
         report.datagrams_dropped
     }),
@@ -186,30 +192,30 @@ const GAUGES: &[Column<PathReport, Option<f64>>] = &[
     }),
     ("bond_path_window_bytes", "What may be in flight.", |path| Some(path.window_bytes as f64)),
     ("bond_path_inflight_bytes", "What is in flight.", |path| Some(path.inflight_bytes as f64)),
-    ("bond_path_queue_seen", "Whether the queue of a path's device is seen.", |path| {
-        Some(path.queue.queue_seen_by.is_some().into())
+    ("bond_path_queue_visible", "Whether the queue of a path's device is seen.", |path| {
+        Some(path.queue.queue_source.is_some().into())
     }),
     ("bond_path_queue_packets", "Packets in the device's queue.", |path| {
         path.queue.queue_packets.map(|packets| packets as f64)
     }),
     (
-        "bond_path_queue_rate",
+        "bond_path_queue_rate_packets_per_second",
         "Packets that leave the device's queue per second while some wait.",
         |path| path.queue.queue_rate_pps,
     ),
-    ("bond_path_queue_wait_seconds", "The wait of a packet that is sent now.", |path| {
-        path.queue.queue_wait_ms.map(|wait| wait / 1e3)
+    ("bond_path_queueing_delay_seconds", "The wait of a packet that is sent now.", |path| {
+        path.queue.queueing_delay_ms.map(|wait| wait / 1e3)
     }),
     (
-        "bond_path_waits_stamped",
+        "bond_path_queueing_delay_stamped",
         "Whether the kernel's stamps say when packets left the device.",
-        |path| Some((path.queue.waits_known_by == Some(WaitsBy::Stamps)).into()),
+        |path| Some((path.queue.queueing_delay_source == Some(QueueingDelaySource::Stamps)).into()),
     ),
-    ("bond_path_stamped_wait_seconds", "The last wait by such a stamp.", |path| {
-        path.queue.stamped_wait_ms.map(|wait| wait / 1e3)
+    ("bond_path_stamped_queueing_delay_seconds", "The last wait by such a stamp.", |path| {
+        path.queue.stamped_queueing_delay_ms.map(|wait| wait / 1e3)
     }),
-    ("bond_path_service_seconds", "The estimated time from the device to the ack.", |path| {
-        path.queue.service_ms.map(|service| service / 1e3)
+    ("bond_path_service_time_seconds", "The estimated time from the device to the ack.", |path| {
+        path.queue.service_time_ms.map(|service| service / 1e3)
     }),
 ];
 
@@ -260,13 +266,13 @@ mod tests {
             window_bytes: 30_000,
             inflight_bytes: 1200,
             queue: QueueReport {
-                queue_seen_by: Some(SeenBy::Stations),
+                queue_source: Some(SeenBy::Stations),
                 queue_packets: Some(3),
                 queue_rate_pps: Some(500.0),
-                queue_wait_ms: Some(6.0),
-                waits_known_by: Some(WaitsBy::Stamps),
-                stamped_wait_ms: Some(7.0),
-                service_ms: None,
+                queueing_delay_ms: Some(6.0),
+                queueing_delay_source: Some(QueueingDelaySource::Stamps),
+                stamped_queueing_delay_ms: Some(7.0),
+                service_time_ms: None,
             },
             sent_bytes: 500,
             received_bytes: 700,
@@ -286,11 +292,11 @@ mod tests {
             "freshline_refused_total{reason=\"handshake_rate\"} 0",
             "freshline_bond_via_up{index=\"0\",via=\"wlan0\"} 1.0",
             "freshline_bond_via_failures_total{index=\"1\",via=\"wlan0\"} 3",
-            "freshline_bond_path_queue_seen{link=\"0\",path=\"1\",interface=\"wlan0\"} 1.0",
-            "freshline_bond_path_queue_rate{link=\"0\",path=\"1\",interface=\"wlan0\"} 500.0",
-            "freshline_bond_path_queue_wait_seconds{link=\"0\",path=\"1\",interface=\"wlan0\"} 0.006",
-            "freshline_bond_path_waits_stamped{link=\"0\",path=\"1\",interface=\"wlan0\"} 1.0",
-            "freshline_bond_path_stamped_wait_seconds{link=\"0\",path=\"1\",interface=\"wlan0\"} 0.007",
+            "freshline_bond_path_queue_visible{link=\"0\",path=\"1\",interface=\"wlan0\"} 1.0",
+            "freshline_bond_path_queue_rate_packets_per_second{link=\"0\",path=\"1\",interface=\"wlan0\"} 500.0",
+            "freshline_bond_path_queueing_delay_seconds{link=\"0\",path=\"1\",interface=\"wlan0\"} 0.006",
+            "freshline_bond_path_queueing_delay_stamped{link=\"0\",path=\"1\",interface=\"wlan0\"} 1.0",
+            "freshline_bond_path_stamped_queueing_delay_seconds{link=\"0\",path=\"1\",interface=\"wlan0\"} 0.007",
             "freshline_bond_path_lost_packets_total{link=\"0\",path=\"1\",interface=\"wlan0\"} 2",
         ] {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");

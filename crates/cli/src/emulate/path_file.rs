@@ -29,7 +29,7 @@ pub(super) fn read_conditions(file: &Path) -> miette::Result<ConditionsConfig> {
         BadFile { file: NamedSource::new(name.clone(), text), place, reason }
     })?;
     let folder = file.parent().unwrap_or(Path::new(""));
-    for path in [&mut conditions.forward, &mut conditions.back] {
+    for path in [&mut conditions.forward, &mut conditions.reverse] {
         path.read_traces(|trace| std::fs::read_to_string(folder.join(trace)))
             .into_diagnostic()
             .wrap_err_with(|| format!("{name} names a trace"))?;

@@ -19,7 +19,7 @@ use crate::wrapped::Wrapped;
 ///
 /// The command gets a network namespace of its own, in which every route leads over the path.
 /// It finds this host at the address in its variable FRESHLINE_HOST, over IPv6 in
-/// FRESHLINE_HOST6. What it sends takes the forward hops, what it receives the return hops. A hop
+/// FRESHLINE_HOST6. What it sends takes the forward hops, what it receives the reverse hops. A hop
 /// is a queue, a transmitter and a line, in this order; what is left out of it is ideal, and so is
 /// a direction without hops. When the command ends, so does all that it has started. A run within
 /// a run is behind both paths.
@@ -35,7 +35,7 @@ Reach this host over 2 Mbit/s and 40 ms, of which every hundredth packet is lost
     delay = \"20ms\"
     queue = \"100p\"
 
-    [[return.hop]]
+    [[reverse.hop]]
     rate = \"20mbit\"
     delay = \"20ms\"
     loss = 0.01
@@ -74,13 +74,13 @@ pub(super) struct Args {
     /// Capture the air with radiotap headers, as a monitor beside the receiver would, into a pcap
     /// file.
     #[arg(long, value_name = "FILE")]
-    air: Option<PathBuf>,
+    radiotap: Option<PathBuf>,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let conditions = read_conditions(&args.file).map_err(Failure::Usage)?;
     let seed = seed_or_drawn(args.seed);
-    let (captures, frames, air) = (args.pcap, args.frames, args.air);
+    let (captures, frames, air) = (args.pcap, args.frames, args.radiotap);
     let mut needs = Needs::default();
     let files = captures.iter().map(|capture| &capture.file).chain(&frames).chain(&air);
     for file in files {
@@ -128,7 +128,7 @@ fn failure(error: RunError) -> Failure {
 
 fn print_summary(report: &RunReport) -> io::Result<()> {
     let mut out = crate::said::Stderr;
-    print_hops(&mut out, &report.forward, &report.back)?;
+    print_hops(&mut out, &report.forward, &report.reverse)?;
     print_cell(&mut out, report.wlan.as_ref())?;
     writeln!(
         out,

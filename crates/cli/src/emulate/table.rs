@@ -10,7 +10,7 @@ use super::wlan;
 /// Says on standard error what is emulated.
 pub(super) fn print_conditions(conditions: &ConditionsConfig) {
     print_path("forward", &conditions.forward);
-    print_path("return", &conditions.back);
+    print_path("reverse", &conditions.reverse);
     if let Some(cell) = &conditions.wlan {
         say!("  wlan: {}", wlan::print(cell));
     }
@@ -29,14 +29,14 @@ fn print_path(direction: &str, path: &PathConfig) {
 pub(super) fn print_hops(
     out: &mut impl Write,
     forward: &DirectionReport,
-    back: &DirectionReport,
+    reverse: &DirectionReport,
 ) -> io::Result<()> {
     writeln!(
         out,
         "{:<10} {:>9} {:>9} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>5}",
         "hop", "in", "out", "big", "full", "lost", "mean ms", "p50 ms", "p99 ms", "max ms", "util"
     )?;
-    for (direction, path) in [("forward", forward), ("return", back)] {
+    for (direction, path) in [("forward", forward), ("reverse", reverse)] {
         print_direction(out, direction, path)?;
     }
     Ok(())

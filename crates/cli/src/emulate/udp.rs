@@ -30,7 +30,7 @@ const MAX_WAIT: Span = Span::from_secs(2);
 /// Relay UDP between clients and a target over an emulated path. Needs no root.
 ///
 /// Point the clients at --listen instead of at the target. All of them share one path there (the
-/// forward hops) and one back (the return hops). A hop is a queue, a transmitter and a line,
+/// forward hops) and one back (the reverse hops). A hop is a queue, a transmitter and a line,
 /// in this order; what is left out of it is ideal, and so is a direction without hops. Packets
 /// count with their IP and UDP headers: 28 bytes over IPv4, 48 over IPv6.
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ Ask a name server behind 2 Mbit/s and 40 ms, of which every twentieth packet is 
 back, and see for ten seconds what the hops did:
 
     freshline emulate udp --listen 127.0.0.1:5300 --to 9.9.9.9:53 --duration 10s \\
-        --hop rate=2mbit,delay=20ms,queue=100p --return-hop delay=20ms,loss=0.05 &
+        --hop rate=2mbit,delay=20ms,queue=100p --reverse-hop delay=20ms,loss=0.05 &
     dig @127.0.0.1 -p 5300 example.org
 
 The same as a file, for --file:
@@ -51,7 +51,7 @@ The same as a file, for --file:
     delay = \"20ms\"
     queue = \"100p\"
 
-    [[return.hop]]
+    [[reverse.hop]]
     delay = \"20ms\"
     loss = 0.05
 
@@ -72,14 +72,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDR")]
     to: String,
     /// A path file (TOML).
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["hop", "return_hop"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["hop", "reverse_hop"])]
     file: Option<PathBuf>,
     /// A hop from the clients to the target; give it once a hop, from first to last.
     #[arg(long, value_name = "HOP")]
     hop: Vec<HopConfig>,
     /// A hop from the target back to the clients.
     #[arg(long, value_name = "HOP")]
-    return_hop: Vec<HopConfig>,
+    reverse_hop: Vec<HopConfig>,
     /// A Wi-Fi cell whose stations are the clients, such as
     /// standard=802.11ac,rate=mcs9,width=80MHz. What they send goes over the air before the hops,
     /// what is for them after the hops.
@@ -91,7 +91,7 @@ pub(super) struct Args {
     /// Capture the air with radiotap headers, as a monitor beside the receiver would, into a pcap
     /// file.
     #[arg(long, value_name = "FILE")]
-    air: Option<PathBuf>,
+    radiotap: Option<PathBuf>,
     /// Let all packets leave with this code point (DSCP), as a network does that changes marks at its
     /// border: 0 clears them. By default packets keep their own.
     #[arg(long, value_name = "CODE")]
@@ -116,7 +116,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         Some(file) => read_conditions(file).map_err(Failure::Usage)?,
         None => ConditionsConfig {
             forward: PathConfig { hop: args.hop },
-            back: PathConfig { hop: args.return_hop },
+            reverse: PathConfig { hop: args.reverse_hop },
             wlan: args.wlan,
         },
     };
@@ -126,7 +126,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         conditions: conditions.clone(),
         max_flows: args.max_flows as usize,
         frames: args.frames,
-        air: args.air,
+        air: args.radiotap,
         dscp: args.dscp,
         ..EmulatorConfig::default()
     };
@@ -180,7 +180,7 @@ fn resolve(target: &str, patience: Option<Span>) -> Result<SocketAddr, Failure> 
 
 fn print_summary(report: &Report) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    print_hops(&mut out, &report.forward, &report.back)?;
+    print_hops(&mut out, &report.forward, &report.reverse)?;
     print_cell(&mut out, report.wlan.as_ref())?;
     let flows = &report.flows;
     writeln!(

@@ -25,7 +25,7 @@ use crate::output::{print_json, printed, quoted};
 EXAMPLES
 
     freshline lab run one-mm1-queue --runs 2 --set flow.source.updates.rate=700/s
-    freshline lab run six-hops --pcap r1=r1.pcap --pcap r1/back=r1.pcap --series out
+    freshline lab run six-hops --pcap r1=r1.pcap --pcap r1/reverse=r1.pcap --series out
 
 EXIT CODES
 

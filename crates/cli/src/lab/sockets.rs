@@ -20,6 +20,7 @@ use serde::Serialize;
 use super::library::{self, Changed, Text, bad};
 use crate::failure::Failure;
 use crate::output::{print_json, printed, stop_on_signals};
+use crate::run_length::run_length;
 use arena::{Measured, Window};
 use order::{Compared, Pair, Verdict};
 
@@ -38,7 +39,7 @@ use order::{Compared, Pair, Verdict};
 EXAMPLES
 
     freshline lab sockets
-    freshline lab sockets fresher/satellite fresher/families/fq-codel-24 --runs 3 --seconds 30
+    freshline lab sockets fresher/satellite fresher/families/fq-codel-24 --runs 3 --duration 30s
 
 EXIT CODES
 
@@ -60,14 +61,14 @@ pub(crate) struct Args {
         default_values = ["tenth", "acp+", "lazy"]
     )]
     law: Vec<LawName>,
-    /// Maximum length of a run in s, in the lab as over sockets; the warm-up is the scenario's.
+    /// Maximum length of a run, in the lab as over sockets; the warm-up is the scenario's.
     #[arg(
         long,
-        value_name = "N",
-        default_value_t = 30,
-        value_parser = clap::value_parser!(u64).range(1..=86_400)
+        value_name = "TIME",
+        default_value = "30s",
+        value_parser = run_length
     )]
-    seconds: u64,
+    duration: Span,
     /// Make a run up to N times in all while an emulator is late.
     #[arg(
         long,
@@ -108,7 +109,7 @@ const TIMELY_MS: f64 = 1.0;
 /// `docs/lab.md` describes each key.
 #[derive(Serialize)]
 struct Document {
-    seconds: u64,
+    duration_s: f64,
     families: Vec<Compared>,
 }
 
@@ -137,7 +138,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     bar.finish_and_clear();
     let pairs: Vec<_> = done.iter().flat_map(|family| &family.pairs).cloned().collect();
     match args.json {
-        true => print_json(&Document { seconds: args.seconds, families: done })?,
+        true => print_json(&Document { duration_s: args.duration.as_secs_f64(), families: done })?,
         false => printed(table::sum(&pairs, &mut io::stdout().lock()))?,
     }
     if stop.is_stopped() {
@@ -185,9 +186,8 @@ impl Family {
         changes.extend(args.changed.changes()?);
         let parsed = Scenario::parse_with(text.source(), &changes);
         let parsed = parsed.map_err(|error| bad(name, &error))?;
-        let longest = Span::from_secs(args.seconds);
-        if parsed.duration > longest {
-            changes.push(Change::new("duration", longest.to_string().into()));
+        if parsed.duration > args.duration {
+            changes.push(Change::new("duration", args.duration.to_string().into()));
         }
         Ok(Self { name: name.to_owned(), text, changes })
     }

@@ -31,7 +31,7 @@ use crate::output::printed;
 #[command(after_long_help = "\
 EXAMPLES
 
-    freshline lab trace --model cellular --mean-rate 5mbit --seed 7 --output cellular.trace
+    freshline lab trace --model cellular --mean-rate 5mbit --seed 7 --out cellular.trace
     freshline lab trace --model leo --duration 10min > leo.trace
 
 EXIT CODES
@@ -46,7 +46,7 @@ pub(super) struct Args {
     /// The seed of all draws.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Which of several traces of the seed: 0 forward, 1 return. Those of leo have the same satellites.
+    /// Which of several traces of the seed: 0 forward, 1 reverse. Those of leo have the same satellites.
     #[arg(long, value_name = "N", default_value_t = 0)]
     stream: u64,
     /// The length of the trace, after which it repeats [default: 300s].
@@ -58,7 +58,7 @@ pub(super) struct Args {
     mean_rate: Option<BitRate>,
     /// The file to write [default: standard output].
     #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    out: Option<PathBuf>,
     #[command(flatten)]
     cellular: Cellular,
     #[command(flatten)]
@@ -156,7 +156,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let trace = model
         .generate()
         .map_err(|error| Failure::Usage(miette!("model {}: {error}", model.name())))?;
-    match &args.output {
+    match &args.out {
         None => printed(io::stdout().lock().write_all(trace.to_string().as_bytes()))?,
         Some(file) => fs::write(file, trace.to_string())
             .into_diagnostic()

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Watched {
-    /// Capture what leaves a wired hop in run 0: LINK, or LINK/back for the other direction; of
+    /// Capture the packets that leave a wired hop in run 0: LINK, or LINK/reverse for the other direction; of
     /// links in series the first that a packet meets. Or what arrives over the air of a Wi-Fi
     /// cell: CELL. Those that name one FILE share it.
     #[arg(long, value_name = "HOP=FILE")]

@@ -10,14 +10,16 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 const COUNTERS: [Column<Counters, u64>; 4] = [
-    ("mesh_connections", "Connections that began with the congestion control", |c| c.begun),
-    ("mesh_segments", "Segments with data, also those sent again", |c| c.sent),
+    ("mesh_connections", "Connections that began with the congestion control", |c| {
+        c.connections_opened
+    }),
+    ("mesh_segments", "Segments with data, also those sent again", |c| c.segments),
     ("mesh_timeouts", "Timeouts", |c| c.timeouts),
     ("mesh_fast_retransmits", "Fast retransmits", |c| c.fast_retransmits),
 ];
 
 const GAUGES: [Column<Connection, f64>; 4] = [
-    ("mesh_connection_loss", "Timeouts and fast retransmits over segments", Connection::loss),
+    ("mesh_connection_loss_ratio", "Timeouts and fast retransmits over segments", Connection::loss),
     ("mesh_connection_rtt_seconds", "Smoothed round trip", |c| {
         c.round_trip.map_or(f64::NAN, Span::as_secs_f64)
     }),
@@ -34,7 +36,12 @@ impl Collector for Snapshot {
         let Some(attachment) = &self.0 else { return Ok(()) };
         let share = f64::from(attachment.settings.share.per_1000_s()) / 1e3;
         let values = iter::once((Labels::new(), ConstGauge::new(share)));
-        family(&mut encoder, "mesh_share", "What every node is to get, segments/s", values)?;
+        family(
+            &mut encoder,
+            "mesh_share_segments_per_second",
+            "What every node is to get, segments/s",
+            values,
+        )?;
         let all = iter::once((Labels::new(), &attachment.counters));
         counters(&mut encoder, &COUNTERS, all)?;
         let connections = attachment.connections.iter();
@@ -65,7 +72,7 @@ mod tests {
             local_port: 5000,
             window: 4,
             segment: Bytes::new(500),
-            sent: 200,
+            segments: 200,
             timeouts: 3,
             fast_retransmits: 1,
             round_trip: Some(Span::from_millis(250)),
@@ -75,16 +82,21 @@ mod tests {
         let attachment = Attachment {
             pinned: Some(true),
             settings: Settings { share, params: DtpaParams::default() },
-            counters: Counters { begun: 7, sent: 900, timeouts: 5, fast_retransmits: 6 },
+            counters: Counters {
+                connections_opened: 7,
+                segments: 900,
+                timeouts: 5,
+                fast_retransmits: 6,
+            },
             connections: vec![connection],
         };
         let text = render(Snapshot(Some(attachment))).unwrap();
         let of = "{remote=\"192.0.2.7:443\",local_port=\"5000\"}";
         for line in [
-            "freshline_mesh_share{} 2.5".to_owned(),
+            "freshline_mesh_share_segments_per_second{} 2.5".to_owned(),
             "freshline_mesh_connections_total{} 7".to_owned(),
             "freshline_mesh_fast_retransmits_total{} 6".to_owned(),
-            format!("freshline_mesh_connection_loss{of} 0.02"),
+            format!("freshline_mesh_connection_loss_ratio{of} 0.02"),
             format!("freshline_mesh_connection_rtt_seconds{of} 0.25"),
             format!("freshline_mesh_connection_period_seconds{of} 1.5"),
         ] {

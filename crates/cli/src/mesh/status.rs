@@ -29,7 +29,7 @@ struct Report {
 struct AttachmentReport {
     pinned: Option<bool>,
     share: f64,
-    most_window: Option<u32>,
+    max_window: Option<u32>,
     memory: Option<u32>,
     peak_bound: bool,
     #[serde(flatten)]
@@ -57,7 +57,7 @@ impl From<&Attachment> for AttachmentReport {
         Self {
             pinned: attachment.pinned,
             share: f64::from(share.per_1000_s()) / 1e3,
-            most_window: params.most_window,
+            max_window: params.max_window,
             memory: params.memory,
             peak_bound: params.peak_bound,
             counters: attachment.counters,
@@ -73,7 +73,7 @@ impl From<&Connection> for ConnectionReport {
             local_port: connection.local_port,
             window: connection.window,
             segment_bytes: connection.segment.get(),
-            segments: connection.sent,
+            segments: connection.segments,
             timeouts: connection.timeouts,
             fast_retransmits: connection.fast_retransmits,
             loss: connection.loss(),
@@ -87,10 +87,10 @@ fn print_table(attachment: Option<&Attachment>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let Some(attachment) = attachment else { return writeln!(out, "nothing is attached") };
     let report = attachment.into();
-    let AttachmentReport { pinned, share, most_window, memory, peak_bound, .. } = report;
+    let AttachmentReport { pinned, share, max_window, memory, peak_bound, .. } = report;
     let AttachmentReport { counters, connections, .. } = report;
     write!(out, "{NAME}{}: {share} segments/s", held(pinned))?;
-    if let Some(most) = most_window {
+    if let Some(most) = max_window {
         write!(out, ", windows of at most {most}")?;
     }
     if let Some(memory) = memory {
@@ -99,10 +99,10 @@ fn print_table(attachment: Option<&Attachment>) -> io::Result<()> {
     if !peak_bound {
         write!(out, ", not held to Reno's peak")?;
     }
-    let Counters { begun, sent, timeouts, fast_retransmits } = counters;
+    let Counters { connections_opened, segments, timeouts, fast_retransmits } = counters;
     writeln!(
         out,
-        "\n  {begun} connections began; {sent} segments, {timeouts} timeouts, {fast_retransmits} \
+        "\n  {connections_opened} connections opened; {segments} segments, {timeouts} timeouts, {fast_retransmits} \
          fast retransmits"
     )?;
     if connections.is_empty() {

@@ -12,7 +12,7 @@ use freshline_net::dial::Remote;
 use freshline_net::marks::MarkReport;
 use freshline_net::source::sampler::Synthetic;
 use freshline_net::source::{
-    Event, LinkEvent, Source, SourceConfig, SourceError, Transport, Watch, Ways,
+    Event, LinkEvent, Source, SourceConfig, SourceError, SourcePaths, Transport, Watch,
 };
 use freshline_net::stop::Stop;
 
@@ -85,7 +85,7 @@ impl Probe {
         let mut source = Source::new(SourceConfig {
             monitor: self.monitor.clone(),
             transport: self.transport.clone(),
-            ways: Ways::default(),
+            paths: SourcePaths::default(),
             params: self.params.clone(),
             law,
             sampler: Box::new(Synthetic::new(self.payload)),

@@ -12,21 +12,25 @@ use prometheus_client::metrics::gauge::ConstGauge;
 const COUNTERS: [Column<Counters, u64>; 7] = [
     ("receiver_segments", "Outgoing segments that were looked at", |c| c.segments),
     ("receiver_round_trips", "Round trips measured", |c| c.round_trips),
-    ("receiver_windows", "Windows set", |c| c.windows),
-    ("receiver_refused", "Windows that the kernel refused to set", |c| c.refused),
+    ("receiver_windows_set", "Windows set", |c| c.windows_set),
+    ("receiver_windows_refused", "Windows that the kernel refused to set", |c| c.windows_refused),
     ("receiver_connections", "New connections that came under control", |c| c.connections),
-    ("receiver_adopted", "Connections taken over that were there before", |c| c.adopted),
+    ("receiver_connections_adopted", "Connections taken over that were there before", |c| {
+        c.connections_adopted
+    }),
     (
-        "receiver_unseen",
+        "receiver_uncontrolled_segments",
         "Incoming segments of connections not controlled: began before, or without timestamps",
-        |c| c.unseen,
+        |c| c.uncontrolled_segments,
     ),
 ];
 
 const GAUGES: [Column<Peer, f64>; 5] = [
     ("receiver_peer_rtt_seconds", "Smoothed round trip", |p| p.rtt.as_secs_f64()),
     ("receiver_peer_rtt_min_seconds", "Shortest round trip", |p| p.min_rtt.as_secs_f64()),
-    ("receiver_peer_rate", "Rate at which data arrives, in bit/s", |p| p.rate.as_bps() as f64),
+    ("receiver_peer_rate_bytes_per_second", "Rate at which data arrives", |p| {
+        p.rate.as_bps() as f64 / 8.0
+    }),
     ("receiver_peer_queue_bytes", "What seems to wait in the network", |p| p.queue.get() as f64),
     ("receiver_peer_window_bytes", "The window given", |p| p.window.get() as f64),
 ];
@@ -119,7 +123,7 @@ mod tests {
                 ..Settings::default()
             }),
             pinned: Some(true),
-            counters: Counters { segments: 7, unseen: 2, ..Counters::default() },
+            counters: Counters { segments: 7, uncontrolled_segments: 2, ..Counters::default() },
             runs: 0,
             run_time: Span::ZERO,
             peers: vec![peer],
@@ -127,7 +131,7 @@ mod tests {
         let text = render(Snapshot(vec![attachment])).unwrap();
         for line in [
             "freshline_receiver_segments_total{device=\"0-3\",law=\"rtac\"} 7",
-            "freshline_receiver_unseen_total{device=\"0-3\",law=\"rtac\"} 2",
+            "freshline_receiver_uncontrolled_segments_total{device=\"0-3\",law=\"rtac\"} 2",
             "freshline_receiver_peer_rtt_seconds{device=\"0-3\",law=\"rtac\",address=\"192.0.2.7\"} 0.03",
             "freshline_receiver_theta{device=\"0-3\",law=\"rtac\"} 1.38",
             "freshline_receiver_delta_seconds{device=\"0-3\",law=\"rtac\"} 0.008",

@@ -33,7 +33,7 @@ struct Report {
 struct AttachmentReport {
     cgroup: Option<String>,
     device: Option<String>,
-    elsewhere: bool,
+    other_namespace: bool,
     law: &'static str,
     pure: Option<bool>,
     pinned: Option<bool>,
@@ -66,11 +66,11 @@ impl From<&Attachment> for AttachmentReport {
             Some(Target::Device(name)) => (None, Some(name)),
             None => (None, None),
         };
-        let elsewhere = cgroup.is_none() && device.is_none();
+        let other_namespace = cgroup.is_none() && device.is_none();
         Self {
             cgroup,
             device,
-            elsewhere,
+            other_namespace,
             law: attachment.law,
             pure: attachment.settings.map(|settings| settings.pure),
             pinned: attachment.pinned,
@@ -127,17 +127,17 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
             out,
             "  {} connections, {} adopted; {} segments, {} round trips, {} windows set, {} refused",
             counters.connections,
-            counters.adopted,
+            counters.connections_adopted,
             counters.segments,
             counters.round_trips,
-            counters.windows,
-            counters.refused,
+            counters.windows_set,
+            counters.windows_refused,
         )?;
-        if counters.unseen > 0 {
+        if counters.uncontrolled_segments > 0 {
             writeln!(
                 out,
                 "  {} segments of connections not controlled: began before, or without timestamps",
-                counters.unseen
+                counters.uncontrolled_segments
             )?;
         }
         if let Some(ns) = run_time.as_nanos().checked_div(*runs) {

@@ -22,18 +22,19 @@ assumed.
 EXAMPLES
 
     The largest age that may be, 20 ms; as much as possible for others:
-        freshline router suggest --rate 10mbit --delay 10ms --every 5ms --size 1052B --age 20ms
+        freshline router suggest --rate 10mbit --delay 10ms --interval 5ms --size 1052B \\
+            --max-age 20ms
 
     9 Mbit/s for others, shared by time:
-        freshline router suggest --rate 10mbit --delay 10ms --every 5ms --size 1052B \\
-            --throughput 9mbit --scheduler tdm
+        freshline router suggest --rate 10mbit --delay 10ms --interval 5ms --size 1052B \\
+            --min-throughput 9mbit --scheduler tdm
 
     Which flows leave through eth1, how these rules would class them, and why; needs root:
         freshline router suggest --watch eth1 --classify 'update; dscp=EF' --duration 10s")]
 pub(crate) struct Args {
     /// Watch the flows that leave through this device, and show their classes and why. Changes
     /// nothing.
-    #[arg(long, value_name = "DEV", conflicts_with_all = ["rate", "every", "size", "wish"])]
+    #[arg(long, value_name = "DEV", conflicts_with_all = ["rate", "interval", "size", "wish"])]
     watch: Option<String>,
 
     /// With --watch: the rules, as for `router run`; default: `update`.
@@ -58,7 +59,7 @@ pub(crate) struct Args {
 
     /// The time from one update of a flow to its next.
     #[arg(long, required_unless_present = "watch")]
-    every: Option<Span>,
+    interval: Option<Span>,
 
     /// The size of an update.
     #[arg(long, required_unless_present = "watch")]
@@ -66,7 +67,7 @@ pub(crate) struct Args {
 
     /// The size of the others' packets.
     #[arg(long, default_value = "1500B")]
-    packet: Bytes,
+    packet_size: Bytes,
 
     #[command(flatten)]
     wish: WishArgs,
@@ -88,12 +89,12 @@ pub(crate) struct Args {
 #[group(id = "wish", multiple = false)]
 struct WishArgs {
     /// The largest mean age that the updates may have.
-    #[arg(long, required_unless_present_any = ["throughput", "watch"])]
-    age: Option<Span>,
+    #[arg(long, required_unless_present_any = ["min_throughput", "watch"])]
+    max_age: Option<Span>,
 
     /// The least throughput that has to be left for other traffic.
     #[arg(long)]
-    throughput: Option<BitRate>,
+    min_throughput: Option<BitRate>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum, Serialize)]
@@ -118,17 +119,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if let Some(device) = &args.watch {
         return watch(device, &args);
     }
-    let (Some(rate), Some(every), Some(size)) = (args.rate, args.every, args.size) else {
+    let (Some(rate), Some(interval), Some(size)) = (args.rate, args.interval, args.size) else {
         // clap sees to it that they are given.
-        return Err(Failure::Usage(miette::miette!("give --rate, --every and --size")));
+        return Err(Failure::Usage(miette::miette!("give --rate, --interval and --size")));
     };
     let link = Bottleneck {
         rate,
         propagation: args.delay,
         flows: args.flows,
-        update_period: every,
+        update_period: interval,
         update_size: size,
-        drop_averse_size: args.packet,
+        drop_averse_size: args.packet_size,
     };
     let scheduler = match (args.scheduler, args.frame) {
         (Scheduler::Sdm, None) => SchedulerParams::Sdm(SdmParams::default()),
@@ -139,8 +140,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         (Scheduler::Tdm, None) => SchedulerParams::Tdm(TdmParams::default()),
         (Scheduler::Tdm, Some(frame)) => SchedulerParams::Tdm(TdmParams { frame }),
     };
-    let WishArgs { age, throughput } = args.wish;
-    let wishes = [age.map(Wish::AgeAtMost), throughput.map(Wish::ThroughputAtLeast)];
+    let WishArgs { max_age, min_throughput } = args.wish;
+    let wishes = [max_age.map(Wish::AgeAtMost), min_throughput.map(Wish::ThroughputAtLeast)];
     // clap sees to it that there is one.
     wishes.into_iter().flatten().try_for_each(|wish| {
         let suggestion = link.suggest(scheduler, wish);

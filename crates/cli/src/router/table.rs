@@ -46,11 +46,11 @@ pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<(
         "super-packets {}; {} packets ({} B) wait, the kernel holds at most {}; lost before the \
          queue: {} full, {} unread; {} failures",
         report.super_packets,
-        report.waiting.packets,
-        report.waiting.bytes,
-        report.waiting.limit.map_or("-".to_owned(), |limit| limit.to_string()),
-        report.lost.queue_full,
-        report.lost.unread,
+        report.backlog.packets,
+        report.backlog.bytes,
+        report.backlog.limit.map_or("-".to_owned(), |limit| limit.to_string()),
+        report.kernel_drops.queue_full,
+        report.kernel_drops.unread,
         report.failures,
     )?;
     writeln!(
@@ -65,15 +65,15 @@ pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<(
         let name = format!("  {} > {} ({})", flow.source, flow.destination, flow.protocol);
         account(out, &name, &flow.account)?;
     }
-    if report.unshaped.times > 0 {
+    if report.unshaped.count > 0 {
         writeln!(
             out,
             "  packets passed without the router {} times, for {:.1} s in all",
-            report.unshaped.times, report.unshaped.seconds
+            report.unshaped.count, report.unshaped.duration_s
         )?;
     }
-    if report.flows_forgotten > 0 {
-        writeln!(out, "  {} times a flow made room for another", report.flows_forgotten)?;
+    if report.flows_evicted > 0 {
+        writeln!(out, "  {} times a flow made room for another", report.flows_evicted)?;
     }
     Ok(())
 }

@@ -252,7 +252,7 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
         report.updates_per_s,
         limited(report.limited_by),
         report.sent,
-        report.asked,
+        report.ack_requests,
         report.acked,
         report.replaced,
         report.missing.unwrap_or(0),
@@ -298,7 +298,7 @@ fn print_path(out: &mut impl Write, path: &PathReport, are_several: bool) -> io:
         path.lost,
         path.silences,
         ms(path.srtt_ms),
-        ms(path.one_way_ms),
+        ms(path.one_way_delay_ms),
     )?;
     if are_several {
         write!(out, "; {}", path.queue)?;

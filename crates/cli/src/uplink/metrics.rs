@@ -18,10 +18,10 @@ const SUMS: [Column<BandReport, Option<u64>>; 3] = [
 ];
 
 const GAUGES: [Column<Attachment, Option<f64>>; 3] = [
-    ("uplink_rate", "Rate to which is shaped, in bit/s", |at| {
-        at.rate.map(|rate| rate.as_bps() as f64)
+    ("uplink_rate_bytes_per_second", "Rate to which is shaped", |at| {
+        at.rate.map(|rate| rate.as_bps() as f64 / 8.0)
     }),
-    ("uplink_threshold", "Part of its send buffer from which on a stream is bulk", |at| {
+    ("uplink_threshold_ratio", "Part of its send buffer from which on a stream is bulk", |at| {
         Some(at.threshold)
     }),
     ("uplink_flows", "Streams that are known", |at| Some(at.flows.len() as f64)),
@@ -67,13 +67,13 @@ mod tests {
         };
         let shaped = Attachment {
             device: "eth0".into(),
-            elsewhere: false,
+            other_namespace: false,
             pinned: Some(true),
             threshold: 0.5,
             confined: false,
             rate: Some(BitRate::from_mbps(20)),
-            below: None,
-            unordered_delay: None,
+            lower_queue: None,
+            unmanaged_delay: None,
             replaced: false,
             bands: [band(Band::Urgent, 7), band(Band::Batched, 8), band(Band::Bulk, 9)],
             flows: Vec::new(),
@@ -86,8 +86,8 @@ mod tests {
         }
         let text = render(Snapshot(vec![shaped, unshaped])).unwrap();
         for line in [
-            "freshline_uplink_rate{device=\"eth0\"} 20000000.0",
-            "freshline_uplink_threshold{device=\"eth1\"} 0.5",
+            "freshline_uplink_rate_bytes_per_second{device=\"eth0\"} 2500000.0",
+            "freshline_uplink_threshold_ratio{device=\"eth1\"} 0.5",
             "freshline_uplink_packets_total{device=\"eth0\",band=\"bulk\"} 9",
             "freshline_uplink_bytes_total{device=\"eth1\",band=\"urgent\"} 700",
             "freshline_uplink_drops_total{device=\"eth0\",band=\"urgent\"} 5",

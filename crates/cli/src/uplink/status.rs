@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use freshline_core::unit::Span;
 use freshline_kernel::sorpc::{
-    Attachment, BandReport, Below, Leftover, StreamReport, attachments, leftovers,
+    Attachment, BandReport, Below, Orphan, StreamReport, attachments, orphans,
 };
 use serde::Serialize;
 
@@ -15,57 +15,52 @@ use crate::hold::held;
 use crate::output::Form;
 
 pub(super) fn run(form: &Form) -> Result<(), Failure> {
-    let found = || Ok((attachments()?, leftovers()?));
+    let found = || Ok((attachments()?, orphans()?));
     let found: Found = found().map_err(failure)?;
-    let report = |(attachments, leftovers): &Found| Report {
+    let report = |(attachments, orphans): &Found| Report {
         attachments: attachments.iter().map(AttachmentReport::from).collect(),
-        leftovers: leftovers.iter().map(LeftoverReport::from).collect(),
+        orphans: orphans.iter().map(OrphanReport::from).collect(),
     };
     // Devices elsewhere may have the same names.
     let metrics = |(attachments, _): Found| {
-        Snapshot(attachments.into_iter().filter(|attachment| !attachment.elsewhere).collect())
+        Snapshot(attachments.into_iter().filter(|attachment| !attachment.other_namespace).collect())
     };
-    form.print(
-        found,
-        |(attachments, leftovers)| print_table(attachments, leftovers),
-        report,
-        metrics,
-    )
+    form.print(found, |(attachments, orphans)| print_table(attachments, orphans), report, metrics)
 }
 
-type Found = (Vec<Attachment>, Vec<Leftover>);
+type Found = (Vec<Attachment>, Vec<Orphan>);
 
 #[derive(Debug, Serialize)]
 struct Report {
     attachments: Vec<AttachmentReport>,
     /// Of processes that were killed.
-    leftovers: Vec<LeftoverReport>,
+    orphans: Vec<OrphanReport>,
 }
 
 #[derive(Debug, Serialize)]
-struct LeftoverReport {
+struct OrphanReport {
     device: String,
     rate_bps: Option<u64>,
 }
 
-impl From<&Leftover> for LeftoverReport {
-    fn from(leftover: &Leftover) -> Self {
-        Self { device: leftover.device.clone(), rate_bps: leftover.rate.map(|rate| rate.as_bps()) }
+impl From<&Orphan> for OrphanReport {
+    fn from(orphan: &Orphan) -> Self {
+        Self { device: orphan.device.clone(), rate_bps: orphan.rate.map(|rate| rate.as_bps()) }
     }
 }
 
 #[derive(Debug, Serialize)]
 struct AttachmentReport {
     device: String,
-    elsewhere: bool,
+    other_namespace: bool,
     pinned: Option<bool>,
     threshold: f64,
     confined: bool,
     rate_bps: Option<u64>,
-    below: Option<&'static str>,
-    below_limit_bytes: Option<u64>,
+    lower_queue: Option<&'static str>,
+    bql_limit_bytes: Option<u64>,
     hidden_queue: bool,
-    unordered_delay_ms: Option<f64>,
+    unmanaged_delay_ms: Option<f64>,
     replaced: bool,
     runs: u64,
     run_time_ns: u64,
@@ -97,18 +92,18 @@ impl From<&Attachment> for AttachmentReport {
     fn from(attachment: &Attachment) -> Self {
         Self {
             device: attachment.device.clone(),
-            elsewhere: attachment.elsewhere,
+            other_namespace: attachment.other_namespace,
             pinned: attachment.pinned,
             threshold: attachment.threshold,
             confined: attachment.confined,
             rate_bps: attachment.rate.map(|rate| rate.as_bps()),
-            below: attachment.below.map(Below::name),
-            below_limit_bytes: match attachment.below {
+            lower_queue: attachment.lower_queue.map(Below::name),
+            bql_limit_bytes: match attachment.lower_queue {
                 Some(Below::Limited { limit_bytes }) => Some(limit_bytes.get()),
                 _ => None,
             },
             hidden_queue: hides_a_queue(attachment),
-            unordered_delay_ms: attachment.unordered_delay.map(Span::as_millis_f64),
+            unmanaged_delay_ms: attachment.unmanaged_delay.map(Span::as_millis_f64),
             replaced: attachment.replaced,
             runs: attachment.runs,
             run_time_ns: attachment.run_time.as_nanos(),
@@ -123,7 +118,7 @@ const NOTABLE: Span = Span::from_millis(20);
 
 /// Whether a queue may stand below the bands, where none of them is served first.
 fn hides_a_queue(attachment: &Attachment) -> bool {
-    attachment.rate.is_none() && attachment.below.is_some_and(Below::may_hide_a_queue)
+    attachment.rate.is_none() && attachment.lower_queue.is_some_and(Below::may_hide_a_queue)
 }
 
 impl From<&BandReport> for BandRow {
@@ -152,12 +147,12 @@ impl From<&StreamReport> for FlowRow {
     }
 }
 
-fn print_table(attachments: &[Attachment], leftovers: &[Leftover]) -> io::Result<()> {
+fn print_table(attachments: &[Attachment], orphans: &[Orphan]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if attachments.is_empty() {
         writeln!(out, "nothing is attached")?;
     }
-    for Leftover { device, rate } in leftovers {
+    for Orphan { device, rate } in orphans {
         write!(out, "{device}: left by a killed process")?;
         if let Some(rate) = rate {
             write!(out, ", still shaped to {rate}")?;
@@ -173,13 +168,14 @@ fn print_table(attachments: &[Attachment], leftovers: &[Leftover]) -> io::Result
             write!(out, ", shaper replaced")?;
         }
         let held = held(attachment.pinned);
-        let elsewhere = if attachment.elsewhere { " (in another network namespace)" } else { "" };
+        let elsewhere =
+            if attachment.other_namespace { " (in another network namespace)" } else { "" };
         writeln!(out, "{held}{elsewhere}")?;
-        if let Some(below) = attachment.below {
+        if let Some(below) = attachment.lower_queue {
             let advice = if hides_a_queue(attachment) { super::HIDDEN } else { "" };
             writeln!(out, "  below: {}{advice}", below.describe())?;
         }
-        if let Some(delay) = attachment.unordered_delay {
+        if let Some(delay) = attachment.unmanaged_delay {
             let advice = match (delay >= NOTABLE, attachment.rate) {
                 (false, _) => "",
                 (true, None) => {

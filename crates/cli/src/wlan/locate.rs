@@ -17,7 +17,7 @@ use crate::output::{print_json, printed};
 
 /// Say where the bottleneck of captured flows lies, over time: at the Wi-Fi, or before it.
 ///
-/// For each direction of a UDP or TCP flow: spells of one answer, with the mean of packets a frame and
+/// For each direction of a UDP or TCP flow: intervals of one answer, with the mean of packets a frame and
 /// the flow's loss. Frames count with all packets to their receiver. High levels of aggregation without
 /// loss say Wi-Fi, low ones with loss a link before it; unknown is printed where losses are not known, or
 /// too few frames have come.
@@ -141,7 +141,7 @@ fn print_tables(report: &LocateReport) -> io::Result<()> {
 }
 
 fn print_flow(out: &mut impl Write, flow: &FlowReport) -> io::Result<()> {
-    let FlowReport { from, to, packets, numbers, by_radio, spells } = flow;
+    let FlowReport { from, to, packets, numbers, by_radio, intervals } = flow;
     let numbers = match numbers {
         Numbers::Freshline => "losses by Freshline's numbers",
         Numbers::Iperf3 => "losses by iperf3's numbers",
@@ -152,7 +152,7 @@ fn print_flow(out: &mut impl Write, flow: &FlowReport) -> io::Result<()> {
     };
     let frames = if *by_radio { "frames by the radio" } else { "frames by the kernel's times" };
     writeln!(out, "{from} > {to}: {packets} packets, {numbers}, {frames}")?;
-    if spells.is_empty() {
+    if intervals.is_empty() {
         return writeln!(out, "  too few frames to tell");
     }
     writeln!(
@@ -160,17 +160,17 @@ fn print_flow(out: &mut impl Write, flow: &FlowReport) -> io::Result<()> {
         "  {:>10} {:>10}  {:<9} {:>8} {:>7} {:>8}",
         "from s", "to s", "where", "frames", "level", "loss"
     )?;
-    for spell in spells {
-        let place = match spell.place {
+    for interval in intervals {
+        let place = match interval.place {
             Place::Wireless => "wireless",
             Place::Backhaul => "backhaul",
             Place::Unknown => "unknown",
         };
-        let loss = spell.loss.map_or("-".to_owned(), |loss| format!("{:.2} %", 100.0 * loss));
+        let loss = interval.loss.map_or("-".to_owned(), |loss| format!("{:.2} %", 100.0 * loss));
         writeln!(
             out,
             "  {:>10.3} {:>10.3}  {place:<9} {:>8} {:>7.1} {loss:>8}",
-            spell.from_s, spell.to_s, spell.frames, spell.level
+            interval.start_s, interval.end_s, interval.frames, interval.level
         )?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The log of received packets, `wlan receive --packets`, joined with the frames of a capture.
+//! The log of received packets, `wlan receive --packet-log`, joined with the frames of a capture.
 //!
 //! ```text
 //! socket:  seq, kernel's stamp ─► rows, in this order ─┐

@@ -27,7 +27,7 @@ EXAMPLES
         freshline wlan plan --station mcs=9,streams=2,count=10 --delay 5ms
 
     A near and a far one, by level alone, and what reports twice a second take:
-        freshline wlan plan --station mcs=9 --station mcs=2 --level 32 --reports 500ms
+        freshline wlan plan --station mcs=9 --station mcs=2 --level 32 --report-interval 500ms
 
 EXIT CODES
 
@@ -49,13 +49,13 @@ pub(crate) struct Args {
     level: Option<f64>,
     /// The size of the IP packets.
     #[arg(long, default_value = "1500B")]
-    packet: Bytes,
+    packet_size: Bytes,
     /// How many packets an MPDU has at most, 1 to 32: 2 if the access point makes A-MSDUs of two.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=32))]
     max_msdus: u8,
     /// How often each station reports, with 84 bytes of its own; nobody does if left out.
     #[arg(long, value_name = "SPAN")]
-    reports: Option<Span>,
+    report_interval: Option<Span>,
     /// Print JSON on standard output.
     #[arg(long)]
     json: bool,
@@ -106,7 +106,6 @@ struct Plan {
     packets_bps: f64,
     goodput_bps: f64,
     reports_share: f64,
-    #[serde(rename = "most_packets")]
     max_packets: usize,
     /// The largest K0 of the linear law that is stable here, in bit/s a packet.
     gain_limit_bps: u64,
@@ -199,19 +198,19 @@ impl Args {
         let timing = Timing::of(Standard::Ac);
         let framing = Framing::VHT.with_msdus(self.max_msdus);
         let best_effort = Access::EDCA.params(Category::BestEffort);
-        if self.packet.get() == 0 || self.packet > framing.max_packet() {
+        if self.packet_size.get() == 0 || self.packet_size > framing.max_packet() {
             let most = framing.max_packet();
-            return Err(miette!("--packet is {}; give 1B to {most}", self.packet));
+            return Err(miette!("--packet-size is {}; give 1B to {most}", self.packet_size));
         }
-        let link = |mode: &Mode| Link::new(mode, &timing, &framing, best_effort, self.packet);
+        let link = |mode: &Mode| Link::new(mode, &timing, &framing, best_effort, self.packet_size);
         let links: Vec<Link> = stations.iter().map(|(_, mode)| link(mode)).collect();
         let round = Round::new(&links).into_diagnostic()?;
-        let max_packets = framing.max_packets(self.packet);
+        let max_packets = framing.max_packets(self.packet_size);
         let allocation = round.allocate(self.limits(max_packets)?).into_diagnostic()?;
-        let (share, rates) = match self.reports {
+        let (share, rates) = match self.report_interval {
             None => (0.0, allocation.rates),
             Some(interval) if interval.is_zero() => {
-                return Err(miette!("--reports is 0s; give for example 500ms"));
+                return Err(miette!("--report-interval is 0s; give for example 500ms"));
             }
             Some(interval) => {
                 let none = Reports::new(interval, best_effort);
@@ -223,12 +222,14 @@ impl Args {
             }
         };
         if share >= 1.0 {
-            return Err(miette!("reports this often take all of the air; give a longer --reports"));
+            return Err(miette!(
+                "reports this often take all of the air; give a longer --report-interval"
+            ));
         }
-        let bits = 8.0 * self.packet.get() as f64;
-        let headers = 8.0 * 28.0_f64.min(self.packet.get() as f64);
+        let bits = 8.0 * self.packet_size.get() as f64;
+        let headers = 8.0 * 28.0_f64.min(self.packet_size.get() as f64);
         let packets_a_second: f64 = rates.iter().sum();
-        let gain_limit = round.gain_limit(&allocation.levels, self.packet);
+        let gain_limit = round.gain_limit(&allocation.levels, self.packet_size);
         let planned = stations.iter().zip(&links).zip(rates.iter().zip(&allocation.levels)).map(
             |(((station, mode), link), (rate, level))| Planned {
                 mcs: station.mcs,
@@ -334,7 +335,7 @@ mod tests {
         let two = ["--station", "mcs=9,streams=2,count=2", "--delay", "1ms"];
         let plain = plan(&two).unwrap();
         assert!((plain.round_ms - 1.0).abs() < 1e-6 && plain.binding == "delay", "{plain:?}");
-        let told = plan(&[&two[..], &["--reports", "100ms"]].concat()).unwrap();
+        let told = plan(&[&two[..], &["--report-interval", "100ms"]].concat()).unwrap();
         let left = told.packets_bps / plain.packets_bps;
         assert!(left < 0.999 && (left + told.reports_share - 1.0).abs() < 1e-9, "{told:?}");
         let paired = plan(&["--station", "mcs=9,streams=2", "--max-msdus", "2"]).unwrap();
@@ -351,8 +352,8 @@ mod tests {
             (&["--station", "mcs=9", "--level", "64"], "frames carry 64 packets"),
             (&["--station", "mcs=9", "--level", "0.5"], "give 1 or more"),
             (&["--station", "mcs=9", "--delay", "1us"], "give a delay above that"),
-            (&["--station", "mcs=9", "--reports", "0s"], "--reports is 0s"),
-            (&["--station", "mcs=9", "--packet", "20000B"], "--packet is"),
+            (&["--station", "mcs=9", "--report-interval", "0s"], "--report-interval is 0s"),
+            (&["--station", "mcs=9", "--packet-size", "20000B"], "--packet-size is"),
         ] {
             let error = plan(flags).unwrap_err();
             assert!(error.contains(remedy), "{flags:?}: {error}");

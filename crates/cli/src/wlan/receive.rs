@@ -44,7 +44,7 @@ Counting by what a monitor interface sees, which is exact:
 What comes in ten seconds and how late, without the first five, with a line for each packet:
 
     freshline wlan receive udp://127.0.0.1:4000 --mcs-rate 108mbit --duration 15s --warm-up 5s \\
-        --packets packets.csv --json
+        --packet-log packets.csv --json
 
 EXIT CODES
 
@@ -85,7 +85,7 @@ pub(crate) struct Args {
     /// Write a line for each packet to this file: number, times in ns, bytes; with --capture also its
     /// frame, for `make train ARGS="--from FILE"`.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
-    packets: Option<PathBuf>,
+    packet_log: Option<PathBuf>,
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
@@ -191,7 +191,7 @@ struct Outputs {
 impl Outputs {
     fn of(args: &Args) -> Result<Self, Failure> {
         let log = |path: &PathBuf| PacketLog::to(path, args.capture.is_some());
-        let packets = args.packets.as_ref().map(log).transpose()?;
+        let packets = args.packet_log.as_ref().map(log).transpose()?;
         let next = Clock::new().now() + args.every;
         let payloads = args.out.as_deref().map(Writer::to).transpose()?;
         let every = args.every;
@@ -202,7 +202,7 @@ impl Outputs {
     fn finish(self) -> Result<(), Failure> {
         let (packets, joined) = self.packets.map(PacketLog::end).unzip();
         if let Some(Joined { packets, frameless: without @ 1.. }) = joined.flatten() {
-            say!("--packets: of {packets} packets, the capture showed {without} in no frame");
+            say!("--packet-log: of {packets} packets, the capture showed {without} in no frame");
         }
         for writer in [self.payloads, packets].into_iter().flatten() {
             if writer.left_out > 0 {

@@ -70,8 +70,8 @@ pub(crate) struct Args {
     stream: Option<PathBuf>,
     /// Leave out what has waited for longer than this, the oldest first.
     #[arg(long, value_name = "TIME", default_value = "100ms", help_heading = "Payload")]
-    fresh: Span,
-    /// Send made-up payloads of this size, for measurements; no more than --packet takes.
+    max_age: Span,
+    /// Send made-up payloads of this size, for measurements; no more than --packet-size takes.
     #[arg(long, value_name = "BYTES", group = "what", help_heading = "Payload")]
     size: Option<Bytes>,
     /// The law that decides how fast to send.
@@ -119,22 +119,22 @@ pub(crate) struct Args {
     guard: bool,
     /// How often clients report and rates change.
     #[arg(long, value_name = "TIME", default_value_t = DownlinkParams::default().interval, help_heading = "Rate")]
-    interval: Span,
+    report_interval: Span,
     /// The largest IP packet, with all headers. quic:// has no larger ones than 1207B.
     #[arg(long, value_name = "BYTES", default_value_t = DownlinkParams::default().packet, help_heading = "Rate")]
-    packet: Bytes,
+    packet_size: Bytes,
     /// How many packets a frame of the access point has at most.
-    #[arg(long, value_name = "PACKETS", default_value_t = DownlinkParams::default().most, help_heading = "Rate")]
-    most: Packets,
+    #[arg(long, value_name = "PACKETS", default_value_t = DownlinkParams::default().max_packets, help_heading = "Rate")]
+    max_packets: Packets,
     /// Believe no client that claims a faster rate of its frames.
-    #[arg(long, value_name = "RATE", default_value_t = DownlinkParams::default().fastest, help_heading = "Limits")]
-    fastest: BitRate,
+    #[arg(long, value_name = "RATE", default_value_t = DownlinkParams::default().max_mcs_rate, help_heading = "Limits")]
+    max_mcs_rate: BitRate,
     /// Serve at most so many clients; others are refused.
-    #[arg(long, value_name = "N", default_value_t = DownlinkParams::default().stations, help_heading = "Limits")]
-    stations: u32,
+    #[arg(long, value_name = "N", default_value_t = DownlinkParams::default().max_stations, help_heading = "Limits")]
+    max_clients: u32,
     /// Forget a client that has been silent for this long.
     #[arg(long, value_name = "TIME", default_value_t = ServerParams::default().idle, help_heading = "Limits")]
-    idle: Span,
+    idle_timeout: Span,
     /// Mark packets with this code point (DSCP), by name or number: EF, AF41, CS5, 46. Challenges
     /// and the handshake of quic:// are never marked.
     #[arg(
@@ -204,7 +204,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage(miette!("--loop begins a file anew; it belongs to --file")));
     }
     let limits = Limits {
-        max_connections: Limits::connections_for(args.stations as usize),
+        max_connections: Limits::connections_for(args.max_clients as usize),
         in_flight: Limits::DOWNLINK_IN_FLIGHT,
         ..Limits::default()
     };
@@ -215,7 +215,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         quic: quic.as_ref().map(|quic| quic.config.clone()),
         law: law(&args)?,
         params: ServerParams {
-            idle: args.idle,
+            idle: args.idle_timeout,
             dscp: args.dscp,
             ack_mark: args.ack_dscp,
             guard: args.guard || !args.no_guard,
@@ -230,7 +230,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let address = server.local_addr().map_err(failure)?;
     let metrics = args
         .metrics
-        .map(|address| serve_metrics(address, server.asker(), args.stations as usize))
+        .map(|address| serve_metrics(address, server.asker(), args.max_clients as usize))
         .transpose()
         .into_diagnostic()
         .map_err(Failure::Runtime)?;
@@ -259,11 +259,11 @@ fn failure(error: ServerError) -> Failure {
 
 fn law(args: &Args) -> Result<DownlinkLawConfig, Failure> {
     let downlink = DownlinkParams {
-        interval: args.interval,
-        packet: args.packet,
-        most: args.most,
-        stations: args.stations,
-        fastest: args.fastest,
+        interval: args.report_interval,
+        packet: args.packet_size,
+        max_packets: args.max_packets,
+        max_stations: args.max_clients,
+        max_mcs_rate: args.max_mcs_rate,
         ..DownlinkParams::default()
     };
     check_flags(args)?;
@@ -344,11 +344,11 @@ fn payloads(args: &Args) -> Result<Box<dyn Payloads>, Failure> {
             Box::new(File::open(path, args.repeat).map_err(|error| unreadable(path, error))?)
         }
         (_, Some(path), _) if path.as_os_str() == "-" => {
-            Box::new(Live::new(io::stdin(), args.fresh))
+            Box::new(Live::new(io::stdin(), args.max_age))
         }
         (_, Some(path), _) => {
             let stream = std::fs::File::open(path).map_err(|error| unreadable(path, error))?;
-            Box::new(Live::new(stream, args.fresh))
+            Box::new(Live::new(stream, args.max_age))
         }
         (_, _, size) => {
             let size = size.unwrap_or_default().get();
@@ -382,7 +382,7 @@ fn print_periodically(asker: &Asker<ServerReport>, every: Duration) {
 fn line(status: &ClientStatus) -> String {
     let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.1}"));
     format!(
-        "{}: {:.1} Mbit/s{}, level {} of {}, asked {}, slowest {}, overhead {}, delay {}, {} lost, \
+        "{}: {:.1} Mbit/s{}, level {} of {}, control level {}, slowest {}, overhead {}, delay {}, {} lost, \
          {} dropped, {} packets{}",
         status.client,
         status.rate_bps as f64 * 1e-6,
@@ -392,7 +392,7 @@ fn line(status: &ClientStatus) -> String {
         }),
         number(status.level),
         number(status.target),
-        number(status.asked),
+        number(status.control_level),
         number(status.slowest_target),
         status.overhead_ms.map_or("-".into(), |ms| format!("{:.0} µs", ms * 1e3)),
         ms(status.delay_ms),

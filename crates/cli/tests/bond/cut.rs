@@ -7,9 +7,9 @@ use super::net::{Download, Net, can_run, download_while, is_whole, made_up};
 /// After so long the rate must be that of the path that is left, or of both again.
 const SOON: Duration = Duration::from_secs(3);
 /// The same where the path gives no sign that it is cut. `noq-proto` sends acks of all paths by the
-/// first one, also when it is dead; so both fall silent, and what is acknowledged at last, after up to
-/// a second, makes the probe timeout up to a second long. What was in flight on a path that is closed
-/// is sent by the other only after three of them.
+/// first one, also when it is dead, so both fall silent. The ack that arrives at last counts as a round
+/// trip of up to a second, and makes the probe timeout as long; the other path sends the packets in
+/// flight on a closed path again only after three of these.
 const SILENT: Duration = Duration::from_secs(5);
 const SECOND: Duration = Duration::from_secs(1);
 

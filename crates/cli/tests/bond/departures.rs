@@ -46,10 +46,10 @@ fn stamps_of_departures_show_the_wait_that_the_queue_is_set_to() {
         while near < ENOUGH && waits.len() < LOOKS {
             thread::sleep(Duration::from_millis(250));
             let metrics = net.metrics();
-            let stamped = number_if(&metrics, "bond_path_stamped_wait_seconds", "v1");
-            let estimated = number_if(&metrics, "bond_path_queue_wait_seconds", "v1");
+            let stamped = number_if(&metrics, "bond_path_stamped_queueing_delay_seconds", "v1");
+            let estimated = number_if(&metrics, "bond_path_queueing_delay_seconds", "v1");
             if let Some(wait) = stamped {
-                assert_eq!(number(&metrics, "bond_path_waits_stamped", "v1"), 1.0);
+                assert_eq!(number(&metrics, "bond_path_queueing_delay_stamped", "v1"), 1.0);
                 near += usize::from((0.6 * FULL..1.1 * FULL).contains(&wait));
             }
             waits.push((stamped, estimated));
@@ -89,7 +89,7 @@ fn an_upload_with_stamps_and_one_without_cost_this_much() {
             costs.push((client.ran() - before).as_secs_f64() * 1e3 / f64::from(megabytes));
             // What the client reports is looked at now and then.
             let is_as_set = (0..50).any(|_| {
-                let stamped = number(&net.metrics(), "bond_path_waits_stamped", "v1");
+                let stamped = number(&net.metrics(), "bond_path_queueing_delay_stamped", "v1");
                 thread::sleep(Duration::from_millis(100));
                 stamped == f64::from(*estimator == "per-packet")
             });

@@ -86,7 +86,8 @@ fn carry(mut from: TcpStream, mut to: TcpStream) {
 /// By a bond with these ways.
 fn bonded(net: &Net, via: &str, bytes: usize, connections: usize) -> (f64, String) {
     let (server, client) = (net.pin("s"), net.pin("c"));
-    let options = |who: &str| format!("--state {} --window 2MB --congestion cubic", net.state(who));
+    let options =
+        |who: &str| format!("--state-dir {} --max-window 2MB --congestion cubic", net.state(who));
     let words = format!(
         "server 127.0.0.1:3775 {} --client-pin {client} --allow 127.0.0.1:8000",
         options("s")

@@ -189,7 +189,7 @@ fn strangers_cannot_use_the_relay() {
     let options = format!("client --pin {whom} {forward} 10.79.9.9:3775");
     let state = tempfile::tempdir().unwrap();
     let mut command = net.bond("c", &options);
-    command.arg("--state").arg(state.path().join("c"));
+    command.arg("--state-dir").arg(state.path().join("c"));
     assert_fails(&ended(command), 1, "is pinned");
 }
 
@@ -249,15 +249,15 @@ fn the_summary_and_the_metrics_tell_of_both_paths() {
         let of = |index: usize| report["paths"][index]["received_bytes"].as_u64().unwrap();
         assert!(of(0) + of(1) > 3_000_000 && of(0).min(of(1)) > 100_000, "{report}");
         assert_eq!(report["paths"][0]["queue_packets"], 0, "{report}");
-        assert_eq!(report["paths"][0]["queue_seen_by"], "qdisc", "{report}");
-        assert_eq!(report["paths"][0]["waits_known_by"], "stamps", "{report}");
-        assert!(report["paths"][0].get("service_ms").is_some(), "{report}");
+        assert_eq!(report["paths"][0]["queue_source"], "qdisc", "{report}");
+        assert_eq!(report["paths"][0]["queueing_delay_source"], "stamps", "{report}");
+        assert!(report["paths"][0].get("service_time_ms").is_some(), "{report}");
         asked.join().unwrap()
     });
     promtool::check(asked.split_once("\r\n\r\n").unwrap().1);
     for interface in ["v1", "v2"] {
         assert_eq!(number(&asked, "bond_path_up", interface), 1.0);
-        assert_eq!(number(&asked, "bond_path_queue_seen", interface), 1.0);
+        assert_eq!(number(&asked, "bond_path_queue_visible", interface), 1.0);
         assert!(number(&asked, "bond_path_received_bytes_total", interface) > 100_000.0);
     }
 }

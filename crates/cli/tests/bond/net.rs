@@ -40,7 +40,7 @@ impl Net {
     /// The fingerprint of this end.
     pub(crate) fn pin(&self, who: &str) -> String {
         let state = self.state(who);
-        let done = self.bond("c", &format!("identity --state {state}")).output().unwrap();
+        let done = self.bond("c", &format!("identity --state-dir {state}")).output().unwrap();
         assert_succeeded(&done);
         text(&done.stdout).trim().to_owned()
     }
@@ -57,7 +57,7 @@ impl Net {
 
     fn server_words(&self, listen: &str, options: &str) -> String {
         let (state, pin) = (self.state("s"), self.pin("c"));
-        format!("server {listen} --state {state} --client-pin {pin} {CONGESTION} {options}")
+        format!("server {listen} --state-dir {state} --client-pin {pin} {CONGESTION} {options}")
     }
 
     /// The same on a host that asks `resolver` for names.
@@ -81,7 +81,7 @@ impl Net {
 
     fn client_words(&self, who: &str, options: &str) -> String {
         let (state, pin) = (self.state(who), self.pin("s"));
-        format!("client --state {state} --pin {pin} {CONGESTION} {options}")
+        format!("client --state-dir {state} --pin {pin} {CONGESTION} {options}")
     }
 
     /// A client that may have so many files open.

@@ -50,9 +50,13 @@ fn each_path_shows_by_which_means_its_queue_is_seen_with_packets_rate_wait_and_s
     let said = text(&done.stderr);
 
     let of = |metric: &str, interface| number(&metrics, &format!("bond_path_{metric}"), interface);
-    assert_eq!([of("queue_seen", "v1"), of("queue_seen", "v2")], [1.0, 0.0], "{metrics}");
-    assert_eq!([of("waits_stamped", "v1"), of("waits_stamped", "v2")], [1.0, 1.0], "{metrics}");
-    for metric in ["bond_path_queue_packets", "bond_path_queue_wait_seconds"] {
+    assert_eq!([of("queue_visible", "v1"), of("queue_visible", "v2")], [1.0, 0.0], "{metrics}");
+    assert_eq!(
+        [of("queueing_delay_stamped", "v1"), of("queueing_delay_stamped", "v2")],
+        [1.0, 1.0],
+        "{metrics}"
+    );
+    for metric in ["bond_path_queue_packets", "bond_path_queueing_delay_seconds"] {
         assert_eq!(number_if(&metrics, metric, "v2"), None, "{metrics}");
     }
 
@@ -64,19 +68,19 @@ fn each_path_shows_by_which_means_its_queue_is_seen_with_packets_rate_wait_and_s
     println!("seen | {seen}\nseen | {unseen}");
     let value = |name: &str| seen[name].as_f64().unwrap_or_else(|| panic!("no {name}: {seen}"));
     assert_eq!(
-        (&seen["queue_seen_by"], &seen["waits_known_by"]),
+        (&seen["queue_source"], &seen["queueing_delay_source"]),
         (&"qdisc".into(), &"stamps".into())
     );
     // 4 Mbit/s are 333 packets/s of 1500 bytes, 400 of 1250.
     assert!((250.0..500.0).contains(&value("queue_rate_pps")), "{seen}");
     let wait = value("queue_packets") / value("queue_rate_pps") * 1e3;
-    assert!((value("queue_wait_ms") - wait).abs() < 0.01, "{seen}");
+    assert!((value("queueing_delay_ms") - wait).abs() < 0.01, "{seen}");
     // 40 kB are 80 ms of v1; the service time is without them.
-    assert!((0.1..100.0).contains(&value("stamped_wait_ms")), "{seen}");
-    assert!(value("service_ms") < 40.0, "{seen}");
+    assert!((0.1..100.0).contains(&value("stamped_queueing_delay_ms")), "{seen}");
+    assert!(value("service_time_ms") < 40.0, "{seen}");
     // Its bottleneck is beyond the device, and so part of the service time.
-    assert_eq!((&unseen["queue_seen_by"], &unseen["queue_packets"]), (&Value::Null, &Value::Null));
-    assert!(unseen["service_ms"].as_f64().unwrap() > 10.0, "{unseen}");
+    assert_eq!((&unseen["queue_source"], &unseen["queue_packets"]), (&Value::Null, &Value::Null));
+    assert!(unseen["service_time_ms"].as_f64().unwrap() > 10.0, "{unseen}");
 
     let lines = |interface: &str, word: &str| {
         let of_path = said.lines().filter(|line| line.starts_with(interface));

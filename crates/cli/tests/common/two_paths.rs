@@ -105,11 +105,11 @@ impl Net {
     }
 
     /// An emulated path of the server's, to which clients speak as to the server.
-    pub(crate) fn emulated(&self, listen: &str, [hop, return_hop]: [&str; 2]) -> Running {
+    pub(crate) fn emulated(&self, listen: &str, [hop, reverse_hop]: [&str; 2]) -> Running {
         let mut command = self.command("s", FRESHLINE);
         let to = format!("{SERVER}:3775");
         command.args(["emulate", "udp", "--listen", listen, "--to", &to, "--hop", hop]);
-        command.args(["--return-hop", return_hop]);
+        command.args(["--reverse-hop", reverse_hop]);
         Running::start(command, listen)
     }
 }

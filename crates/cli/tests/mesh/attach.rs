@@ -73,9 +73,9 @@ fn it_can_be_chosen_until_detached_and_then_nothing_is_left() {
     let mut ends = connection();
     carries(&mut ends);
     let told = status(Command::new(FRESHLINE)).unwrap();
-    let settings = ["pinned", "share", "most_window", "memory"].map(|key| told[key].clone());
+    let settings = ["pinned", "share", "max_window", "memory"].map(|key| told[key].clone());
     assert_eq!(settings, [Value::from(true), 50.0.into(), 8.into(), 4000.into()]);
-    assert!(told["begun"].as_u64() >= Some(1), "{told}");
+    assert!(told["connections_opened"].as_u64() >= Some(1), "{told}");
     let one = told_of(&ends).unwrap();
     assert!(one["segments"].as_u64() > Some(0) && one["rtt_ms"].as_f64() > Some(0.0), "{one}");
     let metrics = text(&mesh("status --metrics").stdout);
@@ -83,10 +83,10 @@ fn it_can_be_chosen_until_detached_and_then_nothing_is_left() {
     promtool::check(&metrics);
 
     assert_eq!(told["peak_bound"], true);
-    assert_succeeded(&mesh("set --share 2.5 --most-window 4 --no-peak-bound"));
+    assert_succeeded(&mesh("set --share 2.5 --max-window 4 --no-peak-bound"));
     carries(&mut ends);
     let told = status(Command::new(FRESHLINE)).unwrap();
-    assert_eq!([&told["share"], &told["most_window"]], [&Value::from(2.5), &4.into()]);
+    assert_eq!([&told["share"], &told["max_window"]], [&Value::from(2.5), &4.into()]);
     assert_eq!(told["peak_bound"], false);
     assert!(told_of(&ends).unwrap()["window"].as_u64() <= Some(4));
 
@@ -120,7 +120,7 @@ fn connections_keep_it_when_it_is_detached() {
     carries(&mut new);
     assert!(told_of(&old).is_some() && told_of(&new).is_some());
     let told = status(Command::new(FRESHLINE)).unwrap();
-    assert_eq!([&told["share"], &told["begun"]], [&Value::from(60.0), &1.into()]);
+    assert_eq!([&told["share"], &told["connections_opened"]], [&Value::from(60.0), &1.into()]);
 }
 
 /// A network namespace without anything in it, removed when dropped.
@@ -342,7 +342,7 @@ fn what_cannot_be_is_refused() {
         ("attach", "--share"),
         ("attach --share 0", "from 0.001 to 4 million"),
         ("attach --share nan", "from 0.001 to 4 million"),
-        ("attach --share 5 --most-window 1", "most_window is below 2"),
+        ("attach --share 5 --max-window 1", "max_window is below 2"),
         ("attach --share 5 --memory 1", "memory is below 2"),
     ] {
         assert_fails(&mesh(arguments), 2, why);

@@ -160,7 +160,7 @@ fn windows_without_a_limit_neither_flood_a_link_nor_stop() {
         return;
     }
     let _alone = Alone::new();
-    assert_succeeded(&mesh("attach --share 50 --most-window 1000000"));
+    assert_succeeded(&mesh("attach --share 50 --max-window 1000000"));
     let kind = Kind { lost_of_1000: 20, has_hosts: true };
     let name = "hosts behind nodes, 2 % lost a hop, windows without a limit";
     let Measured { sent, .. } = measured(name, kind);

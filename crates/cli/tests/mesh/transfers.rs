@@ -182,7 +182,7 @@ fn emulated(variant: Variant) {
     let hop = "queue = { discipline = \"codel\", limit = \"15p\", ecn = true }";
     let path = format!(
         "[[forward.hop]]\nrate = \"5mbit\"\ndelay = \"10ms\"\nloss = 0.02\n{hop}\n\
-         [[return.hop]]\ndelay = \"10ms\"\n"
+         [[reverse.hop]]\ndelay = \"10ms\"\n"
     );
     fs::write(&file, path).unwrap();
     let mut sender = Command::new(FRESHLINE);

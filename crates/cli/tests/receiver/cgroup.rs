@@ -142,8 +142,8 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
     assert_eq!((&peer["theta"], &peer["delta_ms"]), (&1.4.into(), &8.0.into()), "{status}");
     let owner = peer["queue_owner"].as_str().unwrap();
     assert!(["none", "own", "competing", "testing"].contains(&owner), "{status}");
-    assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
-    assert_eq!(status["refused"], 0, "{status}");
+    assert!(status["windows_set"].as_u64().unwrap() > 0, "{status}");
+    assert_eq!(status["windows_refused"], 0, "{status}");
 
     assert_succeeded(&cgroup.detach());
     assert!(!cgroup.is_pinned() && cgroup.status().is_none());
@@ -165,7 +165,7 @@ fn a_k_set_by_hand_is_used_and_shown() {
         assert_eq!(text(&reader.wait_with_output().unwrap().stdout).trim(), (1 << 24).to_string());
         let status = cgroup.status().unwrap();
         assert_eq!(status["pure"], is_pure, "{status}");
-        assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
+        assert!(status["windows_set"].as_u64().unwrap() > 0, "{status}");
         let peer = &status["peers"][0];
         assert_eq!((&peer["slope"], &peer["theta"]), (&15e-5.into(), &1.38.into()), "{status}");
         let owner = peer["queue_owner"].as_str().unwrap();
@@ -263,10 +263,10 @@ fn connections_that_exist_are_adopted_and_released() {
     stream.write_all(&[0; 1 << 20]).unwrap();
     assert_succeeded(&cgroup.attach(&["--adopt-existing"]));
     // This end of the connection is in another cgroup.
-    assert_eq!(cgroup.status().unwrap()["adopted"], 1);
+    assert_eq!(cgroup.status().unwrap()["connections_adopted"], 1);
     stream.write_all(&vec![0; 1 << 24]).unwrap();
     let status = cgroup.status().unwrap();
-    assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
+    assert!(status["windows_set"].as_u64().unwrap() > 0, "{status}");
 
     assert_succeeded(&cgroup.detach());
     stream.write_all(&vec![0; 1 << 24]).unwrap();
@@ -322,13 +322,13 @@ fn a_connection_that_only_receives_any_more_is_adopted() {
     // Once it is read, it is acknowledged.
     assert_eq!(sender.read(&mut [0]).unwrap(), 0);
     assert_succeeded(&cgroup.attach(&["--adopt-existing"]));
-    assert_eq!(cgroup.status().unwrap()["adopted"], 1);
+    assert_eq!(cgroup.status().unwrap()["connections_adopted"], 1);
     thread::scope(|scope| {
         scope.spawn(|| sender.write_all(&vec![0; 1 << 24]).unwrap());
         receiver.read_exact(&mut vec![0; 1 << 24]).unwrap();
     });
     let status = cgroup.status().unwrap();
-    assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
+    assert!(status["windows_set"].as_u64().unwrap() > 0, "{status}");
 }
 
 #[test]

@@ -164,8 +164,8 @@ fn a_gateway_keeps_the_queue_of_hosts_behind_it_short() {
         }
         let status = gateway.status().unwrap();
         assert_eq!((&status["law"], &status["connections"]), (&law.into(), &2.into()), "{status}");
-        assert_eq!(status["refused"], 0, "{status}");
-        assert!(status["windows"].as_u64().unwrap() > 0, "{status}");
+        assert_eq!(status["windows_refused"], 0, "{status}");
+        assert!(status["windows_set"].as_u64().unwrap() > 0, "{status}");
         let known: Vec<_> =
             status["peers"].as_array().unwrap().iter().map(|peer| &peer["address"]).collect();
         assert_eq!(known, ["fd78:1::1", "10.78.1.1"]);
@@ -226,7 +226,7 @@ fn connections_go_on_before_control_with_it_and_after_its_holder_is_killed() {
     let status = gateway.status().unwrap();
     assert_eq!(status["pinned"], false);
     assert_eq!(status["connections"], 1, "{status}");
-    assert!(status["unseen"].as_u64().unwrap() > 0, "{status}");
+    assert!(status["uncontrolled_segments"].as_u64().unwrap() > 0, "{status}");
     holder.kill().unwrap();
     holder.wait().unwrap();
     assert!(gateway.status().is_none());

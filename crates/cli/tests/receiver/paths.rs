@@ -103,7 +103,7 @@ impl Outcome {
 /// 20 ms, and this hop towards the receivers.
 fn path(hop: &str) -> String {
     format!(
-        "[[forward.hop]]\ndelay = \"10ms\"\n[[return.hop]]\n{hop}\ndelay = \"10ms\"\n\
+        "[[forward.hop]]\ndelay = \"10ms\"\n[[reverse.hop]]\n{hop}\ndelay = \"10ms\"\n\
          queue = \"2000p\"\n"
     )
 }
@@ -207,7 +207,7 @@ fn late_ms(emulator: Child) -> f64 {
     let report: Value = serde_json::from_slice(&done.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", text(&done.stderr)));
     let late = |direction: &str| report[direction]["timing_error"]["p99_ms"].as_f64().unwrap();
-    late("forward") + late("return")
+    late("forward") + late("reverse")
 }
 
 /// Ports of receivers, round trips and bytes acknowledged, as `ss` tells them of a sender's port.

@@ -32,7 +32,7 @@ pub(crate) fn measured(net: &Net, window: Duration) -> Outcome {
 pub(crate) fn lab(queue: &str) -> Outcome {
     let scenario = format!(
         "title = \"the same\"\nduration = \"15s\"\nwarm_up = \"5s\"\n\
-         [[link]]\nname = \"r\"\nthere = {{ rate = \"20mbit\", queue = {queue} }}\nback = {{}}\n\
+         [[link]]\nname = \"r\"\nforward = {{ rate = \"20mbit\", queue = {queue} }}\nreverse = {{}}\n\
          [[flow]]\nname = \"updates\"\npath = [\"r\"]\n\
          updates = {{ law = \"fixed\", rate = \"{}\", payload = \"{}\" }}\n\
          [[flow]]\nname = \"tcp\"\npath = [\"r\"]\ntcp = {{ control = \"cubic\" }}\n",

@@ -90,7 +90,7 @@ impl Monitor {
         let state = tempfile::tempdir().unwrap();
         let mut arguments = vec!["monitor", &url, "--json"];
         match scheme {
-            "quic" => arguments.extend(["--state", state.path().to_str().unwrap()]),
+            "quic" => arguments.extend(["--state-dir", state.path().to_str().unwrap()]),
             _ => arguments.push("--insecure"),
         }
         arguments.extend(flags);
@@ -186,14 +186,14 @@ fn a_capture_shows_marks_on_updates_and_acks_alone_by_both_families_and_transpor
 
             let marks = &report["marks"];
             assert_eq!(count(&marks["dscp"]), u64::from(EF));
-            for (direction, mark) in [("forward", EF), ("back", CS5)] {
+            for (direction, mark) in [("forward", EF), ("reverse", CS5)] {
                 assert_eq!(
-                    count(&marks[direction]["arrives_as"]),
+                    count(&marks[direction]["received_dscp"]),
                     u64::from(mark),
                     "{case}: {marks}"
                 );
-                assert_eq!(marks[direction]["is_kept"], true, "{case}: {marks}");
-                assert_eq!(count(&marks[direction]["changed"]), 0, "{case}: {marks}");
+                assert_eq!(marks[direction]["is_preserved"], true, "{case}: {marks}");
+                assert_eq!(count(&marks[direction]["remarked"]), 0, "{case}: {marks}");
             }
             assert_eq!(count(&monitor["ended"][0]["dscp"]), u64::from(EF), "{case}");
         }

@@ -60,7 +60,7 @@ impl Net {
         let mut net = Self::new();
         let mut path = NamedTempFile::with_suffix(".toml").unwrap();
         let hop = format!("delay = \"{delay}\"\nqueue = \"10000p\"");
-        write!(path, "[[forward.hop]]\n{hop}\n[[return.hop]]\n{hop}\n").unwrap();
+        write!(path, "[[forward.hop]]\n{hop}\n[[reverse.hop]]\n{hop}\n").unwrap();
         net.path = Some(path);
         // The emulator's addresses.
         net.ip("r", "route add 100.64.0.0/10 via 10.77.1.1");

@@ -199,9 +199,7 @@ fn a_flood_of_flows_is_bounded_and_others_go_on() {
     let report = router.stop();
     assert!(count(&report["classes"][0]["queue_full"]) > 0, "{report}");
     assert_eq!(count(&report["failures"]), 0, "{report}");
-    assert!(
-        count(&report["flows_forgotten"]) > 0 && report["flows"].as_array().unwrap().len() <= 20
-    );
+    assert!(count(&report["flows_evicted"]) > 0 && report["flows"].as_array().unwrap().len() <= 20);
     assert_eq!(report["flows"][0]["protocol"], 6, "the heaviest is the real one");
 }
 
@@ -215,9 +213,9 @@ fn what_the_kernel_s_queue_does_not_hold_is_counted() {
     let router = Router::start(&net, &["--rate", "1mbit", "--queue", "10000kB"]);
     send(&net, 100, (10_000..).take(6_000));
     let status = router.status();
-    let lost = &status["lost"];
+    let lost = &status["kernel_drops"];
     assert!(count(&lost["queue_full"]) + count(&lost["unread"]) > 1_000, "{status}");
-    assert!(count(&status["waiting"]["packets"]) <= count(&status["waiting"]["limit"]), "{status}");
+    assert!(count(&status["backlog"]["packets"]) <= count(&status["backlog"]["limit"]), "{status}");
     // What waits is let go at its end, and arrives.
     let arrived = arrived_for_nobody(&net);
     let report = router.stop();

@@ -23,7 +23,7 @@ fn drained(attached: &Attached) -> Value {
     attached.set(&["--rate", "1gbit"]);
     for _ in 0..100 {
         let status = attached.status();
-        if count(&status["waiting"]["packets"]) == 0 {
+        if count(&status["backlog"]["packets"]) == 0 {
             return status;
         }
         thread::sleep(Duration::from_millis(50));
@@ -36,7 +36,7 @@ fn drained(attached: &Attached) -> Value {
 fn assert_conserved(status: &Value) {
     let dropped = ["replaced", "queue_full", "congestion"].map(|why| of_all(status, why));
     let all = of_all(status, "packets_out") + dropped.iter().sum::<u64>();
-    let waiting = count(&status["waiting"]["packets"]);
+    let waiting = count(&status["backlog"]["packets"]);
     assert_eq!(of_all(status, "packets_in"), all + waiting, "{status}");
 }
 
@@ -74,7 +74,7 @@ fn of_each_flow_of_updates_one_packet_waits() {
     let ports = (0..EACH).flat_map(|_| (10_000..).take(FLOWS));
     send(&net, 100, ports);
     let status = attached.status();
-    let waiting = count(&status["waiting"]["packets"]);
+    let waiting = count(&status["backlog"]["packets"]);
     // The hosts' own packets are in the other class.
     assert!((FLOWS as u64 / 2..=FLOWS as u64 + 20).contains(&waiting), "{status}");
     let status = drained(&attached);
@@ -121,7 +121,7 @@ fn after_a_flood_of_flows_every_packet_is_accounted_for() {
         send(&net, 100, (10_000..).take(PORTS));
     }
     let status = attached.status();
-    let waiting = count(&status["waiting"]["packets"]);
+    let waiting = count(&status["backlog"]["packets"]);
     let updates = &status["classes"][0];
     assert_eq!(count(&updates["packets_in"]), 2 * PORTS as u64, "{status}");
     assert!(waiting < 5_000 && count(&updates["queue_full"]) > 90_000, "{status}");
@@ -165,6 +165,6 @@ fn attached_and_detached_under_load_it_leaves_nothing() {
     // With its namespace goes the device, while packets wait.
     let attached = Attached::new(&net, &["--rate", "64kbit", "--classify", "udp force"]);
     send(&net, 100, 10_000..11_000);
-    assert!(count(&attached.status()["waiting"]["packets"]) > 0);
+    assert!(count(&attached.status()["backlog"]["packets"]) > 0);
     drop(net);
 }

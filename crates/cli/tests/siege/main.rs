@@ -19,6 +19,8 @@ mod common;
 mod hosts;
 #[path = "../common/orphans.rs"]
 mod orphans;
+#[path = "../common/process.rs"]
+mod process;
 mod world;
 
 use std::env;

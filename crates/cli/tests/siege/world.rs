@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::attacks::{Attack, Target};
 use crate::common::FRESHLINE;
 use crate::hosts::Hosts;
+use crate::process::Process;
 
 const HOST: &str = "h";
 pub(crate) const MONITOR: &str = "10.96.0.1:3774";
@@ -30,16 +31,6 @@ const CORES: [usize; 2] = [0, 1];
 const NEWCOMERS: Duration = Duration::from_secs(1);
 /// Longer than any waits.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Ends what it holds, also when a test fails.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 pub(crate) struct World {
     dir: tempfile::TempDir,
@@ -62,7 +53,7 @@ impl World {
         let path = |name: &str| dir.path().join(name).display().to_string();
         let mut command = Self::pinned(&hosts, CORES[0]);
         command.args(["monitor", &format!("quic://{MONITOR}"), "--metrics", METRICS]);
-        command.args(["--token-file", &path("token"), "--state", &path("state")]);
+        command.args(["--token-file", &path("token"), "--state-dir", &path("state")]);
         command.args(["--out", &path("out")]);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the monitor starts");
         let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();

@@ -74,15 +74,15 @@ fn the_backlog_of_a_real_station_is_read_by_nl80211_as_by_iw() {
     let report: Value = serde_json::from_str(report).unwrap();
     let [wifi, cable] = [0, 1].map(|path| &report["paths"][path]);
     assert_eq!(
-        (&wifi["queue_seen_by"], &wifi["waits_known_by"]),
+        (&wifi["queue_source"], &wifi["queueing_delay_source"]),
         (&"nl80211".into(), &"estimate".into())
     );
-    assert_eq!(cable["queue_seen_by"], Value::Null, "a cable between namespaces has no queue");
+    assert_eq!(cable["queue_source"], Value::Null, "a cable between namespaces has no queue");
     assert!(said.contains("queue 0 (nl80211)"), "empty while it sends");
     // Those that it sent while it scanned: without an answer, and not taken for lost.
     let count = |name: &str| wifi[name].as_u64().unwrap();
     let packets = count("queue_packets");
-    assert!((3..=count("sent") - count("answered")).contains(&packets), "{wifi}");
+    assert!((3..=count("sent") - count("acked")).contains(&packets), "{wifi}");
     let kept = said.lines().find_map(|line| line.strip_prefix("by iw: ")).unwrap();
     let kept: u64 = kept.trim().parse().unwrap();
     // Behind those is the word with which the source ends, and perhaps a question for an address.

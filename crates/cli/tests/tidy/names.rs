@@ -38,30 +38,14 @@ const FIRST_WORDS: &[(&str, &str)] =
 const KEPT: &[(&str, &str)] = &[
     ("gives_way", "to give way is what it does"),
     ("one_way", "a one-way delay"),
+    ("one_way_delay_ms", "likewise, a key of JSON"),
     ("least_common_multiple", "a term of arithmetic"),
-    ("least_timeout", "a key of scenarios"),
-    ("least_variation", "a key of scenarios"),
-    ("most_effort", "a key of scenarios"),
-    ("most_window", "a key of scenarios and JSON, and a flag"),
-    ("InterfaceComes", "a value in JSON"),
-    ("waits_known_by", "a key of JSON"),
-    ("WaitsBy", "the type of this key"),
 ];
 
 /// Files and folders whose identifiers are renamed with the work that goes on there, with the reason.
 const LATER: &[(&str, &str)] = &[
-    ("crates/core/src/session/", "names of before the endpoint contract"),
-    ("crates/core/src/source/mod.rs", "`waits`, which tenth uses"),
-    ("crates/core/src/source/service.rs", "`least_pair`, which tenth uses"),
-    ("crates/core/src/source/tenth/", "names that its documentation uses"),
-    ("crates/core/src/source/waits.rs", "tenth's"),
-    ("crates/net/src/carrier.rs", "`Came`, of the endpoint contract"),
+    ("crates/core/src/session/downlink/", "names of before the endpoint contract"),
     ("crates/net/src/downlink/", "names of before the endpoint contract"),
-    ("crates/net/src/link.rs", "`Came`, of the endpoint contract"),
-    ("crates/net/src/monitor/", "names of before the endpoint contract"),
-    ("crates/net/src/source/", "names of before the endpoint contract"),
-    ("crates/net/src/via/", "names of before the netlink client"),
-    ("crates/net/src/wlan/station_info.rs", "names of before the netlink client"),
 ];
 
 /// One message per file and identifier that is not a term, and per exception that is not needed.

@@ -334,9 +334,15 @@ fn metrics_tell_each_device_of_this_namespace_once() {
     let elsewhere = elsewhere.args(["uplink", "attach", "--dev", DEVICE, "--rate", "20mbit"]);
     assert_succeeded(&elsewhere.output().unwrap());
     let printed = text(&net.uplink("status --metrics").output().unwrap().stdout);
-    let rates: Vec<_> =
-        printed.lines().filter(|line| line.starts_with("freshline_uplink_rate{")).collect();
-    assert_eq!(rates, ["freshline_uplink_rate{device=\"v\"} 10000000.0"], "{printed}");
+    let rates: Vec<_> = printed
+        .lines()
+        .filter(|line| line.starts_with("freshline_uplink_rate_bytes_per_second{"))
+        .collect();
+    assert_eq!(
+        rates,
+        ["freshline_uplink_rate_bytes_per_second{device=\"v\"} 1250000.0"],
+        "{printed}"
+    );
     promtool::check(&printed);
 }
 

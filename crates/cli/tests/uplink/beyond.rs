@@ -18,7 +18,7 @@ fn status_during_an_upload(options: &str) -> Value {
     fs::write(
         &path,
         "[[forward.hop]]\nrate = \"5mbit\"\ndelay = \"10ms\"\nqueue = \"1000p\"\n\
-         [[return.hop]]\ndelay = \"10ms\"\n",
+         [[reverse.hop]]\ndelay = \"10ms\"\n",
     )
     .unwrap();
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
@@ -51,7 +51,7 @@ fn status_during_an_upload(options: &str) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {} {}", text(&done.stderr), text(&printed)));
     let all = report["attachments"].as_array().unwrap();
     all.iter()
-        .find(|one| one["device"] == "freshline" && one["elsewhere"] == false)
+        .find(|one| one["device"] == "freshline" && one["other_namespace"] == false)
         .unwrap()
         .clone()
 }
@@ -64,8 +64,8 @@ fn a_queue_that_the_device_does_not_show_is_measured_and_shaping_takes_it_away()
     }
     let delay = |options| {
         let status = status_during_an_upload(options);
-        println!("{options:?}: {} ms, {}", status["unordered_delay_ms"], status["below"]);
-        status["unordered_delay_ms"].as_f64().unwrap_or_else(|| panic!("{status:#}"))
+        println!("{options:?}: {} ms, {}", status["unmanaged_delay_ms"], status["lower_queue"]);
+        status["unmanaged_delay_ms"].as_f64().unwrap_or_else(|| panic!("{status:#}"))
     };
     let (unshaped, shaped) = (delay(""), delay("--rate 4mbit"));
     assert!(unshaped > 50.0, "{unshaped} ms");

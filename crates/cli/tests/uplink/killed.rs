@@ -15,7 +15,7 @@ use super::steps::{can_trace, kill_before, steps_of};
 fn leftovers(net: &Net) -> Vec<Value> {
     let printed = net.uplink("status --json").output().unwrap();
     let report: Value = serde_json::from_slice(&printed.stdout).unwrap();
-    report["leftovers"].as_array().unwrap().clone()
+    report["orphans"].as_array().unwrap().clone()
 }
 
 /// Nothing is left, and `detach` finds nothing to do.

@@ -97,7 +97,7 @@ impl Net {
         let printed = self.uplink("status --json").output().unwrap();
         let report: Value = serde_json::from_slice(&printed.stdout).unwrap();
         let all = report["attachments"].as_array().unwrap();
-        all.iter().find(|one| one["elsewhere"] == false).cloned()
+        all.iter().find(|one| one["other_namespace"] == false).cloned()
     }
 
     /// The number of A's folders of pins.

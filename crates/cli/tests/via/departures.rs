@@ -48,14 +48,14 @@ fn a_source_takes_the_wait_of_updates_from_stamps_over_udp_and_quic() {
     net.tc("c", "qdisc replace dev v1 root tbf rate 1mbit burst 4k limit 100k");
     let state = net.state("monitor");
     let mut identity = net.command("s", FRESHLINE);
-    let done = identity.args(["bond", "identity", "--state", &state]).output().unwrap();
+    let done = identity.args(["bond", "identity", "--state-dir", &state]).output().unwrap();
     let pin = text(&done.stdout).trim().to_owned();
     let by = [("udp://", ":3775", vec![]), ("quic://", ":3776", vec!["--pin", &pin])];
     let monitors = by.each_ref().map(|(scheme, port, _)| {
         let mut monitor = net.command("s", FRESHLINE);
         monitor.args(["monitor", &format!("{scheme}0.0.0.0{port}")]);
         match *scheme {
-            "quic://" => monitor.args(["--state", &state]),
+            "quic://" => monitor.args(["--state-dir", &state]),
             _ => monitor.arg("--insecure"),
         };
         Running::start(monitor, "listening")
@@ -74,17 +74,17 @@ fn a_source_takes_the_wait_of_updates_from_stamps_over_udp_and_quic() {
         assert_succeeded(&done);
         let (report, said) = (serde_json::from_slice::<Value>(&done.stdout), text(&done.stderr));
         let report = report.unwrap();
-        let wait = |path: usize| report["paths"][path]["stamped_wait_ms"].as_f64();
+        let wait = |path: usize| report["paths"][path]["stamped_queueing_delay_ms"].as_f64();
         let shown = said.lines().filter(|line| line.contains(" stamped ")).count();
         println!("{scheme} stamped waits {:?} {:?} ms, in {shown} lines", wait(0), wait(1));
         for path in 0..2 {
-            assert_eq!(report["paths"][path]["queue_seen_by"], "qdisc", "{report}");
-            assert_eq!(report["paths"][path]["waits_known_by"], "stamps", "{report}");
+            assert_eq!(report["paths"][path]["queue_source"], "qdisc", "{report}");
+            assert_eq!(report["paths"][path]["queueing_delay_source"], "stamps", "{report}");
         }
         // Both directions of an error: a stamp at the call would say 0, and one of the ack the round trip.
         assert!(wait(0).is_some_and(|wait| (100.0..300.0).contains(&wait)), "{report}");
         assert!(wait(1).is_some_and(|wait| wait < 50.0), "{report}");
-        assert!(report["paths"][0]["service_ms"].as_f64().unwrap() < 100.0, "{report}");
+        assert!(report["paths"][0]["service_time_ms"].as_f64().unwrap() < 100.0, "{report}");
         assert!(shown >= 2, "{said}");
     }
     drop(monitors);

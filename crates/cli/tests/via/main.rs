@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{FRESHLINE, assert_fails};
-use sources::{Told, bursts, run, together};
+use sources::{SourceReport, bursts, run, together};
 use two_paths::{BESIDE, Net, can_run};
 
 /// By the emulated paths, of which the first is fast with bursts of delay, the second slow.
@@ -147,5 +147,5 @@ fn what_cannot_be_is_refused_with_the_reason() {
     let done = source("--via no-such-one --json");
     // The interface may come yet, so it is waited for; but nothing was delivered.
     assert_fails(&done, 1, "no update was acknowledged");
-    assert_eq!(Told::of("", &done.stdout).paths[0].state, "down");
+    assert_eq!(SourceReport::of("", &done.stdout).paths[0].state, "down");
 }

@@ -22,7 +22,7 @@ pub(crate) struct Path {
 
 /// What was told of a source at the end.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct SourceReport {
     name: String,
     /// As the monitor knows it; as the source does where nobody asked a monitor.
     pub(crate) age_ms: f64,
@@ -33,7 +33,7 @@ pub(crate) struct Told {
     pub(crate) paths: Vec<Path>,
 }
 
-impl Told {
+impl SourceReport {
     /// What a source has said.
     pub(crate) fn of(name: &str, said: &[u8]) -> Self {
         let said: Value = serde_json::from_slice(said).unwrap();
@@ -56,7 +56,7 @@ impl Told {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for SourceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, age_ms, age_max_ms, packets, opened, paths } = self;
         write!(f, "{name:<10} age {age_ms:6.1} ms, at most {age_max_ms:6.1}; {packets:5} packets")?;
@@ -81,11 +81,11 @@ pub(crate) fn together(
     span: Duration,
     ways: &[(&str, String)],
     meanwhile: impl FnOnce() + Send,
-) -> Vec<Told> {
+) -> Vec<SourceReport> {
     let mut monitor = net.command("s", FRESHLINE);
     monitor.args(["monitor", &format!("{transport}://0.0.0.0:3775"), "--json"]);
     monitor.args(["--duration", &format!("{}s", span.as_secs() + 4)]);
-    let identity = format!("--state {}", net.state("monitor"));
+    let identity = format!("--state-dir {}", net.state("monitor"));
     let (mut pin, mut of_monitor) = (String::new(), String::new());
     if transport == "quic" {
         of_monitor.clone_from(&identity);
@@ -116,7 +116,7 @@ pub(crate) fn together(
     let told = sources.into_iter().zip(ways).map(|(source, (name, _))| {
         let done = source.wait_with_output().unwrap();
         assert_succeeded(&done);
-        Told::of(name, &done.stdout)
+        SourceReport::of(name, &done.stdout)
     });
     let mut told: Vec<_> = told.collect();
     let done = monitor.wait_with_output().unwrap();

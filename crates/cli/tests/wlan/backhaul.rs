@@ -13,14 +13,14 @@ use crate::verdict::Verdict;
 fn behind_8_mbit(guard: &[&str]) -> (Value, f64) {
     let law = ["--law", "fixed", "--rate", "40mbit"];
     let server = Daemon::server("udp", &[&law[..], guard].concat());
-    let backhaul = Daemon::relay(server.port, &["--return-hop", "rate=8mbit,queue=50p"]);
+    let backhaul = Daemon::relay(server.port, &["--reverse-hop", "rate=8mbit,queue=50p"]);
     let mut client = receive(backhaul.port, 60, &["--mcs-rate", MCS_RATE]);
     thread::sleep(Duration::from_secs(8));
     let told = server.end();
     let _ = client.kill();
     let _ = client.wait();
     let carried = backhaul.end();
-    let hop = &carried["return"]["hops"][0];
+    let hop = &carried["reverse"]["hops"][0];
     let lost = hop["drops"]["queue_full"].as_f64().unwrap() / hop["packets_in"].as_f64().unwrap();
     (told["clients"][0].clone(), lost)
 }
@@ -59,8 +59,8 @@ impl Row {
         let server = Daemon::server("udp", settings);
         let length = Length { warm_up: 10, all: seconds };
         let words = client("udp", "$FRESHLINE_HOST", server.port, &server, length);
-        let hop = format!("[[return.hop]]\nrate = '{mbps}mbit'\nqueue = '{queue}'");
-        let script = format!("{words} --packets FOLDER/packets >FOLDER/told");
+        let hop = format!("[[reverse.hop]]\nrate = '{mbps}mbit'\nqueue = '{queue}'");
+        let script = format!("{words} --packet-log FOLDER/packets >FOLDER/told");
         let behind = Behind::run_over(&hop, &script);
         server.end();
         let told: Value = serde_json::from_str(&behind.file("told")).unwrap();

@@ -43,7 +43,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
             "`level` is 65, which is not",
         ),
         ("serve udp://127.0.0.1:0 --size 1kB --level 64", "`level` is 64, which is not"),
-        ("serve udp://127.0.0.1:0 --size 1kB --packet 60B", "packets of 60 bytes"),
+        ("serve udp://127.0.0.1:0 --size 1kB --packet-size 60B", "packets of 60 bytes"),
         ("serve udp://127.0.0.1:0 --size 1kB --token-file /dev/null", "mean nothing on udp://"),
         ("serve udp://127.0.0.1:0 --file /nowhere", "cannot read /nowhere"),
         ("serve udp://127.0.0.1:0 --size 1kB --loop", "belongs to --file"),
@@ -77,7 +77,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --out - --json", "would mix"),
         ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --pin sha256:00", "sha256"),
         ("receive quic://127.0.0.1:9 --mcs-rate 9mbit", "--pin"),
-        ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --packets /nowhere/p", "cannot write"),
+        ("receive udp://127.0.0.1:9 --mcs-rate 9mbit --packet-log /nowhere/p", "cannot write"),
     ] {
         let done = freshline(&format!("wlan {words}"));
         assert_eq!(done.status.code(), Some(2), "{words}: {}", said(&done));
@@ -106,7 +106,7 @@ fn a_file_goes_through_and_packets_are_logged() {
     let law = ["--law", "fixed", "--rate", "20mbit"];
     let server = Daemon::start(&[&words[..], &law].concat(), "at quic://");
     let done = freshline(&format!(
-        "wlan receive quic://127.0.0.1:{} --pin {} --mcs-rate 54mbit --out {out} --packets {} \
+        "wlan receive quic://127.0.0.1:{} --pin {} --mcs-rate 54mbit --out {out} --packet-log {} \
          --json --name viewer --duration 20s",
         server.port,
         server.fingerprint.as_ref().unwrap(),
@@ -140,7 +140,7 @@ fn metrics(port: u16) -> String {
 #[test]
 fn metrics_tell_of_clients_while_they_are_there() {
     let words = ["wlan", "serve", "udp://127.0.0.1:0", "--size", "1kB", "--metrics", "127.0.0.1:0"];
-    let law = ["--law", "fixed", "--rate", "2mbit", "--interval", "100ms", "--json"];
+    let law = ["--law", "fixed", "--rate", "2mbit", "--report-interval", "100ms", "--json"];
     let server = Daemon::start(&[&words[..], &law].concat(), "metrics at http://");
     let port = port_in(&server.said, "at udp://").unwrap();
     let mut client = Command::new(FRESHLINE)
@@ -156,7 +156,7 @@ fn metrics_tell_of_clients_while_they_are_there() {
     // Once it has reported, all is known of it.
     let level = format!("freshline_downlink_level{{{named}");
     let told = told.into_iter().find(|told| told.contains(&level)).expect("it reports");
-    assert!(told.contains(&format!("freshline_downlink_rate_bps{{{named}")), "{told}");
+    assert!(told.contains(&format!("freshline_downlink_rate_bytes_per_second{{{named}")), "{told}");
     assert!(told.contains("freshline_downlink_clients 1"), "{told}");
     let mut lines = told.lines().filter(|line| line.contains(named));
     assert!(told.contains("number=\"1\"") && lines.all(|line| !line.contains("session")), "{told}");

@@ -25,7 +25,7 @@ fn end(client: Child) -> (Value, String) {
 
 /// An access point whose air is captured.
 fn captured_access_point(server: u16, air: &Path) -> Daemon {
-    Daemon::relay(server, &["--wlan", &cell(), "--air", air.to_str().unwrap()])
+    Daemon::relay(server, &["--wlan", &cell(), "--radiotap", air.to_str().unwrap()])
 }
 
 /// Packets in a frame that the only client's radio received.
@@ -71,7 +71,7 @@ fn a_capture_that_is_written_live_tells_the_level_of_the_access_point() {
     let server = Daemon::server("udp", &law);
     let access_point = captured_access_point(server.port, &air);
     let log = folder.path().join("packets.csv");
-    let words = ["--capture", air.to_str().unwrap(), "--packets", log.to_str().unwrap()];
+    let words = ["--capture", air.to_str().unwrap(), "--packet-log", log.to_str().unwrap()];
     let client = receive(access_point.port, 6, &words);
     let (told, said) = {
         let client = thread::spawn(move || end(client));
@@ -88,7 +88,8 @@ fn a_capture_that_is_written_live_tells_the_level_of_the_access_point() {
     assert!(ours as f64 > 0.95 * packets.as_f64().unwrap(), "{told}");
     assert_eq!(told["capture"]["unrated"], 0);
     // The line that counts packets without a frame is no complaint.
-    let complaints = said.lines().filter(|line| !line.starts_with("--packets")).collect::<String>();
+    let complaints =
+        said.lines().filter(|line| !line.starts_with("--packet-log")).collect::<String>();
     assert!(!complaints.contains("capture"), "{said}");
     frames_are_logged(&log, told["packets"].as_u64().unwrap(), was);
     let report = server.end();

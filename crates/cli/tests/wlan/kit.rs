@@ -219,5 +219,5 @@ impl Behind {
 /// How late an emulator sent on one packet in a hundred, there and back.
 pub(crate) fn late_ms(told: &Value) -> f64 {
     let late = |direction: &str| told[direction]["timing_error"]["p99_ms"].as_f64().unwrap();
-    late("forward").max(late("return"))
+    late("forward").max(late("reverse"))
 }

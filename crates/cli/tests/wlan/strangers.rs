@@ -107,7 +107,7 @@ struct Got {
 }
 
 fn beside(others: &[Beside]) -> Got {
-    let server = Daemon::server("udp", &["--delay", "3ms", "--fastest", "108mbit"]);
+    let server = Daemon::server("udp", &["--delay", "3ms", "--max-mcs-rate", "108mbit"]);
     let access_point = Daemon::access_point(server.port);
     let port = access_point.port;
     let words = client("udp", "127.0.0.1", port, &server, LENGTH);

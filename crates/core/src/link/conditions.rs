@@ -3,12 +3,12 @@
 //! ```text
 //! clients ─► ┌─────┐ ─► forward hops ─► ends
 //!            │ air │
-//! clients ◄─ └─────┘ ◄─ return hops ◄── ends
+//! clients ◄─ └─────┘ ◄─ reverse hops ◄── ends
 //! ```
 //!
 //! The clients are the stations of one cell and its station 0 is their access point: what they
 //! send goes over the air before it goes over the forward hops, and what is for them comes over
-//! the return hops before it goes over the air. The air is one, so both contend for it. Without a
+//! the reverse hops before it goes over the air. The air is one, so both contend for it. Without a
 //! cell, the two directions know nothing of each other.
 //!
 //! [`Conditions`] is driven like a [`Path`], with a [`Direction`] at its input and its output. A driver
@@ -25,24 +25,24 @@ use crate::router::{Discipline, Drops, Packet};
 use crate::unit::Time;
 use crate::wlan::mac::{self, Category, Cell, CellConfig, CellError, Transmission};
 
-/// One of the two directions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One of the two directions of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From the clients to the other ends.
+    /// From the client or source to the far end.
     Forward,
-    /// From the other ends to the clients.
-    Return,
+    /// From the far end to the client or source.
+    Reverse,
 }
 
 impl Direction {
     /// Both.
-    pub const ALL: [Self; 2] = [Self::Forward, Self::Return];
+    pub const ALL: [Self; 2] = [Self::Forward, Self::Reverse];
 
     /// The name, as people write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
-            Self::Return => "return",
+            Self::Reverse => "reverse",
         }
     }
 }
@@ -72,7 +72,7 @@ pub enum Passage<'a, P> {
 #[derive(Debug)]
 pub struct Conditions<P> {
     forward: Path<Discipline<P>, P, Pcg64>,
-    back: Path<Discipline<P>, P, Pcg64>,
+    reverse: Path<Discipline<P>, P, Pcg64>,
     air: Option<Air<P>>,
 }
 
@@ -105,7 +105,7 @@ impl<P: Airborne> Conditions<P> {
         match (direction, &mut self.air) {
             (Direction::Forward, Some(air)) => air.enqueue(now, direction, packet, drops),
             (Direction::Forward, None) => self.forward.enqueue(now, packet, drops),
-            (Direction::Return, _) => self.back.enqueue(now, packet, drops),
+            (Direction::Reverse, _) => self.reverse.enqueue(now, packet, drops),
         }
     }
 
@@ -119,8 +119,8 @@ impl<P: Airborne> Conditions<P> {
         self.advance(now, drops, &mut |_| ());
         match (direction, &mut self.air) {
             (Direction::Forward, _) => self.forward.poll(now, drops),
-            (Direction::Return, Some(air)) => air.arrived.pop_front(),
-            (Direction::Return, None) => self.back.poll(now, drops),
+            (Direction::Reverse, Some(air)) => air.arrived.pop_front(),
+            (Direction::Reverse, None) => self.reverse.poll(now, drops),
         }
     }
 
@@ -130,14 +130,14 @@ impl<P: Airborne> Conditions<P> {
             let arrived = air.arrived.front().map(|delivered| delivered.at);
             Time::earliest([arrived, air.cell.poll_timeout()])
         });
-        Time::earliest([self.forward.poll_timeout(), self.back.poll_timeout(), air])
+        Time::earliest([self.forward.poll_timeout(), self.reverse.poll_timeout(), air])
     }
 
     /// The hops of `direction`.
     pub fn path(&self, direction: Direction) -> &Path<Discipline<P>, P, Pcg64> {
         match direction {
             Direction::Forward => &self.forward,
-            Direction::Return => &self.back,
+            Direction::Reverse => &self.reverse,
         }
     }
 
@@ -157,15 +157,15 @@ impl<P: Airborne> Conditions<P> {
         drops: &mut Drops<'_, P>,
         watch: &mut dyn FnMut(Passage<'_, P>),
     ) {
-        let Self { forward, back, air } = self;
-        back.advance(now, drops, &mut |hop, left| {
-            watch(Passage::Hop(Direction::Return, hop, left));
+        let Self { forward, reverse, air } = self;
+        reverse.advance(now, drops, &mut |hop, left| {
+            watch(Passage::Hop(Direction::Reverse, hop, left));
         });
         if let Some(air) = air {
-            let last = back.hops().len() - 1;
-            while let Some(left) = back.poll(now, drops) {
-                watch(Passage::Hop(Direction::Return, last, &left));
-                air.enqueue(left.at, Direction::Return, left.packet, drops);
+            let last = reverse.hops().len() - 1;
+            while let Some(left) = reverse.poll(now, drops) {
+                watch(Passage::Hop(Direction::Reverse, last, &left));
+                air.enqueue(left.at, Direction::Reverse, left.packet, drops);
             }
             while let Some(arrival) = air.cell.poll(now, drops) {
                 watch(Passage::Air(&arrival));
@@ -191,7 +191,7 @@ impl<P: Airborne> Air<P> {
         let (client, access_point) = (packet.station(), Self::ACCESS_POINT);
         let (from, to) = match direction {
             Direction::Forward => (client, access_point),
-            Direction::Return => (access_point, client),
+            Direction::Reverse => (access_point, client),
         };
         let category = Category::of_dscp(packet.header().dscp);
         self.cell.enqueue(now, Transmission { from, to, category, packet }, drops);
@@ -206,7 +206,7 @@ impl<P: Airborne> Air<P> {
 /// delay = "10ms"
 /// queue = "100p"
 ///
-/// [[return.hop]]
+/// [[reverse.hop]]
 /// delay = "15ms"
 /// loss = 0.05
 ///
@@ -222,8 +222,7 @@ pub struct ConditionsConfig {
     /// From the clients to the target.
     pub forward: PathConfig,
     /// From the target back to the clients.
-    #[cfg_attr(feature = "serde", serde(rename = "return"))]
-    pub back: PathConfig,
+    pub reverse: PathConfig,
     /// The cell of which the clients are stations; none if they have no Wi-Fi. How many `stations`
     /// it has is not for the file to say: one for the access point, one for each client.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
@@ -271,8 +270,8 @@ impl ConditionsConfig {
             let path = config.build(|hop| rng(direction as u128 + 2 * hop as u128));
             path.map_err(|source| ConditionsError::Path { direction, source })
         };
-        let (forward, back) =
-            (path(Direction::Forward, &self.forward)?, path(Direction::Return, &self.back)?);
+        let (forward, reverse) =
+            (path(Direction::Forward, &self.forward)?, path(Direction::Reverse, &self.reverse)?);
         let air = match &self.wlan {
             None => None,
             Some(config) => {
@@ -280,7 +279,7 @@ impl ConditionsConfig {
                 Some(Air { cell, arrived: VecDeque::new() })
             }
         };
-        Ok(Conditions { forward, back, air })
+        Ok(Conditions { forward, reverse, air })
     }
 }
 
@@ -329,7 +328,7 @@ mod tests {
             order = "free"
             mtu = "1500B"
             queue = "64kB"
-            [[return.hop]]
+            [[reverse.hop]]
             delay = "15ms"
             loss = 0.05
             to_bad = 0.01
@@ -341,7 +340,7 @@ mod tests {
         let lifetime = crate::unit::Span::from_secs(1);
         let flags = ConditionsConfig {
             forward: path("rate=6mbit,delay=10ms,jitter=1ms,order=free,mtu=1500B,queue=64kB"),
-            back: path("delay=15ms,loss=0.05,to_bad=0.01,to_good=0.25,bad_loss=0.5"),
+            reverse: path("delay=15ms,loss=0.05,to_bad=0.01,to_good=0.25,bad_loss=0.5"),
             wlan: Some(CellConfig { lifetime, ..CellConfig::default() }),
         };
         assert_eq!(toml::from_str::<ConditionsConfig>(file).unwrap(), flags);
@@ -384,7 +383,7 @@ mod tests {
             ),
             ("[wlan]", 0, "wlan: a cell takes 1 to 999 clients, not 0; serve"),
             ("[wlan]", 1000, "wlan: a cell takes 1 to 999 clients, not 1000; serve as many"),
-            ("[[return.hop]]\nloss = 7\n[wlan]", 1, "return path, hop 1: `loss` is 7; give"),
+            ("[[reverse.hop]]\nloss = 7\n[wlan]", 1, "reverse path, hop 1: `loss` is 7; give"),
         ] {
             let message = refusal(file, clients);
             assert!(message.starts_with(remedy), "{message}");

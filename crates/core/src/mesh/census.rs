@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! target = gain · heard / nodes / time                     over a window, then smoothed; or told
-//! effort ← effort · (1 + weight · (1 − own / target))      from 1/most_effort to most_effort
+//! effort ← effort · (1 + weight · (1 − own / target))      from 1/max_effort to max_effort
 //! c      = target · effort
 //! ```
 //!
@@ -44,14 +44,14 @@ pub struct CensusParams {
     pub gain: f64,
     /// How much more than its target a node may ask for, or how much less, at least 1. 1.5:
     /// with more, those halfway take what the farthest lose.
-    pub most_effort: f64,
+    pub max_effort: f64,
     /// The newest window's part in target and effort, above 0 and at most 1. 1/4.
     pub weight: f64,
 }
 
 impl Default for CensusParams {
     fn default() -> Self {
-        Self { window: Span::from_secs(30), gain: 1.4, most_effort: 1.5, weight: 0.25 }
+        Self { window: Span::from_secs(30), gain: 1.4, max_effort: 1.5, weight: 0.25 }
     }
 }
 
@@ -143,7 +143,7 @@ impl Census {
 
     fn end_window(&mut self, params: &CensusParams, elapsed: Span) {
         let seconds = elapsed.as_secs_f64() as f32;
-        let [weight, most] = [params.weight, params.most_effort].map(|number| number as f32);
+        let [weight, most] = [params.weight, params.max_effort].map(|number| number as f32);
         let is_first = self.target == 0.0;
         if !self.is_reported {
             let mean = self.heard as f32 / self.nodes() / seconds;
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     const PARAMS: CensusParams =
-        CensusParams { window: Span::from_secs(10), gain: 1.0, most_effort: 1.0, weight: 0.5 };
+        CensusParams { window: Span::from_secs(10), gain: 1.0, max_effort: 1.0, weight: 0.5 };
 
     /// `nodes` nodes, of which each has a segment acknowledged every second.
     fn hear(census: &mut Census, nodes: u16, seconds: core::ops::Range<u64>) -> Option<Share> {
@@ -205,7 +205,7 @@ mod tests {
 
     /// Nine nodes bring home a segment a second each, and node 0, which hears them, `own` in two.
     fn share_of_node_0(own: u64) -> f64 {
-        let params = CensusParams { most_effort: 1.5, ..PARAMS };
+        let params = CensusParams { max_effort: 1.5, ..PARAMS };
         let (mut census, mut reported) = (Census::new(), None);
         for second in 0..400 {
             let now = Time::ZERO + Span::from_secs(second);

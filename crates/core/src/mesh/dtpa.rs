@@ -20,14 +20,14 @@
 //! - **c has a unit**: segments a second, as MSS has been left out of (4.5).
 //! - **No loss yet** would be a period without end; there is none, TXP is 0, until the first loss.
 //! - **A window that cannot grow to a/√p.** With few losses (4.1) promises a window that small
-//!   nodes do not have, and they would wait far too long: [`DtpaParams::most_window`] bounds it.
+//!   nodes do not have, and they would wait far too long: [`DtpaParams::max_window`] bounds it.
 //!   The law as printed has no bound.
 //! - **A window that grows beyond a/√p.** That is the mean of Reno's saw. Between two losses its
 //!   window grows from W/2 to W in W/2 round trips, in which it sends 3/8·W² = 1/p segments; so
 //!   its peak is W = √(8/(3p)) = 4/3·a/√p. What stops a window there is a loss of its own making,
 //!   and a window that is spread over a period makes none: it would grow on, and the rate with
 //!   it. So it is held to the peak and one segment more, since windows are whole, and nobody gets
-//!   more than (4/3 + √p/a)·c ([`Dtpa::most_window`]). [`DtpaParams::peak_bound`] switches this
+//!   more than (4/3 + √p/a)·c ([`Dtpa::max_window`]). [`DtpaParams::peak_bound`] switches this
 //!   off, for the law as printed.
 //! - **What a loss of long ago weighs.** Algorithm 2 counts from the start;
 //!   [`DtpaParams::memory`] halves the counts now and then.
@@ -81,7 +81,7 @@ pub struct DtpaParams {
     /// TCP's own (RFC 6298).
     pub rtt_weight: u32,
     /// Segments that the window can grow to, at least 2; none as printed.
-    pub most_window: Option<u32>,
+    pub max_window: Option<u32>,
     /// Segments sent after which all counts are halved, at least 2; none as printed.
     pub memory: Option<u32>,
     /// Whether the window is held to Reno's peak while there is a period; not as printed.
@@ -90,7 +90,7 @@ pub struct DtpaParams {
 
 impl Default for DtpaParams {
     fn default() -> Self {
-        Self { rtt_weight: 8, most_window: None, memory: None, peak_bound: true }
+        Self { rtt_weight: 8, max_window: None, memory: None, peak_bound: true }
     }
 }
 
@@ -102,7 +102,7 @@ pub enum DtpaParamsError {
     RttWeight,
     /// A window that waits for delayed acks.
     #[error(
-        "most_window is below 2; give the segments that the window can grow to, or leave it out"
+        "max_window is below 2; give the segments that the window can grow to, or leave it out"
     )]
     MaxWindow,
     /// Counts that never hold anything.
@@ -117,7 +117,7 @@ impl DtpaParams {
         if self.rtt_weight == 0 {
             return Err(DtpaParamsError::RttWeight);
         }
-        if self.most_window.is_some_and(|most| most < SMALLEST_WINDOW) {
+        if self.max_window.is_some_and(|most| most < SMALLEST_WINDOW) {
             return Err(DtpaParamsError::MaxWindow);
         }
         if self.memory.is_some_and(|memory| memory < 2) {
@@ -223,18 +223,18 @@ impl Dtpa {
         self.share
     }
 
-    /// Segments that the window may have, at least 2: [`DtpaParams::most_window`], and while there
+    /// Segments that the window may have, at least 2: [`DtpaParams::max_window`], and while there
     /// is a period Reno's peak. TCP holds its window to it, and so does [`Dtpa::spacing`].
-    pub fn most_window(&self) -> u32 {
+    pub fn max_window(&self) -> u32 {
         let peak = if self.peak > 0 { self.peak } else { u32::MAX };
-        self.params.most_window.unwrap_or(u32::MAX).min(peak).max(SMALLEST_WINDOW)
+        self.params.max_window.unwrap_or(u32::MAX).min(peak).max(SMALLEST_WINDOW)
     }
 
     /// The node's own segments leave at least this far apart with a window of `cwnd` segments:
     /// (TXP + RTT) / cwnd; `None` while there is no period, and TCP's own clock rules.
     pub fn spacing(&self, cwnd: u32) -> Option<Span> {
         let round = u64::from(self.period_us) + u64::from(self.srtt_us);
-        let cwnd = cwnd.clamp(1, self.most_window());
+        let cwnd = cwnd.clamp(1, self.max_window());
         (self.period_us > 0).then(|| Span::from_micros(round / u64::from(cwnd)))
     }
 
@@ -254,7 +254,7 @@ impl Dtpa {
         // At most 3·2³²·2¹⁶ < 2⁵⁰, and its root's fraction has FRACTION_BITS bits.
         let squared = over * (u64::from(self.sent.max(losses)) << (2 * FRACTION_BITS));
         let mut window = (squared / (under * u64::from(losses))).isqrt();
-        if let Some(most) = self.params.most_window {
+        if let Some(most) = self.params.max_window {
             window = window.min(u64::from(most) << FRACTION_BITS);
         }
         window
@@ -334,7 +334,7 @@ mod tests {
     /// √(1.5/0.0001) is 122 segments, 61 s at 2 a second, of which a window of 4 is 2 s.
     #[test]
     fn a_window_that_cannot_grow_bounds_the_wait() {
-        let bounded = DtpaParams { most_window: Some(4), ..DtpaParams::default() };
+        let bounded = DtpaParams { max_window: Some(4), ..DtpaParams::default() };
         for (params, expected) in [(DtpaParams::default(), 60.7), (bounded, 1.5)] {
             let mut node = node(params, 2.0, 10_000, 1);
             node.on_round_trip(NOW, Span::from_millis(500));
@@ -346,16 +346,16 @@ mod tests {
     #[test]
     fn the_window_is_held_to_the_peak_while_there_is_a_period() {
         let mut node = node(DtpaParams::default(), 2.0, 100, 6);
-        assert_eq!(node.most_window(), u32::MAX);
+        assert_eq!(node.max_window(), u32::MAX);
         node.on_round_trip(NOW, Span::from_millis(500));
-        assert_eq!(node.most_window(), 7);
+        assert_eq!(node.max_window(), 7);
         assert_eq!(node.spacing(1000), node.spacing(7));
         let printed = DtpaParams { peak_bound: false, ..DtpaParams::default() };
         let mut unbounded = self::node(printed, 2.0, 100, 6);
         unbounded.on_round_trip(NOW, Span::from_millis(500));
-        assert_eq!((unbounded.period(), unbounded.most_window()), (node.period(), u32::MAX));
+        assert_eq!((unbounded.period(), unbounded.max_window()), (node.period(), u32::MAX));
         node.on_round_trip(NOW, Span::from_secs(1000));
-        assert_eq!((node.period(), node.most_window()), (Span::ZERO, u32::MAX));
+        assert_eq!((node.period(), node.max_window()), (Span::ZERO, u32::MAX));
     }
 
     #[test]
@@ -375,7 +375,7 @@ mod tests {
         for (params, error) in [
             (DtpaParams { rtt_weight: 0, ..DtpaParams::default() }, DtpaParamsError::RttWeight),
             (
-                DtpaParams { most_window: Some(1), ..DtpaParams::default() },
+                DtpaParams { max_window: Some(1), ..DtpaParams::default() },
                 DtpaParamsError::MaxWindow,
             ),
             (DtpaParams { memory: Some(1), ..DtpaParams::default() }, DtpaParamsError::Memory),
@@ -402,8 +402,8 @@ mod tests {
             prop_assert!((node.period().as_secs_f64() - expected).abs() <= 0.004 * round + 2e-6);
             if !node.period().is_zero() {
                 let peak = (8.0 / (3.0 * p)).sqrt();
-                prop_assert!((f64::from(node.most_window()) - peak - 0.5).abs() <= 0.51 + 0.004 * peak);
-                prop_assert!(node.most_window() >= 2);
+                prop_assert!((f64::from(node.max_window()) - peak - 0.5).abs() <= 0.51 + 0.004 * peak);
+                prop_assert!(node.max_window() >= 2);
                 // In segments a second, with the microsecond that is rounded away.
                 let fastest = 1.0 / (node.spacing(u32::MAX).unwrap().as_secs_f64() + 1e-6);
                 let bound = (4.0 / 3.0 + (p / 1.5).sqrt()) * share;

@@ -5,7 +5,7 @@
 //! and a path that has room again first sends as many as it was assigned. Which bytes those are
 //! differs from the kernel, how many packets each path carries does not.
 
-use super::{Choice, Flow, MAX_PATHS, PathId, PathState, candidates};
+use super::{Choice, MAX_PATHS, PathId, PathState, SendState, candidates};
 use crate::unit::Bytes;
 
 /// How many packets are assigned to each path beyond its window.
@@ -24,7 +24,7 @@ impl Backlog {
 
     /// What comes before the choice of a path for the next packet: nothing while no path has room,
     /// then what is assigned already. `None` where a path is to be chosen.
-    pub(super) fn resume(&mut self, flow: &Flow, paths: &[PathState]) -> Option<Choice> {
+    pub(super) fn resume(&mut self, flow: &SendState, paths: &[PathState]) -> Option<Choice> {
         if !candidates(paths).any(PathState::has_room) {
             return Some(Choice::Wait);
         }
@@ -34,7 +34,7 @@ impl Backlog {
 
     /// Drops the packets of paths that are not among `paths`, and those for which `flow` has no data
     /// any more.
-    fn trim(&mut self, flow: &Flow, paths: &[PathState]) {
+    fn trim(&mut self, flow: &SendState, paths: &[PathState]) {
         let segment = paths.iter().map(|path| path.segment).max().unwrap_or(Bytes::new(1));
         let mut left = packets(flow, segment);
         for (id, count) in (0..).map(PathId).zip(&mut self.0) {
@@ -46,13 +46,13 @@ impl Backlog {
 
     /// How many more packets of `segment` can be assigned: no more than there are, and no more than
     /// the receive window takes.
-    pub(super) fn room(&self, flow: &Flow, segment: Bytes) -> u64 {
+    pub(super) fn room(&self, flow: &SendState, segment: Bytes) -> u64 {
         let assigned = self.0.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
         packets(flow, segment).saturating_sub(assigned)
     }
 
     /// Whether all data is assigned, and nothing is left to choose a path for.
-    pub(super) fn has_all(&self, flow: &Flow, segment: Bytes) -> bool {
+    pub(super) fn has_all(&self, flow: &SendState, segment: Bytes) -> bool {
         self.room(flow, segment) == 0 && self.0.iter().any(|count| *count > 0)
     }
 
@@ -78,7 +78,7 @@ impl Backlog {
 }
 
 /// How many packets of `segment` can be sent: those that there are, within the receive window.
-fn packets(flow: &Flow, segment: Bytes) -> u64 {
+fn packets(flow: &SendState, segment: Bytes) -> u64 {
     flow.unsent.min(flow.window_left).get() / segment.get().max(1)
 }
 
@@ -90,20 +90,20 @@ mod tests {
     #[test]
     fn assigned_packets_are_bounded_by_data_and_window_and_leave_when_there_is_room() {
         let mut backlog = Backlog::new();
-        let flow = Flow { unsent: SEGMENT * 5, ..PLENTY };
+        let flow = SendState { unsent: SEGMENT * 5, ..PLENTY };
         backlog.add(PathId(1), 3);
         assert_eq!(backlog.room(&flow, SEGMENT), 2);
-        assert_eq!(backlog.room(&Flow { window_left: SEGMENT * 4, ..flow }, SEGMENT), 1);
+        assert_eq!(backlog.room(&SendState { window_left: SEGMENT * 4, ..flow }, SEGMENT), 1);
         assert!(!backlog.has_all(&flow, SEGMENT));
-        assert!(backlog.has_all(&Flow { unsent: SEGMENT * 3, ..flow }, SEGMENT));
-        let none = Flow { unsent: Bytes::ZERO, ..flow };
+        assert!(backlog.has_all(&SendState { unsent: SEGMENT * 3, ..flow }, SEGMENT));
+        let none = SendState { unsent: Bytes::ZERO, ..flow };
         assert!(!Backlog::new().has_all(&none, SEGMENT), "a short packet is left");
         let full = [path(0, 10, 10, 0), path(1, 10, 10, 10)];
         assert_eq!(backlog.next(full.iter()), None);
         let free = [path(0, 10, 10, 0), path(1, 10, 10, 9)];
         assert_eq!(backlog.next(free.iter()), Some(PathId(1)));
         assert_eq!(backlog.of(PathId(1)), 2);
-        backlog.trim(&Flow { unsent: SEGMENT, ..flow }, &free);
+        backlog.trim(&SendState { unsent: SEGMENT, ..flow }, &free);
         assert_eq!(backlog.of(PathId(1)), 1, "the rest of the data is gone");
         backlog.trim(&flow, &free[..1]);
         assert_eq!(backlog.of(PathId(1)), 0, "the path is gone");

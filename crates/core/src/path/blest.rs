@@ -26,7 +26,9 @@
 //! A packet lingers on s for its smoothed round trip, as in the paper; that code takes the largest
 //! one seen where s is nearly full, and the middle of the extremes for RTT_f.
 
-use super::{Choice, Flow, PathId, PathState, Scheduler, fastest, fastest_with_room, send_or_wait};
+use super::{
+    Choice, PathId, PathState, Scheduler, SendState, fastest, fastest_with_room, send_or_wait,
+};
 use crate::unit::{Span, Time};
 
 /// Settings of [`Blest`].
@@ -104,7 +106,7 @@ impl Scheduler for Blest {
         "blest"
     }
 
-    fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
         let with_room = fastest_with_room(paths);
         let (Some(fast), Some(slow)) = (fastest(paths), with_room) else { return Choice::Wait };
         if fast.id == slow.id || fast.has_room() {
@@ -130,8 +132,8 @@ mod tests {
     use crate::path::tests::{PLENTY, SEGMENT, path};
     use crate::unit::Bytes;
 
-    fn flow(window: u64) -> Flow {
-        Flow { window: SEGMENT * window, ..PLENTY }
+    fn flow(window: u64) -> SendState {
+        SendState { window: SEGMENT * window, ..PLENTY }
     }
 
     #[test]
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(blest.choose(Time::ZERO, &flow(153), &paths), Choice::Send(PathId(1)));
         assert_eq!(blest.choose(Time::ZERO, &flow(152), &paths), Choice::Wait);
         // How much of the window is left now does not matter: it is the fast path's again soon.
-        let little = Flow { window_left: SEGMENT, ..flow(153) };
+        let little = SendState { window_left: SEGMENT, ..flow(153) };
         assert_eq!(blest.choose(Time::ZERO, &little, &paths), Choice::Send(PathId(1)));
     }
 
@@ -192,7 +194,7 @@ mod tests {
     fn without_a_window_it_waits_for_the_fast_path() {
         let mut blest = Blest::new(BlestParams::default());
         let paths = [path(0, 10, 10, 10), path(1, 100, 10, 0)];
-        let none = Flow { window: Bytes::ZERO, window_left: Bytes::ZERO, ..PLENTY };
+        let none = SendState { window: Bytes::ZERO, window_left: Bytes::ZERO, ..PLENTY };
         assert_eq!(blest.choose(Time::ZERO, &none, &paths), Choice::Wait);
     }
 }

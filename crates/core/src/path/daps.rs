@@ -32,7 +32,7 @@
 use alloc::vec::Vec;
 
 use super::backlog::Backlog;
-use super::{Choice, Flow, PathId, PathState, Scheduler, candidates};
+use super::{Choice, PathId, PathState, Scheduler, SendState, candidates};
 use crate::unit::Time;
 
 /// The longest round, in ms.
@@ -124,7 +124,7 @@ impl Scheduler for Daps {
         "daps"
     }
 
-    fn choose(&mut self, _now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, _now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
         if let Some(choice) = self.backlog.resume(flow, paths) {
             return choice;
         }
@@ -216,7 +216,7 @@ mod tests {
         let mut daps = Daps::new();
         let full = [path(0, 16, 2, 2), path(1, 16, 2, 0)];
         // Ten packets: each second pair is path 0's.
-        let flow = |packets| Flow { unsent: SEGMENT * packets, ..PLENTY };
+        let flow = |packets| SendState { unsent: SEGMENT * packets, ..PLENTY };
         for left in (7..=10).rev() {
             let choice = daps.choose(Time::ZERO, &flow(left), &full);
             assert_eq!(choice, Choice::Send(PathId(1)), "{left} left");

@@ -24,7 +24,7 @@
 //! A path without acks keeps its X: no queue has changed what lies behind it.
 
 use super::ecf::rounds;
-use super::{Choice, EcfParams, Flow, MAX_PATHS, PathId, PathState, Scheduler, candidates};
+use super::{Choice, EcfParams, MAX_PATHS, PathId, PathState, Scheduler, SendState, candidates};
 use crate::unit::{Span, Time};
 
 /// Settings of [`Earliest`].
@@ -90,7 +90,7 @@ impl Scheduler for Earliest {
         "earliest"
     }
 
-    fn choose(&mut self, _now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, _now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
         // The least D, and of those with room.
         let mut best: [Option<(f64, &PathState)>; 2] = [None; 2];
         for path in candidates(paths) {
@@ -122,7 +122,7 @@ mod tests {
     use crate::path::DeviceQueue;
     use crate::path::tests::{PLENTY, SEGMENT, path, queued};
 
-    fn choose(earliest: &mut Earliest, flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(earliest: &mut Earliest, flow: &SendState, paths: &[PathState]) -> Choice {
         earliest.choose(Time::ZERO, flow, paths)
     }
 
@@ -160,8 +160,8 @@ mod tests {
         let paths = [path(0, 10, 10, 10), path(1, 100, 10, 0)];
         let few = |packets: u64| {
             [
-                Flow { unsent: SEGMENT * packets, ..PLENTY },
-                Flow { window_left: SEGMENT * packets, ..PLENTY },
+                SendState { unsent: SEGMENT * packets, ..PLENTY },
+                SendState { window_left: SEGMENT * packets, ..PLENTY },
             ]
         };
         // (1 + 8.9)·10 ms < 100 ms.
@@ -186,7 +186,7 @@ mod tests {
         // 300 ms of queue: 310 ms against 100.
         let queue = Some(DeviceQueue { packets: 300, rate: 1e3 });
         let full = PathState { queue, ..path(0, 10, 10, 10) };
-        let one = Flow { unsent: SEGMENT, ..PLENTY };
+        let one = SendState { unsent: SEGMENT, ..PLENTY };
         let mut earliest = Earliest::new(EarliestParams::default());
         assert_eq!(
             choose(&mut earliest, &one, &[full, path(1, 100, 10, 0)]),

@@ -17,7 +17,7 @@
 //! standard deviation in the paper, is the mean deviation of RFC 6298, which TCP has; the code for
 //! Linux takes twice that.
 
-use super::{Choice, Flow, PathState, Scheduler, fastest, fastest_with_room, send_or_wait};
+use super::{Choice, PathState, Scheduler, SendState, fastest, fastest_with_room, send_or_wait};
 use crate::unit::{Bytes, Time};
 
 /// Settings of [`Ecf`].
@@ -64,7 +64,7 @@ impl Scheduler for Ecf {
         "ecf"
     }
 
-    fn choose(&mut self, _now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, _now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
         let with_room = fastest_with_room(paths);
         let (Some(fast), Some(slow)) = (fastest(paths), with_room) else { return Choice::Wait };
         if fast.id == slow.id || fast.has_room() {
@@ -89,8 +89,8 @@ mod tests {
     use crate::path::PathId;
     use crate::path::tests::{PLENTY, SEGMENT, path};
 
-    fn flow(packets: u64) -> Flow {
-        Flow { unsent: SEGMENT * packets, ..PLENTY }
+    fn flow(packets: u64) -> SendState {
+        SendState { unsent: SEGMENT * packets, ..PLENTY }
     }
 
     #[test]

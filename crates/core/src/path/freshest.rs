@@ -22,7 +22,7 @@
 //!
 //! Our own law; the thesis 000 names age control over several paths as future work (chapter 6).
 
-use super::{Choice, Flow, MAX_PATHS, PathId, PathSet, PathState, Scheduler, candidates};
+use super::{Choice, MAX_PATHS, PathId, PathSet, PathState, Scheduler, SendState, candidates};
 use crate::unit::{Span, Time};
 
 /// Settings of [`Freshest`].
@@ -143,7 +143,7 @@ impl Scheduler for Freshest {
         "freshest"
     }
 
-    fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
         let interval = flow.interval.as_secs_f64();
         // The two with the least expectation, the better one first.
         let mut best: [Option<(f64, Expected, &PathState)>; 2] = [None; 2];
@@ -191,7 +191,7 @@ mod tests {
     use crate::path::DeviceQueue;
     use crate::path::tests::{PLENTY, path};
 
-    const UPDATES: Flow = Flow { interval: Span::from_millis(20), ..PLENTY };
+    const UPDATES: SendState = SendState { interval: Span::from_millis(20), ..PLENTY };
 
     fn at(millis: u64) -> Time {
         Time::ZERO + Span::from_millis(millis)

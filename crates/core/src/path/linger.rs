@@ -24,7 +24,7 @@
 //! - Packets queued on a path are counted ([`backlog`](super::backlog)) and not held.
 
 use super::backlog::Backlog;
-use super::{Choice, Flow, MAX_PATHS, PathId, PathState, Scheduler, candidates};
+use super::{Choice, MAX_PATHS, PathId, PathState, Scheduler, SendState, candidates};
 use crate::unit::Time;
 
 /// Settings of [`Linger`].
@@ -102,7 +102,11 @@ impl Linger {
     }
 
     /// Gives the next burst to the path of the smallest linger time.
-    fn start_burst<'a>(&mut self, flow: &Flow, paths: &'a [PathState]) -> Option<&'a PathState> {
+    fn start_burst<'a>(
+        &mut self,
+        flow: &SendState,
+        paths: &'a [PathState],
+    ) -> Option<&'a PathState> {
         let sooner = |a: &&PathState, b: &&PathState| {
             let times = self.linger(a).total_cmp(&self.linger(b));
             times.then(a.round_trip().cmp(&b.round_trip()))
@@ -127,7 +131,7 @@ impl Scheduler for Linger {
         "linger"
     }
 
-    fn choose(&mut self, _now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, _now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
         if let Some(choice) = self.backlog.resume(flow, paths) {
             return choice;
         }
@@ -201,7 +205,7 @@ mod tests {
         assert_eq!(linger.choose(Time::ZERO, &PLENTY, &paths), Choice::Send(PathId(1)));
         // No longer than the receive window.
         let mut linger = Linger::new(LingerParams::MAINLINE);
-        let little = Flow { window_left: SEGMENT, ..PLENTY };
+        let little = SendState { window_left: SEGMENT, ..PLENTY };
         let start = [path(0, 10, 100, 0), path(1, 90, 100, 0)];
         assert_eq!(linger.choose(Time::ZERO, &little, &start), Choice::Send(PathId(0)));
         assert_eq!(linger.choose(Time::ZERO, &little, &paths), Choice::Send(PathId(1)));
@@ -210,7 +214,7 @@ mod tests {
     #[test]
     fn each_update_is_a_burst() {
         let mut linger = Linger::new(LingerParams::MAINLINE);
-        let updates = Flow { interval: Span::from_millis(20), ..PLENTY };
+        let updates = SendState { interval: Span::from_millis(20), ..PLENTY };
         let mut paths = [path(0, 10, 100, 0), path(1, 10, 100, 0)];
         for _ in 0..10 {
             let Choice::Send(id) = linger.choose(Time::ZERO, &updates, &paths) else { panic!() };
@@ -256,14 +260,14 @@ mod tests {
         assert_eq!(linger.choose(Time::ZERO, &PLENTY, &paths), Choice::Wait);
         assert_eq!(linger.backlog.of(PathId(0)), 10);
         // With data for 4 packets, all 4 are queued.
-        let four = Flow { unsent: SEGMENT * 4, ..PLENTY };
+        let four = SendState { unsent: SEGMENT * 4, ..PLENTY };
         let mut linger = by_packet();
         assert_eq!(linger.choose(Time::ZERO, &four, &paths), Choice::Wait);
         assert_eq!(linger.backlog.of(PathId(0)), 4);
         // And leave when there is room.
         let free = [path(0, 10, 10, 0), paths[1]];
         for left in (1..=4).rev() {
-            let flow = Flow { unsent: SEGMENT * left, ..PLENTY };
+            let flow = SendState { unsent: SEGMENT * left, ..PLENTY };
             assert_eq!(linger.choose(Time::ZERO, &flow, &free), Choice::Send(PathId(0)));
         }
         assert_eq!(linger.backlog.of(PathId(0)), 0);

@@ -4,7 +4,7 @@
 //! Paasch, Ferlin, Alay, Bonaventure: Experimental Evaluation of Multipath TCP Schedulers, CSWS
 //! 2014, section 3.2 (LowRTT).
 
-use super::{Choice, Flow, PathState, Scheduler, fastest_with_room, send_or_wait};
+use super::{Choice, PathState, Scheduler, SendState, fastest_with_room, send_or_wait};
 use crate::unit::Time;
 
 /// Of the paths with room, the one with the shortest smoothed round trip.
@@ -23,7 +23,7 @@ impl Scheduler for MinSrtt {
         "min_srtt"
     }
 
-    fn choose(&mut self, _now: Time, _flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, _now: Time, _flow: &SendState, paths: &[PathState]) -> Choice {
         send_or_wait(fastest_with_room(paths))
     }
 }

@@ -24,7 +24,7 @@
 //! Scheduling.)
 //!
 //! ```
-//! use freshline_core::path::{Choice, Flow, MinSrtt, PathId, PathState, Scheduler};
+//! use freshline_core::path::{Choice, SendState, MinSrtt, PathId, PathState, Scheduler};
 //! use freshline_core::unit::{Bytes, Span, Time};
 //!
 //! let segment = Bytes::new(1448);
@@ -34,7 +34,7 @@
 //!     ..PathState::new(PathId(id), segment)
 //! };
 //! let plenty = Bytes::new(1_000_000);
-//! let flow = Flow { unsent: plenty, window_left: plenty, window: plenty, interval: Span::ZERO };
+//! let flow = SendState { unsent: plenty, window_left: plenty, window: plenty, interval: Span::ZERO };
 //! let mut scheduler = MinSrtt::new();
 //! let choice = scheduler.choose(Time::ZERO, &flow, &[path(0, 20, 3), path(1, 50, 0)]);
 //! assert_eq!(choice, Choice::Send(PathId(0)));
@@ -213,7 +213,7 @@ impl Acked {
 
 /// What a connection has to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flow {
+pub struct SendState {
     /// Data that no path has taken yet.
     pub unsent: Bytes,
     /// What the receiver takes beyond what is in flight on all paths.
@@ -281,7 +281,7 @@ pub trait Scheduler: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
     /// Where the next full packet goes.
-    fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice;
+    fn choose(&mut self, now: Time, flow: &SendState, paths: &[PathState]) -> Choice;
 
     /// The receive window, or a full send buffer, kept `_path` from sending, as data in flight on
     /// another path is missing. Call it each time that it does.
@@ -334,7 +334,7 @@ mod tests {
     use proptest::prelude::*;
 
     pub(super) const SEGMENT: Bytes = Bytes::new(1_000);
-    pub(super) const PLENTY: Flow = Flow {
+    pub(super) const PLENTY: SendState = SendState {
         unsent: Bytes::new(10_000_000),
         window_left: Bytes::new(10_000_000),
         window: Bytes::new(20_000_000),
@@ -450,7 +450,7 @@ mod tests {
                     let window = Bytes::new(window_left + used);
                     let [unsent, window_left] = [unsent, window_left].map(Bytes::new);
                     let interval = Span::from_millis(millis % 50);
-                    let flow = Flow { unsent, window_left, window, interval };
+                    let flow = SendState { unsent, window_left, window, interval };
                     let paths = [*a, *b, *c];
                     let room = |id: PathId| paths[usize::from(id.0)].has_room();
                     match scheduler.choose(now, &flow, &paths) {

@@ -44,7 +44,7 @@
 //!   nothing, unless its departure was observed.
 //! - **Packets that were sent again** give no X_i, as it is unknown which copy the ack answers (Karn).
 
-use super::{Acked, Choice, Flow, MAX_PATHS, PathId, PathState, Scheduler, candidates};
+use super::{Acked, Choice, MAX_PATHS, PathId, PathState, Scheduler, SendState, candidates};
 use crate::unit::{Span, Time};
 
 /// Settings of [`QAware`].
@@ -129,7 +129,7 @@ impl Scheduler for QAware {
         "qaware"
     }
 
-    fn choose(&mut self, _now: Time, _flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, _now: Time, _flow: &SendState, paths: &[PathState]) -> Choice {
         let mut best = None;
         for path in candidates(paths).filter(|path| path.has_room()) {
             let system_time = self.system_time(path);

@@ -4,7 +4,7 @@
 //! Linux's out-of-tree MPTCP queues every segment for every path, also where a window is full; here
 //! a path whose window is full gets no copy.
 
-use super::{Choice, Flow, PathSet, PathState, Scheduler, candidates, fastest_with_room};
+use super::{Choice, PathSet, PathState, Scheduler, SendState, candidates, fastest_with_room};
 use crate::unit::Time;
 
 /// Copies to all paths with room, the fastest first.
@@ -23,7 +23,7 @@ impl Scheduler for Redundant {
         "redundant"
     }
 
-    fn choose(&mut self, _now: Time, _flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, _now: Time, _flow: &SendState, paths: &[PathState]) -> Choice {
         let Some(first) = fastest_with_room(paths) else { return Choice::Wait };
         let others = candidates(paths).filter(|path| path.has_room() && path.id != first.id);
         let copies = others.fold(PathSet::EMPTY, |copies, path| copies.with(path.id));

@@ -3,7 +3,7 @@
 //! Paasch, Ferlin, Alay, Bonaventure: Experimental Evaluation of Multipath TCP Schedulers, CSWS
 //! 2014, section 3.1, with a quantum of one packet.
 
-use super::{Choice, Flow, PathId, PathState, Scheduler, candidates, send_or_wait};
+use super::{Choice, PathId, PathState, Scheduler, SendState, candidates, send_or_wait};
 use crate::unit::Time;
 
 /// The next path with room after the last one.
@@ -24,7 +24,7 @@ impl Scheduler for RoundRobin {
         "round_robin"
     }
 
-    fn choose(&mut self, _now: Time, _flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, _now: Time, _flow: &SendState, paths: &[PathState]) -> Choice {
         let with_room = || candidates(paths).filter(|path| path.has_room());
         let later = with_room().filter(|path| Some(path.id) > self.last);
         let next = later.min_by_key(|path| path.id).or(with_room().min_by_key(|path| path.id));

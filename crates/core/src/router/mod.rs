@@ -63,7 +63,8 @@ pub use matching::{DscpSet, Ends, Literal, Match, ParseMatchError, Prefix, Test}
 pub use recent::RecentRate;
 pub use red::{Params as RedParams, Red};
 pub use report::{
-    AccountReport, ClassReport, FlowReport, LostReport, RouterReport, UnshapedReport, WaitingReport,
+    AccountReport, BacklogReport, ClassReport, FlowReport, KernelDropsReport, RouterReport,
+    UnshapedReport,
 };
 pub use ring::Ring;
 pub use stream::StreamProtocol;

@@ -26,15 +26,15 @@ pub struct RouterReport {
     /// they leave whole, after a transmission between whose segments updates may go.
     pub super_packets: String,
     /// What waits now.
-    pub waiting: WaitingReport,
+    pub backlog: BacklogReport,
     /// Each class: the AoI class, then the drop-averse.
     pub classes: Vec<ClassReport>,
     /// The heaviest flows, heaviest first.
     pub flows: Vec<FlowReport>,
     /// How often the table of flows had no room: a lighter or silent flow had to make it.
-    pub flows_forgotten: u64,
+    pub flows_evicted: u64,
     /// What was lost in front of the discipline.
-    pub lost: LostReport,
+    pub kernel_drops: KernelDropsReport,
     /// How often packets could not be read or given back.
     pub failures: u64,
     /// When packets passed without the router, because it hung, was stopped or came too late to renew its
@@ -48,15 +48,15 @@ pub struct RouterReport {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UnshapedReport {
     /// How many.
-    pub times: u64,
+    pub count: u64,
     /// All together, in s.
-    pub seconds: f64,
+    pub duration_s: f64,
 }
 
 /// What waits in a router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct WaitingReport {
+pub struct BacklogReport {
     /// Packets.
     pub packets: u64,
     /// Their bytes together.
@@ -69,7 +69,7 @@ pub struct WaitingReport {
 /// Packets that the kernel dropped, in front of the discipline but for those that vanished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct LostReport {
+pub struct KernelDropsReport {
     /// As many waited as may wait.
     pub queue_full: u64,
     /// More came than could be read.
@@ -77,7 +77,7 @@ pub struct LostReport {
     /// They waited here when the kernel dropped all that wait, because a device went down or a
     /// chain of its packet filter went. The discipline forgot them at once; one or two count as
     /// sent, by which the router noticed.
-    pub vanished: u64,
+    pub flushed: u64,
     /// How often the kernel told of unread packets.
     pub overruns: u64,
 }

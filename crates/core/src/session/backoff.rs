@@ -3,6 +3,17 @@
 
 use crate::unit::Span;
 
+/// The progress of an opening or a join towards its departure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is not due.
+    Idle,
+    /// The driver is asked to renew transports first.
+    Announced,
+    /// It may leave.
+    Ready,
+}
+
 /// The waits between openings: `first`, doubled each time up to `longest`, each lengthened by up
 /// to a quarter. The spread comes from the seed alone: the same session waits the same times.
 #[derive(Debug, Clone)]

@@ -81,7 +81,7 @@ pub struct PathMarks {
     /// Of updates, or of a downlink's packets.
     pub forward: MarkCheck,
     /// Of acks, or of reports.
-    pub back: MarkCheck,
+    pub reverse: MarkCheck,
 }
 
 #[cfg(test)]

@@ -60,9 +60,9 @@ pub struct Params {
     /// Updates in an epoch. 10: 001 section II.
     pub epoch_updates: u32,
     /// The smallest factor on the rate in an epoch. 0.75: Algorithm 1 line 27.
-    pub smallest_factor: f64,
+    pub min_factor: f64,
     /// The largest factor on the rate in an epoch. 1.25: Algorithm 1 line 29.
-    pub largest_factor: f64,
+    pub max_factor: f64,
     /// What to do when an epoch gives no direction.
     pub tie: Tie,
     /// How a multiplicative decrease reaches the rate.
@@ -91,8 +91,8 @@ impl Default for Params {
     fn default() -> Self {
         Self {
             epoch_updates: 10,
-            smallest_factor: 0.75,
-            largest_factor: 1.25,
+            min_factor: 0.75,
+            max_factor: 1.25,
             tie: Tie::default(),
             multiplicative_decrease: MultiplicativeDecrease::default(),
             estimator: estimator::Params::default(),
@@ -126,8 +126,8 @@ impl Params {
 #[serde(default, deny_unknown_fields)]
 struct Table {
     epoch_updates: u32,
-    smallest_factor: f64,
-    largest_factor: f64,
+    min_factor: f64,
+    max_factor: f64,
     tie: Tie,
     multiplicative_decrease: MultiplicativeDecrease,
     estimator: estimator::Choice,
@@ -140,8 +140,8 @@ impl Default for Table {
     fn default() -> Self {
         let Params {
             epoch_updates,
-            smallest_factor,
-            largest_factor,
+            min_factor,
+            max_factor,
             tie,
             multiplicative_decrease,
             estimator: _,
@@ -150,8 +150,8 @@ impl Default for Table {
         } = Params::default();
         Self {
             epoch_updates,
-            smallest_factor,
-            largest_factor,
+            min_factor,
+            max_factor,
             tie,
             multiplicative_decrease,
             estimator: estimator::Choice::default(),
@@ -166,8 +166,8 @@ impl Table {
     fn params(self, estimates: Estimates) -> Params {
         Params {
             epoch_updates: self.epoch_updates,
-            smallest_factor: self.smallest_factor,
-            largest_factor: self.largest_factor,
+            min_factor: self.min_factor,
+            max_factor: self.max_factor,
             tie: self.tie,
             multiplicative_decrease: self.multiplicative_decrease,
             estimator: self.estimator.or(estimates),
@@ -242,8 +242,8 @@ impl AcpPlus {
     /// UPDATELAMBDA.
     fn next_rate(&self, step: Step, srtt: Span, inter_delivery: Span) -> UpdateRate {
         let rate = self.feedback.rate();
-        let least = rate.scaled(self.params.smallest_factor);
-        let most = rate.scaled(self.params.largest_factor);
+        let least = rate.scaled(self.params.min_factor);
+        let most = rate.scaled(self.params.max_factor);
         match (step, self.params.multiplicative_decrease) {
             (Step::Multiplicative { .. }, MultiplicativeDecrease::LargestStep) => least,
             _ => {

@@ -5,7 +5,7 @@
 //!
 //! | limit | from the start | in any window of length t |
 //! |---|---|---|
-//! | `max_rate`, and `worth` with its rate | 1 + t/T updates | 2 + t/T updates |
+//! | `max_rate`, and `min_age_gain` with its rate | 1 + t/T updates | 2 + t/T updates |
 //! | `max_bandwidth` | rate · t + [`BURST`] + one update | the same |
 //!
 //! ```text
@@ -21,14 +21,14 @@
 //!
 //! The law is informed of its limits by its [`RateBounds`]: their ceiling becomes the lowest limit. So
 //! its rate does not grow beyond what is sent, and it does not take a limit for the path's capacity.
-//! The floor of a law is stronger than `worth`, but not than the other limits.
+//! The floor of a law is stronger than `min_age_gain`, but not than the other limits.
 //!
 //! A session's openings follow their own backoff; they count, but do not wait for `max_rate` for longer
 //! than the session allows.
 
 use alloc::boxed::Box;
 
-use super::worth::Worth;
+use super::min_age_gain::MinAgeGain;
 use super::{Ack, Phase, RateBounds, RateLaw};
 use crate::unit::{BitRate, Bytes, Span, Time, UpdateRate};
 
@@ -45,14 +45,15 @@ pub struct Limits {
     /// No more updates than this.
     pub max_rate: Option<UpdateRate>,
     /// The improvement of the mean age that is worth a higher rate; for adaptive laws.
-    pub worth: Worth,
+    pub min_age_gain: MinAgeGain,
     /// No more data than this as a long-term average, with all headers.
     pub max_bandwidth: Option<BitRate>,
 }
 
 impl Limits {
     /// No limits.
-    pub const NONE: Self = Self { max_rate: None, worth: Worth::OFF, max_bandwidth: None };
+    pub const NONE: Self =
+        Self { max_rate: None, min_age_gain: MinAgeGain::OFF, max_bandwidth: None };
 }
 
 impl Default for Limits {
@@ -66,8 +67,8 @@ impl Default for Limits {
 pub enum Limit {
     /// [`Limits::max_rate`].
     MaxRate,
-    /// [`Limits::worth`].
-    Worth,
+    /// [`Limits::min_age_gain`].
+    MinAgeGain,
     /// [`Limits::max_bandwidth`].
     MaxBandwidth,
 }
@@ -77,7 +78,7 @@ impl Limit {
     pub fn name(self) -> &'static str {
         match self {
             Self::MaxRate => "max_rate",
-            Self::Worth => "worth",
+            Self::MinAgeGain => "min_age_gain",
             Self::MaxBandwidth => "max_bandwidth",
         }
     }
@@ -162,7 +163,7 @@ impl Limited {
 
     /// See [`RateLaw::on_ack`].
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
-        if self.limits.worth != Worth::OFF {
+        if self.limits.min_age_gain != MinAgeGain::OFF {
             let base = (now.since(ack.sent_at) - ack.hold) / 2;
             if self.base.is_none_or(|least| base < least) {
                 self.base = Some(base);
@@ -207,7 +208,7 @@ impl Limited {
 
     /// The limit of the number of updates.
     pub fn max_rate(&self) -> Option<UpdateRate> {
-        let both = [self.limits.max_rate, self.worth()];
+        let both = [self.limits.max_rate, self.min_age_gain()];
         both.into_iter().flatten().reduce(|one, other| one.clamp(UpdateRate::MIN, other))
     }
 
@@ -249,9 +250,9 @@ impl Limited {
     }
 
     /// The rate that is worth it, of an adaptive law, and not below its floor.
-    fn worth(&self) -> Option<UpdateRate> {
+    fn min_age_gain(&self) -> Option<UpdateRate> {
         let own = self.own?;
-        let rate = self.limits.worth.max_rate(self.base.unwrap_or(Span::ZERO))?;
+        let rate = self.limits.min_age_gain.max_rate(self.base.unwrap_or(Span::ZERO))?;
         Some(rate.clamp(own.floor, UpdateRate::MAX))
     }
 
@@ -265,7 +266,7 @@ impl Limited {
     fn lowest(&self) -> Option<(UpdateRate, Limit)> {
         let all = [
             (self.limits.max_rate, Limit::MaxRate),
-            (self.worth(), Limit::Worth),
+            (self.min_age_gain(), Limit::MinAgeGain),
             (self.affordable(), Limit::MaxBandwidth),
         ];
         let all = all.into_iter().filter_map(|(rate, limit)| Some((rate?, limit)));
@@ -375,7 +376,7 @@ mod tests {
     fn a_law_is_informed_of_the_lowest_limit_and_reports_name_it() {
         let limits = Limits {
             max_rate: UpdateRate::new(800.0),
-            worth: Worth::default(),
+            min_age_gain: MinAgeGain::default(),
             max_bandwidth: Some(BitRate::from_bps(80_000)),
         };
         let mut limited = Limited::new(Box::new(Lazy::new(LazyParams::default())), limits);
@@ -404,7 +405,7 @@ mod tests {
 
     #[test]
     fn what_is_worth_it_is_no_limit_to_a_fixed_rate_or_below_a_floor() {
-        let limits = Limits { worth: Worth::default(), ..Limits::NONE };
+        let limits = Limits { min_age_gain: MinAgeGain::default(), ..Limits::NONE };
         let law = Box::new(Fixed::new(UpdateRate::saturating(5e3)));
         let fixed = Limited::new(law, limits);
         assert_eq!((fixed.max_rate(), fixed.limited_by()), (None, None));

@@ -35,14 +35,14 @@ mod fixed;
 mod lazy;
 mod limits;
 mod log;
+mod min_age_gain;
 mod pacer;
+mod queueing_delay;
 mod service;
 mod sparse;
 mod startup;
 mod steering;
 mod tenth;
-mod waits;
-mod worth;
 
 pub use acp::{Acp, EpochEnd, Params as AcpParams, Reset, ShortfallCheck};
 pub use acp_plus::{AcpPlus, MultiplicativeDecrease, Params as AcpPlusParams};
@@ -53,12 +53,12 @@ pub use fixed::Fixed;
 pub use lazy::{Lazy, Params as LazyParams, SendTime};
 pub use limits::{BURST, Limit, Limited, Limits};
 pub use log::EpochRecord;
+pub use min_age_gain::MinAgeGain;
+pub use queueing_delay::DelaySource;
 pub use sparse::Acks;
 pub use startup::Params as StartupParams;
 pub use steering::Tie;
 pub use tenth::{Params as TenthParams, Tenth};
-pub use waits::DelaySource;
-pub use worth::Worth;
 
 use crate::unit::{Span, Time, UpdateRate};
 

@@ -21,14 +21,14 @@ const AT_ONCE: u64 = 4;
 pub(super) struct Service {
     last: Option<Ack>,
     least: Option<f64>,
-    least_pair: Option<f64>,
+    min_pair: Option<f64>,
     pairs: u32,
     paired_at: Time,
 }
 
 impl Service {
     pub(super) fn new() -> Self {
-        Self { last: None, least: None, least_pair: None, pairs: 0, paired_at: Time::ZERO }
+        Self { last: None, least: None, min_pair: None, pairs: 0, paired_at: Time::ZERO }
     }
 
     /// A fresh ack. Gives how far apart it and the last one arrived, in s, if they are a pair.
@@ -44,7 +44,7 @@ impl Service {
         lower(&mut self.least, seconds);
         let is_pair = ack.sent_at.since(last.sent_at) < apart / AT_ONCE;
         if is_pair {
-            lower(&mut self.least_pair, seconds);
+            lower(&mut self.min_pair, seconds);
             self.pairs = self.pairs.saturating_add(1);
             self.paired_at = now;
         }
@@ -62,8 +62,8 @@ impl Service {
     }
 
     /// The same by pairs alone, s: by others it may be only how far apart they left.
-    pub(super) fn least_pair(&self) -> Option<f64> {
-        self.least_pair
+    pub(super) fn min_pair(&self) -> Option<f64> {
+        self.min_pair
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(service.on_ack(ms(48), &ack(1, 1, 28)), Some(0.008));
         assert_eq!(service.on_ack(ms(126), &ack(2, 100, 113)), None, "these did not");
         assert_eq!(service.on_ack(ms(130), &ack(3, 105, 117)), None);
-        assert_eq!((service.least_pair(), service.least()), (Some(0.008), Some(0.004)));
+        assert_eq!((service.min_pair(), service.least()), (Some(0.008), Some(0.004)));
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Sparse {
         }
     }
 
-    /// A fresh ack that waited for `back` on its way; both times in s.
+    /// A fresh ack that waited for `reverse` on its way; both times in s.
     pub(super) fn on_ack(&mut self, now: Time, back: f64, srtt: f64) {
         if self.acks == Acks::Every {
             return;

@@ -52,7 +52,7 @@ pub enum CloseReason {
     #[error("the far end is shutting down")]
     ShuttingDown = 1,
     /// It has as many sources, or clients, as it may have.
-    #[error("the far end serves as many as it may; raise its --max-sources or --stations")]
+    #[error("the far end serves as many as it may; raise its --max-sources or --max-clients")]
     Full = 2,
     /// The token is not one that it accepts.
     #[error("the far end does not accept the token")]

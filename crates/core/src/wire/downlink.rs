@@ -25,10 +25,15 @@ impl<'a> Join<'a> {
     /// The shortest join: as long as an ack, so that no answer is longer than its question.
     pub const MIN_LEN: usize = Ack::LEN;
 
+    /// Its length on the wire, in bytes.
+    pub(crate) fn len(&self) -> usize {
+        (HEADER_LEN + self.opening.len()).max(Self::MIN_LEN)
+    }
+
     /// Writes the message to the front of `out` and returns its length; `None` where it does not
     /// fit.
     pub fn write(&self, out: &mut [u8]) -> Option<usize> {
-        let len = (HEADER_LEN + self.opening.len()).max(Self::MIN_LEN);
+        let len = self.len();
         if out.len() < len || self.opening.check().is_err() {
             return None;
         }

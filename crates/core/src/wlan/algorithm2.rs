@@ -22,7 +22,7 @@
 //! - **č needs x = F⁻¹(z).** A slot in which station 1 had the rate `start`, or whose rates no round
 //!   carries (wᵀx ≥ 1), gives none.
 //! - **A slot without a report**, or with less to send than allowed, leaves z as it is. After
-//!   `patience` slots without a report z halves with each; at 1 the station begins again.
+//!   `max_missed_reports` slots without a report z halves with each; at 1 the station begins again.
 
 use alloc::vec::Vec;
 
@@ -77,7 +77,7 @@ impl Algorithm2Params {
         downlink.check()?;
         LoopSettings { inner_gain, outer_gain, overhead_gain, delay, overhead }.check()?;
         let holds = self.level >= 1.0 && self.level <= downlink.max_level();
-        let range = ["from 1 to `most`", "frames have no more packets", "32"];
+        let range = ["from 1 to `max_packets`", "frames have no more packets", "32"];
         check("level", self.level, holds, range)?;
         Ok(Slotted::new(downlink, Algorithm2Law::new(self)))
     }
@@ -102,7 +102,7 @@ pub struct Algorithm2State {
     /// wᵢ, in seconds; zero before the first report.
     airtime: f64,
     /// zᵢ.
-    asked: f64,
+    control_level: f64,
     /// Nᵢ*.
     target: f64,
     /// Whether the rate in force is F⁻¹(z).
@@ -122,11 +122,12 @@ impl Algorithm2Law {
     fn hold_level(&self, station: &mut Station<Algorithm2State>) {
         let target = station.reachable(station.state.target);
         let error = station.level().map_or(0.0, |level| target - level);
-        let mut asked = station.state.asked + self.params.inner_gain * error;
-        if station.silence > self.params.downlink.patience {
-            asked /= 2.0;
+        let mut control_level = station.state.control_level + self.params.inner_gain * error;
+        if station.silence > self.params.downlink.max_missed_reports {
+            control_level /= 2.0;
         }
-        station.state.asked = asked.clamp(1.0, station.reachable(self.params.level));
+        station.state.control_level =
+            control_level.clamp(1.0, station.reachable(self.params.level));
     }
 
     /// (5.40), from the rates in force; `slowest` is station 1.
@@ -156,15 +157,15 @@ impl SlotLaw for Algorithm2Law {
     }
 
     fn join(&self) -> Algorithm2State {
-        Algorithm2State { airtime: 0.0, asked: 1.0, target: 1.0, is_modelled: false }
+        Algorithm2State { airtime: 0.0, control_level: 1.0, target: 1.0, is_modelled: false }
     }
 
     fn step(&mut self, stations: &mut [Station<Algorithm2State>]) {
-        let DownlinkParams { packet, start, patience, .. } = self.params.downlink;
+        let DownlinkParams { packet, start, max_missed_reports, .. } = self.params.downlink;
         for station in &mut *stations {
             if let Some(report) = station.report {
                 station.state.airtime = airtime(packet, report.rate);
-            } else if station.silence > patience && station.state.asked <= 1.0 {
+            } else if station.silence > max_missed_reports && station.state.control_level <= 1.0 {
                 (station.state, station.rate) = (self.join(), start);
             }
         }
@@ -176,16 +177,17 @@ impl SlotLaw for Algorithm2Law {
         };
         known.iter_mut().for_each(|station| self.hold_level(station));
         self.learn_overhead(&known, slowest);
-        let packets = known.iter().map(|station| station.state.airtime * station.state.asked);
+        let packets =
+            known.iter().map(|station| station.state.airtime * station.state.control_level);
         let round = self.overhead + packets.sum::<f64>();
         let bits = self.packet_bits();
         for station in &mut known {
-            station.rate = BitRate::from_bps((station.state.asked / round * bits) as u64);
+            station.rate = BitRate::from_bps((station.state.control_level / round * bits) as u64);
             station.state.is_modelled = true;
         }
         let Self { params, target, .. } = self;
         if let Some(first) = known.get(slowest) {
-            let delay = params.delay.as_secs_f64() * first.state.asked / round;
+            let delay = params.delay.as_secs_f64() * first.state.control_level / round;
             let wanted = delay.min(params.level);
             *target = f64::max(*target + params.outer_gain * (wanted - *target), 1.0);
         }
@@ -204,7 +206,7 @@ impl SlotLaw for Algorithm2Law {
         Belief {
             overhead: Some(Span::from_secs_f64(self.overhead)),
             slowest_target: is_known.then_some(self.target),
-            asked: is_known.then_some(state.asked),
+            control_level: is_known.then_some(state.control_level),
         }
     }
 }
@@ -253,8 +255,8 @@ mod tests {
 
         slot(&mut law, 2, &[(FAST, report(2.0, 386)), (SLOW, report(1.5, 193))]);
         // z = 1 + 0.5·(8.35676 − 2), 1 + 0.5·(4.17838 − 1.5).
-        assert!(is_about(law.belief(FAST).asked.unwrap(), 4.17838));
-        assert!(is_about(law.belief(SLOW).asked.unwrap(), 2.33919));
+        assert!(is_about(law.belief(FAST).control_level.unwrap(), 4.17838));
+        assert!(is_about(law.belief(SLOW).control_level.unwrap(), 2.33919));
         // č = 1.5/3378.4 · (1 − 96e-6·3378.4) = 300 µs; ĉ = 0.95·200 + 0.05·300.
         let overhead = law.belief(SLOW).overhead.unwrap().as_secs_f64();
         assert!(is_about(overhead, 205e-6), "{overhead}");

@@ -27,11 +27,11 @@
 //! - **Full frames** are no more than a lower bound of the level: the error is then at least
 //!   Nmax − Nε, and the rate falls by no more than that tells, as in the thesis.
 //! - **A slot without any level** (no report, or less to send than allowed) changes nothing. A
-//!   station silent for longer than `patience` no longer counts among the fastest, and its rate halves
+//!   station silent for longer than `max_missed_reports` no longer counts among the fastest, and its rate halves
 //!   with each slot.
 //! - **The start.** A station that has reported nothing has the rate `start`; with its first report
 //!   it gets its share.
-//! - **Bounds.** No rate is below `start`, or above `fastest`.
+//! - **Bounds.** No rate is below `start`, or above `max_mcs_rate`.
 //! - **Loss** decides nothing: what the access point drops shows as full frames, and what another
 //!   link drops is not the level's matter ([`Locator`](super::Locator)).
 
@@ -92,7 +92,12 @@ impl LinearParams {
         let most = self.downlink.max_level() - 1.0;
         let is_target = self.target >= 1.0 && self.target < most;
         let why = "frames that are full or have one packet say no more of the rate";
-        check("target", self.target, is_target, ["from 1 to below `most` less 1", why, "32"])?;
+        check(
+            "target",
+            self.target,
+            is_target,
+            ["from 1 to below `max_packets` less 1", why, "32"],
+        )?;
         Ok(Slotted::new(self.downlink, LinearLaw { params: self }))
     }
 }
@@ -138,12 +143,12 @@ impl SlotLaw for LinearLaw {
     }
 
     fn step(&mut self, stations: &mut [Station<LinearState>]) {
-        let DownlinkParams { start, patience, .. } = self.params.downlink;
+        let DownlinkParams { start, max_missed_reports, .. } = self.params.downlink;
         for station in &mut *stations {
             if let Some(report) = station.report {
                 station.state.mcs_rate = Some(report.rate.as_bps() as f64);
             }
-            station.state.is_gone = station.silence > patience;
+            station.state.is_gone = station.silence > max_missed_reports;
             if station.state.is_gone {
                 let half = BitRate::from_bps(station.rate.as_bps() / 2);
                 station.rate = half.max(start);
@@ -163,7 +168,7 @@ impl SlotLaw for LinearLaw {
 impl LinearLaw {
     /// (4.1) and (4.2).
     fn share_airtime(&self, stations: &mut [Station<LinearState>]) {
-        let DownlinkParams { start, fastest: most, .. } = self.params.downlink;
+        let DownlinkParams { start, max_mcs_rate: most, .. } = self.params.downlink;
         let here = stations.iter().filter(|station| !station.state.is_gone);
         let fastest = here
             .filter_map(|station| Some((station.state.mcs_rate?, station.rate)))
@@ -189,7 +194,7 @@ impl LinearLaw {
 
     /// Algorithm 1, for each station that told a level.
     fn hold_each(&self, stations: &mut [Station<LinearState>]) {
-        let DownlinkParams { start, fastest: most, .. } = self.params.downlink;
+        let DownlinkParams { start, max_mcs_rate: most, .. } = self.params.downlink;
         let gain = self.gain(stations.len());
         for station in stations {
             let Some(level) = station.level() else { continue };

@@ -158,12 +158,12 @@ pub struct Belief {
     pub slowest_target: Option<f64>,
     /// z: the level from which the station's rate is calculated, in packets a frame. Where ĉ is
     /// right, it is the target.
-    pub asked: Option<f64>,
+    pub control_level: Option<f64>,
 }
 
 /// More stations than a law was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("there are {0} stations already; raise `stations`, or let one leave")]
+#[error("there are {0} stations already; raise `max_stations`, or let one leave")]
 pub struct TooManyStations(pub usize);
 
 /// Chooses the rate of the packets to each station of one access point.
@@ -193,7 +193,7 @@ pub trait DownlinkLaw: fmt::Debug + Send {
     fn on_paced(&mut self, _now: Time, _station: StationId, _rate: BitRate) {}
 
     /// Frames to `station` have at most this many packets, as its client's latest report says: Nmax for
-    /// this station in place of [`DownlinkParams::most`], which `None` restores. It is brought into 2 to
+    /// this station in place of [`DownlinkParams::max_packets`], which `None` restores. It is brought into 2 to
     /// 1024. Laws without levels ignore it.
     fn on_max_packets(&mut self, _station: StationId, _packets: Option<NonZeroU16>) {}
 

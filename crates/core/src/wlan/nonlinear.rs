@@ -56,7 +56,7 @@
 //!   rounds empty, and č is an upper bound. Only a č on the far side of such a bound counts.
 //! - **The outer loop waits** while fewer than half of the levels are within `near` of their targets:
 //!   Lemma 2 has z there, and T̄·x₁ of a z on its way would lead ν away from the optimum and back.
-//! - **A slot without a report**, or with less to send than allowed: z stays. After `patience` slots
+//! - **A slot without a report**, or with less to send than allowed: z stays. After `max_missed_reports` slots
 //!   without, z halves with each.
 //! - **Without any report**, or silent until z = 1, a station has the rate `start`, and no part in
 //!   the model.
@@ -130,7 +130,7 @@ impl NonlinearParams {
         check("near", self.near, self.near > 0.0, ["above 0", why, "0.25"])?;
         let holds = self.level >= 1.0 && self.level < downlink.max_level() - 1.0;
         let why = "full frames do not tell how much waits";
-        check("level", self.level, holds, ["from 1 to below `most` less 1", why, "32"])?;
+        check("level", self.level, holds, ["from 1 to below `max_packets` less 1", why, "32"])?;
         Ok(Slotted::new(downlink, NonlinearLaw::new(self)))
     }
 
@@ -167,7 +167,7 @@ pub struct NonlinearState {
     /// wᵢ, in seconds; zero before the first report.
     airtime: f64,
     /// zᵢ.
-    asked: f64,
+    control_level: f64,
     /// Nᵢ*; zero before the first.
     target: f64,
 }
@@ -212,7 +212,7 @@ impl NonlinearLaw {
             let before = station.state.target;
             let after = station.reachable(self.target_of(station.state.airtime, slowest));
             if before > 0.0 {
-                station.state.asked *= after / before;
+                station.state.control_level *= after / before;
             }
             station.state.target = after;
         }
@@ -220,18 +220,19 @@ impl NonlinearLaw {
 
     /// (5.45), for stations whose levels count.
     fn hold_levels(&self, stations: &mut [Known<'_>], counts: bool) {
-        let patience = self.params.downlink.patience;
+        let max_missed_reports = self.params.downlink.max_missed_reports;
         let is_shared = stations.len() > 1;
         for station in stations {
             let level = station.level().filter(|_| counts);
             let error = level.map_or(0.0, |level| station.state.target - level);
-            let mut asked = station.state.asked + self.params.inner_gain * error;
-            if station.silence > patience {
-                asked /= 2.0;
+            let mut control_level = station.state.control_level + self.params.inner_gain * error;
+            if station.silence > max_missed_reports {
+                control_level /= 2.0;
             }
             let most = station.reachable(self.cap(station.state.airtime));
             let fair = OVERASK * station.state.target.max(1.0);
-            station.state.asked = asked.clamp(1.0, if is_shared { most.min(fair) } else { most });
+            station.state.control_level =
+                control_level.clamp(1.0, if is_shared { most.min(fair) } else { most });
         }
     }
 
@@ -340,15 +341,15 @@ impl SlotLaw for NonlinearLaw {
     }
 
     fn join(&self) -> NonlinearState {
-        NonlinearState { airtime: 0.0, asked: 1.0, target: 0.0 }
+        NonlinearState { airtime: 0.0, control_level: 1.0, target: 0.0 }
     }
 
     fn step(&mut self, stations: &mut [Station<NonlinearState>]) {
-        let DownlinkParams { packet, start, patience, .. } = self.params.downlink;
+        let DownlinkParams { packet, start, max_missed_reports, .. } = self.params.downlink;
         for station in &mut *stations {
             if let Some(report) = station.report {
                 station.state.airtime = airtime(packet, report.rate);
-            } else if station.silence > patience && station.state.asked <= 1.0 {
+            } else if station.silence > max_missed_reports && station.state.control_level <= 1.0 {
                 (station.state, station.rate) = (self.join(), start);
             }
         }
@@ -357,10 +358,10 @@ impl SlotLaw for NonlinearLaw {
         let Some(model) = self.model(&known) else { return };
         self.feed_forward(&mut known, &model);
 
-        let asked = |known: &[Known<'_>]| -> Vec<f64> {
-            known.iter().map(|station| station.state.asked).collect()
+        let control_level = |known: &[Known<'_>]| -> Vec<f64> {
+            known.iter().map(|station| station.state.control_level).collect()
         };
-        let round = model.span(&asked(&known));
+        let round = model.span(&control_level(&known));
         let jumps = |before: f64| libm::fabs(round - before) > self.params.jump * before;
         let changed = self.round.is_some_and(jumps);
         let counts = self.has_jumped || !changed;
@@ -371,9 +372,9 @@ impl SlotLaw for NonlinearLaw {
         }
 
         let Some(model) = self.model(&known) else { return };
-        let round = model.span(&asked(&known));
+        let round = model.span(&control_level(&known));
         for station in &mut known {
-            let rate = station.state.asked / round * self.packet_bits();
+            let rate = station.state.control_level / round * self.packet_bits();
             station.rate = BitRate::from_bps(rate as u64);
         }
         self.round = Some(round);
@@ -394,7 +395,7 @@ impl SlotLaw for NonlinearLaw {
         Belief {
             overhead: Some(self.overhead()),
             slowest_target: is_known.then_some(self.target),
-            asked: is_known.then_some(state.asked),
+            control_level: is_known.then_some(state.control_level),
         }
     }
 }
@@ -484,10 +485,10 @@ mod tests {
     #[cfg(feature = "serde")]
     #[test]
     fn settings_in_a_file_need_only_say_what_is_not_usual() {
-        let text = "delay = \"2.5ms\"\nlevel = 48.0\n[downlink]\nmost = \"128p\"";
+        let text = "delay = \"2.5ms\"\nlevel = 48.0\n[downlink]\nmax_packets = \"128p\"";
         let params: NonlinearParams = toml::from_str(text).unwrap();
         assert_eq!((params.delay, params.level), (Span::from_micros(2_500), 48.0));
-        assert_eq!(params.downlink.most.get(), 128);
+        assert_eq!(params.downlink.max_packets.get(), 128);
         assert_eq!(params.inner_gain, 0.5);
         assert!(toml::from_str::<NonlinearParams>("gain = 0.5").is_err());
     }

@@ -18,15 +18,15 @@ pub struct DownlinkParams {
     pub start: BitRate,
     /// Nmax: how many packets a frame of the access point has at most, 2 to 1024. 64, the places
     /// of a block acknowledgement; 128 where it also uses A-MSDU.
-    pub most: Packets,
+    pub max_packets: Packets,
     /// How many stations there may be, 1 to 1024. 64.
-    pub stations: u32,
+    pub max_stations: u32,
     /// For how many slots without a report a station's rate holds, 1 to 1000, before it halves
     /// with each. 3: two reports lost in a row are bad luck, three are a station that went away.
-    pub patience: u32,
+    pub max_missed_reports: u32,
     /// The fastest μR that is believed, at least 6.5 Mbit/s. 3466.8 Mbit/s: MCS 9 with 4 streams
     /// over 160 MHz. What a station claims beyond the truth makes slower ones get less.
-    pub fastest: BitRate,
+    pub max_mcs_rate: BitRate,
 }
 
 impl Default for DownlinkParams {
@@ -35,10 +35,10 @@ impl Default for DownlinkParams {
             interval: Span::from_millis(500),
             packet: Bytes::new(1500),
             start: BitRate::from_mbps(1),
-            most: Packets::new(64),
-            stations: 64,
-            patience: 3,
-            fastest: BitRate::from_bps(3_466_800_000),
+            max_packets: Packets::new(64),
+            max_stations: 64,
+            max_missed_reports: 3,
+            max_mcs_rate: BitRate::from_bps(3_466_800_000),
         }
     }
 }
@@ -74,24 +74,34 @@ impl DownlinkParams {
         above_zero("interval", self.interval.as_nanos(), "500ms")?;
         above_zero("packet", self.packet.get(), "1500B")?;
         above_zero("start", self.start.as_bps(), "1mbit")?;
-        let most = self.most.get();
+        let most = self.max_packets.get();
         let why = "no level would lie between one packet and a full frame";
-        check("most", most as f64, (2..=1024).contains(&most), ["from 2 to 1024", why, "64p"])?;
-        let range = (1..=1024).contains(&self.stations);
+        check(
+            "max_packets",
+            most as f64,
+            (2..=1024).contains(&most),
+            ["from 2 to 1024", why, "64p"],
+        )?;
+        let range = (1..=1024).contains(&self.max_stations);
         let why = "each takes memory, and time in each slot";
-        check("stations", self.stations.into(), range, ["from 1 to 1024", why, "64"])?;
-        let range = (1..=1000).contains(&self.patience);
+        check("max_stations", self.max_stations.into(), range, ["from 1 to 1024", why, "64"])?;
+        let range = (1..=1000).contains(&self.max_missed_reports);
         let why = "a report that is late is no station that went away";
-        check("patience", self.patience.into(), range, ["from 1 to 1000", why, "3"])?;
-        let fastest = self.fastest.as_bps() as f64;
+        check(
+            "max_missed_reports",
+            self.max_missed_reports.into(),
+            range,
+            ["from 1 to 1000", why, "3"],
+        )?;
+        let fastest = self.max_mcs_rate.as_bps() as f64;
         let why = "802.11ac has no slower rate";
         let range = ["at least 6.5 Mbit/s", why, "867mbit"];
-        check("fastest", fastest, self.fastest >= SLOWEST, range)
+        check("max_mcs_rate", fastest, self.max_mcs_rate >= SLOWEST, range)
     }
 
     /// Nmax as a level.
     pub(super) fn max_level(&self) -> f64 {
-        self.most.get() as f64
+        self.max_packets.get() as f64
     }
 
     /// The report with its numbers in their ranges; `None` if it says nothing.
@@ -103,7 +113,7 @@ impl DownlinkParams {
             level: level.clamp(1.0, most),
             deviation: deviation.clamp(0.0, most),
             frames,
-            rate: rate.clamp(SLOWEST, self.fastest),
+            rate: rate.clamp(SLOWEST, self.max_mcs_rate),
             loss: loss.clamp(0.0, 1.0),
         })
     }
@@ -166,9 +176,18 @@ mod tests {
         assert_eq!(params().check(), Ok(()));
         for (wrong, start) in [
             (DownlinkParams { interval: Span::ZERO, ..params() }, "`interval` is 0, which is not"),
-            (DownlinkParams { most: Packets::new(1), ..params() }, "`most` is 1, which is not"),
-            (DownlinkParams { stations: 0, ..params() }, "`stations` is 0, which is not from 1"),
-            (DownlinkParams { fastest: BitRate::from_mbps(1), ..params() }, "`fastest` is 1000000"),
+            (
+                DownlinkParams { max_packets: Packets::new(1), ..params() },
+                "`max_packets` is 1, which is not",
+            ),
+            (
+                DownlinkParams { max_stations: 0, ..params() },
+                "`max_stations` is 0, which is not from 1",
+            ),
+            (
+                DownlinkParams { max_mcs_rate: BitRate::from_mbps(1), ..params() },
+                "`max_mcs_rate` is 1000000",
+            ),
         ] {
             let message = wrong.check().unwrap_err().to_string();
             assert!(message.starts_with(start), "{message}");
@@ -182,7 +201,7 @@ mod tests {
         let wild = Report { level: 1e9, deviation: -1.0, frames: 1, rate, loss: -3.0 };
         let sane = params.sane(wild, 64.0).unwrap();
         assert_eq!((sane.level, sane.deviation, sane.loss), (64.0, 0.0, 0.0));
-        assert_eq!(sane.rate, params.fastest);
+        assert_eq!(sane.rate, params.max_mcs_rate);
         assert_eq!(params.sane(Report { frames: 0, ..wild }, 64.0), None);
         assert_eq!(params.sane(Report { level: f64::NAN, ..wild }, 64.0), None);
         assert_eq!(params.sane(Report { loss: f64::INFINITY, ..wild }, 64.0), None);

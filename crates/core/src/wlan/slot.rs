@@ -104,7 +104,7 @@ pub struct Slotted<L: SlotLaw> {
 
 impl<L: SlotLaw> Slotted<L> {
     pub(super) fn new(params: DownlinkParams, law: L) -> Self {
-        let stations = Vec::with_capacity(params.stations as usize);
+        let stations = Vec::with_capacity(params.max_stations as usize);
         Self { params, law, stations, began: Time::ZERO }
     }
 
@@ -136,7 +136,7 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
     fn on_join(&mut self, now: Time, station: StationId) -> Result<(), TooManyStations> {
         let Err(at) = self.find(station) else { return Ok(()) };
         let count = self.stations.len();
-        if count >= self.params.stations as usize {
+        if count >= self.params.max_stations as usize {
             return Err(TooManyStations(count));
         }
         if count == 0 {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn law() -> Slotted<Doubling> {
-        Slotted::new(DownlinkParams { stations: 2, ..DownlinkParams::default() }, Doubling)
+        Slotted::new(DownlinkParams { max_stations: 2, ..DownlinkParams::default() }, Doubling)
     }
 
     const REPORT: Report =

@@ -3,7 +3,7 @@
 //! ```text
 //!   law ─ update ─► forward hops ─► monitor
 //!    ▲                 ▲  cross traffic joins here
-//!    └──── ack ◄── return hops ◄──────┘
+//!    └──── ack ◄── reverse hops ◄──────┘
 //! ```
 
 use freshline_core::age::{AgeMeter, AgeSummary, BacklogProcess};

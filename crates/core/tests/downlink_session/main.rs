@@ -5,7 +5,7 @@
 mod world;
 
 use freshline_core::unit::{BitRate, Span, Time};
-use freshline_core::wire::{Cookie, Join, Message, Opening, Report, SessionId};
+use freshline_core::wire::{Close, CloseReason, Cookie, Join, Message, Opening, Report, SessionId};
 use freshline_core::wlan;
 use proptest::prelude::*;
 use world::{Faults, World, law};
@@ -150,7 +150,8 @@ fn strangers_make_no_state_and_no_noise() {
 fn a_client_that_says_goodbye_or_falls_silent_is_forgotten() {
     let mut world = world(2);
     world.run(Span::from_secs(2));
-    let close = world.hosts[0].client.close();
+    let session = world.hosts[0].client.session();
+    let close = Close { session, reason: CloseReason::Done }.bytes();
     // From another address it is nobody's goodbye.
     world.inject(1, 501, &close);
     world.run(Span::from_millis(50));

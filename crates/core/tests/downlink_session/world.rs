@@ -6,12 +6,12 @@ use freshline_core::link::{
     Airborne, Conditions, ConditionsConfig, Direction, Passage, SpanHistogram,
 };
 use freshline_core::router::Packet;
+use freshline_core::session::Secret;
 use freshline_core::session::downlink::{
-    Client, ClientEvent, ClientParams, Server, ServerParams, ServerVerdict, Stamp,
+    Client, ClientEvent, ClientParams, ReceivedDatagram, Server, ServerEvent, ServerParams, Stamp,
 };
-use freshline_core::session::{Clocked, Secret};
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
-use freshline_core::wire::{Message, SessionId};
+use freshline_core::wire::SessionId;
 use freshline_core::wlan::mac::Received;
 use freshline_core::wlan::{Aggregation, AggregationParams, DownlinkLawConfig};
 use rand::{RngExt, SeedableRng};
@@ -89,7 +89,7 @@ pub(crate) struct World {
 const CELL: &str = "
     [[forward.hop]]
     delay = '0.5ms'
-    [[return.hop]]
+    [[reverse.hop]]
     delay = '0.5ms'
     [wlan]
     standard = '802.11ac'
@@ -187,7 +187,6 @@ impl World {
             let next = clients
                 .chain(self.conditions.poll_timeout())
                 .chain(self.server.poll_timeout())
-                .chain(self.server.next_packet_at())
                 .min();
             match next.filter(|next| *next < end) {
                 Some(next) => self.now = self.now.max(next),
@@ -198,36 +197,39 @@ impl World {
     }
 
     fn step_server(&mut self) {
-        self.server.handle_timeout(self.now, |_, _| {});
-        while let Some(client) = self.server.due(self.now) {
-            let mut out = [0; 1500];
-            let len = if self.payload == 0 {
-                self.server.on_nothing_to_send(self.now, client, &mut out)
-            } else {
-                self.server.on_something_to_send(self.now, client);
-                let payload = [7; 1400];
-                self.server
-                    .write_packet(self.now, client, &payload[..self.payload], &mut out)
-                    .unwrap()
-            };
-            if len > 0 {
-                let address = self.server.client(client).unwrap().peer;
-                self.send(Direction::Return, address % 100, address, out[..len].to_vec());
+        let mut out = Vec::new();
+        loop {
+            self.server.handle_timeout(self.now);
+            while let Some(event) = self.server.poll_event() {
+                let ServerEvent::PacketWanted(client) = event else { continue };
+                if self.payload == 0 {
+                    self.server.pause(self.now, client);
+                } else {
+                    self.server.put(self.now, client, &[7; 1400][..self.payload]).unwrap();
+                }
+            }
+            while let Some(transmit) = self.server.poll_transmit(self.now, &mut out) {
+                let (address, bytes) = (transmit.peer, out[..transmit.len].to_vec());
+                self.send(Direction::Reverse, address % 100, address, bytes);
+            }
+            if self.server.poll_timeout().is_none_or(|at| at > self.now) {
+                return;
             }
         }
     }
 
     fn step_clients(&mut self) {
+        let mut out = Vec::new();
         for index in 0..self.hosts.len() {
             let host = &mut self.hosts[index];
             let now = self.now + host.clock_ahead;
-            if let Some(event) = host.client.handle_timeout(now) {
+            host.client.handle_timeout(now);
+            while let Some(event) = host.client.poll_event() {
                 host.events.push(format!("{event:?}"));
             }
-            let mut out = [0; 1500];
-            if let Some(len) = host.client.write(now, &mut out) {
-                let address = host.address;
-                self.send(Direction::Forward, index as u32 + 1, address, out[..len].to_vec());
+            if let Some(transmit) = host.client.poll_transmit(now, &mut out) {
+                let (address, bytes) = (host.address, out[..transmit.len].to_vec());
+                self.send(Direction::Forward, index as u32 + 1, address, bytes);
             }
         }
     }
@@ -257,7 +259,7 @@ impl World {
                 frames.insert(come.packet.number, come.frame);
             }
         });
-        while let Some(come) = self.conditions.poll(self.now, Direction::Return, &mut |_| {}) {
+        while let Some(come) = self.conditions.poll(self.now, Direction::Reverse, &mut |_| {}) {
             self.reach_client(come.at, &come.packet);
         }
         while let Some(come) = self.conditions.poll(self.now, Direction::Forward, &mut |_| {}) {
@@ -272,23 +274,24 @@ impl World {
             return;
         }
         let ahead = host.clock_ahead;
-        let clocked = Clocked { received_at: at + ahead, now: self.now + ahead };
+        let now = self.now + ahead;
         let rate = frame.map_or(BitRate::from_mbps(1), |frame| frame.rate);
         let stamp = Stamp { at: frame.map_or(at, |frame| frame.at), rate };
-        match host.client.on_datagram(clocked, stamp, &datagram.bytes) {
-            Ok(ClientEvent::Packet { seq, payload, delay, .. }) => {
-                *host.seen.entry(seq).or_default() += 1;
-                host.payload_bytes += payload.len() as u64;
-                let Ok(Message::Packet(packet)) = Message::parse(&datagram.bytes) else { return };
-                let truth = at.since(packet.sent_at);
-                host.delays.record(truth);
-                if let Some(delay) = delay {
-                    let error = (delay - truth).max(truth - delay);
-                    host.delay_error = host.delay_error.max(error);
-                }
+        let received = ReceivedDatagram::at(at + ahead, &datagram.bytes);
+        let _ = host.client.handle_stamped_datagram(now, stamp, received);
+        while let Some(event) = host.client.poll_event() {
+            let ClientEvent::Packet(packet) = event else {
+                host.events.push(format!("{event:?}"));
+                continue;
+            };
+            *host.seen.entry(packet.seq).or_default() += 1;
+            host.payload_bytes += packet.payload.len() as u64;
+            let truth = at.since(packet.sent_at);
+            host.delays.record(truth);
+            if let Some(delay) = packet.delay {
+                let error = (delay - truth).max(truth - delay);
+                host.delay_error = host.delay_error.max(error);
             }
-            Ok(event) => host.events.push(format!("{event:?}")),
-            Err(_) => {}
         }
     }
 
@@ -297,17 +300,24 @@ impl World {
         if self.server_is_cut {
             return;
         }
-        let mut reply = [0; Server::<u32>::MAX_REPLY];
-        let clocked = Clocked { received_at: at, now: self.now };
-        let address = datagram.address;
-        let receipt = self.server.on_datagram(clocked, address, &datagram.bytes, &mut reply);
-        assert!(receipt.reply <= datagram.bytes.len(), "an answer longer than its question");
-        if let ServerVerdict::Joined(client) = receipt.verdict {
-            assert_eq!(self.server.client(client).unwrap().peer, address);
+        let (address, len) = (datagram.address, datagram.bytes.len());
+        let received = ReceivedDatagram::at(at, &datagram.bytes);
+        let _ = self.server.handle_datagram(self.now, address, received);
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                ServerEvent::Joined { client, .. } => {
+                    assert_eq!(self.server.client(client).unwrap().peer, address);
+                }
+                // It is asked for again below.
+                ServerEvent::PacketWanted(client) => self.server.resume(self.now, client),
+                _ => {}
+            }
         }
-        if receipt.reply > 0 {
-            let answer = reply[..receipt.reply].to_vec();
-            self.send(Direction::Return, address % 100, address, answer);
+        let mut out = Vec::new();
+        while let Some(answer) = self.server.poll_answer(&mut out) {
+            assert!(answer.len <= len, "an answer longer than its question");
+            assert_eq!(answer.peer, address);
+            self.send(Direction::Reverse, address % 100, address, out[..answer.len].to_vec());
         }
     }
 }

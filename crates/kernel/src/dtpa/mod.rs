@@ -46,16 +46,16 @@ const FIRST: [u8; 4] = 0_u32.to_ne_bytes();
 pub struct Settings {
     /// c: what every node is to get, in full segments a second.
     pub share: Share,
-    /// All else. The window is held to [`DtpaParams::most_window`].
+    /// All else. The window is held to [`DtpaParams::max_window`].
     pub params: DtpaParams,
 }
 
 impl Settings {
     /// As a `struct dtpa_settings` of `law.h`.
     fn to_bytes(self) -> Vec<u8> {
-        let DtpaParams { rtt_weight, most_window, memory, peak_bound } = self.params;
-        let [most_window, memory] = [most_window, memory].map(|number| number.unwrap_or(0));
-        [self.share.per_1000_s(), rtt_weight, most_window, memory, u32::from(!peak_bound)]
+        let DtpaParams { rtt_weight, max_window, memory, peak_bound } = self.params;
+        let [max_window, memory] = [max_window, memory].map(|number| number.unwrap_or(0));
+        [self.share.per_1000_s(), rtt_weight, max_window, memory, u32::from(!peak_bound)]
             .into_iter()
             .flat_map(|number| u64::from(number).to_ne_bytes())
             .collect()
@@ -68,7 +68,7 @@ impl Settings {
         let share = Share::per_second(f64::from(number(0)?) / 1e3)?;
         let params = DtpaParams {
             rtt_weight: number(1)?,
-            most_window: some(2)?,
+            max_window: some(2)?,
             memory: some(3)?,
             peak_bound: number(4)? == 0,
         };
@@ -290,7 +290,7 @@ mod tests {
     fn settings_come_back_as_they_were_written() {
         let share = Share::per_second(12.5).unwrap();
         let bounded =
-            DtpaParams { most_window: Some(4), memory: Some(1000), ..DtpaParams::default() };
+            DtpaParams { max_window: Some(4), memory: Some(1000), ..DtpaParams::default() };
         let printed = DtpaParams { peak_bound: false, ..DtpaParams::default() };
         for params in [DtpaParams::default(), bounded, printed] {
             let settings = Settings { share, params };

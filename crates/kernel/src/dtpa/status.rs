@@ -35,9 +35,9 @@ pub struct Attachment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counters {
     /// Connections that began with it.
-    pub begun: u64,
+    pub connections_opened: u64,
     /// Segments with data, also those sent again.
-    pub sent: u64,
+    pub segments: u64,
     /// Timeouts.
     pub timeouts: u64,
     /// Fast retransmits.
@@ -56,10 +56,10 @@ pub struct Connection {
     /// The size of a full segment.
     pub segment: Bytes,
     /// What the law counts of it: halved now and then if there is a memory.
-    pub sent: u64,
-    /// See [`Connection::sent`].
+    pub segments: u64,
+    /// See [`Connection::segments`].
     pub timeouts: u64,
-    /// See [`Connection::sent`].
+    /// See [`Connection::segments`].
     pub fast_retransmits: u64,
     /// The smoothed round trip; none before the first.
     pub round_trip: Option<Span>,
@@ -72,7 +72,7 @@ impl Connection {
     #[must_use]
     pub fn loss(&self) -> f64 {
         let losses = self.timeouts + self.fast_retransmits;
-        if self.sent == 0 { 0.0 } else { losses as f64 / self.sent as f64 }
+        if self.segments == 0 { 0.0 } else { losses as f64 / self.segments as f64 }
     }
 }
 
@@ -140,7 +140,12 @@ pub(super) fn maps() -> Option<Maps> {
 /// In the order of `enum counter` in `intf.h`.
 fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
     let sum = |counter| sums(map, counter).map(|[sum]| sum);
-    Ok(Counters { begun: sum(0)?, sent: sum(1)?, timeouts: sum(2)?, fast_retransmits: sum(3)? })
+    Ok(Counters {
+        connections_opened: sum(0)?,
+        segments: sum(1)?,
+        timeouts: sum(2)?,
+        fast_retransmits: sum(3)?,
+    })
 }
 
 fn connections() -> Result<Vec<Connection>, KernelError> {
@@ -150,8 +155,17 @@ fn connections() -> Result<Vec<Connection>, KernelError> {
 /// A `struct row` of `intf.h`.
 fn connection(value: &[u8]) -> Option<Connection> {
     let (address, row) = value.split_first_chunk::<16>()?;
-    let [remote_port, local_port, window, segment, sent, timeouts, fast_retransmits, srtt, period] =
-        numbers(row)[..]
+    let [
+        remote_port,
+        local_port,
+        window,
+        segment,
+        segments,
+        timeouts,
+        fast_retransmits,
+        srtt,
+        period,
+    ] = numbers(row)[..]
     else {
         return None;
     };
@@ -160,7 +174,7 @@ fn connection(value: &[u8]) -> Option<Connection> {
         local_port: local_port as u16,
         window,
         segment: Bytes::new(segment),
-        sent,
+        segments,
         timeouts,
         fast_retransmits,
         round_trip: (srtt > 0).then(|| Span::from_micros(srtt)),

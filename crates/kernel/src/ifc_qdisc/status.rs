@@ -7,8 +7,8 @@ use std::net::{Ipv6Addr, SocketAddr};
 
 use freshline_core::link::SpanHistogram;
 use freshline_core::router::{
-    AccountReport, Class, ClassReport, FlowReport, LostReport, RecentRate, RouterReport,
-    UnshapedReport, WaitingReport,
+    AccountReport, BacklogReport, Class, ClassReport, FlowReport, KernelDropsReport, RecentRate,
+    RouterReport, UnshapedReport,
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -111,7 +111,7 @@ pub(super) fn report(
         aoi_share: Some(settings.aoi_share()),
         served_share: (all_sent > 0.0).then(|| sent[0] / all_sent),
         super_packets: settings.rate().map_or("whole", |_| "interleaved").to_owned(),
-        waiting: WaitingReport {
+        backlog: BacklogReport {
             packets: backlog_of(|account| account.waiting_packets),
             bytes: backlog_of(|account| account.waiting_bytes),
             limit: Some(
@@ -120,11 +120,11 @@ pub(super) fn report(
         },
         classes: vec![class(Class::Aoi)?, class(Class::DropAverse)?],
         flows,
-        flows_forgotten: flows_begun.saturating_sub(kept),
-        lost: LostReport {
+        flows_evicted: flows_begun.saturating_sub(kept),
+        kernel_drops: KernelDropsReport {
             queue_full: others.queue_full,
-            vanished: backlog_of(|account| account.vanished),
-            ..LostReport::default()
+            flushed: backlog_of(|account| account.vanished),
+            ..KernelDropsReport::default()
         },
         failures: 0,
         unshaped: UnshapedReport::default(),

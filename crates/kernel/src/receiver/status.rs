@@ -45,16 +45,16 @@ pub struct Counters {
     /// Round trips measured.
     pub round_trips: u64,
     /// Windows set.
-    pub windows: u64,
+    pub windows_set: u64,
     /// Windows that the kernel refused to set.
-    pub refused: u64,
+    pub windows_refused: u64,
     /// New connections that came under control.
     pub connections: u64,
     /// Connections taken over that were there before.
-    pub adopted: u64,
+    pub connections_adopted: u64,
     /// On a device, incoming segments with data of connections that are not controlled: they began
     /// before, or are without timestamps, or their windows are not to be changed.
-    pub unseen: u64,
+    pub uncontrolled_segments: u64,
 }
 
 /// A remote address. All but the shortest round trip is of the connection that was heard last.
@@ -130,11 +130,11 @@ fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
     Ok(Counters {
         segments: sum(0)?,
         round_trips: sum(1)?,
-        windows: sum(2)?,
-        refused: sum(3)?,
+        windows_set: sum(2)?,
+        windows_refused: sum(3)?,
         connections: sum(4)?,
-        adopted: sum(5)?,
-        unseen: sum(6)?,
+        connections_adopted: sum(5)?,
+        uncontrolled_segments: sum(6)?,
     })
 }
 

@@ -99,7 +99,7 @@ impl Below {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Limited { .. } => "limited",
+            Self::Limited { .. } => "bql",
             Self::Ring => "ring",
             Self::Modem => "modem",
             Self::Wireless => "wireless",

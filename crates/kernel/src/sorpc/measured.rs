@@ -17,7 +17,7 @@ use super::flow::{RoundTrips, StreamReport};
 const RECENT: Span = Span::from_secs(1);
 
 /// The delay of uploads beyond their minimum round trip, less that of `backlog`; nothing without one.
-pub(super) fn unordered_delay(flows: &[StreamReport], backlog: Bytes) -> Option<Span> {
+pub(super) fn unmanaged_delay(flows: &[StreamReport], backlog: Bytes) -> Option<Span> {
     let is_upload = |flow: &&StreamReport| flow.band == Band::Bulk && flow.idle <= RECENT;
     let uploads = || flows.iter().filter(is_upload);
     let above_min = |RoundTrips { smoothed, min }| smoothed.max(min) - min;
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_queue_that_the_backlog_does_not_explain_is_measured() {
         let uploads = [flow(Band::Bulk, 170, 20, 6), flow(Band::Bulk, 170, 160, 4)];
-        let delay = |backlog| unordered_delay(&uploads, Bytes::new(backlog));
+        let delay = |backlog| unmanaged_delay(&uploads, Bytes::new(backlog));
         assert_eq!(delay(0), Some(Span::from_millis(150)));
         // 100 ms of 10 Mbit/s.
         assert_eq!(delay(125_000), Some(Span::from_millis(50)));
@@ -66,9 +66,9 @@ mod tests {
     #[test]
     fn without_an_upload_that_sends_nothing_is_known() {
         let urgent = flow(Band::Urgent, 500, 20, 1);
-        assert_eq!(unordered_delay(&[urgent], Bytes::ZERO), None);
+        assert_eq!(unmanaged_delay(&[urgent], Bytes::ZERO), None);
         let idle = StreamReport { idle: Span::from_secs(2), ..flow(Band::Bulk, 500, 20, 1) };
         let new = StreamReport { round_trips: None, ..flow(Band::Bulk, 500, 20, 1) };
-        assert_eq!(unordered_delay(&[idle, new], Bytes::ZERO), None);
+        assert_eq!(unmanaged_delay(&[idle, new], Bytes::ZERO), None);
     }
 }

@@ -11,7 +11,7 @@ use libbpf_rs::query::LinkTypeInfo;
 
 use super::constants::Constants;
 use super::flow::{Account, RoundTrips, StreamReport};
-use super::measured::unordered_delay;
+use super::measured::unmanaged_delay;
 use super::shaper::{self, BandQueue};
 use super::{Band, Below, FLOWS, PIN_PREFIX, pin_name};
 use crate::device::{Device, own_netns};
@@ -34,7 +34,7 @@ pub struct Attachment {
     /// The device's name when it was attached.
     pub device: String,
     /// Whether the device is in another network namespace than the calling thread.
-    pub elsewhere: bool,
+    pub other_namespace: bool,
     /// Whether it is pinned, so that it outlives processes; not known where pins are hidden
     /// ([`KernelError::HiddenPins`]), as its streams are then.
     pub pinned: Option<bool>,
@@ -45,11 +45,11 @@ pub struct Attachment {
     /// The rate to which is shaped, if it is.
     pub rate: Option<BitRate>,
     /// What is below its queueing disciplines; of other network namespaces that is not known.
-    pub below: Option<Below>,
+    pub lower_queue: Option<Below>,
     /// Delay of uploads that no band orders, as measured: by how much the round trip of an upload
     /// exceeds its minimum, less what the device's queueing disciplines hold. Nothing without
     /// uploads, and of other network namespaces.
-    pub unordered_delay: Option<Span>,
+    pub unmanaged_delay: Option<Span>,
     /// Whether it was to be shaped, and somebody has put something else in place of our shaper; of
     /// other network namespaces that is not known.
     pub replaced: bool,
@@ -97,7 +97,7 @@ pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
 /// What a killed process left of an attachment: the program is gone, and the rest stays until
 /// [`detach`](super::detach).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leftover {
+pub struct Orphan {
     /// The device's name when it was attached.
     pub device: String,
     /// The rate to which the shaper still shapes, if there is one.
@@ -110,7 +110,7 @@ pub struct Leftover {
 /// # Errors
 ///
 /// Without root; and where the kernel does not list its queueing disciplines.
-pub fn leftovers() -> Result<Vec<Leftover>, KernelError> {
+pub fn orphans() -> Result<Vec<Orphan>, KernelError> {
     require_root("ask the kernel for its programs")?;
     let all = || match Folder::all(PIN_PREFIX) {
         Err(KernelError::HiddenPins) => Ok(Vec::new()),
@@ -138,7 +138,7 @@ pub fn leftovers() -> Result<Vec<Leftover>, KernelError> {
                 .map_err(KernelError::device("ask for the classes of", &device.name))?;
             rate = rate.filter(|_| bands.is_some());
         }
-        found.push(Leftover { device: device.name, rate });
+        found.push(Orphan { device: device.name, rate });
     }
     Ok(found)
 }
@@ -193,19 +193,19 @@ fn attachment(one: &Attached, constants: Constants, netns: u64) -> Result<Attach
             Route::open().and_then(|mut route| root::backlog(&mut route, device.index)).map_err(
                 KernelError::device("ask for the queueing disciplines of", &device.name),
             )?;
-        delay = unordered_delay(&flows, backlog);
+        delay = unmanaged_delay(&flows, backlog);
     }
     Ok(Attachment {
-        elsewhere: !here,
+        other_namespace: !here,
         pinned: (!is_hidden).then_some(is_pinned),
         threshold: threshold_milli as f64 / 1e3,
         confined,
         rate,
-        below: here.then(|| Below::of(&device.name)),
+        lower_queue: here.then(|| Below::of(&device.name)),
         replaced,
         bands: bands(one.map("bands"), queues).map_err(KernelError::bpf("read the statistics"))?,
         flows,
-        unordered_delay: delay,
+        unmanaged_delay: delay,
         runs: one.program.run_cnt,
         run_time: Span::from_nanos(one.program.run_time_ns),
         device: device.name,

@@ -12,7 +12,7 @@ use super::packet::{Content, Datagram, Ends, Segment, Unused, dissect};
 use super::reader::read_frames;
 use super::report::{Packets, Report};
 use super::session::Session;
-use super::tcp::{Belongs, Far, Flow};
+use super::tcp::{Belongs, Far, TcpFlow};
 use super::{CaptureError, Frame, Timeless};
 
 /// What a capture may cost: at most `max_flows` · (`max_outstanding` · 32 B + 60 KiB) for TCP, and
@@ -60,9 +60,9 @@ pub fn measure(input: impl Read, limits: Limits) -> Measured {
     let mut on_frame = |frame: &Frame<'_>| analysis.on_frame(frame);
     let end = read_frames(input, |frame| window.put(&frame, &mut on_frame));
     window.finish(&mut on_frame);
-    analysis.packets.disordered = window.disordered;
+    analysis.packets.out_of_order = window.out_of_order;
     if let Ok(Timeless(count)) = end {
-        analysis.packets.timeless = count;
+        analysis.packets.no_timestamp = count;
     }
     let Packets { read, unknown_link, .. } = analysis.packets;
     let end = match (end, analysis.unknown_link) {
@@ -79,7 +79,7 @@ struct Analysis {
     unknown_link: Option<u32>,
     /// The earliest frame and the latest; files are not always in order.
     period: Option<(Time, Time)>,
-    flows: Vec<Flow>,
+    flows: Vec<TcpFlow>,
     flow_of: HashMap<Ends, usize>,
     sessions: Vec<Session>,
     session_of: HashMap<SessionId, usize>,
@@ -129,7 +129,7 @@ impl Analysis {
             },
             Err(Unused::Other) => &mut self.packets.other,
             Err(Unused::Fragment) => &mut self.packets.fragments,
-            Err(Unused::Cut) => &mut self.packets.cut,
+            Err(Unused::Cut) => &mut self.packets.truncated,
         };
         *count += 1;
     }
@@ -180,7 +180,7 @@ impl Analysis {
         if self.flows.len() >= self.limits.max_flows {
             return None;
         }
-        let mut flow = Flow::new(first.at, ends, first.seq, self.limits.max_outstanding);
+        let mut flow = TcpFlow::new(first.at, ends, first.seq, self.limits.max_outstanding);
         if first.len > 0 {
             flow.on_segment(first.at, first.seq, first.len);
         }
@@ -199,7 +199,7 @@ impl Analysis {
                 Ok(message_len) => message_len,
                 // What follows a message that was read is one of ours as well.
                 Err(Unread::Foreign) if is_first => return &mut self.packets.other,
-                Err(Unread::Cut) if is_first => return &mut self.packets.cut,
+                Err(Unread::Cut) if is_first => return &mut self.packets.truncated,
                 Err(Unread::Limit) if is_first => return &mut self.packets.over_limit,
                 Err(_) => {
                     self.packets.unread_messages += 1;

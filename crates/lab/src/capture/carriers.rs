@@ -24,7 +24,7 @@ pub struct Captures<W> {
 pub enum NoSuchCarrier {
     /// Nothing has it that a capture could be of.
     #[error(
-        "there is no wired hop or cell `{name}`; give CELL, LINK, or LINK/back for the other \
+        "there is no wired hop or cell `{name}`; give CELL, LINK, or LINK/reverse for the other \
          direction, where LINK or CELL is one of: {known}"
     )]
     Unknown {
@@ -101,7 +101,7 @@ impl<W: Write> Captures<W> {
     }
 }
 
-/// The cell called CELL, or the hop called LINK or LINK/back: of links in series the first that a
+/// The cell called CELL, or the hop called LINK or LINK/reverse: of links in series the first that a
 /// packet meets in that direction.
 ///
 /// # Errors
@@ -112,9 +112,9 @@ pub fn carrier_called(
     built: &Built,
 ) -> Result<Carrier, NoSuchCarrier> {
     let link = |name: &str| scenario.links.iter().position(|link| link.name == name);
-    let there = || built.links[link(name)?].there.first();
-    let back = || built.links[link(name.strip_suffix("/back")?)?].back.first();
-    let hop = there().or_else(back).map(|hop| Carrier::Hop(*hop));
+    let forward = || built.links[link(name)?].forward.first();
+    let reverse = || built.links[link(name.strip_suffix("/reverse")?)?].reverse.first();
+    let hop = forward().or_else(reverse).map(|hop| Carrier::Hop(*hop));
     let cell = || scenario.cells.iter().position(|cell| cell.name == name).map(Carrier::Cell);
     hop.or_else(cell).ok_or_else(|| {
         let known: Vec<_> = scenario.links_and_cells().collect();

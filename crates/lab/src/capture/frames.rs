@@ -12,12 +12,13 @@
 use std::net::Ipv6Addr;
 
 use etherparse::{IpDscp, IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHeader};
+use freshline_core::link::Direction;
 use freshline_core::router::{Ecn, FlowKey, Header, Packet};
 use freshline_core::unit::{Bytes, Time};
 use freshline_core::wire::{self, Message};
 
 use crate::tcp::{Block, Segment};
-use crate::world::{Body, Direction, Left, UpdateFlow};
+use crate::world::{Body, Left, UpdateFlow};
 
 /// So much of a packet is written out: all headers, and of our own messages all that is read.
 const CAPTURED: usize = 128;

@@ -27,7 +27,7 @@ pub(super) struct InOrder {
     /// The time of the last one that was handed on.
     passed: Time,
     /// Frames that came too late to be put in order.
-    pub(super) disordered: u64,
+    pub(super) out_of_order: u64,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ impl InOrder {
     fn pass(&mut self, on_frame: &mut impl FnMut(&Frame<'_>)) {
         let Some(Reverse(Held { at, link, wire_len, bytes, .. })) = self.held.pop() else { return };
         self.bytes -= bytes.len();
-        self.disordered += u64::from(at < self.passed);
+        self.out_of_order += u64::from(at < self.passed);
         self.passed = self.passed.max(at);
         on_frame(&Frame { at, link: LinkType::from_number(link), wire_len, bytes: &bytes });
     }
@@ -87,17 +87,17 @@ mod tests {
         }
         window.finish(&mut on_frame);
         assert_eq!(window.bytes, 0);
-        let disordered = window.disordered;
-        (found, disordered)
+        let out_of_order = window.out_of_order;
+        (found, out_of_order)
     }
 
     #[test]
     fn neighbours_are_put_in_order_and_strays_are_counted() {
         assert_eq!(order([3, 1, 2, 2]), (vec![1, 2, 2, 3], 0));
-        let (found, disordered) = order((10..3000).chain([5]));
-        assert_eq!((found.len(), disordered), (2991, 1));
+        let (found, out_of_order) = order((10..3000).chain([5]));
+        assert_eq!((found.len(), out_of_order), (2991, 1));
         let swapped = (0..3000).map(|n| if n % 500 == 0 { n + 400 } else { n });
-        let (found, disordered) = order(swapped);
-        assert!(found.is_sorted() && disordered == 0);
+        let (found, out_of_order) = order(swapped);
+        assert!(found.is_sorted() && out_of_order == 0);
     }
 }

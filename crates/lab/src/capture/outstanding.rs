@@ -6,7 +6,7 @@ use freshline_core::unit::Time;
 
 /// One segment, or one update, by its place in the sequence.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
+pub(super) struct Unacked {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) at: Time,
@@ -19,7 +19,7 @@ pub(super) struct Sent {
 /// A bounded list of it, in the order of the sequence.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    sent: VecDeque<Sent>,
+    sent: VecDeque<Unacked>,
     limit: usize,
     /// What there was no room for.
     untracked: u64,
@@ -38,7 +38,7 @@ impl Outstanding {
     pub(super) fn on_sent(&mut self, at: Time, start: u64, end: u64) {
         debug_assert!(self.sent.back().is_none_or(|last| last.end <= start));
         if self.sent.len() < self.limit {
-            self.sent.push_back(Sent { start, end, at, resent: false });
+            self.sent.push_back(Unacked { start, end, at, resent: false });
         } else {
             self.untracked += 1;
         }
@@ -53,13 +53,13 @@ impl Outstanding {
     }
 
     /// The one that holds `place`, if it was sent but once.
-    pub(super) fn holding(&self, place: u64) -> Option<Sent> {
+    pub(super) fn holding(&self, place: u64) -> Option<Unacked> {
         let index = self.sent.partition_point(|sent| sent.end <= place);
         self.sent.get(index).copied().filter(|sent| sent.start <= place && !sent.resent)
     }
 
     /// Forgets all that lies wholly before `end` and returns the last that was sent but once.
-    pub(super) fn clear_before(&mut self, end: u64) -> Option<Sent> {
+    pub(super) fn clear_before(&mut self, end: u64) -> Option<Unacked> {
         let mut freshest = None;
         while let Some(sent) = self.sent.front().copied().filter(|sent| sent.end <= end) {
             freshest = Some(sent).filter(|sent| !sent.resent).or(freshest);
@@ -83,7 +83,7 @@ mod tests {
         outstanding
     }
 
-    fn nanos(sent: Option<Sent>) -> Option<u64> {
+    fn nanos(sent: Option<Unacked>) -> Option<u64> {
         sent.map(|sent| sent.at.as_nanos())
     }
 

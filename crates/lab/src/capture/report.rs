@@ -34,7 +34,7 @@ pub struct Packets {
     /// Fragments of IP packets, which are not put together again.
     pub fragments: u64,
     /// Captured too short to be read.
-    pub cut: u64,
+    pub truncated: u64,
     /// Of a link type that is not read here.
     pub unknown_link: u64,
     /// Of flows and sessions that came when there were as many as the limit allows.
@@ -42,9 +42,9 @@ pub struct Packets {
     /// Messages in datagrams of several (GSO, GRO) that were captured too short. Not among `read`.
     pub unread_messages: u64,
     /// Packets that the file gives no time. Not among `read`.
-    pub timeless: u64,
+    pub no_timestamp: u64,
     /// Of `read`, those that stand too far behind later ones to be put in order.
-    pub disordered: u64,
+    pub out_of_order: u64,
 }
 
 /// One direction of a TCP flow.
@@ -67,7 +67,7 @@ pub struct FlowReport {
     /// Payload acknowledged.
     pub acked_bytes: u64,
     /// Segments that repeated payload, or came here after what follows it.
-    pub resent: u64,
+    pub retransmissions: u64,
     /// Segments that were not followed, as too many were under way.
     pub untracked: u64,
     /// Acks of payload that the capture does not hold.

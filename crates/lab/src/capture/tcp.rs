@@ -57,7 +57,7 @@ pub(super) enum Belongs {
 
 /// One direction of a TCP flow, from its first captured segment with payload on.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct TcpFlow {
     ends: Ends,
     began_at: Time,
     /// When new bytes were last acknowledged.
@@ -81,7 +81,7 @@ pub(super) struct Flow {
     age: Sawtooth,
 }
 
-impl Flow {
+impl TcpFlow {
     /// A flow whose next segment begins at `seq`.
     pub(super) fn new(now: Time, ends: Ends, seq: u32, max_outstanding: usize) -> Self {
         // Room for numbers before the first.
@@ -158,7 +158,7 @@ impl Flow {
         (self.began..=self.sent + 1).contains(&self.place(ack))
     }
 
-    /// Where a segment with `len` bytes belongs, before [`Flow::on_segment`]. One far segment may be
+    /// Where a segment with `len` bytes belongs, before [`TcpFlow::on_segment`]. One far segment may be
     /// damaged; of two in a row that are near each other, both are believed.
     pub(super) fn belongs(&mut self, now: Time, seq: u32, len: u32) -> Belongs {
         if self.place(seq).abs_diff(self.sent) <= FAR {
@@ -202,7 +202,7 @@ impl Flow {
             strays: self.strays,
             bytes: self.bytes,
             acked_bytes: self.acked_bytes,
-            resent: self.resent,
+            retransmissions: self.resent,
             untracked: self.outstanding.untracked(),
             unseen_acks: self.unseen_acks,
             goodput_bps: goodput.map(BitRate::as_bps),

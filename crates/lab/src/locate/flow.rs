@@ -1,4 +1,4 @@
-//! One flow of a capture: its frames, and its spells.
+//! One flow of a capture: its frames, and its intervals.
 
 use freshline_core::unit::{BitRate, Time};
 use freshline_core::wlan::{
@@ -10,9 +10,9 @@ use super::numbers::{Guess, Numbers, Unwrapped};
 use super::{LocateParams, ends_of};
 use crate::capture::packet::{Content, Ends};
 
-/// So many frames in a row make a spell.
+/// So many frames in a row make a interval.
 const FRAMES_OF_A_SPELL: u32 = 5;
-/// So many spells of a flow are kept; the last one goes on.
+/// So many intervals of a flow are kept; the last one goes on.
 const MAX_SPELLS: usize = 100_000;
 
 /// Where a bottleneck is, in reports.
@@ -38,11 +38,11 @@ impl From<Bottleneck> for Place {
 
 /// A time in which the bottleneck was at one place.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spell {
+pub struct PlaceInterval {
     /// Since the first frame of the capture, in s.
-    pub from_s: f64,
+    pub start_s: f64,
     /// Likewise.
-    pub to_s: f64,
+    pub end_s: f64,
     /// Where.
     pub place: Place,
     /// Frames in it.
@@ -66,12 +66,12 @@ pub struct FlowReport {
     pub numbers: Numbers,
     /// Whether frames are as the radio told them; else as estimated from the times of capture.
     pub by_radio: bool,
-    /// Its spells, in their order; empty if it had no whole frame.
-    pub spells: Vec<Spell>,
+    /// Its intervals, in their order; empty if it had no whole frame.
+    pub intervals: Vec<PlaceInterval>,
 }
 
 /// A flow as it is followed.
-pub(super) struct Flow {
+pub(super) struct LocatedFlow {
     ends: Ends,
     packets: u64,
     numbers: Option<Numbers>,
@@ -85,7 +85,7 @@ pub(super) struct Flow {
     by_radio: bool,
     counter: Aggregation,
     locator: Locator,
-    spells: Spells,
+    intervals: PlaceIntervals,
 }
 
 /// Numbers segments in the order of their bytes.
@@ -134,7 +134,7 @@ impl Segments {
     }
 }
 
-impl Flow {
+impl LocatedFlow {
     /// A flow that begins with this packet, whose frame the radio told or not; `None` if weights are
     /// not those of a classifier.
     pub(super) fn new(
@@ -158,7 +158,7 @@ impl Flow {
             by_radio,
             counter: Aggregation::with_frames(AggregationParams::for_locator()),
             locator: weights.build().ok()?,
-            spells: Spells::default(),
+            intervals: PlaceIntervals::default(),
         })
     }
 
@@ -230,7 +230,7 @@ impl Flow {
                 self.locator.on_frame(frame);
             }
             let answer = self.locator.bottleneck().map_or(Place::Unknown, Place::from);
-            self.spells.on_frame(now, answer, frame);
+            self.intervals.on_frame(now, answer, frame);
         }
     }
 
@@ -249,7 +249,7 @@ impl Flow {
             packets: self.packets,
             numbers,
             by_radio: self.by_radio,
-            spells: self.spells.report(first, last, numbers != Numbers::Unknown),
+            intervals: self.intervals.report(first, last, numbers != Numbers::Unknown),
         }
     }
 }
@@ -287,15 +287,15 @@ impl Run {
     }
 }
 
-/// Makes spells out of answers.
+/// Makes intervals out of answers.
 #[derive(Debug, Default)]
-struct Spells {
+struct PlaceIntervals {
     all: Vec<Run>,
-    /// Frames whose answer is not that of the last spell, and may begin a new one.
+    /// Frames whose answer is not that of the last interval, and may begin a new one.
     other: Option<Run>,
 }
 
-impl Spells {
+impl PlaceIntervals {
     fn on_frame(&mut self, now: Time, place: Place, frame: FrameSeen) {
         let Some(last) = self.all.last_mut() else {
             let mut first = Run::new(now, place);
@@ -317,21 +317,21 @@ impl Spells {
         }
     }
 
-    fn report(mut self, first: Time, last: Time, is_numbered: bool) -> Vec<Spell> {
+    fn report(mut self, first: Time, last: Time, is_numbered: bool) -> Vec<PlaceInterval> {
         if let (Some(run), Some(other)) = (self.all.last_mut(), self.other.take()) {
             run.join(&other);
         }
         let ends = self.all.iter().skip(1).map(|run| run.from).chain([last]);
         let since = |at: Time| at.since(first).as_secs_f64();
-        let spell = |(run, end): (&Run, Time)| Spell {
-            from_s: since(run.from),
-            to_s: since(end.max(run.from)),
+        let interval = |(run, end): (&Run, Time)| PlaceInterval {
+            start_s: since(run.from),
+            end_s: since(end.max(run.from)),
             place: run.place,
             frames: run.frames,
             level: run.levels as f64 / run.frames.max(1) as f64,
             loss: is_numbered.then(|| run.lost as f64 / (run.packets + run.lost).max(1) as f64),
         };
-        self.all.iter().zip(ends).map(spell).collect()
+        self.all.iter().zip(ends).map(interval).collect()
     }
 }
 
@@ -342,16 +342,18 @@ mod tests {
 
     #[test]
     fn single_frames_make_no_spell() {
-        let mut spells = Spells::default();
+        let mut intervals = PlaceIntervals::default();
         let frame = FrameSeen { level: 2, others: 0, lost: 0, retried: 0 };
         let answers = "wwwwwbwwbbwwbbbbbbbwbb";
         for (at, answer) in (0..).zip(answers.chars()) {
             let place = if answer == 'w' { Place::Wireless } else { Place::Backhaul };
-            spells.on_frame(Time::ZERO + Span::from_secs(at), place, frame);
+            intervals.on_frame(Time::ZERO + Span::from_secs(at), place, frame);
         }
         let end = Time::ZERO + Span::from_secs(30);
-        let found = spells.report(Time::ZERO, end, false);
-        let spans = found.iter().map(|spell| (spell.from_s, spell.to_s, spell.place, spell.frames));
+        let found = intervals.report(Time::ZERO, end, false);
+        let spans = found
+            .iter()
+            .map(|interval| (interval.start_s, interval.end_s, interval.place, interval.frames));
         let expected = [(0.0, 12.0, Place::Wireless, 12), (12.0, 30.0, Place::Backhaul, 10)];
         assert_eq!(spans.collect::<Vec<_>>(), expected);
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! capture ─► frame ─┬─ radiotap: stamp ─► receiver: packets of its frames ─┐ level
-//!                   └─ IP ─► flow ─► numbers ─► counter ───────────────────┴─► Locator ─► spells
+//!                   └─ IP ─► flow ─► numbers ─► counter ───────────────────┴─► Locator ─► intervals
 //! ```
 //!
 //! A flow is a direction of UDP or TCP. Its loss comes from numbers in its packets ([`Numbers`]). The
@@ -17,7 +17,7 @@
 //!   wherever little is sent. So it is before the classifier's frames and packets have come.
 //! - **TCP** counts segments, in the order of their first byte. A hole that is filled later than a
 //!   frame waits ([`AggregationParams::settle`]) was lost on its way, and sent again by its sender.
-//! - **A spell** begins when the answer has been another one for 5 frames, so that single frames
+//! - **A interval** begins when the answer has been another one for 5 frames, so that single frames
 //!   make none. The first one begins with the first answer.
 
 mod flow;
@@ -37,8 +37,8 @@ use serde::Serialize;
 
 use crate::capture::packet::{Content, Ends, dissect, dissect_ip};
 use crate::capture::{CaptureError, Frame, LinkType, read_frames};
-use flow::Flow;
-pub use flow::{FlowReport, Place, Spell};
+use flow::LocatedFlow;
+pub use flow::{FlowReport, Place, PlaceInterval};
 pub use numbers::Numbers;
 use receiver::{Address, Receiver};
 
@@ -102,7 +102,7 @@ struct Search<'a> {
     protected: u64,
     over_limit: u64,
     period: Option<(Time, Time)>,
-    flows: Vec<Flow>,
+    flows: Vec<LocatedFlow>,
     flow_of: HashMap<Ends, usize>,
     receivers: HashMap<Address, Receiver>,
 }
@@ -224,7 +224,7 @@ impl<'a> Search<'a> {
             self.over_limit += 1;
             return None;
         }
-        let flow = Flow::new(ends, content, by_radio, self.params)?;
+        let flow = LocatedFlow::new(ends, content, by_radio, self.params)?;
         self.flows.push(flow);
         self.flow_of.insert(ends, self.flows.len() - 1);
         Some(self.flows.len() - 1)
@@ -237,7 +237,7 @@ impl<'a> Search<'a> {
             receiver.end_frame(|flow, frame, others| flows[flow].on_others(frame, others));
         }
         let end = last + AggregationParams::default().settle;
-        let enough = |flow: &Flow| flow.packets() >= self.params.min_packets;
+        let enough = |flow: &LocatedFlow| flow.packets() >= self.params.min_packets;
         let flows = self.flows.into_iter().filter(enough);
         let mut flows: Vec<_> = flows.map(|flow| flow.report(first, last, end)).collect();
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.packets));

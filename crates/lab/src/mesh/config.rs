@@ -22,9 +22,9 @@ pub struct MeshConfig {
     /// So far nodes hear each other, in m.
     pub range: f64,
     /// So far they disturb what others receive, in m; as far as they are heard unless said.
-    pub disturbs: Option<f64>,
+    pub interference_range: Option<f64>,
     /// So far a node finds the channel busy, in m; as far as they are heard unless said.
-    pub senses: Option<f64>,
+    pub carrier_sense_range: Option<f64>,
     /// A frame survives another one whose sender is so many times as far from the receiver; above 1.
     /// None does unless said.
     pub capture: Option<f64>,
@@ -70,7 +70,9 @@ pub enum MeshError {
     #[error("`{0}` is no length; give one in m")]
     Length(&'static str),
     /// Who is heard is sensed.
-    #[error("`senses` is below `range`; who is heard is sensed, so give at least as much")]
+    #[error(
+        "`carrier_sense_range` is below `range`; who is heard is sensed, so give at least as much"
+    )]
     Senses,
     /// A capture that is none.
     #[error("`capture` is {0}; give how many times as far a disturbance is, above 1")]
@@ -79,7 +81,9 @@ pub enum MeshError {
     #[error("`queue_frames` is 0; give at least 1")]
     Frames,
     /// Who is heard disturbs.
-    #[error("`disturbs` is below `range`; who is heard disturbs, so give at least as much")]
+    #[error(
+        "`interference_range` is below `range`; who is heard disturbs, so give at least as much"
+    )]
     Disturbs,
     /// A part that is none.
     #[error("`{key}` is {value}; give a part of 1")]
@@ -165,13 +169,17 @@ impl MeshConfig {
         if !is_length(self.range) {
             return Err(MeshError::Length("range"));
         }
-        match self.disturbs {
-            Some(disturbs) if !is_length(disturbs) => return Err(MeshError::Length("disturbs")),
+        match self.interference_range {
+            Some(disturbs) if !is_length(disturbs) => {
+                return Err(MeshError::Length("interference_range"));
+            }
             Some(disturbs) if disturbs < self.range => return Err(MeshError::Disturbs),
             _ => {}
         }
-        match self.senses {
-            Some(senses) if !is_length(senses) => return Err(MeshError::Length("senses")),
+        match self.carrier_sense_range {
+            Some(senses) if !is_length(senses) => {
+                return Err(MeshError::Length("carrier_sense_range"));
+            }
             Some(senses) if senses < self.range => return Err(MeshError::Senses),
             _ => {}
         }
@@ -211,8 +219,8 @@ impl MeshConfig {
 
     /// By node, whom its frames reach.
     fn reach(&self) -> Vec<Vec<Reach>> {
-        let disturbs = self.disturbs.unwrap_or(self.range);
-        let senses = self.senses.unwrap_or(self.range);
+        let disturbs = self.interference_range.unwrap_or(self.range);
+        let senses = self.carrier_sense_range.unwrap_or(self.range);
         let nodes = || (0u32..).zip(&self.at);
         let reach = |from: u32, [x, y]: [f64; 2]| {
             let others = nodes().filter(move |(to, _)| *to != from);

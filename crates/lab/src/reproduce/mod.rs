@@ -331,7 +331,7 @@ impl Row {
         for &value in &best.values {
             let changes: Vec<_> = changes.iter().cloned().chain([change(value)]).collect();
             let of = best.of.as_ref().unwrap_or(&self.of);
-            let least = self.number(runs, &changes, &best.least, of)?;
+            let least = self.number(runs, &changes, &best.minimise, of)?;
             tried.push((value, least.sampled.metric().value));
         }
         Ok(change(lowest(&tried)))
@@ -374,9 +374,9 @@ impl Trend {
         };
         let verdicts = [
             verdict::rising(&sampled(&self.rising)?, self.margin),
-            verdict::alike(&sampled(&self.alike)?),
-            verdict::most(&sampled(&self.most)?),
-            verdict::least(&sampled(&self.least)?),
+            verdict::alike(&sampled(&self.equal)?),
+            verdict::most(&sampled(&self.highest)?),
+            verdict::least(&sampled(&self.lowest)?),
         ];
         Ok(Compared {
             kind: Kind::Trend,

@@ -96,7 +96,7 @@ mod tests {
         ];
         let text = r#"
             flow = [{ updates = { law = "new", params = { a = 1 }, rate = "1/s" } }]
-            link = { queue = { discipline = "ifc", averse = "red" }, back = "ifc", name = "newer" }
+            link = { queue = { discipline = "ifc", averse = "red" }, reverse = "ifc", name = "newer" }
             other = { discipline = "ifc" }
             downlink = { law = { law = "linear", target = 3 } }
             upward = { law = "linear", packet = "1B" }
@@ -106,7 +106,7 @@ mod tests {
         let (table, any) = replaced(text, &baselines);
         let expected = r#"
             flow = [{ updates = { law = "old", rate = "1/s" } }]
-            link = { queue = "red", back = "1000p", name = "newer" }
+            link = { queue = "red", reverse = "1000p", name = "newer" }
             other = "1000p"
             downlink = { law = { law = "fixed" } }
             upward = { law = { law = "fixed" }, packet = "1B" }

@@ -92,7 +92,7 @@ const COUNTS: [(&str, Count); 8] = [
     ("packets", |node, _| node.taken),
     ("overflows", |node, _| node.drops(DropReason::QueueFull)),
     ("no_ack", |node, _| node.drops(DropReason::NoAck)),
-    ("no_channel", |node, _| node.drops(DropReason::NoChannel)),
+    ("channel_access_failures", |node, _| node.drops(DropReason::NoChannel)),
     ("too_big", |node, _| node.drops(DropReason::TooBig)),
     ("frames", |_, radio| radio.sent),
     ("frame_retries", |_, radio| radio.retries),

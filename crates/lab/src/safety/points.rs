@@ -166,15 +166,15 @@ fn draw(
     set.insert("warm_up".to_owned(), text(format!("{WARM_UP_S:.0}s")));
     set.insert(format!("flow.{flow}.count"), Value::Integer(sources as i64));
     set.insert(format!("flow.{flow}.updates.payload"), text(format!("{payload:.0}B")));
-    set.insert(format!("link.{link}.there.delay"), delay.clone());
-    set.insert(format!("link.{link}.back.delay"), delay);
+    set.insert(format!("link.{link}.forward.delay"), delay.clone());
+    set.insert(format!("link.{link}.reverse.delay"), delay);
     if let Some(rate) = rate {
         let rate = text(format!("{:.0}kbit", rate / 1e3));
-        set.insert(format!("link.{link}.there.rate"), rate.clone());
-        set.insert(format!("link.{link}.back.rate"), rate);
+        set.insert(format!("link.{link}.forward.rate"), rate.clone());
+        set.insert(format!("link.{link}.reverse.rate"), rate);
     }
     if let Some(queue) = queue {
-        set.insert(format!("link.{link}.there.queue"), text(format!("{queue}p")));
+        set.insert(format!("link.{link}.forward.queue"), text(format!("{queue}p")));
     }
     SafetyPoint {
         number,
@@ -215,7 +215,7 @@ mod tests {
             rate = ["64kbit", "1gbit"]
             share = ["0.1/s", "1/s"]
             payload = ["500B", "500B"]
-            variants = [{ "link.path.there.queue" = "codel" }, { "link.path.there.queue" = "fq_codel" }]
+            variants = [{ "link.path.forward.queue" = "codel" }, { "link.path.forward.queue" = "fq_codel" }]
         "#;
         toml::from_str(&format!("seed = {seed}\n{text}")).unwrap()
     }
@@ -253,7 +253,7 @@ mod tests {
         assert_ne!(points(&config(1)), points(&config(2)));
         let crowded = &points(&config(1))[40..];
         let queues: Vec<_> =
-            crowded.iter().map(|point| point.set["link.path.there.queue"].as_str()).collect();
+            crowded.iter().map(|point| point.set["link.path.forward.queue"].as_str()).collect();
         assert_eq!(queues[..3], [Some("codel"), Some("fq_codel"), Some("codel")]);
     }
 }

@@ -176,7 +176,7 @@ impl Setting<'_> {
         number: u64,
         rng: &mut Pcg64,
     ) -> Result<Period, ScenarioError> {
-        let apart = config.apart * number;
+        let apart = config.start_interval * number;
         let from = Time::ZERO + config.starts_at(number as usize, rng);
         let duration = self.scenario.duration;
         let stop = config.stop.unwrap_or(duration).min(duration);
@@ -185,7 +185,7 @@ impl Setting<'_> {
         if let Some(stop) = config.stop.filter(|stop| begins >= *stop) {
             return Err(config.refused(format!(
                 "would begin after {begins} and sends no more from {stop} on; lower `start` or \
-                 `apart`, or raise `stop`"
+                 `start_interval`, or raise `stop`"
             )));
         }
         Ok(Period { from, until: Time::ZERO + stop })
@@ -237,9 +237,9 @@ impl LinkConfig {
         hops: &mut Vec<Wire>,
     ) -> Result<LinkHops, ScenarioError> {
         let mut built = LinkHops::default();
-        let [there, back] = self.hops(streams, index);
+        let [forward, reverse] = self.hops(streams, index);
         for (direction, configs, places) in
-            [("there", there, &mut built.there), ("back", back, &mut built.back)]
+            [("forward", forward, &mut built.forward), ("reverse", reverse, &mut built.reverse)]
         {
             for config in configs {
                 places.push(hops.len());
@@ -253,7 +253,7 @@ impl LinkConfig {
     fn changes(&self, hops: &LinkHops) -> Vec<Change> {
         let mut all = Vec::new();
         for &LinkChange { at, rate, delay } in &self.changes {
-            for &hop in hops.there.iter().chain(&hops.back) {
+            for &hop in hops.forward.iter().chain(&hops.reverse) {
                 let rate = rate.map(|rate| Changed::Rate { hop, rate });
                 let delay = delay.map(|delay| Changed::Delay { hop, delay });
                 let what = rate.into_iter().chain(delay);
@@ -277,7 +277,7 @@ impl LinkConfig {
 
     /// The hop there, and the one back.
     pub(super) fn directions(&self) -> [&HopConfig; 2] {
-        [&self.there, self.back.as_ref().unwrap_or(&self.there)]
+        [&self.forward, self.reverse.as_ref().unwrap_or(&self.forward)]
     }
 
     fn hop(
@@ -334,42 +334,42 @@ impl CellsConfig {
 
 /// The legs of a flow there and back.
 struct Route {
-    there: Vec<Leg>,
-    back: Vec<Leg>,
+    forward: Vec<Leg>,
+    reverse: Vec<Leg>,
     /// The other paths of a flow that has several.
     further: Vec<Route>,
 }
 
 impl Route {
-    const fn new(there: Vec<Leg>, back: Vec<Leg>) -> Self {
-        Self { there, back, further: Vec::new() }
+    const fn new(forward: Vec<Leg>, reverse: Vec<Leg>) -> Self {
+        Self { forward, reverse, further: Vec::new() }
     }
 
     /// One way a hop, over that hop alone.
     fn each_hop(self) -> impl Iterator<Item = Self> {
-        let legs = self.there.into_iter().zip(self.back.into_iter().rev());
-        legs.map(|(there, back)| Self::new(vec![there], vec![back]))
+        let legs = self.forward.into_iter().zip(self.reverse.into_iter().rev());
+        legs.map(|(forward, reverse)| Self::new(vec![forward], vec![reverse]))
     }
 
     fn begins_at_a_station(&self) -> bool {
-        matches!(self.there.first(), Some(Leg::Air { .. }))
+        matches!(self.forward.first(), Some(Leg::Air { .. }))
     }
 
     fn ends_at_a_station(&self) -> bool {
-        matches!(self.there.last(), Some(Leg::Air { from: ACCESS_POINT, .. }))
+        matches!(self.forward.last(), Some(Leg::Air { from: ACCESS_POINT, .. }))
     }
 
     fn routed(mut self, flow: Flow, dscp: [u8; 2]) -> Routed {
-        let ahead = self.there.len() as u32;
-        self.there.append(&mut self.back);
+        let ahead = self.forward.len() as u32;
+        self.forward.append(&mut self.reverse);
         let mut further = Vec::new();
         for mut path in self.further {
-            let begins = self.there.len();
-            further.push([begins, begins + path.there.len()].map(|leg| leg as u32));
-            self.there.append(&mut path.there);
-            self.there.append(&mut path.back);
+            let begins = self.forward.len();
+            further.push([begins, begins + path.forward.len()].map(|leg| leg as u32));
+            self.forward.append(&mut path.forward);
+            self.forward.append(&mut path.reverse);
         }
-        let mut routed = Routed::new(flow, self.there, ahead);
+        let mut routed = Routed::new(flow, self.forward, ahead);
         (routed.dscp, routed.further) = (dscp, further);
         routed
     }
@@ -386,7 +386,7 @@ struct Places<'a> {
 impl FlowConfig {
     /// When the flow with this number among those alike begins, from the start of the run; draws once.
     pub(super) fn starts_at(&self, number: usize, rng: &mut Pcg64) -> Span {
-        self.start + self.apart * number as u64 + self.start_spread.mul_f64(rng.random())
+        self.start + self.start_interval * number as u64 + self.start_spread.mul_f64(rng.random())
     }
 
     /// The ways of all flows alike.
@@ -431,8 +431,8 @@ impl FlowConfig {
         }
         let network =
             places.network.ok_or_else(|| self.refused("`each_pair` needs a [topology]"))?;
-        Ok(network.routes().map(|[there, back]| {
-            if self.backwards { Route::new(back, there) } else { Route::new(there, back) }
+        Ok(network.routes().map(|[forward, reverse]| {
+            if self.reverse { Route::new(reverse, forward) } else { Route::new(forward, reverse) }
         }))
     }
 
@@ -459,8 +459,8 @@ impl FlowConfig {
         position: usize,
         node: Option<u32>,
     ) -> Result<[Leg; 2], ScenarioError> {
-        if position > 0 || self.backwards {
-            return Err(self.refused("a mesh can only be the first of a path, and not `backwards`"));
+        if position > 0 || self.reverse {
+            return Err(self.refused("a mesh can only be the first of a path, and not `reverse`"));
         }
         let last = scenario.meshes[mesh].at.len().saturating_sub(1) as u32;
         let Some(node) = node.filter(|node| (1..=last).contains(node)) else {
@@ -517,13 +517,13 @@ impl FlowConfig {
             return Err(self.refused("`each_hop` needs a `path`"));
         }
         let mut is_in_cell = false;
-        let (mut there, mut back) = (Vec::new(), Vec::new());
+        let (mut forward, mut reverse) = (Vec::new(), Vec::new());
         for (position, name) in path.iter().enumerate() {
             if let Some(link) = scenario.links.iter().position(|link| link.name == *name) {
                 let leg = |hop: &usize| Leg::Hop(*hop as u32);
-                there.extend(links[link].there.iter().map(leg));
+                forward.extend(links[link].forward.iter().map(leg));
                 // Back is turned round as a whole below.
-                back.extend(links[link].back.iter().rev().map(leg));
+                reverse.extend(links[link].reverse.iter().rev().map(leg));
             } else if let Some(cell) = scenario.cells.iter().position(|cell| cell.name == *name) {
                 let (begins, ends) = (position == 0, position + 1 == path.len());
                 if !begins && !ends {
@@ -533,18 +533,18 @@ impl FlowConfig {
                 let (up, down) = stations.join(cell, self.station.as_deref());
                 let (first, second) = if begins { (up, down) } else { (down, up) };
                 let [forth, home] = self.dscps().map(Category::of_dscp);
-                let (ahead, behind) = if self.backwards { (home, forth) } else { (forth, home) };
-                there.push(first.leg(ahead));
-                back.push(second.leg(behind));
+                let (ahead, behind) = if self.reverse { (home, forth) } else { (forth, home) };
+                forward.push(first.leg(ahead));
+                reverse.push(second.leg(behind));
             } else if let Some(mesh) = scenario.meshes.iter().position(|mesh| mesh.name == *name) {
                 let [up, down] = self.through(scenario, mesh, position, node)?;
-                there.push(up);
-                back.push(down);
+                forward.push(up);
+                reverse.push(down);
             } else {
                 return Err(self.unknown_link(name, scenario));
             }
         }
-        let is_in_mesh = matches!(there.first(), Some(Leg::Mesh { .. }));
+        let is_in_mesh = matches!(forward.first(), Some(Leg::Mesh { .. }));
         if node.is_some() && !is_in_mesh {
             return Err(
                 self.refused("`node` and `each_node` need a `path` that begins with a mesh")
@@ -553,16 +553,16 @@ impl FlowConfig {
         if self.station.is_some() && !is_in_cell {
             return Err(self.refused("`station` needs a `path` that begins or ends with a cell"));
         }
-        back.reverse();
-        if self.backwards {
-            (there, back) = (back, there);
+        reverse.reverse();
+        if self.reverse {
+            (forward, reverse) = (reverse, forward);
         }
-        Ok(Route::new(there, back))
+        Ok(Route::new(forward, reverse))
     }
 
     /// Of what it sends, and of what comes back.
     fn dscps(&self) -> [u8; 2] {
-        [self.dscp, self.back_dscp.unwrap_or(self.dscp)]
+        [self.dscp, self.ack_dscp.unwrap_or(self.dscp)]
     }
 
     /// It cannot be as it is written.

@@ -67,7 +67,7 @@ impl DownlinkConfig {
         let stamps = self.stamps.params();
         let napi = stamps.build(rng).map_err(|error| format!("`stamps`: {error}"))?;
         // As many packets as the law takes a frame to have, at most 1024; the law refuses more.
-        let most = u32::try_from(self.law.downlink().most.get()).unwrap_or(u32::MAX);
+        let most = u32::try_from(self.law.downlink().max_packets.get()).unwrap_or(u32::MAX);
         let params = KernelCounterParams { most, ..KernelCounterParams::default() };
         let frames = || toml::from_str::<FrameWeights>(FRAMES).map_err(|error| error.to_string());
         let levels = || toml::from_str::<LevelWeights>(LEVELS).map_err(|error| error.to_string());

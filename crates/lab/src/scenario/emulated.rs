@@ -78,14 +78,14 @@ impl Scenario {
     fn only_flow(&self) -> Result<&FlowConfig, ScenarioError> {
         let mut used = self.flows.iter().filter(|flow| flow.count > 0);
         let first = used.next().ok_or(ScenarioError::NoFlow)?;
-        let is_plain = !first.backwards
+        let is_plain = !first.reverse
             && !first.each_hop
             && !first.each_pair
             && !first.each_node
             && !first.one_host
             && first.station.is_none()
             && first.stop.is_none()
-            && (first.dscp, first.back_dscp) == (0, None);
+            && (first.dscp, first.ack_dscp) == (0, None);
         match used.next() {
             Some(other) => Err(other.refused(format!(
                 "runs over sockets have one flow; set the `count` of all but `{}` to 0",
@@ -93,7 +93,7 @@ impl Scenario {
             ))),
             None if is_plain => Ok(first),
             None => Err(first.refused(
-                "a flow over sockets takes `count`, `path`, `start`, `start_spread` and `apart` only; leave \
+                "a flow over sockets takes `count`, `path`, `start`, `start_spread` and `start_interval` only; leave \
                  the other keys out",
             )),
         }
@@ -111,9 +111,9 @@ impl Scenario {
             let cell = self.cells.iter().find(|cell| cell.name == *name);
             match (link, cell) {
                 (Some((index, link)), _) => {
-                    let [there, back] = link.emulated(streams, index);
-                    conditions.forward.hop.extend(there);
-                    conditions.back.hop.extend(back);
+                    let [forward, reverse] = link.emulated(streams, index);
+                    conditions.forward.hop.extend(forward);
+                    conditions.reverse.hop.extend(reverse);
                 }
                 (None, Some(CellsConfig { radio, changes, .. }))
                     if position == 0 && changes.is_empty() =>
@@ -128,7 +128,7 @@ impl Scenario {
                 }
             }
         }
-        let PathConfig { hop } = &mut conditions.back;
+        let PathConfig { hop } = &mut conditions.reverse;
         hop.reverse();
         Ok(conditions)
     }
@@ -139,8 +139,8 @@ impl LinkConfig {
     /// have in a run: both directions have the same satellites.
     pub(super) fn hops(&self, streams: Streams, index: usize) -> [Vec<HopConfig>; 2] {
         let seed: u64 = streams.stream("trace", index).random();
-        let [there, back] = self.directions();
-        [(0, there), (1, back)].map(|(direction, config)| {
+        let [forward, reverse] = self.directions();
+        [(0, forward), (1, reverse)].map(|(direction, config)| {
             let stream_of = |number| direction + 2 * u64::from(number);
             (0..self.count).map(|number| config.or_trace_seed(seed, stream_of(number))).collect()
         })
@@ -172,13 +172,13 @@ mod tests {
         [[link]]
         name = "access"
         count = 2
-        there = { rate = "2mbit", delay = "5ms" }
+        forward = { rate = "2mbit", delay = "5ms" }
         change = [{ at = "3s", rate = "1mbit" }]
 
         [[link]]
         name = "space"
-        there = { trace = { model = "leo", duration = "10s" } }
-        back = { trace = { model = "leo", duration = "10s" }, delay = "1ms" }
+        forward = { trace = { model = "leo", duration = "10s" } }
+        reverse = { trace = { model = "leo", duration = "10s" }, delay = "1ms" }
 
         [[flow]]
         name = "source"
@@ -201,15 +201,15 @@ mod tests {
 
     #[test]
     fn acks_take_the_hops_back_in_the_reverse_order() {
-        let Emulated { conditions: ConditionsConfig { forward, back, wlan }, .. } =
+        let Emulated { conditions: ConditionsConfig { forward, reverse, wlan }, .. } =
             crowd().emulated(0).unwrap();
         let is_traced = |path: &PathConfig| -> Vec<bool> {
             path.hop.iter().map(|hop| hop.trace.is_some()).collect()
         };
         assert_eq!((is_traced(&forward), wlan), (vec![false, false, true], None));
-        assert_eq!(is_traced(&back), [true, false, false]);
-        assert_eq!(back.hop[0].delay, Span::from_millis(1));
-        let changes: Vec<_> = back.hop.iter().map(|hop| hop.changes.len()).collect();
+        assert_eq!(is_traced(&reverse), [true, false, false]);
+        assert_eq!(reverse.hop[0].delay, Span::from_millis(1));
+        let changes: Vec<_> = reverse.hop.iter().map(|hop| hop.changes.len()).collect();
         assert_eq!(changes, [0, 1, 1], "as the lab changes links, both ways");
     }
 
@@ -218,12 +218,12 @@ mod tests {
         let scenario = crowd();
         let traces = |run| {
             let conditions = scenario.emulated(run).unwrap().conditions;
-            [&conditions.forward.hop[2], &conditions.back.hop[0]].map(|hop| hop.trace.clone())
+            [&conditions.forward.hop[2], &conditions.reverse.hop[0]].map(|hop| hop.trace.clone())
         };
         assert_eq!(traces(1), traces(1));
         assert_ne!(traces(0), traces(1), "drawn anew for each run");
-        let [there, back] = traces(0);
-        assert_ne!(there, back, "each direction has its own capacity");
+        let [forward, reverse] = traces(0);
+        assert_ne!(forward, reverse, "each direction has its own capacity");
         let [of_world, _] = scenario.links[1].hops(Streams::new(scenario.seed, 1), 1);
         assert_eq!(of_world[0].trace, traces(1)[0]);
 

@@ -8,12 +8,12 @@ use freshline_core::host::BandLawConfig;
 use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::Remote;
 use freshline_core::session::Paths;
-use freshline_core::source::{Limits, Worth};
+use freshline_core::source::{Limits, MinAgeGain};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
 
 use super::{
-    CellsConfig, DownlinkConfig, FlowConfig, LoadConfig, MultipathConfig, PatternName,
+    CellsConfig, CrossTrafficConfig, DownlinkConfig, FlowConfig, MultipathConfig, PatternName,
     ScenarioError, TcpConfig,
 };
 use super::{UpdatesConfig, law::BadLaw};
@@ -98,7 +98,7 @@ impl FlowConfig {
         servers: &mut Servers,
     ) -> Result<Flow, ScenarioError> {
         let bad_law = |error| ScenarioError::Law { flow: self.name.clone(), error };
-        match (&self.updates, &self.tcp, &self.multipath, &self.downlink, &self.load) {
+        match (&self.updates, &self.tcp, &self.multipath, &self.downlink, &self.cross_traffic) {
             (Some(updates), None, None, None, None) => {
                 let sizes = updates.sizes().map_err(|what| self.refused(what))?;
                 let paths = updates.paths().map_err(|what| self.refused(what))?;
@@ -163,14 +163,14 @@ impl UpdatesConfig {
 
 impl UpdatesConfig {
     pub(super) fn limits(&self) -> Result<Limits, &'static str> {
-        if self.worth.is_some() && self.law.has_given_rate() {
-            return Err("`worth` belongs to laws that find the rate");
+        if self.min_age_gain.is_some() && self.law.has_given_rate() {
+            return Err("`min_age_gain` belongs to laws that find the rate");
         }
         if self.max_bandwidth == Some(BitRate::from_bps(0)) {
             return Err("`max_bandwidth` is zero");
         }
-        let worth = self.worth.unwrap_or(Worth::OFF);
-        Ok(Limits { max_rate: self.max_rate, worth, max_bandwidth: self.max_bandwidth })
+        let min_age_gain = self.min_age_gain.unwrap_or(MinAgeGain::OFF);
+        Ok(Limits { max_rate: self.max_rate, min_age_gain, max_bandwidth: self.max_bandwidth })
     }
 
     fn paths(&self) -> Result<Paths, Cow<'static, str>> {
@@ -229,9 +229,11 @@ impl Servers {
             );
         }
         let station = StationId(edge.stations);
-        if station.0 >= law.downlink().stations {
-            let most = law.downlink().stations;
-            return Err(format!("its law takes {most} stations; raise `downlink.stations`").into());
+        if station.0 >= law.downlink().max_stations {
+            let most = law.downlink().max_stations;
+            return Err(
+                format!("its law takes {most} stations; raise `downlink.max_stations`").into()
+            );
         }
         edge.stations += 1;
         Ok((edge.server.clone(), station))
@@ -296,8 +298,8 @@ impl TcpConfig {
         sender.segment = self.segment();
         sender.offload = self.offload(sender.segment)?;
         sender.small_queue = self.pacing_shift.map(|pacing_shift| SmallQueue { pacing_shift });
-        sender.least_variation = self.least_variation.unwrap_or(sender.least_variation);
-        sender.least_timeout = self.least_timeout.unwrap_or(sender.least_timeout);
+        sender.min_rto_margin = self.min_rto_margin.unwrap_or(sender.min_rto_margin);
+        sender.min_rto = self.min_rto.unwrap_or(sender.min_rto);
         sender.repair = self.repair;
         let mut receiver = ReceiverParams { ecn, ..ReceiverParams::default() };
         let buffer = |[default, max]: [Bytes; 2]| BufferParams { default, max };
@@ -397,7 +399,7 @@ impl TcpConfig {
     }
 }
 
-impl LoadConfig {
+impl CrossTrafficConfig {
     fn pattern(&self) -> Result<Pattern, &'static str> {
         if self.rate == BitRate::from_bps(0) || self.size == Bytes::ZERO {
             return Err("`rate` and `size` must be above zero");

@@ -27,7 +27,7 @@ use freshline_core::host::BandLawConfig;
 use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::WindowLawConfig;
-use freshline_core::source::Worth;
+use freshline_core::source::MinAgeGain;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, UpdateRate};
 use serde::Deserialize;
 
@@ -100,9 +100,9 @@ pub struct LinkConfig {
     #[serde(default = "one")]
     pub count: u32,
     /// From the source towards the monitor.
-    pub there: HopConfig,
-    /// From the monitor towards the source; like `there` unless said.
-    pub back: Option<HopConfig>,
+    pub forward: HopConfig,
+    /// From the monitor towards the source; like `forward` unless said.
+    pub reverse: Option<HopConfig>,
     /// When it begins to be another one.
     #[serde(default, rename = "change")]
     pub changes: Vec<LinkChange>,
@@ -178,7 +178,7 @@ pub struct FlowConfig {
     pub station: Option<String>,
     /// Whether it goes from the end of its path to the beginning.
     #[serde(default)]
-    pub backwards: bool,
+    pub reverse: bool,
     /// When it begins.
     #[serde(default)]
     pub start: Span,
@@ -187,7 +187,7 @@ pub struct FlowConfig {
     pub start_spread: Span,
     /// Of flows alike, each begins so much later than the one before.
     #[serde(default)]
-    pub apart: Span,
+    pub start_interval: Span,
     /// When it sends no more; at the end of the run unless said.
     pub stop: Option<Span>,
     /// Whether flows alike have one source address, as the connections of one host do. They differ in
@@ -199,7 +199,7 @@ pub struct FlowConfig {
     #[serde(default)]
     pub dscp: u8,
     /// The DSCP of what comes back to its source, acks; `dscp` unless said.
-    pub back_dscp: Option<u8>,
+    pub ack_dscp: Option<u8>,
     /// It keeps a monitor fresh.
     pub updates: Option<UpdatesConfig>,
     /// It is a TCP stream.
@@ -209,7 +209,7 @@ pub struct FlowConfig {
     /// It is a paced downlink to a station of a cell.
     pub downlink: Option<DownlinkConfig>,
     /// It is cross traffic.
-    pub load: Option<LoadConfig>,
+    pub cross_traffic: Option<CrossTrafficConfig>,
 }
 
 /// A source and its monitor.
@@ -227,7 +227,7 @@ pub struct UpdatesConfig {
     pub max_rate: Option<UpdateRate>,
     /// The improvement of the mean age that is worth a higher rate: a time, or `default`. Unset: every
     /// improvement, as in the papers.
-    pub worth: Option<Worth>,
+    pub min_age_gain: Option<MinAgeGain>,
     /// No more data than this on average, with headers.
     pub max_bandwidth: Option<BitRate>,
     /// State in each update.
@@ -241,7 +241,7 @@ pub struct UpdatesConfig {
     #[serde(default)]
     pub sizes: SizeDistribution,
     /// The links of each of several paths, in place of the flow's `path`; at most
-    /// [`MultipathConfig::MOST_PATHS`].
+    /// [`MultipathConfig::MAX_PATHS`].
     #[serde(default)]
     pub paths: Vec<Vec<String>>,
     /// With `paths`: which of them an update takes; `freshest` unless said.
@@ -266,9 +266,9 @@ pub struct TcpConfig {
     /// of this, are in its queue: 7 as Linux's Wi-Fi has it. Default: no limit.
     pub pacing_shift: Option<u8>,
     /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
-    pub least_variation: Option<Span>,
+    pub min_rto_margin: Option<Span>,
     /// And at least so long in all; nothing unless said, where RFC 6298 has 1 s.
-    pub least_timeout: Option<Span>,
+    pub min_rto: Option<Span>,
     /// How losses are found and repaired: `linux` or `blip`.
     #[serde(default)]
     pub repair: Repair,
@@ -335,7 +335,7 @@ pub struct DownlinkConfig {
 /// Cross traffic.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LoadConfig {
+pub struct CrossTrafficConfig {
     /// `constant`, `poisson` or `on-off`.
     pub pattern: PatternName,
     /// While it sends, with headers.
@@ -419,7 +419,7 @@ pub enum ScenarioError {
     Link {
         /// The link.
         link: String,
-        /// `there` or `back`.
+        /// `forward` or `reverse`.
         direction: &'static str,
         /// What is wrong.
         error: FieldError,
@@ -462,7 +462,7 @@ pub enum ScenarioError {
     /// None of the kinds, or several.
     #[error(
         "flow `{0}` needs exactly one of [flow.updates], [flow.tcp], [flow.multipath], [flow.downlink] \
-         and [flow.load]"
+         and [flow.cross_traffic]"
     )]
     NotOneKind(String),
     /// A law that makes no sense.
@@ -524,7 +524,7 @@ impl Scenario {
         read_file: &dyn Fn(&str) -> io::Result<String>,
     ) -> Result<(), ScenarioError> {
         for link in &mut self.links {
-            for hop in [Some(&mut link.there), link.back.as_mut()].into_iter().flatten() {
+            for hop in [Some(&mut link.forward), link.reverse.as_mut()].into_iter().flatten() {
                 hop.read_trace(read_file).map_err(|error| ScenarioError::Trace {
                     link: link.name.clone(),
                     error: error.to_string(),

@@ -34,9 +34,9 @@ pub struct MultipathConfig {
     /// The payload of a full segment; 1428 bytes unless said, which makes packets of 1500.
     pub segment: Option<Bytes>,
     /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
-    pub least_variation: Option<Span>,
+    pub min_rto_margin: Option<Span>,
     /// The minimum of a retransmission timeout (`MinRto` of ns-3); no minimum by default.
-    pub least_timeout: Option<Span>,
+    pub min_rto: Option<Span>,
     /// Segments of each subflow's initial window; 10 by default.
     pub initial_window: Option<Packets>,
     /// The law of the one receive window; Linux's for TCP unless said.
@@ -193,10 +193,8 @@ impl MultipathConfig {
         let params = SenderParams {
             segment,
             buffer: if self.independent { send } else { UNBOUNDED },
-            least_variation: self
-                .least_variation
-                .unwrap_or(SenderParams::default().least_variation),
-            least_timeout: self.least_timeout.unwrap_or(SenderParams::default().least_timeout),
+            min_rto_margin: self.min_rto_margin.unwrap_or(SenderParams::default().min_rto_margin),
+            min_rto: self.min_rto.unwrap_or(SenderParams::default().min_rto),
             ..SenderParams::default()
         };
         let initial = self.initial_window.unwrap_or(INITIAL_WINDOW);

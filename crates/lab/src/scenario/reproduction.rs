@@ -143,7 +143,7 @@ struct Compare {
     set: BTreeMap<String, toml::Value>,
     /// The metric is better where it is less.
     #[serde(default)]
-    least: bool,
+    lower_is_better: bool,
     /// The same metric of more than `of`, for each value: rows `ID-VALUE-PART`.
     #[serde(default)]
     parts: Vec<String>,
@@ -239,7 +239,7 @@ impl Compare {
     fn trends(&self) -> impl Iterator<Item = Trend> {
         let better = self.gains.iter().map(|Gain { of, over, quote, why, .. }| {
             let mut rising = vec![self.id(over), self.id(of)];
-            if self.least {
+            if self.lower_is_better {
                 rising.reverse();
             }
             let what = format!("{}: {of} is better than {over}", self.what);
@@ -254,9 +254,10 @@ impl Compare {
             let ids: Vec<_> =
                 core::iter::once(best).chain(others).map(|value| self.id(value)).collect();
             let what = format!("{}: {best} is the best, or within 2 %", self.what);
-            let [most, least] = if self.least { [vec![], ids] } else { [ids, vec![]] };
+            let [highest, lowest] =
+                if self.lower_is_better { [vec![], ids] } else { [ids, vec![]] };
             let source = self.source([best.as_str()].into_iter());
-            Trend { what, most, least, source, quote: self.quote.clone(), ..Trend::default() }
+            Trend { what, highest, lowest, source, quote: self.quote.clone(), ..Trend::default() }
         });
         better.chain(best)
     }
@@ -382,7 +383,7 @@ impl Row {
     }
 }
 
-/// Looks for the value of a key for which a metric is least.
+/// Looks for the value of a key for which a metric is minimised.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Best {
@@ -393,8 +394,8 @@ pub struct Best {
     /// What stands behind a value, such as `/s`.
     #[serde(default)]
     pub unit: String,
-    /// The metric that shall be least.
-    pub least: String,
+    /// The metric that is minimised.
+    pub minimise: String,
     /// Of which flow or link; of the row's unless said.
     pub of: Option<String>,
 }
@@ -422,19 +423,19 @@ pub struct Trend {
     pub margin: f64,
     /// Ids of rows whose numbers are within 5 % of the first one's.
     #[serde(default)]
-    pub alike: Vec<String>,
+    pub equal: Vec<String>,
     /// Ids of rows, of which the first one's number is the highest, or within 2 % of it.
     #[serde(default)]
-    pub most: Vec<String>,
+    pub highest: Vec<String>,
     /// The same, the lowest.
     #[serde(default)]
-    pub least: Vec<String>,
+    pub lowest: Vec<String>,
 }
 
 impl Trend {
     /// The rows that it names.
     pub fn ids(&self) -> impl Iterator<Item = &String> {
-        self.rising.iter().chain(&self.alike).chain(&self.most).chain(&self.least)
+        self.rising.iter().chain(&self.equal).chain(&self.highest).chain(&self.lowest)
     }
 }
 
@@ -454,7 +455,7 @@ mod tests {
             values = ["old", "new"]
             metric = "completion"
             of = "x"
-            least = true
+            lower_is_better = true
             parts = ["x/1"]
             gains = [{ of = "new", over = "old", expected = 0.7, tolerance = 0.1 }]
             best = ["new"]
@@ -485,7 +486,7 @@ mod tests {
             (&trends[0].rising[..], trends.len()),
             (&["r8-new", "r8-old"].map(String::from)[..], 2)
         );
-        assert_eq!(trends[1].least, ["r8-new", "r8-old"]);
+        assert_eq!(trends[1].lowest, ["r8-new", "r8-old"]);
     }
 
     #[test]
@@ -512,8 +513,8 @@ mod tests {
             ("8 Mbit/s: own is the best, or within 2 %", Some(Origin::Ours)),
         ];
         assert_eq!(told, expected);
-        assert_eq!(trends[2].most, ["r8-new", "r8-old"]);
-        assert_eq!(trends[3].most, ["r8-own", "r8-old", "r8-new"]);
+        assert_eq!(trends[2].highest, ["r8-new", "r8-old"]);
+        assert_eq!(trends[3].highest, ["r8-own", "r8-old", "r8-new"]);
     }
     #[test]
     fn a_row_that_needs_one_of_a_comparison_comes_after_it() {

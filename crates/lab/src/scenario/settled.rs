@@ -15,7 +15,7 @@ use super::{FlowConfig, LinkConfig, PatternName, Scenario};
 
 /// Rates that are known, in bit/s, of a flow and those alike.
 fn offered(flow: &FlowConfig) -> Option<u64> {
-    let rate = match (&flow.load, &flow.downlink) {
+    let rate = match (&flow.cross_traffic, &flow.downlink) {
         (Some(load), None) if load.pattern == PatternName::Constant => load.rate,
         (None, Some(downlink)) => match downlink.law {
             DownlinkLawConfig::Fixed { rate, .. } => rate,
@@ -30,8 +30,8 @@ fn offered(flow: &FlowConfig) -> Option<u64> {
 fn is_plain(flow: &FlowConfig) -> bool {
     !flow.each_hop
         && !flow.each_pair
-        && !flow.backwards
-        && flow.apart.is_zero()
+        && !flow.reverse
+        && flow.start_interval.is_zero()
         && flow.start_spread.is_zero()
 }
 
@@ -61,15 +61,15 @@ impl Scenario {
         for at in times {
             let mut place = Bottleneck::Wireless;
             for link in &before {
-                let there = &link.there;
-                if there.trace.is_some() {
+                let forward = &link.forward;
+                if forward.trace.is_some() {
                     return None;
                 }
                 let sends = parts.iter().filter(|(other, _, starts_at, ends_at)| {
                     crosses(other, link) && (*starts_at..*ends_at).contains(&at)
                 });
                 let offered: u64 = sends.map(|(_, bps, _, _)| *bps).sum();
-                if there.rate.is_some_and(|rate| offered > rate.as_bps()) {
+                if forward.rate.is_some_and(|rate| offered > rate.as_bps()) {
                     place = Bottleneck::Backhaul;
                 }
             }
@@ -108,7 +108,7 @@ mod tests {
         // 360 and 611 of 975.
         assert_eq!(two, [(0, Wireless)]);
         assert_eq!(bottlenecks(&[slow, "flow.video.count=3"]).unwrap()[1], (1500, Backhaul));
-        assert_eq!(bottlenecks(&["flow.beside-2.load.pattern=\"poisson\""]), None);
+        assert_eq!(bottlenecks(&["flow.beside-2.cross_traffic.pattern=\"poisson\""]), None);
     }
 
     #[test]

@@ -13,9 +13,9 @@ use crate::world::{Leg, Wire};
 #[derive(Debug, Clone, Default)]
 pub struct LinkHops {
     /// From the source towards the monitor, in order.
-    pub there: Vec<usize>,
+    pub forward: Vec<usize>,
     /// From the monitor towards the source, in order.
-    pub back: Vec<usize>,
+    pub reverse: Vec<usize>,
 }
 
 /// A network, and how its links are.
@@ -156,7 +156,10 @@ impl Network<'_> {
     /// Its hops.
     pub(super) fn hops(&self) -> LinkHops {
         let count = 2 * self.graph.links().len();
-        LinkHops { there: (self.first_hop..self.first_hop + count).collect(), back: Vec::new() }
+        LinkHops {
+            forward: (self.first_hop..self.first_hop + count).collect(),
+            reverse: Vec::new(),
+        }
     }
 
     fn legs(&self, from: usize, to: usize) -> Vec<Leg> {

@@ -97,7 +97,7 @@ impl Tabled for Stream {
 
 impl Tabled for Multipath {
     fn columns(&self) -> &'static str {
-        "path,goodput_bps,cwnd_packets,srtt_s,device_packets,held_bytes"
+        "path,goodput_bps,cwnd_packets,srtt_s,device_queue_packets,held_bytes"
     }
 
     fn mark(&self, _now: Time) -> Mark {
@@ -144,7 +144,7 @@ impl Tabled for Exchange {
 
 impl Tabled for Downlink {
     fn columns(&self) -> &'static str {
-        "rate_bps,level,target,delay_s,goodput_bps,overhead_s,slowest_target,asked,place"
+        "rate_bps,level,target,delay_s,goodput_bps,overhead_s,slowest_target,control_level,place"
     }
 
     fn mark(&self, _now: Time) -> Mark {
@@ -155,13 +155,13 @@ impl Tabled for Downlink {
     fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
         let (level, target) = (known(self.level()), known(self.target()));
         let (rate, delay) = (self.rate().as_bps(), seconds(gained.rtt()));
-        let Belief { overhead, slowest_target, asked } = self.belief();
-        let (overhead, asked) = (seconds(overhead), known(asked));
+        let Belief { overhead, slowest_target, control_level } = self.belief();
+        let (overhead, control_level) = (seconds(overhead), known(control_level));
         let (slowest, place) = (known(slowest_target), place(self.bottleneck()));
         let goodput = gained.bps();
         writeln!(
             out,
-            "{front},{rate},{level},{target},{delay},{goodput},{overhead},{slowest},{asked},{place}"
+            "{front},{rate},{level},{target},{delay},{goodput},{overhead},{slowest},{control_level},{place}"
         )
     }
 }

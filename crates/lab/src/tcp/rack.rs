@@ -9,7 +9,7 @@
 
 use freshline_core::unit::{Span, Time};
 
-use super::scoreboard::{Scoreboard, Sent};
+use super::scoreboard::{Scoreboard, SentSegment};
 
 /// The number of segments beyond a hole that tell loss from reordering (RFC 5681).
 const DUPLICATE_THRESHOLD: u64 = 3;
@@ -58,7 +58,7 @@ impl Rack {
     pub(super) fn on_delivered(
         &mut self,
         now: Time,
-        sent: &Sent,
+        sent: &SentSegment,
         echo: Option<Time>,
         min_rtt: Span,
     ) {

@@ -24,16 +24,16 @@ pub(super) struct RttEstimator {
     smoothed: Option<(Span, Span)>,
     min: WindowedMin,
     backoff: u32,
-    least_variation: Span,
-    least_timeout: Span,
+    min_rto_margin: Span,
+    min_rto: Span,
     /// The timeout, if it is constant.
     constant: Option<Span>,
 }
 
 impl RttEstimator {
-    pub(super) fn new(least_variation: Span, least_timeout: Span) -> Self {
+    pub(super) fn new(min_rto_margin: Span, min_rto: Span) -> Self {
         let min = WindowedMin::new(MIN_RTT_WINDOW);
-        Self { smoothed: None, min, backoff: 0, least_variation, least_timeout, constant: None }
+        Self { smoothed: None, min, backoff: 0, min_rto_margin, min_rto, constant: None }
     }
 
     /// With a timeout that is always as long.
@@ -72,9 +72,9 @@ impl RttEstimator {
             return timeout;
         }
         let base = self.smoothed.map_or(INITIAL_RTO, |(srtt, variation)| {
-            srtt + (variation * 4).max(self.least_variation)
+            srtt + (variation * 4).max(self.min_rto_margin)
         });
-        (base.max(self.least_timeout) * (1 << self.backoff)).min(MAX_RTO)
+        (base.max(self.min_rto) * (1 << self.backoff)).min(MAX_RTO)
     }
 
     /// A timeout has struck: the next one takes twice as long.

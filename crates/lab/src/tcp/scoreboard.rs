@@ -29,7 +29,7 @@ use super::segment::{Block, SackBlocks};
 
 /// A segment on the scoreboard.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
+pub(super) struct SentSegment {
     pub(super) seq: u64,
     /// Behind the payload and FIN.
     pub(super) end: u64,
@@ -71,7 +71,7 @@ struct Transmission {
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
     /// In the order of offsets; their numbers count from `first` on.
-    segments: VecDeque<Sent>,
+    segments: VecDeque<SentSegment>,
     first: u64,
     acked_to: u64,
     sent_to: u64,
@@ -131,7 +131,7 @@ impl Scoreboard {
     pub(super) fn send(&mut self, now: Time, end: u64, fin: bool, then: Snapshot) {
         let transmission = self.next_transmission;
         self.log(self.first + self.segments.len() as u64);
-        self.segments.push_back(Sent {
+        self.segments.push_back(SentSegment {
             seq: self.sent_to,
             end,
             fin,
@@ -147,7 +147,7 @@ impl Scoreboard {
     }
 
     /// The lost segment with the lowest offset is sent again.
-    pub(super) fn retransmit_lost(&mut self, now: Time, then: Snapshot) -> Option<Sent> {
+    pub(super) fn retransmit_lost(&mut self, now: Time, then: Snapshot) -> Option<SentSegment> {
         while let Some(Reverse(id)) = self.lost.pop() {
             if self.segment(id).is_some_and(|sent| sent.state == State::Lost) {
                 self.lost_count -= 1;
@@ -170,7 +170,7 @@ impl Scoreboard {
     }
 
     /// The last segment is sent again while it is in flight, to find out about it.
-    pub(super) fn retransmit_last(&mut self, now: Time, then: Snapshot) -> Option<Sent> {
+    pub(super) fn retransmit_last(&mut self, now: Time, then: Snapshot) -> Option<SentSegment> {
         let id = self.first + (self.segments.len() as u64).checked_sub(1)?;
         let in_flight = self.segment(id).is_some_and(|sent| sent.state == State::InFlight);
         in_flight.then(|| self.transmit_again(id, now, then)).flatten()
@@ -182,7 +182,7 @@ impl Scoreboard {
         &mut self,
         ack: u64,
         sack: SackBlocks,
-        mut delivered: impl FnMut(&Sent, How),
+        mut delivered: impl FnMut(&SentSegment, How),
     ) -> bool {
         let advances = ack > self.acked_to && ack <= self.sent_to;
         if advances {
@@ -204,7 +204,7 @@ impl Scoreboard {
     }
 
     /// The segment in flight that was sent the longest ago.
-    pub(super) fn oldest_in_flight(&mut self) -> Option<Sent> {
+    pub(super) fn oldest_in_flight(&mut self) -> Option<SentSegment> {
         while let Some(oldest) = self.transmissions.front() {
             match self.segment(oldest.id) {
                 Some(sent)
@@ -243,7 +243,7 @@ impl Scoreboard {
         }
     }
 
-    fn transmit_again(&mut self, id: u64, now: Time, then: Snapshot) -> Option<Sent> {
+    fn transmit_again(&mut self, id: u64, now: Time, then: Snapshot) -> Option<SentSegment> {
         let transmission = self.next_transmission;
         self.log(id);
         let sent = self.segment_mut(id)?;
@@ -259,7 +259,7 @@ impl Scoreboard {
     }
 
     /// Marks the segments that lie in `block` as a whole and are not marked yet.
-    fn sack(&mut self, block: Block, delivered: &mut impl FnMut(&Sent, How)) {
+    fn sack(&mut self, block: Block, delivered: &mut impl FnMut(&SentSegment, How)) {
         let end = block.end.min(self.sent_to);
         let mut start = block.start.max(self.acked_to);
         while let Some(gap) = self.sacked.first_gap(Block { start, end }) {
@@ -293,11 +293,11 @@ impl Scoreboard {
         }
     }
 
-    fn segment(&self, id: u64) -> Option<&Sent> {
+    fn segment(&self, id: u64) -> Option<&SentSegment> {
         self.segments.get(usize::try_from(id.checked_sub(self.first)?).ok()?)
     }
 
-    fn segment_mut(&mut self, id: u64) -> Option<&mut Sent> {
+    fn segment_mut(&mut self, id: u64) -> Option<&mut SentSegment> {
         self.segments.get_mut(usize::try_from(id.checked_sub(self.first)?).ok()?)
     }
 }
@@ -373,7 +373,7 @@ mod tests {
             let mut now = 1000;
             for (kind, start, len) in steps {
                 now += 1;
-                let mut deliver = |sent: &Sent, _| count[(sent.seq / 100) as usize] += 1;
+                let mut deliver = |sent: &SentSegment, _| count[(sent.seq / 100) as usize] += 1;
                 let block = (start, start + len);
                 match kind {
                     0 => { board.on_ack(start, blocks([]), &mut deliver); }

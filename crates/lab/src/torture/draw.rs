@@ -130,7 +130,7 @@ fn interface_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec
         let at = moment(rng);
         let back = (at + millis(rng, 0..8_000)).min(HEALED_AT);
         incidents.push(Incident { at, what: What::InterfaceGoes { source, path } });
-        incidents.push(Incident { at: back, what: What::InterfaceComes { source, path } });
+        incidents.push(Incident { at: back, what: What::InterfaceUp { source, path } });
     }
 }
 

@@ -103,7 +103,7 @@ pub enum What {
         path: usize,
     },
     /// It is there again, with another address.
-    InterfaceComes {
+    InterfaceUp {
         /// Whose.
         source: usize,
         /// Which of its paths.
@@ -138,7 +138,7 @@ impl fmt::Display for What {
             Self::InterfaceGoes { source, path } => {
                 write!(f, "the interface of path {path} of source {source} is gone")
             }
-            Self::InterfaceComes { source, path } => {
+            Self::InterfaceUp { source, path } => {
                 write!(f, "the interface of path {path} of source {source} is there")
             }
             Self::LabelsStep { source, by_ms: 0 } => {

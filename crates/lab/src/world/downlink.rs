@@ -14,7 +14,7 @@ mod offered;
 
 use std::collections::VecDeque;
 
-use freshline_core::link::SpanHistogram;
+use freshline_core::link::{Direction, SpanHistogram};
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use freshline_core::wlan::{Arrival, Belief, Bottleneck, Locator, Report, StationId};
 use rand::RngExt;
@@ -28,7 +28,7 @@ use super::client::{Client, PacketSeen};
 use super::located::{FrameRecord, Located, LocatedOutcome};
 use super::measured::Measured;
 use super::memory::Memory;
-use super::parcel::{Body, Direction, Load, Paced, UDP_OVER_IPV4};
+use super::parcel::{Body, Load, Paced, UDP_OVER_IPV4};
 
 pub use self::edge::Server;
 
@@ -198,7 +198,7 @@ pub struct DownlinkOutcome {
     /// What the law believes at the end.
     pub belief: Belief,
     /// The most that all flows of the server sent in any 5 s, headers included, in bit/s.
-    pub offered_worst: Option<f64>,
+    pub offered_max: Option<f64>,
     /// The same as a multiple of what came to their clients in those 5 s.
     pub offered_ratio: Option<f64>,
     /// The part of reports, 0 to 1, after which the guard's limit was below the law's rate.
@@ -317,7 +317,7 @@ impl Downlink {
             let delivery = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
             if report.is_some() || delivery.is_some() {
                 return Some((
-                    Direction::Back,
+                    Direction::Reverse,
                     self.send_report(ReportContent { report, delivery }),
                 ));
             }
@@ -325,11 +325,11 @@ impl Downlink {
         if self.urgent_at().is_some_and(|at| at <= now) {
             let delivery = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
             return Some((
-                Direction::Back,
+                Direction::Reverse,
                 self.send_report(ReportContent { report: None, delivery }),
             ));
         }
-        (self.leaves_at <= now).then(|| (Direction::There, self.send(now)))
+        (self.leaves_at <= now).then(|| (Direction::Forward, self.send(now)))
     }
 
     /// A packet has come to the client.
@@ -484,7 +484,7 @@ impl Downlink {
             settled: is_settled.then(|| off_target_at.since(since)),
             located: self.located.as_ref().map(Located::outcome),
             belief: self.belief(),
-            offered_worst: self.server.offered(now).0,
+            offered_max: self.server.offered(now).0,
             offered_ratio: self.server.offered(now).1,
             limited: tally.limited.mean(),
         }

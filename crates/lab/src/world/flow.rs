@@ -5,10 +5,11 @@
 //!   handle_arrival ─┴─► flow ─► FollowUp: what is next ──┴─► poll_timeout
 //! ```
 
+use freshline_core::link::Direction;
 use freshline_core::path::PathId;
 use freshline_core::unit::{Bytes, Time};
 
-use super::parcel::{Body, Direction, Load, Parcel};
+use super::parcel::{Body, Load, Parcel};
 use super::{Cross, Downlink, Exchange, Landing, Multipath, SizeDistribution, Stream, UpdateFlow};
 
 /// What a flow is.
@@ -408,7 +409,7 @@ impl Traffic for Cross {
 
     fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
         let size = self.poll_packet(now)?;
-        Some((0, Direction::There, Load::plain(size, Body::Filler)))
+        Some((0, Direction::Forward, Load::plain(size, Body::Filler)))
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -1,10 +1,11 @@
 //! What flows hear of a mesh: drops, and what their nodes overhear.
 
+use freshline_core::link::Direction;
 use freshline_core::mesh::{Heard, Share};
 use freshline_core::unit::Time;
 
 use super::components::{Component, Counts, Timetable};
-use super::parcel::{Direction, Parcel};
+use super::parcel::Parcel;
 use super::{Leg, Routed, World, dropped};
 use crate::mesh::{Drop, Mesh, Observer, ROOT};
 
@@ -111,7 +112,7 @@ impl MeshObserver<'_> {
     fn acknowledged(&self, listener: u32, parcel: &Parcel) -> Option<Heard> {
         let owner = &self.flows[parcel.flow as usize];
         let (_, node) = owner.mesh_node()?;
-        let is_ack = owner.flow.stream().is_some() && parcel.direction == Direction::Back;
+        let is_ack = owner.flow.stream().is_some() && parcel.direction == Direction::Reverse;
         let is_own = node == listener;
         let node = node as u16;
         is_ack.then_some(if is_own { Heard::Own { node } } else { Heard::Ack { node } })

@@ -33,7 +33,7 @@ mod updates;
 use std::ops::Range;
 
 use freshline_core::host::Band;
-use freshline_core::link::Hop;
+use freshline_core::link::{Direction, Hop};
 use freshline_core::path::PathId;
 use freshline_core::router::{Discipline, Drop};
 use freshline_core::unit::Time;
@@ -49,7 +49,7 @@ pub(crate) use flow::each;
 pub use host::HostOutcome;
 pub use located::{FrameRecord, LocatedOutcome, SETTLED, SettledOutcome};
 pub use multipath::{Multipath, MultipathOutcome, MultipathSource, SubflowOutcome};
-pub use parcel::{Body, Direction, Load, Paced, Parcel, Passed};
+pub use parcel::{Body, Load, Paced, Parcel, Passed};
 pub use period::Period;
 pub use stream::{Application, Completion, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
@@ -97,8 +97,8 @@ pub struct Routed {
     pub flow: Flow,
     /// Its legs there, then those back; of several paths, one path's after the other's.
     pub legs: Vec<Leg>,
-    /// How many of the legs lead there, on its first path.
-    pub there: u32,
+    /// The number of legs forward on its first path.
+    pub forward_legs: u32,
     /// Where further paths begin, and where they turn round.
     pub further: Vec<[u32; 2]>,
     /// The flow whose source address it has, if not one of its own.
@@ -115,14 +115,14 @@ pub struct Routed {
 }
 
 impl Routed {
-    /// A flow over `legs`, of which the first `there` lead there.
-    pub fn new(flow: Flow, legs: Vec<Leg>, there: u32) -> Self {
+    /// A flow over `legs`, of which the first `forward_legs` lead to the far end.
+    pub fn new(flow: Flow, legs: Vec<Leg>, forward_legs: u32) -> Self {
         let passed = vec![Passed::default(); legs.len()];
         let (looks, redraws_sizes) = (flow.looks(), flow.redraws_sizes());
         Self {
             flow,
             legs,
-            there,
+            forward_legs,
             further: Vec::new(),
             host: None,
             dscp: [0; 2],
@@ -137,12 +137,12 @@ impl Routed {
     pub fn stretch(&self, path: u8, direction: Direction) -> Range<u32> {
         let path = usize::from(path);
         let [begins, turns] = match path.checked_sub(1) {
-            None => [0, self.there],
+            None => [0, self.forward_legs],
             Some(further) => self.further[further],
         };
         match direction {
-            Direction::There => begins..turns,
-            Direction::Back => {
+            Direction::Forward => begins..turns,
+            Direction::Reverse => {
                 let next = self.further.get(path).map(|[begins, _]| *begins);
                 turns..next.unwrap_or(self.legs.len() as u32)
             }
@@ -363,7 +363,7 @@ impl World {
         let Self { hops, cells, flows, now, .. } = self;
         let routed = &mut flows[flow];
         for path in 0..=routed.further.len() {
-            let first = routed.stretch(path as u8, Direction::There).start;
+            let first = routed.stretch(path as u8, Direction::Forward).start;
             let (held, left) = match routed.legs[first as usize] {
                 Leg::Hop(hop) => {
                     let hop = &hops[hop as usize];
@@ -386,7 +386,7 @@ impl World {
     fn send_over(&mut self, flow: usize, path: u8, direction: Direction, load: Load) {
         let routed = &self.flows[flow];
         let leg = routed.stretch(path, direction).start;
-        let dscp = routed.dscp[usize::from(direction == Direction::Back)];
+        let dscp = routed.dscp[usize::from(direction == Direction::Reverse)];
         let flow = flow as u32;
         let host = routed.host.unwrap_or(flow);
         let parcel = Parcel { flow, host, path, leg, direction, since: self.now, dscp, load };

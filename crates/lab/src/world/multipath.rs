@@ -7,14 +7,14 @@
 //!          what the devices hold through which paths leave
 //! ```
 
-use freshline_core::link::SpanHistogram;
+use freshline_core::link::{Direction, SpanHistogram};
 use freshline_core::router::Ecn;
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
 use super::Period;
 use super::measured::Measured;
-use super::parcel::{Body, Direction, Load};
+use super::parcel::{Body, Load};
 use super::stream::{Completion, RoundTrips};
 use crate::tcp::SenderStats;
 use crate::tcp::apps::{Cbr, Outlet, Pages, Video, VideoOutcome};
@@ -115,7 +115,7 @@ pub struct SubflowOutcome {
     /// Segments sent again, of all segments; 0 to 1.
     pub retransmitted: f64,
     /// Packets in its device when it sent a segment, on average; `None` if it sent none.
-    pub device_mean: Option<f64>,
+    pub device_queue_mean: Option<f64>,
     /// The most segments with data that it sent in a row, no other subflow between them; `None` if it
     /// sent none.
     pub max_run: Option<f64>,
@@ -221,9 +221,9 @@ impl Multipath {
                     let held = self.sender.subflows()[path].device().queue().packets;
                     self.tally.on_data(path, held);
                 }
-                (Direction::There, (path, carried))
+                (Direction::Forward, (path, carried))
             }
-            None => (Direction::Back, self.receiver.poll_transmit(now)?),
+            None => (Direction::Reverse, self.receiver.poll_transmit(now)?),
         };
         let ecn = if carried.segment.flags.ect { Ecn::Capable } else { Ecn::NotCapable };
         let size = carried.wire_size();
@@ -237,7 +237,7 @@ impl Multipath {
         carried.segment.flags.ce = ecn == Ecn::Marked;
         let path = usize::from(path);
         match direction {
-            Direction::There => {
+            Direction::Forward => {
                 let has_more = self.receiver.on_segment(now, path, &carried);
                 if self.measured.has(now) {
                     self.tally.subflows[path].delivered = self.receiver.delivered_by(path);
@@ -264,7 +264,7 @@ impl Multipath {
                     self.finished_at.get_or_insert(now);
                 }
             }
-            Direction::Back => {
+            Direction::Reverse => {
                 let before = *self.sender.subflows()[path].sender().stats();
                 self.sender.on_segment(now, path, &carried);
                 let after = self.sender.subflows()[path].sender().stats();
@@ -329,7 +329,7 @@ impl Multipath {
                 goodput_bps: bps(tally.delivered - tally.delivered_before),
                 rtt: RoundTrips::of(&tally.round_trips),
                 retransmitted: if sent > 0 { again as f64 / sent as f64 } else { 0.0 },
-                device_mean: (sent > 0).then(|| tally.held as f64 / sent as f64),
+                device_queue_mean: (sent > 0).then(|| tally.held as f64 / sent as f64),
             }
         });
         let (page_mean, video) = match &self.source {

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use freshline_core::host::Band;
+use freshline_core::link::Direction;
 use freshline_core::router::{Ecn, FlowKey, Header, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 
@@ -43,15 +44,6 @@ pub struct Passed {
     pub packets: u64,
     /// How long they were on it, all together.
     pub time: Span,
-}
-
-/// Which way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// From the source to the far end.
-    There,
-    /// From the far end to the source.
-    Back,
 }
 
 /// What a flow sends.
@@ -118,8 +110,8 @@ impl Parcel {
         let source_port = SOURCE_PORT + u16::from(self.path);
         let far = Ipv4Addr::from(NET + FAR_END + number(self.flow));
         let ((source, source_port), (destination, destination_port)) = match self.direction {
-            Direction::There => ((near, source_port), (far, port)),
-            Direction::Back => ((far, port), (near, source_port)),
+            Direction::Forward => ((near, source_port), (far, port)),
+            Direction::Reverse => ((far, port), (near, source_port)),
         };
         let ends = FlowKey::between(source.into(), destination.into(), protocol);
         FlowKey { source_port, destination_port, ..ends }

@@ -21,7 +21,7 @@ impl SharedStations {
         };
         let mut downlinks: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
         for (index, routed) in flows.iter().enumerate() {
-            let last = (routed.there as usize).checked_sub(1);
+            let last = (routed.forward_legs as usize).checked_sub(1);
             let last = last.and_then(|last| routed.legs.get(last));
             if let (Some(_), Some(end)) = (routed.flow.downlink(), last.and_then(station)) {
                 downlinks.entry(end).or_default().push(index);

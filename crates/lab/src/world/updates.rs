@@ -19,6 +19,7 @@ mod sizes;
 mod tally;
 
 use freshline_core::age::{AgeProcess, BacklogProcess};
+use freshline_core::link::Direction;
 use freshline_core::path::{DeviceMeter, PathId};
 use freshline_core::session::{
     Admission, Monitor, MonitorEvent, MonitorParams, PathCounters, Paths, Reach, Secret, Source,
@@ -31,7 +32,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::Period;
-use super::parcel::{Body, Direction, Load};
+use super::parcel::{Body, Load};
 use datagrams::Datagrams;
 pub use sizes::{SizeDistribution, Sizes};
 use tally::Tally;
@@ -169,7 +170,7 @@ impl UpdateFlow {
             && let Some(size) = self.sizes.ack
         {
             let body = Body::Answer(self.datagrams.keep(answer.len));
-            return Some((answer.peer.0, Direction::Back, Load::plain(size, body)));
+            return Some((answer.peer.0, Direction::Reverse, Load::plain(size, body)));
         }
         if !self.is_awake {
             return None;
@@ -187,7 +188,7 @@ impl UpdateFlow {
         let size = self.sizes.draw(&mut self.rng);
         self.source.handle_wire_bytes(now, size);
         let body = Body::Update(self.datagrams.keep(transmit.len));
-        Some((transmit.path.0, Direction::There, Load::plain(size, body)))
+        Some((transmit.path.0, Direction::Forward, Load::plain(size, body)))
     }
 
     /// A datagram of the source has come to the monitor by a path; then [`UpdateFlow::poll_transmit`].

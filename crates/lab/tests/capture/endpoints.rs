@@ -275,14 +275,14 @@ fn a_capture_tells_what_the_endpoints_report() {
             (report.packets, report.sessions.remove(0))
         };
         let (packets, session) = only(&pcap(LinkType::Raw, &run.packets));
-        assert_eq!((packets.session, packets.disordered), (run.packets.len() as u64, 0));
+        assert_eq!((packets.session, packets.out_of_order), (run.packets.len() as u64, 0));
         assert_agrees(&session, &run, "as it is");
 
         // Blocks of a pcapng file, each backwards.
         let mut mixed = run.packets.clone();
         mixed.chunks_mut(50).for_each(<[_]>::reverse);
         let (packets, session) = only(&pcapng(LinkType::Raw, &mixed));
-        assert_eq!(packets.disordered, 0);
+        assert_eq!(packets.out_of_order, 0);
         assert_agrees(&session, &run, "mixed");
 
         // Without the packets of the opening, nothing else is missing.
@@ -295,7 +295,7 @@ fn a_capture_tells_what_the_endpoints_report() {
 
         // Packets that were captured too short are counted.
         let (packets, _) = only(&pcap(LinkType::Raw, &cut(&run.packets, 28 + 80)));
-        assert_eq!(packets.session + packets.cut, run.packets.len() as u64);
+        assert_eq!(packets.session + packets.truncated, run.packets.len() as u64);
 
         // Damaged numbers are strays, and change no age by more than they leave out.
         let mut damaged = run.packets.clone();

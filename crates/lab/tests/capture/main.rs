@@ -41,7 +41,7 @@ fn assert_steady(report: &Report) {
     assert_eq!((flow.segments, flow.bytes, flow.acked_bytes), (100, 100_000, 100_000));
     // 100 kB in 0.99 s and the last 30 ms.
     assert_eq!((flow.duration_s, flow.goodput_bps), (1.02, Some(784_313)));
-    assert_eq!((flow.resent, flow.untracked, flow.unseen_acks), (0, 0, 0));
+    assert_eq!((flow.retransmissions, flow.untracked, flow.unseen_acks), (0, 0, 0));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn what_was_sent_twice_tells_no_time_and_what_waits_behind_it_ages() {
     assert_eq!((age.fresh, age.max_ms), (3, 310.0));
     let area = (20.0 + 100.0) / 2.0 * 80.0 + (50.0 + 310.0) / 2.0 * 260.0;
     assert!((age.mean_ms - area / 340.0).abs() < 1e-6, "{age:?}");
-    assert_eq!((flow.resent, flow.segments, flow.acked_bytes), (2, 8, 600));
+    assert_eq!((flow.retransmissions, flow.segments, flow.acked_bytes), (2, 8, 600));
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_file_of_frames_that_cannot_be_read_is_an_error_and_other_frames_are_counts(
     icmp.bytes[9] = 1;
     let report = report(&pcap(LinkType::Raw, &[fragment, cut, icmp]));
     let packets = report.packets;
-    assert_eq!((packets.read, packets.fragments, packets.cut, packets.other), (3, 1, 1, 1));
+    assert_eq!((packets.read, packets.fragments, packets.truncated, packets.other), (3, 1, 1, 1));
     assert!(report.flows.is_empty());
 }
 
@@ -310,7 +310,7 @@ proptest! {
         let measured = measure(&writer.into_inner().unwrap()[..], Limits::default());
         prop_assert!(measured.error.is_none());
         let packets = measured.report.packets;
-        let sum = packets.tcp + packets.session + packets.other + packets.fragments + packets.cut;
+        let sum = packets.tcp + packets.session + packets.other + packets.fragments + packets.truncated;
         prop_assert_eq!(sum, packets.read);
     }
 

@@ -108,7 +108,7 @@ fn the_state_need_not_have_been_captured() {
 fn too_little_of_a_message_is_counted_as_such() {
     let packets = cut(&session(Place::Source, &[1; 900]), 60);
     let report = report(&pcap(LinkType::Raw, &packets));
-    assert_eq!((report.packets.cut, report.packets.session), (200, 0));
+    assert_eq!((report.packets.truncated, report.packets.session), (200, 0));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn frames_out_of_order_are_put_in_order_and_no_round_trip_is_negative() {
     }
     let mixed = report(&pcap(LinkType::Raw, &packets));
     assert_eq!(mixed.sessions, [clean]);
-    assert_eq!(mixed.packets.disordered, 0);
+    assert_eq!(mixed.packets.out_of_order, 0);
 
     // Captured with a clock that was set back between an update and its ack.
     for packet in &mut packets {

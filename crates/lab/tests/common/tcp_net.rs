@@ -3,7 +3,7 @@
 //! ```text
 //! senders ─► fate ─► forward path ─► receivers
 //!    ▲                                  │
-//!    └───── return path ◄──── fate ◄────┘
+//!    └──── reverse path ◄──── fate ◄────┘
 //! ```
 
 // Each test uses a part of it.
@@ -12,7 +12,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use freshline_core::link::{Path, PathConfig};
+use freshline_core::link::{Direction, Path, PathConfig};
 use freshline_core::router::{Discipline, Packet, Qdisc};
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 use freshline_lab::tcp::congestion::{Algorithm, CongestionControl};
@@ -32,15 +32,8 @@ impl Packet for Carried {
     }
 }
 
-/// Which way a segment goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    Forward,
-    Back,
-}
-
 /// How many copies of a segment enter the path: none, one or more.
-pub(crate) type Fate = dyn FnMut(Way, &Segment) -> usize;
+pub(crate) type Fate = dyn FnMut(Direction, &Segment) -> usize;
 
 /// One stream.
 pub(crate) struct Stream {
@@ -75,7 +68,7 @@ pub(crate) fn law(law: Algorithm) -> Box<dyn CongestionControl> {
 }
 
 impl Net<Discipline<Carried>> {
-    /// Streams over `forward` and `back`.
+    /// Streams over `forward` and `reverse`.
     pub(crate) fn over(forward: &str, back: &str, seed: u64) -> Self {
         let forward = path(forward).build(|hop| rng(seed, hop)).expect("a path");
         Self::new(forward, back, seed)
@@ -99,7 +92,10 @@ impl<Q: Qdisc<Carried>> Net<Q> {
         }
     }
 
-    pub(crate) fn with_fate(mut self, fate: impl FnMut(Way, &Segment) -> usize + 'static) -> Self {
+    pub(crate) fn with_fate(
+        mut self,
+        fate: impl FnMut(Direction, &Segment) -> usize + 'static,
+    ) -> Self {
         self.fate = Box::new(fate);
         self
     }
@@ -200,12 +196,12 @@ impl<Q: Qdisc<Carried>> Net<Q> {
         let now = self.now;
         let stream = &mut self.streams[id];
         while let Some(segment) = stream.sender.poll_transmit(now) {
-            for _ in 0..(self.fate)(Way::Forward, &segment) {
+            for _ in 0..(self.fate)(Direction::Forward, &segment) {
                 self.forward.enqueue(now, Carried { stream: id, segment }, &mut |_| {});
             }
         }
         while let Some(segment) = stream.receiver.poll_transmit(now) {
-            for _ in 0..(self.fate)(Way::Back, &segment) {
+            for _ in 0..(self.fate)(Direction::Reverse, &segment) {
                 self.back.enqueue(now, Carried { stream: id, segment }, &mut |_| {});
             }
         }

@@ -10,7 +10,7 @@ use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
 use freshline_net::monitor::{self, Monitor, MonitorConfig, Record};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, Transport, Ways};
+use freshline_net::source::{Source, SourceConfig, SourcePaths, Transport};
 use freshline_net::stop::Stop;
 
 use crate::traffic::PAYLOAD;
@@ -62,7 +62,7 @@ fn through_the_endpoints() -> Vec<Span> {
     let mut source = Source::new(SourceConfig {
         monitor: address.into(),
         transport: Transport::Udp,
-        ways: Ways::default(),
+        paths: SourcePaths::default(),
         params: SourceParams::default(),
         law: Box::new(Fixed::new(UpdateRate::from_period(PERIOD))),
         sampler: Box::new(Synthetic::new(PAYLOAD.len())),

@@ -15,7 +15,7 @@ use client_paths::ClientPath;
 use freshline_core::unit::{Span, Time};
 use mio::net::TcpListener;
 use noq_proto::{DatagramEvent, Endpoint, EndpointConfig, FourTuple, PathId, PathStatus, StreamId};
-use program::{Flow, Step, advance};
+use program::{ProgramConnection, Step, advance};
 use slab::Slab;
 use udp::Associations;
 
@@ -130,7 +130,7 @@ pub struct Client {
     /// The server does not answer, which was said.
     is_without_answer: bool,
     listeners: Vec<Listener>,
-    flows: Slab<Flow>,
+    flows: Slab<ProgramConnection>,
     by_stream: HashMap<StreamId, usize>,
     associations: Associations,
 }

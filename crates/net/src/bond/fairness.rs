@@ -42,13 +42,13 @@ impl Bottleneck {
 }
 
 /// A connection that always has data.
-struct Flow {
+struct BulkConnection {
     world: World,
     stream: StreamId,
     got: usize,
 }
 
-impl Flow {
+impl BulkConnection {
     fn new(paths: usize, sending: Sending, bottleneck: &Rc<RefCell<Bottleneck>>) -> Self {
         let scheduler = || sending.scheduler.build().unwrap();
         let mut world = World::paths(paths, scheduler(), scheduler(), sending);
@@ -79,13 +79,13 @@ fn share_of_a_bond(coupling: Option<CoupledLaw>, random: u64) -> f64 {
     // The other one is a flow as any other: Reno, which is LIA with one path.
     let single = Sending { coupling: Some(CoupledLaw::Lia), ..Sending::default() };
     let mut flows =
-        [(2, sending), (1, single)].map(|(paths, it)| Flow::new(paths, it, &bottleneck));
+        [(2, sending), (1, single)].map(|(paths, it)| BulkConnection::new(paths, it, &bottleneck));
     // They were connected at different moments.
     let start = flows.iter().map(|flow| flow.world.now).max().unwrap();
     flows.iter_mut().for_each(|flow| flow.world.run(start - flow.world.now));
     let mut before = [0; 2];
     for step in 0..STEPS {
-        flows.iter_mut().for_each(Flow::step);
+        flows.iter_mut().for_each(BulkConnection::step);
         if step == STEPS / 4 {
             before = flows.each_ref().map(|flow| flow.got);
         }

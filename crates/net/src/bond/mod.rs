@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Multipath QUIC (draft-ietf-quic-multipath) by noq-proto, unmodified; which path a datagram takes
-//! is decided by a scheduler of [`freshline_core::path`] through [gates](gate). Each end is one
+//! is decided by a scheduler of [`freshline_core::path`] through gates (`gate.rs`). Each end is one
 //! thread with one poll.
 
 mod client;

@@ -30,7 +30,7 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use freshline_core::path::{
-    self, Choice, DeviceQueue, Flow, MAX_PATHS, PathState, Scheduler, SchedulerConfig,
+    self, Choice, DeviceQueue, MAX_PATHS, PathState, Scheduler, SchedulerConfig, SendState,
 };
 use freshline_core::unit::{Bytes, Span, Time};
 use noq_proto::{Connection, FourTuple, PathId, Transmit};
@@ -502,7 +502,7 @@ impl Paths {
         self.datagram_room = self.datagram_room.max(room);
         let datagrams = (self.datagram_room - room) as u64;
         let unsent = if datagrams > 0 { datagrams } else { self.unsent };
-        let flow = Flow {
+        let flow = SendState {
             unsent: Bytes::new(unsent),
             // Each stream has a window of its own, and all together one.
             window_left: Bytes::new(window.saturating_sub(inflight)),

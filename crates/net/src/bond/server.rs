@@ -61,7 +61,7 @@ pub struct ServerConfig {
 type StreamKey = (ConnectionHandle, StreamId);
 
 /// A stream on its way to a TCP connection.
-struct Flow {
+struct ServerStream {
     link: ConnectionHandle,
     stream: StreamId,
     step: Step,
@@ -101,7 +101,7 @@ pub struct Server {
     shares: Shares,
     rates: Handshakes,
     digests: RandomState,
-    flows: Slab<Flow>,
+    flows: Slab<ServerStream>,
     by_stream: HashMap<StreamKey, usize>,
     udp: udp::Flows,
     families: Families,
@@ -277,7 +277,7 @@ impl Server {
             && let Some(stream) = link.connection.streams().accept(Dir::Bi)
         {
             let step = Step::Head(Vec::new());
-            let key = self.flows.insert(Flow { link: handle, stream, step, began_at: now });
+            let key = self.flows.insert(ServerStream { link: handle, stream, step, began_at: now });
             self.driver.streams += 1;
             self.by_stream.insert((handle, stream), key);
             self.driver.ready.push_back(key);
@@ -410,7 +410,7 @@ impl End for Server {
 
     fn pipe(&mut self, flow: usize) -> Option<&mut Pipe> {
         match self.flows.get_mut(flow) {
-            Some(Flow { step: Step::Open(pipe), .. }) => Some(pipe),
+            Some(ServerStream { step: Step::Open(pipe), .. }) => Some(pipe),
             _ => None,
         }
     }

@@ -88,15 +88,15 @@ pub struct BondReport {
     #[serde(rename = "refused_by")]
     pub refusals: Refusals,
     /// Bytes from programs or destinations that QUIC has taken.
-    pub taken_bytes: u64,
+    pub streams_sent_bytes: u64,
     /// Bytes that programs or destinations have taken from QUIC.
-    pub given_bytes: u64,
+    pub streams_received_bytes: u64,
     /// Flows of UDP datagrams that are carried.
     pub udp_flows_open: usize,
     /// UDP datagrams of programs or destinations that QUIC has taken.
-    pub datagrams_taken: u64,
+    pub datagrams_sent: u64,
     /// UDP datagrams that programs or destinations were given.
-    pub datagrams_given: u64,
+    pub datagrams_received: u64,
     /// UDP datagrams that were not passed on: forbidden, malformed, fragments, without a connection.
     pub datagrams_dropped: u64,
     /// The `--via` of a client; empty at a server.

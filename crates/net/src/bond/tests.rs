@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use freshline_core::path::{self, Choice, Flow, PathState, Scheduler};
+use freshline_core::path::{self, Choice, PathState, Scheduler, SendState};
 use freshline_core::unit::Time;
 use noq_proto::{DatagramEvent, Dir, Endpoint, EndpointConfig, FourTuple, PathStatus, StreamId};
 
@@ -44,13 +44,13 @@ impl Scheduler for Only {
         "only"
     }
 
-    fn choose(&mut self, _now: Time, _flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, _now: Time, _flow: &SendState, paths: &[PathState]) -> Choice {
         let wanted = paths.iter().find(|state| Some(state.id.0) == self.0 && state.has_room());
         wanted.map_or(Choice::Wait, |state| Choice::Send(state.id))
     }
 }
 
-struct Sent {
+struct SentPacket {
     at: Instant,
     path: usize,
     size: usize,
@@ -78,7 +78,7 @@ pub(super) struct World {
     pub(super) bottleneck: Option<Rc<RefCell<Bottleneck>>>,
     /// The client's devices; without them its packets leave at once, and no queue can be seen.
     pub(super) devices: Option<Devices>,
-    sent: Vec<Sent>,
+    sent: Vec<SentPacket>,
     events: VecDeque<(usize, LinkEvent)>,
     schedulers: [Option<Box<dyn Scheduler>>; 2],
 }
@@ -245,7 +245,7 @@ impl World {
                 CLIENT => usize::from(of(id).local_ip() == Some(home(1))),
                 _ => usize::from(of(id).remote().ip() == home(1)),
             });
-            self.sent.push(Sent { at: now, path, size: transmit.size, gated });
+            self.sent.push(SentPacket { at: now, path, size: transmit.size, gated });
             let bottleneck = self.bottleneck.as_ref().filter(|_| end == CLIENT);
             let passed = match (&mut self.devices, bottleneck) {
                 (Some(devices), _) if end == CLIENT => devices.pass(now, path, transmit.size),
@@ -313,7 +313,7 @@ fn no_data_leaves_by_the_wrong_path() {
         let looks = lasted.as_millis() / 250 + 1;
         assert!(full.len() as u128 <= looks, "{} full datagrams in {lasted:?}", full.len());
         // And few that nothing chose: loss probes may take data along, MTU probes have none.
-        let unasked = |sent: &&Sent| sent.path != usize::from(chosen) && sent.gated.is_none();
+        let unasked = |sent: &&SentPacket| sent.path != usize::from(chosen) && sent.gated.is_none();
         let unasked = world.sent.iter().filter(unasked).filter(|sent| sent.size > 300).count();
         assert!(unasked <= 10, "{unasked} full datagrams that no gate was opened for");
         for sent in world.sent.iter().filter(|sent| sent.size > 1000) {
@@ -468,7 +468,7 @@ impl Scheduler for Windows {
         "windows"
     }
 
-    fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
         self.0.fetch_max(flow.window_left.get(), Ordering::Relaxed);
         self.1.choose(now, flow, paths)
     }
@@ -509,7 +509,7 @@ impl Scheduler for Blocked {
         "blocked"
     }
 
-    fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+    fn choose(&mut self, now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
         assert!(flow.window >= flow.window_left, "{flow:?}");
         self.1.choose(now, flow, paths)
     }

@@ -24,7 +24,7 @@ use mio::{Registry, Token};
 
 use super::{Lookup, Race, Remote};
 use crate::clock::Clock;
-use crate::link::{Came, Inlet, Link, LinkError, LinkEvent, Sent, Transport, WireBytes};
+use crate::link::{Inlet, Link, LinkError, LinkEvent, Received, SendStatus, Transport, WireBytes};
 use crate::quic::DialError;
 use crate::via::Via;
 use crate::waker::Waker;
@@ -181,7 +181,7 @@ impl<I: Inlet> Dialler<I> {
     pub(crate) fn receive(
         &mut self,
         on_left: &mut dyn FnMut(u64, Span),
-    ) -> Result<Option<Came<'_, I>>, LinkError> {
+    ) -> Result<Option<Received<'_, I>>, LinkError> {
         for at in 0..self.attempts.len() {
             if let Some((len, mark)) = self.attempts[at].link.fetch(on_left)? {
                 self.on_success(at);
@@ -199,11 +199,11 @@ impl<I: Inlet> Dialler<I> {
         dscp: Dscp,
         datagram: &[u8],
         tag: Option<u64>,
-    ) -> Result<Sent, LinkError> {
-        let mut all = Sent::Replaced;
+    ) -> Result<SendStatus, LinkError> {
+        let mut all = SendStatus::Replaced;
         for attempt in &mut self.attempts {
-            if attempt.link.send(now, dscp, datagram, tag)? == Sent::Gone {
-                all = Sent::Gone;
+            if attempt.link.send(now, dscp, datagram, tag)? == SendStatus::Gone {
+                all = SendStatus::Gone;
             }
         }
         Ok(all)
@@ -407,7 +407,7 @@ mod tests {
         let now = Clock::new().now();
         dialler.turn(now + Span::from_millis(250), poll.registry()).unwrap();
         assert_eq!(dialler.attempts.len(), 2);
-        assert_eq!(dialler.send(now, Dscp::DEFAULT, b"anyone?", None).unwrap(), Sent::Gone);
+        assert_eq!(dialler.send(now, Dscp::DEFAULT, b"anyone?", None).unwrap(), SendStatus::Gone);
 
         let mut buffer = [0; 10];
         let (len, from) = alive.recv_from(&mut buffer).unwrap();

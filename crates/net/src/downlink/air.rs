@@ -119,7 +119,7 @@ impl Air {
         captured(seq, *stamp);
         let rate = packet.rate.filter(|rate| rate.as_bps() > 0).or_else(|| rate.get());
         match rate {
-            Some(rate) => _ = session.on_captured(now, Stamp { at: *stamp, rate }, payload),
+            Some(rate) => _ = session.handle_captured(now, Stamp { at: *stamp, rate }, payload),
             None => self.report.unrated += 1,
         }
     }
@@ -128,7 +128,7 @@ impl Air {
     fn on_others(&mut self, others: Others, session: &mut Session) {
         if self.station == Some(others.station) {
             self.report.others += others.packets;
-            session.on_captured_others(others.stamp, others.packets);
+            session.handle_captured_others(others.stamp, others.packets);
         }
     }
 
@@ -163,7 +163,6 @@ impl Air {
 
 #[cfg(test)]
 mod tests {
-    use freshline_core::session::Clocked;
     use freshline_core::session::downlink::ClientParams;
     use freshline_core::unit::BitRate;
     use freshline_core::wire::{Message, Packet, SessionId};
@@ -233,8 +232,7 @@ mod tests {
         let mut session =
             Session::new(ClientParams::default(), SessionId(5), counter, at(0)).unwrap();
         for seq in 0..60 {
-            let clocked = Clocked { received_at: at(1), now: at(1) };
-            session.on_datagram(clocked, None, &packet(5, seq)).unwrap();
+            session.handle_datagram(at(1), &packet(5, seq)).unwrap();
         }
         let poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap());
@@ -248,8 +246,8 @@ mod tests {
         }
         let report = air.report();
         assert_eq!((report.ours, report.others, report.unrated), (60, 40, 0));
-        let mut out = [0; 200];
-        let len = session.write(at(1000), &mut out).unwrap();
+        let mut out = Vec::new();
+        let len = session.poll_transmit(at(1000), &mut out).unwrap().len;
         let Ok(Message::Report(told)) = Message::parse(&out[..len]) else { panic!("no report") };
         let seen = told.seen.unwrap();
         assert_eq!((seen.level, seen.frames, seen.loss), (5.0, 20, 0.0));

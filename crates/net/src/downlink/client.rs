@@ -2,10 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use freshline_core::session::Clocked;
-use freshline_core::session::downlink::{Client as Session, ClientEvent, ClientParams, Stamp};
+use freshline_core::session::downlink::{
+    Client as Session, ClientEvent, ClientMessage, ClientParams, ReceivedDatagram, ReceivedPacket,
+    Stamp,
+};
+use freshline_core::session::{Datagram, TransportState};
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{CloseReason, Message, OpeningTooLong, SessionId};
+use freshline_core::wire::{CloseReason, OpeningTooLong, Packet, SessionId};
 use freshline_core::wlan::{LevelCounter, Report};
 use mio::Token;
 
@@ -32,10 +35,6 @@ const WAKER: Token = Token(2);
 
 /// Datagrams taken before the timers are looked at again.
 const RECEIVES_A_TURN: usize = 256;
-/// Joins without an answer after which the socket and the connection are made anew.
-const RENEW_AFTER: u64 = 3;
-/// Join and report are shorter.
-const LONGEST_MESSAGE: usize = 512;
 
 /// What a client needs to run.
 pub struct ClientConfig {
@@ -80,6 +79,9 @@ pub enum ClientError {
          trusted link, or count by the kernel's times, without a capture"
     )]
     Encrypted,
+    /// It has left its server.
+    #[error("this client has left its server, and cannot join again: make another one")]
+    Left,
 }
 
 impl From<LinkError> for ClientError {
@@ -157,10 +159,10 @@ pub struct Client {
     gathered: Gathered,
     /// Until when it warms up.
     warm_at: Option<Time>,
-    /// Joins written when something was heard last.
-    heard: u64,
     /// The server has nothing more to send.
     is_done: bool,
+    /// A run has ended, and with it the session.
+    has_left: bool,
     datagram: Vec<u8>,
 }
 
@@ -197,7 +199,7 @@ impl Client {
         let link = Dialler::new(settings, sleeper.registry())?;
         let id = getrandom::u64().map_err(ClientError::Random)?;
         let session = Session::new(config.params, SessionId(id), config.counter, now)?;
-        Ok(Self {
+        let mut client = Self {
             clock,
             sleeper,
             link,
@@ -206,10 +208,12 @@ impl Client {
             air,
             gathered: Gathered::new(now),
             warm_at: (!config.warm_up.is_zero()).then(|| now + config.warm_up),
-            heard: 0,
             is_done: false,
-            datagram: vec![0; LONGEST_MESSAGE],
-        })
+            has_left: false,
+            datagram: Vec::new(),
+        };
+        client.mark_if_not_ready(now);
+        Ok(client)
     }
 
     /// The session, for reports.
@@ -228,67 +232,52 @@ impl Client {
         self.gathered.report(&self.session, air, self.clock.now())
     }
 
-    /// Runs until `stop`, or until `until` has come, or the server has nothing more to send.
+    /// Runs until `stop`, or until `until` has come, or the server has nothing more to send. A client runs
+    /// once: at the end it leaves the server.
     ///
     /// # Errors
-    /// [`ClientError`] where it cannot go on; trouble with the network is none, it is waited out.
+    /// [`ClientError`] where it cannot go on, and [`ClientError::Left`] for another run. Trouble with the
+    /// network is not an error: the client tries again.
     pub fn run(
         &mut self,
         stop: &Stop,
         until: Option<Time>,
         watch: &mut dyn ClientWatch,
     ) -> Result<(), ClientError> {
+        if self.has_left {
+            return Err(ClientError::Left);
+        }
         run::run(&mut Watched { client: self, watch }, stop, until)
     }
 
-    fn wakes_at(&self) -> Option<Time> {
-        // While the link is being dialled it has the word.
-        let session = self.session.poll_timeout().filter(|_| self.can_act());
-        Time::earliest([session, self.link.poll_timeout(), self.warm_at])
+    /// Reports to the session if its link can carry nothing (yet).
+    fn mark_if_not_ready(&mut self, now: Time) {
+        let state = match (self.link.is_ready(), self.link.is_down()) {
+            (true, _) => return,
+            (false, true) => TransportState::Down,
+            // Its address is looked up, or its handshake is not done.
+            (false, false) => TransportState::Connecting,
+        };
+        self.session.handle_transport(now, state);
     }
 
-    /// Whether the session has a link to send by, or one to dial again.
-    fn can_act(&self) -> bool {
-        self.link.is_ready() || self.link.is_down()
-    }
-
-    /// Takes in what has come; whether there may be more.
+    /// Hands in what has arrived; whether there may be more.
     fn receive(&mut self, watch: &mut dyn ClientWatch) -> Result<bool, ClientError> {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
-            let Self { link, session, rate, air, gathered, clock, .. } = self;
+            let Self { link, session, rate, air, clock, .. } = self;
             let Some((datagram, Stamped { kernel, dscp })) = link.receive(&mut |_, _| {})? else {
                 busy = false;
                 break;
             };
             let now = clock.now();
             let received_at = kernel.map_or(now, |kernel| kernel.at.min(now));
-            let at = Clocked { received_at, now };
             let rate = rate.get().filter(|_| air.is_none());
             let stamp = rate.map(|rate| Stamp { at: received_at, rate });
-            match session.on_marked_datagram(at, stamp, dscp, datagram) {
-                Ok(ClientEvent::Packet { seq, payload, delay, joined }) => {
-                    self.heard = session.counters().joins;
-                    if let Some(delay) = delay {
-                        gathered.on_delay(delay);
-                    }
-                    let Ok(Message::Packet(packet)) = Message::parse(datagram) else { continue };
-                    let sent_at = packet.sent_at;
-                    let datagram = datagram.len();
-                    let received =
-                        Received { seq, sent_at, kernel, received_at, delay, datagram, payload };
-                    if joined {
-                        watch.event(now, &Event::Joined);
-                    }
-                    watch.packet(now, &received);
-                }
-                Ok(ClientEvent::Closed(reason)) => {
-                    self.heard = session.counters().joins;
-                    self.is_done |= reason == CloseReason::Done;
-                    watch.event(now, &Event::Closed(reason));
-                }
-                Ok(ClientEvent::Challenged) => self.heard = session.counters().joins,
-                Ok(ClientEvent::Silent) | Err(_) => {}
+            let datagram = ReceivedDatagram::at(received_at, Datagram::marked(datagram, dscp));
+            // One that is of no use is counted there.
+            if session.handle_stamped_datagram(now, stamp, datagram).is_ok() {
+                self.attend(now, kernel, watch)?;
             }
         }
         let now = self.clock.now();
@@ -301,40 +290,70 @@ impl Client {
         }
         while let Some(event) = self.link.poll_event() {
             match event {
-                LinkEvent::Ready => self.session.on_transport_ready(now),
-                LinkEvent::Lost(_) => self.session.on_transport_lost(now),
+                LinkEvent::Ready => self.session.handle_transport(now, TransportState::Ready),
+                LinkEvent::Lost(_) => self.session.handle_transport(now, TransportState::Down),
                 LinkEvent::Unreachable | LinkEvent::Waiting(_) => {}
             }
             watch.event(now, &Event::Link(&event));
         }
+        self.mark_if_not_ready(now);
         Ok(busy)
     }
 
-    /// Sends the join or the report that is due.
-    fn write(&mut self, watch: &mut dyn ClientWatch) -> Result<(), ClientError> {
-        let now = self.clock.now();
-        if !self.can_act() || self.session.poll_timeout().is_none_or(|at| at > now) {
-            return Ok(());
-        }
-        let unanswered = self.session.counters().joins - self.heard;
-        let in_doubt = unanswered > 0 && unanswered.is_multiple_of(RENEW_AFTER);
-        if !self.session.has_joined() && (self.link.is_down() || in_doubt) {
-            self.link.renew(now, self.sleeper.registry())?;
-            watch.event(now, &Event::Unanswered(unanswered));
-        }
-        let dscp = self.session.mark();
-        let Some(len) = self.session.write(now, &mut self.datagram) else { return Ok(()) };
-        let message = &self.datagram[..len];
-        if let Ok(Message::Report(report)) = Message::parse(message) {
-            if let Some(seen) = report.seen {
-                self.gathered.on_report(seen);
+    /// Does what the session wants, and reports what has happened to it; `kernel` is the time of a packet
+    /// among that.
+    fn attend(
+        &mut self,
+        now: Time,
+        kernel: Option<KernelTime>,
+        watch: &mut dyn ClientWatch,
+    ) -> Result<(), ClientError> {
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                ClientEvent::Packet(packet) => {
+                    if let Some(delay) = packet.delay {
+                        self.gathered.on_delay(delay);
+                    }
+                    watch.packet(now, &received(packet, kernel));
+                }
+                ClientEvent::Joined => watch.event(now, &Event::Joined),
+                ClientEvent::Closed(reason) => {
+                    self.is_done |= reason == CloseReason::Done;
+                    watch.event(now, &Event::Closed(reason));
+                }
+                ClientEvent::Silent => watch.event(now, &Event::Silent),
+                ClientEvent::Challenged => {}
+                ClientEvent::RenewTransport { unanswered } => {
+                    self.link.renew(now, self.sleeper.registry())?;
+                    self.mark_if_not_ready(now);
+                    watch.event(now, &Event::Unanswered(unanswered));
+                }
             }
-            watch.reported(now, report.seen);
         }
-        // A join that meets a link that is dialled goes out when it is ready.
-        self.link.send(now, dscp, message, None)?;
         Ok(())
     }
+
+    /// Sends what may leave.
+    fn transmit(&mut self, watch: &mut dyn ClientWatch) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        while let Some(transmit) = self.session.poll_transmit(now, &mut self.datagram) {
+            if let ClientMessage::Report { seen } = transmit.message {
+                if let Some(seen) = seen {
+                    self.gathered.on_report(seen);
+                }
+                watch.reported(now, seen);
+            }
+            self.link.send(now, transmit.dscp, &self.datagram[..transmit.len], None)?;
+        }
+        Ok(())
+    }
+}
+
+/// A packet for [`ClientWatch::packet`].
+fn received(packet: ReceivedPacket<'_>, kernel: Option<KernelTime>) -> Received<'_> {
+    let ReceivedPacket { seq, sent_at, received_at, delay, payload } = packet;
+    let datagram = Packet::HEADER_LEN + payload.len();
+    Received { seq, sent_at, kernel, received_at, delay, datagram, payload }
 }
 
 /// A client that runs, and who hears of it.
@@ -365,19 +384,24 @@ impl Driven for Watched<'_> {
             client.warm_at = None;
             client.gathered.restart(now, client.session.counters());
         }
-        if let Some(ClientEvent::Silent) = client.session.handle_timeout(now) {
-            watch.event(now, &Event::Silent);
-        }
-        client.write(*watch)?;
+        client.session.handle_timeout(now);
+        client.attend(now, None, *watch)?;
+        client.transmit(*watch)?;
         watch.turn(now, client);
         Ok(if client.is_done { Turn::Over } else { Turn::busy_if(busy) })
     }
 
     fn poll_timeout(&mut self) -> Option<Time> {
-        self.client.wakes_at()
+        let Client { session, link, warm_at, .. } = &*self.client;
+        Time::earliest([session.poll_timeout(), link.poll_timeout(), *warm_at])
     }
 
     fn close(&mut self, now: Time) {
-        self.client.link.close(now, &self.client.session.close());
+        let Client { session, link, datagram, has_left, .. } = &mut *self.client;
+        *has_left = true;
+        session.close();
+        while let Some(transmit) = session.poll_transmit(now, datagram) {
+            link.close(now, &datagram[..transmit.len]);
+        }
     }
 }

@@ -32,10 +32,12 @@ pub fn serve(
 struct Snapshot(ServerReport);
 
 const GAUGES: [Column<ClientStatus, Option<f64>>; 12] = [
-    ("downlink_rate_bps", "Rate of IP packets", |c| Some(c.rate_bps as f64)),
-    ("downlink_limit_bps", "Limit of the rate by what the client's reports confirm", |c| {
-        c.limit_bps.map(|bps| bps as f64)
-    }),
+    ("downlink_rate_bytes_per_second", "Rate of IP packets", |c| Some(c.rate_bps as f64 / 8.0)),
+    (
+        "downlink_limit_bytes_per_second",
+        "Limit of the rate by what the client's reports confirm",
+        |c| c.limit_bps.map(|bps| bps as f64 / 8.0),
+    ),
     ("downlink_limited", "1 while the limit is below the law's rate, else 0", |c| {
         c.limit_bps.map(|_| f64::from(u8::from(c.limited)))
     }),
@@ -49,17 +51,21 @@ const GAUGES: [Column<ClientStatus, Option<f64>>; 12] = [
     ("downlink_slowest_target", "Packets a frame that the law seeks for the slowest client", |c| {
         c.slowest_target
     }),
-    ("downlink_asked", "Packets a frame from which the law calculates the rate", |c| c.asked),
+    ("downlink_control_level", "Packets a frame from which the law calculates the rate", |c| {
+        c.control_level
+    }),
     ("downlink_delay_seconds", "One-way delay of a packet, as last reported", |c| {
         c.delay_ms.map(|ms| ms / 1e3)
     }),
     ("downlink_loss_ratio", "Share of packets that did not come, as last reported", |c| c.loss),
     ("downlink_dscp", "Code point of packets as they come, as last reported", |c| {
-        c.marks.forward.arrives_as.map(|dscp| dscp.get().into())
+        c.marks.forward.received_dscp.map(|dscp| dscp.get().into())
     }),
-    ("downlink_mcs_rate_bps", "Rate of the frames' data symbols, as last reported", |c| {
-        c.mcs_rate_bps.map(|bps| bps as f64)
-    }),
+    (
+        "downlink_mcs_rate_bytes_per_second",
+        "Rate of the frames' data symbols, as last reported",
+        |c| c.mcs_rate_bps.map(|bps| bps as f64 / 8.0),
+    ),
 ];
 
 const COUNTERS: [Column<ClientStatus, u64>; 4] = [
@@ -76,12 +82,12 @@ const SUMS: [Column<ServerCounters, u64>; 11] = [
     ("downlink_all_reports", "Reports taken of all clients", |c| c.reports),
     ("downlink_datagrams", "Datagrams received", |c| c.datagrams),
     ("downlink_challenges", "Challenges sent", |c| c.challenged),
-    ("downlink_refusals", "Joins refused", |c| c.refused),
+    ("downlink_joins_refused", "Joins refused", |c| c.refused),
     ("downlink_ignored", "Datagrams left aside", |c| c.ignored),
     ("downlink_joins", "Clients that have come", |c| c.joined),
     ("downlink_leaves", "Clients that have left", |c| c.left),
-    ("downlink_expired", "Clients forgotten because they were silent", |c| c.expired),
-    ("downlink_revoked", "Clients that new credentials do not permit", |c| c.revoked),
+    ("downlink_clients_expired", "Clients forgotten because they were silent", |c| c.expired),
+    ("downlink_clients_revoked", "Clients that new credentials do not permit", |c| c.revoked),
 ];
 
 impl Collector for Snapshot {
@@ -90,7 +96,7 @@ impl Collector for Snapshot {
         let clients = report.clients.iter().map(|client| (labels(client), client));
         gauges(&mut encoder, &GAUGES, clients.clone())?;
         counters(&mut encoder, &COUNTERS, clients)?;
-        let now = ConstGauge::new(report.clients_now as u64);
+        let now = ConstGauge::new(report.clients_active as u64);
         total(&mut encoder, "downlink_clients", "Clients of now", &now)?;
         totals(&mut encoder, &SUMS, &report.counters)?;
         report.refusals.encode(&mut encoder)

@@ -21,6 +21,7 @@
 
 mod air;
 mod client;
+mod clients;
 pub mod metrics;
 pub mod payload;
 mod rate;

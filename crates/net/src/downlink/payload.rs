@@ -283,8 +283,8 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    use freshline_core::session::downlink::{Server, ServerParams, ServerVerdict};
-    use freshline_core::session::{Admission, Clocked};
+    use freshline_core::session::Admission;
+    use freshline_core::session::downlink::{Server, ServerEvent, ServerParams};
     use freshline_core::unit::BitRate;
     use freshline_core::wire::{Join, Opening, SessionId};
     use freshline_core::wlan::Fixed;
@@ -295,14 +295,13 @@ mod tests {
         let params = ServerParams { admission: Admission::Proven, ..ServerParams::default() };
         let secret = freshline_core::session::Secret::new([0; 16]);
         let mut server = Server::new(params, law, secret);
-        let at = Clocked { received_at: Time::ZERO, now: Time::ZERO };
         let join = |number| {
             let (session, mut bytes) = (SessionId(number), [0; 400]);
             let opening = Opening { cookie: Default::default(), name: "", token: b"" };
             let len = Join { session, opening }.write(&mut bytes).unwrap();
-            let mut reply = [0; Server::<u64>::MAX_REPLY];
-            match server.on_datagram(at, number, &bytes[..len], &mut reply).verdict {
-                ServerVerdict::Joined(client) => client,
+            server.handle_datagram(Time::ZERO, number, &bytes[..len]).unwrap();
+            match server.poll_event() {
+                Some(ServerEvent::Joined { client, .. }) => client,
                 other => panic!("{other:?}"),
             }
         };

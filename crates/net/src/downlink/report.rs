@@ -10,7 +10,6 @@ use freshline_core::session::downlink::{
     Client, ClientCounters, ClientKey, ClientRecord, Server, ServerCounters,
 };
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::SessionId;
 use freshline_core::wlan::{self, Belief};
 use serde::Serialize;
 
@@ -47,11 +46,11 @@ pub struct ClientStatus {
     /// ν: the law's target of the slowest client's level, in packets a frame.
     pub slowest_target: Option<f64>,
     /// z: the level from which the law calculates its rate, in packets a frame.
-    pub asked: Option<f64>,
+    pub control_level: Option<f64>,
     /// Packets a frame, the mean of its last report.
     pub level: Option<f64>,
     /// Their standard deviation.
-    pub deviation: Option<f64>,
+    pub level_deviation: Option<f64>,
     /// The rate of its frames' data symbols in bit/s, as it said.
     pub mcs_rate_bps: Option<u64>,
     /// The maximum number of packets in a frame, as it said; `None` if it did not.
@@ -90,7 +89,7 @@ pub struct ServerReport {
     /// Packets that the socket did not take.
     pub unsent: u64,
     /// How many clients there are.
-    pub clients_now: usize,
+    pub clients_active: usize,
     /// The clients of now.
     pub clients: Vec<ClientStatus>,
     /// The last that was known of clients that have left, the latest last, up to 100.
@@ -100,33 +99,12 @@ pub struct ServerReport {
 /// What is kept beside the sessions.
 #[derive(Debug, Default)]
 pub(super) struct Details {
-    /// By the clients' indices, who they are.
-    sessions: Vec<Option<SessionId>>,
     ended: VecDeque<ClientStatus>,
 }
 
 impl Details {
-    /// A client has joined, or joined again; whether it is a new one.
-    pub(super) fn begin(&mut self, client: ClientKey, session: Option<SessionId>) -> bool {
-        let index = client.index();
-        if self.sessions.len() <= index {
-            self.sessions.resize(index + 1, None);
-        }
-        std::mem::replace(&mut self.sessions[index], session) != session
-    }
-
     /// A client has left; this is the last of it.
-    pub(super) fn end(
-        &mut self,
-        client: ClientKey,
-        record: &ClientRecord<Peer>,
-        dscp: Dscp,
-        now: Time,
-        dropped: u64,
-    ) {
-        if let Some(session) = self.sessions.get_mut(client.index()) {
-            *session = None;
-        }
+    pub(super) fn end(&mut self, record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) {
         self.ended.push_back(status(record, dscp, now, dropped));
         if self.ended.len() > ENDED {
             self.ended.pop_front();
@@ -142,7 +120,8 @@ impl Details {
         dropped: impl Fn(ClientKey) -> u64,
     ) -> ServerReport {
         let clients = server.clients().take(most).map(|(client, record)| {
-            let Belief { overhead, slowest_target, asked } = server.law().belief(client.station());
+            let Belief { overhead, slowest_target, control_level } =
+                server.law().belief(client.station());
             let limit = server.limit(client);
             ClientStatus {
                 rate_bps: server.rate(client).as_bps(),
@@ -151,7 +130,7 @@ impl Details {
                 target: server.law().target(client.station()),
                 overhead_ms: overhead.map(Span::as_millis_f64),
                 slowest_target,
-                asked,
+                control_level,
                 ..status(record, server.dscp(), now, dropped(client))
             }
         });
@@ -161,7 +140,7 @@ impl Details {
             counters: *server.counters(),
             refusals: Refusals::default(),
             unsent,
-            clients_now: server.clients().count(),
+            clients_active: server.clients().count(),
             clients: clients.collect(),
             ended: self.ended.iter().cloned().collect(),
         }
@@ -185,9 +164,9 @@ fn status(record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) -> C
         target: None,
         overhead_ms: None,
         slowest_target: None,
-        asked: None,
+        control_level: None,
         level: seen.map(|seen| seen.level),
-        deviation: seen.map(|seen| seen.deviation),
+        level_deviation: seen.map(|seen| seen.deviation),
         mcs_rate_bps: seen.map(|seen| seen.rate.as_bps()),
         max_packets: record.max_packets,
         loss: seen.map(|seen| seen.loss),
@@ -211,7 +190,7 @@ pub struct ClientReport {
     /// The mean of packets a frame.
     pub level: Option<f64>,
     /// The mean of their standard deviation in a report.
-    pub deviation: Option<f64>,
+    pub level_deviation: Option<f64>,
     /// Frames counted.
     pub frames: u64,
     /// The part of packets that did not come, 0 to 1.
@@ -293,7 +272,7 @@ impl Gathered {
             duration_s,
             goodput_bps: payload as f64 * 8.0 / duration_s.max(1e-9),
             level: mean(self.packets),
-            deviation: mean(self.deviations),
+            level_deviation: mean(self.deviations),
             frames: self.frames,
             loss: (sent > 0).then(|| missing as f64 / sent as f64),
             delay_mean_ms: ms(self.delays.mean()),

@@ -3,25 +3,23 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use freshline_core::dscp::Dscp;
-use freshline_core::session::Access;
 use freshline_core::session::downlink::{
-    ClientKey, ClientRecord, Server as Sessions, ServerCounters, ServerParams, ServerVerdict,
+    Server as Sessions, ServerCounters, ServerParams, ServerTransmit,
 };
 use freshline_core::unit::{Bytes, Time};
-use freshline_core::wire::{Close, CloseReason, Packet};
+use freshline_core::wire::Packet;
 use freshline_core::wlan::{DownlinkLawConfig, ParamsError};
 
-use super::payload::{Payloads, Take};
-use super::report::{Details, ServerReport};
+use super::clients::Clients;
+use super::payload::Payloads;
+use super::report::ServerReport;
 use super::stamps::LONGEST;
 use crate::ask::{Asker, Desk};
-use crate::carrier::{Answer, Came, Peer};
+use crate::carrier::Peer;
 use crate::clock::Clock;
 use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint, EndpointError};
 use crate::quic;
-use crate::refusal::{Refusal, Refusals};
 use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
@@ -82,22 +80,13 @@ pub struct Server {
     endpoint: Endpoint,
     /// Whether its sockets may have something.
     has_some: bool,
-    sessions: Sessions<Peer>,
-    rules: Rules,
-    payloads: Box<dyn Payloads>,
-    details: Details,
-    refusals: Refusals,
+    clients: Clients,
     desk: Desk<ServerReport>,
     reloads: Reloads,
     began_at: Time,
-    /// The longest payload.
-    longest: usize,
     /// Packets that the socket did not take.
     unsent: u64,
-    payload: Vec<u8>,
     datagram: Vec<u8>,
-    /// Those who wait for something to send, in one look at them.
-    waiting: Vec<ClientKey>,
 }
 
 impl Server {
@@ -112,28 +101,23 @@ impl Server {
         let downlink = *law.downlink();
         let params = ServerParams {
             admission: endpoint.admission(),
-            max_clients: downlink.stations as usize,
+            max_clients: downlink.max_stations as usize,
             interval: downlink.interval,
             headers,
+            max_payload: (downlink.packet.get() - headers.get()) as usize - Packet::HEADER_LEN,
             ..config.params
         };
-        let datagram = (downlink.packet.get() - headers.get()) as usize;
+        let max_payload = params.max_payload;
+        let sessions = Sessions::new(params, built, endpoint::secret()?).with_origin(Peer::origin);
         Ok(Self {
             desk: Desk::new(endpoint.waker()),
             reloads: Reloads::new(endpoint.waker()),
-            rules: config.rules,
-            sessions: Sessions::new(params, built, endpoint::secret()?).with_origin(Peer::origin),
-            refusals: Refusals::default(),
-            payloads: config.payloads,
-            details: Details::default(),
+            clients: Clients::new(sessions, config.rules, config.payloads, max_payload),
             began_at: endpoint.clock.now(),
             endpoint,
             has_some: true,
-            longest: datagram - Packet::HEADER_LEN,
             unsent: 0,
-            payload: Vec::with_capacity(datagram),
-            datagram: vec![0; datagram.max(Close::LEN)],
-            waiting: Vec::new(),
+            datagram: Vec::new(),
         })
     }
 
@@ -157,7 +141,7 @@ impl Server {
 
     /// What was counted so far.
     pub fn counters(&self) -> &ServerCounters {
-        self.sessions.counters()
+        self.clients.sessions.counters()
     }
 
     /// A summary of the run until now.
@@ -166,12 +150,9 @@ impl Server {
     }
 
     fn report_of(&self, most: usize) -> ServerReport {
-        let now = self.endpoint.clock.now();
-        let dropped = |client| self.payloads.dropped(client);
-        let refusals = self.refusals.and(&self.endpoint.refusals());
-        let times = [self.began_at, now];
-        let report = self.details.report(&self.sessions, times, self.unsent, most, dropped);
-        ServerReport { refusals, ..report }
+        let times = [self.began_at, self.endpoint.clock.now()];
+        let refusals = self.clients.refusals.and(&self.endpoint.refusals());
+        ServerReport { refusals, ..self.clients.report(times, self.unsent, most) }
     }
 
     /// Runs until `stop`, or until `until` has come, and says goodbye to all clients.
@@ -179,128 +160,52 @@ impl Server {
     /// # Errors
     /// [`ServerError`] where it cannot go on; trouble with single packets is none.
     pub fn run(&mut self, stop: &Stop, until: Option<Time>) -> Result<(), ServerError> {
-        self.payloads.start(self.endpoint.clock, self.endpoint.waker(), self.longest);
+        let Self { clients, endpoint, .. } = self;
+        clients.payloads.start(endpoint.clock, endpoint.waker(), clients.max_payload);
         self.has_some = true;
         run::run(self, stop, until)
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        self.endpoint.handle_timeout(now);
-        let Self { sessions, details, payloads, .. } = self;
-        let dscp = sessions.dscp();
-        sessions.handle_timeout(now, |client, record| {
-            details.end(client, record, dscp, now, payloads.dropped(client));
-        });
     }
 
     /// Puts other credentials and authorities in force, if some have come, and ends what they do not permit.
     fn reload(&mut self, now: Time) {
         while let Some(Order { change, ended }) = self.reloads.next() {
-            let Self { endpoint, sessions, rules, details, payloads, .. } = self;
             let quic = change.quic.as_ref();
             let mut connections =
-                quic.map_or_else(HashSet::new, |config| endpoint.replace_clients(config));
-            rules.credentials = change.credentials.or(rules.credentials.take());
-            let untrusted = connections.clone();
-            let dscp = sessions.dscp();
-            let goes_on = |record: &ClientRecord<Peer>| {
-                let connection = record.peer.serial();
-                rules.permit(record.credential(), &record.name)
-                    && connection.is_none_or(|connection| !untrusted.contains(&connection))
-            };
-            let number = sessions.revoke(now, goes_on, |client, record| {
-                connections.extend(record.peer.serial());
-                details.end(client, record, dscp, now, payloads.dropped(client));
-            });
+                quic.map_or_else(HashSet::new, |config| self.endpoint.replace_clients(config));
+            let number =
+                self.clients.replace_credentials(now, change.credentials, &mut connections);
             self.endpoint.revoke(now, &connections);
             // The thread that has asked may have ended.
             let _ = ended.send(number);
         }
     }
 
-    /// Those with nothing to send are looked at again when something has come.
-    fn wake_waiting(&mut self, now: Time) {
-        if self.payloads.has_news() {
-            let idle = self.sessions.clients().filter(|(_, record)| record.is_idle());
-            self.waiting.clear();
-            self.waiting.extend(idle.map(|(client, _)| client));
-            for client in &self.waiting {
-                self.sessions.on_something_to_send(now, *client);
-            }
-        }
-    }
-
-    /// Takes in what has come, for some time; whether there may be more.
+    /// Hands in what has arrived, for some time; whether there may be more.
     fn receive(&mut self) -> Result<bool, ServerError> {
-        let Self { endpoint, sessions, rules, payloads, details, refusals, .. } = self;
-        let more = endpoint.receive(|came, reply| {
-            let Came { at, peer, dscp, names, datagram } = came;
-            let check = rules.of(names);
-            let access = check.as_ref().map(|check| check as &dyn Access);
-            let receipt = sessions.on_checked_datagram(at, (peer, access), dscp, datagram, reply);
-            if let Some((client, record)) = receipt.displaced.as_deref() {
-                refusals.count(Refusal::Displaced);
-                let dropped = payloads.dropped(*client);
-                details.end(*client, record, sessions.dscp(), at.now, dropped);
-            }
-            let is_known =
-                matches!(receipt.verdict, ServerVerdict::Joined(_) | ServerVerdict::Reported(_));
-            match receipt.verdict {
-                ServerVerdict::Joined(client) => {
-                    let session = sessions.client(client).map(|record| record.session);
-                    if details.begin(client, session) {
-                        payloads.joined(client);
-                    }
-                }
-                ServerVerdict::Left { client, record } => {
-                    let mark = sessions.dscp();
-                    details.end(client, &record, mark, at.now, payloads.dropped(client));
-                }
-                ServerVerdict::Refused(reason) => {
-                    Refusal::of(reason).into_iter().for_each(|reason| refusals.count(reason));
-                }
-                _ => {}
-            }
-            Answer { len: receipt.reply, is_known, ..Answer::default() }
-        })?;
-        Ok(more)
+        let Self { endpoint, clients, .. } = self;
+        Ok(endpoint.receive(|received, reply| clients.handle_datagram(received, reply))?)
     }
 
     /// Sends the packets that are due, up to some.
     fn send_due(&mut self) -> Result<(), ServerError> {
         for _ in 0..PACKETS_A_TURN {
             let now = self.endpoint.clock.now();
-            let Some(client) = self.sessions.due(now) else { break };
-            self.payload.clear();
-            let taken = self.payloads.take(now, client, self.longest, &mut self.payload);
-            let Self { sessions, datagram, payload, .. } = self;
-            let mut dscp = sessions.dscp();
-            let len = match taken {
-                Take::Packet => sessions.write_packet(now, client, payload, datagram).unwrap_or(0),
-                Take::NotYet => sessions.on_nothing_to_send(now, client, datagram),
-                Take::End => {
-                    let is_first = sessions.client(client).is_some_and(|record| !record.is_idle());
-                    let is_due = sessions.on_nothing_to_send(now, client, datagram) > 0;
-                    // Until it says goodbye, which may get lost, it is told once an interval.
-                    let told = (is_first || is_due).then(|| sessions.client(client)).flatten();
-                    told.map_or(0, |record| {
-                        let done = Close { session: record.session, reason: CloseReason::Done };
-                        datagram[..Close::LEN].copy_from_slice(&done.bytes());
-                        dscp = Dscp::DEFAULT;
-                        Close::LEN
-                    })
-                }
-                Take::Failed(why) => return Err(ServerError::Payload(why)),
-            };
-            if len > 0
-                && let Some(record) = self.sessions.client(client)
-            {
-                let sent = self.endpoint.send(now, record.peer, dscp, &self.datagram[..len]);
-                // It is lost like any other; the next one is fresher.
-                self.unsent += u64::from(sent.is_err());
+            self.clients.handle_timeout(now).map_err(ServerError::Payload)?;
+            self.transmit(now);
+            if self.clients.poll_timeout().is_none_or(|at| at > now) {
+                break;
             }
         }
         Ok(())
+    }
+
+    fn transmit(&mut self, now: Time) {
+        while let Some(transmit) = self.clients.poll_transmit(now, &mut self.datagram) {
+            let ServerTransmit { peer, len, dscp, .. } = transmit;
+            let sent = self.endpoint.send(now, peer, dscp, &self.datagram[..len]);
+            // It is lost like any other; the next one is fresher.
+            self.unsent += u64::from(sent.is_err());
+        }
     }
 }
 
@@ -319,21 +224,20 @@ impl Driven for Server {
         self.send_due()?;
         self.has_some = self.has_some && self.receive()?;
         let now = self.endpoint.clock.now();
-        self.handle_timeout(now);
-        self.wake_waiting(now);
+        self.endpoint.handle_timeout(now);
+        self.clients.resume_if_news(now);
         self.reload(now);
         self.desk.answer(|most| self.report_of(most));
         Ok(Turn::busy_if(self.has_some))
     }
 
     fn poll_timeout(&mut self) -> Option<Time> {
-        let Self { sessions, endpoint, .. } = self;
-        let [packet, session] = [sessions.next_packet_at(), sessions.poll_timeout()];
-        Time::earliest([packet, session, endpoint.poll_timeout()])
+        let Self { clients, endpoint, .. } = self;
+        Time::earliest([clients.poll_timeout(), endpoint.poll_timeout()])
     }
 
     fn close(&mut self, now: Time) {
-        let clients = self.sessions.clients();
+        let clients = self.clients.sessions.clients();
         let sessions = clients.map(|(_, record)| (record.peer.remote(), record.session));
         self.endpoint.say_goodbye(now, sessions);
     }

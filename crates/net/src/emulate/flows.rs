@@ -15,7 +15,7 @@ use crate::received::ask_for_dscp;
 
 /// One client.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct ClientFlow {
     pub(super) client: SocketAddr,
     /// The address of this host that the client sends to, where there may be several.
     pub(super) local: Option<IpAddr>,
@@ -34,7 +34,7 @@ pub(super) struct Flows {
     idle_timeout: Span,
     rest: Span,
     registry: Registry,
-    by_token: HashMap<Token, Flow>,
+    by_token: HashMap<Token, ClientFlow>,
     by_client: HashMap<(SocketAddr, Option<IpAddr>), Token>,
     next_token: Token,
     /// Of all stations that were ever taken, those that are free again.
@@ -121,17 +121,18 @@ impl Flows {
         // If none is free again, those of all flows are taken: there are as many as flows.
         let next = self.by_token.len() as u32 + 1;
         let station = self.free_stations.pop().unwrap_or(next);
-        self.by_token.insert(token, Flow { client, local, socket, station, last_active: now });
+        self.by_token
+            .insert(token, ClientFlow { client, local, socket, station, last_active: now });
         self.by_client.insert((client, local), token);
         Ok(token)
     }
 
-    pub(super) fn get(&self, token: Token) -> Option<&Flow> {
+    pub(super) fn get(&self, token: Token) -> Option<&ClientFlow> {
         self.by_token.get(&token)
     }
 
     /// Notes that something came from or for the flow.
-    pub(super) fn touch(&mut self, now: Time, token: Token) -> Option<&Flow> {
+    pub(super) fn touch(&mut self, now: Time, token: Token) -> Option<&ClientFlow> {
         let flow = self.by_token.get_mut(&token)?;
         flow.last_active = now;
         Some(flow)

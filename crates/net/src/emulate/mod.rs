@@ -4,7 +4,7 @@
 //! ```text
 //! clients ◄──► listening socket ──► forward path ──► one socket a client ──► target
 //!                     ▲                                      │
-//!                     └─────────── return path ◄─────────────┘
+//!                     └────────── reverse path ◄─────────────┘
 //! ```
 //!
 //! All clients share the two paths: they are the bottleneck. The hops are those of

@@ -14,7 +14,7 @@ use mio::{Interest, Registry, Token};
 
 use super::air::AirCapture;
 use super::datagram::{Datagram, Pool, key};
-use super::flows::{Flow, Flows, bind};
+use super::flows::{ClientFlow, Flows, bind};
 use super::frames::{FrameLog, FrameLogError};
 use super::report::{CellReport, DirectionReport, Report};
 use super::volley::Volley;
@@ -149,7 +149,7 @@ impl Relay {
             seed: self.seed,
             duration_s: now.since(Time::ZERO).as_secs_f64(),
             forward: self.report_of(Direction::Forward, now),
-            back: self.report_of(Direction::Return, now),
+            reverse: self.report_of(Direction::Reverse, now),
             wlan: CellReport::of(&self.config, &self.conditions, Time::ZERO, now),
             flows: self.flows.report(),
             target_unreachable: self.target_unreachable,
@@ -185,7 +185,7 @@ impl Relay {
         for _ in 0..VOLLEYS {
             let now = self.now();
             while !volley.is_full() {
-                let Some(datagram) = self.poll(now, Direction::Return) else { break };
+                let Some(datagram) = self.poll(now, Direction::Reverse) else { break };
                 match self.flows.get(datagram.flow).map(|flow| (flow.local, flow.client)) {
                     Some((local, client)) => volley.push(datagram, local, client),
                     None => self.settle(datagram, None),
@@ -280,13 +280,13 @@ impl Relay {
                 let Some(flow) = opened else { return };
                 (Direction::Forward, flow)
             }
-            flow => (Direction::Return, flow),
+            flow => (Direction::Reverse, flow),
         };
         let target = self.flows.target();
         let Some(flow) = self.flows.touch(now, token) else { return };
         let key = match direction {
             Direction::Forward => key(flow.client, target),
-            Direction::Return => key(target, flow.client),
+            Direction::Reverse => key(target, flow.client),
         };
         let (station, headers) = (flow.station, self.headers);
         let payload = self.pool.copy_of(&self.scratch[..len]);
@@ -302,7 +302,7 @@ fn recycle(pool: &mut Pool) -> impl FnMut(Drop<Datagram>) {
 }
 
 fn send_to_target(
-    flow: &Flow,
+    flow: &ClientFlow,
     target: SocketAddr,
     datagram: &Datagram,
     unreachable: &mut u64,

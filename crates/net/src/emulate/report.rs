@@ -21,8 +21,7 @@ pub struct Report {
     /// From the clients to the target.
     pub forward: DirectionReport,
     /// From the target back to the clients.
-    #[serde(rename = "return")]
-    pub back: DirectionReport,
+    pub reverse: DirectionReport,
     /// The cell, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wlan: Option<CellReport>,
@@ -77,7 +76,7 @@ pub struct HopReport {
     /// Packets that left at the far end.
     pub packets_out: u64,
     /// Packets that are in the hop now.
-    pub packets_inside: u64,
+    pub packets_in_flight: u64,
     /// Bytes that came.
     pub bytes_in: u64,
     /// Bytes that left at the far end.
@@ -103,7 +102,7 @@ pub struct CellReport {
     /// What the cell was told to be.
     pub conditions: CellConfig,
     /// Packets in its queues, on the air, and received but held back behind a missing one.
-    pub packets_inside: u64,
+    pub packets_in_flight: u64,
     /// How often somebody transmitted, a collision counting once.
     pub exchanges: u64,
     /// For which part of the time the medium was busy, from 0 to 1.
@@ -158,7 +157,7 @@ impl CellReport {
         let report = |(number, stats)| StationReport::new(number, stats, elapsed);
         Some(Self {
             conditions: CellConfig { stations: stats.stations.len() as u32, ..wlan_config },
-            packets_inside: cell.inside().get(),
+            packets_in_flight: cell.inside().get(),
             exchanges: stats.exchanges,
             utilisation: part(cell.busy(now), elapsed),
             stations: stations.map(report).collect(),
@@ -210,7 +209,7 @@ impl DirectionReport {
     ) -> Self {
         let wlan_config = match direction {
             Direction::Forward => &config.forward,
-            Direction::Return => &config.back,
+            Direction::Reverse => &config.reverse,
         };
         // A path that was told nothing is one ideal hop.
         let wlan_config = wlan_config.hop.iter().cloned().chain([HopConfig::default()]);
@@ -240,7 +239,7 @@ impl HopReport {
             conditions,
             packets_in: stats.arrived.packets.get(),
             packets_out: stats.delivered.packets.get(),
-            packets_inside: hop.inside().get(),
+            packets_in_flight: hop.inside().get(),
             bytes_in: stats.arrived.bytes.get(),
             bytes_out: stats.delivered.bytes.get(),
             drops: by_reason(&stats.drops),

@@ -23,7 +23,7 @@ use freshline_core::session::{self, MonitorCounters, MonitorParams, Origin, Rela
 use freshline_core::unit::{Span, Time};
 
 use crate::ask::{self, Desk};
-use crate::carrier::Came;
+use crate::carrier::Received;
 use crate::clock::Clock;
 use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint};
@@ -236,8 +236,8 @@ impl Monitor {
     /// Takes in what has come, for some time; whether there may be more.
     fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, MonitorError> {
         let Self { endpoint, sources, .. } = self;
-        endpoint.receive(|came, reply| {
-            let Came { at, peer, dscp, names, datagram } = came;
+        endpoint.receive(|received, reply| {
+            let Received { at, peer, dscp, names, datagram } = received;
             let sender =
                 Sender { address: peer.remote(), connection: peer.serial(), origin: peer.origin() };
             sources.handle_datagram(at, (sender, names), (dscp, datagram), reply, watch)

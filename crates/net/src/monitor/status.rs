@@ -22,7 +22,7 @@ pub struct SourceStatus {
     /// Where its last update came from.
     pub address: SocketAddr,
     /// Time since its last update in s, fresh or not.
-    pub heard_ago_s: f64,
+    pub silence_s: f64,
     /// Age of the freshest state in ms, once the source has sent the clocks' offset with it.
     pub age_ms: Option<f64>,
     /// Time-average age in ms.
@@ -258,7 +258,7 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
         source: if record.name.is_empty() { session.clone() } else { record.name.to_string() },
         session,
         address: record.peer.address,
-        heard_ago_s: now.since(record.heard_at).as_secs_f64(),
+        silence_s: now.since(record.heard_at).as_secs_f64(),
         age_ms: ms(record.state_age(now)),
         age_mean_ms: ms(age.mean(now)),
         age_p95_ms: ms(meter.and_then(|meter| meter.quantile(now, 0.95))),
@@ -339,8 +339,8 @@ mod tests {
             };
             self.details.insert(source, self.sessions.record(source).unwrap());
             // The age comes with the first update after the opening.
-            let told = Update { seq: 1, opening: None, ..update };
-            let len = told.write(&mut datagram).unwrap();
+            let known = Update { seq: 1, opening: None, ..update };
+            let len = known.write(&mut datagram).unwrap();
             self.sessions.handle_datagram(now, sender, &datagram[..len]).unwrap();
             self.sessions.poll_event();
             self.details.on_fresh(source, self.sessions.record(source).unwrap(), now);

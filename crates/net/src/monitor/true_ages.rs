@@ -44,7 +44,7 @@ const OFFSET_LASTS: Span = Span::from_secs(40);
 const OLD: Span = Span::from_millis(100);
 
 /// The longest wait between openings, with its random part.
-const LONGEST_WAIT: Span = Span::from_millis(2_500);
+const MAX_WAIT: Span = Span::from_millis(2_500);
 
 /// What a seed stands for.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Plan {
     /// and openings leave at their longest interval.
     fn settles_in(&self) -> Span {
         let notices = self.period().max(self.rtt()) * 8;
-        notices.max(Span::from_secs(1)) + self.period() + LONGEST_WAIT * 2 + self.rtt() * 4
+        notices.max(Span::from_secs(1)) + self.period() + MAX_WAIT * 2 + self.rtt() * 4
     }
 
     /// And then it has each state after so long. A session that has been forgotten is opened anew.
@@ -427,8 +427,9 @@ impl World {
         };
         let (mut reply, mut passed_on) = ([0; Ack::LEN], PassedOn::default());
         let at = Clocked { received_at: now, now };
-        let came = (None, datagram);
-        let len = monitor.handle_datagram(at, (sender, &[]), came, &mut reply, &mut passed_on).len;
+        let received = (None, datagram);
+        let len =
+            monitor.handle_datagram(at, (sender, &[]), received, &mut reply, &mut passed_on).len;
         for state in passed_on.0 {
             self.fresh += 1;
             let age = self.now.since(sampled_at(&state));
@@ -459,9 +460,10 @@ impl World {
         let Some(reported) = status.age_ms else {
             let (since, lost) = *self.unknown.get_or_insert((self.now, 0));
             // Each packet that is lost costs a wait that doubles.
-            let waits = LONGEST_WAIT * u64::from(lost) + Span::from_millis(200 << lost.min(20));
-            let waits = if lost == 0 { Span::ZERO } else { waits + self.plan.rtt() * (2 << lost) };
-            let most = self.plan.rtt() * 2 + self.plan.taking() * (u64::from(lost) + 1) + waits;
+            let waiting = MAX_WAIT * u64::from(lost) + Span::from_millis(200 << lost.min(20));
+            let waiting =
+                if lost == 0 { Span::ZERO } else { waiting + self.plan.rtt() * (2 << lost) };
+            let most = self.plan.rtt() * 2 + self.plan.taking() * (u64::from(lost) + 1) + waiting;
             let unknown_for = self.now.since(since);
             assert!(unknown_for <= most, "{:?}: no age for {unknown_for}, {lost} lost", self.now);
             return;

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use freshline_core::router::{Class, Header, LostReport, Packet, UnshapedReport};
+use freshline_core::router::{Class, Header, KernelDropsReport, Packet, UnshapedReport};
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 
 use super::ledger::Subject;
@@ -72,7 +72,7 @@ pub(super) struct Status {
     /// How many packets it can hold; none where the discipline's limit is the only one.
     pub(super) limit: Option<u64>,
     /// What was lost before it could be read.
-    pub(super) lost: LostReport,
+    pub(super) kernel_drops: KernelDropsReport,
     /// When packets passed without it.
     pub(super) unshaped: UnshapedReport,
 }

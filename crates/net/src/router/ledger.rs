@@ -56,7 +56,7 @@ impl Account {
 }
 
 #[derive(Debug)]
-struct Flow {
+struct FlowAccount {
     key: FlowKey,
     class: Class,
     first_seen: Time,
@@ -69,7 +69,7 @@ struct Flow {
 pub(super) struct Ledger {
     start: Time,
     classes: [Account; Class::ALL.len()],
-    flows: Box<[Option<Flow>]>,
+    flows: Box<[Option<FlowAccount>]>,
     /// With a secret of its own, so that no sender can choose whom his flows push out.
     hash: RandomState,
     forgotten: u64,
@@ -148,7 +148,7 @@ impl Ledger {
     /// The flows with the highest recent rates, at most `most`, highest first. A flow that began less
     /// than 250 ms ago is ranked by its bytes over that time. Silent flows follow, by their bytes.
     pub(super) fn flows(&self, now: Time, most: usize) -> Vec<FlowReport> {
-        let rank = |flow: &&Flow| {
+        let rank = |flow: &&FlowAccount| {
             let rate = flow.account.recent.rate_bps(RecentRate::RANK_TIME, flow.first_seen, now);
             std::cmp::Reverse((rate, flow.account.arrived.bytes))
         };
@@ -169,15 +169,15 @@ impl Ledger {
         first..first + Self::FLOWS_A_SET
     }
 
-    fn known(&mut self, key: &FlowKey) -> Option<&mut Flow> {
+    fn known(&mut self, key: &FlowKey) -> Option<&mut FlowAccount> {
         let set = self.set(key);
         self.flows[set].iter_mut().flatten().find(|flow| flow.key == *key)
     }
 
     /// The flow of a packet. A new one takes a free place, or else that of the lightest flow of its
     /// set: so a flood of invented flows pushes out its own.
-    fn admit(&mut self, now: Time, Subject { flow: key, class, .. }: Subject) -> &mut Flow {
-        let weight = |flow: &Flow| {
+    fn admit(&mut self, now: Time, Subject { flow: key, class, .. }: Subject) -> &mut FlowAccount {
+        let weight = |flow: &FlowAccount| {
             let is_silent = now.since(flow.last_seen) > Self::SILENT;
             if is_silent { Bytes::ZERO } else { flow.account.arrived.bytes }
         };
@@ -193,7 +193,7 @@ impl Ledger {
         if known.is_none() {
             self.forgotten += u64::from(place.take().is_some());
         }
-        place.get_or_insert_with(|| Flow {
+        place.get_or_insert_with(|| FlowAccount {
             key,
             class,
             first_seen: now,
@@ -203,7 +203,7 @@ impl Ledger {
     }
 }
 
-impl Flow {
+impl FlowAccount {
     fn report(&self, now: Time) -> FlowReport {
         FlowReport {
             class: self.class.name().to_owned(),

@@ -44,29 +44,36 @@ const SOJOURNS: [Column<AccountReport, Option<f64>>; 2] = [
     ("sojourn_p95_seconds", "95th percentile of the time in the queue", |a| a.sojourn_p95_ms),
 ];
 
-const GAUGES: [Column<RouterReport, Option<f64>>; 6] = [
-    ("router_rate", "Rate to which is shaped, in bit/s", |r| r.rate_bps.map(|bps| bps as f64)),
-    ("router_aoi_share", "Share that the AoI class is to have", |r| r.aoi_share),
-    ("router_served_share", "Share of the bytes sent that the AoI class had", |r| r.served_share),
-    ("router_waiting_packets", "Packets that wait", |r| Some(r.waiting.packets as f64)),
-    ("router_waiting_bytes", "Bytes that wait", |r| Some(r.waiting.bytes as f64)),
-    ("router_unshaped_seconds", "How long packets passed without the router, in all", |r| {
-        Some(r.unshaped.seconds)
+const GAUGES: [Column<RouterReport, Option<f64>>; 5] = [
+    ("router_rate_bytes_per_second", "Rate to which is shaped", |r| {
+        r.rate_bps.map(|bps| bps as f64 / 8.0)
     }),
+    ("router_aoi_share_ratio", "Share that the AoI class is to have", |r| r.aoi_share),
+    ("router_served_share_ratio", "Share of the bytes sent that the AoI class had", |r| {
+        r.served_share
+    }),
+    ("router_backlog_packets", "Packets that wait", |r| Some(r.backlog.packets as f64)),
+    ("router_backlog_bytes", "Bytes that wait", |r| Some(r.backlog.bytes as f64)),
 ];
 
 const SUMS: [Column<RouterReport, u64>; 7] = [
-    ("router_lost_queue_full", "Packets that the kernel's queue did not take", |r| {
-        r.lost.queue_full
+    ("router_kernel_drops_queue_full", "Packets that the kernel's queue did not take", |r| {
+        r.kernel_drops.queue_full
     }),
-    ("router_lost_unread", "Packets that came faster than they were read", |r| r.lost.unread),
-    ("router_lost_vanished", "Packets that the kernel dropped while they waited", |r| {
-        r.lost.vanished
+    ("router_kernel_drops_unread", "Packets that came faster than they were read", |r| {
+        r.kernel_drops.unread
     }),
-    ("router_overruns", "Times that the kernel told of unread packets", |r| r.lost.overruns),
-    ("router_flows_forgotten", "Flows that made room for others", |r| r.flows_forgotten),
+    ("router_kernel_drops_flushed", "Packets that the kernel dropped while they waited", |r| {
+        r.kernel_drops.flushed
+    }),
+    ("router_kernel_overruns", "Times that the kernel told of unread packets", |r| {
+        r.kernel_drops.overruns
+    }),
+    ("router_flows_evicted", "Flows that made room for others", |r| r.flows_evicted),
     ("router_failures", "Failures to read packets or to give them back", |r| r.failures),
-    ("router_unshaped", "Times in which packets passed without the router", |r| r.unshaped.times),
+    ("router_unshaped_intervals", "Times in which packets passed without the router", |r| {
+        r.unshaped.count
+    }),
 ];
 
 impl Collector for Snapshot {
@@ -76,6 +83,9 @@ impl Collector for Snapshot {
         let whole = iter::once(([device], report));
         gauges(&mut encoder, &GAUGES, whole.clone())?;
         counters(&mut encoder, &SUMS, whole)?;
+        let unshaped = ConstCounter::new(report.unshaped.duration_s);
+        let help = "How long packets passed without the router, in all";
+        family(&mut encoder, "router_unshaped_seconds", help, iter::once(([device], unshaped)))?;
         let classes: Vec<_> = report
             .classes
             .iter()
@@ -141,7 +151,7 @@ mod tests {
     use super::*;
     use crate::promtool;
     use freshline_core::router::{
-        ClassReport, FlowReport, LostReport, UnshapedReport, WaitingReport,
+        BacklogReport, ClassReport, FlowReport, KernelDropsReport, UnshapedReport,
     };
 
     #[test]
@@ -160,7 +170,7 @@ mod tests {
             aoi_share: Some(0.5),
             served_share: None,
             super_packets: "whole".into(),
-            waiting: WaitingReport { packets: 1, bytes: 2, limit: None },
+            backlog: BacklogReport { packets: 1, bytes: 2, limit: None },
             classes: vec![ClassReport { class: "aoi".into(), account }],
             flows: vec![FlowReport {
                 class: "aoi".into(),
@@ -169,17 +179,17 @@ mod tests {
                 protocol: 17,
                 account,
             }],
-            flows_forgotten: 3,
-            lost: LostReport::default(),
+            flows_evicted: 3,
+            kernel_drops: KernelDropsReport::default(),
             failures: 0,
-            unshaped: UnshapedReport { times: 2, seconds: 1.5 },
+            unshaped: UnshapedReport { count: 2, duration_s: 1.5 },
         };
         let text = metrics::render(Snapshot(report)).unwrap();
         for line in [
-            "freshline_router_rate{device=\"eth1\"} 20000000.0",
-            "freshline_router_flows_forgotten_total{device=\"eth1\"} 3",
-            "freshline_router_unshaped_total{device=\"eth1\"} 2",
-            "freshline_router_unshaped_seconds{device=\"eth1\"} 1.5",
+            "freshline_router_rate_bytes_per_second{device=\"eth1\"} 2500000.0",
+            "freshline_router_flows_evicted_total{device=\"eth1\"} 3",
+            "freshline_router_unshaped_intervals_total{device=\"eth1\"} 2",
+            "freshline_router_unshaped_seconds_total{device=\"eth1\"} 1.5",
             "freshline_router_class_packets_in_total{device=\"eth1\",class=\"aoi\"} 7",
             "freshline_router_class_sojourn_p50_seconds{device=\"eth1\",class=\"aoi\"} 0.0015",
             "freshline_router_flow_replaced_total{device=\"eth1\",class=\"aoi\",\

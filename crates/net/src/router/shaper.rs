@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use freshline_core::link::{Framing, Hop, LinkParams};
 use freshline_core::router::{
-    Classifier, Discipline, Drop, QdiscConfig, RouterReport, WaitingReport,
+    BacklogReport, Classifier, Discipline, Drop, QdiscConfig, RouterReport,
 };
 use freshline_core::unit::{BitRate, Packets, Span, Time};
 use nix::errno::Errno;
@@ -219,15 +219,15 @@ impl<G: Gate> Shaper<G> {
             aoi_share,
             served_share: self.ledger.served_share(),
             super_packets: status.super_packets.to_owned(),
-            waiting: WaitingReport {
+            backlog: BacklogReport {
                 packets: backlog.packets.get(),
                 bytes: backlog.bytes.get(),
                 limit: status.limit,
             },
             classes: self.ledger.classes(now),
             flows: self.ledger.flows(now, flows),
-            flows_forgotten: self.ledger.forgotten(),
-            lost: status.lost,
+            flows_evicted: self.ledger.forgotten(),
+            kernel_drops: status.kernel_drops,
             failures: self.failures,
             unshaped: status.unshaped,
         }
@@ -440,8 +440,8 @@ mod tests {
         }
 
         fn status(&self) -> Status {
-            let (lost, unshaped) = Default::default();
-            Status { super_packets: "whole", limit: None, lost, unshaped }
+            let (kernel_drops, unshaped) = Default::default();
+            Status { super_packets: "whole", limit: None, kernel_drops, unshaped }
         }
     }
 

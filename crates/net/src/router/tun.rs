@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
-use freshline_core::router::{LostReport, Packet, UnshapedReport};
+use freshline_core::router::{KernelDropsReport, Packet, UnshapedReport};
 use freshline_core::unit::BitRate;
 use freshline_system::netlink::Route;
 
@@ -134,7 +134,10 @@ impl Gate for TunGate {
         Status {
             super_packets: "segmented",
             limit: None,
-            lost: LostReport { unread: self.unread().unwrap_or(0), ..LostReport::default() },
+            kernel_drops: KernelDropsReport {
+                unread: self.unread().unwrap_or(0),
+                ..KernelDropsReport::default()
+            },
             // Routes lead into the device: nothing passes without the router.
             unshaped: UnshapedReport::default(),
         }

@@ -10,7 +10,7 @@ use super::sampler::{Sampler, Take};
 /// The states that a source sends.
 pub(crate) struct Feed {
     sampler: Box<dyn Sampler>,
-    hint_for_more: &'static str,
+    larger_states_hint: &'static str,
     state: Vec<u8>,
     /// Whether the sampler had nothing yet, and wakes the source when it has.
     awaits_waker: bool,
@@ -27,8 +27,8 @@ pub(crate) enum Trouble {
 
 impl Feed {
     /// The states of a sampler that was started.
-    pub(crate) fn new(sampler: Box<dyn Sampler>, hint_for_more: &'static str) -> Self {
-        Self { sampler, hint_for_more, state: Vec::new(), awaits_waker: false }
+    pub(crate) fn new(sampler: Box<dyn Sampler>, larger_states_hint: &'static str) -> Self {
+        Self { sampler, larger_states_hint, state: Vec::new(), awaits_waker: false }
     }
 
     /// The session wants a state: asks the sampler for it.
@@ -77,7 +77,7 @@ impl Feed {
     ) -> Option<Trouble> {
         let before = session.counters().too_large;
         let StateTooLarge { given, max } = session.put(now, generated_at, &self.state).err()?;
-        let hint = self.hint_for_more;
+        let hint = self.larger_states_hint;
         let is_news = session.counters().too_large > before;
         is_news.then_some(Trouble::TooLarge(TooLarge { given, max, hint }))
     }
@@ -96,13 +96,16 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    /// A state that the test sets.
-    struct Set(Arc<Mutex<Vec<u8>>>);
+    /// A state that the test sets, and after the first second none before this time, if it is set.
+    struct Set(Arc<Mutex<Vec<u8>>>, Option<Time>);
 
     impl Sampler for Set {
         fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
 
         fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
+            if let Some(time) = self.1.filter(|_| now > Time::ZERO + Span::from_secs(1)) {
+                return Take::NotBefore(time);
+            }
             into.extend_from_slice(&self.0.lock().unwrap());
             Take::Sample { generated_at: now }
         }
@@ -130,7 +133,7 @@ mod tests {
             let source = session::Source::new(params, Secret::new([1; 16]), law, Time::ZERO);
             Self {
                 now: Time::ZERO,
-                feed: Feed::new(Box::new(Set(Arc::clone(&state))), ""),
+                feed: Feed::new(Box::new(Set(Arc::clone(&state), None)), ""),
                 state,
                 source: source.expect("no name"),
                 monitor: Monitor::new(MonitorParams::default(), Secret::new([2; 16])),
@@ -190,6 +193,16 @@ mod tests {
         assert_eq!(world.run(10_000).len(), 10);
         assert!(world.source.counters().unchanged > 900, "it is looked at at the law's rate");
         assert!(World::new(false).run(10_000).len() >= 1_000, "without the flag each is sent");
+    }
+
+    #[test]
+    fn a_state_that_comes_after_many_keep_alives_does_not_stop_them() {
+        let mut world = World::new(false);
+        let late = Time::ZERO + Span::from_secs(3600);
+        world.feed = Feed::new(Box::new(Set(Arc::clone(&world.state), Some(late))), "");
+        assert!(world.run(1_000).len() >= 100);
+        assert_eq!(world.run(10_500), vec![b"shut".to_vec(); 10], "one each second");
+        assert_eq!(world.source.counters().opened, 1);
     }
 
     #[test]

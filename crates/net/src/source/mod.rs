@@ -11,9 +11,9 @@
 //! `feed` decides which state is sent; here are the socket and the clock.
 
 pub(crate) mod feed;
+mod paths;
 mod report;
 pub mod sampler;
-mod ways;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
@@ -26,7 +26,7 @@ use mio::Token;
 
 use crate::clock::Clock;
 use crate::dial::Remote;
-use crate::link::{LinkError, Sent};
+use crate::link::{LinkError, SendStatus};
 use crate::quic;
 use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
@@ -38,10 +38,10 @@ use sampler::Sampler;
 
 pub use crate::link::{LinkEvent, Transport};
 pub use crate::via::Via;
+pub use paths::SourcePaths;
 pub use report::{PathReport, SourceReport};
-pub use ways::Ways;
 
-use ways::{Change, Links};
+use paths::{Change, Links};
 
 const ALARM: Token = Token(1);
 const WAKER: Token = Token(2);
@@ -56,7 +56,7 @@ pub struct SourceConfig {
     /// How datagrams are carried.
     pub transport: Transport,
     /// By which interfaces.
-    pub ways: Ways,
+    pub paths: SourcePaths,
     /// The session: name, token, patience.
     pub params: SourceParams,
     /// When to send.
@@ -86,6 +86,9 @@ pub enum SourceError {
     /// The sampler has failed for good.
     #[error("{0}")]
     Sampler(String),
+    /// Its session has ended with a run.
+    #[error("this source has ended its session, and cannot run again: make another one")]
+    Ended,
 }
 
 impl From<LinkError> for SourceError {
@@ -155,6 +158,8 @@ pub struct Source {
     session: session::Source,
     feed: Feed,
     began_at: Time,
+    /// A run has ended, and with it the session.
+    has_ended: bool,
     datagram: Vec<u8>,
 }
 
@@ -168,10 +173,10 @@ impl Source {
         let now = clock.now();
         let sleeper = Sleeper::new([ALARM, WAKER])?;
         let max_datagram = config.transport.max_datagram();
-        let hint_for_more = config.transport.hint_for_more();
-        let (ways, monitor) = (&config.ways, &config.monitor);
-        let paths = ways.paths()?;
-        let links = Links::open(ways, config.transport, monitor, &sleeper, clock)?;
+        let larger_states_hint = config.transport.larger_states_hint();
+        let (source_paths, monitor) = (&config.paths, &config.monitor);
+        let paths = source_paths.paths()?;
+        let links = Links::open(source_paths, config.transport, monitor, &sleeper, clock)?;
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(SourceError::Random)?;
         let params = SourceParams { max_datagram, ..config.params };
@@ -183,8 +188,9 @@ impl Source {
             slept: clock.slept(),
             sleeper,
             session: session.over(paths),
-            feed: Feed::new(sampler, hint_for_more),
+            feed: Feed::new(sampler, larger_states_hint),
             began_at: now,
+            has_ended: false,
             datagram: Vec::new(),
             links,
         };
@@ -203,16 +209,21 @@ impl Source {
         SourceReport::of(&self.session, &self.links, self.began_at, now)
     }
 
-    /// Runs until `stop`, or until `until` has come, or the sampler has no more to give.
+    /// Runs until `stop`, or until `until` has come, or the sampler has no more to give. A source runs
+    /// once: at the end it closes its session and its connections.
     ///
     /// # Errors
-    /// [`SourceError`] where it cannot go on; trouble with the network is none, it is waited out.
+    /// [`SourceError`] where it cannot go on, and [`SourceError::Ended`] for another run. Trouble with the
+    /// network is not an error: the source tries again.
     pub fn run(
         &mut self,
         stop: &Stop,
         until: Option<Time>,
         watch: &mut dyn Watch,
     ) -> Result<(), SourceError> {
+        if self.has_ended {
+            return Err(SourceError::Ended);
+        }
         self.slept = self.clock.slept();
         run::run(&mut Watched { source: self, watch }, stop, until)
     }
@@ -244,7 +255,7 @@ impl Source {
             let datagram = &self.datagram[..transmit.len];
             let sent =
                 self.links.send(transmit.path, now, transmit.dscp, datagram, transmit.seq)?;
-            if sent == Sent::Replaced {
+            if sent == SendStatus::Replaced {
                 self.session.handle_replaced(&transmit);
             }
         }
@@ -297,7 +308,8 @@ impl Driven for Watched<'_> {
     }
 
     fn close(&mut self, now: Time) {
-        let Source { session, links, datagram, .. } = &mut *self.source;
+        let Source { session, links, datagram, has_ended, .. } = &mut *self.source;
+        *has_ended = true;
         session.close();
         while let Some(transmit) = session.poll_transmit(now, datagram) {
             links.close(transmit.path, now, &datagram[..transmit.len]);

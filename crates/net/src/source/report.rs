@@ -7,7 +7,7 @@ use freshline_core::source::Limit;
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
-use super::ways::Links;
+use super::paths::Links;
 use crate::marks::MarkReport;
 use crate::via::{QueueReport, SeenBy, Via};
 
@@ -46,7 +46,7 @@ pub struct SourceReport {
     /// Updates sent.
     pub sent: u64,
     /// Updates that asked for an ack.
-    pub asked: u64,
+    pub ack_requests: u64,
     /// Fresh acks.
     pub acked: u64,
     /// Acks that came after a fresher one.
@@ -63,7 +63,7 @@ pub struct SourceReport {
     pub unchanged: u64,
     /// Bytes of IP packets sent, with all headers.
     pub wire_bytes: u64,
-    /// The limit that held at the end: `max_rate`, `worth` or `max_bandwidth`.
+    /// The limit that held at the end: `max_rate`, `min_age_gain` or `max_bandwidth`.
     pub limited_by: Option<&'static str>,
     /// The code points of updates and acks on the first path.
     pub marks: Option<MarkReport>,
@@ -90,7 +90,7 @@ pub struct PathReport {
     /// Updates sent by it per second.
     pub updates_per_s: f64,
     /// Updates that were answered by it.
-    pub answered: u64,
+    pub acked: u64,
     /// Updates by it that count as lost, they or their answers.
     pub lost: u64,
     /// Times it fell silent.
@@ -98,7 +98,7 @@ pub struct PathReport {
     /// Its smoothed round trip in ms.
     pub srtt_ms: Option<f64>,
     /// The way there in ms, as far as clocks can tell: how paths differ is exact.
-    pub one_way_ms: Option<f64>,
+    pub one_way_delay_ms: Option<f64>,
     /// The queue of its device, and whether it is seen; a single path's is not looked at.
     #[serde(flatten)]
     pub queue: QueueReport,
@@ -124,11 +124,11 @@ impl PathReport {
             copies: counters.copies,
             share: counters.sent as f64 / all.max(1) as f64,
             updates_per_s: counters.sent as f64 / duration_s,
-            answered: counters.answered,
+            acked: counters.acked,
             lost: counters.lost,
             silences: counters.silences,
             srtt_ms: state.srtt.map(Span::as_millis_f64),
-            one_way_ms: state.one_way.map(Span::as_millis_f64),
+            one_way_delay_ms: state.one_way.map(Span::as_millis_f64),
             queue: QueueReport::of(seen_by, state.queue, *service).with_stamps(*stamped_wait),
             marks,
         }
@@ -177,7 +177,7 @@ impl SourceReport {
             rtt_mean_ms: counters.rtt_mean().map(Span::as_millis_f64),
             rtt_min_ms: counters.rtt_min.map(Span::as_millis_f64),
             sent: counters.sent,
-            asked: counters.asked,
+            ack_requests: counters.ack_requests,
             acked: counters.acked,
             late_acks: counters.late_acks,
             replaced: counters.replaced,

@@ -233,11 +233,11 @@ impl Device {
         {
             return self.seen;
         }
-        self.seen = counters.and_then(|counters| self.look_anew(now, counters, stations));
+        self.seen = counters.and_then(|counters| self.measure(now, counters, stations));
         self.seen
     }
 
-    fn look_anew(
+    fn measure(
         &mut self,
         now: Instant,
         counters: QueueCounters,
@@ -253,7 +253,7 @@ impl Device {
         let before = self.counter.replace(counter);
         let by = by?;
         let queue = if before.is_some_and(|before| before != counter) {
-            self.begin_anew(counters)
+            self.restart(counters)
         } else {
             self.update(at, counters)
         };
@@ -274,7 +274,7 @@ impl Device {
         let bytes: u64 = self.rings.iter().filter_map(|ring| read_number(ring)).sum();
         let packets = u64::from(counters.left.wrapping_sub(self.left as u32));
         if packets > MAX_DEPARTURES && self.left > 0 {
-            return self.begin_anew(counters);
+            return self.restart(counters);
         }
         let mean = self.mean_size(counters, packets);
         let in_rings = (bytes as f64 / mean).ceil() as u64;
@@ -287,7 +287,7 @@ impl Device {
     }
 
     /// The counters have started anew: what left until now is not known.
-    fn begin_anew(&mut self, counters: QueueCounters) -> DeviceQueue {
+    fn restart(&mut self, counters: QueueCounters) -> DeviceQueue {
         (self.left, self.left_bytes) = (counters.left.into(), counters.left_bytes);
         self.meter.forget_departures();
         DeviceQueue { packets: counters.queued, ..self.meter.queue() }

@@ -23,7 +23,7 @@ pub(crate) use interfaces::Interfaces;
 pub(crate) use networks::Networks;
 pub use path::ViaPath;
 pub(crate) use path_key::PathKey;
-pub use queue_report::{QueueReport, SeenBy, WaitsBy};
+pub use queue_report::{QueueReport, QueueingDelaySource, SeenBy};
 pub use station_queue::parse as parse_station_queues;
 
 /// By what a path leaves this host.

@@ -38,7 +38,7 @@ impl SeenBy {
 /// By which means the time that packets spend in a device queue is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum WaitsBy {
+pub enum QueueingDelaySource {
     /// The kernel's stamp of each departure (`SO_TIMESTAMPING`).
     Stamps,
     /// Queued packets over dequeue rate, with the bytes in the driver's rings (byte queue limits).
@@ -47,7 +47,7 @@ pub enum WaitsBy {
     Estimate,
 }
 
-impl WaitsBy {
+impl QueueingDelaySource {
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl WaitsBy {
     }
 }
 
-impl From<SeenBy> for WaitsBy {
+impl From<SeenBy> for QueueingDelaySource {
     fn from(seen_by: SeenBy) -> Self {
         match seen_by {
             SeenBy::DisciplineAndRings | SeenBy::Rings => Self::Bql,
@@ -71,19 +71,19 @@ impl From<SeenBy> for WaitsBy {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct QueueReport {
     /// How the queue is seen; none: it is not, and the scheduler goes by round trips alone.
-    pub queue_seen_by: Option<SeenBy>,
+    pub queue_source: Option<SeenBy>,
     /// Packets in the queue, of any program.
     pub queue_packets: Option<u64>,
     /// Packets that leave the queue per second while some wait; none until some have.
     pub queue_rate_pps: Option<f64>,
     /// How long a packet that is sent now waits in the queue, in ms: packets over rate.
-    pub queue_wait_ms: Option<f64>,
+    pub queueing_delay_ms: Option<f64>,
     /// How the waits of packets are known; none: they are not, and count as zero.
-    pub waits_known_by: Option<WaitsBy>,
+    pub queueing_delay_source: Option<QueueingDelaySource>,
     /// The wait of the packet that was acknowledged last, in ms, by the stamp of its departure.
-    pub stamped_wait_ms: Option<f64>,
+    pub stamped_queueing_delay_ms: Option<f64>,
     /// The scheduler's estimate of the time from the device to the ack, in ms, if it has one (QAware).
-    pub service_ms: Option<f64>,
+    pub service_time_ms: Option<f64>,
 }
 
 impl QueueReport {
@@ -91,41 +91,46 @@ impl QueueReport {
     pub fn of(seen_by: Option<SeenBy>, queue: Option<DeviceQueue>, service: Option<Span>) -> Self {
         let queue = queue.filter(|_| seen_by.is_some());
         Self {
-            queue_seen_by: seen_by,
+            queue_source: seen_by,
             queue_packets: queue.map(|queue| queue.packets),
             queue_rate_pps: queue.map(|queue| queue.rate).filter(|rate| *rate > 0.0),
-            queue_wait_ms: queue.and_then(|queue| queue.wait()).map(Span::as_millis_f64),
-            waits_known_by: seen_by.map(WaitsBy::from),
-            stamped_wait_ms: None,
-            service_ms: service.map(Span::as_millis_f64),
+            queueing_delay_ms: queue.and_then(|queue| queue.wait()).map(Span::as_millis_f64),
+            queueing_delay_source: seen_by.map(QueueingDelaySource::from),
+            stamped_queueing_delay_ms: None,
+            service_time_ms: service.map(Span::as_millis_f64),
         }
     }
 
     /// With the wait of the last packet by the stamp of its departure, if such stamps come.
     #[must_use]
     pub fn with_stamps(self, wait: Option<Span>) -> Self {
-        let waits_known_by = wait.map(|_| WaitsBy::Stamps).or(self.waits_known_by);
-        Self { waits_known_by, stamped_wait_ms: wait.map(Span::as_millis_f64), ..self }
+        let queueing_delay_source =
+            wait.map(|_| QueueingDelaySource::Stamps).or(self.queueing_delay_source);
+        Self {
+            queueing_delay_source,
+            stamped_queueing_delay_ms: wait.map(Span::as_millis_f64),
+            ..self
+        }
     }
 }
 
 /// In a line of a table.
 impl fmt::Display for QueueReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.queue_seen_by, self.queue_packets) {
+        match (self.queue_source, self.queue_packets) {
             (Some(by), Some(packets)) => write!(f, "queue {packets} ({})", by.name())?,
             _ => write!(f, "queue not seen")?,
         }
         if let Some(rate) = self.queue_rate_pps {
             write!(f, " {rate:.0}/s")?;
         }
-        if let Some(wait) = self.queue_wait_ms {
+        if let Some(wait) = self.queueing_delay_ms {
             write!(f, " wait {wait:.1} ms")?;
         }
-        if let Some(wait) = self.stamped_wait_ms {
+        if let Some(wait) = self.stamped_queueing_delay_ms {
             write!(f, " stamped {wait:.1} ms")?;
         }
-        if let Some(service) = self.service_ms {
+        if let Some(service) = self.service_time_ms {
             write!(f, " service {service:.1} ms")?;
         }
         Ok(())
@@ -143,15 +148,15 @@ mod tests {
         let report = QueueReport::of(Some(SeenBy::Discipline), Some(queue), service);
         assert_eq!(report.to_string(), "queue 6 (qdisc) 500/s wait 12.0 ms service 20.0 ms");
         let json = serde_json::to_value(report).unwrap();
-        assert_eq!(json["queue_seen_by"], "qdisc");
+        assert_eq!(json["queue_source"], "qdisc");
         assert_eq!(json["queue_rate_pps"], 500.0);
-        assert_eq!(json["waits_known_by"], "estimate");
+        assert_eq!(json["queueing_delay_source"], "estimate");
         let stamped = report.with_stamps(Some(Span::from_millis(11)));
         assert_eq!(
             stamped.to_string(),
             "queue 6 (qdisc) 500/s wait 12.0 ms stamped 11.0 ms service 20.0 ms"
         );
-        assert_eq!(serde_json::to_value(stamped).unwrap()["waits_known_by"], "stamps");
+        assert_eq!(serde_json::to_value(stamped).unwrap()["queueing_delay_source"], "stamps");
         assert_eq!(report.with_stamps(None), report);
         let unseen = QueueReport::of(None, None, None);
         assert_eq!(unseen.to_string(), "queue not seen");
@@ -163,7 +168,7 @@ mod tests {
         for by in [SeenBy::Discipline, SeenBy::DisciplineAndRings, SeenBy::Rings, SeenBy::Stations]
         {
             assert_eq!(serde_json::to_value(by).unwrap(), by.name());
-            let waits_by = WaitsBy::from(by);
+            let waits_by = QueueingDelaySource::from(by);
             assert_eq!(serde_json::to_value(waits_by).unwrap(), waits_by.name());
         }
     }

@@ -100,15 +100,15 @@ impl RateWatch {
     /// [`StationError`] where it is not known now.
     pub fn start(
         interface: &str,
-        mut tell: impl FnMut(BitRate) + Send + 'static,
+        mut report: impl FnMut(BitRate) + Send + 'static,
     ) -> Result<Self, StationError> {
         let mut asker = Asker::open(interface)?;
-        tell(asker.ask()?);
+        report(asker.ask()?);
         let (stop, stopped) = channel();
         thread::spawn(move || {
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                 if let Ok(rate) = asker.ask() {
-                    tell(rate);
+                    report(rate);
                 }
             }
         });
@@ -212,8 +212,8 @@ fn rate(bytes: &[u8]) -> Option<BitRate> {
             _ => {}
         }
     }
-    let told = info.rate.map(|rate| BitRate::from_bps(rate * 100_000));
-    told.or_else(|| info.phy()?.rate())
+    let reported = info.rate.map(|rate| BitRate::from_bps(rate * 100_000));
+    reported.or_else(|| info.phy()?.rate())
 }
 
 impl RateInfo {

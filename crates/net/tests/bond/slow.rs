@@ -58,7 +58,8 @@ fn slow_readers_do_not_hold_a_fast_one_up() {
     let mut given = 0;
     let is_full = (0..60).any(|_| {
         thread::sleep(Duration::from_millis(500));
-        let before = std::mem::replace(&mut given, bond.client.watcher.report().given_bytes);
+        let before =
+            std::mem::replace(&mut given, bond.client.watcher.report().streams_received_bytes);
         given > 0 && given - before < 4_000_000
     });
     assert!(is_full, "{given} bytes");

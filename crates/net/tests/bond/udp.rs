@@ -92,7 +92,7 @@ fn datagrams_of_programs_reach_allowed_destinations_and_come_back() {
     // A stranger to the association is not heard, even from the same host.
     let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     stranger.send_to(&[0, 0, 0, 1, 127, 0, 0, 1, 0, 9, 1], association.relay).unwrap();
-    bond.client.wait(|report| report.datagrams_dropped == 3 && report.datagrams_given == 8);
+    bond.client.wait(|report| report.datagrams_dropped == 3 && report.datagrams_received == 8);
     bond.server.wait(|report| report.datagrams_dropped == 1 && report.udp_flows_open == 1);
     // The association ends with the connection that asked for it.
     drop(association.control);

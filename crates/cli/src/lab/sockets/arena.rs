@@ -66,7 +66,7 @@ pub(super) fn run(emulated: Emulated, window: Window, stop: &Stop) -> miette::Re
         wait_until(began_at + starts_at, stop);
         let params = SourceParams { name: number.to_string(), limits, ..Default::default() };
         let mut source = loopback::source(params, law, payload.get() as usize, address)?;
-        let mut sent = Sent { from, before: None };
+        let mut sent = SentBefore { from, before: None };
         source.run(stop, Some(to), &mut sent).into_diagnostic()?;
         let all = source.session().counters().sent;
         Ok::<_, miette::Report>((all - sent.before.unwrap_or(all)) as f64)
@@ -92,7 +92,7 @@ pub(super) fn run(emulated: Emulated, window: Window, stop: &Stop) -> miette::Re
         ))
     });
     let (report, sent) = report?;
-    let late = [report.forward, report.back].map(|direction| direction.timing_error.p99_ms);
+    let late = [report.forward, report.reverse].map(|direction| direction.timing_error.p99_ms);
     Ok(Measured {
         age_ms: ages.mean_ms().ok_or_else(|| miette!("the run was too short"))?,
         updates_per_s: sent / (window.to - window.from).as_secs_f64(),
@@ -156,12 +156,12 @@ impl monitor::Watch for Ages {
 }
 
 /// How much a source had sent before the window began.
-struct Sent {
+struct SentBefore {
     from: Time,
     before: Option<u64>,
 }
 
-impl source::Watch for Sent {
+impl source::Watch for SentBefore {
     fn turn(&mut self, now: Time, source: &session::Source) {
         if now < self.from {
             return;

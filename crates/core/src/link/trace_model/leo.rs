@@ -53,7 +53,7 @@ use super::{Draft, TraceModelError, checked, checked_duration, generator, per_se
 use crate::link::Trace;
 use crate::unit::{BitRate, Span};
 
-/// The model's parameters. The [module](self) says which are measured and which are assumed.
+/// The parameters of a path over satellites in low earth orbit.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]

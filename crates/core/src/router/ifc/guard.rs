@@ -60,11 +60,11 @@ impl Irregularity {
 #[derive(Debug)]
 pub struct Guard {
     hash: FlowHash,
-    flows: Box<[Option<Flow>]>,
+    flows: Box<[Option<TrackedFlow>]>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Flow {
+struct TrackedFlow {
     key: FlowKey,
     last: Time,
     size: Bytes,
@@ -102,16 +102,16 @@ impl Guard {
     }
 
     /// The flow's place, perhaps a new one.
-    fn flow(&mut self, now: Time, key: FlowKey, size: Bytes) -> &mut Flow {
+    fn flow(&mut self, now: Time, key: FlowKey, size: Bytes) -> &mut TrackedFlow {
         let set = self.hash.hash(FlowWords::from(key)) as usize % Self::SETS * Self::FLOWS_IN_SET;
         let set = &mut self.flows[set..set + Self::FLOWS_IN_SET];
-        let is_known = |place: &Option<Flow>| {
+        let is_known = |place: &Option<TrackedFlow>| {
             place.is_some_and(|flow| flow.key == key && now.since(flow.last) <= Self::MEMORY)
         };
         let known = set.iter().position(is_known);
         let place = known.unwrap_or_else(|| {
             // An old row of the same flow is replaced, then free places, then the most silent.
-            let silence = |place: &Option<Flow>| {
+            let silence = |place: &Option<TrackedFlow>| {
                 place.map(|flow| (flow.key != key).then_some(flow.last)).unwrap_or_default()
             };
             let places = set.iter().map(silence).enumerate();
@@ -120,7 +120,7 @@ impl Guard {
         if known.is_none() {
             set[place] = None;
         }
-        set[place].get_or_insert(Flow {
+        set[place].get_or_insert(TrackedFlow {
             key,
             last: now,
             size,
@@ -132,7 +132,7 @@ impl Guard {
     }
 }
 
-impl Flow {
+impl TrackedFlow {
     fn look(&mut self, now: Time, size: Bytes, stream: Option<StreamProtocol>) {
         if let Some(protocol) = stream {
             self.irregularity = Irregularity::Protocol(protocol);

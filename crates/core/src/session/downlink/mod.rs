@@ -10,7 +10,8 @@
 //!  law.on_report()                                      │
 //! ```
 //!
-//! Both are state machines without clock or socket. Packets to a client leave evenly spaced. Clients
+//! Both are state machines without clock or socket, with the contract of every endpoint of
+//! [`session`](crate::session). Packets to a client leave evenly spaced. Clients
 //! report when the server's clock, which packets show, passes a multiple of the interval: so all of
 //! them tell of the same time, although their clocks have nothing in common.
 //!
@@ -25,16 +26,24 @@
 //! - A session stays with the token that began it: to know its name is not enough to have its
 //!   packets led elsewhere.
 //! - Of reports that come faster than four an interval the rest is left aside.
+//! - What is held for sending is bounded: one payload per client, 1024 answers, a close per client; and
+//!   so are the events that a driver has not polled.
 //! - A client is a station of the law. Who joins several times gets as many stations' shares; tokens
 //!   say who may join at all.
 
 mod client;
+mod datagram;
+mod feed;
 mod pace;
 mod record;
 mod server;
 mod types;
 
-pub use client::{Client, ClientCounters, ClientEvent, ClientIgnored, ClientParams, Stamp};
+pub use client::{
+    Client, ClientCounters, ClientEvent, ClientIgnored, ClientMessage, ClientParams,
+    ClientTransmit, ReceivedPacket, Stamp,
+};
+pub use datagram::ReceivedDatagram;
 pub use record::{ClientKey, ClientRecord, REMEMBERED};
-pub use server::Server;
-pub use types::{ServerCounters, ServerIgnored, ServerParams, ServerReceipt, ServerVerdict};
+pub use server::{Server, ServerEvent};
+pub use types::{PutError, ServerCounters, ServerIgnored, ServerParams, ServerTransmit};

@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use core::cmp::Ordering;
 use core::num::NonZeroU16;
 
+use super::feed::{Feed, Pending};
 use super::pace::Pace;
 use crate::session::PathMarks;
 use crate::session::clock_offset::ClockOffset;
@@ -70,6 +71,9 @@ pub struct ClientRecord<P> {
     /// What its session was opened with; see [`ClientRecord::credential`].
     pub(super) credential: u64,
     pub(super) pace: Pace,
+    pub(super) feed: Feed,
+    /// When it was sent a close last, as there is nothing more to send.
+    pub(super) closed_at: Option<Time>,
     /// When the last packets were sent, the oldest first.
     sent_at: VecDeque<Time>,
     /// What had been given up before each of them ([`Pace::given_up`]), in µs modulo 2³².
@@ -101,6 +105,8 @@ impl<P> ClientRecord<P> {
             marks: PathMarks::default(),
             credential,
             pace: Pace::new(now),
+            feed: Feed::new(),
+            closed_at: None,
             sent_at: VecDeque::new(),
             given_up: VecDeque::new(),
             reported: None,
@@ -160,13 +166,27 @@ impl<P> ClientRecord<P> {
         self.payload_bytes += payload as u64;
     }
 
-    /// When an empty packet tells the client that the server is there.
+    /// When an empty packet, or a close, shows the client that the server is there.
     pub(super) fn keep_alive_at(&self, interval: Span) -> Time {
-        self.sent_at.back().map_or(self.joined_at, |last| *last + interval)
+        let last = self.sent_at.back().copied().max(self.closed_at);
+        last.map_or(self.joined_at, |last| last + interval)
     }
 
-    /// When its next packet is due, or the next sign of life.
+    /// When its next packet is due, or the next keep-alive.
     pub(super) fn due(&self, interval: Span) -> Time {
-        self.pace.due().unwrap_or_else(|| self.keep_alive_at(interval))
+        let due = self.pace.due().filter(|_| !self.feed.is_asked());
+        due.unwrap_or_else(|| self.keep_alive_at(interval))
+    }
+
+    /// When what is pending leaves.
+    pub(super) fn leaves_at(&self) -> Time {
+        let due = self.pace.due().filter(|_| self.feed.pending() == Pending::Payload);
+        due.unwrap_or(Time::ZERO)
+    }
+
+    /// The client is gone: the memory for its packets is not needed any more.
+    pub(super) fn forget_packets(&mut self) {
+        (self.sent_at, self.given_up) = (VecDeque::new(), VecDeque::new());
+        self.feed = Feed::new();
     }
 }

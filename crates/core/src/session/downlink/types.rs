@@ -1,13 +1,12 @@
-//! What the server of a downlink is told, what it says of a datagram, and its settings.
+//! A server's settings, datagrams, errors and counters.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::record::{ClientKey, ClientRecord};
+use super::record::ClientKey;
 use crate::dscp::Dscp;
 use crate::session::Admission;
 use crate::unit::{Bytes, Span};
-use crate::wire::{AckMark, CloseReason, ParseError};
+use crate::wire::{AckMark, Packet, ParseError};
 
 /// Settings of [`Server`](super::Server).
 #[derive(Debug, Clone)]
@@ -28,6 +27,9 @@ pub struct ServerParams {
     /// packets. 500 µs: timers are late by a tenth of that, and six packets at 100 Mbit/s are a queue
     /// of half a ms.
     pub catch_up: Span,
+    /// The longest payload of a packet, in bytes; a client's next one is held until it leaves. 65,467:
+    /// UDP over IPv4.
+    pub max_payload: usize,
     /// A client that has not been heard for this long is forgotten; at least two intervals. 5 s: by
     /// then a law has halved its rate several times.
     pub idle: Span,
@@ -48,6 +50,7 @@ impl Default for ServerParams {
             interval: Span::from_millis(500),
             headers: Bytes::new(28),
             catch_up: Span::from_micros(500),
+            max_payload: 65_507 - Packet::HEADER_LEN,
             idle: Span::from_secs(5),
             dscp: Dscp::DEFAULT,
             ack_mark: None,
@@ -56,37 +59,37 @@ impl Default for ServerParams {
     }
 }
 
-/// What became of a datagram, and how many bytes of answer were written.
-#[derive(Debug)]
-pub struct ServerReceipt<P> {
-    /// What became of it.
-    pub verdict: ServerVerdict<P>,
-    /// The length of the answer in the reply buffer; 0 for none. Never more than the datagram's.
-    pub reply: usize,
-    /// A client that lost its place to the one that has just joined, with its last record.
-    pub displaced: Option<Box<(ClientKey, ClientRecord<P>)>>,
+/// A datagram that a server has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerTransmit<P> {
+    /// Where it goes. An answer goes to where the datagram came from that it answers, and is not longer
+    /// than that.
+    pub peer: P,
+    /// Its length: it is at the front of the buffer.
+    pub len: usize,
+    /// The code point with which it leaves.
+    pub dscp: Dscp,
+    /// The client that it is for; `None` for an answer or a close of [`Server::close`](super::Server::close).
+    pub client: Option<ClientKey>,
 }
 
-/// What became of a datagram.
-#[derive(Debug)]
-pub enum ServerVerdict<P> {
-    /// A client has come, or has come to another address.
-    Joined(ClientKey),
-    /// A client has told what it saw.
-    Reported(ClientKey),
-    /// A client has taken its leave; this is what was known of it.
-    Left {
-        /// Whose; the key is free again.
-        client: ClientKey,
-        /// Its last record.
-        record: Box<ClientRecord<P>>,
+/// Why a payload was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PutError {
+    /// It is longer than [`ServerParams::max_payload`].
+    #[error("a payload of {given} bytes does not fit: at most {max} bytes do")]
+    TooLarge {
+        /// Its length in bytes.
+        given: usize,
+        /// The longest that fits.
+        max: usize,
     },
-    /// It was answered by a challenge.
-    Challenged,
-    /// A join was refused, and the client told.
-    Refused(CloseReason),
-    /// Left aside.
-    Ignored(ServerIgnored),
+    /// The payload before it has not left yet.
+    #[error("the payload before it has not left yet")]
+    Occupied,
+    /// The client is gone.
+    #[error("the client is gone")]
+    Gone,
 }
 
 /// Why a datagram was left aside.

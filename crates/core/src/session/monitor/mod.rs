@@ -228,7 +228,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.records.is_empty()
     }
 
-    /// What was counted.
+    /// Its counters.
     pub fn counters(&self) -> &MonitorCounters {
         &self.counters
     }
@@ -281,11 +281,11 @@ impl<P: Copy + Hash> Monitor<P> {
                 }
             }
             Arrival::Late => {
-                self.counters.late += 1;
+                self.counters.stale += 1;
                 MonitorEvent::Stale { source }
             }
             Arrival::Copy => {
-                self.counters.copies += 1;
+                self.counters.duplicates += 1;
                 MonitorEvent::Stale { source }
             }
         });

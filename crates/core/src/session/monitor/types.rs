@@ -87,9 +87,9 @@ pub struct MonitorCounters {
     /// Updates that were the freshest of their source.
     pub fresh: u64,
     /// Updates that came after a fresher one.
-    pub late: u64,
+    pub stale: u64,
     /// Updates that came more than once.
-    pub copies: u64,
+    pub duplicates: u64,
     /// Challenges sent.
     pub challenged: u64,
     /// Updates refused (full, token, payload, version).

@@ -38,8 +38,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::path::{
-    Choice, DeviceQueue, Flow, MAX_PATHS, PathId, PathState, Scheduler, SchedulerConfig,
-    SchedulerError,
+    Choice, DeviceQueue, MAX_PATHS, PathId, PathState, Scheduler, SchedulerConfig, SchedulerError,
+    SendState,
 };
 use crate::unit::{Bytes, Span, Time};
 use path::Path;
@@ -50,7 +50,7 @@ pub use route::Route;
 pub const PROBE_SHARE: f64 = 0.04;
 
 /// So many probes may be saved.
-const MOST_CREDIT: f64 = 4.0;
+const MAX_CREDIT: f64 = 4.0;
 
 /// Why there are no such paths.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -63,7 +63,7 @@ pub enum PathsError {
         "`{0}` lets packets of a stream wait for a faster path, and an update that waits grows old; \
          take freshest, qaware, min_srtt, round_robin or redundant"
     )]
-    Waits(&'static str),
+    HoldsPackets(&'static str),
     /// A setting of it is out of range.
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),
@@ -107,7 +107,7 @@ impl Paths {
         if let SchedulerConfig::Ecf(_) | SchedulerConfig::Blest(_) | SchedulerConfig::Daps =
             scheduler
         {
-            return Err(PathsError::Waits(scheduler.name()));
+            return Err(PathsError::HoldsPackets(scheduler.name()));
         }
         let mut paths = Self::one(scheduler.build()?);
         paths.paths.resize_with(count, Path::new);
@@ -116,7 +116,7 @@ impl Paths {
     }
 
     fn one(scheduler: Box<dyn Scheduler>) -> Self {
-        Self { scheduler, paths: alloc::vec![Path::new()], live: Vec::new(), credit: MOST_CREDIT }
+        Self { scheduler, paths: alloc::vec![Path::new()], live: Vec::new(), credit: MAX_CREDIT }
     }
 
     // ---- inputs ----
@@ -149,9 +149,9 @@ impl Paths {
     }
 
     /// An update has just left by a path that asks for no ack.
-    pub fn on_sent_unasking(&mut self, now: Time, path: PathId) {
+    pub fn on_sent_without_ack_request(&mut self, now: Time, path: PathId) {
         if let Some(path) = self.path_mut(path) {
-            path.on_sent_unasking(now);
+            path.on_sent_without_ack_request(now);
         }
     }
 
@@ -192,7 +192,7 @@ impl Paths {
             Some(any) => {
                 let plenty = Bytes::new(u64::MAX);
                 let (unsent, window_left, window) = (plenty, plenty, plenty);
-                let flow = Flow { unsent, window_left, window, interval };
+                let flow = SendState { unsent, window_left, window, interval };
                 match self.scheduler.choose(now, &flow, &self.live) {
                     Choice::Send(first) => Route::by(first),
                     Choice::Copies(first, copies) => Route { first, copies },
@@ -260,7 +260,7 @@ impl Paths {
     }
 
     fn add_probes(&mut self, now: Time, route: &mut Route) {
-        self.credit = (self.credit + PROBE_SHARE).min(MOST_CREDIT);
+        self.credit = (self.credit + PROBE_SHARE).min(MAX_CREDIT);
         let is_free = self.live.is_empty();
         let mut seen_to = route.copies.with(route.first);
         loop {
@@ -450,7 +450,7 @@ mod tests {
                 "forgetful"
             }
 
-            fn choose(&mut self, _now: Time, _flow: &Flow, paths: &[PathState]) -> Choice {
+            fn choose(&mut self, _now: Time, _flow: &SendState, paths: &[PathState]) -> Choice {
                 Choice::Send(paths[0].id)
             }
 

@@ -19,14 +19,14 @@ const REORDERED: usize = 3;
 const MISSED: usize = 3;
 
 /// The least that round trips may vary before an update is overdue: hosts answer late, too.
-const LEAST_VARIATION: Span = Span::from_millis(10);
+const MIN_VARIATION: Span = Span::from_millis(10);
 
 /// After this long an update is overdue on a path without a round trip; and half of the first wait
 /// between probes of it.
 const FIRST_WAIT: Span = Span::from_millis(200);
 
 /// The longest wait between probes of a silent path.
-const LONGEST_WAIT: Span = Span::from_secs(2);
+const MAX_PROBE_WAIT: Span = Span::from_secs(2);
 
 /// What was heard counts for about this long, and for eight samples: of a wireless path it is worth
 /// little after that. So a probe tells how a path is now, and not how it was when it was left.
@@ -71,7 +71,7 @@ pub struct PathCounters {
     /// Those of them that took another path too, and this one not first.
     pub copies: u64,
     /// Those that were answered.
-    pub answered: u64,
+    pub acked: u64,
     /// Those that count as lost, they or their answers.
     pub lost: u64,
     /// How many times it fell silent.
@@ -80,7 +80,7 @@ pub struct PathCounters {
 
 /// An update on its way.
 #[derive(Debug, Clone, Copy)]
-struct Sent {
+struct InFlight {
     seq: u64,
     at: Time,
     /// Its expected time in the device queue, or that by a stamp; `None` if that was blocked.
@@ -109,11 +109,11 @@ pub(super) struct Path {
     pub(super) heard_at: Option<Time>,
     /// The last wait by a stamp of an update's departure.
     pub(super) stamped: LastStamp,
-    in_flight: VecDeque<Sent>,
+    in_flight: VecDeque<InFlight>,
     srtt: Option<Span>,
     rttvar: Span,
     /// The mean way there as the difference of two clocks, ns, without the device queue.
-    way: Option<i64>,
+    forward_delay: Option<i64>,
     /// For its shortest round trip of late.
     clocks: ClockOffset,
     loss: f64,
@@ -134,7 +134,7 @@ impl Path {
             in_flight: VecDeque::new(),
             srtt: None,
             rttvar: Span::ZERO,
-            way: None,
+            forward_delay: None,
             clocks: ClockOffset::default(),
             loss: 0.0,
             probe_wait: FIRST_WAIT,
@@ -169,7 +169,7 @@ impl Path {
         self.counters.copies += u64::from(is_copy);
         self.used_at = Some(now);
         if self.phase != PathPhase::Live {
-            self.probe_wait = (self.probe_wait * 2).min(LONGEST_WAIT);
+            self.probe_wait = (self.probe_wait * 2).min(MAX_PROBE_WAIT);
         }
         // They are looked for by their numbers, which rise.
         if self.in_flight.back().is_some_and(|last| last.seq >= seq) {
@@ -182,7 +182,7 @@ impl Path {
             self.in_flight.pop_front();
         }
         let wait = self.queue.map_or(Some(Span::ZERO), |queue| queue.wait());
-        self.in_flight.push_back(Sent { seq, at: now, wait, is_stamped: false });
+        self.in_flight.push_back(InFlight { seq, at: now, wait, is_stamped: false });
     }
 
     /// An update left its device this time after it was sent.
@@ -194,7 +194,7 @@ impl Path {
     }
 
     /// An update has left by it that asks for no ack: nothing is waited for.
-    pub(super) fn on_sent_unasking(&mut self, now: Time) {
+    pub(super) fn on_sent_without_ack_request(&mut self, now: Time) {
         self.counters.sent += 1;
         self.used_at = Some(now);
     }
@@ -206,7 +206,7 @@ impl Path {
         let sent = self.in_flight[at];
         self.in_flight.remove(at);
         self.drop_lost(now, at);
-        self.counters.answered += 1;
+        self.counters.acked += 1;
         self.loss -= self.loss * LOSS_GAIN;
         let span = self.heard_at.map_or(MEMORY, |heard| now.since(heard));
         self.stamped.on_acked(sent.wait.filter(|_| sent.is_stamped));
@@ -227,13 +227,13 @@ impl Path {
             self.phase = PathPhase::Silent;
             self.counters.silences += 1;
             // One that has only lost a few is found at once.
-            self.probe_wait = timeout.min(LONGEST_WAIT);
+            self.probe_wait = timeout.min(MAX_PROBE_WAIT);
         }
     }
 
     /// The monitor may have another clock now.
     pub(super) fn forget_clock(&mut self) {
-        self.way = None;
+        self.forward_delay = None;
     }
 
     // ---- what it is like ----
@@ -290,7 +290,7 @@ impl Path {
     }
 
     /// RFC 6298 section 2.3, with more weight on samples that are rare.
-    fn measure(&mut self, now: Time, sent: Sent, ack: &PathAck, span: Span) {
+    fn measure(&mut self, now: Time, sent: InFlight, ack: &PathAck, span: Span) {
         let rtt = now.since(sent.at) - ack.hold;
         let gain = (span.as_secs_f64() / MEMORY.as_secs_f64()).clamp(0.125, 1.0);
         let toward = |old: Span, new: Span, gain: f64| {
@@ -309,16 +309,16 @@ impl Path {
         // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
         // Nothing has waited for longer than the round trip, whatever was expected.
         let left_at = sent.at + sent.wait.unwrap_or_default().min(rtt);
-        let way = ack.received_at.as_nanos().wrapping_sub(left_at.as_nanos()) as i64;
-        self.way = Some(
-            self.way
-                .map_or(way, |old| old.wrapping_add((way.wrapping_sub(old) as f64 * gain) as i64)),
-        );
+        let delay = ack.received_at.as_nanos().wrapping_sub(left_at.as_nanos()) as i64;
+        self.forward_delay =
+            Some(self.forward_delay.map_or(delay, |old| {
+                old.wrapping_add((delay.wrapping_sub(old) as f64 * gain) as i64)
+            }));
     }
 
     fn one_way(&self, clock_offset: Option<i64>) -> Option<Span> {
-        let way = self.way?.wrapping_sub(clock_offset?);
-        Some(Span::from_nanos(way.max(0).unsigned_abs()))
+        let delay = self.forward_delay?.wrapping_sub(clock_offset?);
+        Some(Span::from_nanos(delay.max(0).unsigned_abs()))
     }
 
     /// For how long the oldest update in flight has had no answer.
@@ -329,7 +329,7 @@ impl Path {
     /// After this long an update is overdue.
     fn timeout(&self) -> Span {
         self.srtt
-            .map_or(FIRST_WAIT, |srtt| srtt + (self.rttvar * 4).max(srtt / 2).max(LEAST_VARIATION))
+            .map_or(FIRST_WAIT, |srtt| srtt + (self.rttvar * 4).max(srtt / 2).max(MIN_VARIATION))
     }
 }
 
@@ -386,8 +386,8 @@ mod tests {
         // What was late all the while is no loss.
         path.on_ack(at(1_300), &ack(59, at(1_300)));
         assert!(path.is_live());
-        let PathCounters { sent, answered, lost, silences, .. } = path.counters;
-        assert_eq!((sent, answered, lost, silences), (60, 51, 9, 1));
+        let PathCounters { sent, acked, lost, silences, .. } = path.counters;
+        assert_eq!((sent, acked, lost, silences), (60, 51, 9, 1));
         assert_eq!(path.loss, 0.0);
     }
 

@@ -1,7 +1,7 @@
 //! What acks say: which update they answer, its round trip, the age at the monitor, and how far the
 //! monitor's clock is ahead.
 
-use super::memory::{Sent, SentUpdates};
+use super::memory::{SentUpdate, SentUpdates};
 use super::types::{Ignored, SourceCounters};
 use crate::age::{AgeMeter, BacklogProcess, Freshness};
 use crate::session::clock_offset::ClockOffset;
@@ -47,14 +47,14 @@ impl Acks {
     /// The next update has left.
     pub(super) fn on_sent(&mut self, now: Time, generated_at: Time, payload_len: usize) {
         self.backlog.on_sent(now, self.next_seq());
-        self.sent.push(Sent { generated_at, sent_at: now, payload_len }, self.newest);
+        self.sent.push(SentUpdate { generated_at, sent_at: now, payload_len }, self.newest);
     }
 
     /// The update that an ack answers.
     ///
     /// # Errors
     /// [`Ignored`] if it was never sent, or before the machine slept.
-    pub(super) fn find(&self, now: Time, ack: &wire::Ack) -> Result<Sent, Ignored> {
+    pub(super) fn find(&self, now: Time, ack: &wire::Ack) -> Result<SentUpdate, Ignored> {
         if ack.seq >= self.next_seq() {
             return Err(Ignored::NeverSent);
         }
@@ -62,7 +62,7 @@ impl Acks {
             Some(sent) => (sent.generated_at == ack.generated_at).then_some(*sent),
             None => {
                 let generated_at = Some(ack.generated_at).filter(|at| *at <= now);
-                let forgotten = |at| Sent { generated_at: at, sent_at: at, payload_len: 0 };
+                let forgotten = |at| SentUpdate { generated_at: at, sent_at: at, payload_len: 0 };
                 generated_at.map(forgotten)
             }
         };
@@ -74,7 +74,7 @@ impl Acks {
     pub(super) fn on_ack(
         &mut self,
         now: Time,
-        sent: &Sent,
+        sent: &SentUpdate,
         ack: &wire::Ack,
         is_open: bool,
         counters: &mut SourceCounters,
@@ -124,7 +124,7 @@ impl Acks {
     pub(super) fn offset_at(&self, opened_at: Time, first_wait: Span) -> Option<Time> {
         let first = self.offset_unknown?;
         let carried = self.sent.last().filter(|_| self.next_seq() > first);
-        let again = |last: &Sent| {
+        let again = |last: &SentUpdate| {
             let rtt = self.srtt.unwrap_or(first_wait);
             let since_opening = last.sent_at.since(opened_at);
             last.sent_at + since_opening.max(rtt * 2).max(first_wait)

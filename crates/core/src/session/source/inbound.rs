@@ -1,6 +1,6 @@
 //! What a source makes of a datagram: an ack, a challenge or a close.
 
-use super::memory::Sent;
+use super::memory::SentUpdate;
 use super::{Ignored, Source, SourceEvent};
 use crate::path::PathId;
 use crate::session::datagram::Datagram;
@@ -37,7 +37,7 @@ impl Source {
         &mut self,
         now: Time,
         by: PathId,
-        sent: Sent,
+        sent: SentUpdate,
         ack: &wire::Ack,
     ) -> Result<SourceEvent, Ignored> {
         let wire::Ack { seq, hold, received_at, .. } = *ack;

@@ -40,7 +40,7 @@ impl Marks {
             marks.forward.record(sent, seen);
         }
         if let (Some(sent), Some(seen)) = (ack.marks.sent, dscp) {
-            marks.back.record(sent, seen);
+            marks.reverse.record(sent, seen);
         }
     }
 }

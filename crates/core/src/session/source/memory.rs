@@ -14,7 +14,7 @@ const MOST: usize = 1 << 15;
 
 /// One update as it was sent.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sent {
+pub(super) struct SentUpdate {
     pub(super) generated_at: Time,
     pub(super) sent_at: Time,
     pub(super) payload_len: usize,
@@ -24,7 +24,7 @@ pub(super) struct Sent {
 #[derive(Debug)]
 pub(super) struct SentUpdates {
     /// Up to number `next_seq − 1`.
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentUpdate>,
     next_seq: u64,
 }
 
@@ -39,7 +39,7 @@ impl SentUpdates {
     }
 
     /// The next update leaves; all up to `acked` have been answered or overtaken.
-    pub(super) fn push(&mut self, sent: Sent, acked: Option<u64>) {
+    pub(super) fn push(&mut self, sent: SentUpdate, acked: Option<u64>) {
         self.next_seq += 1;
         self.sent.push_back(sent);
         let in_flight = self.next_seq - acked.map_or(0, |acked| acked + 1);
@@ -51,12 +51,12 @@ impl SentUpdates {
     }
 
     /// The last update that was sent.
-    pub(super) fn last(&self) -> Option<&Sent> {
+    pub(super) fn last(&self) -> Option<&SentUpdate> {
         self.sent.back()
     }
 
     /// Update `seq`; `None` if it is forgotten, or was never sent.
-    pub(super) fn get(&self, seq: u64) -> Option<&Sent> {
+    pub(super) fn get(&self, seq: u64) -> Option<&SentUpdate> {
         let back = usize::try_from(self.next_seq.checked_sub(seq)?).ok()?;
         self.sent.get(self.sent.len().checked_sub(back)?)
     }
@@ -66,8 +66,8 @@ impl SentUpdates {
 mod tests {
     use super::*;
 
-    fn sent(seq: u64) -> Sent {
-        Sent { payload_len: seq as usize, ..Sent::default() }
+    fn sent(seq: u64) -> SentUpdate {
+        SentUpdate { payload_len: seq as usize, ..SentUpdate::default() }
     }
 
     /// The oldest number that is remembered after so many updates, each acknowledged when

@@ -146,24 +146,30 @@ impl Source {
                 self.law.handle_timeout(now);
             }
         }
-        if self.states.is_resting(now) || !self.is_due(now) {
+        if self.states.is_resting(now) {
+            if self.keep_alive_at().is_some_and(|at| at <= now) {
+                self.states.repeat();
+            }
+            return;
+        }
+        if !self.is_due(now) {
             return;
         }
         if !self.opener.is_open() {
-            let is_none_up = self.paths.up().next().is_none();
-            self.opener.on_due(self.paths.up().count() < self.paths.count());
-            if !self.opener.is_ready() {
+            let up = self.paths.up().count();
+            if up == 0 {
+                self.opener.on_due_without_path(now);
                 return;
             }
-            if is_none_up {
-                self.opener.on_attempt(now);
+            self.opener.on_due(up < self.paths.count());
+            if !self.opener.is_ready() {
                 return;
             }
         }
         self.states.on_due(now, if self.repeats(now) { Need::Newest } else { Need::Newer });
     }
 
-    /// What has happened since the last call, or what is wanted of the driver.
+    /// The next event, or request to the driver.
     #[inline]
     pub fn poll_event(&mut self) -> Option<SourceEvent> {
         if let Some(event) = self.events.pop() {
@@ -229,7 +235,8 @@ impl Source {
         Ok(())
     }
 
-    /// There is no state before this time: until then none is asked for and none is repeated.
+    /// There is no state before this time: until then none is asked for, and the last one is repeated as
+    /// a keep-alive only.
     pub fn ask_again_at(&mut self, time: Time) {
         self.states.ask_at(time);
     }
@@ -340,9 +347,9 @@ impl Source {
 
     /// Whether one of them has come.
     fn repeats(&self, now: Time) -> bool {
-        let has_come = |at: Time| at <= now;
-        self.repeat_at().is_some_and(has_come)
-            || (self.keep_alive_from().is_some_and(has_come) && self.law.not_before() <= now)
+        let is_due = |at: Time| at <= now;
+        self.repeat_at().is_some_and(is_due)
+            || (self.keep_alive_from().is_some_and(is_due) && self.law.not_before() <= now)
     }
 
     /// Whether [`Source::due_at`] has come.
@@ -373,7 +380,7 @@ impl Source {
         match self.states.asking() {
             _ if self.states.is_ready() => Some(due),
             Asking::ByLaw | Asking::Wanted(_) => Some(due),
-            Asking::NotBefore(time) => Some(due.max(time)),
+            Asking::NotBefore(time) => Time::earliest([Some(due.max(time)), self.keep_alive_at()]),
             Asking::Asked(Need::Newer) => Some(due.max(self.any_repeat_at()?)),
             // No state yet; the transports are renewed all the same.
             Asking::Asked(Need::Newest) => {
@@ -407,10 +414,10 @@ impl Source {
     }
 
     /// Before this no opening leaves: the bound of the rate. Cookies are good for 30 s at least, so a
-    /// slower rate than one in [`SourceParams::longest_wait`] does not hold openings up.
+    /// slower rate than one in [`SourceParams::max_wait`] does not hold openings up.
     fn earliest_opening(&self) -> Time {
         let rate = self.law.max_rate().unwrap_or(RateBounds::default().ceiling);
-        let gap = rate.period().min(self.params.longest_wait);
+        let gap = rate.period().min(self.params.max_wait);
         self.acks.last_sent_at().map_or(Time::ZERO, |last| last + gap)
     }
 

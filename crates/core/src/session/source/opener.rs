@@ -7,13 +7,15 @@
 //! ```
 //!
 //! An opening may leave once the driver has had the chance to make transports anew
-//! ([`Step::Announced`]): its answer comes to the socket that it left from.
+//! ([`Step::Announced`]): its answer comes to the socket that it left from. While no path can carry
+//! anything, the renewal itself counts as an attempt: the first redial is immediate, and repeated
+//! failures back off.
 
 use alloc::vec::Vec;
 
 use super::types::{Reach, SourceParams};
 use crate::path::{PathId, PathSet};
-use crate::session::backoff::Backoff;
+use crate::session::backoff::{Backoff, Step};
 use crate::unit::{Span, Time};
 use crate::wire::{CloseReason, Cookie};
 
@@ -23,7 +25,7 @@ const RENEW_AFTER: u32 = 3;
 
 /// The most [`PathOpening::openings`] that count: a monitor that has forgotten us by a path on which
 /// openings were lost is believed after so many challenges.
-const MOST_OPENINGS: u8 = 3;
+const MAX_OPENINGS: u8 = 3;
 
 /// How one path stands with the monitor while a session is opened.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,20 +42,9 @@ struct PathOpening {
     is_prompted: bool,
 }
 
-/// How far the opening that is due has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// It is not due.
-    Idle,
-    /// The driver is asked to make transports anew: all, or those that are down.
-    Announced { all: bool },
-    /// It may leave.
-    Ready,
-}
-
 #[derive(Debug)]
 pub(super) struct Opener {
-    longest_wait: Span,
+    max_wait: Span,
     silence: Span,
     reach: Reach,
     backoff: Backoff,
@@ -68,23 +59,26 @@ pub(super) struct Opener {
     /// By the numbers of the paths.
     paths: Vec<PathOpening>,
     step: Step,
+    /// Which transports the driver is asked to make anew: all (`true`), or those that are down.
+    renewal: Option<bool>,
 }
 
 impl Opener {
     /// The first opening is due at once.
     pub(super) fn new(params: &SourceParams, seed: u64, now: Time) -> Self {
-        let SourceParams { first_wait, longest_wait, silence, .. } = *params;
+        let SourceParams { first_wait, max_wait, silence, .. } = *params;
         Self {
-            longest_wait,
+            max_wait,
             silence,
             reach: Reach::Opening { attempts: 0 },
-            backoff: Backoff::new(first_wait, longest_wait, seed),
+            backoff: Backoff::new(first_wait, max_wait, seed),
             opened_at: now,
             short_lives: 0,
             next_at: now,
             prompted_by: PathSet::EMPTY,
             paths: alloc::vec![PathOpening::default()],
             step: Step::Idle,
+            renewal: None,
         }
     }
 
@@ -105,6 +99,7 @@ impl Opener {
     /// The ack that opens the session has come by a path.
     pub(super) fn on_opened(&mut self, now: Time, by: PathId) {
         (self.reach, self.opened_at, self.step) = (Reach::Open, now, Step::Idle);
+        self.renewal = None;
         for (path, opening) in self.paths.iter_mut().enumerate() {
             opening.is_unproven = path != usize::from(by.0);
         }
@@ -152,7 +147,7 @@ impl Opener {
         self.prompted_by = PathSet::EMPTY;
         self.next_at = match reason {
             CloseReason::Done | CloseReason::ShuttingDown => now + self.backoff.next(),
-            _ => now + self.longest_wait,
+            _ => now + self.max_wait,
         };
     }
 
@@ -160,7 +155,7 @@ impl Opener {
     pub(super) fn on_sent_by(&mut self, by: PathId) {
         let is_opening = self.must_open(by);
         if let Some(path) = self.paths.get_mut(usize::from(by.0)) {
-            path.openings = (path.openings + u8::from(is_opening)).min(MOST_OPENINGS);
+            path.openings = (path.openings + u8::from(is_opening)).min(MAX_OPENINGS);
         }
     }
 
@@ -173,7 +168,7 @@ impl Opener {
         self.next_at = self.next_at.max(earliest);
     }
 
-    /// An opening has left, or would have left if there were a connection.
+    /// An opening has left, or transports are made anew as there is no connection.
     pub(super) fn on_attempt(&mut self, now: Time) {
         self.next_at = now + self.backoff.next();
         (self.prompted_by, self.step) = (PathSet::EMPTY, Step::Idle);
@@ -183,7 +178,7 @@ impl Opener {
     /// The session must be opened again, and not before `earliest`.
     pub(super) fn again(&mut self, now: Time, earliest: Time) {
         (self.prompted_by, self.step) = (PathSet::EMPTY, Step::Idle);
-        if now.since(self.opened_at) >= self.longest_wait {
+        if now.since(self.opened_at) >= self.max_wait {
             self.short_lives = 0;
             self.backoff.reset(0);
             self.next_at = now.max(earliest);
@@ -202,16 +197,23 @@ impl Opener {
     pub(super) fn on_due(&mut self, is_any_down: bool) {
         if self.step == Step::Idle {
             let all = self.are_transports_in_doubt();
-            let needs_transports = all || is_any_down;
-            self.step = if needs_transports { Step::Announced { all } } else { Step::Ready };
+            self.renewal = (all || is_any_down).then_some(all).or(self.renewal);
+            self.step = if all || is_any_down { Step::Announced } else { Step::Ready };
         }
+    }
+
+    /// An opening is due, and no path can carry it: asks for transports to be made anew.
+    pub(super) fn on_due_without_path(&mut self, now: Time) {
+        self.renewal = Some(self.are_transports_in_doubt());
+        self.on_attempt(now);
     }
 
     /// Whether the driver shall make transports anew now: all (`true`) or those that are down.
     pub(super) fn poll_renewal(&mut self) -> Option<bool> {
-        let Step::Announced { all } = self.step else { return None };
-        self.step = Step::Ready;
-        Some(all)
+        if self.step == Step::Announced {
+            self.step = Step::Ready;
+        }
+        self.renewal.take()
     }
 
     fn prompt(&mut self, now: Time, earliest: Time, by: PathId) {

@@ -158,6 +158,8 @@ impl States {
     /// What was asked for has no path any more: it is asked for again.
     pub(super) fn on_no_path(&mut self) {
         if let Ready::Next(generated_at) = self.ready {
+            // No update has had this state, unless it is the last one again.
+            self.first = self.first.filter(|_| self.next_is_last());
             self.keep(generated_at);
         }
         self.ready = Ready::Nothing;
@@ -309,6 +311,21 @@ mod tests {
             assert_eq!(states.unchanged_since(state), Some(first));
         }
         assert_eq!(states.unchanged_since(b"shut"), None);
+    }
+
+    #[test]
+    fn a_state_that_found_no_path_is_not_taken_for_one_that_was_sent() {
+        let mut states = States::new(true);
+        states.put(at(0), b"shut");
+        states.take(0);
+        states.put(at(1), b"shut");
+        states.on_no_path();
+        assert_eq!(states.unchanged_since(b"shut"), Some(0), "it did not change");
+        states.put(at(2), b"open");
+        states.on_no_path();
+        assert_eq!(states.unchanged_since(b"open"), None);
+        states.repeat();
+        assert_eq!((states.take(1), states.unchanged_since(b"open")), (Some(at(2)), Some(1)));
     }
 
     #[test]

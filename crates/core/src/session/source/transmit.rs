@@ -78,9 +78,9 @@ impl Source {
                 self.paths.on_sent(now, path, seq, false);
                 self.opener.on_sent_by(path);
             }
-            false => self.paths.on_sent_unasking(now, path),
+            false => self.paths.on_sent_without_ack_request(now, path),
         }
-        self.counters.asked += u64::from(wants_ack);
+        self.counters.ack_requests += u64::from(wants_ack);
         self.states.take(seq);
         self.on_sent(now, generated_at, payload_len);
         let copies = route.copies.without(path);

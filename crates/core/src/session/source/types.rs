@@ -21,12 +21,12 @@ pub struct SourceParams {
     /// trips, short to a person.
     pub first_wait: Span,
     /// Limits on what is sent, from the first packet on. Openings leave at their rate at most, whatever
-    /// the monitor answers, or at one in [`SourceParams::longest_wait`] if that is faster;
+    /// the monitor answers, or at one in [`SourceParams::max_wait`] if that is faster;
     /// without one, at the ceiling of [`RateBounds`](crate::source::RateBounds::default).
     pub limits: Limits,
     /// The longest wait between openings; a monitor that comes back is found after at most this
     /// and a quarter. 2 s: one small packet then costs the path nothing.
-    pub longest_wait: Span,
+    pub max_wait: Span,
     /// No ack for this long, and for [`SourceParams::silence_rounds`] round trips and periods of
     /// the rate (or of keep-alives, where these are shorter), and the session is opened anew.
     pub silence: Span,
@@ -59,7 +59,7 @@ impl Default for SourceParams {
             token: Vec::new(),
             first_wait: Span::from_millis(200),
             limits: Limits::NONE,
-            longest_wait: Span::from_secs(2),
+            max_wait: Span::from_secs(2),
             silence: Span::from_secs(1),
             silence_rounds: 8,
             keep_alive: Span::from_secs(20),
@@ -162,7 +162,7 @@ pub struct SourceCounters {
     /// Payload bytes of these.
     pub payload_bytes: u64,
     /// Those that asked for an ack.
-    pub asked: u64,
+    pub ack_requests: u64,
     /// Fresh acks.
     pub acked: u64,
     /// Acks that came after a fresher one, or twice.

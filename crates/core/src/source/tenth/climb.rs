@@ -19,12 +19,12 @@ const UNPAIRED: u32 = 4;
 impl Tenth {
     /// The next step of the climb, after a round.
     pub(super) fn climb(&mut self, round: &Round, length: f64) {
-        let is_dear = self.price(round, length) > DEAR * self.params.waiting;
+        let is_dear = self.price(round, length) > DEAR * self.params.target_queue;
         if is_dear || round.since.lost >= f64::from(FEW) {
             self.stage = Stage::Steering;
             return self.steer(round, length);
         }
-        self.was_clean = self.price_of_all() * self.loss(round) < self.params.waiting;
+        self.was_clean = self.price_of_all() * self.loss(round) < self.params.target_queue;
         if self.pair_gap == 0.0 {
             // What the path can carry is not known.
             self.unpaired += 1;

@@ -37,7 +37,7 @@ pub(super) struct Waited {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub(super) service: f64,
-    pub(super) least_rtt: f64,
+    pub(super) min_rtt: f64,
     pub(super) srtt: f64,
     /// The time between two pauses.
     pub(super) period: f64,
@@ -72,7 +72,7 @@ impl Jumps {
         let (sent_at, last) = self.last.replace((ack.sent_at, wait))?;
         let apart = ack.sent_at.checked_since(sent_at)?;
         let grown = wait.both - last.both;
-        let little = known.service.max(PART * known.least_rtt);
+        let little = known.service.max(PART * known.min_rtt);
         let is_sudden = apart > Span::ZERO && grown > apart.as_secs_f64().max(little);
         let Some(jump) = &mut self.jump else {
             if is_sudden {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    const KNOWN: Known = Known { service: 1e-3, least_rtt: 0.04, srtt: 0.06, period: 0.3 };
+    const KNOWN: Known = Known { service: 1e-3, min_rtt: 0.04, srtt: 0.06, period: 0.3 };
 
     /// By how much the way becomes longer, in ms, with an update each 10 ms that waits so long.
     fn seen(waits: impl Iterator<Item = f64>, loses: bool) -> Vec<f64> {

@@ -44,7 +44,7 @@ const FEWER: f64 = 0.75;
 const FEWER_KNOWN: f64 = 0.7;
 
 /// A test takes so many trains at most, of which some may have lost their first update.
-const MOST_TRAINS: u32 = 36;
+const MAX_TRAINS: u32 = 36;
 
 /// So many trains, and three quarters of all, that come without their first update tell of a queue.
 const HEADLESS: u32 = 6;
@@ -53,7 +53,7 @@ const HEADLESS: u32 = 6;
 const REST: Span = Span::from_secs(8);
 
 /// up to this.
-const LONGEST_REST: Span = Span::from_secs(128);
+const MAX_REST: Span = Span::from_secs(128);
 
 /// So little lost needs no explanation.
 const FEW: f64 = 0.03;
@@ -211,7 +211,7 @@ impl Losses {
             (self.train, self.first) = (Some(seq), None);
             (self.left, self.since_train) = (TRAIN - 1, 0);
             self.trains = self.trains.saturating_add(1);
-            if self.trains > 2 * MOST_TRAINS {
+            if self.trains > 2 * MAX_TRAINS {
                 // None of them stays together.
                 self.give_up();
             }
@@ -298,7 +298,7 @@ impl Losses {
         // A queue that keeps the freshest update alone has replaced those before it.
         let replaces =
             !is_known && self.headless >= HEADLESS && 4 * self.headless >= 3 * self.trains;
-        let is_last = self.trains >= MOST_TRAINS;
+        let is_last = self.trains >= MAX_TRAINS;
         let is_enough = self.behind.sent >= if is_known { 2.0 * ENOUGH } else { ENOUGH };
         let least = if is_last || is_known { (AS_MANY + FEWER) / 2.0 } else { AS_MANY };
         let fewer = if is_known { FEWER_KNOWN } else { FEWER };
@@ -309,7 +309,7 @@ impl Losses {
             self.rest = Span::ZERO;
         } else if replaces || is_enough && as_many <= fewer || is_last && !is_known {
             (self.is_tested, self.random) = (false, 0.0);
-            self.rest = (self.rest * 2).clamp(REST, LONGEST_REST);
+            self.rest = (self.rest * 2).clamp(REST, MAX_REST);
             self.rests_until = now + self.rest;
         } else if !is_last {
             return;
@@ -464,7 +464,7 @@ mod tests {
         let mut losses = after(2_000, |_, place| place < 2);
         assert!(!losses.test(Time::ZERO + REST / 2));
         assert!(losses.test(Time::ZERO + REST));
-        losses.trains = MOST_TRAINS;
+        losses.trains = MAX_TRAINS;
         losses.judge(Time::ZERO + REST);
         assert!(!losses.test(Time::ZERO + REST * 2));
         assert!(losses.test(Time::ZERO + REST * 3));

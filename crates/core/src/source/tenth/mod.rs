@@ -78,10 +78,10 @@ use self::price::FREE;
 use self::round::Round;
 use self::variation::Variation;
 use super::pacer::Pacer;
+use super::queueing_delay::{QueueingDelay, QueueingDelays};
 use super::service::Service;
 use super::sparse::Sparse;
 use super::startup::Startup;
-use super::waits::{Wait, Waits};
 use super::{Ack, Phase, RateBounds, RateLaw};
 use crate::unit::{Span, Time, UpdateRate};
 
@@ -137,7 +137,7 @@ const FELL: f64 = 0.25;
 
 /// A test of losses holds the rate for so many round trips, or so long,
 const HOLD: f64 = 40.0;
-const LEAST_HOLD: f64 = 5.0;
+const MIN_HOLD: f64 = 5.0;
 
 /// and only if less than this part is lost.
 const HELD: f64 = 0.5;
@@ -155,7 +155,7 @@ pub struct Tenth {
     in_transit: f64,
     /// Smoothed round trip, s.
     srtt: f64,
-    waits: Waits,
+    delays: QueueingDelays,
     variation: Variation,
     jumps: Jumps,
     losses: Losses,
@@ -208,7 +208,7 @@ impl Tenth {
             began_at: Time::ZERO,
             in_transit: FIRST,
             srtt: 0.0,
-            waits: Waits::new(params.delay),
+            delays: QueueingDelays::new(params.delay),
             variation: Variation::default(),
             jumps: Jumps::default(),
             losses: Losses::default(),
@@ -258,13 +258,14 @@ impl Tenth {
     fn updates_wanted(&self) -> u32 {
         match self.stage {
             Stage::Climbing => FEW,
-            Stage::Steering => self.params.round.max(1),
+            Stage::Steering => self.params.round_updates.max(1),
         }
     }
 
     fn count(&mut self, now: Time, ack: &Ack, since: Since, wait: f64) {
         let wanted = self.updates_wanted();
-        let full = FULL.max(2.0 * self.params.waiting) / (self.rate().per_second() * self.share());
+        let full =
+            FULL.max(2.0 * self.params.target_queue) / (self.rate().per_second() * self.share());
         let long = Span::from_secs_f64((3.0 * self.srtt).max(LONG));
         let Some(round) = self.round.as_mut().filter(|round| ack.sent_at >= round.began_at) else {
             return;
@@ -291,7 +292,7 @@ impl Tenth {
         self.stage == Stage::Steering
             && round.count >= CLEARLY
             && length > self.srtt
-            && self.price(round, length) > CLEAR * self.params.waiting
+            && self.price(round, length) > CLEAR * self.params.target_queue
     }
 
     fn end_round(&mut self, now: Time) {
@@ -302,8 +303,8 @@ impl Tenth {
         if round.count == 0 && !is_idle {
             self.hear_nothing();
         } else if round.count > 0 && length > 0.0 {
-            let waits = self.price_of_waits(&round, length) > self.params.waiting;
-            if core::mem::take(&mut self.was_silent) && self.was_clean && !waits {
+            let is_queueing = self.queueing_price(&round, length) > self.params.target_queue;
+            if core::mem::take(&mut self.was_silent) && self.was_clean && !is_queueing {
                 // What was silent is back as it was, and it was no long queue.
                 self.floors = self.before_silence;
                 self.set_rate(self.aim().max(self.floors.left() / self.srtt));
@@ -333,28 +334,28 @@ impl Tenth {
     }
 
     fn steer(&mut self, round: &Round, length: f64) {
-        let Params { smallest_factor, largest_factor, .. } = self.params;
-        let aim = self.params.waiting;
+        let Params { min_factor, max_factor, .. } = self.params;
+        let aim = self.params.target_queue;
         self.wait = round.mean_wait();
         let loss = self.loss(round);
-        let waits_little = self.wait < DEEP * self.service.least().unwrap_or(0.0);
+        let has_short_queue = self.wait < DEEP * self.service.least().unwrap_or(0.0);
         if self.rate().per_second() < SLOW / 2.0 {
             self.losses.give_up();
         }
-        let seems_random = loss > 0.0 && waits_little && self.sends_trains();
+        let seems_random = loss > 0.0 && has_short_queue && self.sends_trains();
         if seems_random && self.losses.test(self.heard_at) {
-            let hold = (HOLD * self.srtt).max(LEAST_HOLD);
+            let hold = (HOLD * self.srtt).max(MIN_HOLD);
             self.holds_until = self.heard_at + Span::from_secs_f64(hold);
         }
         let of_losses = self.price_of_all() * loss;
-        let price = self.price_of_waits(round, length) + of_losses;
+        let price = self.queueing_price(round, length) + of_losses;
         let wish = libm::sqrt(aim / price.max(1e-3 * aim));
         let survive = 1.0 - loss;
         self.was_clean = of_losses < aim;
         let mut rate = self.aim();
         if wish < 1.0 {
             self.stride = STEP;
-            let least = if price > CLEAR * aim { CUT } else { smallest_factor };
+            let least = if price > CLEAR * aim { CUT } else { min_factor };
             rate *= wish.max(least * survive);
             if of_losses > aim / 2.0 {
                 self.losses.forget();
@@ -363,7 +364,7 @@ impl Tenth {
             // One more in a round, or the stride of those that are ample.
             let more = (self.stride * AMPLE).max(1.0) / self.in_transit;
             rate *= wish.min(1.0 + self.stride.min(more));
-            self.stride = (2.0 * self.stride).min(largest_factor - 1.0);
+            self.stride = (2.0 * self.stride).min(max_factor - 1.0);
         }
         self.set_rate(rate.max(self.testing_rate()));
     }
@@ -407,18 +408,18 @@ impl Tenth {
     /// What the waits ask for may be less than what is sent, but not by so much that it would be a
     /// long way back.
     fn set_rate(&mut self, rate: f64) {
-        let edge = self.service.least_pair().map_or(f64::INFINITY, |service| EDGE / service);
-        let rate = UpdateRate::saturating(rate.min(edge).max(0.7 * self.least_rate()));
+        let edge = self.service.min_pair().map_or(f64::INFINITY, |service| EDGE / service);
+        let rate = UpdateRate::saturating(rate.min(edge).max(0.7 * self.min_rate()));
         self.in_transit = self.yielding_bounds().clamp(rate).per_second() * self.srtt;
     }
 
     /// What is sent whatever waits, 1/s: Lazy's rate where a queue is deep, if it is not ours.
-    fn least_rate(&self) -> f64 {
+    fn min_rate(&self) -> f64 {
         let depth = self.service.least().map_or(1.0, |service| self.wait / (DEEP * service));
         let recently = Span::from_secs_f64(3.0 * pauses::period(self.srtt));
         let is_ours = self.heard_at.since(self.drained_at) < recently;
         let part = if is_ours { OURS } else { 1.0 };
-        part * self.floors.left() * self.params.under_way * depth.min(1.0) / self.srtt
+        part * self.floors.left() * self.params.min_in_flight * depth.min(1.0) / self.srtt
     }
 
     /// The bounds, with what long round trips leave of the floor.
@@ -463,12 +464,12 @@ impl RateLaw for Tenth {
         self.newest_acked = Some(ack.seq);
         self.heard_at = now;
         let rtt = now.since(ack.sent_at) - ack.hold;
-        let least = self.waits.least_rtt();
-        let Wait { ahead, back } = self.waits.on_ack(ack, rtt);
+        let least = self.delays.min_rtt();
+        let QueueingDelay { ahead, back } = self.delays.on_ack(ack, rtt);
         if let Some(round) = self.round.as_mut() {
-            round.rebase(least - self.waits.least_rtt());
+            round.rebase(least - self.delays.min_rtt());
         }
-        if least > (1.0 + FELL) * self.waits.least_rtt() && self.startup.is_none() {
+        if least > (1.0 + FELL) * self.delays.min_rtt() && self.startup.is_none() {
             // What seemed to be the path was a queue, which drains.
             (self.stage, self.stride) = (Stage::Steering, STEP);
         }
@@ -497,19 +498,19 @@ impl RateLaw for Tenth {
         self.variation.on_wait(ahead);
         let known = Known {
             service: self.service.least().unwrap_or(0.0),
-            least_rtt: self.waits.least_rtt(),
+            min_rtt: self.delays.min_rtt(),
             srtt: self.srtt,
             period: pauses::period(self.srtt),
         };
         let (waited, loses) = (Waited { ahead, both: ahead + back }, self.losses.part() > FREE);
         if let Some(longer) = self.jumps.on_ack(now, ack, waited, known, loses) {
-            self.waits.raise(longer.ahead, longer.both);
+            self.delays.raise(longer.ahead, longer.both);
             (self.stage, self.pair_gap) = (Stage::Climbing, 0.0);
             self.unpaired = 0;
             return self.begin_round(now);
         }
         // In a crowd acks wait in line for the air that updates take; a little of that is always there.
-        let round_trip = self.waits.least_rtt().max(back).max(f64::MIN_POSITIVE);
+        let round_trip = self.delays.min_rtt().max(back).max(f64::MIN_POSITIVE);
         self.count(now, ack, since, ahead + back * (back / round_trip));
     }
 
@@ -547,7 +548,7 @@ impl RateLaw for Tenth {
     }
 
     fn rate(&self) -> UpdateRate {
-        let rate = if self.srtt > 0.0 { self.aim().max(self.least_rate()) } else { 0.0 };
+        let rate = if self.srtt > 0.0 { self.aim().max(self.min_rate()) } else { 0.0 };
         self.yielding_bounds().clamp(UpdateRate::saturating(rate))
     }
 

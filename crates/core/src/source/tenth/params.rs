@@ -1,7 +1,7 @@
 //! Settings of the law.
 
+use crate::source::queueing_delay::DelaySource;
 use crate::source::sparse::Acks;
-use crate::source::waits::DelaySource;
 use crate::source::{RateBounds, startup};
 use crate::unit::Span;
 
@@ -12,21 +12,21 @@ use crate::unit::Span;
 pub struct Params {
     /// κ: so many of its own updates wait, on average. More is more throughput and more age. 0.14:
     /// at an M/D/1 queue it is within 6 % of the best for 1 to 48 sources (`docs/fresher.md`).
-    pub waiting: f64,
+    pub target_queue: f64,
     /// λ: the price of a loss of everything, in updates that wait. 4: a twentieth lost costs κ.
-    pub lost: f64,
+    pub loss_price: f64,
     /// Where a queue is deep, the rate is at least so many updates a smoothed round trip. 1: Lazy's.
-    pub under_way: f64,
+    pub min_in_flight: f64,
     /// Which delay tells that updates wait.
     pub delay: DelaySource,
     /// Which updates ask for an ack.
     pub acks: Acks,
     /// Updates that a round counts, 1 or more. 8: their mean has a third of the spread of one.
-    pub round: u32,
+    pub round_updates: u32,
     /// The smallest factor on the number in transit in a round, but for losses.
-    pub smallest_factor: f64,
+    pub min_factor: f64,
     /// The largest factor on the number in transit in a round.
-    pub largest_factor: f64,
+    pub max_factor: f64,
     /// How acks give a first round trip.
     pub startup: startup::Params,
     /// Floor and ceiling of the rate.
@@ -38,14 +38,14 @@ impl Default for Params {
         // A crowd that starts behind a slow link keeps it busy with probes for as long as this.
         let max_timeout = Span::from_secs(8);
         Self {
-            waiting: 0.14,
-            lost: 4.0,
-            under_way: 1.0,
+            target_queue: 0.14,
+            loss_price: 4.0,
+            min_in_flight: 1.0,
             delay: DelaySource::default(),
             acks: Acks::default(),
-            round: 8,
-            smallest_factor: 0.8,
-            largest_factor: 1.25,
+            round_updates: 8,
+            min_factor: 0.8,
+            max_factor: 1.25,
             startup: startup::Params { probes: 1, max_timeout, ..startup::Params::default() },
             bounds: RateBounds::default(),
         }

@@ -11,7 +11,7 @@ const SHORT: f64 = 10.0;
 
 /// The least share of what varies that counts: 1.4 updates may wait then. A crowd on a long path would
 /// else wait for each source to see its own part of the queue.
-const LEAST_SHARE: f64 = 0.1;
+const MIN_SHARE: f64 = 0.1;
 
 /// Of what varies and lasts, this part counts in addition: with more, a link whose capacity varies passes
 /// for a queue.
@@ -37,11 +37,11 @@ const SMALLEST: f64 = 1.0 / 16.0;
 impl Tenth {
     /// What a round has cost: updates of ours that waited, and what was lost.
     pub(super) fn price(&self, round: &Round, length: f64) -> f64 {
-        self.price_of_waits(round, length) + self.price_of_all() * self.loss(round)
+        self.queueing_price(round, length) + self.price_of_all() * self.loss(round)
     }
 
     /// Updates of ours that waited.
-    pub(super) fn price_of_waits(&self, round: &Round, length: f64) -> f64 {
+    pub(super) fn queueing_price(&self, round: &Round, length: f64) -> f64 {
         let used = (f64::from(round.sent) / length).min(self.rate().per_second());
         used * self.counted_wait(round)
     }
@@ -49,7 +49,7 @@ impl Tenth {
     /// The price of a loss of everything.
     pub(super) fn price_of_all(&self) -> f64 {
         let part = self.part_of_the_path().unwrap_or(1.0) / WHOLE_PRICE;
-        self.params.lost * libm::pow(part.clamp(SMALLEST, 1.0), FAIRNESS)
+        self.params.loss_price * libm::pow(part.clamp(SMALLEST, 1.0), FAIRNESS)
     }
 
     /// The part that was lost to a full queue and has a price, 0 to 1.
@@ -62,10 +62,10 @@ impl Tenth {
 
     /// What of a round's wait counts, s.
     fn counted_wait(&self, round: &Round) -> f64 {
-        let stands = round.standing_wait();
+        let standing = round.standing_wait();
         let lasting = LASTING * (1.0 - self.variation.roughness() / ROUGH).max(0.0);
         let share = self.share();
-        stands + (share + (1.0 - share) * lasting) * (round.mean_wait() - stands)
+        standing + (share + (1.0 - share) * lasting) * (round.mean_wait() - standing)
     }
 
     /// The part of what varies that counts: 0.1 to 1.
@@ -73,8 +73,8 @@ impl Tenth {
         let Some((service, own)) = self.service.least().zip(self.part_of_the_path()) else {
             return 1.0;
         };
-        let short = SHORT * service / self.waits.least_rtt().max(service);
-        own.max(short * short).clamp(LEAST_SHARE, 1.0)
+        let short = SHORT * service / self.delays.min_rtt().max(service);
+        own.max(short * short).clamp(MIN_SHARE, 1.0)
     }
 
     /// How much of what the narrowest hop carries is ours, 0 to 1.

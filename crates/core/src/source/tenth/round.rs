@@ -17,13 +17,13 @@ pub(super) struct Round {
     /// From the first one that is acknowledged on.
     pub(super) since: Since,
     wait_sum: f64,
-    least_wait: f64,
+    min_wait: f64,
 }
 
 impl Round {
     pub(super) fn new(began_at: Time, ends_at: Time) -> Self {
-        let (since, least_wait) = (Since::default(), f64::INFINITY);
-        Self { began_at, ends_at, sent: 0, count: 0, since, wait_sum: 0.0, least_wait }
+        let (since, min_wait) = (Since::default(), f64::INFINITY);
+        Self { began_at, ends_at, sent: 0, count: 0, since, wait_sum: 0.0, min_wait }
     }
 
     /// Counts in an update that waited for so many s, with what was sent and lost since the one before.
@@ -34,14 +34,14 @@ impl Round {
         }
         self.count += 1;
         self.wait_sum += wait;
-        self.least_wait = self.least_wait.min(wait);
+        self.min_wait = self.min_wait.min(wait);
     }
 
     /// The way without a wait is shorter by so many s than was known.
     pub(super) fn rebase(&mut self, by: f64) {
         if by > 0.0 && by.is_finite() {
             self.wait_sum += by * f64::from(self.count);
-            self.least_wait += by;
+            self.min_wait += by;
         }
     }
 
@@ -52,8 +52,8 @@ impl Round {
 
     /// What of the mean wait is a queue that stands, s.
     pub(super) fn standing_wait(&self) -> f64 {
-        let varies = self.mean_wait() - self.least_wait;
-        (self.least_wait - VARIES * varies).max(0.0)
+        let varies = self.mean_wait() - self.min_wait;
+        (self.min_wait - VARIES * varies).max(0.0)
     }
 }
 

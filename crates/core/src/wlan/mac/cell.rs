@@ -14,7 +14,7 @@ use super::category::{Access, Category};
 use super::channel::Channel;
 use super::contention::Contention;
 use super::error_model::log_success_per_bit;
-use super::flow::{Candidate, Flow};
+use super::flow::{Candidate, StationQueue};
 use super::frame::{Framing, MAX_ON_AIR, Received};
 use super::medium::{Contender, Medium, Sending};
 use super::mode::Mode;
@@ -99,7 +99,7 @@ pub struct Cell<P> {
     turns: Vec<VecDeque<u32>>,
     /// By station, the mode of all frames to and from it, where that is not the choice of all.
     own_modes: Vec<Option<Mode>>,
-    flows: Vec<Flow<P>>,
+    flows: Vec<StationQueue<P>>,
     /// By contender and receiver, the flow, or `NO_FLOW`.
     flow_of: Vec<u32>,
     /// Until when the station on the air may go on sending.
@@ -218,7 +218,7 @@ impl<P: Packet> Cell<P> {
 
     /// How many packets are in the cell: queued, on the air, held back, and not yet taken out.
     pub fn inside(&self) -> Packets {
-        let queued: usize = self.flows.iter().map(Flow::len).sum();
+        let queued: usize = self.flows.iter().map(StationQueue::len).sum();
         Packets::new((queued + self.outbox.len()) as u64)
     }
 
@@ -252,7 +252,7 @@ impl<P: Packet> Cell<P> {
         if self.flow_of[place] == NO_FLOW {
             self.flow_of[place] = self.flows.len() as u32;
             let manner = self.manner(by.station, to);
-            self.flows.push(Flow::new(by.station, to, manner));
+            self.flows.push(StationQueue::new(by.station, to, manner));
         }
         self.flow_of[place] as usize
     }

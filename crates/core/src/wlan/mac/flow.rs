@@ -37,7 +37,7 @@ const CODEL: CodelControl = CodelControl {
 
 /// The packets of one category between two stations.
 #[derive(Debug)]
-pub(super) struct Flow<P> {
+pub(super) struct StationQueue<P> {
     pub(super) from: u32,
     pub(super) to: u32,
     pub(super) rate: RateControl,
@@ -105,7 +105,7 @@ pub(super) struct Taken {
     pub(super) packets: usize,
 }
 
-impl<P> Flow<P> {
+impl<P> StationQueue<P> {
     pub(super) fn new(
         from: u32,
         to: u32,
@@ -366,15 +366,15 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    fn flow(packets: u32) -> Flow<u32> {
-        let mut flow = Flow::new(0, 1, (RateControl::Fixed(0), [].into()));
+    fn flow(packets: u32) -> StationQueue<u32> {
+        let mut flow = StationQueue::new(0, 1, (RateControl::Fixed(0), [].into()));
         for packet in 0..packets {
             flow.push(Time::ZERO, packet, Bytes::new(1000));
         }
         flow
     }
 
-    fn send(flow: &mut Flow<u32>) -> usize {
+    fn send(flow: &mut StationQueue<u32>) -> usize {
         let mode = Mode::ht(7, Width::Mhz20, Guard::Long).unwrap();
         flow.transmit(
             &Framing::new(Standard::N, &Access::EDCA, 64),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     /// Settles one burst of which all but the `lost` MPDUs arrive: what is delivered and dropped.
-    fn outcome(flow: &mut Flow<u32>, lost: &[usize]) -> (Vec<u32>, Vec<u32>) {
+    fn outcome(flow: &mut StationQueue<u32>, lost: &[usize]) -> (Vec<u32>, Vec<u32>) {
         let (mut delivered, mut dropped, mut index) = (Vec::new(), Vec::new(), 0);
         let arrives = |_| {
             index += 1;
@@ -446,7 +446,7 @@ mod tests {
     }
 
     /// Like [`send`], with up to `max_msdus` packets an MPDU: MPDUs and packets.
-    fn send_joined(flow: &mut Flow<u32>, max_msdus: u8) -> (usize, usize) {
+    fn send_joined(flow: &mut StationQueue<u32>, max_msdus: u8) -> (usize, usize) {
         let mode = Mode::vht(9, 2, Width::Mhz80, Guard::Long).unwrap();
         let framing = Framing::new(Standard::Ac, &Access::EDCA, 64).with_msdus(max_msdus);
         let burst = flow.transmit(&framing, &mode, Span::from_micros(5_484));
@@ -493,7 +493,7 @@ mod tests {
     /// and nothing that is alone.
     #[test]
     fn codel_drops_the_first_packet_of_a_standing_queue() {
-        let dropped_at = |flow: &mut Flow<u32>, ms: u64| {
+        let dropped_at = |flow: &mut StationQueue<u32>, ms: u64| {
             let mut dropped = Vec::new();
             let drops = &mut |drop: Drop<u32>| {
                 assert_eq!(drop.reason, DropReason::Congestion);

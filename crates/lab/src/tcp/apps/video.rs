@@ -54,7 +54,7 @@ enum Turn {
     Asks(Time),
     /// A request for so much comes to the server then.
     Arriving(Time, Bytes),
-    /// The segment is under way.
+    /// The segment is under pipe.
     Loads,
     Over,
 }
@@ -169,9 +169,9 @@ mod tests {
     use super::*;
 
     /// A way that carries so many bytes a second.
-    struct Way(u64, Bytes);
+    struct Pipe(u64, Bytes);
 
-    impl Outlet for Way {
+    impl Outlet for Pipe {
         fn write(&mut self, bytes: Bytes) -> Bytes {
             self.1 += bytes;
             bytes
@@ -192,14 +192,14 @@ mod tests {
             request: Span::from_millis(10),
         };
         let mut video = Video::new(Time::ZERO, params);
-        let mut way = Way(bps / 8, Bytes::ZERO);
+        let mut pipe = Pipe(bps / 8, Bytes::ZERO);
         let (mut now, mut delivered) = (Time::ZERO, Bytes::ZERO);
         while !video.is_over() {
             now = video.poll_timeout().unwrap_or(now);
-            video.handle_timeout(now, &mut way);
-            let left = way.1 - delivered;
-            now += Span::from_secs_f64(left.get() as f64 / way.0 as f64);
-            delivered = way.1;
+            video.handle_timeout(now, &mut pipe);
+            let left = pipe.1 - delivered;
+            now += Span::from_secs_f64(left.get() as f64 / pipe.0 as f64);
+            delivered = pipe.1;
             video.on_delivered(now, delivered);
         }
         (video.outcome(), now.since(Time::ZERO))

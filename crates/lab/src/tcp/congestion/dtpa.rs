@@ -35,7 +35,7 @@ pub enum DtpaSettingsError {
     Law(#[from] DtpaParamsError),
     /// Settings of the census.
     #[error(
-        "`census`: `window` must be above 0, `gain` and `most_effort` from 1 to below 100, `weight` above 0 and up to 1"
+        "`census`: `window` must be above 0, `gain` and `max_effort` from 1 to below 100, `weight` above 0 and up to 1"
     )]
     Census,
 }
@@ -60,13 +60,13 @@ impl Dtpa {
     }
 
     /// # Errors
-    /// [`DtpaSettingsError`] names the setting that is out of its range.
+    /// The error names the setting that is out of its range.
     pub fn new(settings: DtpaSettings, initial: Packets) -> Result<Self, DtpaSettingsError> {
         let DtpaSettings { share, law: params, census } = settings;
         let read = |share| Share::per_second(share).ok_or(DtpaSettingsError::Share(share));
         let fixed = share.map(read).transpose()?;
-        let CensusParams { window, gain, most_effort, weight } = census;
-        let are_gains = [gain, most_effort].iter().all(|gain| (1.0..100.0).contains(gain));
+        let CensusParams { window, gain, max_effort, weight } = census;
+        let are_gains = [gain, max_effort].iter().all(|gain| (1.0..100.0).contains(gain));
         if window.is_zero() || !are_gains || !(weight > 0.0 && weight <= 1.0) {
             return Err(DtpaSettingsError::Census);
         }
@@ -135,7 +135,7 @@ impl CongestionControl for Dtpa {
         if let Some(round_trip) = ack.rtt {
             self.law.on_round_trip(now, round_trip);
         }
-        self.reno.hold_to(Packets::new(self.law.most_window().into()));
+        self.reno.hold_to(Packets::new(self.law.max_window().into()));
     }
 
     fn on_congestion(&mut self, now: Time, signal: Signal) {
@@ -194,7 +194,7 @@ mod tests {
         let census = CensusParams { gain: 0.5, ..CensusParams::default() };
         assert!(
             refused(DtpaSettings { census, ..settings(None) })
-                .contains("`gain` and `most_effort` from 1")
+                .contains("`gain` and `max_effort` from 1")
         );
         let law = DtpaParams { memory: Some(1), ..DtpaParams::default() };
         assert!(refused(DtpaSettings { law, ..settings(None) }).contains("memory"));

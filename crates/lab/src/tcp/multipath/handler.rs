@@ -1,6 +1,6 @@
 //! What is sent a second time: opportunistic retransmission with penalties, and reinjection.
 
-use freshline_core::path::{Choice, Flow, PathId, PathState};
+use freshline_core::path::{Choice, PathId, PathState, SendState};
 use freshline_core::unit::Time;
 
 use super::sender::{MultipathSender, Outstanding};
@@ -53,7 +53,12 @@ impl MultipathSender {
 
     /// The window, or the send buffer, is full: gives the segment that all wait for to the path
     /// that could send, and halves the windows of slower ones that have it.
-    pub(super) fn give_what_blocks(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> bool {
+    pub(super) fn give_what_blocks(
+        &mut self,
+        now: Time,
+        flow: &SendState,
+        paths: &[PathState],
+    ) -> bool {
         let Some(Outstanding { data, paths: had, .. }) = self.outstanding.front().copied() else {
             return false;
         };

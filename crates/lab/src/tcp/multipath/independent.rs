@@ -16,7 +16,7 @@
 //!   So ECF, which waits for a faster path only where that has no room, chooses as min_srtt does.
 //! - **Copies** are left out, as the streams have no numbers in common.
 
-use freshline_core::path::{Choice, Flow, PathState};
+use freshline_core::path::{Choice, PathState, SendState};
 use freshline_core::unit::{Bytes, Span, Time};
 
 use super::MultipathSender;
@@ -33,7 +33,7 @@ impl MultipathSender {
             .collect();
         let plenty = Bytes::new(u64::MAX);
         let flow =
-            Flow { unsent: block, window_left: plenty, window: plenty, interval: Span::ZERO };
+            SendState { unsent: block, window_left: plenty, window: plenty, interval: Span::ZERO };
         let (Choice::Send(path) | Choice::Copies(path, _)) =
             self.scheduler.choose(now, &flow, &states)
         else {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use freshline_core::path::{Choice, Flow, PathId, PathSet, PathState, Scheduler};
+use freshline_core::path::{Choice, PathId, PathSet, PathState, Scheduler, SendState};
 use freshline_core::unit::{Bytes, Span, Time};
 
 use super::subflow::Subflow;
@@ -20,7 +20,7 @@ pub struct MultipathParams {
     pub buffer: BufferParams,
     /// Opportunistic retransmission, penalisation and reinjection.
     pub handler: bool,
-    /// Subflows are streams of their own ([`independent`](super::independent)).
+    /// Subflows are streams of their own, each with its own sequence of bytes.
     pub independent: bool,
 }
 
@@ -284,7 +284,7 @@ impl MultipathSender {
         true
     }
 
-    fn on_window_full(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> bool {
+    fn on_window_full(&mut self, now: Time, flow: &SendState, paths: &[PathState]) -> bool {
         let Some(blocked) = paths.iter().find(|path| path.has_room()) else { return false };
         self.stats.blocked += 1;
         self.scheduler.on_blocked(now, blocked.id);
@@ -292,9 +292,9 @@ impl MultipathSender {
     }
 
     /// What there is to send.
-    pub(super) fn flow(&self) -> Flow {
+    pub(super) fn flow(&self) -> SendState {
         let room = if self.is_unlimited { self.writable() } else { Bytes::ZERO };
-        Flow {
+        SendState {
             unsent: Bytes::new(self.written - self.next) + room,
             window_left: Bytes::new(self.window_end.saturating_sub(self.next)),
             window: Bytes::new(self.window_end.saturating_sub(self.acked_to)),
@@ -350,7 +350,7 @@ mod tests {
             "counts"
         }
 
-        fn choose(&mut self, now: Time, flow: &Flow, paths: &[PathState]) -> Choice {
+        fn choose(&mut self, now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
             assert!(flow.window >= flow.window_left, "{flow:?}");
             self.1.choose(now, flow, paths)
         }

@@ -54,9 +54,9 @@ pub struct SenderParams {
     pub ecn: bool,
     /// A retransmission timeout is at least so much above the smoothed round trip: 200 ms, as in
     /// Linux.
-    pub least_variation: Span,
+    pub min_rto_margin: Span,
     /// And at least so long in all: nothing in Linux, 1 s in RFC 6298.
-    pub least_timeout: Span,
+    pub min_rto: Span,
     /// How losses are found and repaired.
     pub repair: Repair,
 }
@@ -84,8 +84,8 @@ impl Default for SenderParams {
             buffer: BufferParams::SEND,
             nagle: false,
             ecn: false,
-            least_variation: Span::from_millis(200),
-            least_timeout: Span::ZERO,
+            min_rto_margin: Span::from_millis(200),
+            min_rto: Span::ZERO,
             repair: Repair::Linux,
         }
     }
@@ -189,7 +189,7 @@ impl Sender {
             board: Scoreboard::default(),
             rack: Rack::default(),
             rtt: match params.repair {
-                Repair::Linux => RttEstimator::new(params.least_variation, params.least_timeout),
+                Repair::Linux => RttEstimator::new(params.min_rto_margin, params.min_rto),
                 Repair::Blip => RttEstimator::with_timeout(BLIP_TIMEOUT),
             },
             duplicates: 0,

@@ -31,7 +31,7 @@ const PATIENCE: Span = Span::from_secs(30);
 const MAX_IDLE_TALK: usize = 4096;
 
 /// A program's connection.
-pub(super) struct Flow {
+pub(super) struct ProgramConnection {
     pub(super) step: Step,
     began_at: Time,
 }
@@ -72,7 +72,7 @@ impl Program {
     }
 }
 
-impl Flow {
+impl ProgramConnection {
     /// Its stream, once it has one.
     pub(super) fn stream(&self) -> Option<StreamId> {
         match &self.step {
@@ -127,7 +127,7 @@ impl Client {
                 }
                 None => Step::Greeting(tcp, Greeting::default()),
             };
-            entry.insert(Flow { step, began_at: self.driver.clock.now() });
+            entry.insert(ProgramConnection { step, began_at: self.driver.clock.now() });
             self.driver.streams += 1;
         }
         listener.is_short = false;
@@ -136,7 +136,7 @@ impl Client {
 
 /// Carries a flow on from where it stands; without a link, to where it waits for one.
 pub(super) fn advance(
-    flow: &mut Flow,
+    flow: &mut ProgramConnection,
     link: Option<&mut Link>,
     by_stream: &mut HashMap<StreamId, usize>,
     key: usize,

@@ -40,7 +40,7 @@ const UNRESOLVED: usize = 4;
 
 /// A client's flow.
 #[derive(Debug)]
-struct Flow {
+struct UdpFlow {
     link: ConnectionHandle,
     number: u32,
     /// For IPv4, and for IPv6.
@@ -76,7 +76,7 @@ struct Peer {
 /// The flows of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    all: Slab<Flow>,
+    all: Slab<UdpFlow>,
     by_number: HashMap<(ConnectionHandle, u32), usize>,
     peers: HashMap<ConnectionHandle, Peer>,
     /// By their numbers.
@@ -123,7 +123,7 @@ impl Flows {
         self.peers.values_mut().for_each(|peer| peer.partials.expire(now));
     }
 
-    fn end(&mut self, is_over: impl Fn(&Flow) -> bool) {
+    fn end(&mut self, is_over: impl Fn(&UdpFlow) -> bool) {
         let over = self.all.iter().filter(|(_, flow)| is_over(flow)).map(|(key, _)| key);
         for key in over.collect::<Vec<_>>() {
             self.remove(key);
@@ -152,7 +152,7 @@ impl Flows {
         {
             self.remove(idle);
         }
-        let key = self.all.insert(Flow {
+        let key = self.all.insert(UdpFlow {
             link,
             number,
             sockets: [None, None],

@@ -27,7 +27,7 @@ pub struct CapturePoint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a point of a path; write `forward.1` for what leaves the first hop, \
-     `return.0` for what enters the way back"
+     `reverse.0` for what enters the way back"
 )]
 pub struct ParseCapturePointError(String);
 
@@ -81,7 +81,7 @@ impl Captures {
         for Capture { point, file } in captures {
             let path = match point.direction {
                 Direction::Forward => &conditions.forward,
-                Direction::Return => &conditions.back,
+                Direction::Reverse => &conditions.reverse,
             };
             // A path that was told nothing is one ideal hop.
             let hops = path.hop.len().max(1);
@@ -142,10 +142,10 @@ mod tests {
 
     #[test]
     fn points_read_as_they_print() {
-        for text in ["forward.0", "return.12"] {
+        for text in ["forward.0", "reverse.12"] {
             assert_eq!(text.parse::<CapturePoint>().unwrap().to_string(), text);
         }
-        for text in ["forward", "back.1", "forward.x", "return.-1"] {
+        for text in ["forward", "back.1", "forward.x", "reverse.-1"] {
             let message = text.parse::<CapturePoint>().unwrap_err().to_string();
             assert!(message.contains("write `forward.1`"), "{message}");
         }
@@ -153,10 +153,10 @@ mod tests {
 
     #[test]
     fn a_hop_that_is_not_there_is_refused() {
-        let capture = Capture { point: "return.2".parse().unwrap(), file: "/nowhere/x".into() };
+        let capture = Capture { point: "reverse.2".parse().unwrap(), file: "/nowhere/x".into() };
         let refused = Captures::create(&[capture], &ConditionsConfig::default(), Duration::ZERO);
         let message = refused.unwrap_err().to_string();
-        assert_eq!(message, "there is no return.2: that path has 1 hop(s)");
+        assert_eq!(message, "there is no reverse.2: that path has 1 hop(s)");
     }
 
     #[test]
@@ -164,14 +164,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("both.pcap");
         let capture = |point: &str| Capture { point: point.parse().unwrap(), file: file.clone() };
-        let captures = [capture("forward.0"), capture("return.1")];
+        let captures = [capture("forward.0"), capture("reverse.1")];
         let epoch = Duration::from_secs(1_000);
         let mut captures =
             Captures::create(&captures, &ConditionsConfig::default(), epoch).unwrap();
         let at = Time::ZERO + Span::from_nanos(5);
         captures.record("forward.0".parse().unwrap(), at, b"out");
         captures.record("forward.1".parse().unwrap(), at, b"not wanted");
-        captures.record("return.1".parse().unwrap(), at, b"back");
+        captures.record("reverse.1".parse().unwrap(), at, b"back");
         captures.finish().unwrap();
         let written = std::fs::read(&file).unwrap();
         assert_eq!(written.len(), 24 + (16 + 3) + (16 + 4));

@@ -4,7 +4,7 @@
 //! host's namespace │             the emulator             │ a namespace without a name
 //!                  │                                      │
 //!  freshline1 TUN ◄┼──────────── forward path ◄───────────┼── freshline TUN ◄── command
-//!                 ─┼───────────► return path ─────────────┼─►
+//!                 ─┼───────────► reverse path ────────────┼─►
 //! ```
 //!
 //! The hops are those of [`freshline_core::link`], driven in real time by one thread. Packets of
@@ -152,8 +152,7 @@ pub struct RunReport {
     /// From the command to the outside.
     pub forward: DirectionReport,
     /// From the outside to the command.
-    #[serde(rename = "return")]
-    pub back: DirectionReport,
+    pub reverse: DirectionReport,
     /// The cell, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wlan: Option<CellReport>,
@@ -180,8 +179,8 @@ impl Sandbox {
     /// Makes the devices and the namespace. From here on, the signals that [`Sandbox::run`] names
     /// are kept for the command; a process with other threads blocks them there.
     pub fn new(config: RunConfig) -> Result<Self, RunError> {
-        let ConditionsConfig { forward, back, .. } = &config.conditions;
-        let mtu = mtu(forward.hop.iter().chain(&back.hop));
+        let ConditionsConfig { forward, reverse, .. } = &config.conditions;
+        let mtu = mtu(forward.hop.iter().chain(&reverse.hop));
         let conditions = config.conditions.build(config.seed, 1)?;
         if !Uid::effective().is_root() {
             return Err(RunError::NeedsRoot);
@@ -245,13 +244,13 @@ impl Sandbox {
         let running = self.inside.start(command, waker)?;
         driver.drive(&mut relay, &running, signals).map_err(system("poll its devices"))?;
 
-        let [forward, back] = relay.report();
+        let [forward, reverse] = relay.report();
         let report = RunReport {
             seed: self.config.seed,
             duration_s: relay.now().since(Time::ZERO).as_secs_f64(),
             exit_code: running.exit_code()?,
             forward,
-            back,
+            reverse,
             wlan: relay.cell_report(),
             device_errors: relay.device_errors(),
         };

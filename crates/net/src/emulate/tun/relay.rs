@@ -120,7 +120,7 @@ impl Relay {
         Time::ZERO + self.clock.now().since(self.start)
     }
 
-    /// What the forward and the return path did.
+    /// What the forward and the reverse path did.
     pub(super) fn report(&self) -> [DirectionReport; 2] {
         let now = self.now();
         Direction::ALL.map(|direction| {
@@ -186,7 +186,7 @@ impl Relay {
             }
             // Behind Wi-Fi, the kernel gets datagrams one by one, as from the driver of a network
             // card, so that each has a time of its own. What came together from a hop is joined.
-            let is_received = direction == Direction::Return && self.conditions.cell().is_some();
+            let is_received = direction == Direction::Reverse && self.conditions.cell().is_some();
             let joins = |one: &IpPacket, other: &IpPacket| {
                 !is_received || !one.is_datagram() && !other.is_datagram()
             };
@@ -215,7 +215,7 @@ impl Relay {
         let Delivery { batch, due, .. } = &mut deliveries[direction as usize];
         // What comes to the command from the air has left the last hop before.
         let behind = match (direction, conditions.cell()) {
-            (Direction::Return, Some(_)) => None,
+            (Direction::Reverse, Some(_)) => None,
             _ => Some(conditions.path(direction).hops().len()),
         };
         while batch.len() < BATCH {

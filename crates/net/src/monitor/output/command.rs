@@ -58,7 +58,7 @@ struct Job {
     generated_at: Time,
     /// The age of the state when it came, or when its age became known, and when that was.
     age: Option<Span>,
-    came_at: Time,
+    received_at: Time,
     payload: Vec<u8>,
 }
 
@@ -93,7 +93,7 @@ impl Command {
             seq: record.newest_seq,
             generated_at: record.generated_at,
             age: record.state_age(now),
-            came_at: now,
+            received_at: now,
             payload: record.payload.clone(),
         };
         let generated_at = job.generated_at;
@@ -256,7 +256,7 @@ fn run(
             }
         }
     })?;
-    let age = job.age.map(|age| age + Clock::new().now().since(job.came_at));
+    let age = job.age.map(|age| age + Clock::new().now().since(job.received_at));
     let mut shell = std::process::Command::new("sh");
     shell
         .args(["-c", command])
@@ -302,9 +302,9 @@ mod tests {
 
     pub(super) fn job(seq: u64) -> Job {
         let age = Some(Span::from_millis(5));
-        let came_at = Clock::new().now();
+        let received_at = Clock::new().now();
         let generated_at = Time::from_nanos(seq);
-        Job { source: "it".into(), seq, generated_at, age, came_at, payload: Vec::new() }
+        Job { source: "it".into(), seq, generated_at, age, received_at, payload: Vec::new() }
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
     fn the_age_is_that_at_the_commands_start_and_a_command_that_hangs_is_ended() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("age");
-        let late = Job { came_at: Clock::new().now() - Span::from_secs(3), ..job(1) };
+        let late = Job { received_at: Clock::new().now() - Span::from_secs(3), ..job(1) };
         let command = format!("echo $FRESHLINE_AGE_MS > {}; sleep 30 & sleep 30", file.display());
         let began_at = Clock::new().now();
         run(&command, &late, Span::from_secs(3), || None, false, &RUNNING).unwrap();

@@ -1,6 +1,7 @@
 //! From the monitor's thread to a consumer's, which may be slower.
 
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What waits for a consumer. It is bounded: what is put in may replace what waits.
 pub(super) trait Pending: Default {
@@ -8,6 +9,15 @@ pub(super) trait Pending: Default {
     type Item;
     /// The next, if anything waits.
     fn take(&mut self) -> Option<Self::Item>;
+}
+
+/// The result of a wait with a limit.
+pub(super) enum Next<T> {
+    Item(T),
+    /// Nothing in that time.
+    Late,
+    /// All is taken and no more will come.
+    Finished,
 }
 
 /// Hands over from one thread to another.
@@ -35,6 +45,24 @@ impl<Q: Pending> Handover<Q> {
     pub(super) fn finish(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).finished = true;
         self.changed.notify_all();
+    }
+
+    /// The next within a time that begins now.
+    pub(super) fn next_within(&self, time: Duration) -> Next<Q::Item> {
+        let mut item = None;
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = self
+            .changed
+            .wait_timeout_while(state, time, |state| {
+                item = state.pending.take();
+                item.is_none() && !state.finished
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        match item {
+            Some(item) => Next::Item(item),
+            None if state.finished => Next::Finished,
+            None => Next::Late,
+        }
     }
 
     /// Waits for the next; `None` when all is taken and no more will come.

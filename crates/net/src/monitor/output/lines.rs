@@ -1,13 +1,16 @@
-//! Fresh states as lines of JSON.
+//! Fresh states as lines of JSON, or bare as binary frames.
 //!
 //! A full disk ends nothing: lines that cannot be written are counted and left out, and writing goes on
 //! with the next ones. A line of which only a part was written is ended first, so that each later line
-//! is whole. If the reader of a pipe is gone, nothing more is written.
+//! is whole; a frame of COBS is ended so that its reader leaves it out. After a part of a frame with its
+//! length in front, no reader could find the next one, so nothing more is written; nor if the reader of a
+//! pipe is gone.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -20,6 +23,7 @@ use serde_json::{Map, Value};
 use super::handover::{Handover, Pending};
 use super::{Record, line};
 use crate::clock::Clock;
+use crate::framing::{push_cobs, push_u32};
 
 /// Lines that may wait for a slow reader; a further one takes the place of the oldest.
 const WAITING: usize = 1024;
@@ -28,8 +32,92 @@ const WAITING: usize = 1024;
 /// not read.
 const PIECE: usize = 4096;
 
+/// How fresh states are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OutFormat {
+    /// A line of JSON each, with the source, age and payload.
+    #[default]
+    Json,
+    /// The payload alone, as [`Framing::U32`](crate::framing::Framing::U32).
+    U32,
+    /// The payload alone, as [`Framing::Cobs`](crate::framing::Framing::Cobs).
+    Cobs,
+}
+
+/// Not the name of a format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "unknown format; use `json` for lines of JSON, or `u32` or `cobs` for payloads as binary frames"
+)]
+pub struct UnknownFormat;
+
+impl FromStr for OutFormat {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        match name {
+            "json" => Ok(Self::Json),
+            "u32" => Ok(Self::U32),
+            "cobs" => Ok(Self::Cobs),
+            _ => Err(UnknownFormat),
+        }
+    }
+}
+
+impl OutFormat {
+    /// The last byte of each line or frame; `None` for frames with their length in front.
+    fn end(self) -> Option<u8> {
+        match self {
+            Self::Json => Some(b'\n'),
+            Self::U32 => None,
+            Self::Cobs => Some(0),
+        }
+    }
+
+    /// The end of a torn line or frame, after which it is no line of JSON and no frame.
+    fn end_of_torn(self) -> &'static [u8] {
+        match self {
+            Self::Json => b"\n",
+            Self::U32 => b"",
+            Self::Cobs => &NO_FRAME,
+        }
+    }
+
+    fn state(self, now: Time, record: &Record) -> State {
+        match self {
+            Self::Json => State::Line(line(now, record)),
+            Self::U32 | Self::Cobs => State::Payload(record.payload.clone()),
+        }
+    }
+
+    fn push(self, state: State, text: &mut Vec<u8>) {
+        match state {
+            State::Line(line) => {
+                push_line(&Value::Object(line), text);
+            }
+            State::Payload(payload) if self == Self::U32 => push_u32(&payload, text),
+            State::Payload(payload) => push_cobs(&payload, text),
+        }
+    }
+}
+
+/// A state to be written.
+enum State {
+    Line(Map<String, Value>),
+    Payload(Vec<u8>),
+}
+
+/// Ends any piece of a frame of COBS such that it cannot be decoded: of a block that has up to 254 bytes
+/// left to come, and of the next block, whose first byte 0xff asks for 254 more, too few follow.
+const NO_FRAME: [u8; 256] = {
+    let mut end = [0xff; 256];
+    (end[0], end[255]) = (2, 0);
+    end
+};
+
 /// Writes lines on a thread of its own.
 pub(super) struct Lines {
+    format: OutFormat,
     waiting: Arc<Handover<Waiting>>,
     progress: Arc<Progress>,
     writer: JoinHandle<Result<(), Unwritten>>,
@@ -69,12 +157,19 @@ pub struct Unwritten {
 
 /// Opens a file to append lines to, and says whether its last line has no end, as after a crash. A file
 /// that cannot be read may end so.
-pub(super) fn append(path: &Path) -> Result<(File, bool), LinesError> {
+pub(super) fn append(path: &Path, format: OutFormat) -> Result<(File, bool), LinesError> {
     let failed = |error| LinesError { path: path.to_owned(), error };
     let file = File::options().create(true).append(true).open(path).map_err(failed)?;
     // A FIFO or a device has no end to look at.
     let has_lines = file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0);
-    let is_torn = has_lines && last_byte(path).is_none_or(|last| last != b'\n');
+    let Some(end) = format.end() else {
+        let error = "it has content, and its last frame may be torn: choose a new file, or COBS";
+        return match has_lines {
+            true => Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, error))),
+            false => Ok((file, false)),
+        };
+    };
+    let is_torn = has_lines && last_byte(path).is_none_or(|last| last != end);
     Ok((file, is_torn))
 }
 
@@ -88,11 +183,11 @@ fn last_byte(path: &Path) -> Option<u8> {
 
 /// Lines with the index of their source.
 #[derive(Default)]
-struct Waiting(VecDeque<(usize, Map<String, Value>)>);
+struct Waiting(VecDeque<(usize, State)>);
 
 impl Pending for Waiting {
     /// All that waits.
-    type Item = VecDeque<(usize, Map<String, Value>)>;
+    type Item = VecDeque<(usize, State)>;
 
     fn take(&mut self) -> Option<Self::Item> {
         (!self.0.is_empty()).then(|| std::mem::take(&mut self.0))
@@ -101,24 +196,30 @@ impl Pending for Waiting {
 
 impl Lines {
     /// `is_torn`: whether the last line that is there has no end.
-    pub(super) fn new(out: Box<dyn Write + Send>, is_torn: bool) -> Self {
+    pub(super) fn new(out: Box<dyn Write + Send>, format: OutFormat, is_torn: bool) -> Self {
         let waiting = Arc::default();
         let theirs = Arc::clone(&waiting);
         let progress = Arc::<Progress>::default();
-        let told = Arc::clone(&progress);
-        let writer = std::thread::spawn(move || write(&theirs, out, is_torn, &told));
-        Self { waiting, progress, writer, given: 0, seen: None, is_stuck: None }
+        let shared = Arc::clone(&progress);
+        let writer = LineWriter { out, format, is_torn, unwritten: None };
+        let writer = std::thread::spawn(move || write(&theirs, writer, &shared));
+        Self { format, waiting, progress, writer, given: 0, seen: None, is_stuck: None }
     }
 
     /// Gives the index of the source whose line was replaced, if one had to be.
     pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> Option<usize> {
-        let line = line(now, record);
+        let state = self.format.state(now, record);
         let replaced = self.waiting.put(|Waiting(lines)| {
-            lines.push_back((source.index(), line));
+            lines.push_back((source.index(), state));
             if lines.len() > WAITING { lines.pop_front().map(|(source, _)| source) } else { None }
         });
         self.given += u64::from(replaced.is_none());
         replaced
+    }
+
+    /// Whether a state is written again as its age becomes known.
+    pub(super) fn show_age(&self) -> bool {
+        self.format == OutFormat::Json
     }
 
     /// No more lines come.
@@ -156,24 +257,21 @@ impl Lines {
 /// Writes until there are no more lines, or nobody to read them.
 fn write(
     waiting: &Handover<Waiting>,
-    out: Box<dyn Write + Send>,
-    is_torn: bool,
+    mut writer: LineWriter,
     progress: &Progress,
 ) -> Result<(), Unwritten> {
-    let mut writer = LineWriter { out, is_torn, unwritten: None };
     let mut goes_on = true;
     while goes_on && let Some(mut lines) = waiting.next() {
         while goes_on && !lines.is_empty() {
-            let (mut text, mut count) = (Vec::new(), 0);
+            let (mut text, mut ends) = (Vec::new(), Vec::new());
             while text.len() < PIECE
-                && let Some((_, line)) = lines.pop_front()
+                && let Some((_, state)) = lines.pop_front()
             {
-                text.extend_from_slice(printable(&Value::Object(line).to_string()).as_bytes());
-                text.push(b'\n');
-                count += 1;
+                writer.format.push(state, &mut text);
+                ends.push(text.len());
             }
-            let before = writer.lost();
-            goes_on = writer.write(&text, count);
+            let (before, count) = (writer.lost(), ends.len() as u64);
+            goes_on = writer.write(&text, &ends);
             let lost = writer.lost() - before;
             progress.written.fetch_add(count - lost, Ordering::Relaxed);
             progress.done.fetch_add(count, Ordering::Relaxed);
@@ -188,6 +286,7 @@ fn write(
 
 struct LineWriter {
     out: Box<dyn Write + Send>,
+    format: OutFormat,
     /// Whether the last line written has no end.
     is_torn: bool,
     unwritten: Option<Unwritten>,
@@ -198,23 +297,29 @@ impl LineWriter {
         self.unwritten.as_ref().map_or(0, |unwritten| unwritten.lines)
     }
 
-    /// Writes `count` lines; whether it makes sense to go on.
-    fn write(&mut self, text: &[u8], count: u64) -> bool {
-        let end: &[u8] = if self.is_torn { b"\n" } else { b"" };
+    /// Writes lines that end at `ends` of `text`; whether it makes sense to go on.
+    fn write(&mut self, text: &[u8], ends: &[usize]) -> bool {
+        let end = if self.is_torn { self.format.end_of_torn() } else { b"" };
         let mut done = 0;
-        let result = self.write_all(end, &mut 0).and_then(|()| self.write_all(text, &mut done));
+        let result = self
+            .write_all(end, &mut 0)
+            .inspect(|()| self.is_torn = false)
+            .and_then(|()| self.write_all(text, &mut done));
+        self.is_torn |= done > 0 && !ends.contains(&done);
         let Err(error) = result.and_then(|()| self.out.flush()) else {
             return true;
         };
-        let missing = match text[done..].iter().filter(|byte| **byte == b'\n').count() as u64 {
-            0 => count,
+        let missing = match ends.iter().filter(|end| **end > done).count() {
+            0 => ends.len(),
             lines => lines,
-        };
+        } as u64;
         let before = self.lost();
+        let is_lost = self.is_torn && self.format.end().is_none();
+        let goes_on = error.kind() != io::ErrorKind::BrokenPipe && !is_lost;
         if before == 0 {
-            tracing::warn!("cannot write states: {error}; trying on with the next ones");
+            let next = if goes_on { "trying on with the next ones" } else { "giving up" };
+            tracing::warn!("cannot write states: {error}; {next}");
         }
-        let goes_on = error.kind() != io::ErrorKind::BrokenPipe;
         self.unwritten = Some(Unwritten { lines: before + missing, error });
         goes_on
     }
@@ -224,10 +329,7 @@ impl LineWriter {
         while *done < bytes.len() {
             match self.out.write(&bytes[*done..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    *done += written;
-                    self.is_torn = bytes[*done - 1] != b'\n';
-                }
+                Ok(written) => *done += written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -236,9 +338,15 @@ impl LineWriter {
     }
 }
 
+/// Appends a document of JSON as a line.
+pub(super) fn push_line(document: &Value, text: &mut Vec<u8>) {
+    text.extend_from_slice(printable(&document.to_string()).as_bytes());
+    text.push(b'\n');
+}
+
 /// A document of JSON in which characters that are none to see, which JSON allows, are escaped: DEL, C1,
 /// and those that change the direction of text.
-pub(super) fn printable(json: &str) -> String {
+fn printable(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
         match is_control(character) {
@@ -255,7 +363,7 @@ impl Lines {
     /// Has lines written, one by one.
     pub(super) fn put_test_lines(&mut self, count: u64) {
         for _ in 0..count {
-            self.waiting.put(|Waiting(lines)| lines.push_back((0, Map::new())));
+            self.waiting.put(|Waiting(lines)| lines.push_back((0, State::Line(Map::new()))));
         }
         self.given += count;
     }
@@ -266,6 +374,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::framing::Framing;
 
     /// A disk with room for so many bytes.
     #[derive(Clone, Default)]
@@ -298,16 +407,19 @@ mod tests {
         }
     }
 
+    fn writer(out: Box<dyn Write + Send>, format: OutFormat, is_torn: bool) -> LineWriter {
+        LineWriter { out, format, is_torn, unwritten: None }
+    }
+
     #[test]
     fn a_full_disk_costs_the_lines_of_that_time_and_no_later_one() {
         let disk = Disk::default();
-        let mut writer =
-            LineWriter { out: Box::new(disk.clone()), is_torn: false, unwritten: None };
+        let mut writer = writer(Box::new(disk.clone()), OutFormat::Json, false);
         disk.grow(11);
-        assert!(writer.write(b"{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n", 3));
-        assert!(writer.write(b"{\"d\":4}\n", 1));
+        assert!(writer.write(b"{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n", &[8, 16, 24]));
+        assert!(writer.write(b"{\"d\":4}\n", &[8]));
         disk.grow(100);
-        assert!(writer.write(b"{\"e\":5}\n", 1));
+        assert!(writer.write(b"{\"e\":5}\n", &[8]));
         assert_eq!(disk.text(), "{\"a\":1}\n{\"b\n{\"e\":5}\n");
         assert_eq!(writer.unwritten.map(|unwritten| unwritten.lines), Some(3));
     }
@@ -319,12 +431,60 @@ mod tests {
         for (before, after) in [("", "{}\n"), ("{}\n", "{}\n{}\n"), ("{}\n{\"a", "{}\n{\"a\n{}\n")]
         {
             std::fs::write(&path, before).unwrap();
-            let (file, is_torn) = append(&path).unwrap();
-            let mut writer = LineWriter { out: Box::new(file), is_torn, unwritten: None };
-            assert!(writer.write(b"{}\n", 1));
+            let (file, is_torn) = append(&path, OutFormat::Json).unwrap();
+            let mut writer = writer(Box::new(file), OutFormat::Json, is_torn);
+            assert!(writer.write(b"{}\n", &[3]));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
         }
-        assert!(append(dir.path()).unwrap_err().to_string().starts_with("cannot write /"));
+        let error = append(dir.path(), OutFormat::Json).unwrap_err().to_string();
+        assert!(error.starts_with("cannot write /"), "{error}");
+        // Frames whose reader cannot find the next one after a torn one.
+        let error = append(&path, OutFormat::U32).unwrap_err().to_string();
+        assert!(error.contains("choose a new file, or COBS"), "{error}");
+        assert!(append(&dir.path().join("new"), OutFormat::U32).is_ok());
+    }
+
+    /// All states that a reader finds in what was written.
+    fn read(framing: Framing, mut written: &[u8]) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| framing.read(&mut written).ok().flatten()).collect()
+    }
+
+    #[test]
+    fn a_torn_frame_of_cobs_is_left_out_wherever_it_was_cut() {
+        for state in [&b"a\0b\0\0c"[..], &[0; 20], &[7; 600]] {
+            let mut frame = Vec::new();
+            OutFormat::Cobs.push(State::Payload(state.to_vec()), &mut frame);
+            for cut in 1..frame.len() {
+                let disk = Disk::default();
+                let mut writer = writer(Box::new(disk.clone()), OutFormat::Cobs, false);
+                disk.grow(cut);
+                assert!(writer.write(&frame, &[frame.len()]));
+                // Its end is torn, too.
+                disk.grow(cut % 256);
+                assert!(writer.write(&frame, &[frame.len()]));
+                disk.grow(10_000);
+                assert!(writer.write(&frame, &[frame.len()]));
+                assert_eq!(writer.lost(), 2);
+                let written = disk.0.lock().unwrap().0.clone();
+                assert_eq!(read(Framing::Cobs, &written), [state], "cut after {cut} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_follows_a_torn_frame_with_its_length_in_front() {
+        let (mut text, mut ends) = (Vec::new(), Vec::new());
+        for state in [b"first", b"later"] {
+            OutFormat::U32.push(State::Payload(state.to_vec()), &mut text);
+            ends.push(text.len());
+        }
+        let disk = Disk::default();
+        let mut writer = writer(Box::new(disk.clone()), OutFormat::U32, false);
+        disk.grow(ends[0] + 3);
+        assert!(!writer.write(&text, &ends));
+        assert_eq!(writer.lost(), 1);
+        let written = disk.0.lock().unwrap().0.clone();
+        assert_eq!(read(Framing::U32, &written), [b"first"]);
     }
 
     #[test]

@@ -28,11 +28,11 @@ struct Snapshot(MonitorReport);
 
 const GAUGES: [Column<SourceStatus, Option<f64>>; 8] = [
     ("age_seconds", "Age of the freshest state", |s| s.age_ms.map(|ms| ms / 1e3)),
-    ("silence_seconds", "Time since the last update", |s| Some(s.heard_ago_s)),
+    ("silence_seconds", "Time since the last update", |s| Some(s.silence_s)),
     ("age_mean_seconds", "Time-average age", |s| s.age_mean_ms.map(|ms| ms / 1e3)),
     ("age_p95_seconds", "95th percentile of age", |s| s.age_p95_ms.map(|ms| ms / 1e3)),
     ("peak_age_mean_seconds", "Mean peak age", |s| s.peak_age_mean_ms.map(|ms| ms / 1e3)),
-    ("update_rate", "Fresh updates per second", |s| Some(s.updates_per_s)),
+    ("updates_per_second", "Fresh updates per second", |s| Some(s.updates_per_s)),
     ("update_dscp", "Code point of the last update as it came, 0 to 63", |s| {
         s.dscp.map(|dscp| dscp.get().into())
     }),
@@ -55,10 +55,10 @@ const COUNTERS: [Column<SourceStatus, u64>; 4] = [
 const SUMS: [Column<MonitorCounters, u64>; 11] = [
     ("datagrams", "Datagrams received", |c| c.datagrams),
     ("all_updates_fresh", "Updates that were the freshest of their source", |c| c.fresh),
-    ("all_updates_late", "Updates that came after a fresher one", |c| c.late),
-    ("all_updates_copied", "Updates that came more than once", |c| c.copies),
+    ("all_updates_stale", "Updates that came after a fresher one", |c| c.stale),
+    ("all_updates_duplicate", "Updates that came more than once", |c| c.duplicates),
     ("challenges", "Challenges sent", |c| c.challenged),
-    ("refusals", "Updates refused", |c| c.refused),
+    ("updates_refused", "Updates refused", |c| c.refused),
     ("ignored", "Datagrams that were not meant for the monitor", |c| c.ignored),
     ("sessions_opened", "Sessions opened", |c| c.opened),
     ("sessions_closed", "Sessions closed by their sources", |c| c.closed),

@@ -1,4 +1,4 @@
-//! Where a monitor's freshest states go: lines, a command, a socket, metrics.
+//! Where a monitor's freshest states go: lines, a command, sockets, metrics.
 //!
 //! None of them may hold the monitor up: each has a thread of its own. A command that is slower
 //! than the updates gets the newest of each source; a reader of lines gets the newest lines. What
@@ -9,6 +9,8 @@ mod handover;
 mod lines;
 mod metrics;
 mod query;
+mod reader;
+mod subscribe;
 
 use std::io::Write;
 use std::path::Path;
@@ -28,9 +30,10 @@ use command::Command;
 use lines::Lines;
 
 pub use command::end_all as end_commands;
-pub use lines::{LinesError, Unwritten};
+pub use lines::{LinesError, OutFormat, UnknownFormat, Unwritten};
 pub use metrics::serve as serve_metrics;
-pub use query::{QueryError, QuerySocket};
+pub use query::{SocketError, StateSocket};
+pub use subscribe::Subscribers;
 
 /// How often it is looked whether the outputs have ended, or are to end sooner.
 const LOOK: Duration = Duration::from_millis(10);
@@ -39,11 +42,15 @@ const LOOK: Duration = Duration::from_millis(10);
 /// pipe comes by pages: one line of 300 bytes each half second is 7 s a page.
 const READER: Span = Span::from_secs(15);
 
+/// How long subscribers may take for the last states.
+const SUBSCRIBERS: Span = Span::from_secs(2);
+
 /// All outputs of a monitor.
 #[derive(Default)]
 pub struct Outputs {
     lines: Option<Lines>,
     command: Option<Command>,
+    subscribers: Subscribers,
     /// By the sources' indices.
     replaced: Vec<u64>,
 }
@@ -54,19 +61,20 @@ impl Outputs {
         Self::default()
     }
 
-    /// Writes every fresh state to `out` as a line of JSON.
-    pub fn write_lines(&mut self, out: Box<dyn Write + Send>) {
-        self.lines = Some(Lines::new(out, false));
+    /// Writes every fresh state to `out`, such as a line of JSON each.
+    pub fn write_states(&mut self, out: Box<dyn Write + Send>, format: OutFormat) {
+        self.lines = Some(Lines::new(out, format, false));
     }
 
-    /// Appends every fresh state to a file as a line of JSON. A last line that a crash has torn is ended
+    /// Appends every fresh state to a file. A last line or frame of COBS that a crash has torn is ended
     /// first.
     ///
     /// # Errors
-    /// [`LinesError`] where the file cannot be opened.
-    pub fn append_lines(&mut self, path: &Path) -> Result<(), LinesError> {
-        let (file, is_torn) = lines::append(path)?;
-        self.lines = Some(Lines::new(Box::new(file), is_torn));
+    /// [`LinesError`] where the file cannot be opened, or has content and `format` is
+    /// [`OutFormat::U32`].
+    pub fn append_states(&mut self, path: &Path, format: OutFormat) -> Result<(), LinesError> {
+        let (file, is_torn) = lines::append(path, format)?;
+        self.lines = Some(Lines::new(Box::new(file), format, is_torn));
         Ok(())
     }
 
@@ -78,11 +86,17 @@ impl Outputs {
 
     /// As [`Outputs::run_command`], but what `command` prints goes to standard error, as standard
     /// output is for something else.
-    pub fn run_command_beside_output(&mut self, command: String, limit: Span) {
+    pub fn run_command_to_stderr(&mut self, command: String, limit: Span) {
         self.command = Some(Command::new(command, limit, true));
     }
 
-    /// Waits until all lines are written and all commands have ended. Commands for states that are
+    /// For readers that get each fresh state ([`StateSocket::subscriptions`]).
+    pub fn subscribers(&self) -> Subscribers {
+        self.subscribers.clone()
+    }
+
+    /// Waits until all lines are written and all commands have ended, and up to 2 s for readers of
+    /// [`Outputs::subscribers`]. Commands for states that are
     /// still pending run as well, all together within the limit of one command; what is pending then
     /// is dropped, with a warning.
     ///
@@ -93,6 +107,7 @@ impl Outputs {
     /// [`Unwritten`] says how many lines could not be written, and why.
     pub fn finish(mut self, stop: &Stop) -> Result<(), Unwritten> {
         let clock = Clock::new();
+        let served_by = clock.now() + SUBSCRIBERS;
         let mut is_abandoned = false;
         loop {
             if stop.is_stopped() && !is_abandoned {
@@ -102,10 +117,13 @@ impl Outputs {
             // Does nothing after the first time.
             self.lines.iter().for_each(Lines::finish);
             self.command.iter().for_each(Command::finish);
+            self.subscribers.finish();
             let patience = is_abandoned.then_some(READER);
             let are_written =
                 self.lines.as_mut().is_none_or(|lines| lines.is_over(&clock, patience));
-            if are_written && self.command.as_ref().is_none_or(Command::is_over) {
+            let are_served = self.subscribers.is_over() || clock.now() >= served_by;
+            let have_run = self.command.as_ref().is_none_or(Command::is_over);
+            if are_written && are_served && have_run {
                 break;
             }
             std::thread::sleep(LOOK);
@@ -128,20 +146,30 @@ impl Watch for Outputs {
 
     fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
         let line = self.lines.as_mut().and_then(|lines| lines.fresh(now, source, record));
+        self.hand_on(now, source, record, line);
+    }
+
+    fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
+        let lines = self.lines.as_mut().filter(|lines| lines.show_age());
+        let line = lines.and_then(|lines| lines.fresh(now, source, record));
+        self.hand_on(now, source, record, line);
+    }
+
+    fn replaced(&self, source: SourceKey) -> u64 {
+        self.replaced.get(source.index()).copied().unwrap_or(0)
+    }
+}
+
+impl Outputs {
+    /// Gives a state to all but the lines, of which the one of source `line` was replaced.
+    fn hand_on(&mut self, now: Time, source: SourceKey, record: &Record, line: Option<usize>) {
+        self.subscribers.fresh(now, record);
         let state = self.command.as_mut().is_some_and(|command| command.fresh(now, source, record));
         for replaced in line.into_iter().chain(state.then_some(source.index())) {
             if let Some(count) = self.replaced.get_mut(replaced) {
                 *count += 1;
             }
         }
-    }
-
-    fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
-        self.fresh(now, source, record);
-    }
-
-    fn replaced(&self, source: SourceKey) -> u64 {
-        self.replaced.get(source.index()).copied().unwrap_or(0)
     }
 }
 
@@ -156,7 +184,7 @@ fn line(now: Time, record: &Record) -> Map<String, Value> {
 fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
     let SourceStatus { source, session, seq, age_ms, payload, .. } = status;
     let mut line = state(source, session, *seq, *age_ms, payload);
-    line.insert("heard_ago_s".into(), json!(status.heard_ago_s));
+    line.insert("silence_s".into(), json!(status.silence_s));
     line
 }
 
@@ -207,7 +235,7 @@ mod tests {
         let file = dir.path().join("ran");
         let (_open, reads) = channel();
         let mut outputs = Outputs::new();
-        outputs.write_lines(Box::new(Stuck(reads)));
+        outputs.write_states(Box::new(Stuck(reads)), OutFormat::Json);
         outputs.run_command(format!("echo >> {}; sleep 60", file.display()), Span::from_secs(90));
         outputs.lines.as_mut().unwrap().put_test_lines(5);
         outputs.command.as_ref().unwrap().put_test_states(200);

@@ -1,25 +1,25 @@
-//! A UNIX socket that tells the freshest states to whoever connects.
+//! A UNIX socket that gives the freshest states to each client that connects: once, or as they come.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use freshline_core::unit::Span;
 use serde_json::Value;
 
 use super::line_of_status;
-use super::lines::printable;
-use crate::clock::Clock;
+use super::lines::push_line;
+use super::reader::write_within;
+use super::subscribe::{self, Subscribers};
 use crate::monitor::Asker;
 
-/// How long a reader may take for its whole answer.
+/// How long a reader of a snapshot may take for all of it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Readers that are answered at the same time; a further one waits for one of them.
+/// Readers of snapshots that are answered at the same time.
 const READERS: usize = 8;
 
 /// The rest after a failure.
@@ -27,7 +27,7 @@ const REST: Duration = Duration::from_millis(10);
 
 /// Why the socket cannot be made.
 #[derive(Debug, thiserror::Error)]
-pub enum QueryError {
+pub enum SocketError {
     /// Something other than a socket has the name.
     #[error("{0} exists and is not a socket; remove it or choose another path")]
     Occupied(PathBuf),
@@ -44,49 +44,97 @@ pub enum QueryError {
     },
 }
 
-/// Answers each connection with a line of JSON a source, then closes it. The file goes with it.
-pub struct QuerySocket {
+/// What happens to a reader beyond the maximum number at the same time.
+#[derive(Clone, Copy)]
+enum Full {
+    /// It waits for the oldest of them.
+    AwaitOldest(usize),
+    /// Its connection is closed.
+    Close(usize),
+}
+
+/// A UNIX socket for readers of states, as lines of JSON. The file goes with it.
+pub struct StateSocket {
     path: PathBuf,
 }
 
-impl QuerySocket {
-    /// Listens at `path`; the socket of a process that is gone is replaced.
+impl StateSocket {
+    /// Answers each connection with the freshest state of each source, then closes it. Listens at
+    /// `path`; the socket of a process that is gone is replaced.
     ///
     /// # Errors
-    /// [`QueryError`] where `path` is taken or cannot be made.
-    pub fn listen(path: &Path, asker: Asker) -> Result<Self, QueryError> {
+    /// [`SocketError`] where `path` is taken or cannot be made.
+    pub fn snapshots(path: &Path, asker: Asker) -> Result<Self, SocketError> {
+        Self::listen(path, Full::AwaitOldest(READERS), move |stream| {
+            if let Err(error) = answer(stream, &asker) {
+                tracing::debug!("a reader of the states went away: {error}");
+            }
+        })
+    }
+
+    /// Gives each connection the freshest state of each source, and from then on each fresh state as it
+    /// comes ([`Outputs::subscribers`](super::Outputs::subscribers)). Listens as
+    /// [`StateSocket::snapshots`] does.
+    ///
+    /// # Errors
+    /// [`SocketError`] where `path` is taken or cannot be made.
+    pub fn subscriptions(
+        path: &Path,
+        asker: Asker,
+        subscribers: Subscribers,
+    ) -> Result<Self, SocketError> {
+        Self::listen(path, Full::Close(subscribe::READERS), move |stream| {
+            if let Err(error) = subscribers.serve(stream, &asker) {
+                tracing::debug!("a subscriber went away: {error}");
+            }
+        })
+    }
+
+    /// Has `serve` talk to each reader.
+    fn listen(
+        path: &Path,
+        full: Full,
+        serve: impl Fn(UnixStream) + Clone + Send + 'static,
+    ) -> Result<Self, SocketError> {
         let path = path.to_owned();
         if let Ok(metadata) = path.symlink_metadata() {
             if !metadata.file_type().is_socket() {
-                return Err(QueryError::Occupied(path));
+                return Err(SocketError::Occupied(path));
             }
             if UnixStream::connect(&path).is_ok() {
-                return Err(QueryError::Busy(path));
+                return Err(SocketError::Busy(path));
             }
             let _ = std::fs::remove_file(&path);
         }
         let listener = UnixListener::bind(&path)
-            .map_err(|error| QueryError::System { path: path.clone(), error })?;
+            .map_err(|error| SocketError::System { path: path.clone(), error })?;
         thread::spawn(move || {
-            let mut readers = VecDeque::new();
+            let mut threads = VecDeque::new();
+            let mut is_full = false;
             for stream in listener.incoming() {
-                readers.retain(|reader: &JoinHandle<()>| !reader.is_finished());
-                if readers.len() == READERS
-                    && let Some(oldest) = readers.pop_front()
-                {
-                    let _ = oldest.join();
-                }
-                let asker = asker.clone();
-                let reader = stream.and_then(|stream| {
-                    thread::Builder::new().spawn(move || {
-                        if let Err(error) = answer(stream, &asker) {
-                            tracing::debug!("a reader of the states went away: {error}");
+                // Should the process be out of files, it will not be better at once.
+                let Ok(stream) = stream else {
+                    thread::sleep(REST);
+                    continue;
+                };
+                threads.retain(|reader: &JoinHandle<()>| !reader.is_finished());
+                match full {
+                    Full::AwaitOldest(readers) if threads.len() >= readers => {
+                        let _ = threads.pop_front().map(JoinHandle::join);
+                    }
+                    Full::Close(readers) if threads.len() >= readers => {
+                        if !std::mem::replace(&mut is_full, true) {
+                            tracing::warn!(
+                                "{readers} clients are subscribed; closing further ones"
+                            );
                         }
-                    })
-                });
-                match reader {
-                    Ok(reader) => readers.push_back(reader),
-                    // Should the process be out of files or threads, it will not be better at once.
+                        continue;
+                    }
+                    _ => is_full = false,
+                }
+                let serve = serve.clone();
+                match thread::Builder::new().spawn(move || serve(stream)) {
+                    Ok(reader) => threads.push_back(reader),
                     Err(_) => thread::sleep(REST),
                 }
             }
@@ -95,7 +143,7 @@ impl QuerySocket {
     }
 }
 
-impl Drop for QuerySocket {
+impl Drop for StateSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
@@ -104,22 +152,7 @@ impl Drop for QuerySocket {
 fn answer(mut stream: UnixStream, asker: &Asker) -> io::Result<()> {
     let mut text = Vec::new();
     for status in asker.sources(usize::MAX).map_err(io::Error::other)? {
-        let line = Value::Object(line_of_status(&status)).to_string();
-        text.extend_from_slice(printable(&line).as_bytes());
-        text.push(b'\n');
+        push_line(&Value::Object(line_of_status(&status)), &mut text);
     }
-    let clock = Clock::new();
-    let end = clock.now() + PATIENCE.into();
-    let mut rest = &text[..];
-    while !rest.is_empty() {
-        // A time-out of zero would be none at all.
-        let left = end.since(clock.now()).max(Span::from_millis(1));
-        stream.set_write_timeout(Some(left.into()))?;
-        match stream.write(rest)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            _ if clock.now() >= end => return Err(io::ErrorKind::TimedOut.into()),
-            written => rest = &rest[written..],
-        }
-    }
-    Ok(())
+    write_within(&mut stream, &text, PATIENCE)
 }

@@ -89,8 +89,8 @@ impl Lease {
     pub(super) fn unshaped(&self) -> UnshapedReport {
         let Lapses { times, nanos } = &self.shared.lapses;
         UnshapedReport {
-            times: times.load(Ordering::Relaxed),
-            seconds: Span::from_nanos(nanos.load(Ordering::Relaxed)).as_secs_f64(),
+            count: times.load(Ordering::Relaxed),
+            duration_s: Span::from_nanos(nanos.load(Ordering::Relaxed)).as_secs_f64(),
         }
     }
 

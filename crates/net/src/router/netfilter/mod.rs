@@ -43,7 +43,7 @@ mod table;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use freshline_core::router::{Ecn, Header, LostReport, complete_checksum, mark_congestion};
+use freshline_core::router::{Ecn, Header, KernelDropsReport, complete_checksum, mark_congestion};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 use nix::errno::Errno;
 
@@ -233,10 +233,10 @@ impl Gate for NfqueueGate {
                 SuperPackets::Whole => "whole",
             },
             limit: Some(Queue::LENGTH.into()),
-            lost: LostReport {
+            kernel_drops: KernelDropsReport {
                 queue_full: drops.queue_full,
                 unread: drops.unread,
-                vanished: self.queue.vanished(),
+                flushed: self.queue.vanished(),
                 overruns: self.overruns,
             },
             unshaped: self.lease.unshaped(),

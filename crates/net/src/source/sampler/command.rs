@@ -7,14 +7,15 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use freshline_core::unit::{Span, Time};
 
-use super::{MAX_SAMPLE, Need, RETRY, Sampler, Take};
+use super::{Need, RETRY, Sampler, Take};
+use crate::MAX_STATE;
 use crate::clock::Clock;
 use crate::waker::Waker;
 
 /// Runs a shell command for each update, on a thread of its own, so that acks are heard while it
 /// runs. The state counts as old as the command's start. Where the monitor may not have the last
 /// state, the command is run again rather than its old output repeated. A command that hangs holds
-/// back its own updates only: once it has run for longer than [`HANGS`], the last state is repeated.
+/// back its own updates only: once it has run for longer than 1 s, the last state is repeated.
 pub struct Command {
     command: String,
     /// To ask for a run, and where its result comes; after the start.
@@ -139,7 +140,7 @@ fn read_output(child: &mut Child) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
     if let Some(stdout) = child.stdout.take() {
         // What is longer cannot be sent; closing the pipe ends a command that never stops.
-        stdout.take(MAX_SAMPLE as u64).read_to_end(&mut output)?;
+        stdout.take(MAX_STATE as u64).read_to_end(&mut output)?;
     }
     Ok(output)
 }

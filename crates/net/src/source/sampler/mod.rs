@@ -14,12 +14,11 @@ use nix::fcntl::OFlag;
 pub use command::Command;
 #[cfg(test)]
 pub(crate) use command::Run;
-#[doc(hidden)]
-pub use latest::read_state;
-pub use latest::{Framing, Latest, NoFraming};
+pub use latest::Latest;
 
 pub use freshline_core::session::Need;
 
+use crate::MAX_STATE;
 use crate::clock::Clock;
 use crate::waker::Waker;
 
@@ -101,7 +100,7 @@ impl Sampler for File {
             .read(true)
             .custom_flags(OFlag::O_NONBLOCK.bits())
             .open(&self.path)
-            .and_then(|file| file.take(MAX_SAMPLE as u64).read_to_end(into));
+            .and_then(|file| file.take(MAX_STATE as u64).read_to_end(into));
         match read {
             Ok(_) => Take::Sample { generated_at: now },
             Err(error) => {
@@ -111,9 +110,6 @@ impl Sampler for File {
         }
     }
 }
-
-/// The longest sample that is taken in, in bytes.
-const MAX_SAMPLE: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {

@@ -1,14 +1,14 @@
 //! A client that comes, and the one that may have to make room for it.
 
-use alloc::boxed::Box;
 use core::hash::Hash;
 
-use super::{Server, ServerReceipt, ServerVerdict, answered};
+use super::{Server, ServerEvent};
 use crate::session::downlink::record::{ClientKey, ClientRecord};
+use crate::session::downlink::types::ServerIgnored;
 use crate::session::shares::Origin;
-use crate::session::{Access, Admission};
+use crate::session::{Access, Admission, End};
 use crate::unit::Time;
-use crate::wire::{Challenge, CloseReason, Join};
+use crate::wire::{CloseReason, Join};
 use crate::wlan::{DownlinkLaw, StationId};
 
 impl<P: Copy + Eq + Hash> Server<P> {
@@ -17,15 +17,14 @@ impl<P: Copy + Eq + Hash> Server<P> {
         now: Time,
         (peer, access): (P, Option<&dyn Access>),
         join: &Join<'_>,
-        reply: &mut [u8; Challenge::LEN],
-    ) -> ServerReceipt<P> {
+    ) -> Result<(), ServerIgnored> {
         let session = join.session;
         let is_there = match self.params.admission {
             Admission::Proven => true,
             Admission::Cookie => self.secret.accepts(join.opening.cookie, now, session, &peer),
         };
         if !is_there {
-            return self.challenge(now, peer, session, reply);
+            return self.challenge(now, peer, session);
         }
         let shown = match access {
             Some(access) => access.check(&join.opening),
@@ -33,19 +32,18 @@ impl<P: Copy + Eq + Hash> Server<P> {
         };
         let credential = match shown {
             Ok(credential) => credential,
-            Err(reason) => return self.refuse(session, reason, reply),
+            Err(reason) => return self.refuse(peer, session, reason),
         };
-        let mut displaced = None;
-        let key = match self.find(session) {
+        let (key, is_new) = match self.find(session) {
             // Knowing a session's id, from a log for example, is no proof of owning it.
             Some(key) if self.records[key as usize].credential != credential => {
-                return self.refuse(session, CloseReason::BadToken, reply);
+                return self.refuse(peer, session, CloseReason::BadToken);
             }
             Some(key) => {
                 let record = &mut self.records[key as usize];
                 self.counters.moved += u64::from(record.peer != peer);
                 (record.peer, record.heard_at) = (peer, now);
-                key
+                (key, false)
             }
             None => {
                 let mut origin = (self.origin)(&peer);
@@ -56,24 +54,22 @@ impl<P: Copy + Eq + Hash> Server<P> {
                 if key.is_none()
                     && let Some(out) = self.gives_way(&origin)
                 {
-                    displaced = Some(Box::new((ClientKey(out), self.remove(now, out))));
+                    self.end(now, out, End::Displaced);
                     self.counters.displaced += 1;
                     key = self.place(now);
                 }
                 let Some(key) = key else {
-                    return ServerReceipt {
-                        displaced,
-                        ..self.refuse(session, CloseReason::Full, reply)
-                    };
+                    return self.refuse(peer, session, CloseReason::Full);
                 };
                 self.counters.joined += 1;
                 let number = self.counters.joined;
                 self.insert(ClientRecord::new(number, join, credential, peer, now));
                 self.shares.insert(key, &origin);
-                key
+                (key, true)
             }
         };
-        answered(ServerVerdict::Joined(ClientKey(key)), 0, displaced)
+        self.report(ServerEvent::Joined { client: ClientKey(key), is_new });
+        Ok(())
     }
 
     /// A place for one more client, if there is one here and in the law: not every law keeps a list.

@@ -1,4 +1,4 @@
-//! The ways of a source to its monitor: a link each, by an interface or an address of this host.
+//! The paths of a source to its monitor: a link each, by an interface or an address of this host.
 //!
 //! A named path is there while its interface is up and has an address (for a monitor that is given
 //! as an address: one of the same family). Its link is made again when that address changes. If the
@@ -17,7 +17,7 @@ use mio::{Registry, Token};
 
 use crate::clock::Clock;
 use crate::dial::{Dialler, Remote, Settings};
-use crate::link::{Came, LinkError, LinkEvent, Plain, Sent, Transport, WireBytes};
+use crate::link::{LinkError, LinkEvent, Plain, Received, SendStatus, Transport, WireBytes};
 use crate::sleeper::Sleeper;
 use crate::via::{DeviceQueues, Interfaces, PathKey, SeenBy, Via, ViaPath};
 use crate::waker::Waker;
@@ -30,14 +30,14 @@ const FIRST_TOKEN: usize = 8;
 
 /// By which interfaces or addresses of this host a source sends, and how it chooses among them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ways {
+pub struct SourcePaths {
     /// The paths to the monitor; none: as the routes are.
     pub vias: Vec<ViaPath>,
     /// Chooses where there are several.
     pub scheduler: SchedulerConfig,
 }
 
-impl Default for Ways {
+impl Default for SourcePaths {
     /// As the routes are.
     fn default() -> Self {
         let scheduler = SchedulerConfig::Freshest(Default::default());
@@ -45,14 +45,14 @@ impl Default for Ways {
     }
 }
 
-impl Ways {
+impl SourcePaths {
     /// What keeps the books of them.
     pub(super) fn paths(&self) -> Result<Paths, PathsError> {
         Paths::new(self.vias.len().max(1), &self.scheduler)
     }
 }
 
-struct Way {
+struct SourcePath {
     via: Via,
     remote: Remote,
     token: Token,
@@ -67,7 +67,7 @@ struct Way {
     seen_by: Option<SeenBy>,
 }
 
-/// What has become of a way.
+/// What has become of a path.
 pub(super) enum Change {
     /// Its interface is there, or there anew; what can be sent by it, its link's events say.
     There,
@@ -79,7 +79,7 @@ pub(super) struct Links {
     clock: Clock,
     transport: Transport,
     waker: Arc<Waker>,
-    ways: Vec<Way>,
+    paths: Vec<SourcePath>,
     /// Whether interfaces were named, which come and go.
     are_named: bool,
     queues: DeviceQueues,
@@ -92,15 +92,15 @@ pub(super) struct Links {
 impl Links {
     /// Begins to dial; by interfaces that are not there (yet), later.
     pub(super) fn open(
-        ways: &Ways,
+        paths: &SourcePaths,
         transport: Transport,
         monitor: &Remote,
         sleeper: &Sleeper,
         clock: Clock,
     ) -> Result<Self, LinkError> {
         let any = [ViaPath::from(Via::Any)];
-        let vias = if ways.vias.is_empty() { &any[..] } else { &ways.vias };
-        let way = |(index, ViaPath { via, peer }): (usize, &ViaPath)| Way {
+        let vias = if paths.vias.is_empty() { &any[..] } else { &paths.vias };
+        let path = |(index, ViaPath { via, peer }): (usize, &ViaPath)| SourcePath {
             via: via.clone(),
             remote: peer.map_or_else(|| monitor.clone(), Remote::from),
             token: Token(FIRST_TOKEN + index),
@@ -113,26 +113,26 @@ impl Links {
             clock,
             transport,
             waker: sleeper.waker(),
-            ways: vias.iter().enumerate().map(way).collect(),
-            are_named: !ways.vias.is_empty(),
+            paths: vias.iter().enumerate().map(path).collect(),
+            are_named: !paths.vias.is_empty(),
             queues: DeviceQueues::new(),
-            stamps_departures: ways.vias.len() > 1 && ways.scheduler.wants_queueing_delays(),
+            stamps_departures: paths.vias.len() > 1 && paths.scheduler.wants_queueing_delays(),
             wire_bytes: WireBytes::default(),
             look_at: clock.now(),
         };
         if !links.are_named {
-            let settings = links.settings(&links.ways[0]);
-            links.ways[0].dial = Some(Dialler::new(settings, sleeper.registry())?);
+            let settings = links.settings(&links.paths[0]);
+            links.paths[0].dial = Some(Dialler::new(settings, sleeper.registry())?);
         }
         Ok(links)
     }
 
-    fn settings(&self, way: &Way) -> Settings<Plain> {
+    fn settings(&self, path: &SourcePath) -> Settings<Plain> {
         Settings {
             transport: self.transport.clone(),
-            via: way.via.clone(),
-            remote: way.remote.clone(),
-            token: way.token,
+            via: path.via.clone(),
+            remote: path.remote.clone(),
+            token: path.token,
             inlet: |_| Plain,
             clock: self.clock,
             redials: self.are_named,
@@ -142,22 +142,22 @@ impl Links {
         }
     }
 
-    /// Interfaces may have come, gone, or changed their addresses: tells which ways did.
+    /// Interfaces may have come, gone, or changed their addresses: tells which paths did.
     pub(super) fn look_around(
         &mut self,
         now: Time,
         registry: &Registry,
-        mut tell: impl FnMut(PathId, Change),
+        mut report: impl FnMut(PathId, Change),
     ) -> Result<(), LinkError> {
         if self.are_named && now >= self.look_at {
             self.look_at = now + LOOK_AROUND;
             match Interfaces::read() {
-                Ok(interfaces) => self.look_at_interfaces(&interfaces, registry, &mut tell)?,
+                Ok(interfaces) => self.look_at_interfaces(&interfaces, registry, &mut report)?,
                 // What was known still holds.
                 Err(error) => tracing::debug!("interfaces cannot be listed: {error}"),
             }
         }
-        let mut dials = self.ways.iter_mut().filter_map(|way| way.dial.as_mut());
+        let mut dials = self.paths.iter_mut().filter_map(|path| path.dial.as_mut());
         dials.try_for_each(|dial| dial.turn(now, registry))
     }
 
@@ -165,46 +165,46 @@ impl Links {
         &mut self,
         interfaces: &Interfaces,
         registry: &Registry,
-        tell: &mut impl FnMut(PathId, Change),
+        report: &mut impl FnMut(PathId, Change),
     ) -> Result<(), LinkError> {
-        for at in 0..self.ways.len() {
+        for at in 0..self.paths.len() {
             let id = PathId(at as u8);
-            let way = &mut self.ways[at];
-            way.device = interfaces.device(&way.via);
-            let index = interfaces.index(&way.via);
-            let is_there = interfaces.carries(&way.via, way.remote.literal());
+            let path = &mut self.paths[at];
+            path.device = interfaces.device(&path.via);
+            let index = interfaces.index(&path.via);
+            let is_there = interfaces.carries(&path.via, path.remote.literal());
             // Other addresses may come and go: the link's own counts.
-            let is_same = way.index == index
-                && way.local_ip().is_none_or(|ip| interfaces.holds(&way.via, ip));
-            if way.dial.is_some() && is_there && is_same {
+            let is_same = path.index == index
+                && path.local_ip().is_none_or(|ip| interfaces.holds(&path.via, ip));
+            if path.dial.is_some() && is_there && is_same {
                 continue;
             }
-            if way.dial.take().is_some() {
-                tell(id, Change::Gone);
+            if path.dial.take().is_some() {
+                report(id, Change::Gone);
             }
             if !is_there {
                 continue;
             }
-            way.index = index;
-            let settings = self.settings(&self.ways[at]);
-            self.ways[at].dial = Some(Dialler::new(settings, registry)?);
-            tell(id, Change::There);
+            path.index = index;
+            let settings = self.settings(&self.paths[at]);
+            self.paths[at].dial = Some(Dialler::new(settings, registry)?);
+            report(id, Change::There);
         }
         Ok(())
     }
 
-    /// The next datagram that has come by a way, and its code point; `on_left` gets the numbers of
-    /// updates that left the way's device, and how long after they were sent.
+    /// The next datagram that has come by a path, and its code point; `on_left` gets the numbers of
+    /// updates that left the path's device, and how long after they were sent.
     pub(super) fn receive(
         &mut self,
         id: PathId,
         mut on_left: impl FnMut(u64, Span),
-    ) -> Result<Option<Came<'_, Plain>>, LinkError> {
+    ) -> Result<Option<Received<'_, Plain>>, LinkError> {
         let Some(dial) = self.dial(id) else { return Ok(None) };
         dial.receive(&mut on_left)
     }
 
-    /// Sends update `seq` by a way; what cannot leave is as good as replaced.
+    /// Sends update `seq` by a path; what cannot leave is as good as replaced.
     pub(super) fn send(
         &mut self,
         id: PathId,
@@ -212,11 +212,15 @@ impl Links {
         dscp: Dscp,
         datagram: &[u8],
         seq: Option<u64>,
-    ) -> Result<Sent, LinkError> {
-        let Some(way) = self.ways.get_mut(usize::from(id.0)) else { return Ok(Sent::Replaced) };
+    ) -> Result<SendStatus, LinkError> {
+        let Some(path) = self.paths.get_mut(usize::from(id.0)) else {
+            return Ok(SendStatus::Replaced);
+        };
         // The queues of stations are behind the driver's entry, where a departure is stamped.
-        let tag = seq.filter(|_| way.seen_by != Some(SeenBy::Stations));
-        way.dial.as_mut().map_or(Ok(Sent::Replaced), |dial| dial.send(now, dscp, datagram, tag))
+        let tag = seq.filter(|_| path.seen_by != Some(SeenBy::Stations));
+        path.dial
+            .as_mut()
+            .map_or(Ok(SendStatus::Replaced), |dial| dial.send(now, dscp, datagram, tag))
     }
 
     /// Bytes that have left by all of them since this was last asked, with all headers.
@@ -234,7 +238,7 @@ impl Links {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let dials = self.ways.iter().filter_map(|way| way.dial.as_ref());
+        let dials = self.paths.iter().filter_map(|path| path.dial.as_ref());
         let look_at = self.are_named.then_some(self.look_at);
         dials.filter_map(Dialler::poll_timeout).chain(look_at).min()
     }
@@ -246,7 +250,7 @@ impl Links {
         registry: &Registry,
         all: bool,
     ) -> Result<(), LinkError> {
-        let mut dials = self.ways.iter_mut().filter_map(|way| way.dial.as_mut());
+        let mut dials = self.paths.iter_mut().filter_map(|path| path.dial.as_mut());
         dials.try_for_each(
             |dial| {
                 if all || dial.is_down() { dial.renew(now, registry) } else { Ok(()) }
@@ -254,52 +258,52 @@ impl Links {
         )
     }
 
-    /// Whether a way that cannot carry anything is being dialled.
+    /// Whether a path that cannot carry anything is being dialled.
     pub(super) fn is_dialling(&self, id: PathId) -> bool {
-        let way = self.ways.get(usize::from(id.0));
-        way.and_then(|way| way.dial.as_ref()).is_some_and(Dialler::is_dialling)
+        let path = self.paths.get(usize::from(id.0));
+        path.and_then(|path| path.dial.as_ref()).is_some_and(Dialler::is_dialling)
     }
 
-    /// Whether something can leave by a way.
+    /// Whether something can leave by a path.
     pub(super) fn is_ready(&self, id: PathId) -> bool {
-        let way = self.ways.get(usize::from(id.0));
-        way.and_then(|way| way.dial.as_ref()).is_some_and(Dialler::is_ready)
+        let path = self.paths.get(usize::from(id.0));
+        path.and_then(|path| path.dial.as_ref()).is_some_and(Dialler::is_ready)
     }
 
     /// Their numbers.
     pub(super) fn ids(&self) -> impl Iterator<Item = PathId> + use<> {
-        (0..self.ways.len() as u8).map(PathId)
+        (0..self.paths.len() as u8).map(PathId)
     }
 
     /// By what each leaves, and for where: the address that has answered, or what was given.
     pub(super) fn names(&self) -> impl Iterator<Item = (&Via, String)> {
-        self.ways.iter().map(|way| {
-            let address = way.dial.as_ref().and_then(Dialler::address);
+        self.paths.iter().map(|path| {
+            let address = path.dial.as_ref().and_then(Dialler::address);
             (
-                &way.via,
-                address.map_or_else(|| way.remote.to_string(), |address| address.to_string()),
+                &path.via,
+                address.map_or_else(|| path.remote.to_string(), |address| address.to_string()),
             )
         })
     }
 
-    /// What waits in front of a way on this host; `None` where nobody can tell.
+    /// What waits in front of a path on this host; `None` where nobody can tell.
     pub(super) fn queue(&mut self, id: PathId, now: Time) -> Option<DeviceQueue> {
-        let way = self.ways.get_mut(usize::from(id.0))?;
-        way.seen_by = None;
-        let path = PathKey::new(way.device, way.dial.as_ref()?.address()?);
-        let seen = self.queues.queue(self.clock.instant_of(now), path)?;
-        way.seen_by = Some(seen.by);
+        let path = self.paths.get_mut(usize::from(id.0))?;
+        path.seen_by = None;
+        let key = PathKey::new(path.device, path.dial.as_ref()?.address()?);
+        let seen = self.queues.queue(self.clock.instant_of(now), key)?;
+        path.seen_by = Some(seen.by);
         Some(seen.queue)
     }
 
-    /// By which means the queue of each way's device was seen last.
+    /// By which means the queue of each path's device was seen last.
     pub(super) fn seen_by(&self) -> impl Iterator<Item = Option<SeenBy>> {
-        self.ways.iter().map(|way| way.seen_by)
+        self.paths.iter().map(|path| path.seen_by)
     }
 
     /// Whether there is more than one.
     pub(super) fn are_several(&self) -> bool {
-        self.ways.len() > 1
+        self.paths.len() > 1
     }
 
     /// Shows the session the queues, where it has a choice.
@@ -311,7 +315,7 @@ impl Links {
         }
     }
 
-    /// Sends the last words by a way, and hangs up.
+    /// Sends the last words by a path, and hangs up.
     pub(super) fn close(&mut self, id: PathId, now: Time, farewell: &[u8]) {
         if let Some(dial) = self.dial(id) {
             dial.close(now, farewell);
@@ -319,11 +323,11 @@ impl Links {
     }
 
     fn dial(&mut self, id: PathId) -> Option<&mut Dialler<Plain>> {
-        self.ways.get_mut(usize::from(id.0))?.dial.as_mut()
+        self.paths.get_mut(usize::from(id.0))?.dial.as_mut()
     }
 }
 
-impl Way {
+impl SourcePath {
     fn local_ip(&self) -> Option<IpAddr> {
         self.dial.as_ref()?.local_ip()
     }
@@ -337,14 +341,15 @@ mod tests {
 
     #[test]
     fn without_a_name_there_is_one_way_and_with_names_as_many() {
-        assert_eq!(Ways::default().paths().unwrap().count(), 1);
+        assert_eq!(SourcePaths::default().paths().unwrap().count(), 1);
         let via = |name: &str| ViaPath::from(Via::from(name));
-        let ways = Ways { vias: vec![via("lo"), via("no-such-one")], ..Ways::default() };
-        assert_eq!(ways.paths().unwrap().count(), 2);
+        let paths =
+            SourcePaths { vias: vec![via("lo"), via("no-such-one")], ..SourcePaths::default() };
+        assert_eq!(paths.paths().unwrap().count(), 2);
         let sleeper = Sleeper::new([Token(1), Token(2)]).unwrap();
         let clock = Clock::new();
         let monitor = "127.0.0.1:9".parse::<SocketAddr>().unwrap().into();
-        let mut links = Links::open(&ways, Transport::Udp, &monitor, &sleeper, clock).unwrap();
+        let mut links = Links::open(&paths, Transport::Udp, &monitor, &sleeper, clock).unwrap();
         let mut opened = Vec::new();
         links
             .look_around(clock.now(), sleeper.registry(), |id, change| {
@@ -356,7 +361,7 @@ mod tests {
         assert!(links.is_ready(PathId(0)) && !links.is_ready(PathId(1)));
         assert_eq!(
             links.send(PathId(1), clock.now(), Dscp::DEFAULT, b"x", None).unwrap(),
-            Sent::Replaced
+            SendStatus::Replaced
         );
     }
 
@@ -365,16 +370,16 @@ mod tests {
         // The resolver reads `127.1` as an IPv4 address, but it is not written as one.
         let monitor = Remote::new("127.1", 9);
         assert_eq!(monitor.literal(), None);
-        let ways = Ways { vias: vec![Via::from("::1").into()], ..Ways::default() };
+        let paths = SourcePaths { vias: vec![Via::from("::1").into()], ..SourcePaths::default() };
         let mut sleeper = Sleeper::new([Token(1), Token(2)]).unwrap();
         let clock = Clock::new();
-        let mut links = Links::open(&ways, Transport::Udp, &monitor, &sleeper, clock).unwrap();
+        let mut links = Links::open(&paths, Transport::Udp, &monitor, &sleeper, clock).unwrap();
         let interfaces = Interfaces::listed(&[("lo", "::1")]);
         let (mut changes, mut reasons) = (Vec::new(), Vec::new());
         let mut events = mio::Events::with_capacity(4);
         while reasons.len() < 3 {
-            let mut tell = |_, change| changes.push(matches!(change, Change::There));
-            links.look_at_interfaces(&interfaces, sleeper.registry(), &mut tell).unwrap();
+            let mut report = |_, change| changes.push(matches!(change, Change::There));
+            links.look_at_interfaces(&interfaces, sleeper.registry(), &mut report).unwrap();
             let dial = links.dial(PathId(0)).expect("its interface is there");
             dial.turn(clock.now(), sleeper.registry()).unwrap();
             reasons.extend(dial.poll_event());

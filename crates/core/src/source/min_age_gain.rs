@@ -1,4 +1,4 @@
-//! Worth: the rate above which fresher is no longer worth an update.
+//! MinAgeGain: the rate above which fresher is no longer worth an update.
 //!
 //! Updates of a periodic source with rate r arrive after a delay D, so the age at the monitor grows
 //! from D to D + 1/r, and its mean is
@@ -25,14 +25,14 @@ use crate::unit::{ParseUnitError, Span, UpdateRate};
 /// The improvement of the mean age that is worth a higher rate: `least`, or `share` of the base delay
 /// if that is larger. Read from text: a length of time, `0` for none, or `default`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Worth {
+pub struct MinAgeGain {
     /// In any case. 0.5 ms, that is up to 1000 updates/s: below the period of a 1 kHz control loop.
     pub least: Span,
     /// Of the base delay, 0 to 1. 0.01: a change of the age by 1 % is within what delays vary.
     pub share: f64,
 }
 
-impl Worth {
+impl MinAgeGain {
     /// Every improvement is worth it.
     pub const OFF: Self = Self { least: Span::ZERO, share: 0.0 };
 
@@ -43,13 +43,13 @@ impl Worth {
     }
 }
 
-impl Default for Worth {
+impl Default for MinAgeGain {
     fn default() -> Self {
         Self { least: Span::from_micros(500), share: 0.01 }
     }
 }
 
-impl FromStr for Worth {
+impl FromStr for MinAgeGain {
     type Err = ParseUnitError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -61,7 +61,7 @@ impl FromStr for Worth {
     }
 }
 
-impl fmt::Display for Worth {
+impl fmt::Display for MinAgeGain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::OFF => f.pad("0"),
@@ -72,7 +72,7 @@ impl fmt::Display for Worth {
 }
 
 #[cfg(feature = "serde")]
-impl<'de> serde::Deserialize<'de> for Worth {
+impl<'de> serde::Deserialize<'de> for MinAgeGain {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = alloc::string::String::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
@@ -87,18 +87,18 @@ mod tests {
     fn on_short_paths_it_is_a_thousand_updates_a_second_and_on_long_ones_fewer() {
         let rate = |millis| {
             let base = Span::from_millis(millis);
-            Worth::default().max_rate(base).map(UpdateRate::per_second)
+            MinAgeGain::default().max_rate(base).map(UpdateRate::per_second)
         };
         assert_eq!(rate(0), Some(1_000.0));
         assert_eq!(rate(50), Some(1_000.0));
         assert_eq!(rate(100), Some(500.0));
         assert_eq!(rate(300), UpdateRate::new(1.0 / 0.006).map(UpdateRate::per_second));
-        assert_eq!(Worth::OFF.max_rate(Span::from_secs(1)), None);
+        assert_eq!(MinAgeGain::OFF.max_rate(Span::from_secs(1)), None);
     }
 
     #[test]
     fn no_higher_rate_gains_what_is_worth_it() {
-        let worth = Worth::default();
+        let worth = MinAgeGain::default();
         for base in [0, 7, 60, 250].map(Span::from_millis) {
             let least = worth.least.max(base.mul_f64(worth.share)).as_secs_f64();
             let age = |rate: f64| base.as_secs_f64() + 1.0 / (2.0 * rate);
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn it_reads_as_people_write_it() {
-        assert_eq!("0".parse(), Ok(Worth::OFF));
-        assert_eq!("0ms".parse(), Ok(Worth::OFF));
-        assert_eq!("default".parse(), Ok(Worth::default()));
-        assert_eq!("2ms".parse(), Ok(Worth { least: Span::from_millis(2), share: 0.0 }));
-        assert!("2".parse::<Worth>().is_err() && "-1ms".parse::<Worth>().is_err());
+        assert_eq!("0".parse(), Ok(MinAgeGain::OFF));
+        assert_eq!("0ms".parse(), Ok(MinAgeGain::OFF));
+        assert_eq!("default".parse(), Ok(MinAgeGain::default()));
+        assert_eq!("2ms".parse(), Ok(MinAgeGain { least: Span::from_millis(2), share: 0.0 }));
+        assert!("2".parse::<MinAgeGain>().is_err() && "-1ms".parse::<MinAgeGain>().is_err());
     }
 }

@@ -11,7 +11,7 @@
 //! slow, or is set back, makes the forward delay fall, which the least follows at once.
 //!
 //! The least is of all times: a queue that stands would pass for the route if it were forgotten. It
-//! is raised only by who has seen that the route is another one ([`Waits::raise`]).
+//! is raised only by who has seen that the route is another one ([`QueueingDelays::raise`]).
 
 use super::Ack;
 use crate::unit::Span;
@@ -30,7 +30,7 @@ pub enum DelaySource {
 
 /// What an ack tells of waiting, in s.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Wait {
+pub(super) struct QueueingDelay {
     /// Of the update, on its way there; all of it where the ways are not told apart.
     pub(super) ahead: f64,
     /// Of the ack, on its way back.
@@ -38,19 +38,19 @@ pub(super) struct Wait {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Waits {
+pub(super) struct QueueingDelays {
     source: DelaySource,
     forward: Option<i64>,
     round_trip: Option<i64>,
 }
 
-impl Waits {
+impl QueueingDelays {
     pub(super) fn new(source: DelaySource) -> Self {
         Self { source, forward: None, round_trip: None }
     }
 
     /// A fresh ack with its round trip.
-    pub(super) fn on_ack(&mut self, ack: &Ack, rtt: Span) -> Wait {
+    pub(super) fn on_ack(&mut self, ack: &Ack, rtt: Span) -> QueueingDelay {
         let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
         let excess = above(&mut self.round_trip, rtt);
         let ahead = match self.source {
@@ -60,7 +60,7 @@ impl Waits {
                 above(&mut self.forward, forward.cast_signed()).min(excess)
             }
         };
-        Wait { ahead: ahead as f64 / 1e9, back: (excess - ahead) as f64 / 1e9 }
+        QueueingDelay { ahead: ahead as f64 / 1e9, back: (excess - ahead) as f64 / 1e9 }
     }
 
     /// The way has become longer, by so many s ahead and in both directions.
@@ -72,7 +72,7 @@ impl Waits {
     }
 
     /// The least round trip, s; zero before any.
-    pub(super) fn least_rtt(&self) -> f64 {
+    pub(super) fn min_rtt(&self) -> f64 {
         self.round_trip.map_or(0.0, |least| least as f64 / 1e9)
     }
 }
@@ -102,11 +102,11 @@ mod tests {
 
     /// The waits ahead, in ms, of updates with these round trips.
     fn ahead(source: DelaySource, rtts: &[u64], clock: impl Fn(u64) -> u64) -> Vec<f64> {
-        let mut waits = Waits::new(source);
+        let mut delays = QueueingDelays::new(source);
         let wait = |(seq, rtt): (u64, &u64)| {
             let rtt = Span::from_millis(*rtt);
             let ack = ack(seq, rtt, clock(seq));
-            1e3 * waits.on_ack(&ack, rtt).ahead
+            1e3 * delays.on_ack(&ack, rtt).ahead
         };
         (0..).zip(rtts).map(wait).collect()
     }
@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn what_the_round_trip_has_besides_is_the_acks_wait() {
-        let mut waits = Waits::new(DelaySource::Forward);
+        let mut delays = QueueingDelays::new(DelaySource::Forward);
         for (seq, rtt, back) in [(0, 20, 0.0), (1, 50, 0.015), (2, 20, 0.0)] {
             let rtt = Span::from_millis(rtt);
             let ack = ack(seq, rtt, 0);
-            let wait = waits.on_ack(&ack, rtt);
+            let wait = delays.on_ack(&ack, rtt);
             assert_eq!((wait.ahead, wait.back), (back, back));
         }
     }
@@ -141,12 +141,12 @@ mod tests {
 
     #[test]
     fn a_longer_route_is_waiting_until_it_is_said_to_be_one() {
-        let mut waits = Waits::new(DelaySource::RoundTrip);
+        let mut delays = QueueingDelays::new(DelaySource::RoundTrip);
         let mut wait = |seq, rtt, raise| {
             let rtt = Span::from_millis(rtt);
             let ack = ack(seq, rtt, 0);
-            let wait = waits.on_ack(&ack, rtt).ahead;
-            waits.raise(raise, raise);
+            let wait = delays.on_ack(&ack, rtt).ahead;
+            delays.raise(raise, raise);
             wait
         };
         let waited =
@@ -159,12 +159,12 @@ mod tests {
     #[test]
     fn no_times_of_receipt_break_it() {
         for received in [0, 1, u64::MAX / 2, u64::MAX / 2 + 1, u64::MAX] {
-            let mut waits = Waits::new(DelaySource::Forward);
+            let mut delays = QueueingDelays::new(DelaySource::Forward);
             for (seq, at) in [(0, received), (1, received.wrapping_add(u64::MAX / 2 + 1)), (2, 0)] {
                 let ack = Ack::of(seq, ms(seq), Time::from_nanos(at));
-                let wait = waits.on_ack(&ack, Span::from_millis(10));
+                let wait = delays.on_ack(&ack, Span::from_millis(10));
                 assert!((0.0..=0.01).contains(&wait.ahead) && (0.0..=0.01).contains(&wait.back));
-                waits.raise(f64::MAX, f64::MAX);
+                delays.raise(f64::MAX, f64::MAX);
             }
         }
     }

@@ -1,0 +1,13 @@
+//! A child that ends with its test.
+
+use std::process::Child;
+
+/// Kills what it holds, also when a test fails.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

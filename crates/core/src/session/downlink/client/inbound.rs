@@ -1,0 +1,121 @@
+//! What a client makes of a datagram: a packet, a challenge or a close.
+
+use super::events::Queued;
+use super::types::{ClientIgnored, Stamp};
+use super::{Client, Newest, boundary};
+use crate::session::backoff::mix;
+use crate::session::clock_offset::ClockOffset;
+use crate::session::downlink::datagram::ReceivedDatagram;
+use crate::unit::{Bytes, Span, Time};
+use crate::wire::{CloseReason, Cookie, Message, Packet};
+use crate::wlan::Arrival;
+
+impl Client {
+    pub(super) fn take_in(
+        &mut self,
+        now: Time,
+        stamp: Option<Stamp>,
+        datagram: ReceivedDatagram<'_>,
+    ) -> Result<(), ClientIgnored> {
+        let message = Message::parse(datagram.bytes)?;
+        // A datagram that a former transport delivers late must not complete a join: no report could leave.
+        if message.session() != self.session || !self.joiner.is_ready() {
+            return Err(ClientIgnored::Misplaced);
+        }
+        match message {
+            Message::Packet(packet) => self.on_packet(now, stamp, &datagram, &packet)?,
+            Message::Challenge(challenge) => self.on_challenge(now, challenge.cookie),
+            Message::Close(close) => self.on_close(now, close.reason),
+            _ => return Err(ClientIgnored::Misplaced),
+        }
+        self.joiner.on_heard();
+        Ok(())
+    }
+
+    fn on_packet(
+        &mut self,
+        now: Time,
+        stamp: Option<Stamp>,
+        datagram: &ReceivedDatagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), ClientIgnored> {
+        let Packet { seq, sent_at, interval, payload, .. } = *packet;
+        let received_at = datagram.received_at.unwrap_or(now);
+        self.remember(packet, received_at)?;
+        if self.newest.is_some_and(|newest| newest.seq == seq) {
+            (self.dscp, self.asked) = (datagram.dscp, packet.ack_mark);
+        }
+        self.heard_at = now;
+        self.counters.packets += 1;
+        self.counters.payload_bytes += payload.len() as u64;
+        let size = Bytes::new((Packet::HEADER_LEN + payload.len()) as u64);
+        self.account.on_packet(received_at, sent_at, size, interval);
+        if let Some(Stamp { at: stamp, rate }) = stamp {
+            self.counter.on_packet(now, Arrival { seq, stamp, rate });
+        }
+        if self.reported.is_some_and(|reported| boundary(sent_at, interval) > reported) {
+            let due = now + self.spread(interval);
+            self.report_at = Some(self.report_at.map_or(due, |at| at.min(due)));
+        }
+        if self.joiner.on_packet() {
+            self.reported = Some(boundary(sent_at, interval));
+            self.report_at = Some(now + interval);
+            self.events.push(Queued::Joined);
+        }
+        let delay = packet.clock_offset.map(|offset| {
+            // Before it was sent, by an estimate that is off: that is no time at all.
+            received_at.since(ClockOffset::translate(sent_at, offset))
+        });
+        let payload = self.events.copied(payload);
+        self.events.push(Queued::Packet { seq, sent_at, received_at, delay, payload });
+        Ok(())
+    }
+
+    /// Notes that a packet has come.
+    fn remember(&mut self, packet: &Packet<'_>, received_at: Time) -> Result<(), ClientIgnored> {
+        let (seq, sent_at, interval) = (packet.seq, packet.sent_at, packet.interval);
+        let first = Newest { seq, sent_at, received_at, interval, recent: 1 };
+        let Some(newest) = &mut self.newest else {
+            self.newest = Some(first);
+            return Ok(());
+        };
+        if let Some(ahead) = seq.checked_sub(newest.seq).filter(|ahead| *ahead > 0) {
+            let recent = newest.recent.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX));
+            *newest = Newest { recent: recent.unwrap_or(0) | 1, ..first };
+            self.counters.missing = self.counters.missing.saturating_add(ahead - 1);
+            return Ok(());
+        }
+        let bit = u32::try_from(newest.seq - seq).ok().and_then(|behind| 1u64.checked_shl(behind));
+        match bit {
+            Some(bit) if newest.recent & bit == 0 => {
+                newest.recent |= bit;
+                self.counters.missing = self.counters.missing.saturating_sub(1);
+                Ok(())
+            }
+            _ => Err(ClientIgnored::Copy),
+        }
+    }
+
+    fn on_challenge(&mut self, now: Time, cookie: Cookie) {
+        let is_new = self.cookie != cookie;
+        self.cookie = cookie;
+        if self.joiner.is_joined() {
+            self.join_again(now);
+        } else if is_new {
+            // The same cookie twice means that it was not accepted: then the backoff holds.
+            self.joiner.prompt(now);
+        }
+        self.events.push(Queued::Challenged);
+    }
+
+    fn on_close(&mut self, now: Time, reason: CloseReason) {
+        self.join_again(now);
+        self.joiner.on_close(now, reason);
+        self.events.push(Queued::Closed(reason));
+    }
+
+    /// Up to a sixteenth of the interval, so that clients do not all speak in the same moment.
+    fn spread(&self, interval: Span) -> Span {
+        (interval / 16).mul_f64((mix(self.session.0) >> 11) as f64 / (1u64 << 53) as f64)
+    }
+}
