@@ -17,6 +17,8 @@ pub(super) struct Acks {
     /// The first update that carries the clocks' offset, which openings cannot, until one of those
     /// that carry it is acknowledged.
     offset_unknown: Option<u64>,
+    /// The first update after the last opening.
+    first_of_session: u64,
     srtt: Option<Span>,
     clock_offset: ClockOffset,
     /// The newest ack, with the monitor's counts.
@@ -33,6 +35,7 @@ impl Acks {
             newest: None,
             asleep_before: 0,
             offset_unknown: None,
+            first_of_session: 0,
             srtt: None,
             clock_offset: ClockOffset::default(),
             last: None,
@@ -104,7 +107,8 @@ impl Acks {
 
     /// The session is open: the next update is the first that can carry the clocks' offset.
     pub(super) fn on_opened(&mut self) {
-        self.offset_unknown = Some(self.next_seq());
+        self.first_of_session = self.next_seq();
+        self.offset_unknown = Some(self.first_of_session);
     }
 
     /// The monitor may be another process, with another clock.
@@ -147,6 +151,11 @@ impl Acks {
     /// Whether an ack is of a newer update than all before.
     pub(super) fn is_newest(&self, seq: u64) -> bool {
         self.newest.is_none_or(|newest| seq > newest)
+    }
+
+    /// Whether an update left after the last opening.
+    pub(super) fn is_since_opening(&self, seq: u64) -> bool {
+        seq >= self.first_of_session
     }
 
     /// The newest update that is acknowledged.
