@@ -52,9 +52,10 @@ impl ClockOffset {
             self.previous = self.current.take();
             self.window_began_at = now;
         }
-        if self.current.is_none_or(|best| rtt < best.rtt) {
-            self.current = Some(Best { rtt, offset_ns });
+        if self.current.is_some_and(|best| rtt >= best.rtt) {
+            return;
         }
+        self.current = Some(Best { rtt, offset_ns });
         self.best = [self.current, self.previous].into_iter().flatten().min_by_key(|best| best.rtt);
     }
 

@@ -166,7 +166,7 @@ impl UpdateFlow {
     /// The next packet to send, from either end, with its path; call it until there is none.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(u8, Direction, Load)> {
         if std::mem::take(&mut self.may_answer)
-            && let Some(answer) = self.monitor.poll_transmit(now, &mut self.datagrams.written)
+            && let Some(answer) = self.monitor.poll_transmit(now, self.datagrams.room())
             && let Some(size) = self.sizes.ack
         {
             let body = Body::Answer(self.datagrams.keep(answer.len));
@@ -175,7 +175,7 @@ impl UpdateFlow {
         if !self.is_awake {
             return None;
         }
-        let Some(transmit) = self.source.poll_transmit(now, &mut self.datagrams.written) else {
+        let Some(transmit) = self.source.poll_transmit(now, self.datagrams.room()) else {
             self.is_awake = false;
             return None;
         };
@@ -196,7 +196,7 @@ impl UpdateFlow {
         let Some(datagram) = self.datagrams.get(number) else { return };
         (self.has_delivered, self.may_answer) = (true, true);
         // What it makes of the datagram follows as events.
-        let _ = self.monitor.handle_datagram(now, path, datagram.bytes());
+        let _ = self.monitor.handle_datagram(now, path, datagram);
         self.datagrams.remove(number);
         while let Some(event) = self.monitor.poll_event() {
             if let MonitorEvent::Fresh { source, is_repeat: false, .. } = event
@@ -211,7 +211,7 @@ impl UpdateFlow {
     pub fn on_answer(&mut self, now: Time, path: PathId, number: u32) {
         let Some(datagram) = self.datagrams.get(number) else { return };
         // Likewise.
-        let _ = self.source.handle_datagram(now, path, datagram.bytes());
+        let _ = self.source.handle_datagram(now, path, datagram);
         self.datagrams.remove(number);
         while let Some(event) = self.source.poll_event() {
             match event {
@@ -328,7 +328,8 @@ impl UpdateFlow {
     /// Opens the session without a packet.
     fn open_unseen(&mut self, now: Time) {
         self.wake_source(now);
-        let Self { source, monitor, datagrams: Datagrams { written, .. }, .. } = self;
+        let Self { source, monitor, datagrams, .. } = self;
+        let written = datagrams.room();
         while let Some(opening) = source.poll_transmit(now, written) {
             // It is taken in: the address is proven, and there is no other source.
             let _ = monitor.handle_datagram(now, opening.path, &written[..opening.len]);

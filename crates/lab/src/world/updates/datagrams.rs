@@ -2,64 +2,102 @@
 //! bytes; the flow keeps the datagram until the parcel arrives or is dropped.
 
 use freshline_core::wire::Message;
-use slab::Slab;
 
 /// Room for the longest datagram of a flow: an update with an opening, of which the name, the token and
 /// the payload are empty, has 58 bytes.
 const ROOM: usize = 64;
 
-/// A datagram as an endpoint wrote it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Datagram {
-    len: u8,
-    bytes: [u8; ROOM],
-}
-
-impl Datagram {
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
+/// A place for a datagram. It stays where an endpoint wrote it: to copy bytes that have just been written
+/// one by one takes a processor longer than the rest of what is done here.
+#[derive(Debug)]
+struct Place {
+    bytes: Vec<u8>,
+    /// The length of the datagram in flight; zero if there is none.
+    len: usize,
 }
 
 /// Those in flight, by their numbers.
 #[derive(Debug)]
 pub(super) struct Datagrams {
-    in_flight: Slab<Datagram>,
-    /// What an endpoint writes into, at least [`ROOM`] bytes.
-    pub(super) written: Vec<u8>,
+    places: Vec<Place>,
+    /// The numbers of places that are free, but for `next`.
+    free: Vec<u32>,
+    /// The number of the next datagram.
+    next: u32,
 }
 
 impl Datagrams {
     pub(super) fn new() -> Self {
-        Self { in_flight: Slab::new(), written: vec![0; ROOM] }
+        Self { places: vec![Place::new()], free: Vec::new(), next: 0 }
     }
 
-    /// Keeps the first `len` bytes that are written, and returns their number.
-    ///
-    /// # Panics
-    /// If there is no room for them.
+    /// What an endpoint writes the next datagram into.
+    #[inline]
+    pub(super) fn room(&mut self) -> &mut Vec<u8> {
+        &mut self.places[self.next as usize].bytes
+    }
+
+    /// Keeps the first `len` bytes that were written into [`Datagrams::room`], and returns their number.
     #[inline]
     pub(super) fn keep(&mut self, len: usize) -> u32 {
-        assert!(len <= ROOM, "the session's datagrams are short");
-        // All of the room, as a copy of constant length is the fastest.
-        let bytes = *self.written.first_chunk().expect("it does not shrink");
-        self.in_flight.insert(Datagram { len: len as u8, bytes }) as u32
+        let number = self.next;
+        self.places[number as usize].len = len;
+        self.next = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::new());
+            self.places.len() as u32 - 1
+        });
+        number
     }
 
     /// A datagram in flight.
     #[inline]
-    pub(super) fn get(&self, number: u32) -> Option<&Datagram> {
-        self.in_flight.get(number as usize)
+    pub(super) fn get(&self, number: u32) -> Option<&[u8]> {
+        let place = self.places.get(number as usize)?;
+        (place.len > 0).then(|| &place.bytes[..place.len])
     }
 
     /// A datagram has arrived or was dropped.
     #[inline]
     pub(super) fn remove(&mut self, number: u32) {
-        self.in_flight.try_remove(number as usize);
+        if let Some(place) = self.places.get_mut(number as usize)
+            && place.len > 0
+        {
+            place.len = 0;
+            self.free.push(number);
+        }
     }
 
     /// The message in a datagram in flight.
     pub(super) fn message(&self, number: u32) -> Option<Message<'_>> {
-        Message::parse(self.get(number)?.bytes()).ok()
+        Message::parse(self.get(number)?).ok()
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { bytes: vec![0; ROOM], len: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_belongs_to_one_datagram_until_it_is_removed() {
+        let mut datagrams = Datagrams::new();
+        let keep = |datagrams: &mut Datagrams, bytes: &[u8]| {
+            datagrams.room()[..bytes.len()].copy_from_slice(bytes);
+            datagrams.keep(bytes.len())
+        };
+        let [first, second] = [b"one", b"two"].map(|bytes| keep(&mut datagrams, bytes));
+        datagrams.remove(first);
+        datagrams.remove(first);
+        assert_eq!((datagrams.get(first), datagrams.get(second)), (None, Some(&b"two"[..])));
+        let numbers = [b"3", b"4", b"5"].map(|bytes| keep(&mut datagrams, bytes));
+        let kept = numbers.map(|number| datagrams.get(number).map(<[u8]>::to_vec));
+        assert_eq!(kept, [b"3", b"4", b"5"].map(|bytes| Some(bytes.to_vec())));
+        assert_eq!(datagrams.get(second), Some(&b"two"[..]));
+        assert_eq!(datagrams.places.len(), 5, "the first one's place is used again");
     }
 }
