@@ -7,6 +7,9 @@ use freshline_core::wire::Message;
 /// the payload are empty, has 58 bytes.
 const ROOM: usize = 64;
 
+/// Places of a flow that sends little.
+const FEWEST: usize = 16;
+
 /// A place for a datagram. It stays where an endpoint wrote it: to copy bytes that have just been written
 /// one by one takes a processor longer than the rest of what is done here.
 #[derive(Debug)]
@@ -28,7 +31,9 @@ pub(super) struct Datagrams {
 
 impl Datagrams {
     pub(super) fn new() -> Self {
-        Self { places: vec![Place::new()], free: Vec::new(), next: 0 }
+        let mut datagrams = Self { places: Vec::new(), free: Vec::new(), next: 0 };
+        datagrams.next = datagrams.grow();
+        datagrams
     }
 
     /// What an endpoint writes the next datagram into.
@@ -42,11 +47,18 @@ impl Datagrams {
     pub(super) fn keep(&mut self, len: usize) -> u32 {
         let number = self.next;
         self.places[number as usize].len = len;
-        self.next = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::new());
-            self.places.len() as u32 - 1
-        });
+        self.next = self.free.pop().unwrap_or_else(|| self.grow());
         number
+    }
+
+    /// Doubles the places, so that a run soon has as many as it needs; returns the number of one of them.
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let (from, to) = (self.places.len(), (2 * self.places.len()).max(FEWEST));
+        self.places.resize_with(to, Place::new);
+        self.free.reserve(to);
+        self.free.extend((from as u32 + 1..to as u32).rev());
+        from as u32
     }
 
     /// A datagram in flight.
@@ -94,10 +106,13 @@ mod tests {
         datagrams.remove(first);
         datagrams.remove(first);
         assert_eq!((datagrams.get(first), datagrams.get(second)), (None, Some(&b"two"[..])));
-        let numbers = [b"3", b"4", b"5"].map(|bytes| keep(&mut datagrams, bytes));
-        let kept = numbers.map(|number| datagrams.get(number).map(<[u8]>::to_vec));
-        assert_eq!(kept, [b"3", b"4", b"5"].map(|bytes| Some(bytes.to_vec())));
+        let numbers: [u32; 20] = std::array::from_fn(|byte| keep(&mut datagrams, &[byte as u8]));
+        for (byte, number) in (0..).zip(numbers) {
+            assert_eq!(datagrams.get(number), Some(&[byte][..]));
+        }
         assert_eq!(datagrams.get(second), Some(&b"two"[..]));
-        assert_eq!(datagrams.places.len(), 5, "the first one's place is used again");
+        assert!(numbers.contains(&first), "its place is used again");
+        let number = keep(&mut datagrams, b"6");
+        assert_eq!(datagrams.get(number), Some(&b"6"[..]));
     }
 }
