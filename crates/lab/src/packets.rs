@@ -3,7 +3,7 @@
 use freshline_core::unit::Time;
 
 use crate::scenario::{Scenario, ScenarioError};
-use crate::world::{Flow, PacketSeen};
+use crate::world::PacketSeen;
 
 /// The packets of one downlink.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn packets(scenario: &Scenario, run: u32) -> Result<Vec<Packets>, ScenarioEr
     let mut all = Vec::new();
     for (config, range) in scenario.flows.iter().zip(built.flows) {
         for (number, flow) in built.world.flows()[range].iter().enumerate() {
-            if let Flow::Downlink(downlink) = &flow.flow {
+            if let Some(downlink) = flow.flow.downlink() {
                 let seen = downlink.packets().to_vec();
                 all.push(Packets { flow: config.name.clone(), number, seen });
             }

@@ -128,11 +128,8 @@ pub fn frames(scenario: &Scenario, run: u32) -> Result<Vec<Vec<FrameRecord>>, Sc
     built.world.run_until(Time::ZERO + scenario.warm_up);
     built.world.downlinks_mut().for_each(|downlink| downlink.keep_records());
     built.world.run_until(Time::ZERO + scenario.duration);
-    let records = built.world.flows().iter().filter_map(|routed| match &routed.flow {
-        Flow::Downlink(downlink) => Some(downlink.records().to_vec()),
-        _ => None,
-    });
-    Ok(records.collect())
+    let downlinks = built.world.flows().iter().filter_map(|routed| routed.flow.downlink());
+    Ok(downlinks.map(|downlink| downlink.records().to_vec()).collect())
 }
 
 fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Measured> {
@@ -141,19 +138,13 @@ fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Measure
     let mut all = Vec::new();
     for (config, range) in scenario.flows.iter().zip(&built.flows) {
         let mut group = Group { of: &config.name, measured: &mut all };
-        let (mut updates, mut streams) = (Vec::new(), Vec::new());
-        let (mut exchanges, mut cross) = (Vec::new(), Vec::new());
-        let (mut downlinks, mut multipaths) = (Vec::new(), Vec::new());
-        for flow in &flows[range.clone()] {
-            match &flow.flow {
-                Flow::Updates(flow) => updates.push(flow.outcome(now)),
-                Flow::Stream(stream) => streams.push(stream.outcome(now)),
-                Flow::Multipath(multipath) => multipaths.push(multipath.outcome(now)),
-                Flow::Exchange(exchange) => exchanges.push(exchange.outcome(now)),
-                Flow::Downlink(downlink) => downlinks.push(downlink.outcome(now)),
-                Flow::Cross(flow) => cross.push(flow.throughput_bps(now)),
-            }
-        }
+        let all_alike = || flows[range.clone()].iter().map(|routed| &routed.flow);
+        let updates = outcomes(all_alike().filter_map(Flow::updates), |it| it.outcome(now));
+        let streams = outcomes(all_alike().filter_map(Flow::stream), |it| it.outcome(now));
+        let multipaths = outcomes(all_alike().filter_map(Flow::multipath), |it| it.outcome(now));
+        let exchanges = outcomes(all_alike().filter_map(Flow::exchange), |it| it.outcome(now));
+        let downlinks = outcomes(all_alike().filter_map(Flow::downlink), |it| it.outcome(now));
+        let cross = outcomes(all_alike().filter_map(Flow::cross), |it| it.throughput_bps(now));
         // None of these flows.
         if range.is_empty() {
             continue;
@@ -204,6 +195,11 @@ fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Measure
     all
 }
 
+/// What flows of one kind were like.
+fn outcomes<'a, F: 'a, O>(flows: impl Iterator<Item = &'a F>, of: impl Fn(&F) -> O) -> Vec<O> {
+    flows.map(of).collect()
+}
+
 /// The station at which a flow begins; `None` outside of cells.
 fn station<'a>(built: &'a Built, flow: &Routed) -> Option<&'a StationStats> {
     let Some(Leg::Air { cell, from, .. }) = flow.legs.first() else { return None };
@@ -220,7 +216,7 @@ fn on_links(
     all: &mut Vec<Measured>,
 ) {
     let Routed { flow, passed, .. } = &built.world.flows()[flow];
-    let Flow::Updates(updates) = flow else { return };
+    let Some(updates) = flow.updates() else { return };
     let Some(seconds) = updates.measured(built.world.now()).map(Span::as_secs_f64) else { return };
     let mut legs = passed.iter();
     for name in config.path.iter().filter(|_| !config.reverse && !config.each_hop) {

@@ -69,7 +69,7 @@ fn a_flow_on_each_hop_crosses_that_hop_alone() {
         let there = Leg::Hop(hops.forward[place] as u32);
         // Back, the last hop is the first.
         let back = Leg::Hop(hops.reverse[2 - place] as u32);
-        assert_eq!((&way.legs[..], way.there), (&[there, back][..], 1));
+        assert_eq!((&way.legs[..], way.forward_legs), (&[there, back][..], 1));
     }
 }
 

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use freshline_core::host::Band;
+use freshline_core::link::Direction;
 use freshline_core::router::Packet;
 use freshline_core::unit::{Span, Time};
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Change, Scenario};
-use freshline_lab::world::{Carrier, Direction};
+use freshline_lab::world::Carrier;
 
 /// A phone whose uplink of 10 Mbit/s an upload fills from the start, with what its user does beside.
 const PHONE: &str = r#"
@@ -92,12 +93,12 @@ fn bulk_of(changes: &[&str], link: usize) -> HashSet<(String, Direction)> {
 #[test]
 fn only_data_from_a_filled_send_buffer_is_bulk_and_only_in_its_own_host() {
     let both = ["flow.download.count=1", "flow.download.tcp.host=sorpc"];
-    let upload = ("upload".to_owned(), Direction::There);
+    let upload = ("upload".to_owned(), Direction::Forward);
     assert_eq!(bulk_of(&["flow.download.count=1"], 0), HashSet::from([upload.clone()]));
     assert_eq!(bulk_of(&["flow.upload.tcp.host=single"], 0), HashSet::new());
     // Behind the first link of its way nothing is bulk; the download's first one is the core's.
     assert_eq!(bulk_of(&both, 0), HashSet::from([upload]));
-    let download = ("download".to_owned(), Direction::There);
+    let download = ("download".to_owned(), Direction::Forward);
     assert_eq!(bulk_of(&both, 1), HashSet::from([download]));
 }
 

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::rc::Rc;
 
+use freshline_core::link::Direction;
 use freshline_core::unit::{Span, Time};
+use freshline_core::wire::Message;
 use freshline_lab::run::Metric;
 use freshline_lab::scenario::{Built, Scenario};
 use freshline_lab::series::Series;
-use freshline_lab::world::{Body, Carrier, Direction, Leg};
+use freshline_lab::world::{Body, Carrier, Flow, Leg};
 use proptest::prelude::*;
 use scenarios::{measured, scenario, value};
 
@@ -148,14 +150,16 @@ fn at(quarters: u64) -> Time {
 /// Updates that arrived, by flow: when, and when they were generated.
 fn arrivals(scenario: &Scenario) -> (Built, Vec<Vec<(Time, Time)>>) {
     let mut built = scenario.build(0).unwrap();
-    let last = built.world.flows().iter().map(|routed| routed.legs[routed.there as usize - 1]);
+    let last =
+        built.world.flows().iter().map(|routed| routed.legs[routed.forward_legs as usize - 1]);
     let last: Vec<Leg> = last.collect();
     let mut all = vec![Vec::new(); last.len()];
     built.world.run_watched(Time::ZERO + scenario.duration, |left| {
         let flow = left.parcel.flow as usize;
         let Carrier::Hop(hop) = left.carrier else { return };
-        if let Body::Update(update) = left.parcel.load.body
-            && left.parcel.direction == Direction::There
+        if let (Body::Update(number), Flow::Updates(updates)) = (left.parcel.load.body, left.flow)
+            && let Some(Message::Update(update)) = updates.message(number)
+            && left.parcel.direction == Direction::Forward
             && last[flow] == Leg::Hop(hop as u32)
         {
             all[flow].push((left.at, update.generated_at));

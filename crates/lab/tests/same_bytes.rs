@@ -35,17 +35,17 @@ cross_traffic = { pattern = "on-off", rate = "3mbit", size = "1000B", on = "300m
 
 /// Metric, flow and value, in s but for the backlog (updates) and the throughput (bit/s).
 const GOLDEN: &[(&str, &str, f64)] = &[
-    ("age_mean", "steered", 0.06426462116666666),
-    ("age_p95", "steered", 0.131858432),
-    ("source_age_mean", "steered", 0.1289795135),
-    ("rtt_mean", "steered", 0.0423438835),
-    ("backlog", "steered", 0.946596916888889),
-    ("age_mean", "random", 0.0636928555),
-    ("age_p95", "random", 0.168820736),
-    ("source_age_mean", "random", 0.11672769799999999),
-    ("rtt_mean", "random", 0.040758919000000005),
-    ("backlog", "random", 1.284522826361111),
-    ("throughput", "load", 844666.6666666666),
+    ("age_mean", "steered", 0.06764694416666667),
+    ("age_p95", "steered", 0.13727607466666666),
+    ("source_age_mean", "steered", 0.13391983483333333),
+    ("rtt_mean", "steered", 0.04181662033333333),
+    ("backlog", "steered", 0.8231256998333334),
+    ("age_mean", "random", 0.063618386),
+    ("age_p95", "random", 0.16777216),
+    ("source_age_mean", "random", 0.116566546),
+    ("rtt_mean", "random", 0.041358001500000005),
+    ("backlog", "random", 1.25491884725),
+    ("throughput", "load", 847333.3333333333),
 ];
 
 #[test]

@@ -27,7 +27,7 @@ const STARTS: [(Family, [f64; 2]); 9] = [
     (family!("jitter-01"), [20.0, f64::INFINITY]),
     (family!("satellite"), [15.0, f64::INFINITY]),
     (family!("wifi-01"), [20.0, f64::INFINITY]),
-    (family!("wifi-large-01"), [25.0, 30.0]),
+    (family!("wifi-large-01"), [25.0, 45.0]),
 ];
 
 /// With the time within which the rate settles after a step, s: that a slower link is no queue is seen

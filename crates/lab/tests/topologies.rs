@@ -57,7 +57,7 @@ fn built(changes: &[&str], run: u32) -> Built {
 /// The legs there of each flow.
 fn ways(built: &Built) -> Vec<Vec<Leg>> {
     let flows = built.world.flows().iter();
-    flows.map(|flow| flow.legs[..flow.there as usize].to_vec()).collect()
+    flows.map(|flow| flow.legs[..flow.forward_legs as usize].to_vec()).collect()
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn acks_and_backward_flows_have_the_shortest_way_of_their_own() {
     let ends = |changes: &[&str]| {
         let built = built(changes, 0);
         let first = &built.world.flows()[1];
-        let (there, back) = first.legs.split_at(first.there as usize);
+        let (there, back) = first.legs.split_at(first.forward_legs as usize);
         (there.to_vec(), back.to_vec())
     };
     let (there, back) = ends(&[]);

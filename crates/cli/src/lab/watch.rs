@@ -11,7 +11,7 @@ use freshline_lab::capture::{Captures, carrier_called};
 use freshline_lab::scenario::{Built, Scenario};
 use freshline_lab::series::Series;
 use freshline_lab::watch::watch;
-use freshline_lab::world::{Carrier, Flow};
+use freshline_lab::world::Carrier;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::library::bad;
@@ -96,7 +96,7 @@ impl Watched {
 fn write_epochs(mut log: EpochLog, scenario: &Scenario, built: &Built) -> Result<(), Failure> {
     for (config, range) in scenario.flows.iter().zip(&built.flows) {
         for (number, routed) in built.world.flows()[range.clone()].iter().enumerate() {
-            let Flow::Updates(updates) = &routed.flow else { continue };
+            let Some(updates) = routed.flow.updates() else { continue };
             for record in updates.epochs() {
                 written(log.add(Some((&config.name, number)), record), "the log of epochs")?;
             }

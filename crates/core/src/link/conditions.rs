@@ -25,12 +25,12 @@ use crate::router::{Discipline, Drops, Packet};
 use crate::unit::Time;
 use crate::wlan::mac::{self, Category, Cell, CellConfig, CellError, Transmission};
 
-/// One of the two directions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One of the two directions of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From the clients to the other ends.
+    /// From the client or source to the far end.
     Forward,
-    /// From the other ends to the clients.
+    /// From the far end to the client or source.
     Reverse,
 }
 

@@ -71,6 +71,7 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
         }
     }
 
+    #[inline]
     fn poll_timeout(&self) -> Option<Time> {
         match self {
             Self::Fifo(qdisc) => Qdisc::<P>::poll_timeout(qdisc),

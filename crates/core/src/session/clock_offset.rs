@@ -24,6 +24,8 @@ pub struct ClockOffset {
     window_began_at: Time,
     current: Option<Best>,
     previous: Option<Best>,
+    /// The better one of both, which is asked for more often than it changes.
+    best: Option<Best>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -43,30 +45,28 @@ impl ClockOffset {
             let distance = offset_ns.wrapping_sub(best.offset_ns).unsigned_abs();
             distance > (rtt / 2 + best.rtt / 2 + JUMP).as_nanos()
         };
-        if self.best().is_some_and(has_jumped) {
+        if self.best.is_some_and(has_jumped) {
             *self = Self::default();
         }
         if self.current.is_none() || now.since(self.window_began_at) >= WINDOW {
             self.previous = self.current.take();
             self.window_began_at = now;
         }
-        if self.current.is_none_or(|best| rtt < best.rtt) {
-            self.current = Some(Best { rtt, offset_ns });
+        if self.current.is_some_and(|best| rtt >= best.rtt) {
+            return;
         }
-    }
-
-    fn best(&self) -> Option<Best> {
-        [self.current, self.previous].into_iter().flatten().min_by_key(|best| best.rtt)
+        self.current = Some(Best { rtt, offset_ns });
+        self.best = [self.current, self.previous].into_iter().flatten().min_by_key(|best| best.rtt);
     }
 
     /// The offset in ns to add to a time of the source's clock, once there was an ack.
     pub fn nanos(&self) -> Option<i64> {
-        self.best().map(|best| best.offset_ns)
+        self.best.map(|best| best.offset_ns)
     }
 
     /// The smallest round trip of the last 10 to 20 s; the offset's error is at most its half.
     pub fn min_rtt(&self) -> Option<Span> {
-        self.best().map(|best| best.rtt)
+        self.best.map(|best| best.rtt)
     }
 
     /// `time` of the source's clock on a clock that is `offset_ns` ahead, modulo 2⁶⁴ ns.

@@ -87,8 +87,7 @@ impl Span {
     /// A span of `secs` s, rounded to the nearest ns; negative numbers and NaN give zero, too
     /// large ones [`Span::MAX`].
     pub fn from_secs_f64(secs: f64) -> Self {
-        // `as` saturates and maps NaN to zero, which is what the contract says.
-        Self(libm::round(secs * 1e9) as u64)
+        Self(rounded(secs * 1e9))
     }
 
     /// Length in ns.
@@ -128,8 +127,15 @@ impl Span {
 
     /// This span times a factor; negative factors and NaN give zero.
     pub fn mul_f64(self, factor: f64) -> Self {
-        Self(libm::round(self.0 as f64 * factor) as u64)
+        Self(rounded(self.0 as f64 * factor))
     }
+}
+
+/// The nearest whole number, halves upwards: as `libm::round`, which takes a part of the lab's time.
+fn rounded(nanos: f64) -> u64 {
+    // `as` saturates, and maps negative numbers and NaN to zero.
+    let whole = nanos as u64;
+    whole.saturating_add(u64::from(nanos - whole as f64 >= 0.5))
 }
 
 impl Add<Span> for Time {
@@ -234,6 +240,15 @@ mod tests {
             (".5ms", 500_000),
         ] {
             assert_eq!(text.parse(), Ok(Span::from_nanos(nanos)), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rounding_is_that_of_libm(bits in any::<u64>(), small in 0.0f64..100.0) {
+            for value in [f64::from_bits(bits), small, libm::round(small) + 0.5, 0.5f64.next_down()] {
+                prop_assert_eq!(rounded(value), libm::round(value) as u64, "{}", value);
+            }
         }
     }
 

@@ -56,6 +56,7 @@ impl Ack {
         bytes
     }
 
+    #[inline]
     pub(super) fn read(session: SessionId, mut reader: Reader<'_>) -> Result<Self, ParseError> {
         let [flags, seen, sent, _reserved] = reader.array()?;
         Ok(Self {

@@ -7,10 +7,12 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
+    #[inline]
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], ParseError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(ParseError::Truncated)?;
         self.rest = rest;
@@ -23,24 +25,29 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
+    #[inline]
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(ParseError::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }
 
+    #[inline]
     pub(super) fn u8(&mut self) -> Result<u8, ParseError> {
         self.array().map(u8::from_be_bytes)
     }
 
+    #[inline]
     pub(super) fn u16(&mut self) -> Result<u16, ParseError> {
         self.array().map(u16::from_be_bytes)
     }
 
+    #[inline]
     pub(super) fn u32(&mut self) -> Result<u32, ParseError> {
         self.array().map(u32::from_be_bytes)
     }
 
+    #[inline]
     pub(super) fn u64(&mut self) -> Result<u64, ParseError> {
         self.array().map(u64::from_be_bytes)
     }

@@ -131,6 +131,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// [`ParseError`] where the bytes are not a whole message of version 1.
+    #[inline]
     pub fn parse(datagram: &'a [u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(datagram);
         if reader.array() != Ok(MAGIC) {

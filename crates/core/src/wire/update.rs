@@ -144,6 +144,7 @@ impl<'a> Update<'a> {
         Some(len)
     }
 
+    #[inline]
     pub(super) fn read(
         session: SessionId,
         mut reader: Reader<'a>,

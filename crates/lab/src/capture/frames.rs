@@ -12,12 +12,13 @@
 use std::net::Ipv6Addr;
 
 use etherparse::{IpDscp, IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHeader};
+use freshline_core::link::Direction;
 use freshline_core::router::{Ecn, FlowKey, Header, Packet};
-use freshline_core::unit::{Bytes, Span, Time};
-use freshline_core::wire::{self, SessionId};
+use freshline_core::unit::{Bytes, Time};
+use freshline_core::wire::{self, Message};
 
 use crate::tcp::{Block, Segment};
-use crate::world::{self, Body, Direction, Flow, Left};
+use crate::world::{Body, Left, UpdateFlow};
 
 /// So much of a packet is written out: all headers, and of our own messages all that is read.
 const CAPTURED: usize = 128;
@@ -46,68 +47,62 @@ impl Frames {
     pub(super) fn frame(&mut self, left: Left<'_>) -> &[u8] {
         let Left { parcel, flow, .. } = left;
         let size = parcel.load.size;
-        let session = SessionId(u64::from(parcel.flow));
         self.frame.clear();
-        match (parcel.load.body, flow) {
-            (Body::Update(update), Flow::Updates(updates)) => {
-                let payload = updates.sizes().payload;
-                let length = self.update(session, update, payload, size);
+        match parcel.load.body {
+            Body::Update(number) | Body::Answer(number) => {
+                let length =
+                    flow.updates().map_or(0, |updates| self.session(updates, number, size));
                 self.datagram(left, length);
             }
-            (Body::Ack(ack), _) => {
-                let bytes = message_of(session, ack).bytes();
-                self.message[..bytes.len()].copy_from_slice(&bytes);
-                self.datagram(left, bytes.len());
-            }
-            (Body::Segment(number), Flow::Stream(stream)) => {
-                if let Some(segment) = stream.segment(number) {
-                    self.segment(left, parcel.direction, segment, 0);
-                }
-            }
-            (Body::Segment(number), Flow::Multipath(multipath)) => {
-                if let Some(carried) = multipath.carried(number) {
-                    let padding = carried.wire_size() - carried.segment.wire_size();
-                    self.segment(left, parcel.direction, &carried.segment, padding.get());
-                }
-            }
-            (Body::Segment(number), Flow::Exchange(exchange)) => {
-                if let Some((direction, segment)) = exchange.segment(parcel.direction, number) {
-                    self.segment(left, direction, segment, 0);
-                }
-            }
-            // A flow carries its own bodies only.
-            (Body::Update(_) | Body::Segment(_), _)
+            Body::Segment(number) => self.tcp(left, number),
             // Their messages are not ours to write.
-            | (Body::Paced(_) | Body::Report(_) | Body::Filler, _) => {
-                self.datagram(left, 0);
-            }
+            Body::Paced(_) | Body::Report(_) | Body::Filler => self.datagram(left, 0),
         }
         let whole = usize::try_from(size.get()).unwrap_or(usize::MAX);
         self.frame.truncate(whole.min(CAPTURED));
         &self.frame
     }
 
-    /// Writes an update to the front of `message` and returns its length.
-    fn update(
-        &mut self,
-        session: SessionId,
-        world::Update { seq, generated_at, wants_ack }: world::Update,
-        payload: Bytes,
-        size: Bytes,
-    ) -> usize {
-        let headers = HEADERS_OF_UDP + wire::Update::HEADER_LEN as u64;
+    /// Writes the segment with this number of whichever stream it is.
+    fn tcp(&mut self, left: Left<'_>, number: u32) {
+        let direction = left.parcel.direction;
+        if let Some(segment) = left.flow.stream().and_then(|stream| stream.segment(number)) {
+            self.segment(left, direction, segment, 0);
+        } else if let Some(carried) = left.flow.multipath().and_then(|flow| flow.carried(number)) {
+            let padding = carried.wire_size() - carried.segment.wire_size();
+            self.segment(left, direction, &carried.segment, padding.get());
+        } else if let Some(exchange) = left.flow.exchange()
+            && let Some((direction, segment)) = exchange.segment(direction, number)
+        {
+            self.segment(left, direction, segment, 0);
+        }
+    }
+
+    /// Puts a datagram of a session, in a packet of this size, to the front of `message` and returns its
+    /// length.
+    fn session(&mut self, updates: &UpdateFlow, number: u32, size: Bytes) -> usize {
+        match updates.message(number) {
+            Some(Message::Update(update)) => self.update(update, updates.sizes().payload, size),
+            Some(Message::Ack(ack)) => self.message(&ack.bytes()),
+            Some(Message::Challenge(challenge)) => self.message(&challenge.bytes()),
+            _ => 0,
+        }
+    }
+
+    /// Puts bytes to the front of `message` and returns their number.
+    fn message(&mut self, bytes: &[u8]) -> usize {
+        self.message[..bytes.len()].copy_from_slice(bytes);
+        bytes.len()
+    }
+
+    /// Writes an update with its payload, which the lab only counts, to the front of `message` and
+    /// returns its length.
+    fn update(&mut self, update: wire::Update<'_>, payload: Bytes, size: Bytes) -> usize {
+        let opening = update.opening.map_or(0, |_| OPENING);
+        let headers = HEADERS_OF_UDP + wire::Update::HEADER_LEN as u64 + opening;
         let room = size.get().saturating_sub(headers);
         let payload = payload.get().min(room).min(ROOM as u64 - headers) as usize;
-        let update = wire::Update {
-            session,
-            seq,
-            generated_at,
-            clock_offset: Some(0),
-            wants_ack,
-            ack_mark: None,
-            opening: None,
-            payload: &ZEROES[..payload],
-        };
+        let update = wire::Update { payload: &ZEROES[..payload], ..update };
         update.write(&mut self.message[..]).unwrap_or(0)
     }
 
@@ -172,21 +167,8 @@ fn ip(header: &Header, size: Bytes) -> Ipv4Header {
 /// IPv4 and UDP.
 const HEADERS_OF_UDP: u64 = 28;
 
-/// The ack as a monitor sends it. The lab's monitors do not count stale and missing updates.
-fn message_of(session: SessionId, ack: world::Ack) -> wire::Ack {
-    wire::Ack {
-        session,
-        seq: ack.update.seq,
-        generated_at: ack.update.generated_at,
-        received_at: ack.received_at,
-        hold: Span::ZERO,
-        was_fresh: ack.was_fresh,
-        fresh: ack.fresh,
-        stale: 0,
-        missing: 0,
-        marks: Default::default(),
-    }
-}
+/// An opening without name and token: its cookie and two lengths.
+const OPENING: u64 = 18;
 
 fn tcp_header(flow: &FlowKey, segment: &Segment, padding: u64) -> TcpHeader {
     let FlowKey { source_port, destination_port, .. } = *flow;

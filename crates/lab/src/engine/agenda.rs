@@ -28,7 +28,8 @@ pub struct Agenda {
     nodes: Vec<Entry>,
 }
 
-/// When, in ns, and in the lower 32 bits who.
+/// When, in ns, in the upper half, and in the lower 32 bits who. Both lie in words of their own: to read a
+/// word out of two that have just been written takes a processor as long as the rest of a change.
 type Entry = u128;
 
 /// Later than every entry.
@@ -51,7 +52,7 @@ impl Agenda {
     /// If there is no such component.
     pub fn set(&mut self, component: usize, at: Option<Time>) {
         let mut node = self.nodes.len() / 2 + component;
-        let entry = |at: Time| Entry::from(at.as_nanos()) << 32 | component as Entry;
+        let entry = |at: Time| Entry::from(at.as_nanos()) << 64 | component as Entry;
         let mut entry = at.map_or(NEVER, entry);
         while self.nodes[node] != entry {
             self.nodes[node] = entry;
@@ -65,7 +66,7 @@ impl Agenda {
 
     /// Who wakes next, and when.
     pub fn next(&self) -> Option<(Time, usize)> {
-        let (at, component) = ((self.nodes[1] >> 32) as u64, self.nodes[1] as u32);
+        let (at, component) = ((self.nodes[1] >> 64) as u64, self.nodes[1] as u32);
         // Comparing all 128 bits would wait for the two halves that were just written.
         (component != NONE).then(|| (Time::from_nanos(at), component as usize))
     }

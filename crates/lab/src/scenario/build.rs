@@ -158,11 +158,13 @@ impl Setting<'_> {
             let remote = if differ { Remote::default() } else { one_host.clone() };
             let mut flow =
                 config.build(period, self.streams, flows.len(), rng, &remote, servers)?;
-            if let (Flow::Downlink(downlink), Some(bottlenecks)) = (&mut flow, &bottlenecks) {
+            if let (Some(downlink), Some(bottlenecks)) = (flow.downlink_mut(), &bottlenecks) {
                 downlink.set_bottlenecks(bottlenecks.clone());
             }
             let host = config.one_host.then_some(self.first as u32);
-            flows.push(Routed { host, ..route.routed(flow, config.dscps()) });
+            let mut routed = route.routed(flow, config.dscps());
+            routed.host = host;
+            flows.push(routed);
         }
         Ok(())
     }
@@ -367,7 +369,9 @@ impl Route {
             self.forward.append(&mut path.forward);
             self.forward.append(&mut path.reverse);
         }
-        Routed { dscp, further, ..Routed::new(flow, self.forward, ahead) }
+        let mut routed = Routed::new(flow, self.forward, ahead);
+        (routed.dscp, routed.further) = (dscp, further);
+        routed
     }
 }
 

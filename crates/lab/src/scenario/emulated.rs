@@ -164,7 +164,6 @@ mod tests {
     use freshline_core::unit::Time;
 
     use super::*;
-    use crate::world::Flow;
 
     const CROWD: &str = r#"
         title = "three sources, three hops and a trace"
@@ -229,10 +228,8 @@ mod tests {
         assert_eq!(of_world[0].trace, traces(1)[0]);
 
         let built = scenario.build(1).unwrap();
-        let in_the_lab = built.world.flows().iter().map(|routed| match &routed.flow {
-            Flow::Updates(flow) => flow.poll_timeout(),
-            _ => None,
-        });
+        let flows = built.world.flows().iter();
+        let in_the_lab = flows.map(|routed| routed.flow.updates().unwrap().poll_timeout());
         let sources = scenario.emulated(1).unwrap().sources;
         let over_sockets = sources.iter().map(|source| Some(Time::ZERO + source.starts_at));
         assert_eq!(in_the_lab.collect::<Vec<_>>(), over_sockets.collect::<Vec<_>>());

@@ -105,8 +105,9 @@ impl FlowConfig {
                 let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
                 let law =
                     (law.map_err(bad_law)?, updates.limits().map_err(|what| self.refused(what))?);
-                let flow = UpdateFlow::new(law, sizes, period, rng);
-                Ok(Flow::Updates(flow.over(paths)))
+                let mut secrets = streams.stream("session", index);
+                let flow = UpdateFlow::new(law, paths, sizes, period, &mut secrets, rng);
+                Ok(Flow::Updates(flow))
             }
             (None, Some(tcp), None, None, None) => {
                 if self.path.is_empty() && !self.each_pair {
@@ -130,7 +131,7 @@ impl FlowConfig {
                 let client = client.map_err(|what| self.refused(what))?;
                 let built = Downlink::new(server, station, settings, client, period, rng);
                 let built = if downlink.locate { built.with_locator(locator()) } else { built };
-                Ok(Flow::Downlink(Box::new(built)))
+                Ok(Flow::Downlink(built))
             }
             (None, None, None, None, Some(load)) => {
                 let pattern = load.pattern().map_err(|what| self.refused(what))?;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use freshline_core::link::Direction;
 use freshline_core::unit::{Span, Time};
 use rand::RngExt;
 use rand_pcg::Pcg64;
@@ -83,13 +84,6 @@ pub enum Damaged {
     Delivered,
 }
 
-/// Where a datagram goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    ToMonitor,
-    ToSource,
-}
-
 /// The mean length of a burst of losses, in datagrams.
 const BURST: f64 = 8.0;
 
@@ -141,8 +135,8 @@ impl Path {
         self.in_burst ^= self.rng.random_bool(leave_or_enter);
         let cut = match self.weather.partition {
             Partition::Neither => false,
-            Partition::ToMonitor => direction == Direction::ToMonitor,
-            Partition::ToSource => direction == Direction::ToSource,
+            Partition::ToMonitor => direction == Direction::Forward,
+            Partition::ToSource => direction == Direction::Reverse,
             Partition::Both => true,
         };
         let burst = self.in_burst && self.weather.bursts > 0.0;
@@ -167,7 +161,7 @@ mod tests {
         path.weather = weather;
         let mut arrived = Vec::new();
         for _ in 0..1_000 {
-            path.carry(Time::ZERO, Direction::ToMonitor, &[0; 40], |at, datagram| {
+            path.carry(Time::ZERO, Direction::Forward, &[0; 40], |at, datagram| {
                 arrived.push((at, datagram));
             });
         }

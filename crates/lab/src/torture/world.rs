@@ -6,6 +6,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use freshline_core::link::Direction;
 use freshline_core::session::SourceEvent;
 use freshline_core::unit::{Span, Time};
 use rand::{Rng, RngExt};
@@ -14,7 +15,7 @@ use rand_pcg::Pcg64;
 use super::ledger::Ledger;
 use super::monitor_host::{Address, MonitorHost};
 use super::observation::Observation;
-use super::path::{Direction, Path};
+use super::path::Path;
 use super::plan::{Plan, What};
 use super::sabotage::Sabotage;
 use super::source_host::SourceHost;
@@ -184,7 +185,7 @@ impl World {
     fn carry_to_monitor(&mut self, source: usize, path: usize, datagram: &[u8]) {
         let Some(port) = self.sources[source].port(path) else { return };
         let from = Address { host: source, path, port };
-        self.carry(from, Direction::ToMonitor, datagram, |datagram| Event::ToMonitor {
+        self.carry(from, Direction::Forward, datagram, |datagram| Event::ToMonitor {
             from,
             datagram,
         });
@@ -197,7 +198,7 @@ impl World {
         let seen = &mut self.seen;
         let answer = self.monitor.receive(self.now, from, datagram, |observed| seen.push(observed));
         if !answer.is_empty() && from.host < self.sources.len() {
-            self.carry(from, Direction::ToSource, &answer, |datagram| Event::ToSource {
+            self.carry(from, Direction::Reverse, &answer, |datagram| Event::ToSource {
                 to: from,
                 datagram,
             });

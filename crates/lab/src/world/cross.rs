@@ -74,8 +74,8 @@ impl Cross {
         self.measured.begin(now);
     }
 
-    /// The packet that is due, by its size.
-    pub fn on_wake(&mut self, now: Time) -> Option<Bytes> {
+    /// The next packet that is due, by its size; call it until there is none.
+    pub fn poll_packet(&mut self, now: Time) -> Option<Bytes> {
         let at = self.poll_timeout().filter(|at| *at <= now)?;
         self.next_at = Some(match self.pattern {
             Pattern::Constant => at + self.period,
@@ -141,7 +141,7 @@ mod tests {
         );
         let mut sent = 0;
         while let Some(at) = cross.poll_timeout() {
-            assert!(cross.on_wake(at).is_some() && at < end);
+            assert!(cross.poll_packet(at).is_some() && at < end);
             sent += 1;
         }
         sent

@@ -14,11 +14,12 @@ mod offered;
 
 use std::collections::VecDeque;
 
-use freshline_core::link::SpanHistogram;
+use freshline_core::link::{Direction, SpanHistogram};
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use freshline_core::wlan::{Arrival, Belief, Bottleneck, Locator, Report, StationId};
 use rand::RngExt;
 use rand_pcg::Pcg64;
+use slab::Slab;
 
 use self::edge::{Arrivals, ReportContent};
 use super::Landing;
@@ -27,7 +28,7 @@ use super::client::{Client, PacketSeen};
 use super::located::{FrameRecord, Located, LocatedOutcome};
 use super::measured::Measured;
 use super::memory::Memory;
-use super::parcel::{Body, Direction, Load, Paced, UDP_OVER_IPV4};
+use super::parcel::{Body, Load, Paced, UDP_OVER_IPV4};
 
 pub use self::edge::Server;
 
@@ -54,6 +55,8 @@ pub struct Downlink {
     ends_at: Time,
     phase: Phase,
     next_seq: u64,
+    /// Packets in flight.
+    packets: Slab<Paced>,
     /// The turn of the next packet, and when it leaves.
     turn: Time,
     leaves_at: Time,
@@ -224,6 +227,7 @@ impl Downlink {
             ends_at,
             phase: Phase::Before,
             next_seq: 0,
+            packets: Slab::new(),
             turn: starts_at,
             leaves_at: starts_at,
             client,
@@ -313,7 +317,7 @@ impl Downlink {
             let delivery = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
             if report.is_some() || delivery.is_some() {
                 return Some((
-                    Direction::Back,
+                    Direction::Reverse,
                     self.send_report(ReportContent { report, delivery }),
                 ));
             }
@@ -321,15 +325,16 @@ impl Downlink {
         if self.urgent_at().is_some_and(|at| at <= now) {
             let delivery = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
             return Some((
-                Direction::Back,
+                Direction::Reverse,
                 self.send_report(ReportContent { report: None, delivery }),
             ));
         }
-        (self.leaves_at <= now).then(|| (Direction::There, self.send(now)))
+        (self.leaves_at <= now).then(|| (Direction::Forward, self.send(now)))
     }
 
     /// A packet has come to the client.
-    pub fn on_packet(&mut self, now: Time, packet: Paced, Landing { frame, since }: Landing) {
+    pub fn on_packet(&mut self, now: Time, number: u32, Landing { frame, since }: Landing) {
+        let Some(packet) = self.packets.try_remove(number as usize) else { return };
         let delay = now.since(packet.sent_at);
         let tally = &mut self.tally;
         tally.delays.record(delay);
@@ -385,7 +390,8 @@ impl Downlink {
     }
 
     /// A packet was dropped on its way.
-    pub fn on_dropped(&mut self) {
+    pub fn on_dropped(&mut self, number: u32) {
+        self.packets.try_remove(number as usize);
         self.tally.dropped += 1;
     }
 
@@ -491,7 +497,8 @@ impl Downlink {
         self.server.on_sent(now, self.settings.packet);
         self.turn += self.rate().time_to_send(self.settings.packet);
         self.leaves_at = self.turn + self.settings.jitter.mul_f64(self.rng.random());
-        Load::plain(self.settings.packet, Body::Paced(Paced { seq, sent_at: now }))
+        let number = self.packets.insert(Paced { seq, sent_at: now }) as u32;
+        Load::plain(self.settings.packet, Body::Paced(number))
     }
 
     fn send_report(&mut self, content: ReportContent) -> Load {

@@ -9,14 +9,14 @@
 //! Both streams open when the exchange begins, so that the first response has waited for a
 //! handshake too.
 
-use freshline_core::link::SpanHistogram;
+use freshline_core::link::{Direction, SpanHistogram};
 use freshline_core::router::Ecn;
 use freshline_core::unit::{Span, Time};
 
 use super::Period;
 use super::host::HostOutcome;
 use super::measured::Measured;
-use super::parcel::{Body, Direction, Load};
+use super::parcel::{Body, Load};
 use super::stream::{Stream, StreamOutcome};
 use crate::tcp::Segment;
 use crate::tcp::apps::{RequestResponse, RequestResponseParams};
@@ -207,8 +207,8 @@ impl Half {
     fn seen(self, direction: Direction) -> Direction {
         match (self, direction) {
             (Self::Requests, direction) => direction,
-            (Self::Responses, Direction::There) => Direction::Back,
-            (Self::Responses, Direction::Back) => Direction::There,
+            (Self::Responses, Direction::Forward) => Direction::Reverse,
+            (Self::Responses, Direction::Reverse) => Direction::Forward,
         }
     }
 }

@@ -3,7 +3,7 @@
 use freshline_core::host::{Band, BandLaw, Outgoing, SendBuffer};
 use freshline_core::unit::{Bytes, Span, Time};
 
-use super::{Body, Flow, Parcel, World};
+use super::{Body, Parcel, World};
 use crate::tcp::{Segment, Sender};
 
 /// A law of the bands, and what it saw.
@@ -43,8 +43,8 @@ impl World {
     /// sender may have waited for that (TCP small queues).
     pub(super) fn left_host(&mut self, parcel: &Parcel) {
         let flow = parcel.flow as usize;
-        if let (0, Flow::Stream(stream), Body::Segment(number)) =
-            (parcel.leg, &mut self.flows[flow].flow, parcel.load.body)
+        if let (0, Body::Segment(number)) = (parcel.leg, parcel.load.body)
+            && let Some(stream) = self.flows[flow].flow.stream_mut()
             && stream.on_left_host(number)
         {
             self.transmit(flow);

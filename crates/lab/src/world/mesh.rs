@@ -1,11 +1,12 @@
 //! What flows hear of a mesh: drops, and what their nodes overhear.
 
+use freshline_core::link::Direction;
 use freshline_core::mesh::{Heard, Share};
 use freshline_core::unit::Time;
 
-use super::parcel::{Direction, Parcel};
-use super::{Flow, Leg, Routed, World, dropped};
-use crate::engine::Agenda;
+use super::components::{Component, Counts, Timetable};
+use super::parcel::Parcel;
+use super::{Leg, Routed, World, dropped};
 use crate::mesh::{Drop, Mesh, Observer, ROOT};
 
 /// A node that has a target tells it with one packet in so many.
@@ -20,7 +21,7 @@ pub(super) fn listeners(flows: &[Routed], meshes: &mut [Mesh<Parcel>]) -> Vec<Li
     let mut listeners: Vec<Listeners> = meshes.iter().map(empty).collect();
     for (number, routed) in (0..).zip(flows) {
         let Some((mesh, node)) = routed.mesh_node() else { continue };
-        if matches!(&routed.flow, Flow::Stream(stream) if stream.sender().law().listens()) {
+        if routed.flow.stream().is_some_and(|stream| stream.sender().law().listens()) {
             listeners[mesh as usize][node as usize].push(number);
             meshes[mesh as usize].listen(node);
         }
@@ -38,7 +39,12 @@ impl World {
     pub fn with_meshes(mut self, mut meshes: Vec<Mesh<Parcel>>) -> Self {
         let listeners = listeners(&self.flows, &mut meshes);
         (self.meshes, self.listeners) = (meshes, listeners);
-        self.agenda = Agenda::new(self.last() + 1);
+        self.timetable = Timetable::new(Counts {
+            hops: self.hops.len(),
+            cells: self.cells.len(),
+            meshes: self.meshes.len(),
+            flows: self.flows.len(),
+        });
         for flow in 0..self.flows.len() {
             self.reschedule_flow(flow);
         }
@@ -57,8 +63,7 @@ impl World {
             let Some(delivered) = meshes[mesh].poll(*now, observer) else { break };
             self.next_leg(delivered.packet, None);
         }
-        let component = self.hops.len() + self.cells.len() + mesh;
-        self.agenda.set(component, self.meshes[mesh].poll_timeout());
+        self.timetable.set(Component::Mesh(mesh), self.meshes[mesh].poll_timeout());
     }
 }
 
@@ -88,7 +93,7 @@ impl Observer<Parcel> for MeshObserver<'_> {
         let announced = self.target_of(from).filter(|_| number.is_multiple_of(ANNOUNCES_ONE_IN));
         let heard = [announced.map(Heard::Target), self.acknowledged(node, parcel)];
         for listener in &self.listeners[node as usize] {
-            if let Flow::Stream(stream) = &mut self.flows[*listener as usize].flow {
+            if let Some(stream) = self.flows[*listener as usize].flow.stream_mut() {
                 heard.iter().flatten().for_each(|heard| stream.on_heard(self.now, *heard));
             }
         }
@@ -98,17 +103,16 @@ impl Observer<Parcel> for MeshObserver<'_> {
 impl MeshObserver<'_> {
     /// What a node tells its children that each node is to get.
     fn target_of(&self, node: u32) -> Option<Share> {
-        self.listeners[node as usize].iter().find_map(|flow| {
-            let Flow::Stream(stream) = &self.flows[*flow as usize].flow else { return None };
-            stream.sender().law().target()
-        })
+        self.listeners[node as usize]
+            .iter()
+            .find_map(|flow| self.flows[*flow as usize].flow.stream()?.sender().law().target())
     }
 
     /// What `listener` knows of a parcel on its way down: a segment has come home.
     fn acknowledged(&self, listener: u32, parcel: &Parcel) -> Option<Heard> {
         let owner = &self.flows[parcel.flow as usize];
         let (_, node) = owner.mesh_node()?;
-        let is_ack = matches!(owner.flow, Flow::Stream(_)) && parcel.direction == Direction::Back;
+        let is_ack = owner.flow.stream().is_some() && parcel.direction == Direction::Reverse;
         let is_own = node == listener;
         let node = node as u16;
         is_ack.then_some(if is_own { Heard::Own { node } } else { Heard::Ack { node } })

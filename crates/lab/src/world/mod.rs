@@ -13,9 +13,11 @@
 
 mod change;
 mod client;
+mod components;
 mod cross;
 mod downlink;
 mod exchange;
+mod flow;
 mod host;
 mod located;
 mod measured;
@@ -31,7 +33,7 @@ mod updates;
 use std::ops::Range;
 
 use freshline_core::host::Band;
-use freshline_core::link::Hop;
+use freshline_core::link::{Direction, Hop};
 use freshline_core::path::PathId;
 use freshline_core::router::{Discipline, Drop};
 use freshline_core::unit::Time;
@@ -42,39 +44,25 @@ pub use client::{Client, PacketSeen};
 pub use cross::{Cross, Pattern};
 pub use downlink::{Downlink, DownlinkOutcome, DownlinkSettings, Server};
 pub use exchange::{Exchange, ExchangeOutcome};
+pub use flow::Flow;
+pub(crate) use flow::each;
 pub use host::HostOutcome;
 pub use located::{FrameRecord, LocatedOutcome, SETTLED, SettledOutcome};
 pub use multipath::{Multipath, MultipathOutcome, MultipathSource, SubflowOutcome};
-pub use parcel::{Ack, Body, Direction, Load, Paced, Parcel, Passed, Update};
+pub use parcel::{Body, Load, Paced, Parcel, Passed};
 pub use period::Period;
 pub use stream::{Application, Completion, RoundTrips, Stream, StreamOutcome};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
-use crate::engine::Agenda;
 use crate::mesh::Mesh;
+use components::{Component, Counts, Timetable};
+use flow::{FollowUp, Looks, Traffic};
 use freshline_core::wlan::mac::{Category, Cell, Delivered, Received, Transmission};
 use mesh::{Listeners, MeshObserver};
 use shared::SharedStations;
 
 /// A wired hop of the lab.
 pub type Wire = Hop<Discipline<Parcel>, Parcel, Pcg64>;
-
-/// What a flow is.
-#[expect(clippy::large_enum_variant, reason = "flows are few and stay where they are")]
-pub enum Flow {
-    /// A source that keeps a monitor fresh.
-    Updates(UpdateFlow),
-    /// A TCP stream.
-    Stream(Stream),
-    /// A stream over several paths.
-    Multipath(Multipath),
-    /// Requests and responses over TCP.
-    Exchange(Exchange),
-    /// A paced downlink over Wi-Fi.
-    Downlink(Box<Downlink>),
-    /// Cross traffic.
-    Cross(Cross),
-}
 
 /// A leg of a way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,8 +97,8 @@ pub struct Routed {
     pub flow: Flow,
     /// Its legs there, then those back; of several paths, one path's after the other's.
     pub legs: Vec<Leg>,
-    /// How many of the legs lead there, on its first path.
-    pub there: u32,
+    /// The number of legs forward on its first path.
+    pub forward_legs: u32,
     /// Where further paths begin, and where they turn round.
     pub further: Vec<[u32; 2]>,
     /// The flow whose source address it has, if not one of its own.
@@ -121,26 +109,40 @@ pub struct Routed {
     pub passed: Vec<Passed>,
     /// Its packets that were dropped.
     pub dropped: u64,
+    /// What it answers to [`Traffic::looks`] and [`Traffic::redraws_sizes`], always the same.
+    looks: Looks,
+    redraws_sizes: bool,
 }
 
 impl Routed {
-    /// A flow over `legs`, of which the first `forward` lead there.
-    pub fn new(flow: Flow, legs: Vec<Leg>, there: u32) -> Self {
+    /// A flow over `legs`, of which the first `forward_legs` lead to the far end.
+    pub fn new(flow: Flow, legs: Vec<Leg>, forward_legs: u32) -> Self {
         let passed = vec![Passed::default(); legs.len()];
-        let further = Vec::new();
-        Self { flow, legs, there, further, host: None, dscp: [0; 2], passed, dropped: 0 }
+        let (looks, redraws_sizes) = (flow.looks(), flow.redraws_sizes());
+        Self {
+            flow,
+            legs,
+            forward_legs,
+            further: Vec::new(),
+            host: None,
+            dscp: [0; 2],
+            passed,
+            dropped: 0,
+            looks,
+            redraws_sizes,
+        }
     }
 
     /// Its legs on a path in a direction.
     pub fn stretch(&self, path: u8, direction: Direction) -> Range<u32> {
         let path = usize::from(path);
         let [begins, turns] = match path.checked_sub(1) {
-            None => [0, self.there],
+            None => [0, self.forward_legs],
             Some(further) => self.further[further],
         };
         match direction {
-            Direction::There => begins..turns,
-            Direction::Back => {
+            Direction::Forward => begins..turns,
+            Direction::Reverse => {
                 let next = self.further.get(path).map(|[begins, _]| *begins);
                 turns..next.unwrap_or(self.legs.len() as u32)
             }
@@ -190,7 +192,7 @@ pub struct World {
     shared: SharedStations,
     /// What is still to come, the last first.
     changes: Vec<Change>,
-    agenda: Agenda,
+    timetable: Timetable,
     now: Time,
     events: u64,
 }
@@ -199,11 +201,12 @@ impl World {
     /// A network at time zero. Where several are due, hops come before cells, and those before
     /// flows.
     pub fn new(hops: Vec<Wire>, cells: Vec<Cell<Parcel>>, flows: Vec<Routed>) -> Self {
-        let agenda = Agenda::new(hops.len() + cells.len() + flows.len() + 1);
+        let counts = Counts { hops: hops.len(), cells: cells.len(), meshes: 0, flows: flows.len() };
+        let timetable = Timetable::new(counts);
         let (changes, meshes, listeners) = (Vec::new(), Vec::new(), Vec::new());
         let (now, events, shared) = (Time::ZERO, 0, SharedStations::new(&flows));
         let mut world =
-            Self { hops, cells, meshes, listeners, flows, shared, changes, agenda, now, events };
+            Self { hops, cells, meshes, listeners, flows, shared, changes, timetable, now, events };
         for flow in 0..world.flows.len() {
             world.reschedule_flow(flow);
         }
@@ -227,21 +230,15 @@ impl World {
     /// Runs as [`World::run_until`] does, and shows each packet that leaves a wired hop
     /// or arrives over the air.
     pub fn run_watched(&mut self, end: Time, mut watch: impl FnMut(Left<'_>)) {
-        let cells = self.hops.len() + self.cells.len();
-        let (hops, meshes, flows) = (self.hops.len(), cells + self.meshes.len(), self.last());
-        while let Some((at, component)) = self.agenda.next().filter(|(at, _)| *at <= end) {
+        while let Some((at, component)) = self.timetable.next().filter(|(at, _)| *at <= end) {
             self.now = self.now.max(at);
             self.events += 1;
-            if component < hops {
-                self.wake_hop(component, &mut watch);
-            } else if component < cells {
-                self.wake_cell(component - hops, &mut watch);
-            } else if component < meshes {
-                self.wake_mesh(component - cells);
-            } else if component < flows {
-                self.wake_flow(component - meshes);
-            } else {
-                self.make_changes();
+            match component {
+                Component::Hop(hop) => self.wake_hop(hop, &mut watch),
+                Component::Cell(cell) => self.wake_cell(cell, &mut watch),
+                Component::Mesh(mesh) => self.wake_mesh(mesh),
+                Component::Flow(flow) => self.wake_flow(flow),
+                Component::Changes => self.make_changes(),
             }
         }
         self.now = self.now.max(end);
@@ -252,14 +249,7 @@ impl World {
         for Routed { flow, passed, dropped, .. } in &mut self.flows {
             passed.fill(Passed::default());
             *dropped = 0;
-            match flow {
-                Flow::Updates(updates) => updates.begin_measuring(self.now),
-                Flow::Stream(stream) => stream.begin_measuring(self.now),
-                Flow::Multipath(multipath) => multipath.begin_measuring(self.now),
-                Flow::Exchange(exchange) => exchange.begin_measuring(self.now),
-                Flow::Downlink(downlink) => downlink.begin_measuring(self.now),
-                Flow::Cross(cross) => cross.begin_measuring(self.now),
-            }
+            flow.begin_measuring(self.now);
         }
     }
 
@@ -280,15 +270,13 @@ impl World {
 
     /// The downlinks among them.
     pub fn downlinks_mut(&mut self) -> impl Iterator<Item = &mut Downlink> {
-        self.flows.iter_mut().filter_map(|routed| match &mut routed.flow {
-            Flow::Downlink(downlink) => Some(&mut **downlink),
-            _ => None,
-        })
+        self.flows.iter_mut().filter_map(|routed| routed.flow.downlink_mut())
     }
 
     /// From now on the control epochs of all laws that have some are recorded.
     pub fn record_epochs(&mut self) {
-        self.flows.iter_mut().for_each(|routed| routed.flow.record_epochs());
+        let sources = self.flows.iter_mut().filter_map(|routed| routed.flow.updates_mut());
+        sources.for_each(UpdateFlow::record_epochs);
     }
 
     /// The wired hops.
@@ -299,11 +287,6 @@ impl World {
     /// The cells.
     pub fn cells(&self) -> &[Cell<Parcel>] {
         &self.cells
-    }
-
-    /// The component behind the last flow: changes.
-    fn last(&self) -> usize {
-        self.hops.len() + self.cells.len() + self.meshes.len() + self.flows.len()
     }
 
     fn wake_hop(&mut self, hop: usize, watch: &mut impl FnMut(Left<'_>)) {
@@ -318,7 +301,7 @@ impl World {
             watch(Left { at, carrier, parcel: &delivered.packet, flow });
             self.next_leg(delivered.packet, None);
         }
-        self.agenda.set(hop, self.hops[hop].poll_timeout());
+        self.timetable.set(Component::Hop(hop), self.hops[hop].poll_timeout());
     }
 
     fn wake_cell(&mut self, cell: usize, watch: &mut impl FnMut(Left<'_>)) {
@@ -336,43 +319,15 @@ impl World {
             self.left_host(&parcel);
             self.next_leg(parcel, Some(Landing { frame, since: parcel.since }));
         }
-        self.agenda.set(self.hops.len() + cell, self.cells[cell].poll_timeout());
+        self.timetable.set(Component::Cell(cell), self.cells[cell].poll_timeout());
     }
 
     fn wake_flow(&mut self, flow: usize) {
-        if let Flow::Updates(_) = self.flows[flow].flow {
+        if self.flows[flow].looks == Looks::BeforeTimeouts {
             self.look_at_devices(flow);
         }
-        match &mut self.flows[flow].flow {
-            Flow::Updates(updates) => {
-                if let Some((route, load)) = updates.on_wake(self.now) {
-                    for path in route.all() {
-                        self.send_over(flow, path.0, Direction::There, load);
-                    }
-                }
-            }
-            Flow::Cross(cross) => {
-                if let Some(size) = cross.on_wake(self.now) {
-                    self.send(flow, Direction::There, Load::plain(size, Body::Filler));
-                }
-            }
-            Flow::Stream(stream) => {
-                stream.on_wake(self.now);
-                self.transmit(flow);
-            }
-            Flow::Multipath(multipath) => {
-                multipath.on_wake(self.now);
-                self.transmit(flow);
-            }
-            Flow::Exchange(exchange) => {
-                exchange.on_wake(self.now);
-                self.transmit(flow);
-            }
-            Flow::Downlink(downlink) => {
-                downlink.on_wake(self.now);
-                self.transmit(flow);
-            }
-        }
+        self.flows[flow].flow.handle_timeout(self.now);
+        self.transmit(flow);
         self.reschedule_flow(flow);
     }
 
@@ -382,7 +337,7 @@ impl World {
                 Changed::Mode { cell, station, mode } => self.cells[cell].set_mode(station, mode),
                 Changed::Rate { hop, rate } => {
                     self.hops[hop].set_rate(self.now, rate);
-                    self.agenda.set(hop, self.hops[hop].poll_timeout());
+                    self.timetable.set(Component::Hop(hop), self.hops[hop].poll_timeout());
                 }
                 Changed::Delay { hop, delay } => self.hops[hop].set_delay(delay),
             }
@@ -390,42 +345,25 @@ impl World {
         self.reschedule_changes();
     }
 
-    /// Sends all that a stream, an exchange or a downlink has to send.
+    /// Sends all that a flow has to send.
     fn transmit(&mut self, flow: usize) {
+        let looks = self.flows[flow].looks == Looks::BeforePackets;
         loop {
-            self.look_at_devices(flow);
-            let due = match &mut self.flows[flow].flow {
-                Flow::Stream(stream) => stream.poll_transmit(self.now),
-                Flow::Multipath(multipath) => {
-                    let Some((path, direction, load)) = multipath.poll_transmit(self.now) else {
-                        return;
-                    };
-                    self.send_over(flow, path, direction, load);
-                    continue;
-                }
-                Flow::Exchange(exchange) => exchange.poll_transmit(self.now),
-                Flow::Downlink(downlink) => downlink.poll_transmit(self.now),
-                Flow::Updates(_) | Flow::Cross(_) => None,
-            };
-            let Some((direction, load)) = due else { return };
-            self.send(flow, direction, load);
+            if looks {
+                self.look_at_devices(flow);
+            }
+            let due = self.flows[flow].flow.poll_transmit(self.now);
+            let Some((path, direction, load)) = due else { return };
+            self.send_over(flow, path, direction, load);
         }
     }
 
-    /// Shows a flow of several paths what the devices hold through which these leave.
+    /// Shows a flow what the devices hold through which its paths leave.
     fn look_at_devices(&mut self, flow: usize) {
         let Self { hops, cells, flows, now, .. } = self;
         let routed = &mut flows[flow];
-        let looks = match routed.flow {
-            Flow::Multipath(_) => true,
-            Flow::Updates(_) => !routed.further.is_empty(),
-            _ => false,
-        };
-        if !looks {
-            return;
-        }
         for path in 0..=routed.further.len() {
-            let first = routed.stretch(path as u8, Direction::There).start;
+            let first = routed.stretch(path as u8, Direction::Forward).start;
             let (held, left) = match routed.legs[first as usize] {
                 Leg::Hop(hop) => {
                     let hop = &hops[hop as usize];
@@ -441,22 +379,14 @@ impl World {
                 // No path of several leads through a mesh.
                 Leg::Mesh { .. } => continue,
             };
-            match &mut routed.flow {
-                Flow::Multipath(multipath) => multipath.look(*now, path, held, left),
-                Flow::Updates(updates) => updates.look(*now, PathId(path as u8), held, left),
-                _ => {}
-            }
+            routed.flow.look(*now, PathId(path as u8), held, left);
         }
-    }
-
-    fn send(&mut self, flow: usize, direction: Direction, load: Load) {
-        self.send_over(flow, 0, direction, load);
     }
 
     fn send_over(&mut self, flow: usize, path: u8, direction: Direction, load: Load) {
         let routed = &self.flows[flow];
         let leg = routed.stretch(path, direction).start;
-        let dscp = routed.dscp[usize::from(direction == Direction::Back)];
+        let dscp = routed.dscp[usize::from(direction == Direction::Reverse)];
         let flow = flow as u32;
         let host = routed.host.unwrap_or(flow);
         let parcel = Parcel { flow, host, path, leg, direction, since: self.now, dscp, load };
@@ -481,20 +411,21 @@ impl World {
         if parcel.leg == routed.stretch(parcel.path, parcel.direction).end {
             return self.arrive(parcel, landing);
         }
-        let Routed { flow, legs, .. } = routed;
-        if let (Flow::Updates(updates), Body::Update(_)) = (flow, parcel.load.body)
-            && let Some(size) = updates.size_on_hop()
+        let Routed { flow, legs, redraws_sizes, .. } = routed;
+        if *redraws_sizes
+            && let Body::Update(_) = parcel.load.body
+            && let Some(size) = flow.size_on_hop()
         {
             parcel.load.size = size;
         }
         let leg = legs[parcel.leg as usize];
-        let Self { hops, cells, meshes, listeners, flows, agenda, now, .. } = self;
+        let Self { hops, cells, meshes, listeners, flows, timetable, now, .. } = self;
         if let Leg::Mesh { mesh, node, is_up } = leg {
             let mesh = mesh as usize;
             let ends = mesh::ends(node, is_up);
             let observer = &mut MeshObserver { flows, listeners: &listeners[mesh], now: *now };
             meshes[mesh].enqueue(*now, ends, parcel, observer);
-            agenda.set(hops.len() + cells.len() + mesh, meshes[mesh].poll_timeout());
+            timetable.set(Component::Mesh(mesh), meshes[mesh].poll_timeout());
             return;
         }
         let drops = &mut |drop: Drop<Parcel>| dropped(flows, &drop.packet);
@@ -502,13 +433,13 @@ impl World {
             Leg::Hop(hop) => {
                 let hop = hop as usize;
                 hops[hop].enqueue(*now, parcel, drops);
-                agenda.set(hop, hops[hop].poll_timeout());
+                timetable.set(Component::Hop(hop), hops[hop].poll_timeout());
             }
             Leg::Air { cell, from, to, category } => {
                 let cell = cell as usize;
                 let sent = Transmission { from, to, category, packet: parcel };
                 cells[cell].enqueue(*now, sent, drops);
-                agenda.set(hops.len() + cell, cells[cell].poll_timeout());
+                timetable.set(Component::Cell(cell), cells[cell].poll_timeout());
             }
             Leg::Mesh { .. } => {}
         }
@@ -517,71 +448,23 @@ impl World {
     /// A parcel has come to its end; `landing` where that was over the air.
     fn arrive(&mut self, parcel: Parcel, landing: Option<Landing>) {
         let flow = parcel.flow as usize;
-        match (&mut self.flows[flow].flow, parcel.load.body) {
-            (Flow::Updates(updates), Body::Update(update)) => {
-                if let Some(ack) = updates.on_update(self.now, update) {
-                    self.send_over(flow, parcel.path, Direction::Back, ack);
-                }
-            }
-            (Flow::Updates(updates), Body::Ack(ack)) => {
-                updates.on_ack(self.now, PathId(parcel.path), ack);
-                self.reschedule_flow(flow);
-            }
-            (Flow::Stream(stream), Body::Segment(number)) => {
-                stream.on_segment(self.now, parcel.direction, number, parcel.load.ecn);
-                self.transmit(flow);
-                self.reschedule_flow(flow);
-            }
-            (Flow::Multipath(multipath), Body::Segment(number)) => {
-                let Parcel { path, direction, .. } = parcel;
-                multipath.on_segment(self.now, path, direction, number, parcel.load.ecn);
-                self.transmit(flow);
-                self.reschedule_flow(flow);
-            }
-            (Flow::Exchange(exchange), Body::Segment(number)) => {
-                exchange.on_segment(self.now, parcel.direction, number, parcel.load.ecn);
-                self.transmit(flow);
-                self.reschedule_flow(flow);
-            }
-            (Flow::Downlink(downlink), Body::Paced(packet)) => {
-                // The way of a downlink ends with a cell.
-                if let Some(landing) = landing {
-                    downlink.on_packet(self.now, packet, landing);
-                }
-            }
-            (Flow::Downlink(downlink), Body::Report(number)) => {
-                downlink.on_report(self.now, number);
-                self.reschedule_flow(flow);
-            }
-            (Flow::Cross(cross), _) => cross.on_delivered(self.now, parcel.load.size),
-            // A flow carries its own bodies only.
-            (
-                Flow::Updates(_)
-                | Flow::Stream(_)
-                | Flow::Multipath(_)
-                | Flow::Exchange(_)
-                | Flow::Downlink(_),
-                _,
-            ) => {}
+        let follow_up = self.flows[flow].flow.handle_arrival(self.now, &parcel, landing);
+        if let FollowUp::Transmit | FollowUp::TransmitAndReschedule = follow_up {
+            self.transmit(flow);
+        }
+        if let FollowUp::Reschedule | FollowUp::TransmitAndReschedule = follow_up {
+            self.reschedule_flow(flow);
         }
     }
 
     fn reschedule_flow(&mut self, flow: usize) {
-        let next = match &self.flows[flow].flow {
-            Flow::Updates(updates) => updates.poll_timeout(),
-            Flow::Stream(stream) => stream.poll_timeout(),
-            Flow::Multipath(multipath) => multipath.poll_timeout(),
-            Flow::Exchange(exchange) => exchange.poll_timeout(),
-            Flow::Downlink(downlink) => downlink.poll_timeout(),
-            Flow::Cross(cross) => cross.poll_timeout(),
-        };
-        let first = self.hops.len() + self.cells.len() + self.meshes.len();
-        self.agenda.set(first + flow, next);
+        let next = self.flows[flow].flow.poll_timeout();
+        self.timetable.set(Component::Flow(flow), next);
     }
 
     fn reschedule_changes(&mut self) {
         let next = self.changes.last().map(|change| change.at);
-        self.agenda.set(self.last(), next);
+        self.timetable.set(Component::Changes, next);
     }
 }
 
@@ -589,11 +472,5 @@ impl World {
 fn dropped(flows: &mut [Routed], parcel: &Parcel) {
     let Routed { flow, dropped, .. } = &mut flows[parcel.flow as usize];
     *dropped += 1;
-    match (flow, parcel.load.body) {
-        (Flow::Stream(stream), Body::Segment(number)) => stream.on_dropped(number),
-        (Flow::Multipath(multipath), Body::Segment(number)) => multipath.on_dropped(number),
-        (Flow::Exchange(exchange), Body::Segment(number)) => exchange.on_dropped(number),
-        (Flow::Downlink(downlink), Body::Paced(_)) => downlink.on_dropped(),
-        _ => {}
-    }
+    flow.handle_drop(parcel.load.body);
 }

@@ -7,14 +7,14 @@
 //!          what the devices hold through which paths leave
 //! ```
 
-use freshline_core::link::SpanHistogram;
+use freshline_core::link::{Direction, SpanHistogram};
 use freshline_core::router::Ecn;
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
 use super::Period;
 use super::measured::Measured;
-use super::parcel::{Body, Direction, Load};
+use super::parcel::{Body, Load};
 use super::stream::{Completion, RoundTrips};
 use crate::tcp::SenderStats;
 use crate::tcp::apps::{Cbr, Outlet, Pages, Video, VideoOutcome};
@@ -221,9 +221,9 @@ impl Multipath {
                     let held = self.sender.subflows()[path].device().queue().packets;
                     self.tally.on_data(path, held);
                 }
-                (Direction::There, (path, carried))
+                (Direction::Forward, (path, carried))
             }
-            None => (Direction::Back, self.receiver.poll_transmit(now)?),
+            None => (Direction::Reverse, self.receiver.poll_transmit(now)?),
         };
         let ecn = if carried.segment.flags.ect { Ecn::Capable } else { Ecn::NotCapable };
         let size = carried.wire_size();
@@ -237,7 +237,7 @@ impl Multipath {
         carried.segment.flags.ce = ecn == Ecn::Marked;
         let path = usize::from(path);
         match direction {
-            Direction::There => {
+            Direction::Forward => {
                 let has_more = self.receiver.on_segment(now, path, &carried);
                 if self.measured.has(now) {
                     self.tally.subflows[path].delivered = self.receiver.delivered_by(path);
@@ -264,7 +264,7 @@ impl Multipath {
                     self.finished_at.get_or_insert(now);
                 }
             }
-            Direction::Back => {
+            Direction::Reverse => {
                 let before = *self.sender.subflows()[path].sender().stats();
                 self.sender.on_segment(now, path, &carried);
                 let after = self.sender.subflows()[path].sender().stats();

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use freshline_core::host::Band;
+use freshline_core::link::Direction;
 use freshline_core::router::{Ecn, FlowKey, Header, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 
@@ -45,15 +46,6 @@ pub struct Passed {
     pub time: Span,
 }
 
-/// Which way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// From the source to the far end.
-    There,
-    /// From the far end to the source.
-    Back,
-}
-
 /// What a flow sends.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
@@ -77,14 +69,14 @@ impl Load {
 /// What a parcel carries.
 #[derive(Debug, Clone, Copy)]
 pub enum Body {
-    /// State on its way to a monitor.
-    Update(Update),
-    /// A monitor's answer on its way back.
-    Ack(Ack),
+    /// A source's datagram, which its flow keeps under this number.
+    Update(u32),
+    /// A monitor's answer, likewise.
+    Answer(u32),
     /// A TCP segment, which its flow keeps under this number.
     Segment(u32),
-    /// A packet of a downlink.
-    Paced(Paced),
+    /// A packet of a downlink, which its flow keeps under this number.
+    Paced(u32),
     /// What a client saw, on its way back, which its flow keeps under this number.
     Report(u32),
     /// Cross traffic.
@@ -100,40 +92,13 @@ pub struct Paced {
     pub sent_at: Time,
 }
 
-/// An update.
-#[derive(Debug, Clone, Copy)]
-pub struct Update {
-    /// Its number, from 0.
-    pub seq: u64,
-    /// When its state was sampled, which is when it left.
-    pub generated_at: Time,
-    /// Whether it asks for an ack.
-    pub wants_ack: bool,
-}
-
-/// The answer to an update.
-#[derive(Debug, Clone, Copy)]
-pub struct Ack {
-    /// The update that is answered.
-    pub update: Update,
-    /// When it arrived.
-    pub received_at: Time,
-    /// Fresh updates until then.
-    pub fresh: u32,
-    /// Updates that came after a fresher one, likewise.
-    pub stale: u32,
-
-    /// Whether this was one of them.
-    pub was_fresh: bool,
-}
-
 impl Parcel {
     /// Flow n of host m goes from 10.0.0.0 + m + 1 to 10.128.0.0 + n + 1.
     fn flow_key(&self) -> FlowKey {
         const NET: u32 = 0x0A00_0000;
         const FAR_END: u32 = 1 << 23;
         let (protocol, port) = match self.load.body {
-            Body::Update(_) | Body::Ack(_) | Body::Paced(_) | Body::Report(_) => {
+            Body::Update(_) | Body::Answer(_) | Body::Paced(_) | Body::Report(_) => {
                 (FlowKey::UDP, MONITOR_PORT)
             }
             Body::Segment(_) => (FlowKey::TCP, TCP_PORT),
@@ -145,8 +110,8 @@ impl Parcel {
         let source_port = SOURCE_PORT + u16::from(self.path);
         let far = Ipv4Addr::from(NET + FAR_END + number(self.flow));
         let ((source, source_port), (destination, destination_port)) = match self.direction {
-            Direction::There => ((near, source_port), (far, port)),
-            Direction::Back => ((far, port), (near, source_port)),
+            Direction::Forward => ((near, source_port), (far, port)),
+            Direction::Reverse => ((far, port), (near, source_port)),
         };
         let ends = FlowKey::between(source.into(), destination.into(), protocol);
         FlowKey { source_port, destination_port, ..ends }

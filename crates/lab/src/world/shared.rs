@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use freshline_core::unit::Time;
 
-use super::{Flow, Leg, Routed};
+use super::{Leg, Routed};
 
 /// The downlinks to each cell and station that receives packets of more than one flow.
 #[derive(Debug, Default)]
@@ -21,9 +21,9 @@ impl SharedStations {
         };
         let mut downlinks: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
         for (index, routed) in flows.iter().enumerate() {
-            let last = (routed.there as usize).checked_sub(1);
+            let last = (routed.forward_legs as usize).checked_sub(1);
             let last = last.and_then(|last| routed.legs.get(last));
-            if let (Flow::Downlink(_), Some(end)) = (&routed.flow, last.and_then(station)) {
+            if let (Some(_), Some(end)) = (routed.flow.downlink(), last.and_then(station)) {
                 downlinks.entry(end).or_default().push(index);
             }
         }
@@ -37,7 +37,7 @@ impl SharedStations {
     pub(super) fn on_delivered(&self, to: (u32, u32), of: u32, stamp: Time, flows: &mut [Routed]) {
         let downlinks = self.0.get(&to).into_iter().flatten();
         for other in downlinks.filter(|other| **other != of as usize) {
-            if let Flow::Downlink(downlink) = &mut flows[*other].flow {
+            if let Some(downlink) = flows[*other].flow.downlink_mut() {
                 downlink.on_other(stamp);
             }
         }

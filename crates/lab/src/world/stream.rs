@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, Freshness, Integral};
 use freshline_core::host::{Band, BandLaw};
-use freshline_core::link::SpanHistogram;
+use freshline_core::link::{Direction, SpanHistogram};
 use freshline_core::mesh::Heard;
 use freshline_core::router::{Ecn, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
@@ -19,7 +19,7 @@ use slab::Slab;
 use super::Period;
 use super::host::{Host, HostOutcome};
 use super::measured::Measured;
-use super::parcel::{Body, Direction, Load};
+use super::parcel::{Body, Load};
 use crate::tcp::apps::{Cbr, UpdateSource};
 use crate::tcp::{Receiver, Segment, Sender, SenderStats, SmallQueue};
 
@@ -253,14 +253,14 @@ impl Stream {
     pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Load)> {
         let (direction, band, segment) = match self.sender.poll_transmit(now) {
             Some(segment) => {
-                (Direction::There, self.host.band(now, &segment, &self.sender), segment)
+                (Direction::Forward, self.host.band(now, &segment, &self.sender), segment)
             }
-            None => (Direction::Back, Band::Urgent, self.receiver.poll_transmit(now)?),
+            None => (Direction::Reverse, Band::Urgent, self.receiver.poll_transmit(now)?),
         };
         let size = segment.size();
         let ecn = if segment.flags.ect { Ecn::Capable } else { Ecn::NotCapable };
         let memory = match (direction, self.sender.small_queue()) {
-            (Direction::There, Some(_)) => SmallQueue::memory(Bytes::new(segment.len.into())),
+            (Direction::Forward, Some(_)) => SmallQueue::memory(Bytes::new(segment.len.into())),
             _ => Bytes::ZERO,
         };
         self.sender.on_entered_host(memory);
@@ -275,14 +275,14 @@ impl Stream {
         let mut segment = travelling.segment;
         segment.flags.ce = ecn == Ecn::Marked;
         match direction {
-            Direction::There => {
+            Direction::Forward => {
                 self.receiver.on_segment(now, &segment);
                 if self.tally.measured.has(now) {
                     self.tally.delivered = self.receiver.delivered();
                 }
                 self.on_delivered(now, &segment);
             }
-            Direction::Back => {
+            Direction::Reverse => {
                 let before = *self.sender.stats();
                 self.sender.on_segment(now, &segment);
                 if let Some(period) = self.sender.law().period() {

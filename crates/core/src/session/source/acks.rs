@@ -17,25 +17,30 @@ pub(super) struct Acks {
     /// The first update that carries the clocks' offset, which openings cannot, until one of those
     /// that carry it is acknowledged.
     offset_unknown: Option<u64>,
+    /// The first update after the last opening.
+    first_of_session: u64,
     srtt: Option<Span>,
     clock_offset: ClockOffset,
     /// The newest ack, with the monitor's counts.
     last: Option<wire::Ack>,
     age: AgeMeter,
+    measures_age: bool,
     backlog: BacklogProcess,
 }
 
 impl Acks {
-    pub(super) fn new(now: Time) -> Self {
+    pub(super) fn new(now: Time, measures_age: bool) -> Self {
         Self {
             sent: SentUpdates::new(),
             newest: None,
             asleep_before: 0,
             offset_unknown: None,
+            first_of_session: 0,
             srtt: None,
             clock_offset: ClockOffset::default(),
             last: None,
             age: AgeMeter::new(),
+            measures_age,
             backlog: BacklogProcess::new(now),
         }
     }
@@ -84,7 +89,9 @@ impl Acks {
         // RFC 6298 section 2.3.
         self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8));
         self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
-        let _: Freshness = self.age.on_update(now, sent.generated_at);
+        if self.measures_age {
+            let _: Freshness = self.age.on_update(now, sent.generated_at);
+        }
         self.backlog.on_ack(now, ack.seq);
         counters.acked += 1;
         // Acks that were lost, or not asked for, are of updates that may have been fresh all the same.
@@ -100,7 +107,8 @@ impl Acks {
 
     /// The session is open: the next update is the first that can carry the clocks' offset.
     pub(super) fn on_opened(&mut self) {
-        self.offset_unknown = Some(self.next_seq());
+        self.first_of_session = self.next_seq();
+        self.offset_unknown = Some(self.first_of_session);
     }
 
     /// The monitor may be another process, with another clock.
@@ -143,6 +151,11 @@ impl Acks {
     /// Whether an ack is of a newer update than all before.
     pub(super) fn is_newest(&self, seq: u64) -> bool {
         self.newest.is_none_or(|newest| seq > newest)
+    }
+
+    /// Whether an update left after the last opening.
+    pub(super) fn is_since_opening(&self, seq: u64) -> bool {
+        seq >= self.first_of_session
     }
 
     /// The newest update that is acknowledged.
@@ -198,7 +211,7 @@ mod tests {
 
     #[test]
     fn acks_of_what_was_never_sent_or_before_a_sleep_change_nothing() {
-        let mut acks = Acks::new(at(0));
+        let mut acks = Acks::new(at(0), true);
         (0..3).for_each(|seq| acks.on_sent(at(seq), at(seq), 10));
         assert!(acks.find(at(9), &ack(2)).is_ok());
         assert_eq!(acks.find(at(9), &ack(3)).unwrap_err(), Ignored::NeverSent);
@@ -210,7 +223,7 @@ mod tests {
 
     #[test]
     fn an_ack_measures_the_round_trip_without_the_hold_and_counts_fresh_updates_before_it() {
-        let (mut acks, mut counters) = (Acks::new(at(0)), SourceCounters::default());
+        let (mut acks, mut counters) = (Acks::new(at(0), true), SourceCounters::default());
         (0..4).for_each(|seq| acks.on_sent(at(seq), at(seq), 10));
         for (seq, bytes) in [(0, 10), (3, 40)] {
             assert!(acks.is_newest(seq));
@@ -224,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_clocks_offset_is_carried_at_once_and_after_waits_that_double() {
-        let (mut acks, wait) = (Acks::new(at(0)), Span::from_millis(100));
+        let (mut acks, wait) = (Acks::new(at(0), true), Span::from_millis(100));
         assert_eq!(acks.offset_at(at(0), wait), None, "nothing to say before the opening");
         acks.on_opened();
         for (sent, next) in [(0, 200), (200, 400), (400, 800)] {

@@ -42,7 +42,8 @@ impl Source {
         self.law.limited_by()
     }
 
-    /// The age at the monitor as acks tell it: an upper bound, by the way of the ack.
+    /// The age at the monitor as acks report it: an upper bound, as an ack takes time. Nothing is known
+    /// without [`SourceParams::measure_age`](super::SourceParams::measure_age).
     pub fn age(&self) -> &AgeMeter {
         self.acks.age()
     }

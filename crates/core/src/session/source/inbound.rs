@@ -69,18 +69,22 @@ impl Source {
             self.states.on_session_changed();
             return Ok(SourceEvent::Opened);
         }
-        self.law.on_ack(
-            now,
-            &source::Ack {
-                seq,
-                generated_at: sent.generated_at,
-                sent_at: sent.sent_at,
-                hold,
-                received_at,
-                fresh: ack.fresh,
-                stale: ack.stale,
-            },
-        );
+        // The law began anew with the opening. An update that left before may have been queued for all
+        // of an outage, and its round trip is not that of the path as it is now.
+        if self.acks.is_since_opening(seq) {
+            self.law.on_ack(
+                now,
+                &source::Ack {
+                    seq,
+                    generated_at: sent.generated_at,
+                    sent_at: sent.sent_at,
+                    hold,
+                    received_at,
+                    fresh: ack.fresh,
+                    stale: ack.stale,
+                },
+            );
+        }
         Ok(SourceEvent::Acked { rtt })
     }
 

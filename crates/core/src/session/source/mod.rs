@@ -89,7 +89,7 @@ impl Source {
             law: Limited::new(law, params.limits),
             opener: Opener::new(&params, session.0, now),
             liveness: Liveness::default(),
-            acks: Acks::new(now),
+            acks: Acks::new(now, params.measure_age),
             paths: Paths::default(),
             connecting: PathSet::EMPTY,
             marks: Marks::new(1),
@@ -138,7 +138,8 @@ impl Source {
             return;
         }
         if self.opener.is_open() {
-            if self.silent_at().is_some_and(|at| at <= now) {
+            let may_be_silent = self.silent_from().is_some_and(|from| from <= now);
+            if may_be_silent && self.silent_at().is_some_and(|at| at <= now) {
                 self.open_again(now);
                 self.events.push(SourceEvent::Silent);
             } else {
@@ -185,12 +186,14 @@ impl Source {
         if self.outgoing.is_closing() {
             return None;
         }
-        let timers = match self.opener.is_open() {
-            true => [self.law.poll_timeout(), self.silent_at()],
-            false => [None, None],
-        };
-        let [law, silence] = timers;
-        Time::earliest([law, silence, self.update_at()])
+        let update_at = self.update_at();
+        if !self.opener.is_open() {
+            return update_at;
+        }
+        let next = Time::earliest([self.law.poll_timeout(), update_at]);
+        // Nearly always silence is far off.
+        let is_later = next.is_some_and(|at| self.silent_from().is_none_or(|from| at <= from));
+        if is_later { next } else { Time::earliest([next, self.silent_at()]) }
     }
 
     // ---- states ----
@@ -328,8 +331,13 @@ impl Source {
     /// When an update should go out whatever the law says, within its limits:
     /// [`SourceParams::keep_alive`] after the last.
     pub fn keep_alive_at(&self) -> Option<Time> {
+        Some(self.keep_alive_from()?.max(self.law.not_before()))
+    }
+
+    /// The same without the limits.
+    fn keep_alive_from(&self) -> Option<Time> {
         let last = self.acks.last_sent_at().filter(|_| self.opener.is_open())?;
-        Some((last + self.params.keep_alive).max(self.law.not_before()))
+        Some(last + self.params.keep_alive)
     }
 
     /// The earlier of both.
@@ -340,7 +348,8 @@ impl Source {
     /// Whether one of them has come.
     fn repeats(&self, now: Time) -> bool {
         let is_due = |at: Time| at <= now;
-        self.repeat_at().is_some_and(is_due) || self.keep_alive_at().is_some_and(is_due)
+        self.repeat_at().is_some_and(is_due)
+            || (self.keep_alive_from().is_some_and(is_due) && self.law.not_before() <= now)
     }
 
     /// Whether [`Source::due_at`] has come.
@@ -355,8 +364,11 @@ impl Source {
     /// ack, or an opening for a connection.
     fn due_at(&self) -> Option<Time> {
         if self.opener.is_open() {
-            let offset = self.offset_at().map(|at| at.max(self.law.not_before()));
-            return Time::earliest([self.law.next_update_at(), offset, self.keep_alive_at()]);
+            let by_law = self.law.next_update_at();
+            let unasked = Time::earliest([self.offset_at(), self.keep_alive_from()]);
+            // The law's is within the limits; nearly always it is the earlier one.
+            let unasked = unasked.filter(|at| by_law.is_none_or(|by_law| *at < by_law));
+            return Time::earliest([by_law, unasked.map(|at| at.max(self.law.not_before()))]);
         }
         let is_connecting = self.connecting != PathSet::EMPTY && self.paths.up().next().is_none();
         (!is_connecting).then(|| self.opener.next_at().max(self.law.affordable_at()))
@@ -381,6 +393,11 @@ impl Source {
         let is_open = self.opener.is_open();
         let at = || self.acks.offset_at(self.opener.opened_at(), self.params.first_wait);
         is_open.then(at).flatten()
+    }
+
+    /// The session is not silent before this time, whatever the law does.
+    fn silent_from(&self) -> Option<Time> {
+        self.liveness.unanswered_since().map(|since| since + self.params.silence)
     }
 
     fn silent_at(&self) -> Option<Time> {

@@ -6,7 +6,7 @@ use super::{Reach, Source, SourceParams, Transmit};
 use crate::dscp::Dscp;
 use crate::path::{PathId, PathSet};
 use crate::session::paths::Route;
-use crate::unit::Time;
+use crate::unit::{Span, Time};
 use crate::wire::{Close, CloseReason, Opening, Update};
 
 /// What is still to be written of an update or a close.
@@ -116,7 +116,9 @@ impl Source {
     /// of them: the first answer counts.
     fn route(&mut self, now: Time) -> Option<Route> {
         if self.opener.is_open() {
-            let interval = self.law.rate().period();
+            // A lone path is taken at any interval.
+            let has_choice = self.paths.count() > 1;
+            let interval = if has_choice { self.law.rate().period() } else { Span::ZERO };
             return self.paths.route(now, interval, self.acks.clock_offset().nanos());
         }
         let by = self.opener.prompted_by();

@@ -47,6 +47,9 @@ pub struct SourceParams {
     pub ack_mark: Option<AckMark>,
     /// The longest datagram that the transport carries, in bytes. 65,507: UDP over IPv4.
     pub max_datagram: usize,
+    /// Whether acks are measured for [`Source::age`](super::Source::age), which takes a good part of the
+    /// time of an ack. No decision of the source depends on it.
+    pub measure_age: bool,
 }
 
 impl Default for SourceParams {
@@ -64,6 +67,7 @@ impl Default for SourceParams {
             dscp: Dscp::DEFAULT,
             ack_mark: None,
             max_datagram: 65_507,
+            measure_age: true,
         }
     }
 }

@@ -1,0 +1,423 @@
+//! Flows behind one interface: a world drives all of them alike, whatever they carry.
+//!
+//! ```text
+//!   handle_timeout ─┐                                    ┌─► poll_transmit, until there is none
+//!   handle_arrival ─┴─► flow ─► FollowUp: what is next ──┴─► poll_timeout
+//! ```
+
+use freshline_core::link::Direction;
+use freshline_core::path::PathId;
+use freshline_core::unit::{Bytes, Time};
+
+use super::parcel::{Body, Load, Parcel};
+use super::{Cross, Downlink, Exchange, Landing, Multipath, SizeDistribution, Stream, UpdateFlow};
+
+/// What a flow is.
+#[expect(clippy::large_enum_variant, reason = "flows are few and stay where they are")]
+pub enum Flow {
+    /// A source that keeps a monitor fresh.
+    Updates(UpdateFlow),
+    /// A TCP stream.
+    Stream(Stream),
+    /// A stream over several paths.
+    Multipath(Multipath),
+    /// Requests and responses over TCP.
+    Exchange(Exchange),
+    /// A paced downlink over Wi-Fi.
+    Downlink(Downlink),
+    /// Cross traffic.
+    Cross(Cross),
+}
+
+/// A packet that a flow sends: its path, the end that it does not leave from, and the packet.
+pub(super) type Leaving = (u8, Direction, Load);
+
+/// What a world does for a flow after a packet of it has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FollowUp {
+    /// Nothing.
+    Nothing,
+    /// Asks when it wants to be woken.
+    Reschedule,
+    /// Sends what it has to send.
+    Transmit,
+    /// Both, the packets first.
+    TransmitAndReschedule,
+}
+
+/// When a flow wants to be shown what the devices hold through which its paths leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looks {
+    /// Never.
+    Never,
+    /// Before each timeout.
+    BeforeTimeouts,
+    /// Before each packet.
+    BeforePackets,
+}
+
+/// A flow as its world drives it. The world calls [`Traffic::poll_transmit`] after each timeout, and
+/// [`Traffic::poll_timeout`] after that.
+pub(super) trait Traffic {
+    /// The warm-up has ended: counts and means are from now on.
+    fn begin_measuring(&mut self, now: Time);
+
+    /// Something to do may have come due.
+    fn handle_timeout(&mut self, now: Time);
+
+    /// A packet has come to the end of its path; `landing` where that was over the air.
+    fn handle_arrival(&mut self, now: Time, parcel: &Parcel, landing: Option<Landing>) -> FollowUp;
+
+    /// A packet was dropped.
+    fn handle_drop(&mut self, _body: Body) {}
+
+    /// See [`Looks`].
+    fn looks(&self) -> Looks {
+        Looks::Never
+    }
+
+    /// The device of a path holds this number of packets now, and `left` have left it since its start.
+    fn look(&mut self, _now: Time, _path: PathId, _packets: u64, _left: u64) {}
+
+    /// Whether its updates have another size on each hop.
+    fn redraws_sizes(&self) -> bool {
+        false
+    }
+
+    /// The size that an update has on its next hop, if it is drawn anew.
+    fn size_on_hop(&mut self) -> Option<Bytes> {
+        None
+    }
+
+    /// The next packet to send, from either end; call it until there is none.
+    fn poll_transmit(&mut self, now: Time) -> Option<Leaving>;
+
+    /// When to call [`Traffic::handle_timeout`] next.
+    fn poll_timeout(&self) -> Option<Time>;
+}
+
+/// Whichever flow it is, what it answers.
+macro_rules! each {
+    ($flow:expr, $one:ident => $answer:expr) => {
+        match $flow {
+            $crate::world::Flow::Updates($one) => $answer,
+            $crate::world::Flow::Stream($one) => $answer,
+            $crate::world::Flow::Multipath($one) => $answer,
+            $crate::world::Flow::Exchange($one) => $answer,
+            $crate::world::Flow::Downlink($one) => $answer,
+            $crate::world::Flow::Cross($one) => $answer,
+        }
+    };
+}
+pub(crate) use each;
+
+impl Traffic for Flow {
+    fn begin_measuring(&mut self, now: Time) {
+        each!(self, flow => Traffic::begin_measuring(flow, now));
+    }
+
+    #[inline]
+    fn handle_timeout(&mut self, now: Time) {
+        each!(self, flow => Traffic::handle_timeout(flow, now));
+    }
+
+    #[inline]
+    fn handle_arrival(&mut self, now: Time, parcel: &Parcel, landing: Option<Landing>) -> FollowUp {
+        each!(self, flow => Traffic::handle_arrival(flow, now, parcel, landing))
+    }
+
+    fn handle_drop(&mut self, body: Body) {
+        each!(self, flow => Traffic::handle_drop(flow, body));
+    }
+
+    fn looks(&self) -> Looks {
+        each!(self, flow => Traffic::looks(flow))
+    }
+
+    fn look(&mut self, now: Time, path: PathId, packets: u64, left: u64) {
+        each!(self, flow => Traffic::look(flow, now, path, packets, left));
+    }
+
+    fn redraws_sizes(&self) -> bool {
+        each!(self, flow => Traffic::redraws_sizes(flow))
+    }
+
+    fn size_on_hop(&mut self) -> Option<Bytes> {
+        each!(self, flow => Traffic::size_on_hop(flow))
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
+        each!(self, flow => Traffic::poll_transmit(flow, now))
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Time> {
+        each!(self, flow => Traffic::poll_timeout(flow))
+    }
+}
+
+impl Flow {
+    /// If it is a source of updates.
+    pub const fn updates(&self) -> Option<&UpdateFlow> {
+        if let Self::Updates(updates) = self { Some(updates) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub const fn updates_mut(&mut self) -> Option<&mut UpdateFlow> {
+        if let Self::Updates(updates) = self { Some(updates) } else { None }
+    }
+
+    /// If it is a TCP stream over one path.
+    pub const fn stream(&self) -> Option<&Stream> {
+        if let Self::Stream(stream) = self { Some(stream) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub const fn stream_mut(&mut self) -> Option<&mut Stream> {
+        if let Self::Stream(stream) = self { Some(stream) } else { None }
+    }
+
+    /// If it is a stream over several paths.
+    pub const fn multipath(&self) -> Option<&Multipath> {
+        if let Self::Multipath(multipath) = self { Some(multipath) } else { None }
+    }
+
+    /// If it is requests and responses.
+    pub const fn exchange(&self) -> Option<&Exchange> {
+        if let Self::Exchange(exchange) = self { Some(exchange) } else { None }
+    }
+
+    /// If it is a downlink.
+    pub const fn downlink(&self) -> Option<&Downlink> {
+        if let Self::Downlink(downlink) = self { Some(downlink) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub const fn downlink_mut(&mut self) -> Option<&mut Downlink> {
+        if let Self::Downlink(downlink) = self { Some(downlink) } else { None }
+    }
+
+    /// If it is cross traffic.
+    pub const fn cross(&self) -> Option<&Cross> {
+        if let Self::Cross(cross) = self { Some(cross) } else { None }
+    }
+}
+
+impl Traffic for UpdateFlow {
+    fn begin_measuring(&mut self, now: Time) {
+        self.begin_measuring(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.on_wake(now);
+    }
+
+    fn handle_arrival(&mut self, now: Time, parcel: &Parcel, _: Option<Landing>) -> FollowUp {
+        match parcel.load.body {
+            Body::Update(number) => {
+                self.on_update(now, PathId(parcel.path), number);
+                FollowUp::Transmit
+            }
+            Body::Answer(number) => {
+                self.on_answer(now, PathId(parcel.path), number);
+                FollowUp::Reschedule
+            }
+            _ => FollowUp::Nothing,
+        }
+    }
+
+    fn handle_drop(&mut self, body: Body) {
+        if let Body::Update(number) | Body::Answer(number) = body {
+            self.on_dropped(number);
+        }
+    }
+
+    fn looks(&self) -> Looks {
+        if self.has_choice() { Looks::BeforeTimeouts } else { Looks::Never }
+    }
+
+    fn look(&mut self, now: Time, path: PathId, packets: u64, left: u64) {
+        self.look(now, path, packets, left);
+    }
+
+    fn redraws_sizes(&self) -> bool {
+        self.sizes().distribution == SizeDistribution::ExponentialEachHop
+    }
+
+    fn size_on_hop(&mut self) -> Option<Bytes> {
+        self.size_on_hop()
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
+        self.poll_transmit(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.poll_timeout()
+    }
+}
+
+impl Traffic for Stream {
+    fn begin_measuring(&mut self, now: Time) {
+        self.begin_measuring(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.on_wake(now);
+    }
+
+    fn handle_arrival(&mut self, now: Time, parcel: &Parcel, _: Option<Landing>) -> FollowUp {
+        let Body::Segment(number) = parcel.load.body else { return FollowUp::Nothing };
+        self.on_segment(now, parcel.direction, number, parcel.load.ecn);
+        FollowUp::TransmitAndReschedule
+    }
+
+    fn handle_drop(&mut self, body: Body) {
+        if let Body::Segment(number) = body {
+            self.on_dropped(number);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
+        self.poll_transmit(now).map(by_first)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.poll_timeout()
+    }
+}
+
+impl Traffic for Multipath {
+    fn begin_measuring(&mut self, now: Time) {
+        self.begin_measuring(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.on_wake(now);
+    }
+
+    fn handle_arrival(&mut self, now: Time, parcel: &Parcel, _: Option<Landing>) -> FollowUp {
+        let Body::Segment(number) = parcel.load.body else { return FollowUp::Nothing };
+        self.on_segment(now, parcel.path, parcel.direction, number, parcel.load.ecn);
+        FollowUp::TransmitAndReschedule
+    }
+
+    fn handle_drop(&mut self, body: Body) {
+        if let Body::Segment(number) = body {
+            self.on_dropped(number);
+        }
+    }
+
+    fn looks(&self) -> Looks {
+        Looks::BeforePackets
+    }
+
+    fn look(&mut self, now: Time, path: PathId, packets: u64, left: u64) {
+        self.look(now, path.0.into(), packets, left);
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
+        self.poll_transmit(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.poll_timeout()
+    }
+}
+
+impl Traffic for Exchange {
+    fn begin_measuring(&mut self, now: Time) {
+        self.begin_measuring(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.on_wake(now);
+    }
+
+    fn handle_arrival(&mut self, now: Time, parcel: &Parcel, _: Option<Landing>) -> FollowUp {
+        let Body::Segment(number) = parcel.load.body else { return FollowUp::Nothing };
+        self.on_segment(now, parcel.direction, number, parcel.load.ecn);
+        FollowUp::TransmitAndReschedule
+    }
+
+    fn handle_drop(&mut self, body: Body) {
+        if let Body::Segment(number) = body {
+            self.on_dropped(number);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
+        self.poll_transmit(now).map(by_first)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.poll_timeout()
+    }
+}
+
+impl Traffic for Downlink {
+    fn begin_measuring(&mut self, now: Time) {
+        self.begin_measuring(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.on_wake(now);
+    }
+
+    fn handle_arrival(&mut self, now: Time, parcel: &Parcel, landing: Option<Landing>) -> FollowUp {
+        match (parcel.load.body, landing) {
+            // The path of a downlink ends with a cell.
+            (Body::Paced(number), Some(landing)) => {
+                self.on_packet(now, number, landing);
+                FollowUp::Nothing
+            }
+            (Body::Report(number), _) => {
+                self.on_report(now, number);
+                FollowUp::Reschedule
+            }
+            _ => FollowUp::Nothing,
+        }
+    }
+
+    fn handle_drop(&mut self, body: Body) {
+        if let Body::Paced(number) = body {
+            self.on_dropped(number);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
+        self.poll_transmit(now).map(by_first)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.poll_timeout()
+    }
+}
+
+impl Traffic for Cross {
+    fn begin_measuring(&mut self, now: Time) {
+        self.begin_measuring(now);
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn handle_arrival(&mut self, now: Time, parcel: &Parcel, _: Option<Landing>) -> FollowUp {
+        self.on_delivered(now, parcel.load.size);
+        FollowUp::Nothing
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
+        let size = self.poll_packet(now)?;
+        Some((0, Direction::Forward, Load::plain(size, Body::Filler)))
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.poll_timeout()
+    }
+}
+
+/// A packet of a flow with one path.
+fn by_first((direction, load): (Direction, Load)) -> Leaving {
+    (0, direction, load)
+}

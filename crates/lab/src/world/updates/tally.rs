@@ -1,0 +1,113 @@
+//! What a flow of updates was like, measured from outside of the session.
+
+use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness, Integral};
+use freshline_core::session::PathCounters;
+use freshline_core::unit::{Span, Time};
+use freshline_core::wire::Ack;
+
+use crate::world::Period;
+use crate::world::measured::Measured;
+
+/// The measurement. The processes run from the flow's start on, so that an age or a backlog from
+/// the warm-up goes on; marks say from where their means count.
+#[derive(Debug, Clone)]
+pub(super) struct Tally {
+    pub(super) measured: Measured,
+    /// The true age, at the monitor.
+    pub(super) age: AgeMeter,
+    /// The age as the source knows it from acks.
+    source_age: AgeProcess,
+    source_age_from: Integral,
+    pub(super) backlog: BacklogProcess,
+    backlog_from: Integral,
+    pub(super) sent: u64,
+    /// What each path had carried at the beginning.
+    pub(super) before: Vec<PathCounters>,
+    pub(super) delivered_fresh: u64,
+    pub(super) rtt_sum: Span,
+    pub(super) acked: u64,
+}
+
+/// What a flow of updates was like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UpdateOutcome {
+    /// The true age at the monitor, from the flow's start on: a source that delivers nothing ages
+    /// from there. `None`, as all means and rates here, if the flow has no measured time.
+    pub age: Option<AgeSummary>,
+    /// The source's own estimate of the mean age, from acks: an upper bound. `None` where acks are not
+    /// carried.
+    pub source_age_mean: Option<Span>,
+    /// Time average of updates sent and not acknowledged; `None` where acks are not carried.
+    pub backlog: Option<f64>,
+    /// Mean round trip of fresh acks, without the openings'; `None` if none came.
+    pub rtt_mean: Option<Span>,
+    /// Updates sent a second.
+    pub updates_per_s: Option<f64>,
+    /// The same with the copies that take other paths.
+    pub packets_per_s: Option<f64>,
+    /// Fresh updates that arrived a second.
+    pub fresh_per_s: Option<f64>,
+    /// Payload of fresh updates, in bit/s.
+    pub goodput_bps: Option<f64>,
+    /// The measured time: from when until when; `None` if the flow has none.
+    pub measured: Option<Period>,
+    /// Whether it had begun and no update had arrived by the end.
+    pub never_delivered: bool,
+}
+
+impl Tally {
+    pub(super) fn new(Period { from: starts_at, until: ends_at }: Period) -> Self {
+        let (source_age, backlog) =
+            (AgeProcess::starting_at(starts_at), BacklogProcess::new(starts_at));
+        Self {
+            measured: Measured::between(Period { from: starts_at, until: ends_at }),
+            age: AgeMeter::starting_at(starts_at),
+            source_age_from: source_age.mark(starts_at),
+            source_age,
+            backlog_from: backlog.mark(starts_at),
+            backlog,
+            sent: 0,
+            before: Vec::new(),
+            delivered_fresh: 0,
+            rtt_sum: Span::ZERO,
+            acked: 0,
+        }
+    }
+
+    /// The warm-up has ended; paths have carried `before`.
+    pub(super) fn begin(&mut self, now: Time, before: impl Iterator<Item = PathCounters>) {
+        self.measured.begin(now);
+        self.age.measure_from(now);
+        self.source_age_from = self.source_age.mark(now);
+        self.backlog_from = self.backlog.mark(now);
+        self.before = before.collect();
+        (self.sent, self.delivered_fresh) = (0, 0);
+        (self.rtt_sum, self.acked) = (Span::ZERO, 0);
+    }
+
+    /// A fresh state, sampled at `generated_at`, has come to the monitor.
+    pub(super) fn on_fresh(&mut self, now: Time, generated_at: Time) {
+        if self.measured.has(now) {
+            self.delivered_fresh += 1;
+            self.age.on_update(now, generated_at);
+        }
+    }
+
+    /// A fresh ack has come to the source.
+    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) {
+        if self.measured.has(now) {
+            self.backlog.on_ack(now, ack.seq);
+            let _: Freshness = self.source_age.on_update(now, ack.generated_at);
+        }
+    }
+
+    /// The mean age as the source knows it, until `now`.
+    pub(super) fn source_age_mean(&self, now: Time) -> Option<Span> {
+        self.source_age.mean_since(self.source_age_from, now)
+    }
+
+    /// The mean backlog until `now`.
+    pub(super) fn backlog_mean(&self, now: Time) -> Option<f64> {
+        self.backlog.mean_since(self.backlog_from, now)
+    }
+}
