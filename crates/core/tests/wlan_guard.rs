@@ -186,7 +186,7 @@ impl<'a> World<'a> {
 
     fn arrive(&mut self, now: Time, index: usize, seq: u64, sent_at: Time) {
         let flow = &mut self.flows[index];
-        flow.account.on_packet(now, sent_at, Bytes::new(self.path.size), DELTA);
+        flow.account.on_packet(now, seq, sent_at, Bytes::new(self.path.size), DELTA);
         flow.packets += 1;
         flow.newest = Some((seq, sent_at, now));
         let urgent_at = flow.account.urgent_at(flow.missing(), DELTA);

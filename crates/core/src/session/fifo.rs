@@ -30,13 +30,13 @@ impl<T> Fifo<T> {
         }
     }
 
-    /// The same; with `most` in it, the oldest is dropped.
+    /// The same; with `most` in it, the oldest gives way and is returned.
     #[inline]
-    pub(super) fn push_within(&mut self, most: usize, element: T) {
-        if self.more.len() + 1 >= most && self.first.is_some() {
-            self.pop();
-        }
+    pub(super) fn push_within(&mut self, most: usize, element: T) -> Option<T> {
+        let is_full = self.more.len() + 1 >= most && self.first.is_some();
+        let oldest = if is_full { self.pop() } else { None };
         self.push(element);
+        oldest
     }
 
     #[inline]
@@ -57,11 +57,13 @@ impl<T> Fifo<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn elements_leave_in_their_order_and_the_oldest_gives_way() {
         let mut fifo = Fifo::new();
-        (0..5).for_each(|number| fifo.push_within(3, number));
+        let gave_way: Vec<_> = (0..5).filter_map(|number| fifo.push_within(3, number)).collect();
+        assert_eq!(gave_way, [0, 1]);
         assert_eq!((fifo.len(), fifo.first_mut().copied()), (3, Some(2)));
         fifo.push(5);
         assert!(core::iter::from_fn(|| fifo.pop()).eq(2..=5));

@@ -3,7 +3,8 @@
 //! ```text
 //! excess = min of (received − sent) − base    over the last two buckets and eight slots;
 //!                                             queueing delay, any clocks
-//! base   = min of the same over 30 to 60 s; far below it one packet alone does not count
+//! base   = min of the same over 30 to 60 s; far below it one packet alone does not count, nor one
+//!          whose time of sending later packets contradict
 //! rate   = bytes of the last four whole buckets / their length
 //! bucket = interval/10, from 5 to 50 ms, of arrivals
 //! slot   = bucket/5, of the server's clock; only those count in which a packet was sent
@@ -83,6 +84,17 @@ struct Bucket {
     least: Option<i64>,
 }
 
+/// A packet far below the base.
+#[derive(Debug, Clone, Copy)]
+struct Sudden {
+    /// How many packets had come, with it.
+    at: u64,
+    seq: u64,
+    sent_at: Time,
+    /// In ns.
+    delay: i64,
+}
+
 /// A client's account of arrivals.
 #[derive(Debug, Clone)]
 pub struct Account {
@@ -99,9 +111,9 @@ pub struct Account {
     /// Minimum delays of this period and of the one before, in ns.
     base: [Option<i64>; 2],
     base_began: Time,
-    /// Packets so far, and the latest that were far below the base: their numbers and delays.
+    /// Packets so far, and the latest that were far below the base.
     count: u64,
-    sudden: [Option<(u64, i64)>; SOON],
+    sudden: [Option<Sudden>; SOON],
     newest_at: Option<Time>,
     gap: Span,
     /// Since the last report: packets that came, and when the report left.
@@ -135,18 +147,27 @@ impl Default for Account {
 }
 
 impl Account {
-    /// A datagram of this size, sent at `sent_at` by the server's clock, has come at `received_at` by
-    /// the client's. `interval` is that of reports.
-    pub fn on_packet(&mut self, received_at: Time, sent_at: Time, size: Bytes, interval: Span) {
+    /// A datagram of this size, sent at `sent_at` by the server's clock with this number, has come at
+    /// `received_at` by the client's. `interval` is that of reports.
+    pub fn on_packet(
+        &mut self,
+        received_at: Time,
+        seq: u64,
+        sent_at: Time,
+        size: Bytes,
+        interval: Span,
+    ) {
         self.length = (interval / 10).clamp(Span::from_millis(5), Span::from_millis(50));
         self.turn(received_at);
         let delay = (received_at.as_nanos() as i64).wrapping_sub(sent_at.as_nanos() as i64);
         let bucket = &mut self.buckets[0];
         bucket.packets += 1;
         bucket.bytes = bucket.bytes.saturating_add(size.get());
-        bucket.least = Some(bucket.least.map_or(delay, |least| least.min(delay)));
-        self.note_base(delay);
-        self.note_slot(sent_at, delay);
+        if self.note_base(seq, sent_at, delay) {
+            let bucket = &mut self.buckets[0];
+            bucket.least = Some(bucket.least.map_or(delay, |least| least.min(delay)));
+            self.note_slot(sent_at, delay);
+        }
         self.bytes = self.bytes.wrapping_add(size.get());
         self.packets += 1;
         if let Some(before) = self.newest_at {
@@ -189,29 +210,54 @@ impl Account {
     }
 
     /// A time that was damaged on its way would pass for a path that is faster, and all that follow for
-    /// a queue. Two that are damaged do not agree.
-    fn note_base(&mut self, delay: i64) {
+    /// a queue; nor would the damaged slot ever end. Returns whether this time is believed.
+    fn note_base(&mut self, seq: u64, sent_at: Time, delay: i64) -> bool {
         let sudden = SUDDEN.as_nanos().cast_signed();
         self.count += 1;
+        self.contradict(seq, sent_at);
         let base = self.base.iter().flatten().min();
         let is_sudden = base.is_none_or(|base| delay < base.saturating_sub(sudden));
-        let known = if is_sudden { self.second(delay, base.is_none()) } else { Some(delay) };
-        if let Some(known) = known {
-            self.base[0] = Some(self.base[0].map_or(known, |least| least.min(known)));
-        }
+        let this = Sudden { at: self.count, seq, sent_at, delay };
+        let known = if is_sudden { self.second(this, base.is_none()) } else { Some(delay) };
+        let Some(known) = known else { return false };
+        self.base[0] = Some(self.base[0].map_or(known, |least| least.min(known)));
+        // Nor is a time that makes the delay far too long, as it can begin a slot of the far future.
+        let base = self.base.iter().flatten().min().copied().unwrap_or(known);
+        let longest = LONGEST.as_nanos().cast_signed();
+        (base.saturating_sub(sudden)..base.saturating_add(longest)).contains(&delay)
     }
 
-    /// The delay that this one and one before it confirm; where nothing is known, any two.
-    fn second(&mut self, delay: i64, is_first: bool) -> Option<i64> {
-        let soon = self.count.saturating_sub(SOON as u64);
-        let agrees = |(at, other): &&(u64, i64)| {
-            let apart = other.abs_diff(delay);
-            *at >= soon && (is_first || apart <= SUDDEN.as_nanos())
+    /// The first packet after which `sudden` ones are remembered.
+    fn soon(&self) -> u64 {
+        self.count.saturating_sub(SOON as u64)
+    }
+
+    /// A server's time does not go back: a packet with a higher number that was sent earlier than one
+    /// far below the base shows that this one's time was damaged.
+    fn contradict(&mut self, seq: u64, sent_at: Time) {
+        let soon = self.soon();
+        if self.sudden[0].is_none_or(|newest| newest.at < soon) {
+            return;
+        }
+        for sudden in &mut self.sudden {
+            *sudden = sudden.filter(|other| other.seq > seq || other.sent_at <= sent_at);
+        }
+        // The newest comes first.
+        let first = self.sudden.iter().position(Option::is_some).unwrap_or(0);
+        self.sudden.rotate_left(first);
+    }
+
+    /// The delay that this packet and one before it confirm; where nothing is known, any two.
+    fn second(&mut self, this: Sudden, is_first: bool) -> Option<i64> {
+        let soon = self.soon();
+        let agrees = |other: &&Sudden| {
+            let apart = other.delay.abs_diff(this.delay);
+            other.at >= soon && (is_first || apart <= SUDDEN.as_nanos())
         };
         let before = self.sudden.iter().flatten().find(agrees).copied();
         self.sudden.rotate_right(1);
-        self.sudden[0] = Some((self.count, delay));
-        before.map(|(_, other)| other.max(delay))
+        self.sudden[0] = Some(this);
+        before.map(|other| other.delay.max(this.delay))
     }
 
     fn note_slot(&mut self, sent_at: Time, delay: i64) {
@@ -289,7 +335,7 @@ mod tests {
         let mut account = Account::default();
         for at in 0..packets {
             let sent_at = us(7_000_000 + 1000 * at);
-            account.on_packet(us(1000 * at + delay(at)), sent_at, Bytes::new(1000), DELTA);
+            account.on_packet(us(1000 * at + delay(at)), at, sent_at, Bytes::new(1000), DELTA);
         }
         account
     }
@@ -318,10 +364,11 @@ mod tests {
     fn a_damaged_time_does_not_make_a_queue_of_all_packets_that_follow() {
         for early_by in [6, 67, 8_590].map(Span::from_millis) {
             let mut account = account(1000, |_| 300);
-            account.on_packet(us(1_000_300), us(8_000_000) + early_by, Bytes::new(1000), DELTA);
+            let sent_at = us(8_000_000) + early_by;
+            account.on_packet(us(1_000_300), 1_000, sent_at, Bytes::new(1000), DELTA);
             for at in 1001..1200 {
                 let sent_at = us(7_000_000 + 1000 * at);
-                account.on_packet(us(1000 * at + 300), sent_at, Bytes::new(1000), DELTA);
+                account.on_packet(us(1000 * at + 300), at, sent_at, Bytes::new(1000), DELTA);
             }
             assert_eq!(account.excess(), Span::ZERO, "{early_by}");
         }
@@ -333,11 +380,34 @@ mod tests {
         for at in 0..200 {
             let sent_at = us(7_000_000 + 10_000 * at);
             let ends = 10_000 * (at - at % 4 + 3) + 300;
-            frames.on_packet(us(ends), sent_at, Bytes::new(1000), DELTA);
+            frames.on_packet(us(ends), at, sent_at, Bytes::new(1000), DELTA);
         }
         let least = frames.slots.iter().map(|(_, least)| *least).min().unwrap();
         let above = frames.base[0].unwrap() - least;
         assert!((0..5_000_000).contains(&above), "{above} ns");
+    }
+
+    #[test]
+    fn two_times_damaged_alike_make_no_queue_either_and_hide_none() {
+        // From the 300th on, a queue that grows.
+        let excess_after = |packets, bit: Option<u32>| {
+            let mut account = Account::default();
+            for at in 0..packets {
+                let sent_at = us(7_000_000 + 1000 * at);
+                let damage = bit.filter(|_| at == 100 || at == 103).map_or(0, |bit| 1 << bit);
+                let late = us(300 + 1000 * at + at.saturating_sub(300) * 1000);
+                let sent_at = Time::from_nanos(sent_at.as_nanos() ^ damage);
+                account.on_packet(late, at, sent_at, Bytes::new(1000), DELTA);
+            }
+            account.excess()
+        };
+        for bit in 23..64 {
+            for packets in [150, 300, 400] {
+                let [excess, true_one] = [Some(bit), None].map(|bit| excess_after(packets, bit));
+                assert_eq!(excess, true_one, "bit {bit}, {packets} packets");
+            }
+        }
+        assert!(excess_after(400, None) >= URGENT_EXCESS);
     }
 
     #[test]
@@ -355,7 +425,7 @@ mod tests {
     #[test]
     fn a_pause_is_told_as_a_gap_and_not_as_a_rate() {
         let mut account = account(400, |_| 300);
-        account.on_packet(us(2_000_000), us(8_999_700), Bytes::new(1000), DELTA);
+        account.on_packet(us(2_000_000), 400, us(8_999_700), Bytes::new(1000), DELTA);
         let content = account.report(us(2_000_000), 0);
         assert_eq!((content.rate, content.gap.as_millis_f64() as u64), (BitRate::default(), 1600));
     }

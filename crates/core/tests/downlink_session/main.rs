@@ -2,6 +2,7 @@
 //! bear what strangers and the network do to them.
 #![cfg(feature = "serde")]
 
+mod damage;
 mod world;
 
 use freshline_core::unit::{BitRate, Span, Time};

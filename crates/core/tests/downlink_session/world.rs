@@ -52,6 +52,17 @@ pub(crate) struct Faults {
     pub(crate) damage: f64,
 }
 
+/// One bit of one datagram.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hit {
+    /// The type of the message, byte 3 of it.
+    pub(crate) message: u8,
+    /// Datagrams of that type that leave unharmed before.
+    pub(crate) after: u32,
+    /// The bit, counted from the first byte's least significant one.
+    pub(crate) bit: usize,
+}
+
 /// A client at a station, with a clock of its own.
 pub(crate) struct Host {
     pub(crate) client: Client,
@@ -77,6 +88,8 @@ pub(crate) struct World {
     pub(crate) payload: usize,
     pub(crate) faults: Faults,
     pub(crate) server_is_cut: bool,
+    /// A datagram that is damaged.
+    pub(crate) hit: Option<Hit>,
     law: DownlinkLawConfig,
     conditions: Conditions<Datagram>,
     frames: BTreeMap<u64, Received>,
@@ -139,6 +152,7 @@ impl World {
             payload: PAYLOAD,
             faults: Faults::default(),
             server_is_cut: false,
+            hit: None,
             law,
             conditions: toml::from_str::<ConditionsConfig>(CELL)
                 .unwrap()
@@ -242,6 +256,16 @@ impl World {
         if self.rng.random_bool(self.faults.damage) {
             let at = self.rng.random_range(0..bytes.len());
             bytes[at] ^= 1 << self.rng.random_range(0..8);
+        }
+        if let Some(hit) = self.hit.as_mut().filter(|hit| bytes.get(3) == Some(&hit.message)) {
+            if hit.after > 0 {
+                hit.after -= 1;
+            } else {
+                if let Some(byte) = bytes.get_mut(hit.bit / 8) {
+                    *byte ^= 1 << (hit.bit % 8);
+                }
+                self.hit = None;
+            }
         }
         let copies = 1 + usize::from(self.rng.random_bool(self.faults.copy));
         for _ in 0..copies {

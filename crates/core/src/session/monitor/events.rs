@@ -6,8 +6,13 @@ use crate::session::fifo::Fifo;
 use crate::session::record::{Record, SourceKey};
 use crate::wire::CloseReason;
 
-/// Events that are kept for a driver that does not poll; then the oldest is dropped.
+/// Events that are kept for a driver that does not poll; then the oldest is dropped, if it is not
+/// [`MonitorEvent::Gone`].
 const MOST: usize = 1 << 16;
+
+/// Ended sessions beyond the number of records of which a driver may not know yet. It may hand in a batch
+/// of datagrams before it polls.
+const MAX_UNPOLLED: usize = 64;
 
 /// What has happened at a monitor. Records are as of now: a driver that polls late finds them newer, or
 /// gone.
@@ -64,26 +69,43 @@ pub enum End {
     Revoked,
 }
 
+/// A queue from which no [`MonitorEvent::Gone`] is dropped. The monitor opens no sessions while there are
+/// too many of these ([`Events::has_too_many_ends`]), so it is bounded all the same.
 #[derive(Debug)]
-pub(super) struct Events<P>(Fifo<MonitorEvent<P>>);
+pub(super) struct Events<P> {
+    /// Those that would have been dropped from `queue`: all are [`MonitorEvent::Gone`], and older.
+    saved: Fifo<MonitorEvent<P>>,
+    queue: Fifo<MonitorEvent<P>>,
+    /// How many [`MonitorEvent::Gone`] are in both.
+    gone: usize,
+}
 
 impl<P> Events<P> {
     pub(super) fn new() -> Self {
-        Self(Fifo::new())
+        Self { saved: Fifo::new(), queue: Fifo::new(), gone: 0 }
     }
 
     #[inline]
     pub(super) fn push(&mut self, event: MonitorEvent<P>) {
-        self.0.push_within(MOST, event);
+        self.gone += usize::from(is_gone(&event));
+        if let Some(oldest) = self.queue.push_within(MOST, event).filter(is_gone) {
+            self.saved.push(oldest);
+        }
     }
 
-    /// One that must not be missed; there are no more than records.
-    pub(super) fn push_always(&mut self, event: MonitorEvent<P>) {
-        self.0.push(event);
+    /// Whether so many sessions have ended of which the driver does not know yet that none may be opened.
+    pub(super) fn has_too_many_ends(&self, max_sources: usize) -> bool {
+        self.gone >= max_sources.saturating_add(MAX_UNPOLLED)
     }
 
     #[inline]
     pub(super) fn pop(&mut self) -> Option<MonitorEvent<P>> {
-        self.0.pop()
+        let event = self.saved.pop().or_else(|| self.queue.pop())?;
+        self.gone -= usize::from(is_gone(&event));
+        Some(event)
     }
+}
+
+fn is_gone<P>(event: &MonitorEvent<P>) -> bool {
+    matches!(event, MonitorEvent::Gone { .. })
 }

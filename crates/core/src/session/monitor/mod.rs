@@ -314,6 +314,9 @@ impl<P: Copy + Hash> Monitor<P> {
             Ok(credential) => credential,
             Err(reason) => return self.refuse(peer, session, reason),
         };
+        if self.events.has_too_many_ends(self.params.max_sources) {
+            return self.refuse(peer, session, CloseReason::Full);
+        }
         if self.params.names == Names::Plain && !Opening::is_plain_name(opening.name) {
             return self.refuse(peer, session, CloseReason::BadName);
         }
@@ -382,7 +385,7 @@ impl<P: Copy + Hash> Monitor<P> {
     /// A session ends; the driver gets its last record.
     fn end(&mut self, now: Time, key: u32, why: End) {
         let record = Box::new(self.remove(key, now));
-        self.events.push_always(MonitorEvent::Gone { source: SourceKey(key), record, why });
+        self.events.push(MonitorEvent::Gone { source: SourceKey(key), record, why });
     }
 
     /// What a sender is to those that have opened a session.
@@ -531,6 +534,25 @@ mod tests {
         let mut out = Vec::new();
         let answers = core::iter::from_fn(|| monitor.poll_transmit(AT, &mut out)).count();
         assert_eq!((answers, monitor.len()), (1024, 3));
+    }
+
+    #[test]
+    fn no_end_of_a_session_is_dropped_and_without_polls_no_more_sessions_are_opened() {
+        let mut monitor = monitor(3);
+        for session in 0..200 {
+            open_unpolled(0, &mut monitor, session, "");
+            let close = Close { session: SessionId(session), reason: CloseReason::Done };
+            let _ = monitor.handle_datagram(AT, 0, &close.bytes());
+        }
+        // More events than are kept.
+        for _ in 0..1 << 16 {
+            monitor.events.push(MonitorEvent::Challenged);
+        }
+        assert_eq!(monitor.counters().opened, 3 + 64);
+        let events = core::iter::from_fn(|| monitor.poll_event());
+        let gone = events.filter(|event| matches!(event, MonitorEvent::Gone { .. })).count();
+        assert_eq!(gone, 3 + 64);
+        assert!(open(&mut monitor, 3_000, ""), "it has polled");
     }
 
     fn open_unpolled(peer: u32, monitor: &mut Monitor<u32>, session: u64, name: &str) {

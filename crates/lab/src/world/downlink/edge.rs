@@ -129,7 +129,7 @@ impl Arrivals {
     /// A packet has come to the client.
     pub(super) fn on_packet(&mut self, now: Time, packet: Paced, settings: DownlinkSettings) {
         let DownlinkSettings { packet: size, interval, .. } = settings;
-        self.account.on_packet(now, packet.sent_at, size, interval);
+        self.account.on_packet(now, packet.seq, packet.sent_at, size, interval);
         self.packets += 1;
         if self.newest.is_none_or(|(seq, ..)| packet.seq > seq) {
             self.newest = Some((packet.seq, packet.sent_at, now));

@@ -2,7 +2,8 @@
 
 use super::events::Queued;
 use super::types::{ClientIgnored, Stamp};
-use super::{Client, Newest, boundary};
+use super::window::Place;
+use super::{Client, boundary};
 use crate::session::backoff::mix;
 use crate::session::clock_offset::ClockOffset;
 use crate::session::downlink::datagram::ReceivedDatagram;
@@ -41,18 +42,15 @@ impl Client {
     ) -> Result<(), ClientIgnored> {
         let Packet { seq, sent_at, interval, payload, .. } = *packet;
         let received_at = datagram.received_at.unwrap_or(now);
-        self.remember(packet, received_at)?;
-        if self.newest.is_some_and(|newest| newest.seq == seq) {
+        self.remember(now, stamp, packet, received_at)?;
+        if self.window.newest().is_some_and(|newest| newest.seq == seq) {
             (self.dscp, self.asked) = (datagram.dscp, packet.ack_mark);
         }
         self.heard_at = now;
         self.counters.packets += 1;
         self.counters.payload_bytes += payload.len() as u64;
         let size = Bytes::new((Packet::HEADER_LEN + payload.len()) as u64);
-        self.account.on_packet(received_at, sent_at, size, interval);
-        if let Some(Stamp { at: stamp, rate }) = stamp {
-            self.counter.on_packet(now, Arrival { seq, stamp, rate });
-        }
+        self.account.on_packet(received_at, seq, sent_at, size, interval);
         if self.reported.is_some_and(|reported| boundary(sent_at, interval) > reported) {
             let due = now + self.spread(interval);
             self.report_at = Some(self.report_at.map_or(due, |at| at.min(due)));
@@ -71,29 +69,41 @@ impl Client {
         Ok(())
     }
 
-    /// Notes that a packet has come.
-    fn remember(&mut self, packet: &Packet<'_>, received_at: Time) -> Result<(), ClientIgnored> {
-        let (seq, sent_at, interval) = (packet.seq, packet.sent_at, packet.interval);
-        let first = Newest { seq, sent_at, received_at, interval, recent: 1 };
-        let Some(newest) = &mut self.newest else {
-            self.newest = Some(first);
-            return Ok(());
-        };
-        if let Some(ahead) = seq.checked_sub(newest.seq).filter(|ahead| *ahead > 0) {
-            let recent = newest.recent.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX));
-            *newest = Newest { recent: recent.unwrap_or(0) | 1, ..first };
-            self.counters.missing = self.counters.missing.saturating_add(ahead - 1);
-            return Ok(());
-        }
-        let bit = u32::try_from(newest.seq - seq).ok().and_then(|behind| 1u64.checked_shl(behind));
-        match bit {
-            Some(bit) if newest.recent & bit == 0 => {
-                newest.recent |= bit;
-                self.counters.missing = self.counters.missing.saturating_sub(1);
-                Ok(())
+    /// Notes that a packet has come, in the frame of this stamp.
+    fn remember(
+        &mut self,
+        now: Time,
+        stamp: Option<Stamp>,
+        packet: &Packet<'_>,
+        received_at: Time,
+    ) -> Result<(), ClientIgnored> {
+        let place = self.window.take(packet, received_at).ok_or(ClientIgnored::Copy)?;
+        let seq = packet.seq;
+        let arrival = stamp.map(|Stamp { at: stamp, rate }| (now, Arrival { seq, stamp, rate }));
+        let held = core::mem::take(&mut self.held);
+        match place {
+            Place::Stray => {
+                self.held = arrival;
+                return Ok(());
             }
-            _ => Err(ClientIgnored::Copy),
+            Place::Moved { skipped, is_back } => {
+                if is_back {
+                    self.counter.restart();
+                }
+                if let Some((at, held)) = held {
+                    self.counter.on_packet(at, held);
+                }
+                self.counters.missing = self.counters.missing.saturating_add(skipped);
+            }
+            Place::Newest { skipped } => {
+                self.counters.missing = self.counters.missing.saturating_add(skipped);
+            }
+            Place::Filled => self.counters.missing = self.counters.missing.saturating_sub(1),
         }
+        if let Some((at, arrival)) = arrival {
+            self.counter.on_packet(at, arrival);
+        }
+        Ok(())
     }
 
     fn on_challenge(&mut self, now: Time, cookie: Cookie) {

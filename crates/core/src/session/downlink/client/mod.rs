@@ -5,6 +5,7 @@ mod inbound;
 mod joiner;
 mod transmit;
 mod types;
+mod window;
 
 use alloc::boxed::Box;
 
@@ -21,20 +22,10 @@ pub use types::{
     ClientCounters, ClientEvent, ClientIgnored, ClientMessage, ClientParams, ClientTransmit,
     ReceivedPacket, Stamp,
 };
+use window::Window;
 
 /// How far a capture may be in front of the socket, or behind it, in packets.
 const CAPTURE_AHEAD: u64 = 4096;
-
-/// The newest packet, and which of those before it have come.
-#[derive(Debug, Clone, Copy)]
-struct Newest {
-    seq: u64,
-    sent_at: Time,
-    received_at: Time,
-    interval: Span,
-    /// Bit i: whether packet `seq − i` has come.
-    recent: u64,
-}
 
 /// Joins a server, counts packets per frame, and reports.
 ///
@@ -56,7 +47,9 @@ pub struct Client {
     account: Account,
     joiner: Joiner,
     cookie: Cookie,
-    newest: Option<Newest>,
+    window: Window,
+    /// When the last packet came, and in which frame, while its number is in doubt.
+    held: Option<(Time, Arrival)>,
     /// With which code point the newest packet came.
     dscp: Option<Dscp>,
     /// The code point that reports shall have, as it said.
@@ -92,7 +85,8 @@ impl Client {
             counter,
             account: Account::default(),
             cookie: Cookie::default(),
-            newest: None,
+            window: Window::default(),
+            held: None,
             dscp: None,
             asked: None,
             report_at: None,
@@ -228,7 +222,8 @@ impl Client {
             return Err(ClientIgnored::Misplaced);
         };
         let seq = packet.seq;
-        self.newest
+        let newest = self.window.newest();
+        newest
             .filter(|_| packet.session == self.session)
             .filter(|newest| seq.abs_diff(newest.seq) <= CAPTURE_AHEAD)
             .map(|_| seq)
@@ -264,7 +259,7 @@ impl Client {
         self.joiner.again(now);
         self.counter.restart();
         self.account.restart();
-        self.newest = None;
+        (self.window, self.held) = (Window::default(), None);
         self.report_at = None;
         self.reported = None;
     }
@@ -275,11 +270,11 @@ impl Client {
 
     /// When the server must hear of losses or of a queue before its turn.
     fn urgent_at(&self) -> Option<Time> {
-        self.account.urgent_at(self.counters.missing, self.newest?.interval)
+        self.account.urgent_at(self.counters.missing, self.window.newest()?.interval)
     }
 
     fn silent_at(&self) -> Time {
-        let interval = self.newest.map_or(Span::ZERO, |newest| newest.interval);
+        let interval = self.window.newest().map_or(Span::ZERO, |newest| newest.interval);
         self.heard_at + self.params.silence.max(interval * 4)
     }
 }

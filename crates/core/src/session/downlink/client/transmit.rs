@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use super::types::{ClientMessage, ClientTransmit};
-use super::{Client, Newest, boundary};
+use super::window::Newest;
+use super::{Client, boundary};
 use crate::dscp::Dscp;
 use crate::unit::Time;
 use crate::wire::{self, AckMark, Close, CloseReason, Join, Marks};
@@ -36,7 +37,7 @@ impl Client {
         }
         let is_due = self.report_at.is_some_and(|at| at <= now);
         let is_urgent = self.urgent_at().is_some_and(|at| at <= now);
-        let newest = self.newest.filter(|_| is_due || is_urgent)?;
+        let newest = self.window.newest().filter(|_| is_due || is_urgent)?;
         self.joiner.is_joined().then(|| self.write_report(now, newest, is_due, out))
     }
 
