@@ -335,6 +335,16 @@ mod tests {
     }
 
     #[test]
+    fn a_symbol_that_is_lost_again_and_again_is_queued_once() {
+        let mut transfer = transfer(0);
+        for _ in 0..100 {
+            transfer.on_sent(4);
+            transfer.on_lost(4);
+        }
+        assert_eq!((transfer.lost.len(), transfer.next_lost()), (1, Some(4)));
+    }
+
+    #[test]
     fn what_was_not_sent_is_neither_acknowledged_nor_lost() {
         let mut transfer = transfer(0);
         for index in [0, 9, 10, u32::MAX] {
