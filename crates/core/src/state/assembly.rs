@@ -9,7 +9,7 @@
 //! The parts of one state agree in its number, its layout and the time of its sampling; together these
 //! are its identity. A part is handled by the first rule that applies:
 //!
-//! | the part | what happens |
+//! | the part | result |
 //! |---|---|
 //! | names a symbol that its layout does not have, has another length, or is longer than allowed | refused |
 //! | has a number up to that of the newest complete state | old |
@@ -22,7 +22,7 @@
 //!
 //! # Damaged and forged parts
 //!
-//! A part whose number, layout or time is wrong begins a state that never completes. What that costs:
+//! A part whose number, layout or time is wrong begins a state that never completes. The cost of each kind:
 //!
 //! - *A wrong layout or time* has another identity, so it takes a place, not the state's symbols. If no
 //!   place is free, only the first symbol of a state can be replaced by it, and it by the next true one.
@@ -63,7 +63,7 @@ const PLACES: usize = 2;
 /// former state, which is in a place already.
 const QUIET: u64 = 64;
 
-/// What a receiver accepts.
+/// Limits on the states that a receiver accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The longest state in bytes.
@@ -77,7 +77,7 @@ impl Default for Limits {
     }
 }
 
-/// What became of a part.
+/// The result of handling a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Its symbol is stored.
@@ -88,11 +88,11 @@ pub enum Outcome {
     Copy,
     /// Its state is complete, or older than the two that are being received.
     Old,
-    /// It is of no use.
+    /// It is not usable.
     Refused(Refusal),
 }
 
-/// Why a part is of no use.
+/// Why a part is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The layout has no such symbol.
@@ -119,7 +119,7 @@ pub enum Refusal {
         /// The limit.
         max: usize,
     },
-    /// Other parts of the number say other things of their state.
+    /// Other parts with its number have another layout or time.
     #[error("it contradicts other parts of state {0}")]
     Contradiction(u64),
     /// The memory that all sources share is used up.
@@ -139,7 +139,7 @@ pub struct AssemblyCounters {
     pub copies: u64,
     /// Parts of states that are complete or given up.
     pub old: u64,
-    /// Parts of no use.
+    /// Parts refused.
     pub refused: u64,
     /// Complete states.
     pub complete: u64,
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_are_of_no_use_are_refused_with_the_reason() {
+    fn unusable_parts_are_refused_with_the_reason() {
         let mut world = World::new(60);
         let refused = |refusal| Outcome::Refused(refusal);
         assert_eq!(world.of_three(1, 3), refused(Refusal::Index { index: 3, symbols: 3 }));

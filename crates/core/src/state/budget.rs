@@ -1,10 +1,10 @@
-//! What all sources of a monitor may hold together.
+//! The memory that all sources of a monitor may hold together.
 
 /// A bound on bytes that several holders share: half-received states, and payloads that are large.
 ///
 /// It is a plain counter: it owns no memory. Each holder remembers how much of it is charged for, and
-/// changes that by [`Budget::resize`] alone, before it allocates and after it has freed. Whoever drops a
-/// holder sets its share to 0 first.
+/// changes that by [`Budget::resize`] alone, before it allocates and after it has freed. A share must be
+/// released before its holder is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {
     limit: usize,

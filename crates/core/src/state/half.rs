@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{Budget, Decoder, Layout, Part};
 use crate::unit::Time;
 
-/// What the parts of a state have in common.
+/// The fields that all parts of a state have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) number: u64,
@@ -23,7 +23,7 @@ pub(super) struct Half {
     order: Vec<u16>,
     /// A bit per index up to the highest received: whether that symbol is stored.
     stored: Vec<u64>,
-    /// What the budget was charged for it.
+    /// The bytes that the budget was charged for it.
     pub(super) share: usize,
     /// The count of parts when it last received one.
     pub(super) fed_at: u64,

@@ -12,7 +12,8 @@
 //!
 //! - `s` is even, as the code works on elements of 16 bits.
 //! - There are at most as many repair symbols as data symbols. A sender with more losses than one in two
-//!   needs another rate, and a receiver needs at most six times the state's length for decoding.
+//!   needs another rate, and a receiver needs at most six times the state's length for decoding, with
+//!   symbols rounded up to 64 bytes.
 //! - `data + repair`, with `repair` rounded up to a power of two, is at most 65,536: the number of
 //!   elements of the code's field.
 

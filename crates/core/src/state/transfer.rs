@@ -1,4 +1,4 @@
-//! The sending side of one state: its bytes, and what became of each symbol.
+//! The sending side of one state: its bytes, and the fate of each symbol.
 //!
 //! ```text
 //!               on_sent              on_acked
@@ -68,7 +68,7 @@ pub struct Transfer {
     in_flight: u32,
 }
 
-/// What became of a symbol.
+/// The fate of a symbol.
 #[derive(Debug, Clone, Copy, Default)]
 struct Symbol {
     /// Updates in flight that carry it.
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sent_is_neither_acknowledged_nor_lost() {
+    fn symbols_that_were_not_sent_are_neither_acknowledged_nor_lost() {
         let mut transfer = transfer(0);
         for index in [0, 9, 10, u32::MAX] {
             transfer.on_acked(index);
