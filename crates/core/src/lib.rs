@@ -22,6 +22,7 @@
 //! | [`receiver`] | the last stop: how much may be in flight (RTAC, DRWA, auto-tuning) |
 //! | [`mesh`] | all stops at once, for nodes that forward for others (DTPA) |
 //! | [`session`] | the endpoints' protocol: sessions, cookies, probes, acks, expiry |
+//! | [`state`] | states of any size: which symbol of which state leaves |
 //!
 //! # The contract
 //!
@@ -75,6 +76,7 @@ pub mod receiver;
 pub mod router;
 pub mod session;
 pub mod source;
+pub mod state;
 pub mod unit;
 pub mod wire;
 #[cfg(feature = "wlan")]
