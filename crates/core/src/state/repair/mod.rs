@@ -53,7 +53,8 @@
 //! - *Pull*: the next state begins in the slot after the last repair symbol, without waiting (below).
 //!
 //! **Sources.** Yates, Najm, Soljanin, Zhong, "Timely Updates over an Erasure Channel" (ISIT 2017): fixed
-//! redundancy compared with infinite incremental redundancy. Sun, Uysal-Biyikoglu, Yates, Koksal, Shroff,
+//! redundancy compared with infinite incremental redundancy. Najm, Yates, Soljanin, "Status Updates
+//! through M/G/1/1 Queues with HARQ" (ISIT 2017): preemption over an erasure channel. Sun, Uysal-Biyikoglu, Yates, Koksal, Shroff,
 //! "Update or Wait: How to Keep Your Data Fresh" (IEEE Trans. IT, 2017): when an update should wait.
 //! Yates, Sun, Brown, Kaul, Modiano, Ulukus, "Age of Information: An Introduction and Survey" (IEEE JSAC,
 //! 2021): preemption. Kam, Kompella, Nguyen, Wieselthier, Ephremides, "On the Age of Information with Packet
@@ -377,7 +378,7 @@ mod tests {
         let mut random = 1u32;
         for _ in 0..20_000 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            if (random >> 8) % lossless == 0 { law.on_lost() } else { law.on_arrived() }
+            if (random >> 8).is_multiple_of(lossless) { law.on_lost() } else { law.on_arrived() }
         }
         law
     }

@@ -60,10 +60,10 @@ impl Shortfall {
     /// ln P(J = j).
     fn ln_probability(&self, j: f64) -> f64 {
         let Self { n, a, b, .. } = *self;
-        let ways = if j > 0.0 { lgamma(n + j) - lgamma(n) - lgamma(j + 1.0) } else { 0.0 };
+        let arrangements = if j > 0.0 { lgamma(n + j) - lgamma(n) - lgamma(j + 1.0) } else { 0.0 };
         // ln B(a + j, b + n) − ln B(a, b), the large arguments in pairs.
         let lost = if j > 0.0 { lgamma(a + j) - lgamma(a) } else { 0.0 };
-        ways + lost + (lgamma(b + n) - lgamma(b)) - (lgamma(a + b + n + j) - lgamma(a + b))
+        arrangements + lost + (lgamma(b + n) - lgamma(b)) - (lgamma(a + b + n + j) - lgamma(a + b))
     }
 
     /// P(J = j) / P(J = j − 1).
@@ -116,8 +116,9 @@ mod tests {
     fn binomial(trials: u32, p: f64, n: u32) -> f64 {
         let (trials, ln_p, ln_q) = (f64::from(trials), libm::log(p), libm::log(1.0 - p));
         let term = |losses: f64| {
-            let ways = lgamma(trials + 1.0) - lgamma(losses + 1.0) - lgamma(trials - losses + 1.0);
-            exp(ways + losses * ln_p + (trials - losses) * ln_q)
+            let arrangements =
+                lgamma(trials + 1.0) - lgamma(losses + 1.0) - lgamma(trials - losses + 1.0);
+            exp(arrangements + losses * ln_p + (trials - losses) * ln_q)
         };
         (0..=trials as u32 - n).map(|losses| term(f64::from(losses))).sum()
     }
