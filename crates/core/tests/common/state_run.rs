@@ -215,7 +215,7 @@ pub(crate) fn run(course: Course<'_>, rule: Rule) -> Outcome {
 }
 
 /// The mean age if the source knew the fate of each symbol at once, and sent each state until it is complete:
-/// infinite incremental redundancy. No rule with feedback after a round trip reaches it where p > 0.
+/// infinite incremental redundancy with feedback at once.
 pub(crate) fn mean_with_instant_feedback(course: Course<'_>) -> f64 {
     let (mut born, mut newest, mut received) = (0, None, 0);
     let (mut sum, mut count) = (0.0, 0);

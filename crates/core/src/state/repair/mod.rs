@@ -18,11 +18,13 @@
 //! **States of a transmission**
 //!
 //! ```text
-//!             lost symbols        all have left       repair symbols        the next state begins
-//!   sending ◄──────────────┐ ───────────────────► k ─────────────────► former ──────► dropped when
-//!      └───────────────────┘                                            │    ▲        the next ends
-//!                                                      a shortage is known   │
-//!                                                             └──► a round ──┘
+//!   known losses
+//!     ┌─────┐                                                       round has left
+//!     ▼     │  all data have left         k symbols have left        ┌─────────┐
+//!   sending ┴─────────────────────► tail ─────────────────────► former ──► round
+//!                                                                  │  worth it
+//!                                                                  ▼
+//!                                          dropped when the next state becomes the former one
 //! ```
 //!
 //! - *Sending*: known losses are sent again first, as each of them is needed; then unsent data. When all
@@ -52,13 +54,18 @@
 //!   was sent to its end, so that a state is sent to its end at least every c·n slots.
 //! - *Pull*: the next state begins in the slot after the last repair symbol, without waiting (below).
 //!
-//! **Sources.** Yates, Najm, Soljanin, Zhong, "Timely Updates over an Erasure Channel" (ISIT 2017): fixed
-//! redundancy compared with infinite incremental redundancy. Najm, Yates, Soljanin, "Status Updates
-//! through M/G/1/1 Queues with HARQ" (ISIT 2017): preemption over an erasure channel. Sun, Uysal-Biyikoglu, Yates, Koksal, Shroff,
-//! "Update or Wait: How to Keep Your Data Fresh" (IEEE Trans. IT, 2017): when an update should wait.
-//! Yates, Sun, Brown, Kaul, Modiano, Ulukus, "Age of Information: An Introduction and Survey" (IEEE JSAC,
-//! 2021): preemption. Kam, Kompella, Nguyen, Wieselthier, Ephremides, "On the Age of Information with Packet
-//! Deadlines" (IEEE Trans. IT, 2018). Reordering threshold 3: RFC 9002, section 6.1.1.
+//! **Sources**
+//! - Yates, Najm, Soljanin, Zhong, "Timely Updates over an Erasure Channel" (ISIT 2017): fixed redundancy
+//!   compared with infinite incremental redundancy.
+//! - Najm, Yates, Soljanin, "Status Updates through M/G/1/1 Queues with HARQ" (ISIT 2017): preemption over
+//!   an erasure channel.
+//! - Sun, Uysal-Biyikoglu, Yates, Koksal, Shroff, "Update or Wait: How to Keep Your Data Fresh" (IEEE Trans.
+//!   IT, 2017): when an update should wait.
+//! - Kam, Kompella, Nguyen, Wieselthier, Ephremides, "On the Age of Information with Packet Deadlines" (IEEE
+//!   Trans. IT, 2018).
+//! - Yates, Sun, Brown, Kaul, Modiano, Ulukus, "Age of Information: An Introduction and Survey" (IEEE JSAC,
+//!   2021).
+//! - Reordering threshold 3: RFC 9002, section 6.1.1.
 //!
 //! **Where the papers are silent**
 //! - *Feedback after R.* Yates et al. have either no feedback (fixed redundancy) or feedback at once
@@ -96,13 +103,12 @@ pub struct Params {
     /// The expected loss before symbols have been seen, above 0 and below 1. 0.01: a wireless path.
     pub prior_loss: f64,
     /// The expected loss counts as this number of symbols. 20: after `memory` symbols without a loss
-    /// the estimate is 1 in 20,000, too few for a repair symbol on states of 100 symbols.
+    /// the estimate is 1 in 20,000, too few for a repair symbol on states of fewer than 100 symbols.
     pub prior_weight: f64,
     /// Outcomes over which losses are averaged, symbols, at least 16. 4096: the standard deviation of
     /// a loss of 5 % is then below a tenth of it, with bursts of 2.
     pub memory: f64,
-    /// Repair symbols per data symbol, at most. 1: codes of a lower rate than ½ never lowered the mean age
-    /// by more than abandoning the state.
+    /// Repair symbols per data symbol, at most. 1: a bound on work and load; more was not measured.
     pub max_redundancy: f64,
     /// c: a state is sent to its end at least every c·n slots, although newer ones are put. 2.
     pub max_gap: f64,
@@ -212,7 +218,8 @@ impl Repair {
     // ---- getters ----
 
     /// k: repair symbols that leave after all data of a state of `symbols` symbols, of which `needed` are
-    /// not acknowledged. With `needed` = `symbols`, the most that a state may take.
+    /// not acknowledged. With independent losses it is largest for `needed` = `symbols`; a caller whose
+    /// code has fewer repair symbols takes all of them.
     pub fn repair_symbols(&self, symbols: u32, needed: u32) -> u32 {
         self.plan(symbols, needed).repair as u32
     }
