@@ -73,7 +73,7 @@
 //!   sent; the second age above is that.
 //! - *Bursts.* Losses are not taken as independent: J has a beta negative binomial distribution whose
 //!   dispersion is measured per length of window (`losses`).
-//! - *Waiting.* Sun et al.'s threshold is β = E[Y²]/(2·E[Y]) for service times Y, and no update waits if
+//! - *Waiting.* Sun et al.'s threshold is `β = E[Y²]/(2·E[Y])` for service times Y, and no update waits if
 //!   Y ≥ β. With Y = n + J that holds for independent losses up to p = 1/3 whatever n is; so this law
 //!   never waits.
 //! - *Unequal sizes*: n of the cost of a slot is that of the current state.
@@ -342,7 +342,7 @@ struct Cycle {
     detection: f64,
     symbols: f64,
     tail: f64,
-    /// E[J].
+    /// `E[J]`.
     mean: f64,
 }
 
@@ -362,7 +362,7 @@ impl Cycle {
     }
 }
 
-/// E[J] of the beta negative binomial distribution; infinite where it has no mean.
+/// `E[J]` of the beta negative binomial distribution; infinite where it has no mean.
 fn mean_losses(n: f64, p: f64, rho: f64) -> f64 {
     let c = 1.0 / rho - 1.0;
     let b = (1.0 - p) * c;
