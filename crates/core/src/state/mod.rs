@@ -19,6 +19,7 @@
 //!   repair.
 //! - [`Assembly`]: the incoming states of one topic of one source, at most two at a time.
 //! - [`Budget`]: the bytes that all assemblies of a monitor may hold together.
+//! - [`Repair`]: the law that chooses the symbol that leaves next.
 //! - [`Encoder`], [`Decoder`]: the code. A source has one encoder, a monitor one decoder.
 //!
 //! Everything here is without clock and socket. Parts come from the network: a receiver holds at most twice
@@ -30,14 +31,16 @@ mod budget;
 mod code;
 mod half;
 mod layout;
+pub mod repair;
 mod transfer;
 
 use crate::unit::Time;
 
 pub use assembly::{Assembly, AssemblyCounters, Limits, Outcome, Refusal, Taken};
 pub use budget::Budget;
-pub use code::{AVAILABLE, Decoder, Encoder, prepare};
+pub use code::{AVAILABLE, Decoder, Encoder, max_repair, prepare};
 pub use layout::{Layout, LayoutError};
+pub use repair::{CurrentState, FormerState, NewerState, Params as RepairParams, Repair};
 pub use transfer::{Outgoing, Transfer};
 
 /// One symbol of a state, as it travels.
