@@ -1,18 +1,25 @@
 //! Any datagrams from anyone at any time to a monitor: no panic, bounded records, and no answer
-//! longer than its question; within a session an ack for each update that asks, and none for others.
+//! longer than its question; within a session an ack for each update that asks, and none for others; states
+//! in parts, of any layout and in any order, within their bounds, of which nothing stays when sessions end.
 //! Challenges are taken up, so that sessions do open.
 #![no_main]
 
 use arbitrary::Arbitrary;
 use freshline_core::dscp::Dscp;
 use freshline_core::session::{Admission, Datagram, Monitor, MonitorEvent, MonitorParams, Secret};
+use freshline_core::state::Layout;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{
-    Ack, AckMark, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
+    Ack, AckMark, Close, CloseReason, Cookie, Frame, Frames, Message, Opening, Part, SessionId,
+    StateId, Update,
 };
 use libfuzzer_sys::fuzz_target;
 
 const MAX_SOURCES: usize = 3;
+
+/// The longest state in bytes, and the most that those in parts take together.
+const MAX_PAYLOAD: usize = 100;
+const MAX_LARGE: usize = 500;
 
 #[derive(Debug, Arbitrary)]
 struct Story<'a> {
@@ -40,6 +47,7 @@ enum Step<'a> {
         dscp: Option<u8>,
         opening: bool,
         name: u8,
+        content: Content<'a>,
     },
     Close {
         peer: u8,
@@ -47,15 +55,80 @@ enum Step<'a> {
     },
 }
 
+/// What an update carries.
+#[derive(Debug, Clone, Copy, Arbitrary)]
+enum Content<'a> {
+    /// A state of 8 bytes, bare.
+    Fresh,
+    State(Id, u8),
+    Part {
+        id: Id,
+        len: u8,
+        symbol_len: u8,
+        repair: u8,
+        index: u8,
+        cut: bool,
+    },
+    Again(Id),
+    /// Frames of any kind and number.
+    Raw(&'a [u8]),
+}
+
+#[derive(Debug, Clone, Copy, Arbitrary)]
+struct Id {
+    is_other_topic: bool,
+    behind: u8,
+    age: u8,
+}
+
+impl Id {
+    fn state(self) -> StateId {
+        let topic = u8::from(self.is_other_topic);
+        StateId { topic, behind: self.behind.into(), age: Span::from_nanos(self.age.into()) }
+    }
+}
+
+impl<'a> Content<'a> {
+    fn frames(self, bytes: &'a [u8]) -> Frames<'a> {
+        match self {
+            Self::Fresh => Frames::fresh(&bytes[..8]),
+            Self::State(id, len) => {
+                Frames::one(Frame::State { id: id.state(), bytes: &bytes[..len.into()] })
+            }
+            Self::Part { id, len, symbol_len, repair, index, cut } => {
+                let layout = Layout::new(len.into(), u16::from(symbol_len) & !1, repair.into());
+                let Ok(layout) = layout else { return Frames::NONE };
+                let (id, index) = (id.state(), u32::from(index) % (layout.symbols() + 1));
+                let size = layout.symbol_size(index).unwrap_or(1) - usize::from(cut);
+                Frames::one(Frame::Part(Part { id, layout, index, bytes: &bytes[..size] }))
+            }
+            Self::Again(id) => Frames::one(Frame::Again(id.state())),
+            Self::Raw(_) => Frames::NONE,
+        }
+    }
+}
+
+/// Puts frames into an update that was written without any.
+fn add_frames(datagram: &mut [u8; 1500], update: &Update<'_>, len: usize, raw: &[u8]) -> usize {
+    let opening = update.opening.map_or(0, |it| 18 + it.name.len() + it.token.len());
+    let start = Update::HEADER_LEN + opening;
+    let raw = &raw[..raw.len().min(datagram.len() - start)];
+    datagram[start..start + raw.len()].copy_from_slice(raw);
+    // After the common header, the flags and the mark.
+    let field = Update::HEADER_LEN - 26;
+    datagram[field..field + 2].copy_from_slice(&(raw.len() as u16).to_be_bytes());
+    len.max(start + raw.len()).max(Update::MIN_LEN_OF_PARTS)
+}
+
 fuzz_target!(|story: Story<'_>| {
     let admission = if story.proven { Admission::Proven } else { Admission::Cookie };
     let tokens = if story.token { vec![b"token".to_vec()] } else { Vec::new() };
-    let max_payload = 100;
     let params = MonitorParams {
         admission,
         tokens,
         max_sources: MAX_SOURCES,
-        max_payload,
+        max_payload: MAX_PAYLOAD,
+        max_large: MAX_LARGE,
         ..MonitorParams::default()
     };
     let mut monitor = Monitor::new(params, Secret::new([1; 16]));
@@ -72,7 +145,7 @@ fuzz_target!(|story: Story<'_>| {
                 monitor.handle_timeout(now);
                 while let Some(event) = monitor.poll_event() {
                     let MonitorEvent::Gone { record, .. } = event else { panic!("{event:?}") };
-                    assert!(record.payload.len() <= max_payload);
+                    assert!(record.payload.len() <= MAX_PAYLOAD);
                 }
                 continue;
             }
@@ -87,6 +160,7 @@ fuzz_target!(|story: Story<'_>| {
                 dscp,
                 opening,
                 name,
+                content,
             } => {
                 let names = ["", "robot", "meter", "game"];
                 let opening = opening.then(|| Opening {
@@ -94,18 +168,23 @@ fuzz_target!(|story: Story<'_>| {
                     name: names[usize::from(name) % names.len()],
                     token: b"token",
                 });
+                let mut bytes = [0; 300];
+                bytes[..8].copy_from_slice(&seq.to_be_bytes());
                 let update = Update {
                     session: SessionId(session.into()),
                     seq,
-                    generated_at: now,
+                    sent_at: now,
                     clock_offset,
                     wants_ack,
                     ack_mark: ack_mark
                         .map(|set| set.and_then(Dscp::new).map_or(AckMark::Echo, AckMark::Set)),
                     opening,
-                    payload: &seq.to_be_bytes(),
+                    frames: content.frames(&bytes),
                 };
-                let len = update.write(&mut buffer).expect("it is short");
+                let mut len = update.write(&mut buffer).expect("it is short");
+                if let Content::Raw(raw) = content {
+                    len = add_frames(&mut buffer, &update, len, raw);
+                }
                 (peer, dscp.and_then(Dscp::new), &buffer[..len])
             }
             Step::Close { peer, session } => {
@@ -123,11 +202,20 @@ fuzz_target!(|story: Story<'_>| {
         });
         assert!(monitor.poll_transmit(now, &mut Vec::new()).is_none(), "two answers");
         assert!(reply <= datagram.len(), "an answer longer than its question");
-        if let Some(MonitorEvent::Fresh { opened: false, .. } | MonitorEvent::Stale { .. }) = event
-        {
-            let asks = matches!(Message::parse(datagram), Ok(Message::Update(it)) if it.wants_ack);
-            assert_eq!(reply, if asks { Ack::LEN } else { 0 });
+        let is_known = matches!(
+            event,
+            Some(
+                MonitorEvent::Fresh { opened: false, .. }
+                    | MonitorEvent::Part { .. }
+                    | MonitorEvent::Stale { .. }
+            )
+        );
+        if is_known && let Ok(Message::Update(update)) = Message::parse(datagram) {
+            let ack = if update.is_of_parts() { Ack::LEN_OF_PARTS } else { Ack::LEN };
+            assert_eq!(reply, if update.wants_ack { ack } else { 0 });
         }
+        assert!(monitor.large_memory() <= MAX_LARGE);
+        assert!(monitor.records().all(|(_, record)| record.payload.len() <= MAX_PAYLOAD));
         assert!(monitor.len() <= MAX_SOURCES, "more records than allowed");
         assert_eq!(monitor.len(), monitor.records().count());
         if reply > 0 {
@@ -137,4 +225,10 @@ fuzz_target!(|story: Story<'_>| {
             }
         }
     }
+    let sessions: Vec<_> = monitor.records().map(|(_, record)| record.session).collect();
+    for session in sessions {
+        let close = Close { session, reason: CloseReason::Done }.bytes();
+        let _ = monitor.handle_datagram(now, 0, &close[..]);
+    }
+    assert_eq!((monitor.len(), monitor.large_memory()), (0, 0));
 });

@@ -1,6 +1,6 @@
 //! Any datagrams at any time by any path to a source with any law: no panic, no stall, a rate within
 //! bounds, never more work than the rate allows, and nothing first by a path that is silent or down
-//! while another one lives.
+//! while another one lives. States have any length, and acks say anything of their parts.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -11,7 +11,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw, Tenth};
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, Marks};
+use freshline_core::wire::{Ack, Challenge, Close, CloseReason, Cookie, Marks, PartsAck};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Arbitrary)]
@@ -39,6 +39,7 @@ enum Step<'a> {
         received_at: u64,
         fresh: u32,
         marks: [u8; 3],
+        parts: Option<(u64, Option<u64>)>,
     },
     Challenge(u8, [u8; 16]),
     /// From now on the monitor answers each update so.
@@ -47,7 +48,16 @@ enum Step<'a> {
     TransportLost(u8),
     TransportReady(u8),
     Queue(u8, Option<(u64, u32)>),
+    /// States are this long from now on.
+    Len(u16),
+    /// A state is put unasked.
+    Put,
+    Resume,
 }
+
+/// Of states and of updates, in bytes.
+const MAX_STATE: usize = 20_000;
+const MAX_DATAGRAM: usize = 300;
 
 /// What a monitor that reacts does with each update, of which it knows the session and the number.
 #[derive(Debug, Clone, Copy, Arbitrary)]
@@ -63,6 +73,7 @@ enum Reaction {
         fresh: u32,
         stale: u32,
         missing: u32,
+        parts: Option<(u64, Option<u64>)>,
     },
     /// The end of the session.
     Close(u8),
@@ -90,6 +101,8 @@ struct Endpoint {
     cookies: u128,
     /// Openings so far.
     openings: u64,
+    /// Of the states that are put, in bytes.
+    len: usize,
 }
 
 impl Endpoint {
@@ -101,7 +114,7 @@ impl Endpoint {
             Law::Lazy => Box::new(Lazy::new(Default::default())),
             Law::Fixed => Box::new(Fixed::new(UpdateRate::saturating(50.0))),
         };
-        let params = SourceParams::default();
+        let params = SourceParams { max_datagram: MAX_DATAGRAM, ..SourceParams::default() };
         let secret = Secret::new([7; 16]);
         let source = Source::new(params, secret, law, Time::ZERO).expect("an empty name fits");
         let names = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
@@ -114,6 +127,7 @@ impl Endpoint {
             reaction: Reaction::Silence,
             cookies: 0,
             openings: 0,
+            len: 5,
         }
     }
 
@@ -122,12 +136,12 @@ impl Endpoint {
             Step::Wait(nanos) => self.live(Span::from_nanos(u64::from(nanos) % 1_000_000_000)),
             Step::Oversleep(nanos) => self.now += Span::from_nanos(nanos % (1 << 50)),
             Step::Bytes(by, datagram) => self.receive(by, datagram),
-            Step::Ack { by, back, was_fresh, hold_us, received_at, fresh, marks } => {
+            Step::Ack { by, back, was_fresh, hold_us, received_at, fresh, marks, parts } => {
                 let Some(seq) = self.sent.len().checked_sub(1 + usize::from(back)) else { return };
                 let ack = Ack {
                     session: self.source.session(),
                     seq: seq as u64,
-                    generated_at: self.sent[seq],
+                    sent_at: self.sent[seq],
                     received_at: Time::from_nanos(received_at),
                     hold: Span::from_micros(hold_us.into()),
                     was_fresh,
@@ -135,6 +149,7 @@ impl Endpoint {
                     stale: 0,
                     missing: 0,
                     marks: Marks { seen: Dscp::new(marks[0]), sent: Dscp::new(marks[1]) },
+                    parts: parts.map(|(recent, newest)| PartsAck { recent, newest }),
                 };
                 self.receive_marked(by, Dscp::new(marks[2]), &ack.bytes());
             }
@@ -153,6 +168,9 @@ impl Endpoint {
             Step::TransportReady(by) => {
                 self.source.handle_transport(self.now, path(by), TransportState::Ready);
             }
+            Step::Len(len) => self.len = usize::from(len) % MAX_STATE,
+            Step::Put => self.put(),
+            Step::Resume => self.source.handle_resume(self.now),
             Step::React(reaction) => self.reaction = reaction,
             Step::Queue(by, queue) => {
                 let queue = queue.map(|(packets, rate)| DeviceQueue { packets, rate: rate.into() });
@@ -170,10 +188,14 @@ impl Endpoint {
         let _ = self.source.handle_datagram(self.now, path(by), Datagram::marked(datagram, dscp));
     }
 
+    fn put(&mut self) {
+        self.source.put(self.now, self.now, &[7; MAX_STATE][..self.len]).expect("it fits");
+    }
+
     fn send(&mut self) {
         while let Some(event) = self.source.poll_event() {
             if matches!(event, SourceEvent::StateWanted(_)) {
-                self.source.put(self.now, self.now, b"state").expect("it fits");
+                self.put();
             }
         }
         let phases: Vec<_> =
@@ -188,23 +210,21 @@ impl Endpoint {
             if !transmit.is_copy && is_open && phases.contains(&PathPhase::Live) {
                 assert_eq!(phases[usize::from(transmit.path.0)], PathPhase::Live);
             }
-            assert_eq!(transmit.is_copy, !left.is_empty(), "one update at a time");
-            left.push(transmit.path);
+            assert!(transmit.len <= MAX_DATAGRAM);
+            if !transmit.is_copy {
+                self.sent.push(self.now);
+                self.openings += u64::from(!is_open);
+            }
+            left.push((transmit.path, self.sent.len() as u64 - 1));
         }
-        if left.is_empty() {
-            return;
-        }
-        self.sent.push(self.now);
-        self.openings += u64::from(!is_open);
-        for by in left {
-            self.react(by.0);
+        for (by, seq) in left {
+            self.react(by.0, seq);
         }
     }
 
-    /// The monitor's answer to the newest update.
-    fn react(&mut self, by: u8) {
+    /// The monitor's answer to an update.
+    fn react(&mut self, by: u8, seq: u64) {
         let session = self.source.session();
-        let seq = self.sent.len() as u64 - 1;
         let challenge = |cookies: &mut u128| {
             *cookies += 1;
             Challenge { session, cookie: Cookie(cookies.to_be_bytes()) }.bytes()
@@ -227,11 +247,11 @@ impl Endpoint {
                 let answer = challenge(&mut self.cookies);
                 self.receive(by, &answer);
             }
-            Reaction::Ack { hold_us, received_at, was_fresh, fresh, stale, missing } => {
+            Reaction::Ack { hold_us, received_at, was_fresh, fresh, stale, missing, parts } => {
                 let ack = Ack {
                     session,
                     seq,
-                    generated_at: self.now,
+                    sent_at: self.now,
                     received_at: Time::from_nanos(received_at),
                     hold: Span::from_micros(hold_us.into()),
                     was_fresh,
@@ -239,6 +259,7 @@ impl Endpoint {
                     stale,
                     missing,
                     marks: Marks::default(),
+                    parts: parts.map(|(recent, newest)| PartsAck { recent, newest }),
                 };
                 self.receive(by, &ack.bytes());
             }
@@ -250,8 +271,9 @@ impl Endpoint {
         let end = self.now + length;
         // One opening a wait, and one more for a challenge by each path.
         let openings = self.openings + 5 * (length.as_micros() / 200_000 + 2);
-        // At most an update and the end of an epoch every 100 µs, and one of each when it is late.
-        let mut steps = 2 * (length.as_micros() / 100) + 16;
+        // At most an update, the end of an epoch and the loss of a part every 100 µs, and one of each when it
+        // is late.
+        let mut steps = 3 * (length.as_micros() / 100) + 16;
         loop {
             let next =
                 self.source.poll_timeout().expect("a source always wants something").max(self.now);

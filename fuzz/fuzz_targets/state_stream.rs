@@ -26,5 +26,5 @@ fuzz_target!(|stream: Stream<'_>| {
 });
 
 fn states(stream: &mut impl BufRead, framing: Framing) -> Vec<Vec<u8>> {
-    std::iter::from_fn(|| framing.read(stream).ok().flatten()).collect()
+    std::iter::from_fn(|| framing.read(stream, 1 << 16).ok().flatten()).collect()
 }

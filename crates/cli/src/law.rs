@@ -104,7 +104,7 @@ pub(crate) struct LawArgs {
     /// Never slower than this.
     #[arg(long, value_name = "RATE", default_value_t = RateBounds::default().floor, help_heading = "Rate")]
     min_rate: UpdateRate,
-    /// Never faster than this.
+    /// Do not send more states than this; one that takes several updates counts once.
     #[arg(long, value_name = "RATE", default_value_t = RateBounds::default().ceiling, help_heading = "Rate")]
     max_rate: UpdateRate,
 }
@@ -156,7 +156,9 @@ impl LawArgs {
             Some(rate) => LawConfig::Fixed { rate },
             None => self.settings.config(self.law).map_err(|error| usage(&error.to_string()))?,
         };
-        let bounds = RateBounds { floor: self.min_rate, ceiling: self.max_rate };
+        // The limits lower the ceiling, unless states take several updates.
+        let ceiling = self.max_rate.clamp(RateBounds::default().ceiling, UpdateRate::MAX);
+        let bounds = RateBounds { floor: self.min_rate, ceiling };
         Ok(config.within(bounds).build())
     }
 }

@@ -7,8 +7,8 @@ use freshline_net::marks::{DirectionMarks, MarkReport};
 /// Marks of a source's updates and of their acks.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct MarkArgs {
-    /// Mark updates with this code point (DSCP), by name or number: EF, AF41, CS5, 46. Openings and
-    /// the handshake of quic:// are never marked.
+    /// Mark updates with this code point (DSCP), by name or number: EF, AF41, CS5, 46. Openings, parts
+    /// of a state that does not fit into one datagram, and the handshake of quic:// are never marked.
     #[arg(
         long,
         value_name = "CODE",

@@ -77,9 +77,14 @@ pub(crate) struct Args {
     /// Programs of --exec and readers of --out can use plain names as file names and arguments.
     #[arg(long, value_name = "WHICH", default_value = "plain", help_heading = "Security")]
     names: WhichNames,
-    /// Take payloads of at most this size.
-    #[arg(long, value_name = "BYTES", default_value = "1400B", help_heading = "Limits")]
+    /// Take states of at most this size; a longer one is refused, and its session closed.
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", help_heading = "Limits")]
     max_payload: Bytes,
+    /// Hold at most this much of states that arrive in several parts, of all sources together, complete or
+    /// not. Beyond it further parts are dropped, and their sources send them again. Outputs copy states:
+    /// --exec up to 256 MiB, --out up to 64 MiB.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Limits")]
+    max_large: Bytes,
     /// Close the session of a source that has been silent for this long. If the source has a name,
     /// reports and metrics keep it, with growing age, until --forget.
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Limits")]
@@ -91,7 +96,8 @@ pub(crate) struct Args {
     /// default, as each source asks. Challenges and the handshake of quic:// are never marked.
     #[arg(long, value_name = "CODE|echo", help_heading = "Marks")]
     ack_dscp: Option<AckMark>,
-    /// Write every fresh state to this file as a line of JSON; `-` is standard output.
+    /// Write every fresh state to this file as a line of JSON; `-` is standard output. Of a state of more
+    /// than 64 KiB a line has the length alone: use --exec or --out-format for large states.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
     /// How --out writes states: `json`, lines with source, age and payload; or the payload alone, without
@@ -227,6 +233,7 @@ fn params(args: &Args) -> MonitorParams {
         max_sources_per_peer: args.max_sources_per_peer.unwrap_or(args.max_sources) as usize,
         reserved: args.max_sources as usize / RESERVED,
         max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
+        max_large: usize::try_from(args.max_large.get()).unwrap_or(usize::MAX),
         idle: args.idle_timeout,
         ack_mark: args.ack_dscp,
         ..MonitorParams::default()

@@ -101,7 +101,8 @@ pub(crate) struct Args {
     marks: MarkArgs,
     #[command(flatten)]
     transport: TransportArgs,
-    /// Payload of each update in bytes.
+    /// Payload of each update in bytes. An update that does not fit into one datagram (about 1100 bytes over
+    /// quic://, 1400 over udp://) leaves in several, and the rate counts these.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     size: u16,
     /// Print one JSON document on standard output.

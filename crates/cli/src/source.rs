@@ -63,8 +63,8 @@ EXIT CODES
 
 0  ended by --duration, by Ctrl-C or with the last state of --latest
 1  no update was ever acknowledged, however the run ended (a wrong --pin, no monitor, no route, a
-   --sample that fails, states too large); or the stream of --latest cannot be read, or the system
-   refuses something
+   --sample that fails, states beyond --max-state); or the stream of --latest cannot be read, or the
+   system refuses something
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
@@ -93,6 +93,11 @@ pub(crate) struct Args {
     /// Send made-up state of this size, for measurements.
     #[arg(long, value_name = "BYTES", group = "what", help_heading = "State")]
     size: Option<Bytes>,
+    /// Send states of at most this size. A state that does not fit into one datagram (about 1100 bytes over
+    /// quic://, 1400 over udp://) leaves in several parts, and the monitor gets it whole or not at all. Of
+    /// --sample, --read and --framing cobs a longer state is left out; of other streams it is an error.
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", help_heading = "State")]
+    max_state: Bytes,
     /// Leave by these interfaces or local addresses; by default, follow the routes. For a path on
     /// which the monitor has another address, give IF@ADDR:PORT.
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',', help_heading = "Paths")]
@@ -159,6 +164,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             return Err(Failure::Usage(miette!("{flag} must be above zero, such as 10s")));
         }
     }
+    let max_state = max_state(&args)?;
     let law = args.law.law()?;
     if args.epochs.is_some() && !args.law.has_epochs() {
         let message = "--epochs belongs to --law acp+d, acp+ and acp; other laws have no epochs";
@@ -187,12 +193,18 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             limits: args.law.limits()?,
             dscp: args.marks.dscp,
             ack_mark: args.marks.ack_dscp,
+            max_state,
             ..SourceParams::default()
         },
         law,
-        sampler: sampler(&args)?,
+        sampler: sampler(&args, max_state)?,
     })
     .map_err(failure)?;
+    if source.session().max_state() < max_state {
+        let most = source.session().max_state();
+        let message = format!("--max-state must be at most {most}B by this transport");
+        return Err(Failure::Usage(miette!("{message}: a state has at most 65536 parts")));
+    }
     let stop = stop_on_signals()?;
     let now = Clock::new().now();
     let until = args.duration.map(|duration| now + duration);
@@ -218,29 +230,39 @@ fn paths(args: &Args) -> Result<SourcePaths, Failure> {
     Ok(SourcePaths { vias: args.via.clone(), scheduler })
 }
 
-fn sampler(args: &Args) -> Result<Box<dyn Sampler>, Failure> {
+/// The longest state in bytes.
+fn max_state(args: &Args) -> Result<usize, Failure> {
+    // The length of a state in parts has 32 bits.
+    let max = u32::try_from(args.max_state.get()).ok().filter(|max| *max > 0);
+    let max = max.ok_or_else(|| {
+        Failure::Usage(miette!("--max-state must be between 1B and 4294967295B, such as 8MiB"))
+    })?;
+    Ok(max as usize)
+}
+
+fn sampler(args: &Args, max_state: usize) -> Result<Box<dyn Sampler>, Failure> {
     let usage = |message: String| Failure::Usage(miette!("{message}"));
     Ok(match (&args.sample, &args.read, &args.latest, args.size) {
-        (Some(command), ..) => Box::new(Command::new(command.clone())),
+        (Some(command), ..) => Box::new(Command::new(command.clone(), max_state)),
         (_, Some(path), ..) => {
             // Later it may come and go; at the start its absence is most likely a slip.
             let readable = std::fs::File::open(path);
             readable.map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
-            Box::new(File::new(path.clone()))
+            Box::new(File::new(path.clone(), max_state))
         }
         (_, _, Some(path), _) if path.as_os_str() == "-" => {
-            Box::new(Latest::new(io::stdin(), args.framing))
+            Box::new(Latest::new(io::stdin(), args.framing, max_state))
         }
         (_, _, Some(path), _) => {
             let stream = std::fs::File::open(path)
                 .map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
-            Box::new(Latest::new(stream, args.framing))
+            Box::new(Latest::new(stream, args.framing, max_state))
         }
         (_, _, _, size) => {
             let size = size.unwrap_or_default().get();
-            let size = usize::try_from(size).ok().filter(|size| *size <= usize::from(u16::MAX));
+            let size = usize::try_from(size).ok().filter(|size| *size <= max_state);
             Box::new(Synthetic::new(size.ok_or_else(|| {
-                usage("--size is beyond 65535 bytes, the most that one update can carry".into())
+                usage(format!("--size is above --max-state, {max_state} bytes: raise that, too"))
             })?))
         }
     })

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use freshline_core::unit::{Bytes, Span, Time};
-use freshline_core::wire::{Ack, SessionId, Update};
+use freshline_core::wire::{Ack, Frames, SessionId, Update};
 use freshline_lab::capture::{LinkType, PcapWriter};
 
 /// An IPv4 packet from 10.0.0.1:7 to 10.0.0.2:8, or back.
@@ -43,12 +43,12 @@ fn capture() -> Vec<u8> {
         let update = Update {
             session: SessionId(0xAB),
             seq: number,
-            generated_at: sent_at,
+            sent_at,
             clock_offset: None,
             wants_ack: true,
             ack_mark: None,
             opening: None,
-            payload: b"state",
+            frames: Frames::fresh(b"state"),
         };
         let mut bytes = [0; 100];
         let len = update.write(&mut bytes).unwrap();
@@ -56,7 +56,7 @@ fn capture() -> Vec<u8> {
         let ack = Ack {
             session: update.session,
             seq: number,
-            generated_at: sent_at,
+            sent_at,
             received_at: sent_at,
             hold: Span::ZERO,
             was_fresh: true,
@@ -64,6 +64,7 @@ fn capture() -> Vec<u8> {
             stale: 0,
             missing: 0,
             marks: Default::default(),
+            parts: None,
         };
         packets.push((acked_at, udp(true, &ack.bytes())));
     }

@@ -64,7 +64,8 @@ fn a_source_that_nothing_answers_fails_and_says_why() {
     let url = format!("udp://{silent}");
     fails(&["source", &url, "--size", "32"], &["no answer"]);
     fails(&["source", &url, "--sample", "exit 3"], &["failed with"]);
-    fails(&["source", &url, "--size", "65535"], &["does not fit"]);
+    let long = ["source", &url, "--sample", "head -c 99 /dev/zero", "--max-state", "50B"];
+    fails(&long, &["longer than the limit"]);
     // The name is looked up for as long as the resolver takes: it does not end with 2 any more.
     let unknown = ["source", "udp://no-such-host.invalid:9", "--size", "32"];
     fails(&unknown, &["cannot find the address of", "no path to the monitor"]);

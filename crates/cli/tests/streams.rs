@@ -80,11 +80,15 @@ fn binary_states_stay_whole_from_stream_to_stream() {
         let (_source, mut states) = source(&url, &format!("--framing {name}"));
         for state in [&b"\x0a\x00\xff\x00\x0d"[..], b"", b"\x00", b"text\n"] {
             states.write_all(&frame(framing, state)).unwrap();
-            let read = framing.read(&mut out).unwrap();
+            let read = framing.read(&mut out, 1 << 16).unwrap();
             assert_eq!(read.as_deref(), Some(state), "{name}");
         }
         terminate(&monitor);
-        assert_eq!(framing.read(&mut out).unwrap(), None, "{name}: it ends with a whole frame");
+        assert_eq!(
+            framing.read(&mut out, 1 << 16).unwrap(),
+            None,
+            "{name}: it ends with a whole frame"
+        );
     }
 }
 

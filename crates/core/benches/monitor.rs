@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use freshline_core::session::{Admission, Monitor, MonitorEvent, MonitorParams, Secret};
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Cookie, Message, Opening, SessionId, Update};
+use freshline_core::wire::{Cookie, Frames, Message, Opening, SessionId, Update};
 
 /// An update of 64 bytes as it arrives.
 struct Arrival {
@@ -25,12 +25,12 @@ impl Arrival {
         let update = Update {
             session: SessionId(source),
             seq,
-            generated_at: now,
+            sent_at: now,
             clock_offset: Some(0),
             wants_ack: true,
             ack_mark: None,
             opening,
-            payload: &[0xA5; 64],
+            frames: Frames::fresh(&[0xA5; 64]),
         };
         let mut datagram = vec![0; update.len()];
         update.write(&mut datagram).expect("it fits");

@@ -8,7 +8,7 @@ use freshline_core::session::{
     Access, Admission, End, Monitor, MonitorEvent, MonitorParams, Relation, Secret,
 };
 use freshline_core::unit::Time;
-use freshline_core::wire::{CloseReason, Cookie, Message, Opening, SessionId, Update};
+use freshline_core::wire::{CloseReason, Cookie, Frames, Message, Opening, SessionId, Update};
 
 /// Tokens with the beginning of the names that each permits. The credential is the place in the list.
 struct Rules(&'static [(&'static [u8], &'static str)]);
@@ -44,12 +44,12 @@ fn send(
     let update = Update {
         session: SessionId(session),
         seq,
-        generated_at: Time::from_nanos(seq),
+        sent_at: Time::from_nanos(seq),
         clock_offset: None,
         wants_ack: true,
         ack_mark: None,
         opening,
-        payload: b"state",
+        frames: Frames::fresh(b"state"),
     };
     let mut datagram = [0; 300];
     let len = update.write(&mut datagram).expect("it fits");

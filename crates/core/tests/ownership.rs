@@ -13,7 +13,7 @@ use freshline_core::session::{
 use freshline_core::source::{Fixed, Limits};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{
-    Challenge, Close, CloseReason, Cookie, Message, Opening, SessionId, Update,
+    Challenge, Close, CloseReason, Cookie, Frames, Message, Opening, SessionId, Update,
 };
 
 const TOKENS: [&[u8]; 2] = [b"of robot", b"of meter"];
@@ -44,12 +44,12 @@ fn say(monitor: &mut Monitor<u64>, connection: u64, said: Said) -> (&'static str
     let update = Update {
         session: SessionId(1),
         seq: said.seq,
-        generated_at: Time::ZERO,
+        sent_at: Time::ZERO,
         clock_offset: None,
         wants_ack: true,
         ack_mark: None,
         opening,
-        payload: said.payload,
+        frames: Frames::fresh(said.payload),
     };
     send(monitor, connection, &update)
 }
@@ -77,6 +77,7 @@ fn tell(monitor: &mut Monitor<u64>, connection: u64, datagram: &[u8]) -> (&'stat
         Some(Refused { reason: CloseReason::BadName, .. }) => "bad name",
         Some(Refused { .. }) => "refused",
         Some(Gone { .. }) => "closed",
+        Some(_) => "in parts",
         None => "ignored",
     };
     (verdict, heard.reply)
@@ -138,12 +139,12 @@ fn a_name_does_not_pass_to_the_holder_of_another_token() {
     let robot = |session, token| Update {
         session: SessionId(session),
         seq: 0,
-        generated_at: Time::ZERO,
+        sent_at: Time::ZERO,
         clock_offset: None,
         wants_ack: true,
         ack_mark: None,
         opening: Some(Opening { cookie: Cookie::default(), name: "robot", token }),
-        payload: b"state",
+        frames: Frames::fresh(b"state"),
     };
     assert_eq!(send(&mut monitor, 1, &robot(1, TOKENS[0])).0, "opened");
     assert_eq!(send(&mut monitor, 2, &robot(2, TOKENS[1])).0, "name taken");

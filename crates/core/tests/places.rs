@@ -7,7 +7,7 @@ use freshline_core::session::{
     Admission, End, Monitor, MonitorEvent, MonitorParams, Origin, Secret,
 };
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Close, CloseReason, Cookie, Opening, SessionId, Update};
+use freshline_core::wire::{Close, CloseReason, Cookie, Frames, Opening, SessionId, Update};
 
 /// An address: its network is the address without the last two digits.
 type Address = u64;
@@ -53,12 +53,12 @@ fn say(monitor: &mut Monitor<Address>, now: Time, from: Address, said: &Said<'_>
     let update = Update {
         session: SessionId(session),
         seq: now.as_nanos(),
-        generated_at: now,
+        sent_at: now,
         clock_offset: None,
         wants_ack: true,
         ack_mark: None,
         opening,
-        payload: b"state",
+        frames: Frames::fresh(b"state"),
     };
     let mut datagram = [0; 300];
     let len = update.write(&mut datagram).expect("it fits");

@@ -9,7 +9,7 @@ mod driven;
 use counting::held;
 use freshline_core::session::{Admission, Monitor, MonitorParams, Origin, Secret};
 use freshline_core::unit::Time;
-use freshline_core::wire::{Cookie, Opening, SessionId, Update};
+use freshline_core::wire::{Cookie, Frames, Opening, SessionId, Update};
 
 const SOURCES: u64 = 10_000;
 
@@ -29,12 +29,12 @@ fn bytes_per_source(origin: fn(&u64) -> Origin) -> usize {
         let update = Update {
             session: SessionId(session),
             seq: 0,
-            generated_at: Time::ZERO,
+            sent_at: Time::ZERO,
             clock_offset: None,
             wants_ack: false,
             ack_mark: None,
             opening: Some(opening),
-            payload: &[7; 64],
+            frames: Frames::fresh(&[7; 64]),
         };
         let len = update.write(&mut datagram).expect("it fits");
         driven::tell(&mut monitor, Time::ZERO, session, &datagram[..len]);

@@ -1,6 +1,7 @@
 //! A driver that calls a source and a monitor in any order that the types allow, over a network that
-//! loses, duplicates and reorders, with jumps of time: nothing panics, no memory grows without bound,
-//! and once the driver and the network behave again the session is open and the newest state arrives.
+//! loses, duplicates and reorders, with jumps of time and monitors that are restarted: nothing panics, no
+//! memory grows without bound, and once the driver and the network behave again the session is open and the
+//! newest state arrives, whole, be it short or in parts, without turns that bring nothing.
 //!
 //! Jumps of up to 100 s leave few sessions open for long. So there are also cases that begin with an open
 //! session, and in which time passes in small steps alone.
@@ -10,13 +11,22 @@ use freshline_core::session::{
     Datagram, Monitor, MonitorEvent, MonitorParams, Paths, Reach, Secret, Source, SourceEvent,
     SourceParams, Transmit, TransportState,
 };
-use freshline_core::source::Fixed;
+use freshline_core::source::{Fixed, Limits};
 use freshline_core::unit::{Bytes, Span, Time, UpdateRate};
 use proptest::prelude::*;
 
 /// Within this time an orderly driver has found the monitor again, whatever was before: the longest
 /// wait between openings a few times, and the time after which a path of long round trips is silent.
 const HEALS_WITHIN: Span = Span::from_secs(30);
+
+/// Of the source.
+const MAX_DATAGRAM: usize = 400;
+
+/// The longest state that it sends whole.
+const MAX_WHOLE: usize = MAX_DATAGRAM - 80;
+
+/// Turns at one time, of which each sends an update or finds one due.
+const MOST_TURNS: usize = 20;
 
 /// Datagrams in flight that the network keeps.
 const IN_FLIGHT: usize = 64;
@@ -27,7 +37,9 @@ enum Step {
     Timeout,
     Event,
     Transmit,
-    Put(u8),
+    Put(u8, usize),
+    /// The state that was put last, as of the same time.
+    PutAgain,
     AskAgain,
     AskAgainAt(u64),
     Repeat,
@@ -48,14 +60,17 @@ enum Step {
     MonitorTimeout,
     MonitorEvent,
     MonitorTransmit,
+    /// Another monitor is there, which knows nothing.
+    MonitorRestarts,
 }
 
-/// Steps with which an open session mostly stays so: short waits, and transports that are ready.
+/// Steps with which an open session mostly stays so: short waits, transports that are ready, one monitor.
 fn small_step() -> impl Strategy<Value = Step> {
     any_step().prop_map(|step| match step {
         Step::Wait(nanos) => Step::Wait(nanos % 100_000_000),
         Step::AskAgainAt(nanos) => Step::AskAgainAt(nanos % 100_000_000),
         Step::Transport(path, _) => Step::Transport(path, 2),
+        Step::MonitorRestarts => Step::Timeout,
         step => step,
     })
 }
@@ -68,7 +83,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Timeout),
         6 => Just(Step::Event),
         6 => Just(Step::Transmit),
-        4 => any::<u8>().prop_map(Step::Put),
+        4 => (any::<u8>(), any_len()).prop_map(|(byte, len)| Step::Put(byte, len)),
+        1 => Just(Step::PutAgain),
         1 => Just(Step::AskAgain),
         1 => (0..5_000_000_000u64).prop_map(Step::AskAgainAt),
         1 => Just(Step::Repeat),
@@ -84,7 +100,34 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => Just(Step::MonitorTimeout),
         4 => Just(Step::MonitorEvent),
         6 => Just(Step::MonitorTransmit),
+        1 => Just(Step::MonitorRestarts),
     ]
+}
+
+/// Of states: short, as long as fits into an update and a byte more, or in several parts.
+fn any_len() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(20), Just(MAX_WHOLE), Just(MAX_WHOLE + 1), 1..3_000usize]
+}
+
+/// How the source and its states are.
+#[derive(Debug, Clone)]
+struct Setup {
+    paths: usize,
+    scheduler: &'static str,
+    on_change: bool,
+    limits: Limits,
+    /// Of the state after everything behaves again.
+    len: usize,
+}
+
+fn any_setup() -> impl Strategy<Value = Setup> {
+    let scheduler = prop_oneof![Just("freshest"), Just("redundant"), Just("round_robin")];
+    let max_rate = prop_oneof![Just(None), Just(UpdateRate::new(5.0))];
+    let all = (1..3usize, scheduler, any::<bool>(), max_rate, any_len());
+    all.prop_map(|(paths, scheduler, on_change, max_rate, len)| {
+        let limits = Limits { max_rate, ..Limits::NONE };
+        Setup { paths, scheduler, on_change, limits, len }
+    })
 }
 
 struct World {
@@ -95,21 +138,36 @@ struct World {
     in_flight: [Vec<(u8, Vec<u8>)>; 2],
     out: Vec<u8>,
     last: Option<Transmit>,
+    /// The state that was put last.
+    put: (Time, Vec<u8>),
 }
 
 impl World {
-    fn new(paths: usize) -> Self {
+    fn new(setup: &Setup) -> Self {
         let law = Box::new(Fixed::new(UpdateRate::saturating(20.0)));
-        let source = Source::new(SourceParams::default(), Secret::new([7; 16]), law, Time::ZERO);
-        let scheduler: SchedulerConfig = "freshest".parse().expect("there is one");
+        let params = SourceParams {
+            max_datagram: MAX_DATAGRAM,
+            on_change: setup.on_change,
+            limits: setup.limits,
+            ..SourceParams::default()
+        };
+        let source = Source::new(params, Secret::new([7; 16]), law, Time::ZERO).expect("no name");
+        assert_eq!(source.max_whole(), MAX_WHOLE);
+        let scheduler: SchedulerConfig = setup.scheduler.parse().expect("there is one");
         Self {
             now: Time::ZERO,
-            source: source.expect("no name").over(Paths::new(paths, &scheduler).expect("paths")),
+            source: source.over(Paths::new(setup.paths, &scheduler).expect("paths")),
             monitor: Monitor::new(MonitorParams::default(), Secret::new([1; 16])),
             in_flight: Default::default(),
             out: Vec::new(),
             last: None,
+            put: (Time::ZERO, Vec::new()),
         }
+    }
+
+    fn put(&mut self, state: Vec<u8>) {
+        self.put = (self.now, state);
+        self.source.put(self.now, self.now, &self.put.1).expect("it fits");
     }
 
     fn step(&mut self, step: &Step) {
@@ -119,7 +177,8 @@ impl World {
             Step::Timeout => self.source.handle_timeout(now),
             Step::Event => drop(self.source.poll_event()),
             Step::Transmit => self.transmit(),
-            Step::Put(state) => self.source.put(now, now, &[state; 20]).expect("it fits"),
+            Step::Put(byte, len) => self.put(vec![byte; len]),
+            Step::PutAgain => self.source.put(now, self.put.0, &self.put.1).expect("it fits"),
             Step::AskAgain => self.source.ask_again(),
             Step::AskAgainAt(nanos) => self.source.ask_again_at(now + Span::from_nanos(nanos)),
             Step::Repeat => self.source.repeat(),
@@ -144,7 +203,11 @@ impl World {
             Step::MonitorTimeout => self.monitor.handle_timeout(now),
             Step::MonitorEvent => drop(self.monitor.poll_event()),
             Step::MonitorTransmit => self.answer(),
+            Step::MonitorRestarts => {
+                self.monitor = Monitor::new(MonitorParams::default(), Secret::new([2; 16]));
+            }
         }
+        assert!(self.monitor.large_memory() < 30_000, "{}", self.monitor.large_memory());
     }
 
     fn transmit(&mut self) {
@@ -186,9 +249,9 @@ impl World {
 
     /// From now on everybody behaves; gives whether the state that is put then has arrived, and is
     /// known to have.
-    fn heals(&mut self, paths: usize, state: &[u8]) -> bool {
-        let end = self.now + HEALS_WITHIN;
-        for path in 0..paths {
+    fn heals(&mut self, setup: &Setup, byte: u8) -> bool {
+        let (end, healed) = (self.now + HEALS_WITHIN, vec![byte; setup.len]);
+        for path in 0..setup.paths {
             self.source.handle_transport(self.now, PathId(path as u8), TransportState::Ready);
         }
         self.source.ask_again();
@@ -205,19 +268,24 @@ impl World {
                 }
                 (0..IN_FLIGHT).for_each(|_| self.answer());
             }
-            self.source.handle_timeout(self.now);
-            while let Some(event) = self.source.poll_event() {
-                if matches!(event, SourceEvent::StateWanted(_)) {
-                    self.source.put(self.now, self.now, state).expect("it fits");
+            let mut turns = 0;
+            while self.source.poll_timeout().is_some_and(|at| at <= self.now) {
+                self.source.handle_timeout(self.now);
+                while let Some(event) = self.source.poll_event() {
+                    if matches!(event, SourceEvent::StateWanted(_)) {
+                        self.put(healed.clone());
+                    }
                 }
+                (0..IN_FLIGHT).for_each(|_| self.transmit());
+                turns += 1;
+                assert!(turns < MOST_TURNS, "it spins at {:?}", self.now);
             }
-            (0..IN_FLIGHT).for_each(|_| self.transmit());
             let wakes = [self.source.poll_timeout(), self.monitor.poll_timeout()];
             let next = Time::earliest(wakes).expect("a source always wants something");
             // A network's delay, where something is in flight.
             self.now = next.max(self.now + Span::from_micros(500));
         }
-        let arrived = self.monitor.records().any(|(_, record)| record.payload == state);
+        let arrived = self.monitor.records().any(|(_, record)| record.payload == healed);
         arrived && self.source.reach() == Reach::Open
     }
 }
@@ -227,26 +295,27 @@ proptest! {
 
     #[test]
     fn any_order_of_calls_neither_panics_nor_leaves_a_session_stuck(
-        paths in 1..3usize,
+        setup in any_setup(),
         steps in prop::collection::vec(any_step(), 1..400),
     ) {
-        let mut world = World::new(paths);
+        let mut world = World::new(&setup);
         for step in &steps {
             world.step(step);
         }
-        prop_assert!(world.heals(paths, b"healed"), "{:?}", world.source.reach());
+        let heals = world.heals(&setup, b'h');
+        prop_assert!(heals, "{:?} {:?}", world.source.reach(), world.source.counters());
     }
-
     #[test]
     fn an_open_session_bears_any_order_of_calls_too(
-        paths in 1..3usize,
+        setup in any_setup(),
         steps in prop::collection::vec(small_step(), 1..400),
     ) {
-        let mut world = World::new(paths);
-        prop_assert!(world.heals(paths, b"opened"), "it does not open");
+        let mut world = World::new(&setup);
+        prop_assert!(world.heals(&setup, b'o'), "it does not open");
         for step in &steps {
             world.step(step);
         }
-        prop_assert!(world.heals(paths, b"healed"), "{:?}", world.source.reach());
+        let heals = world.heals(&setup, b'h');
+        prop_assert!(heals, "{:?} {:?}", world.source.reach(), world.source.counters());
     }
 }

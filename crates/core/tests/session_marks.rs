@@ -23,6 +23,7 @@ struct World {
     now: Time,
     source: Source,
     monitor: Monitor<u8>,
+    state: Vec<u8>,
     /// What the path makes of code points, forward and back.
     path: [fn(Dscp) -> Dscp; 2],
     /// With which code points updates and answers left.
@@ -45,6 +46,7 @@ impl World {
             now,
             source: Source::new(params, Secret::new([7; 16]), law, now).unwrap(),
             monitor: Monitor::new(monitor, Secret::new([1; 16])),
+            state: b"state".to_vec(),
             path,
             left: Vec::new(),
         }
@@ -52,7 +54,7 @@ impl World {
 
     /// One update and its answer.
     fn step(&mut self) {
-        let (now, left) = driven::next_update(&mut self.source, self.now, b"state");
+        let (now, left) = driven::next_update(&mut self.source, self.now, &self.state);
         let [(transmit, datagram)] = &left[..] else { panic!("{} datagrams", left.len()) };
         let sent = transmit.dscp;
         self.now = now + Span::from_millis(1);
@@ -90,6 +92,22 @@ fn updates_of_an_open_session_are_marked_and_neither_openings_nor_challenges() {
     assert_eq!((marks.forward.kept(), marks.forward.changed()), (8, 0), "openings do not count");
     let record = world.monitor.records().next().unwrap().1;
     assert_eq!(record.dscp(), Some(dscp("EF")));
+}
+
+#[test]
+fn parts_of_a_state_are_not_marked_and_do_not_count_as_marks_that_were_changed() {
+    let mut world = World::new(Some("echo"), None, [|dscp| dscp; 2]);
+    world.state = vec![7; 1_000_000];
+    let mut world = world.run();
+    assert!(world.source.counters().parts > 5, "{:?}", world.source.counters());
+    assert!(world.left.iter().all(|marks| *marks == [Dscp::DEFAULT; 2]), "{:?}", world.left);
+    assert_eq!(world.verdicts()[0], MarkVerdict::Unknown);
+    // A state that one update carries is marked again.
+    world.left.clear();
+    world.state = b"state".to_vec();
+    let world = world.run().run();
+    assert_eq!(world.left.last(), Some(&[dscp("EF"); 2]), "{:?}", world.left);
+    assert_eq!(world.verdicts()[0], MarkVerdict::Kept);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Opening, SessionId, Update};
+use freshline_core::wire::{Frame, Frames, Opening, SessionId, StateId, Update};
 
 /// The monitor's clock is this far behind: its process began 30 s after the state was sampled.
 const BEHIND: Span = Span::from_secs(70);
@@ -78,19 +78,20 @@ fn a_state_that_does_not_change_has_an_age_and_is_kept_alive() {
 
 #[test]
 fn a_state_that_came_with_a_reopening_does_not_keep_the_age_of_the_one_before() {
-    let update = |seq, generated_at, clock_offset: Option<i64>, payload: &'static [u8]| {
+    let update = |seq, generated_at, clock_offset: Option<i64>, bytes: &'static [u8]| {
         let name = Opening { cookie: Default::default(), name: "it", token: b"" };
         let session = SessionId(1);
         let opening = clock_offset.is_none().then_some(name);
+        let behind = seq - if bytes == b"one" { 0 } else { 2 };
         Update {
             session,
             seq,
-            generated_at,
+            sent_at: generated_at,
             clock_offset,
             wants_ack: true,
             ack_mark: None,
             opening,
-            payload,
+            frames: Frames::one(Frame::State { id: StateId { behind, ..StateId::FRESH }, bytes }),
         }
     };
     let params = MonitorParams { admission: Admission::Proven, ..MonitorParams::default() };

@@ -4,10 +4,11 @@
 use std::num::NonZeroU16;
 
 use freshline_core::dscp::Dscp;
+use freshline_core::state::Layout;
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::{
-    Ack, AckMark, Challenge, Close, CloseReason, Cookie, Join, Marks, Message, Opening, Packet,
-    Report, SessionId, Update,
+    Ack, AckMark, Challenge, Close, CloseReason, Cookie, Frame, Frames, Join, Marks, Message,
+    Opening, Packet, Part, PartsAck, Report, SessionId, StateId, Update,
 };
 use freshline_core::wlan;
 
@@ -38,27 +39,27 @@ fn an_update_with_a_clock_offset_and_a_long_payload() {
     let update = Update {
         session: SESSION,
         seq: 258,
-        generated_at: Time::from_nanos(1_000_000_000),
+        sent_at: Time::from_nanos(1_000_000_000),
         clock_offset: Some(-2),
         wants_ack: true,
         ack_mark: None,
         opening: None,
-        payload: b"seventeen bytes !",
+        frames: Frames::fresh(b"seventeen bytes !"),
     };
     assert_update(
         update,
         &[
             "46 4c",                                              // magic: FL
-            "01",                                                 // version 1
+            "02",                                                 // version 2
             "01",                                                 // type 1: update
             "01 23 45 67 89 ab cd ef",                            // session
-            "02",                                                 // flags: clock offset
-            "00",                                                 // mark of the ack: not asked for
-            "00 11",                                              // payload length: 17
-            "00 00 00 00 00 00 01 02",                            // sequence number: 258
-            "00 00 00 00 3b 9a ca 00",                            // generated at: 1 s in ns
-            "ff ff ff ff ff ff ff fe",                            // clock offset: −2 ns
-            "73 65 76 65 6e 74 65 65 6e 20 62 79 74 65 73 20 21", // payload, 57 bytes in all
+            "0a",                      // flags: clock offset, fresh state
+            "00",                      // mark of the ack: not asked for
+            "00 11",                   // length of the state: 17
+            "00 00 00 00 00 00 01 02", // sequence number: 258
+            "00 00 00 00 3b 9a ca 00", // sent at: 1 s in ns
+            "ff ff ff ff ff ff ff fe", // clock offset: −2 ns
+            "73 65 76 65 6e 74 65 65 6e 20 62 79 74 65 73 20 21", // the state, 57 bytes in all
         ],
     );
 }
@@ -68,25 +69,25 @@ fn a_short_update_is_padded_to_the_length_of_an_ack() {
     let update = Update {
         session: SESSION,
         seq: 0,
-        generated_at: Time::ZERO,
+        sent_at: Time::ZERO,
         clock_offset: None,
         wants_ack: true,
         ack_mark: Some(AckMark::Echo),
         opening: None,
-        payload: b"hi",
+        frames: Frames::fresh(b"hi"),
     };
     assert_update(
         update,
         &[
-            "46 4c 01 01",
+            "46 4c 02 01",
             "01 23 45 67 89 ab cd ef",
-            "00",                                        // flags: none
+            "08",                                        // flags: fresh state
             "80",                                        // mark of the ack: as this one's
-            "00 02",                                     // payload length: 2
+            "00 02",                                     // length of the state: 2
             "00 00 00 00 00 00 00 00",                   // sequence number
-            "00 00 00 00 00 00 00 00",                   // generated at
+            "00 00 00 00 00 00 00 00",                   // sent at
             "00 00 00 00 00 00 00 00",                   // clock offset: none, as the flags say
-            "68 69",                                     // payload: hi
+            "68 69",                                     // the state: hi
             "00 00 00 00 00 00 00 00 00 00 00 00 00 00", // padding up to 56 bytes
         ],
     );
@@ -97,25 +98,25 @@ fn an_update_that_asks_for_no_ack() {
     let update = Update {
         session: SESSION,
         seq: 3,
-        generated_at: Time::from_nanos(4),
+        sent_at: Time::from_nanos(4),
         clock_offset: Some(5),
         wants_ack: false,
         ack_mark: None,
         opening: None,
-        payload: b"seventeen bytes !",
+        frames: Frames::fresh(b"seventeen bytes !"),
     };
     assert_update(
         update,
         &[
-            "46 4c 01 01",
+            "46 4c 02 01",
             "01 23 45 67 89 ab cd ef",
-            "06",                                                 // flags: clock offset, no ack
-            "00",                                                 // mark of the ack
-            "00 11",                                              // payload length: 17
-            "00 00 00 00 00 00 00 03",                            // sequence number: 3
-            "00 00 00 00 00 00 00 04",                            // generated at: 4 ns
-            "00 00 00 00 00 00 00 05",                            // clock offset: 5 ns
-            "73 65 76 65 6e 74 65 65 6e 20 62 79 74 65 73 20 21", // payload, 57 bytes in all
+            "0e",                      // flags: clock offset, no ack, fresh state
+            "00",                      // mark of the ack
+            "00 11",                   // length of the state: 17
+            "00 00 00 00 00 00 00 03", // sequence number: 3
+            "00 00 00 00 00 00 00 04", // sent at: 4 ns
+            "00 00 00 00 00 00 00 05", // clock offset: 5 ns
+            "73 65 76 65 6e 74 65 65 6e 20 62 79 74 65 73 20 21", // the state
         ],
     );
 }
@@ -129,30 +130,30 @@ fn an_opening_carries_cookie_name_and_token() {
     let update = Update {
         session: SESSION,
         seq: 1,
-        generated_at: Time::from_nanos(2),
+        sent_at: Time::from_nanos(2),
         clock_offset: None,
         wants_ack: true,
         ack_mark: Dscp::new(46).map(AckMark::Set),
         opening: Some(Opening { cookie, name: "rö7", token: &[0xfe, 0x00] }),
-        payload: b"on",
+        frames: Frames::fresh(b"on"),
     };
     assert_update(
         update,
         &[
-            "46 4c 01 01",
+            "46 4c 02 01",
             "01 23 45 67 89 ab cd ef",
-            "01",                                              // flags: opening
+            "09",                                              // flags: opening, fresh state
             "6e",                                              // mark of the ack: code point 46
-            "00 02",                                           // payload length: 2
+            "00 02",                                           // length of the state: 2
             "00 00 00 00 00 00 00 01",                         // sequence number: 1
-            "00 00 00 00 00 00 00 02",                         // generated at: 2 ns
+            "00 00 00 00 00 00 00 02",                         // sent at: 2 ns
             "00 00 00 00 00 00 00 00",                         // clock offset: none
             "c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 ca cb cc cd ce cf", // cookie
             "04",                                              // name length: 4
             "72 c3 b6 37",                                     // name in UTF-8: rö7
             "02",                                              // token length: 2
             "fe 00",                                           // token
-            "6f 6e",                                           // payload: on
+            "6f 6e",                                           // the state: on
         ],
     );
 }
@@ -162,7 +163,7 @@ fn an_ack() {
     let ack = Ack {
         session: SESSION,
         seq: 258,
-        generated_at: Time::from_nanos(1_000_000_000),
+        sent_at: Time::from_nanos(1_000_000_000),
         received_at: Time::from_nanos(0x1122_3344_5566_7788),
         hold: Span::from_micros(150),
         was_fresh: true,
@@ -170,19 +171,20 @@ fn an_ack() {
         stale: 3,
         missing: 0x0a0b_0c0d,
         marks: Marks { seen: Dscp::new(46), sent: Dscp::new(0) },
+        parts: None,
     };
     assert_answer(
         Message::Ack(ack),
         &ack.bytes(),
         &[
-            "46 4c 01 02",             // magic, version, type 2: ack
+            "46 4c 02 02",             // magic, version, type 2: ack
             "01 23 45 67 89 ab cd ef", // session
             "01",                      // flags: it was fresh
             "6e",                      // the update came with code point 46
             "40",                      // the ack leaves with 0
             "00",                      // reserved
             "00 00 00 00 00 00 01 02", // sequence number: 258
-            "00 00 00 00 3b 9a ca 00", // generated at: 1 s
+            "00 00 00 00 3b 9a ca 00", // sent at: 1 s
             "11 22 33 44 55 66 77 88", // received at, on the monitor's clock
             "00 00 00 96",             // hold: 150 µs
             "00 00 00 c8",             // fresh: 200
@@ -193,13 +195,144 @@ fn an_ack() {
 }
 
 #[test]
+fn a_part_of_a_state_and_its_ack() {
+    let id = StateId { topic: 3, behind: 70, age: Span::from_nanos(20_000) };
+    let layout = Layout::new(100_000, 1_100, 5).expect("a layout");
+    let part = Part { id, layout, index: 91, bytes: b"end" };
+    let update = Update {
+        session: SESSION,
+        seq: 258,
+        sent_at: Time::from_nanos(4),
+        clock_offset: None,
+        wants_ack: true,
+        ack_mark: None,
+        opening: None,
+        frames: Frames::one(Frame::Part(part)),
+    };
+    assert_update(
+        update,
+        &[
+            "46 4c 02 01",
+            "01 23 45 67 89 ab cd ef",
+            "00 00 00 15",
+            "00 00 00 00 00 00 01 02",          // sequence number: 258
+            "00 00 00 00 00 00 00 04",          // sent at: 4 ns
+            "00 00 00 00 00 00 00 00",          // clock offset: none
+            "02 13",                            // frame: a part, 19 bytes follow
+            "03",                               // topic 3
+            "40 46",                            // the state is 70 updates behind: number 188
+            "80 00 4e 20",                      // 20 µs old
+            "80 01 86 a0",                      // the state has 100,000 bytes
+            "44 4c",                            // a symbol has 1100
+            "05",                               // 5 symbols of repair
+            "40 5b",                            // symbol 91 of 91 + 5: the first of repair
+            "65 6e 64",                         // the symbol
+            "00 00 00 00 00 00 00 00 00 00 00", // padding up to 72 bytes
+        ],
+    );
+    let ack = Ack {
+        session: SESSION,
+        seq: 258,
+        sent_at: Time::from_nanos(4),
+        received_at: Time::from_nanos(5),
+        hold: Span::ZERO,
+        was_fresh: false,
+        fresh: 6,
+        stale: 7,
+        missing: 8,
+        marks: Marks::default(),
+        parts: Some(PartsAck { recent: 0x8000_0000_0000_0005, newest: Some(180) }),
+    };
+    assert_answer(
+        Message::Ack(ack),
+        &ack.bytes(),
+        &[
+            "46 4c 02 02",
+            "01 23 45 67 89 ab cd ef",
+            "02 00 00 00",             // flags: what has come of parts
+            "00 00 00 00 00 00 01 02", // sequence number: 258
+            "00 00 00 00 00 00 00 04", // sent at
+            "00 00 00 00 00 00 00 05", // received at
+            "00 00 00 00 00 00 00 06 00 00 00 07 00 00 00 08",
+            "80 00 00 00 00 00 00 05", // updates 257, 255 and 194 have come
+            "00 00 00 00 00 00 00 b5", // the newest whole state: 180 + 1
+        ],
+    );
+}
+
+#[test]
+fn a_state_named_again() {
+    let id = StateId { topic: 0, behind: 2, age: Span::ZERO };
+    let update = Update {
+        session: SESSION,
+        seq: 9,
+        sent_at: Time::ZERO,
+        clock_offset: None,
+        wants_ack: true,
+        ack_mark: None,
+        opening: None,
+        frames: Frames::one(Frame::Again(id)),
+    };
+    assert_update(
+        update,
+        &[
+            "46 4c 02 01",
+            "01 23 45 67 89 ab cd ef",
+            "00 00 00 05",
+            "00 00 00 00 00 00 00 09",
+            "00 00 00 00 00 00 00 00",
+            "00 00 00 00 00 00 00 00",
+            "03 03 00 02 00",  // frame: state 7 again
+            &"00 ".repeat(27), // padding up to 72 bytes
+        ],
+    );
+}
+
+#[test]
+fn a_state_that_was_sampled_before_it_left() {
+    let id = StateId { topic: 0, behind: 0, age: Span::from_nanos(64) };
+    let update = Update {
+        session: SESSION,
+        seq: 9,
+        sent_at: Time::from_nanos(100),
+        clock_offset: None,
+        wants_ack: true,
+        ack_mark: None,
+        opening: None,
+        frames: Frames::one(Frame::State { id, bytes: b"on" }),
+    };
+    assert_update(
+        update,
+        &[
+            "46 4c 02 01",
+            "01 23 45 67 89 ab cd ef",
+            "00 00 00 08",
+            "00 00 00 00 00 00 00 09",
+            "00 00 00 00 00 00 00 64",
+            "00 00 00 00 00 00 00 00",
+            "01 06 00 00 40 40 6f 6e", // frame: a state of topic 0, number 9, 64 ns old: on
+            "00 00 00 00 00 00 00 00", // padding up to 56 bytes
+        ],
+    );
+}
+
+#[test]
+fn frames_of_kinds_that_are_not_known_are_skipped() {
+    let mut message = bytes(&["46 4c 02 01 01 23 45 67 89 ab cd ef 00 00 00 0b"]);
+    message.extend([0; 24]);
+    message.extend(bytes(&["3f 02 aa bb", "01 05 00 00 00 6f 6e", "01 02 03 04 05"]));
+    let Ok(Message::Update(update)) = Message::parse(&message) else { panic!("no update") };
+    assert_eq!(update.frames, Frames::fresh(b"on"));
+}
+
+#[test]
 fn a_challenge() {
     let challenge = Challenge { session: SESSION, cookie: Cookie(*b"sixteen bytes ok") };
     assert_answer(
         Message::Challenge(challenge),
         &challenge.bytes(),
         &[
-            "46 4c 01 03",                                     // type 3: challenge
+            "46 4c 02 03",                                     // type 3: challenge
             "01 23 45 67 89 ab cd ef",                         // session
             "73 69 78 74 65 65 6e 20 62 79 74 65 73 20 6f 6b", // cookie
         ],
@@ -224,7 +357,7 @@ fn a_close_with_each_reason() {
             Message::Close(close),
             &close.bytes(),
             &[
-                "46 4c 01 04",             // type 4: close
+                "46 4c 02 04",             // type 4: close
                 "01 23 45 67 89 ab cd ef", // session
                 code,                      // reason
                 "00 00 00",                // reserved
@@ -243,7 +376,7 @@ fn a_short_join_is_padded_to_the_length_of_an_ack() {
         Message::Join(join),
         &written[..len],
         &[
-            "46 4c 01",
+            "46 4c 02",
             "05", // type 5: join
             "01 23 45 67 89 ab cd ef",
             "c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0 c0", // cookie
@@ -273,7 +406,7 @@ fn a_packet_ends_with_its_payload() {
         Message::Packet(packet),
         &written[..len],
         &[
-            "46 4c 01",
+            "46 4c 02",
             "06", // type 6: packet
             "01 23 45 67 89 ab cd ef",
             "01",                      // flags: clock offset
@@ -318,7 +451,7 @@ fn a_report_of_frames() {
         Message::Report(report),
         &report.bytes(),
         &[
-            "46 4c 01",
+            "46 4c 02",
             "07", // type 7: report
             "01 23 45 67 89 ab cd ef",
             "00 00 00 03",             // number: 3

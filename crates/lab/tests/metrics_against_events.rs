@@ -162,7 +162,13 @@ fn arrivals(scenario: &Scenario) -> (Built, Vec<Vec<(Time, Time)>>) {
             && left.parcel.direction == Direction::Forward
             && last[flow] == Leg::Hop(hop as u32)
         {
-            all[flow].push((left.at, update.generated_at));
+            all[flow].push((
+                left.at,
+                update
+                    .frames
+                    .state()
+                    .map_or(update.sent_at, |(id, _)| id.generated_at(update.sent_at)),
+            ));
         }
     });
     (built, all)

@@ -15,8 +15,6 @@ use std::io::{self, BufRead, Read};
 use std::str::FromStr;
 use std::sync::Once;
 
-use crate::MAX_STATE;
-
 /// Where a state ends in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
@@ -56,17 +54,18 @@ impl FromStr for Framing {
 }
 
 impl Framing {
-    /// The next state, or `None` at the end of the stream. Takes memory for one state of at most 65,535
-    /// bytes, whatever comes.
+    /// The next state of at most `max` bytes, or `None` at the end of the stream. Takes memory for the
+    /// bytes of one such state that have come, whatever the stream promises.
     ///
     /// # Errors
-    /// If the stream fails, ends within a state, or has no such states.
-    pub fn read(self, stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    /// If the stream fails, ends within a state, or has no such states. A longer state is an error, too,
+    /// except with [`Framing::Cobs`], which leaves it out.
+    pub fn read(self, stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>>> {
         match self {
-            Self::Lines => read_line(stream),
-            Self::Null => read_to_zero(stream),
-            Self::U32 => read_frame(stream),
-            Self::Cobs => read_cobs(stream),
+            Self::Lines => read_line(stream, max),
+            Self::Null => read_to_zero(stream, max),
+            Self::U32 => read_frame(stream, max),
+            Self::Cobs => read_cobs(stream, max),
         }
     }
 }
@@ -85,13 +84,13 @@ pub(crate) fn push_cobs(state: &[u8], frames: &mut Vec<u8>) {
 }
 
 /// The next line without its end, or `None` at the end of the stream.
-fn read_line(lines: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+fn read_line(lines: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
-    let read = lines.by_ref().take(MAX_STATE as u64).read_until(b'\n', &mut line)?;
+    let read = lines.by_ref().take((max as u64).saturating_add(1)).read_until(b'\n', &mut line)?;
     if line.last() == Some(&b'\n') {
         line.pop();
-    } else if line.len() == MAX_STATE {
-        return Err(io::Error::other(format!("a line is longer than {MAX_STATE} bytes")));
+    } else if line.len() > max {
+        return Err(io::Error::other(format!("a line is longer than {max} bytes{LIMIT}")));
     }
     if !is_text(&line) {
         return Err(io::Error::other(
@@ -110,34 +109,40 @@ fn is_text(line: &[u8]) -> bool {
     str::from_utf8(line).is_ok() && !line.iter().any(is_control)
 }
 
+/// What helps if a state is too long.
+const LIMIT: &str = " (--max-state)";
+
 const CUT: &str = "the stream ends within a frame";
 
 /// The bytes before the next zero byte, or `None` at the end of the stream.
-fn read_to_zero(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+fn read_to_zero(stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut state = Vec::new();
-    if stream.take(MAX_STATE as u64 + 1).read_until(0, &mut state)? == 0 {
+    if stream.take((max as u64).saturating_add(1)).read_until(0, &mut state)? == 0 {
         return Ok(None);
     }
     match state.pop() {
         Some(0) => Ok(Some(state)),
-        _ if state.len() == MAX_STATE => Err(io::Error::other(format!(
-            "a state is longer than {MAX_STATE} bytes: is there a zero byte after each?"
+        // One byte was taken off.
+        Some(_) if state.len() == max => Err(io::Error::other(format!(
+            "a state is longer than {max} bytes{LIMIT}: is there a zero byte after each?"
         ))),
         _ => Err(io::Error::other("the stream ends without the zero byte after a state")),
     }
 }
 
 /// The next frame that can be decoded, or `None` at the end of the stream.
-fn read_cobs(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+fn read_cobs(stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>>> {
+    // Without its zero: a byte more for each 254 that are begun.
+    let max_frame = max.saturating_add(max.div_ceil(254));
     let mut frame = Vec::new();
     loop {
         frame.clear();
-        if stream.take(MAX_FRAME as u64 + 1).read_until(0, &mut frame)? == 0 {
+        if stream.take((max_frame as u64).saturating_add(1)).read_until(0, &mut frame)? == 0 {
             return Ok(None);
         }
         match frame.pop() {
             Some(0) => {}
-            _ if frame.len() < MAX_FRAME => return Err(io::Error::other(CUT)),
+            _ if frame.len() < max_frame => return Err(io::Error::other(CUT)),
             _ => {
                 left_out("is longer than a state can be");
                 skip_to_zero(stream)?;
@@ -149,7 +154,7 @@ fn read_cobs(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
             continue;
         }
         match cobs::decode_vec(&frame) {
-            Ok(state) if state.len() <= MAX_STATE => return Ok(Some(state)),
+            Ok(state) if state.len() <= max => return Ok(Some(state)),
             _ => left_out("is damaged"),
         }
     }
@@ -177,11 +182,8 @@ fn left_out(why: &str) {
         .call_once(|| tracing::warn!("left out a frame that {why}; further ones are not reported"));
 }
 
-/// The maximum length of a frame of COBS, without its zero: a byte more for each 254 that are begun.
-const MAX_FRAME: usize = MAX_STATE + MAX_STATE.div_ceil(254);
-
 /// The next frame without its length, or `None` at the end of the stream.
-fn read_frame(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+fn read_frame(stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>>> {
     if stream.fill_buf()?.is_empty() {
         return Ok(None);
     }
@@ -192,15 +194,17 @@ fn read_frame(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut len = [0; 4];
     stream.read_exact(&mut len).map_err(cut)?;
     let len = u32::from_be_bytes(len) as usize;
-    if len > MAX_STATE {
+    if len > max {
         return Err(io::Error::other(format!(
-            "a frame of {len} bytes is longer than {MAX_STATE}: are there four bytes of length, the \
+            "a frame of {len} bytes is longer than {max}{LIMIT}: are there four bytes of length, the \
              most significant first, in front of each state?"
         )));
     }
-    let mut frame = vec![0; len];
-    stream.read_exact(&mut frame).map_err(cut)?;
-    Ok(Some(frame))
+    let mut frame = Vec::new();
+    match stream.take(len as u64).read_to_end(&mut frame)? {
+        read if read == len => Ok(Some(frame)),
+        _ => Err(io::Error::other(CUT)),
+    }
 }
 
 #[cfg(test)]
@@ -210,14 +214,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const MAX_STATE: usize = 1 << 16;
+
     #[test]
     fn lines_end_with_or_without_a_newline_but_not_never() {
         let mut lines = io::Cursor::new(b"one\ntwo\r\n\tthr\xc3\xa9e".to_vec());
-        assert_eq!(read_line(&mut lines).unwrap(), Some(b"one".to_vec()));
-        assert_eq!(read_line(&mut lines).unwrap(), Some(b"two\r".to_vec()));
-        assert_eq!(read_line(&mut lines).unwrap(), Some(b"\tthr\xc3\xa9e".to_vec()));
-        assert_eq!(read_line(&mut lines).unwrap(), None);
-        assert!(read_line(&mut BufReader::new(io::repeat(b'x'))).is_err());
+        assert_eq!(read_line(&mut lines, MAX_STATE).unwrap(), Some(b"one".to_vec()));
+        assert_eq!(read_line(&mut lines, MAX_STATE).unwrap(), Some(b"two\r".to_vec()));
+        assert_eq!(read_line(&mut lines, MAX_STATE).unwrap(), Some(b"\tthr\xc3\xa9e".to_vec()));
+        assert_eq!(read_line(&mut lines, MAX_STATE).unwrap(), None);
+        assert!(read_line(&mut BufReader::new(io::repeat(b'x')), MAX_STATE).is_err());
     }
 
     #[test]
@@ -225,9 +231,9 @@ mod tests {
         // A frame of a float and a counter, cut at the 0x0a in its middle.
         for binary in [&b"\x40\x49\x0a\xdb\x00"[..], b"a\0b\n", b"\xff\xfe\n", b"\x01\n"] {
             let mut lines = io::Cursor::new(binary.to_vec());
-            let mut read = read_line(&mut lines);
+            let mut read = read_line(&mut lines, MAX_STATE);
             while matches!(&read, Ok(Some(_))) {
-                read = read_line(&mut lines);
+                read = read_line(&mut lines, MAX_STATE);
             }
             let error = read.expect_err("it is not text").to_string();
             assert!(error.contains("--framing u32 or cobs"), "{binary:?}: {error}");
@@ -245,11 +251,12 @@ mod tests {
         // A reader that gives one byte at a time.
         let mut pieces = BufReader::with_capacity(1, &stream[..]);
         for frame in frames {
-            assert_eq!(read_frame(&mut pieces).unwrap().as_deref(), Some(frame));
+            assert_eq!(read_frame(&mut pieces, MAX_STATE).unwrap().as_deref(), Some(frame));
         }
-        assert_eq!(read_frame(&mut pieces).unwrap(), None);
-        let error =
-            |stream: &[u8]| read_frame(&mut io::Cursor::new(stream)).unwrap_err().to_string();
+        assert_eq!(read_frame(&mut pieces, MAX_STATE).unwrap(), None);
+        let error = |stream: &[u8]| {
+            read_frame(&mut io::Cursor::new(stream), MAX_STATE).unwrap_err().to_string()
+        };
         assert!(error(&[0, 0]).contains("within a frame"));
         assert!(error(&[0, 0, 0, 2, b'x']).contains("within a frame"));
         assert!(error(b"text, not frames").contains("most significant first"));
@@ -258,18 +265,18 @@ mod tests {
     #[test]
     fn states_that_end_with_zero_are_whole() {
         let mut stream = io::Cursor::new(b"one\0two\n\0\0".to_vec());
-        let mut next = || Framing::Null.read(&mut stream).unwrap();
+        let mut next = || Framing::Null.read(&mut stream, MAX_STATE).unwrap();
         assert_eq!(next().as_deref(), Some(&b"one"[..]));
         assert_eq!(next().as_deref(), Some(&b"two\n"[..]));
         assert_eq!(next().as_deref(), Some(&b""[..]));
         assert_eq!(next(), None);
-        let half = Framing::Null.read(&mut io::Cursor::new(b"half")).unwrap_err();
+        let half = Framing::Null.read(&mut io::Cursor::new(b"half"), MAX_STATE).unwrap_err();
         assert!(half.to_string().contains("without the zero byte"), "{half}");
         let mut endless = BufReader::new(io::repeat(b'x'));
-        let error = Framing::Null.read(&mut endless).unwrap_err();
+        let error = Framing::Null.read(&mut endless, MAX_STATE).unwrap_err();
         assert!(error.to_string().contains("is there a zero byte"), "{error}");
         let longest = [&vec![b'x'; MAX_STATE][..], &[0]].concat();
-        let read = Framing::Null.read(&mut io::Cursor::new(longest)).unwrap();
+        let read = Framing::Null.read(&mut io::Cursor::new(longest), MAX_STATE).unwrap();
         assert_eq!(read.map(|state| state.len()), Some(MAX_STATE));
     }
 
@@ -284,13 +291,15 @@ mod tests {
         stream.push(0);
         push_cobs(&[7; 1000], &mut stream);
         let mut stream = io::Cursor::new(stream);
-        let mut next = || Framing::Cobs.read(&mut stream).unwrap();
+        let mut next = || Framing::Cobs.read(&mut stream, MAX_STATE).unwrap();
         assert_eq!(next().as_deref(), Some(&b"\x0a\0\xff"[..]));
         assert_eq!(next().as_deref(), Some(&[7; 1000][..]));
         assert_eq!(next(), None);
-        let cut = Framing::Cobs.read(&mut io::Cursor::new(b"\x05abc")).unwrap_err();
+        let cut = Framing::Cobs.read(&mut io::Cursor::new(b"\x05abc"), MAX_STATE).unwrap_err();
         assert!(cut.to_string().contains("within a frame"), "{cut}");
-        let cut = Framing::Cobs.read(&mut io::Cursor::new(vec![1; 3 * MAX_STATE])).unwrap_err();
+        let cut = Framing::Cobs
+            .read(&mut io::Cursor::new(vec![1; 3 * MAX_STATE]), MAX_STATE)
+            .unwrap_err();
         assert!(cut.to_string().contains("within a frame"), "{cut}");
     }
 
@@ -309,10 +318,10 @@ mod tests {
                 }
                 let mut stream = BufReader::with_capacity(3, &stream[..]);
                 for state in &states {
-                    let read = framing.read(&mut stream).unwrap();
+                    let read = framing.read(&mut stream, MAX_STATE).unwrap();
                     prop_assert_eq!(read.as_ref(), Some(state));
                 }
-                prop_assert_eq!(framing.read(&mut stream).unwrap(), None);
+                prop_assert_eq!(framing.read(&mut stream, MAX_STATE).unwrap(), None);
             }
         }
 
@@ -322,7 +331,7 @@ mod tests {
             for framing in [Framing::Lines, Framing::Null, Framing::U32, Framing::Cobs] {
                 let mut rest = io::Cursor::new(&stream[..]);
                 let mut states = 0;
-                while let Ok(Some(state)) = framing.read(&mut rest) {
+                while let Ok(Some(state)) = framing.read(&mut rest, MAX_STATE) {
                     prop_assert!(state.len() <= stream.len());
                     states += 1;
                 }

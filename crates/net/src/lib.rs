@@ -73,6 +73,3 @@ pub mod wlan;
 pub use handshakes::{Rate, Rates};
 pub use refusal::{Refusal, Refusals};
 pub use waker::Waker;
-
-/// The longest state that is taken in, in bytes.
-const MAX_STATE: usize = 1 << 16;

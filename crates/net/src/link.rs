@@ -34,19 +34,11 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The longest datagram that it carries.
+    /// The longest datagram that a source sends by it; a longer state is cut into parts.
     pub(crate) fn max_datagram(&self) -> usize {
         match self {
-            Self::Udp => MAX_UDP_PAYLOAD,
+            Self::Udp => MAX_UNFRAGMENTED,
             Self::Quic { .. } => quic::MAX_DATAGRAM,
-        }
-    }
-
-    /// What else helps who has more.
-    pub(crate) fn larger_states_hint(&self) -> &'static str {
-        match self {
-            Self::Udp => "",
-            Self::Quic { .. } => ", or use udp:// on a trusted link",
         }
     }
 }
@@ -178,8 +170,14 @@ enum State {
     Down,
 }
 
-/// The longest UDP payload over IPv4; IPv6 has 20 bytes more, which nobody should use.
+/// The longest UDP payload over IPv4; over IPv6 it is 20 bytes longer.
 const MAX_UDP_PAYLOAD: usize = 65_507;
+
+/// The longest UDP payload that Ethernet carries in one packet of 1500 bytes, by either family. IP cuts a
+/// longer one into fragments: one lost fragment then costs the whole datagram, fragments take memory at
+/// hosts and middleboxes, and many middleboxes drop them (RFC 8900). A path with a smaller MTU, such as a
+/// tunnel, still fragments.
+const MAX_UNFRAGMENTED: usize = 1500 - IPV6_UDP;
 
 impl<I: Inlet> Link<I> {
     /// A link by `via` to `remote`, whose socket wakes a poll as `token`; `wire_bytes` counts what

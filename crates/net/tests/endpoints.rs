@@ -15,7 +15,9 @@ use std::time::Duration;
 use freshline_core::session::{MonitorParams, SourceEvent, SourceKey, SourceParams};
 use freshline_core::source::{AcpPlus, AcpPlusParams, Fixed, RateBounds};
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Challenge, CloseReason, Cookie, Message, Opening, SessionId, Update};
+use freshline_core::wire::{
+    Challenge, CloseReason, Cookie, Frames, Message, Opening, SessionId, Update,
+};
 use freshline_net::Waker;
 use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
@@ -221,7 +223,7 @@ fn a_full_monitor_says_so_and_serves_whom_it_has() {
     monitor.end();
 }
 
-/// States of which each second one does not fit.
+/// States of which each second one is too long.
 struct Mixed(u64);
 
 impl Sampler for Mixed {
@@ -229,7 +231,7 @@ impl Sampler for Mixed {
 
     fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
         self.0 += 1;
-        into.resize(if self.0.is_multiple_of(2) { 100 } else { 2_000 }, b'x');
+        into.resize(if self.0.is_multiple_of(2) { 100 } else { 20_000 }, b'x');
         Take::Sample { generated_at: now }
     }
 }
@@ -252,18 +254,22 @@ impl source::Watch for LeftOut {
 }
 
 #[test]
-fn a_state_too_large_for_a_datagram_is_told_and_left_out() {
+fn a_state_longer_than_the_limit_is_reported_and_left_out() {
     let (server, transport) = quic();
     let monitor = Running::start(config(Some(server)), ());
     let mut source = source_config(monitor.address, transport);
     source.sampler = Box::new(Mixed(0));
+    source.params.max_state = 10_000;
     let mut source = Source::new(source).expect("a source");
     let mut watch = LeftOut::default();
     let end = Clock::new().now() + PATIENCE.into();
     source.run(&watch.2.clone(), Some(end), &mut watch).expect("it goes on");
     let LeftOut(left_out, acked, _) = watch;
-    assert!(acked >= 10 && left_out[0].given == 2_000, "{acked} {left_out:?}");
-    assert!(left_out[0].to_string().contains("udp://"), "{}", left_out[0]);
+    assert!(
+        acked >= 10 && left_out[0].given == 20_000 && left_out[0].max == 10_000,
+        "{acked} {left_out:?}"
+    );
+    assert!(left_out[0].to_string().contains("--max-state"), "{}", left_out[0]);
     assert_eq!(source.report().too_large, left_out.len() as u64);
     monitor.end();
 }
@@ -322,7 +328,7 @@ impl Sampler for Fails {
 fn a_source_without_usable_states_keeps_its_session_alive_with_the_last_one() {
     let no_sample = |now, _: &mut Vec<u8>| Take::RetryAt(now + Span::from_millis(20), "no".into());
     let too_large = |generated_at, into: &mut Vec<u8>| {
-        into.resize(70_000, b'x');
+        into.resize(SourceParams::default().max_state + 1, b'x');
         Take::Sample { generated_at }
     };
     for takes in [no_sample, too_large] as [fn(Time, &mut Vec<u8>) -> Take; 2] {
@@ -404,12 +410,12 @@ fn open_by_hand(monitor: SocketAddr, session: u64) {
         let update = Update {
             session: SessionId(session),
             seq: u64::from(is_open),
-            generated_at,
+            sent_at: generated_at,
             clock_offset: Some(0),
             wants_ack: true,
             ack_mark: None,
             opening: (!is_open).then_some(Opening { cookie, name: "robot", token: b"" }),
-            payload: b"state",
+            frames: Frames::fresh(b"state"),
         };
         let len = update.write(&mut buffer).expect("it fits");
         socket.send(&buffer[..len]).expect("sent");
@@ -463,7 +469,7 @@ impl Watch for Payloads {
 /// The sending end of a pipe that a source reads.
 fn typed_lines() -> (std::io::PipeWriter, Box<dyn Sampler>) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
-    (writer, Box::new(Latest::new(reader, Framing::Lines)))
+    (writer, Box::new(Latest::new(reader, Framing::Lines, 1000)))
 }
 
 fn next(payloads: &Receiver<String>) -> String {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use freshline_core::session::{MonitorCounters, MonitorParams, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Ack, Close, CloseReason, Cookie, Message, Opening, SessionId, Update};
+use freshline_core::wire::{
+    Ack, Close, CloseReason, Cookie, Frames, Message, Opening, SessionId, Update,
+};
 use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
 use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, SourceStatus};
@@ -160,12 +162,12 @@ fn update<'a>(session: SessionId, opening: Option<Opening<'a>>) -> Update<'a> {
     Update {
         session,
         seq: 0,
-        generated_at: Time::ZERO,
+        sent_at: Time::ZERO,
         clock_offset: Some(0),
         wants_ack: true,
         ack_mark: None,
         opening,
-        payload: b"state",
+        frames: Frames::fresh(b"state"),
     }
 }
 
@@ -173,7 +175,7 @@ fn ack(session: SessionId) -> Ack {
     Ack {
         session,
         seq: 0,
-        generated_at: Time::ZERO,
+        sent_at: Time::ZERO,
         received_at: Time::ZERO,
         hold: Span::ZERO,
         was_fresh: true,
@@ -181,6 +183,7 @@ fn ack(session: SessionId) -> Ack {
         stale: 0,
         missing: 0,
         marks: Default::default(),
+        parts: None,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 
 /// Folders of scenarios that belong together: their names stand in front of the scenarios'.
-const GROUPS: [&str; 7] = ["dtpa", "fresher", "ifc", "qaware", "rtac", "sorpc", "wlan"];
+const GROUPS: [&str; 8] = ["dtpa", "fresher", "ifc", "large", "qaware", "rtac", "sorpc", "wlan"];
 
 /// Reads what a scenario names.
 type ReadFile = dyn Fn(&str) -> io::Result<String>;

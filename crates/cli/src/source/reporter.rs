@@ -279,6 +279,13 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
         report.wire_bytes as f64 * 8.0 / report.duration_s,
         report.marks.as_ref().map_or_else(String::new, mark::shown),
     )?;
+    if report.parts > 0 {
+        writeln!(
+            out,
+            "states in parts: {} complete, {} abandoned; {} parts, {} of them for repair",
+            report.large_states, report.abandoned_states, report.parts, report.repair_parts,
+        )?;
+    }
     let are_several = report.paths.len() > 1;
     report.paths.iter().try_for_each(|path| print_path(&mut out, path, are_several))
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use freshline_core::unit::Time;
-use freshline_core::wire::{Cookie, Opening, SessionId, Update};
+use freshline_core::wire::{Cookie, Frames, Opening, SessionId, Update};
 use freshline_net::quic::{Client, ClientConfig, ClientEvent, Trust};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -240,12 +240,12 @@ fn names(target: &Target, is_over: impl Fn() -> bool) -> usize {
             let update = Update {
                 session: SessionId(number as u64 + 1),
                 seq: sent as u64,
-                generated_at: Time::ZERO,
+                sent_at: Time::ZERO,
                 clock_offset: None,
                 wants_ack: false,
                 ack_mark: None,
                 opening: Some(opening),
-                payload: b"of the flood",
+                frames: Frames::fresh(b"of the flood"),
             };
             let len = update.write(&mut datagram).expect("it fits");
             let _ = client.send(&datagram[..len]);

@@ -150,7 +150,7 @@ pub fn mark_congestion(packet: &mut [u8]) -> bool {
 mod tests {
     use super::*;
     use crate::unit::Time;
-    use crate::wire::{SessionId, Update};
+    use crate::wire::{Frames, SessionId, Update};
     use alloc::vec;
     use alloc::vec::Vec;
     use core::net::IpAddr;
@@ -187,12 +187,12 @@ mod tests {
         let update = Update {
             session: SessionId(7),
             seq: 1,
-            generated_at: Time::from_nanos(5),
+            sent_at: Time::from_nanos(5),
             clock_offset: None,
             wants_ack: true,
             ack_mark: None,
             opening: None,
-            payload: b"state",
+            frames: Frames::fresh(b"state"),
         };
         let mut bytes = vec![0; update.len()];
         update.write(&mut bytes).unwrap();

@@ -50,6 +50,6 @@ pub use paths::{
 pub use record::{Record, SourceKey};
 pub use shares::{Origin, Shares};
 pub use source::{
-    Ignored as SourceIgnored, Need, Reach, Source, SourceCounters, SourceEvent, SourceParams,
-    StateTooLarge, Transmit, TransportState,
+    AckedUpdate, Ignored as SourceIgnored, Need, Reach, Source, SourceCounters, SourceEvent,
+    SourceParams, StateTooLarge, Transmit, TransportState,
 };

@@ -50,6 +50,21 @@ impl Recent {
         }
     }
 
+    /// Which of the 64 numbers before `seq` have come, the one before it in bit 0. Those that the window
+    /// does not cover count as missing.
+    pub(super) fn before(&self, newest: u64, seq: u64) -> u64 {
+        let behind = newest - seq;
+        match self {
+            Self::Near(bits) => {
+                u32::try_from(behind).ok().and_then(|behind| bits.checked_shr(behind)).unwrap_or(0)
+            }
+            Self::Far(words) => (1..=NEAR.min(seq)).fold(0, |bits, back| {
+                let has_arrived = behind + back < FAR && is_set(words, seq - back);
+                bits | u64::from(has_arrived) << (back - 1)
+            }),
+        }
+    }
+
     /// Notes that `seq`, before `newest`, has come, and returns whether it is the first time.
     ///
     /// An update too old for the window counts as one that has come before. So the losses of the
@@ -91,6 +106,11 @@ fn clear(words: &mut Words, seq: u64) {
     words[word] &= !bit;
 }
 
+fn is_set(words: &Words, seq: u64) -> bool {
+    let (word, bit) = place(seq);
+    words[word] & bit != 0
+}
+
 /// Whether it was set before.
 fn set(words: &mut Words, seq: u64) -> bool {
     let (word, bit) = place(seq);
@@ -111,7 +131,7 @@ mod tests {
         /// Compared with a set of all numbers: a window knows the last 64, and once it is wide the
         /// last 4095 of those since then.
         #[test]
-        fn a_window_says_what_has_come(
+        fn a_window_says_what_has_arrived(
             steps in prop::collection::vec((any::<bool>(), 1..200u64), 1..600),
             starts_wide in any::<bool>(),
         ) {
@@ -131,9 +151,9 @@ mod tests {
                     let is_first = recent.insert(newest, seq);
                     let is_known = behind <= NEAR
                         || (starts_wide && behind < FAR && seq >= 10_000 - NEAR);
-                    let has_come = come.contains(&seq);
-                    prop_assert!(!(is_first && has_come), "{} behind", behind);
-                    prop_assert!(!is_known || is_first != has_come, "{} behind", behind);
+                    let has_arrived = come.contains(&seq);
+                    prop_assert!(!(is_first && has_arrived), "{} behind", behind);
+                    prop_assert!(!is_known || is_first != has_arrived, "{} behind", behind);
                     come.insert(seq);
                 }
             }

@@ -5,12 +5,13 @@
 //!
 //! | limit | from the start | in any window of length t |
 //! |---|---|---|
-//! | `max_rate`, and `min_age_gain` with its rate | 1 + t/T updates | 2 + t/T updates |
+//! | `max_rate` | 1 + t/T states | 2 + t/T states |
+//! | `min_age_gain`, with its rate | 1 + t/T updates | 2 + t/T updates |
 //! | `max_bandwidth` | rate · t + [`BURST`] + one update | the same |
 //!
 //! ```text
-//! updates   may leave at now ≥ tat − T                tat ← max(now, tat) + T       first: + 2T
-//! bytes     may leave at now ≥ paid − BURST/rate      paid ← max(now, paid) + bytes/rate
+//! states, updates   may leave at now ≥ tat − T                tat ← max(now, tat) + T       first: + 2T
+//! bytes             may leave at now ≥ paid − BURST/rate      paid ← max(now, paid) + bytes/rate
 //! ```
 //!
 //! Both are the virtual scheduling of ITU-T I.371 (GCRA), in whole ns. The second update of the burst
@@ -22,6 +23,13 @@
 //! The law is informed of its limits by its [`RateBounds`]: their ceiling becomes the lowest limit. So
 //! its rate does not grow beyond what is sent, and it does not take a limit for the path's capacity.
 //! The floor of a law is stronger than `min_age_gain`, but not than the other limits.
+//!
+//! **States in parts.** A state that takes several updates counts once for `max_rate`, when it begins
+//! ([`Limited::on_begin`]): the parts that go on with it are not held up, and leave as fast as the law and
+//! the path allow, so that it is complete early. While there are such states `max_rate` does not lower
+//! the law's ceiling, which is a rate of updates. `min_age_gain` then has the rate above which no rate lowers
+//! the mean age of such states by w ([`Repair::max_rate`](crate::state::Repair::max_rate)): 2·a times that of
+//! whole states, for a mean age of a slots.
 //!
 //! A session's openings follow their own backoff; they count, but do not wait for `max_rate` for longer
 //! than the session allows.
@@ -39,10 +47,14 @@ pub const BURST: Bytes = Bytes::new(3_000);
 /// Weight of the newest update in the mean size of updates.
 const SMOOTHING: f64 = 0.125;
 
+/// So many whole states in a row, and the source counts as one without states in parts: those of mixed
+/// lengths do not make its ceiling jump.
+const WHOLE: u32 = 16;
+
 /// Limits on what a source sends; none by default.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// No more updates than this.
+    /// No more states than this; one that takes several updates counts once.
     pub max_rate: Option<UpdateRate>,
     /// The improvement of the mean age that is worth a higher rate; for adaptive laws.
     pub min_age_gain: MinAgeGain,
@@ -92,11 +104,32 @@ pub struct Limited {
     limits: Limits,
     /// Half of the smallest round trip.
     base: Option<Span>,
-    /// When the next update would leave at the limit of the rate.
-    tat: Option<Time>,
+    /// Of states, within `max_rate`.
+    states: Pace,
+    /// Of updates, within the rate of `min_age_gain`.
+    updates: Pace,
+    /// The last state in parts, if there was one of late.
+    cut: Option<Cut>,
+    /// Whole states since.
+    whole: u32,
     /// When all bytes so far are paid for.
     paid: Time,
     sizes: Sizes,
+}
+
+/// The virtual scheduling of one rate.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pace {
+    /// When the next one would leave at the limit.
+    tat: Option<Time>,
+}
+
+/// A state that takes several updates.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    symbols: f64,
+    /// The mean age of such states without the delay, in periods of the law's rate.
+    age_slots: f64,
 }
 
 /// How many bytes an update costs.
@@ -116,7 +149,10 @@ impl Limited {
             own,
             limits,
             base: None,
-            tat: None,
+            states: Pace::default(),
+            updates: Pace::default(),
+            cut: None,
+            whole: 0,
             paid: Time::ZERO,
             sizes: Sizes::default(),
         };
@@ -136,9 +172,34 @@ impl Limited {
         self.apply_limits();
     }
 
-    /// See [`RateLaw::on_sent`].
+    /// See [`RateLaw::on_sent`]: an update with a whole state, or one that names a state again.
     pub fn on_sent(&mut self, now: Time, seq: u64) {
-        self.count(now);
+        self.states.count(now, self.limits.max_rate);
+        self.on_part(now, seq);
+    }
+
+    /// The same of an update with a whole state. After some in a row, states do not count as in parts.
+    pub fn on_whole(&mut self, now: Time, seq: u64) {
+        self.whole = self.whole.saturating_add(1);
+        if self.cut.is_some() && self.whole >= WHOLE {
+            self.cut = None;
+            self.apply_limits();
+        }
+        self.on_sent(now, seq);
+    }
+
+    /// A state that takes several updates begins: its first part leaves now. It has this number of symbols,
+    /// and `age_slots` is [`Repair::age_slots`](crate::state::Repair::age_slots).
+    pub fn on_begin(&mut self, now: Time, symbols: u32, age_slots: f64) {
+        self.states.count(now, self.limits.max_rate);
+        self.whole = 0;
+        self.cut = Some(Cut { symbols: symbols.max(1).into(), age_slots: age_slots.max(0.5) });
+        self.apply_limits();
+    }
+
+    /// See [`RateLaw::on_sent`]: an update with a part of a state.
+    pub fn on_part(&mut self, now: Time, seq: u64) {
+        self.updates.count(now, self.min_age_gain());
         self.law.on_sent(now, seq);
         if self.limits.max_bandwidth.is_some() {
             self.sizes.next();
@@ -148,7 +209,13 @@ impl Limited {
 
     /// An update left that the law did not ask for, such as an opening of the session.
     pub fn on_opening(&mut self, now: Time) {
-        self.count(now);
+        self.states.count(now, self.limits.max_rate);
+        self.on_empty_opening(now);
+    }
+
+    /// The same of one that carries no state.
+    pub fn on_empty_opening(&mut self, now: Time) {
+        self.updates.count(now, self.min_age_gain());
     }
 
     /// So many bytes left, with all headers: those of an update after its [`Limited::on_sent`], and
@@ -188,16 +255,25 @@ impl Limited {
         self.law.poll_timeout()
     }
 
-    /// See [`RateLaw::next_update_at`]; not before the limits allow it.
+    /// See [`RateLaw::next_update_at`]; not before the limits allow an update with a state.
     pub fn next_update_at(&self) -> Option<Time> {
         Some(self.law.next_update_at()?.max(self.not_before()))
     }
 
-    /// The earliest time at which the limits allow an update, which may lie in the past.
+    /// The same of an update that goes on with a state.
+    pub fn next_part_at(&self) -> Option<Time> {
+        Some(self.law.next_update_at()?.max(self.part_not_before()))
+    }
+
+    /// The earliest time at which the limits allow an update with a state, or the first part of one. It
+    /// may lie in the past.
     pub fn not_before(&self) -> Time {
-        let by_rate = self.tat.zip(self.max_rate());
-        let by_rate = by_rate.map_or(Time::ZERO, |(tat, rate)| tat - rate.period());
-        by_rate.max(self.affordable_at())
+        self.states.not_before(self.limits.max_rate).max(self.part_not_before())
+    }
+
+    /// The same of an update that goes on with a state.
+    pub fn part_not_before(&self) -> Time {
+        self.updates.not_before(self.min_age_gain()).max(self.affordable_at())
     }
 
     /// The earliest time at which the bandwidth allows an update or an opening.
@@ -206,7 +282,7 @@ impl Limited {
         burst.map_or(Time::ZERO, |burst| self.paid - burst)
     }
 
-    /// The limit of the number of updates.
+    /// The limit of the number of updates with a state each.
     pub fn max_rate(&self) -> Option<UpdateRate> {
         let both = [self.limits.max_rate, self.min_age_gain()];
         both.into_iter().flatten().reduce(|one, other| one.clamp(UpdateRate::MIN, other))
@@ -229,7 +305,7 @@ impl Limited {
 
     /// The limit without which the source would, or might, send more.
     pub fn limited_by(&self) -> Option<Limit> {
-        let (rate, limit) = self.lowest()?;
+        let (rate, limit) = self.lowest(self.max_state_rate())?;
         let wish = self.law.rate();
         let is_reached = match self.own {
             // Its ceiling is the limit.
@@ -241,18 +317,12 @@ impl Limited {
 
     // ---- steps ----
 
-    fn count(&mut self, now: Time) {
-        let Some(rate) = self.max_rate() else { return };
-        let period = rate.period();
-        let tat = self.tat.map_or(now + period * 2, |tat| tat.max(now) + period);
-        // An opening that did not wait delays no more than the next update.
-        self.tat = Some(tat.min(now + period * 2));
-    }
-
     /// The rate that is worth it, of an adaptive law, and not below its floor.
     fn min_age_gain(&self) -> Option<UpdateRate> {
         let own = self.own?;
         let rate = self.limits.min_age_gain.max_rate(self.base.unwrap_or(Span::ZERO))?;
+        // It is that of an age of half a slot.
+        let rate = self.cut.map_or(rate, |cut| times(rate, 2.0 * cut.age_slots));
         Some(rate.clamp(own.floor, UpdateRate::MAX))
     }
 
@@ -262,10 +332,15 @@ impl Limited {
         Some(UpdateRate::saturating(bytes_per_second / self.sizes.mean?))
     }
 
-    /// The limit that allows the lowest rate.
-    fn lowest(&self) -> Option<(UpdateRate, Limit)> {
+    /// The rate of updates at which states leave at `max_rate`.
+    fn max_state_rate(&self) -> Option<UpdateRate> {
+        Some(times(self.limits.max_rate?, self.cut.map_or(1.0, |cut| cut.symbols)))
+    }
+
+    /// The limit that allows the lowest rate of updates, of which `max_rate` allows this one.
+    fn lowest(&self, max_rate: Option<UpdateRate>) -> Option<(UpdateRate, Limit)> {
         let all = [
-            (self.limits.max_rate, Limit::MaxRate),
+            (max_rate, Limit::MaxRate),
             (self.min_age_gain(), Limit::MinAgeGain),
             (self.affordable(), Limit::MaxBandwidth),
         ];
@@ -275,10 +350,32 @@ impl Limited {
 
     /// Lowers the law's ceiling to the lowest limit.
     fn apply_limits(&mut self) {
-        let Some((own, (rate, _))) = self.own.zip(self.lowest()) else { return };
-        let ceiling = own.ceiling.clamp(UpdateRate::MIN, rate);
+        let Some(own) = self.own else { return };
+        let max_rate = self.limits.max_rate.filter(|_| self.cut.is_none());
+        let ceiling = match self.lowest(max_rate) {
+            Some((rate, _)) => own.ceiling.clamp(UpdateRate::MIN, rate),
+            None => own.ceiling,
+        };
         self.law.set_bounds(RateBounds { ceiling, ..own });
     }
+}
+
+impl Pace {
+    fn count(&mut self, now: Time, rate: Option<UpdateRate>) {
+        let Some(rate) = rate else { return };
+        let period = rate.period();
+        let tat = self.tat.map_or(now + period * 2, |tat| tat.max(now) + period);
+        // An opening that did not wait delays no more than the next update.
+        self.tat = Some(tat.min(now + period * 2));
+    }
+
+    fn not_before(&self, rate: Option<UpdateRate>) -> Time {
+        self.tat.zip(rate).map_or(Time::ZERO, |(tat, rate)| tat - rate.period())
+    }
+}
+
+fn times(rate: UpdateRate, factor: f64) -> UpdateRate {
+    UpdateRate::saturating(rate.per_second() * factor)
 }
 
 impl Sizes {
@@ -370,6 +467,47 @@ mod tests {
         limited.on_bytes(Time::ZERO, Bytes::MAX);
         assert_eq!(limited.next_update_at(), limited.law().next_update_at());
         assert_eq!((limited.not_before(), limited.limited_by()), (Time::ZERO, None));
+    }
+
+    #[test]
+    fn a_state_in_parts_counts_once_and_its_parts_are_not_held_up() {
+        let law = Box::new(Fixed::new(UpdateRate::saturating(1_000.0)));
+        let limits = Limits { max_rate: UpdateRate::new(10.0), ..Limits::NONE };
+        let (mut limited, mut now) = (Limited::new(law, limits), Time::ZERO);
+        limited.on_begin(now, 20, 29.0);
+        for seq in 0..20 {
+            limited.on_part(now, seq);
+            now = limited.next_part_at().expect("a fixed rate");
+        }
+        assert_eq!(now, Time::ZERO + Span::from_millis(20));
+        assert_eq!(limited.next_update_at(), Some(Time::ZERO + Span::from_millis(100)));
+        assert_eq!(limited.limited_by(), Some(Limit::MaxRate), "1000/s are 50 states/s");
+    }
+
+    #[test]
+    fn max_rate_does_not_lower_the_ceiling_of_a_law_that_sends_parts() {
+        let limits = Limits { max_rate: UpdateRate::new(10.0), ..Limits::NONE };
+        let ceiling = UpdateRate::saturating(500.0);
+        let bounds = RateBounds { ceiling, ..RateBounds::default() };
+        let law = Box::new(Lazy::new(LazyParams { bounds, ..LazyParams::default() }));
+        let mut limited = Limited::new(law, limits);
+        let set = |limited: &Limited| limited.law.bounds().expect("it adapts").ceiling;
+        assert_eq!(set(&limited), UpdateRate::saturating(10.0));
+        limited.on_begin(Time::ZERO, 20, 29.0);
+        assert_eq!(set(&limited), ceiling);
+    }
+
+    #[test]
+    fn some_whole_states_in_a_row_end_the_limit_of_states_in_parts() {
+        let limits = Limits { max_rate: UpdateRate::new(10.0), ..Limits::NONE };
+        let mut limited = Limited::new(Box::new(Lazy::new(LazyParams::default())), limits);
+        let ceiling = |limited: &Limited| limited.law.bounds().expect("it adapts").ceiling;
+        limited.on_begin(Time::ZERO, 20, 29.0);
+        for seq in 0..u64::from(WHOLE) {
+            assert!(ceiling(&limited) > UpdateRate::saturating(10.0));
+            limited.on_whole(Time::ZERO, seq);
+        }
+        assert_eq!(ceiling(&limited), UpdateRate::saturating(10.0));
     }
 
     #[test]

@@ -289,7 +289,18 @@ impl Assembly {
     }
 
     /// Drops all states that are older than the complete one, and others of its number.
-    fn drop_before(&mut self, complete: u64, budget: &mut Budget) {
+    /// The complete state of this number is not taken: it may be received again.
+    pub fn forget(&mut self, number: u64, budget: &mut Budget) {
+        for place in 0..PLACES {
+            if self.places[place].as_ref().is_some_and(|it| it.identity.number == number) {
+                self.vacate(place, budget);
+            }
+        }
+        self.newest = None;
+    }
+
+    /// Drops what is half received of states up to this number, which a complete one supersedes.
+    pub fn drop_before(&mut self, complete: u64, budget: &mut Budget) {
         for place in 0..PLACES {
             let half = self.places[place].as_ref();
             if half.is_some_and(|it| it.identity.number <= complete && !it.is_state(complete)) {

@@ -40,6 +40,16 @@ pub const AVAILABLE: bool = simd::AVAILABLE;
 /// length of the largest state is the senders' choice.
 const KEEP: usize = 1 << 20;
 
+/// The most repair symbols that a state of so many data symbols can have; none in a build without the code.
+pub fn max_repair(data: u32) -> u32 {
+    if !AVAILABLE || data >= Layout::MAX_SYMBOLS {
+        return 0;
+    }
+    // Rounded up to a power of two, they must fit beside the data.
+    let room = Layout::MAX_SYMBOLS - data;
+    data.min(1 << room.ilog2())
+}
+
 /// Makes the tables of the code, so that the first state with repair symbols does not have to.
 pub fn prepare() {
     simd::prepare();

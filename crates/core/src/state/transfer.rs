@@ -177,6 +177,11 @@ impl Transfer {
         self.acked >= self.layout.data()
     }
 
+    /// Whether a symbol is lost and has not been sent again.
+    pub fn is_lost(&self, index: u32) -> bool {
+        self.symbols.get(index as usize).is_some_and(|symbol| symbol.is_lost)
+    }
+
     /// The first data symbol that was not sent, if there is one.
     pub fn next_data(&mut self) -> Option<u32> {
         Self::next_unsent(&self.symbols, &mut self.next_data, self.layout.data())
@@ -249,6 +254,14 @@ impl Transfer {
         symbol.is_acked = true;
         symbol.is_lost = false;
         self.acked += 1;
+    }
+
+    /// The receiver has the state, whatever is known of its symbols.
+    pub fn complete(&mut self) {
+        self.symbols
+            .iter_mut()
+            .for_each(|symbol| (symbol.is_acked, symbol.is_lost) = (true, false));
+        (self.acked, self.in_flight) = (self.layout.symbols(), 0);
     }
 
     /// An update with this symbol is taken for lost.

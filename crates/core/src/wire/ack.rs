@@ -1,5 +1,7 @@
 //! The ack: what the monitor knows after one update.
 
+use core::ops::Deref;
+
 use super::cursor::{Reader, Writer};
 use super::{HEADER_LEN, Marks, ParseError, SessionId};
 use crate::unit::{Span, Time};
@@ -7,6 +9,7 @@ use crate::unit::{Span, Time};
 pub(super) const TYPE: u8 = 2;
 
 const WAS_FRESH: u8 = 1;
+const PARTS: u8 = 2;
 
 /// A monitor's answer to one update. The counts are modulo 2³²: only differences between two
 /// acks mean anything.
@@ -16,8 +19,8 @@ pub struct Ack {
     pub session: SessionId,
     /// The sequence number of the update.
     pub seq: u64,
-    /// The generation time of the update, on the source's clock, as it came.
-    pub generated_at: Time,
+    /// When the update left, on the source's clock, as it says.
+    pub sent_at: Time,
     /// When the update arrived, on the monitor's own clock. Only differences between acks mean
     /// anything: gaps between arrivals, and how the one-way delay varies.
     pub received_at: Time,
@@ -33,43 +36,96 @@ pub struct Ack {
     pub missing: u32,
     /// The code points of the update and of this ack.
     pub marks: Marks,
+    /// What has come of states in parts, if the update is [of parts](super::Update::is_of_parts).
+    pub parts: Option<PartsAck>,
+}
+
+/// What has come of states that take several updates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartsAck {
+    /// Which of the 64 updates before the acknowledged one have come: bit 0 is the one before it.
+    pub recent: u64,
+    /// The number of the newest whole state of the topic, if there is one.
+    pub newest: Option<u64>,
+}
+
+/// An ack as it is on the wire.
+#[derive(Debug, Clone, Copy)]
+pub struct AckBytes {
+    bytes: [u8; Ack::LEN_OF_PARTS],
+    len: usize,
+}
+
+impl Deref for AckBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl AsRef<[u8]> for AckBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
 }
 
 impl Ack {
-    /// Bytes on the wire.
+    /// Bytes on the wire of one without [`Ack::parts`].
     pub const LEN: usize = HEADER_LEN + 44;
+    /// The same with them.
+    pub const LEN_OF_PARTS: usize = Self::LEN + 16;
+
+    /// Bytes on the wire.
+    #[expect(clippy::len_without_is_empty, reason = "an ack is never empty on the wire")]
+    pub fn len(&self) -> usize {
+        if self.parts.is_some() { Self::LEN_OF_PARTS } else { Self::LEN }
+    }
 
     /// The ack as bytes.
-    pub fn bytes(&self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
+    pub fn bytes(&self) -> AckBytes {
+        let mut bytes = [0; Self::LEN_OF_PARTS];
         let [seen, sent] = self.marks.write();
         let hold_us = u32::try_from(self.hold.as_micros()).unwrap_or(u32::MAX);
-        Writer::message(&mut bytes, TYPE, self.session)
-            .put(&[if self.was_fresh { WAS_FRESH } else { 0 }, seen, sent, 0])
+        let fresh = if self.was_fresh { WAS_FRESH } else { 0 };
+        let parts = if self.parts.is_some() { PARTS } else { 0 };
+        let mut writer = Writer::message(&mut bytes, TYPE, self.session);
+        writer
+            .put(&[fresh | parts, seen, sent, 0])
             .put(&self.seq.to_be_bytes())
-            .put(&self.generated_at.as_nanos().to_be_bytes())
+            .put(&self.sent_at.as_nanos().to_be_bytes())
             .put(&self.received_at.as_nanos().to_be_bytes())
             .put(&hold_us.to_be_bytes())
             .put(&self.fresh.to_be_bytes())
             .put(&self.stale.to_be_bytes())
             .put(&self.missing.to_be_bytes());
-        bytes
+        if let Some(PartsAck { recent, newest }) = self.parts {
+            let newest = newest.map_or(0, |number| number.saturating_add(1));
+            writer.put(&recent.to_be_bytes()).put(&newest.to_be_bytes());
+        }
+        AckBytes { bytes, len: self.len() }
     }
 
     #[inline]
     pub(super) fn read(session: SessionId, mut reader: Reader<'_>) -> Result<Self, ParseError> {
         let [flags, seen, sent, _reserved] = reader.array()?;
-        Ok(Self {
+        let mut ack = Self {
             session,
             was_fresh: flags & WAS_FRESH != 0,
             seq: reader.u64()?,
-            generated_at: Time::from_nanos(reader.u64()?),
+            sent_at: Time::from_nanos(reader.u64()?),
             received_at: Time::from_nanos(reader.u64()?),
             hold: Span::from_micros(reader.u32()?.into()),
             fresh: reader.u32()?,
             stale: reader.u32()?,
             missing: reader.u32()?,
             marks: Marks::read([seen, sent]),
-        })
+            parts: None,
+        };
+        if flags & PARTS != 0 {
+            let (recent, newest) = (reader.u64()?, reader.u64()?.checked_sub(1));
+            ack.parts = Some(PartsAck { recent, newest });
+        }
+        Ok(ack)
     }
 }

@@ -108,6 +108,13 @@ impl Close {
         bytes
     }
 
+    /// The refusal of a peer that speaks another version, in that one: a close is the same in all versions.
+    pub fn of_version(version: u8, session: SessionId) -> [u8; Self::LEN] {
+        let mut bytes = Self { session, reason: CloseReason::Version }.bytes();
+        bytes[super::MAGIC.len()] = version;
+        bytes
+    }
+
     pub(super) fn read(session: SessionId, mut reader: Reader<'_>) -> Result<Self, ParseError> {
         let [code, ..]: [u8; 4] = reader.array()?;
         let reason = CloseReason::ALL

@@ -20,7 +20,6 @@ impl<'a> Reader<'a> {
     }
 
     /// All that is left.
-    #[cfg(feature = "wlan")]
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
     }
@@ -51,6 +50,35 @@ impl<'a> Reader<'a> {
     pub(super) fn u64(&mut self) -> Result<u64, ParseError> {
         self.array().map(u64::from_be_bytes)
     }
+
+    /// A number of 1, 2, 4 or 8 bytes (RFC 9000 section 16). Any of its lengths is taken.
+    pub(super) fn varint(&mut self) -> Result<u64, ParseError> {
+        let first = self.rest.first().ok_or(ParseError::Truncated)?;
+        match first >> 6 {
+            0 => self.u8().map(u64::from),
+            1 => self.u16().map(|number| u64::from(number & 0x3fff)),
+            2 => self.u32().map(|number| u64::from(number & 0x3fff_ffff)),
+            _ => self.u64().map(|number| number & MAX_VARINT),
+        }
+    }
+
+    /// Whether all has been read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+}
+
+/// The greatest number that a [`Writer::varint`] carries.
+pub(super) const MAX_VARINT: u64 = (1 << 62) - 1;
+
+/// Bytes that a number takes; those above [`MAX_VARINT`] are written as that.
+pub(super) fn varint_len(number: u64) -> usize {
+    match number {
+        0..=0x3f => 1,
+        0x40..=0x3fff => 2,
+        0x4000..=0x3fff_ffff => 4,
+        _ => 8,
+    }
 }
 
 /// Fills a buffer from the front. The callers size the buffer first, so that it cannot end early.
@@ -72,6 +100,16 @@ impl<'a> Writer<'a> {
         self.buffer[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();
         self
+    }
+
+    /// A number in as few bytes as it takes (RFC 9000 section 16).
+    pub(super) fn varint(&mut self, number: u64) -> &mut Self {
+        match varint_len(number) {
+            1 => self.put(&[number as u8]),
+            2 => self.put(&(0x4000 | number as u16).to_be_bytes()),
+            4 => self.put(&(0x8000_0000 | number as u32).to_be_bytes()),
+            _ => self.put(&(0b11 << 62 | number.min(MAX_VARINT)).to_be_bytes()),
+        }
     }
 
     /// Zeroes from here up to `len`.

@@ -1,4 +1,4 @@
-//! The formats on the wire, version 1: updates and what answers them; a downlink of packets.
+//! The formats on the wire, version 2: updates and what answers them; a downlink of packets.
 //!
 //! ```text
 //!  source                         monitor
@@ -28,7 +28,7 @@
 //! | at | bytes | what |
 //! |---:|---:|---|
 //! | 0 | 2 | `FL` |
-//! | 2 | 1 | version, 1 |
+//! | 2 | 1 | version, 2 |
 //! | 3 | 1 | type: 1 update, 2 ack, 3 challenge, 4 close, 5 join, 6 packet, 7 report |
 //! | 4 | 8 | session, random, chosen by the source, or by the client of a downlink |
 //!
@@ -42,20 +42,22 @@ mod control;
 mod cursor;
 #[cfg(feature = "wlan")]
 mod downlink;
+mod frame;
 mod marks;
 mod update;
 
-pub use ack::Ack;
+pub use ack::{Ack, AckBytes, PartsAck};
 pub use control::{Challenge, Close, CloseReason};
 #[cfg(feature = "wlan")]
 pub use downlink::{Join, Packet, Report};
+pub use frame::{Frame, Frames, Part, StateId};
 pub use marks::{AckMark, Marks, ParseAckMarkError};
 pub use update::{Opening, OpeningTooLong, Update, is_control};
 
 use cursor::Reader;
 
 /// The version that this code speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The first bytes of each message.
 pub const MAGIC: [u8; 2] = *b"FL";
@@ -64,6 +66,7 @@ const HEADER_LEN: usize = 12;
 // No answer is longer than the shortest update.
 const _: () = assert!(
     Ack::LEN <= Update::MIN_LEN
+        && Ack::LEN_OF_PARTS <= Update::MIN_LEN_OF_PARTS
         && Challenge::LEN <= Update::MIN_LEN
         && Close::LEN <= Update::MIN_LEN
 );
@@ -113,9 +116,9 @@ pub enum ParseError {
     #[error("it does not begin like a Freshline message")]
     Foreign,
     /// A version that we do not speak.
-    #[error("it is of version {0}, this is version 1")]
+    #[error("it is of version {0}, this is version 2")]
     Version(u8),
-    /// A type that version 1 does not have.
+    /// A type that version 2 does not have.
     #[error("its type {0} is unknown")]
     Type(u8),
     /// It ends before its fields do.
@@ -130,7 +133,7 @@ impl<'a> Message<'a> {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// [`ParseError`] where the bytes are not a whole message of version 1.
+    /// [`ParseError`] where the bytes are not a whole message of version 2.
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(datagram);
@@ -188,6 +191,7 @@ pub fn session_of_update(datagram: &[u8]) -> Option<SessionId> {
 mod tests {
     use super::*;
     use crate::dscp::Dscp;
+    use crate::state::Layout;
     use crate::unit::{Span, Time};
     use alloc::vec::Vec;
     use proptest::prelude::*;
@@ -196,9 +200,9 @@ mod tests {
     fn what_is_not_ours_is_told_apart() {
         assert_eq!(Message::parse(b""), Err(ParseError::Foreign));
         assert_eq!(Message::parse(b"GET / HTTP/1.1"), Err(ParseError::Foreign));
-        assert_eq!(Message::parse(b"FL\x02"), Err(ParseError::Version(2)));
-        assert_eq!(Message::parse(b"FL\x01\x09\0\0\0\0\0\0\0\0"), Err(ParseError::Type(9)));
-        assert_eq!(Message::parse(b"FL\x01\x01\0\0"), Err(ParseError::Truncated));
+        assert_eq!(Message::parse(b"FL\x01"), Err(ParseError::Version(1)));
+        assert_eq!(Message::parse(b"FL\x02\x09\0\0\0\0\0\0\0\0"), Err(ParseError::Type(9)));
+        assert_eq!(Message::parse(b"FL\x02\x01\0\0"), Err(ParseError::Truncated));
     }
 
     #[test]
@@ -207,12 +211,12 @@ mod tests {
         let update = Update {
             session: SessionId(7),
             seq: 3,
-            generated_at: Time::from_nanos(5),
+            sent_at: Time::from_nanos(5),
             clock_offset: Some(-9),
             wants_ack: true,
             ack_mark: None,
             opening: Some(Opening { cookie: Cookie([1; 16]), name: "robot-7", token: b"secret" }),
-            payload: b"state",
+            frames: Frames::fresh(b"state"),
         };
         let written = update.write(&mut buffer).unwrap();
         let needed = 40 + 16 + 1 + 7 + 1 + 6 + 5;
@@ -221,7 +225,7 @@ mod tests {
             assert!(Message::parse(&buffer[..cut]).is_err(), "cut at {cut}");
         }
         assert_eq!(Message::parse(&buffer[..needed]), Ok(Message::Update(update)));
-        // What follows the payload is padding and is not looked at.
+        // What follows the frames is padding and is not looked at.
         assert_eq!(Message::parse(&buffer), Ok(Message::Update(update)));
     }
 
@@ -240,18 +244,33 @@ mod tests {
             ack_mark in 0u8..66,
             opening in proptest::option::of(("[a-z0-9-]{0,63}", any::<[u8; 16]>(), proptest::collection::vec(any::<u8>(), 0..255))),
             payload in proptest::collection::vec(any::<u8>(), 0..1500),
+            kind in 0u8..5, topic: u8, behind in 0u64..1 << 62, age in 0u64..1 << 62,
+            layout in (1u32..1 << 23, 1u16.., 0u16..4, any::<u32>()),
         ) {
+            let id = StateId { topic, behind, age: Span::from_nanos(age) };
+            let frames = match kind {
+                0 => Frames::NONE,
+                1 => Frames::one(Frame::State { id, bytes: &payload }),
+                2 => {
+                    let (len, symbol_len, repair, index) = layout;
+                    let (bytes, layout) = (&payload[..], Layout::new(len, symbol_len, repair));
+                    prop_assume!(layout.is_ok());
+                    Frames::one(Frame::Part(Part { id, layout: layout.unwrap(), index, bytes }))
+                }
+                3 => Frames::one(Frame::Again(id)),
+                _ => Frames::fresh(&payload),
+            };
             let ack_mark = match ack_mark {
                 64 => None,
                 65 => Some(AckMark::Echo),
                 number => Dscp::new(number).map(AckMark::Set),
             };
             let update = Update {
-                session: SessionId(session), seq, generated_at: Time::from_nanos(generated), clock_offset,
+                session: SessionId(session), seq, sent_at: Time::from_nanos(generated), clock_offset,
                 wants_ack,
                 ack_mark,
                 opening: opening.as_ref().map(|(name, cookie, token)| Opening { cookie: Cookie(*cookie), name, token }),
-                payload: &payload,
+                frames,
             };
             let mut buffer = alloc::vec![0xAA; 2000];
             let written = update.write(&mut buffer).unwrap();
@@ -263,13 +282,17 @@ mod tests {
         #[test]
         fn answers_survive_the_wire(
             session: u64, seq: u64, generated: u64, received: u64, hold: u32, counts: [u32; 3],
-            fresh: bool, cookie: [u8; 16], marks: [u8; 2],
+            fresh: bool, cookie: [u8; 16], marks: [u8; 2], parts: Option<(u64, Option<u64>)>,
         ) {
+            let parts = parts.map(|(recent, newest)| {
+                PartsAck { recent, newest: newest.map(|number| number % (1 << 62)) }
+            });
             let ack = Ack {
-                session: SessionId(session), seq, generated_at: Time::from_nanos(generated),
+                session: SessionId(session), seq, sent_at: Time::from_nanos(generated),
                 received_at: Time::from_nanos(received), hold: Span::from_micros(hold.into()),
                 was_fresh: fresh, fresh: counts[0], stale: counts[1], missing: counts[2],
                 marks: Marks { seen: Dscp::new(marks[0]), sent: Dscp::new(marks[1]) },
+                parts,
             };
             let bytes = ack.bytes();
             prop_assert_eq!(Message::parse(&bytes), Ok(Message::Ack(ack)));

@@ -1,7 +1,7 @@
-//! The update: a source's state at one moment.
+//! The update: what a source says at one moment.
 
 use super::cursor::{Reader, Writer};
-use super::{Ack, AckMark, Cookie, HEADER_LEN, ParseError, SessionId};
+use super::{Ack, AckMark, Cookie, Frame, Frames, HEADER_LEN, ParseError, SessionId};
 use crate::unit::Time;
 
 pub(super) const TYPE: u8 = 1;
@@ -9,16 +9,17 @@ pub(super) const TYPE: u8 = 1;
 const OPENING: u8 = 1;
 const CLOCK_OFFSET: u8 = 2;
 const NO_ACK: u8 = 4;
+const FRESH_STATE: u8 = 8;
 
-/// One update of a source's state.
+/// One update: the states of a source, or parts of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Update<'a> {
-    /// Whose state it is.
+    /// Whose it is.
     pub session: SessionId,
     /// Counts the updates of the session from 0; at one a nanosecond it lasts 584 years.
     pub seq: u64,
-    /// When the state was sampled, on the source's clock.
-    pub generated_at: Time,
+    /// When it left, on the source's clock; a copy by another path has the same time.
+    pub sent_at: Time,
     /// The source's estimate of (monitor's clock − source's clock) in ns, once it has one. With
     /// it a monitor can tell the age without synchronised clocks.
     pub clock_offset: Option<i64>,
@@ -30,8 +31,8 @@ pub struct Update<'a> {
     pub ack_mark: Option<AckMark>,
     /// Asks for the session to be opened; carried until the first ack.
     pub opening: Option<Opening<'a>>,
-    /// The state itself.
-    pub payload: &'a [u8],
+    /// States, and parts of states.
+    pub frames: Frames<'a>,
 }
 
 /// What a source shows in order to be let in.
@@ -104,42 +105,52 @@ impl Opening<'_> {
 }
 
 impl<'a> Update<'a> {
-    /// Bytes before the opening and the payload.
+    /// Bytes before the opening and the frames.
     pub const HEADER_LEN: usize = HEADER_LEN + 28;
     /// The shortest update: as long as an ack, so that no answer is longer than its question.
     pub const MIN_LEN: usize = Ack::LEN;
-    /// The longest payload: the length field has 16 bits.
-    pub const MAX_PAYLOAD: usize = u16::MAX as usize;
+    /// The shortest one that is answered with what has come of states in parts.
+    pub const MIN_LEN_OF_PARTS: usize = Ack::LEN_OF_PARTS;
+
+    /// Whether it has to do with a state that takes several updates: its ack has [`Ack::parts`].
+    pub fn is_of_parts(&self) -> bool {
+        self.frames.iter().any(|frame| !matches!(frame, Frame::State { .. }))
+    }
+
+    fn min_len(&self) -> usize {
+        if self.is_of_parts() { Self::MIN_LEN_OF_PARTS } else { Self::MIN_LEN }
+    }
 
     /// Bytes on the wire, padding included.
     #[expect(clippy::len_without_is_empty, reason = "an update is never empty on the wire")]
     pub fn len(&self) -> usize {
         let opening = self.opening.map_or(0, |opening| opening.len());
-        (Self::HEADER_LEN + opening + self.payload.len()).max(Self::MIN_LEN)
+        (Self::HEADER_LEN + opening + self.frames.len()).max(self.min_len())
     }
 
     /// Writes the update to the front of `out` and returns its length; `None` where it does not
-    /// fit, or where the payload or the opening is too long for its field.
+    /// fit, or where the opening or the frames are too long for their fields.
     pub fn write(&self, out: &mut [u8]) -> Option<usize> {
         let len = self.len();
-        let payload_len = u16::try_from(self.payload.len()).ok()?;
         if out.len() < len || self.opening.is_some_and(|opening| opening.check().is_err()) {
             return None;
         }
         let opening = if self.opening.is_some() { OPENING } else { 0 };
         let offset = if self.clock_offset.is_some() { CLOCK_OFFSET } else { 0 };
         let no_ack = if self.wants_ack { 0 } else { NO_ACK };
+        let fresh = if self.frames.bare().is_some() { FRESH_STATE } else { 0 };
+        let frames_len = u16::try_from(self.frames.len()).ok()?;
         let mut writer = Writer::message(out, TYPE, self.session);
         writer
-            .put(&[opening | offset | no_ack, AckMark::write(self.ack_mark)])
-            .put(&payload_len.to_be_bytes())
+            .put(&[opening | offset | no_ack | fresh, AckMark::write(self.ack_mark)])
+            .put(&frames_len.to_be_bytes())
             .put(&self.seq.to_be_bytes())
-            .put(&self.generated_at.as_nanos().to_be_bytes())
+            .put(&self.sent_at.as_nanos().to_be_bytes())
             .put(&self.clock_offset.unwrap_or(0).to_be_bytes());
         if let Some(opening) = &self.opening {
             write_opening(&mut writer, opening);
         }
-        writer.put(self.payload);
+        self.frames.write(&mut writer);
         writer.pad_to(len);
         Some(len)
     }
@@ -154,21 +165,22 @@ impl<'a> Update<'a> {
             return Err(ParseError::Truncated);
         }
         let [flags, ack_mark] = reader.array()?;
-        let payload_len = usize::from(reader.u16()?);
+        let frames_len = usize::from(reader.u16()?);
         let seq = reader.u64()?;
-        let generated_at = Time::from_nanos(reader.u64()?);
+        let sent_at = Time::from_nanos(reader.u64()?);
         let offset = i64::from_be_bytes(reader.array()?);
         let opening = if flags & OPENING == 0 { None } else { Some(read_opening(&mut reader)?) };
-        Ok(Self {
+        let update = Self {
             session,
             seq,
-            generated_at,
+            sent_at,
             clock_offset: (flags & CLOCK_OFFSET != 0).then_some(offset),
             wants_ack: flags & NO_ACK == 0,
             ack_mark: AckMark::read(ack_mark),
             opening,
-            payload: reader.take(payload_len)?,
-        })
+            frames: Frames::read(reader.take(frames_len)?, flags & FRESH_STATE != 0)?,
+        };
+        if datagram_len < update.min_len() { Err(ParseError::Truncated) } else { Ok(update) }
     }
 }
 

@@ -102,7 +102,11 @@ impl Frames {
         let headers = HEADERS_OF_UDP + wire::Update::HEADER_LEN as u64 + opening;
         let room = size.get().saturating_sub(headers);
         let payload = payload.get().min(room).min(ROOM as u64 - headers) as usize;
-        let update = wire::Update { payload: &ZEROES[..payload], ..update };
+        // Its state is empty, as it was written.
+        let frames = update.frames.state().map_or(wire::Frames::NONE, |(id, _)| {
+            wire::Frames::one(wire::Frame::State { id, bytes: &ZEROES[..payload] })
+        });
+        let update = wire::Update { frames, ..update };
         update.write(&mut self.message[..]).unwrap_or(0)
     }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! at the source   age(t) = t − s    an update was captured at s, its ack at t
 //! at the monitor  age(r) = r − (g + o)
-//!                 generated at g, as the ack repeats it; received at r, as the ack says;
+//!                 generated at g: the ack repeats when the update left, and the update says how
+//!                 old its state was then; received at r, as the ack says;
 //!                 o: what the source's updates say of the distance between both clocks
 //! ```
 //!
@@ -15,13 +16,15 @@
 //! the way from the source to the place of the capture elsewhere. The second takes no time from
 //! the capture and is the same wherever it was made; it is as exact as the source's estimate of
 //! the offset ([`freshline_core::session::ClockOffset`]) and does not know of updates whose acks
-//! were not captured, or not asked for.
+//! were not captured, or not asked for. A state that takes several updates counts when an ack names it as
+//! complete; s is then the time of its first part.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use freshline_core::session::ClockOffset;
-use freshline_core::unit::Time;
-use freshline_core::wire::{Ack, SessionId, Update};
+use freshline_core::unit::{Span, Time};
+use freshline_core::wire::{Ack, Frame, SessionId, Update};
 
 use super::ages::Sawtooth;
 use super::outstanding::Outstanding;
@@ -31,6 +34,15 @@ use super::round_trips::RoundTrips;
 
 /// No session loses so many updates in a row.
 const JUMP: u64 = 1 << 20;
+
+/// A state that takes several updates.
+#[derive(Debug, Clone, Copy)]
+struct InParts {
+    number: u64,
+    generated_at: Time,
+    /// When its first part was captured.
+    at: Time,
+}
 
 #[derive(Debug)]
 pub(super) struct Session {
@@ -44,6 +56,11 @@ pub(super) struct Session {
     next_seq: u64,
     clock_offset: Option<i64>,
     outstanding: Outstanding,
+    /// How old the states of updates were when they left, by number, where that is above zero.
+    ages: VecDeque<(u64, Span)>,
+    /// States in parts that have begun, in the order of their numbers.
+    in_parts: VecDeque<InParts>,
+    max_outstanding: usize,
     updates: u64,
     copies: u64,
     acks: u64,
@@ -70,6 +87,9 @@ impl Session {
             next_seq: 0,
             clock_offset: None,
             outstanding: Outstanding::new(max_outstanding),
+            ages: VecDeque::new(),
+            in_parts: VecDeque::new(),
+            max_outstanding,
             updates: 0,
             copies: 0,
             acks: 0,
@@ -104,6 +124,21 @@ impl Session {
         self.updates += 1;
         self.next_seq = end;
         self.outstanding.on_sent(now, update.seq, end);
+        update.frames.iter().for_each(|frame| self.on_frame(now, update, &frame));
+        let age = update.frames.state().map_or(Span::ZERO, |(id, _)| id.age);
+        if age > Span::ZERO && self.ages.len() < self.max_outstanding {
+            self.ages.push_back((update.seq, age));
+        }
+    }
+
+    fn on_frame(&mut self, now: Time, update: &Update<'_>, frame: &Frame<'_>) {
+        let Frame::Part(part) = frame else { return };
+        let number = part.id.number(update.seq);
+        let is_new = self.in_parts.back().is_none_or(|last| last.number < number);
+        if is_new && self.in_parts.len() < self.max_outstanding {
+            let generated_at = part.id.generated_at(update.sent_at);
+            self.in_parts.push_back(InParts { number, generated_at, at: now });
+        }
     }
 
     /// Whether a number lies so far from those before it that it may be damaged. Of two in a row
@@ -130,16 +165,47 @@ impl Session {
             Some(update) => {
                 self.acks += 1;
                 self.round_trips.record(now.since(update.at + ack.hold));
-                self.at_source.on_update(now, update.at);
+                if ack.parts.is_none() {
+                    self.at_source.on_update(now, update.at);
+                }
                 self.outstanding.clear_before(update.end);
             }
             None => self.late_acks += 1,
         }
         let is_near = ack.seq < self.next_seq.saturating_add(JUMP);
-        if let Some(offset) = self.clock_offset.filter(|_| is_near) {
-            let received_at = ClockOffset::translate(ack.received_at, offset.wrapping_neg());
-            self.at_monitor.on_update(received_at, ack.generated_at);
+        let received_at = self
+            .clock_offset
+            .filter(|_| is_near)
+            .map(|offset| ClockOffset::translate(ack.received_at, offset.wrapping_neg()));
+        let generated_at = match ack.parts {
+            None => Some(ack.sent_at - self.age_of(ack.seq)),
+            Some(parts) => parts.newest.and_then(|newest| self.completed(newest)).map(|state| {
+                self.at_source.on_update(now, state.at);
+                state.generated_at
+            }),
+        };
+        if let (Some(received_at), Some(generated_at)) = (received_at, generated_at) {
+            self.at_monitor.on_update(received_at, generated_at);
         }
+    }
+
+    /// The state in parts that is complete now, if it was not before.
+    fn completed(&mut self, number: u64) -> Option<InParts> {
+        let is_older = |state: &InParts| state.number <= number;
+        let mut last = None;
+        while let Some(state) = self.in_parts.front().copied().filter(is_older) {
+            self.in_parts.pop_front();
+            last = Some(state);
+        }
+        last.filter(|state| state.number == number)
+    }
+
+    /// How old the state of an update was when it left. Those before it are forgotten.
+    fn age_of(&mut self, seq: u64) -> Span {
+        while self.ages.front().is_some_and(|(before, _)| *before < seq) {
+            self.ages.pop_front();
+        }
+        self.ages.front().filter(|(first, _)| *first == seq).map_or(Span::ZERO, |(_, age)| *age)
     }
 
     pub(super) fn report(&self, capture_began_at: Time) -> SessionReport {

@@ -68,7 +68,7 @@ impl Scenario {
             conditions: self.conditions(flow, streams)?,
             seed: streams.stream("emulator", 0).random(),
             flow: flow.name.clone(),
-            payload: updates.payload,
+            payload: updates.state.unwrap_or(updates.payload).max(updates.payload),
             limits,
             sources: (0..flow.count as usize).map(source).collect::<Result<_, _>>()?,
         })

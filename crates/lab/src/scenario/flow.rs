@@ -9,6 +9,7 @@ use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::Remote;
 use freshline_core::session::Paths;
 use freshline_core::source::{Limits, MinAgeGain};
+use freshline_core::state::Layout;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
 
@@ -149,6 +150,7 @@ impl UpdatesConfig {
             overhead: self.overhead.unwrap_or(ours.overhead),
             ack: self.ack.map_or(ours.ack, |ack| (ack > Bytes::ZERO).then_some(ack)),
             distribution: self.sizes,
+            symbols: self.symbols()?,
             ..ours
         };
         if sizes.payload + sizes.overhead == Bytes::ZERO {
@@ -157,7 +159,23 @@ impl UpdatesConfig {
         if sizes.ack.is_none() && !self.law.has_given_rate() {
             return Err("its law needs acks; give `ack` a size, or leave it out");
         }
+        if sizes.ack.is_none() && sizes.symbols > 1 {
+            return Err("states of several updates need acks; give `ack` a size, or leave it out");
+        }
         Ok(sizes)
+    }
+
+    /// How many updates a state takes.
+    fn symbols(&self) -> Result<u32, &'static str> {
+        let Some(state) = self.state.filter(|state| *state > self.payload) else { return Ok(1) };
+        if self.payload == Bytes::ZERO {
+            return Err("`state` is cut into parts of `payload` bytes; raise `payload`");
+        }
+        let symbols = state.get().div_ceil(self.payload.get());
+        u32::try_from(symbols)
+            .ok()
+            .filter(|symbols| *symbols <= Layout::MAX_SYMBOLS)
+            .ok_or("a `state` of more than 65,536 parts; raise `payload`, or lower `state`")
     }
 }
 

@@ -232,6 +232,9 @@ pub struct UpdatesConfig {
     pub max_bandwidth: Option<BitRate>,
     /// State in each update.
     pub payload: Bytes,
+    /// The length of a state. One that is longer than `payload` takes several updates, each of which has
+    /// that much of it, or of what repairs it; `payload` unless said.
+    pub state: Option<Bytes>,
     /// Headers around it; those of our own protocol over UDP and IPv4 unless said.
     pub overhead: Option<Bytes>,
     /// An ack with its headers; our own protocol's unless said. With zero the monitor sends none,

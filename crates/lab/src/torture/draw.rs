@@ -10,6 +10,7 @@ use rand_pcg::Pcg64;
 
 use super::path::{Damaged, Partition, Weather};
 use super::plan::{Incident, Leave, MonitorPlan, Plan, SourcePlan, What};
+use super::source_host::MAX_LARGE;
 use super::timetable::Timetable;
 
 /// The ceiling of every law's rate, in updates a second: fast enough for updates to overtake each
@@ -25,6 +26,15 @@ const MAX_PPM: i32 = 200;
 /// How many of the sources have two paths.
 const SEVERAL_PATHS: f64 = 0.4;
 
+/// The stream of random numbers that says which sources have states that take several updates.
+const LARGE_STREAM: u128 = 3;
+
+/// How many of the sources have states that take several updates.
+const LARGE_STATES: f64 = 0.3;
+
+/// Bytes of states in parts per record: two half received ones, and one that is held.
+const LARGE_PER_RECORD: usize = 4 * MAX_LARGE;
+
 /// The schedulers that updates may have; others let packets wait.
 const SCHEDULERS: [&str; 5] = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
 
@@ -35,7 +45,9 @@ impl Plan {
     /// What `seed` stands for in this version.
     pub fn draw(seed: u64) -> Self {
         let rng = &mut Pcg64::new(seed.into(), 0);
-        let sources: Vec<_> = (0..rng.random_range(1..=5)).map(|_| source(rng)).collect();
+        // From a generator of its own, so that the rest of a seed's world is as it was before.
+        let large = &mut Pcg64::new(seed.into(), LARGE_STREAM);
+        let sources: Vec<_> = (0..rng.random_range(1..=5)).map(|_| source(rng, large)).collect();
         let mut incidents = Vec::new();
         for (source, plan) in sources.iter().enumerate() {
             for path in 0..plan.delays.len() {
@@ -64,7 +76,12 @@ impl Plan {
         let mut plan = Self {
             seed,
             damaged: if rng.random_bool(0.2) { Damaged::Delivered } else { Damaged::Dropped },
-            monitor: MonitorPlan { ppm: ppm(rng), max_sources, idle: millis(rng, 5_000..10_000) },
+            monitor: MonitorPlan {
+                ppm: ppm(rng),
+                max_sources,
+                max_large: max_sources * LARGE_PER_RECORD,
+                idle: millis(rng, 5_000..10_000),
+            },
             sources,
             incidents,
             healed_at: HEALED_AT,
@@ -98,7 +115,7 @@ fn laws() -> [LawConfig; 5] {
     ]
 }
 
-fn source(rng: &mut Pcg64) -> SourcePlan {
+fn source(rng: &mut Pcg64, large: &mut Pcg64) -> SourcePlan {
     let laws = laws();
     let law = laws[rng.random_range(0..laws.len())];
     let named = rng.random_bool(0.8);
@@ -106,7 +123,8 @@ fn source(rng: &mut Pcg64) -> SourcePlan {
     let paths = if rng.random_bool(SEVERAL_PATHS) { 2 } else { 1 };
     let delays = (0..paths).map(|_| millis(rng, 1..80)).collect();
     let scheduler = SCHEDULERS[rng.random_range(0..SCHEDULERS.len())];
-    SourcePlan { law, name, delays, scheduler, ppm: ppm(rng) }
+    let large = large.random_bool(LARGE_STATES);
+    SourcePlan { law, name, delays, scheduler, large, ppm: ppm(rng) }
 }
 
 fn incidents_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
@@ -198,6 +216,7 @@ mod tests {
             "by min_srtt",
             "by round_robin",
             "by redundant",
+            ", large states",
             "off by +",
             "off by -",
             "bursts",

@@ -5,17 +5,60 @@ use std::collections::HashMap;
 use freshline_core::unit::Time;
 use freshline_core::wire::SessionId;
 
-/// The times of all updates of all sessions.
+/// A state that a source has put.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    /// The process that has put it, by the first of its sessions.
+    pub(super) process: SessionId,
+    /// Counts the states of its host.
+    pub(super) number: u64,
+    /// Its length in bytes.
+    pub(super) len: usize,
+    /// When, in the world's time.
+    pub(super) at: Time,
+}
+
+impl Sample {
+    /// The state: its process and its number say which bytes.
+    pub(super) fn state(&self) -> Vec<u8> {
+        let text = format!("{:016x} {} ", self.process.0, self.number);
+        text.bytes().cycle().take(self.len).collect()
+    }
+}
+
+/// All states of all sources.
 #[derive(Debug, Default)]
-pub(super) struct Ledger(HashMap<(SessionId, u64), Time>);
+pub(super) struct Ledger {
+    /// By their process and their label; several if they were put at one time.
+    samples: HashMap<(SessionId, Time), Vec<Sample>>,
+    /// The process of each session.
+    processes: HashMap<SessionId, SessionId>,
+}
 
 impl Ledger {
-    pub(super) fn sampled(&mut self, session: SessionId, seq: u64, at: Time) {
-        self.0.insert((session, seq), at);
+    /// A state was put with this label.
+    pub(super) fn put(&mut self, label: Time, sample: Sample) {
+        self.samples.entry((sample.process, label)).or_default().push(sample);
     }
 
-    /// When the state of update `seq` was sampled; `None` if there never was such an update.
-    pub(super) fn sampled_at(&self, session: SessionId, seq: u64) -> Option<Time> {
-        self.0.get(&(session, seq)).copied()
+    /// An update of a session has left.
+    pub(super) fn sent(&mut self, session: SessionId, process: SessionId) {
+        self.processes.insert(session, process);
+    }
+
+    /// When the states of a session with this label were put; `None` if none was.
+    pub(super) fn put_at(&self, session: SessionId, label: Time) -> Option<Time> {
+        self.samples(session, label).last().map(|sample| sample.at)
+    }
+
+    /// The state of a session with this label and these bytes.
+    pub(super) fn find(&self, session: SessionId, label: Time, state: &[u8]) -> Option<&Sample> {
+        self.samples(session, label).iter().rev().find(|sample| sample.state() == state)
+    }
+
+    fn samples(&self, session: SessionId, label: Time) -> &[Sample] {
+        let process = self.processes.get(&session);
+        let samples = process.and_then(|process| self.samples.get(&(*process, label)));
+        samples.map_or(&[], Vec::as_slice)
     }
 }

@@ -41,8 +41,8 @@ impl MonitorHost {
     }
 
     pub(super) fn start(&mut self) {
-        let MonitorPlan { max_sources, idle, ppm } = self.plan;
-        let params = MonitorParams { max_sources, idle, ..MonitorParams::default() };
+        let MonitorPlan { max_sources, max_large, idle, ppm } = self.plan;
+        let params = MonitorParams { max_sources, max_large, idle, ..MonitorParams::default() };
         self.endpoint = Some(Monitor::new(params, Secret::new(self.rng.random())));
         self.clock = Clock::random(&mut self.rng, ppm);
     }
@@ -73,18 +73,29 @@ impl MonitorHost {
         while let Some(event) = monitor.poll_event() {
             let Ok(Message::Update(update)) = Message::parse(datagram) else { continue };
             match event {
-                MonitorEvent::Fresh { source, opened, .. } => {
+                MonitorEvent::Fresh { source, opened, is_repeat, .. } => {
                     let record = monitor.record(source).expect("it was just made or refreshed");
+                    let held = record.payload.clone();
+                    let whole = update.frames.state().map(|(_, state)| state.to_vec());
                     see(Observation::Fresh {
                         session: record.session,
                         seq: record.newest_seq,
+                        label: record.generated_at,
                         opened,
-                        given: update.payload.to_vec(),
-                        held: record.payload.clone(),
+                        is_repeat,
+                        given: whole.unwrap_or_else(|| held.clone()),
+                        held,
                     });
                 }
+                MonitorEvent::Part { .. } | MonitorEvent::Opened { .. } => {
+                    let opened = matches!(event, MonitorEvent::Opened { .. });
+                    see(Observation::Part { session: update.session, seq: update.seq, opened });
+                }
                 MonitorEvent::Stale { .. } => {
-                    see(Observation::Stale { session: update.session, seq: update.seq });
+                    let state = update.frames.state();
+                    let state =
+                        state.map(|(id, it)| (id.generated_at(update.sent_at), it.to_vec()));
+                    see(Observation::Stale { session: update.session, seq: update.seq, state });
                 }
                 _ => {}
             }

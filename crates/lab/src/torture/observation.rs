@@ -3,7 +3,7 @@
 use std::fmt;
 
 use freshline_core::session::SourceEvent;
-use freshline_core::unit::{Span, UpdateRate};
+use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::SessionId;
 
 use super::plan::What;
@@ -21,19 +21,36 @@ pub(super) enum Observation {
         /// Its law's.
         rate: UpdateRate,
     },
-    /// The monitor took an update for the freshest of its session.
+    /// A state of a session is the newest that the monitor has.
     Fresh {
         session: SessionId,
+        /// The newest update.
         seq: u64,
+        /// When the state was sampled, by its source's label.
+        label: Time,
         /// Whether it made a record of it.
         opened: bool,
+        /// Whether it is the one that was held already.
+        is_repeat: bool,
         /// What the monitor gave out as the new state.
         given: Vec<u8>,
         /// What it holds as the state from now on.
         held: Vec<u8>,
     },
+    /// The monitor took an update for the freshest of its session, and it completes no state.
+    Part {
+        session: SessionId,
+        seq: u64,
+        /// Whether it made a record of it.
+        opened: bool,
+    },
     /// The monitor took an update for an old one.
-    Stale { session: SessionId, seq: u64 },
+    Stale {
+        session: SessionId,
+        seq: u64,
+        /// The whole state in it, with its label.
+        state: Option<(Time, Vec<u8>)>,
+    },
     /// The monitor answered; lengths in bytes.
     Answered { question: usize, answer: usize },
     /// A source learned something.
@@ -65,8 +82,13 @@ impl fmt::Display for Observation {
                 let opens = if *opened { ", opens the session" } else { "" };
                 write!(f, "monitor: {seq} of {session:?} is fresh{opens}")
             }
-            Self::Stale { session, seq } => {
-                write!(f, "monitor: {seq} of {session:?} is stale")
+            Self::Part { session, seq, opened } => {
+                let opens = if *opened { ", opens the session" } else { "" };
+                write!(f, "monitor: {seq} of {session:?} completes no state{opens}")
+            }
+            Self::Stale { session, seq, state } => {
+                let len = state.as_ref().map_or(0, |(_, state)| state.len());
+                write!(f, "monitor: {seq} of {session:?} is stale, with a state of {len} bytes")
             }
             Self::Answered { question, answer } => {
                 write!(f, "monitor: answers {question} bytes by {answer}")

@@ -34,6 +34,8 @@ pub struct MonitorPlan {
     pub ppm: i32,
     /// The most records that it holds, at least one a source.
     pub max_sources: usize,
+    /// The most bytes of states in parts, enough for all records.
+    pub max_large: usize,
     /// When it forgets who is silent; see `freshline_core::session::MonitorParams`.
     pub idle: Span,
 }
@@ -50,6 +52,8 @@ pub struct SourcePlan {
     pub delays: Vec<Span>,
     /// What chooses among them where there are several.
     pub scheduler: &'static str,
+    /// Whether its states have all lengths up to 60 kB, and some take several updates.
+    pub large: bool,
     /// How fast its clock is, in parts per million.
     pub ppm: i32,
 }
@@ -194,19 +198,22 @@ impl Plan {
 impl fmt::Display for Plan {
     /// A line a host and a line an incident.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MonitorPlan { ppm, max_sources, idle } = &self.monitor;
+        let MonitorPlan { ppm, max_sources, idle, .. } = &self.monitor;
         match self.damaged {
             Damaged::Dropped => writeln!(f, "damaged datagrams are dropped")?,
             Damaged::Delivered => writeln!(f, "damaged datagrams are delivered")?,
         }
         writeln!(f, "monitor: at most {max_sources} sources, idle {idle}, clock {ppm:+} ppm")?;
         for (index, source) in self.sources.iter().enumerate() {
-            let SourcePlan { law, name, delays, scheduler, ppm } = source;
+            let SourcePlan { law, name, delays, scheduler, large, ppm } = source;
             write!(f, "source {index}: {}, name {name:?}, clock {ppm:+} ppm, delay ", law.name())?;
             let paths: Vec<_> = delays.iter().map(Span::to_string).collect();
             write!(f, "{}", paths.join(" and "))?;
             if paths.len() > 1 {
                 write!(f, " by {scheduler}")?;
+            }
+            if *large {
+                write!(f, ", large states")?;
             }
             writeln!(f)?;
         }

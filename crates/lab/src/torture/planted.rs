@@ -6,7 +6,7 @@ use freshline_core::wire::Message;
 
 use super::observation::Observation;
 use super::sabotage::Sabotage;
-use super::source_host::state;
+use super::source_host::MAX_WHOLE;
 
 /// A fault of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Planted {
     AgeFlattered,
     /// The monitor damages what it holds.
     StateDamaged,
+    /// The monitor puts a symbol of another state into a large one.
+    SymbolsMixed,
     /// The monitor keeps the records of silent sources.
     RecordsKept,
     /// The monitor's answers have a byte too many.
@@ -33,10 +35,11 @@ pub enum Planted {
 
 impl Planted {
     /// All faults with the property that each breaks.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::OlderTakenForFresh, "freshest never goes back"),
         (Self::AgeFlattered, "age is never negative"),
         (Self::StateDamaged, "states arrive whole"),
+        (Self::SymbolsMixed, "states arrive whole"),
         (Self::RecordsKept, "memory is bounded"),
         (Self::AnswerTooLong, "no answer is longer than its question"),
         (Self::RateRunsAway, "rates stay within their bounds"),
@@ -46,7 +49,10 @@ impl Planted {
     ];
 }
 
-/// One update of so many passes [`Planted::UpdatesMissed`].
+/// The length of a symbol, bytes.
+const SYMBOL: usize = 1_000;
+
+/// One update with a whole state of so many passes [`Planted::UpdatesMissed`].
 const PASSES: u64 = 10;
 
 impl Sabotage for Planted {
@@ -54,7 +60,8 @@ impl Sabotage for Planted {
         match (self, Message::parse(datagram)) {
             (Self::NeverReopens, Ok(Message::Challenge(_))) => true,
             (Self::UpdatesMissed, Ok(Message::Update(update))) => {
-                update.opening.is_none() && update.seq % PASSES != 0
+                let is_whole = update.opening.is_none() && !update.is_of_parts();
+                is_whole && update.seq % PASSES != 0
             }
             _ => false,
         }
@@ -70,13 +77,21 @@ impl Sabotage for Planted {
 
     fn rewrite(&mut self, seen: &mut Observation) {
         match (self, &mut *seen) {
-            (Self::OlderTakenForFresh, Observation::Stale { session, seq }) => {
-                let (session, seq, given) = (*session, *seq, state(*session, *seq));
-                let held = given.clone();
-                *seen = Observation::Fresh { session, seq, opened: false, given, held };
+            (Self::OlderTakenForFresh, Observation::Stale { session, seq, state: Some(state) }) => {
+                let (session, seq, (label, given)) = (*session, *seq, state.clone());
+                let (held, opened, is_repeat) = (given.clone(), false, false);
+                let fresh =
+                    Observation::Fresh { session, seq, label, opened, is_repeat, given, held };
+                *seen = fresh;
             }
             (Self::AgeFlattered, Observation::Learned { age: Some(age), .. }) => *age = *age / 4,
             (Self::StateDamaged, Observation::Fresh { held, .. }) => held.push(0),
+            (Self::SymbolsMixed, Observation::Fresh { given, held, .. })
+                if held.len() > MAX_WHOLE =>
+            {
+                held[..SYMBOL].fill(b'x');
+                given.clone_from(held);
+            }
             (Self::AnswerTooLong, Observation::Answered { question, answer }) => {
                 *answer = *question + 1;
             }

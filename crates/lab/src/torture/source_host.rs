@@ -8,10 +8,17 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::clock::Clock;
+use super::ledger::{Ledger, Sample};
 use super::plan::{Leave, SourcePlan};
 
-/// A datagram, and the number of the path by which it leaves.
-pub(super) type Leaving = (usize, Vec<u8>);
+/// A datagram that leaves.
+pub(super) struct Leaving {
+    /// The number of the path.
+    pub(super) path: usize,
+    /// That of its update, unless it is a copy.
+    pub(super) seq: Option<u64>,
+    pub(super) datagram: Vec<u8>,
+}
 
 pub(super) struct SourceHost {
     pub(super) endpoint: Source,
@@ -24,19 +31,50 @@ pub(super) struct SourceHost {
     labels_off_by: i64,
     /// The world asks far more often than it changes.
     poll_timeout: Option<Time>,
+    /// The first session of the present process.
+    process: SessionId,
+    /// States put so far, by all processes.
+    put: u64,
     plan: SourcePlan,
     rng: Pcg64,
 }
+
+/// The longest datagram of a source whose states take several.
+const MAX_DATAGRAM: usize = 9_000;
+
+/// States that are longer take several updates.
+pub(super) const MAX_WHOLE: usize = MAX_DATAGRAM;
+
+/// The longest state of such a source.
+pub(super) const MAX_LARGE: usize = 60_000;
+
+/// The most updates that a state takes, repair left aside.
+pub(super) const MAX_PARTS: u64 = 7;
 
 impl SourceHost {
     pub(super) fn new(plan: SourcePlan, mut rng: Pcg64) -> Self {
         let (endpoint, clock) = process(&plan, Time::ZERO, &mut rng);
         let ports = vec![Some(1); plan.delays.len()];
-        let (labels_off_by, poll_timeout) = (0, None);
-        let mut host =
-            Self { endpoint, clock, ports, last_port: 1, labels_off_by, poll_timeout, plan, rng };
+        let process = endpoint.session();
+        let mut host = Self {
+            endpoint,
+            clock,
+            ports,
+            last_port: 1,
+            labels_off_by: 0,
+            poll_timeout: None,
+            process,
+            put: 0,
+            plan,
+            rng,
+        };
         host.plan_timeout();
         host
+    }
+
+    /// The present process, by the first of its sessions.
+    pub(super) fn process(&self) -> SessionId {
+        self.process
     }
 
     /// The port of a path; none while its interface is gone.
@@ -72,6 +110,7 @@ impl SourceHost {
             Some(out[..len].to_vec())
         });
         (self.endpoint, self.clock) = process(&self.plan, now, &mut self.rng);
+        self.process = self.endpoint.session();
         for path in (0..self.ports.len()).filter(|path| self.ports[*path].is_none()) {
             let (local, id) = (self.clock.read(now), PathId(path as u8));
             self.endpoint.handle_transport(local, id, TransportState::Down);
@@ -89,36 +128,41 @@ impl SourceHost {
         self.poll_timeout
     }
 
-    /// Lets it do what is due; what happened to its session goes to `learned`. The update that left, if
-    /// one did, with its number, and what leaves by which path.
+    /// Lets it do what is due; states that are put go to `ledger`, what happened to its session to
+    /// `learned`. Gives what leaves.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
+        ledger: &mut Ledger,
         mut learned: impl FnMut(&Self, SourceEvent),
-    ) -> Option<(u64, Vec<Leaving>)> {
+    ) -> Vec<Leaving> {
         let local = self.clock.read(now);
         self.endpoint.handle_timeout(local);
         while let Some(event) = self.endpoint.poll_event() {
             match event {
                 SourceEvent::StateWanted(_) => {
-                    let seq = self.endpoint.counters().sent;
-                    let state = state(self.endpoint.session(), seq);
-                    let labels = local.as_nanos().saturating_add_signed(self.labels_off_by);
-                    let put = self.endpoint.put(local, Time::from_nanos(labels), &state);
+                    self.put += 1;
+                    let (process, number) = (self.process, self.put);
+                    let sample = Sample { process, number, len: self.len_of(number), at: now };
+                    // The source takes labels from the future for now.
+                    let label = local.as_nanos().saturating_add_signed(self.labels_off_by);
+                    let label = Time::from_nanos(label).min(local);
+                    ledger.put(label, sample);
+                    let put = self.endpoint.put(local, label, &sample.state());
                     put.expect("states are short");
                 }
                 SourceEvent::RenewTransports { .. } => {}
                 event => learned(self, event),
             }
         }
-        let (mut datagrams, mut seq, mut out) = (Vec::new(), None, Vec::new());
+        let (mut left, mut out) = (Vec::new(), Vec::new());
         while let Some(transmit) = self.endpoint.poll_transmit(local, &mut out) {
-            assert_eq!(transmit.is_copy, seq.is_some(), "one update a turn");
-            seq = transmit.seq;
-            datagrams.push((usize::from(transmit.path.0), out[..transmit.len].to_vec()));
+            let (path, datagram) = (usize::from(transmit.path.0), out[..transmit.len].to_vec());
+            let seq = transmit.seq.filter(|_| !transmit.is_copy);
+            left.push(Leaving { path, seq, datagram });
         }
         self.plan_timeout();
-        Some((seq?, datagrams))
+        left
     }
 
     /// What a datagram tells it; nothing if it is left aside.
@@ -140,21 +184,28 @@ impl SourceHost {
         self.endpoint.age().process().age(self.clock.read(now))
     }
 
+    /// The length of a state.
+    fn len_of(&self, number: u64) -> usize {
+        if !self.plan.large {
+            return 8 + (number % 97) as usize;
+        }
+        let draw = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        let most = [100, MAX_DATAGRAM, MAX_LARGE, MAX_LARGE][draw % 4];
+        1 + draw / 4 % most
+    }
+
     fn plan_timeout(&mut self) {
         let next = self.endpoint.poll_timeout();
         self.poll_timeout = next.map(|local| self.clock.world(local));
     }
 }
 
-/// The state that a source sends as update `seq`: told by it alone, of varying length.
-pub(super) fn state(session: SessionId, seq: u64) -> Vec<u8> {
-    let text = format!("{:016x} {seq} ", session.0);
-    text.bytes().cycle().take(8 + (seq % 97) as usize).collect()
-}
-
 fn process(plan: &SourcePlan, now: Time, rng: &mut Pcg64) -> (Source, Clock) {
     let clock = Clock::random(rng, plan.ppm);
-    let params = SourceParams { name: plan.name.clone(), ..SourceParams::default() };
+    let mut params = SourceParams { name: plan.name.clone(), ..SourceParams::default() };
+    if plan.large {
+        params.max_datagram = MAX_DATAGRAM;
+    }
     let secret = Secret::new(rng.random());
     let source = Source::new(params, secret, plan.law.build(), clock.read(now));
     let source = source.expect("names are short");

@@ -10,6 +10,7 @@ use super::checks::{self, Check};
 use super::observation::Observation;
 use super::plan::Plan;
 use super::sabotage::Sabotage;
+use super::source_host::MAX_WHOLE;
 use super::timetable::Timetable;
 use super::trace::Trace;
 use super::world::World;
@@ -38,6 +39,8 @@ pub struct Counts {
     pub sent: u64,
     /// Of these, taken for the freshest by a monitor.
     pub fresh: u64,
+    /// States in parts that a monitor had complete.
+    pub large: u64,
     /// Times a session was opened at its source.
     pub opened: u64,
 }
@@ -47,7 +50,11 @@ impl Counts {
         match seen {
             Observation::Happened(_) => self.incidents += 1,
             Observation::Sent { .. } => self.sent += 1,
-            Observation::Fresh { .. } => self.fresh += 1,
+            Observation::Fresh { held, .. } => {
+                self.fresh += 1;
+                self.large += u64::from(held.len() > MAX_WHOLE);
+            }
+            Observation::Part { .. } => self.fresh += 1,
             Observation::Learned { event: SourceEvent::Opened, .. } => self.opened += 1,
             _ => {}
         }
@@ -61,6 +68,7 @@ impl AddAssign for Counts {
         self.incidents += other.incidents;
         self.sent += other.sent;
         self.fresh += other.fresh;
+        self.large += other.large;
         self.opened += other.opened;
     }
 }

@@ -18,7 +18,7 @@ use super::observation::Observation;
 use super::path::Path;
 use super::plan::{Plan, What};
 use super::sabotage::Sabotage;
-use super::source_host::SourceHost;
+use super::source_host::{Leaving, SourceHost};
 
 /// The hosts from which strangers send.
 const STRANGERS: std::ops::Range<usize> = 1_000..1_100;
@@ -167,16 +167,16 @@ impl World {
 
     fn send_update(&mut self, source: usize) {
         let (now, seen, host) = (self.now, &mut self.seen, &mut self.sources[source]);
-        let left = host.handle_timeout(now, |host, event| {
+        let left = host.handle_timeout(now, &mut self.ledger, |host, event| {
             let (session, age) = (host.endpoint.session(), host.known_age(now));
             seen.push(Observation::Learned { source, session, event, age });
         });
-        let session = host.endpoint.session();
-        let Some((seq, datagrams)) = left else { return };
-        let rate = host.endpoint.law().rate();
-        self.ledger.sampled(session, seq, self.now);
-        self.seen.push(Observation::Sent { source, session, seq, rate });
-        for (path, datagram) in datagrams {
+        let (session, rate) = (host.endpoint.session(), host.endpoint.law().rate());
+        self.ledger.sent(session, host.process());
+        for Leaving { path, seq, datagram } in left {
+            if let Some(seq) = seq {
+                self.seen.push(Observation::Sent { source, session, seq, rate });
+            }
             self.carry_to_monitor(source, path, &datagram);
         }
     }

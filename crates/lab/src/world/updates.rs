@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The endpoints read one clock, and a state is sampled as its update leaves. Its bytes are counted and
-//! not copied: the session carries empty states in packets as large as [`Sizes`] says. Addresses are
+//! not copied: the session carries empty states in packets as large as [`Sizes`] says, or, where a state takes
+//! several updates, one whose symbols have a few bytes. Addresses are
 //! taken as proven, as QUIC's handshake does, so that a session opens in a round trip.
 //!
 //! Where a scenario has no acks, the session is opened before the first update, without a packet; the
@@ -33,7 +34,7 @@ use rand_pcg::Pcg64;
 
 use super::Period;
 use super::parcel::{Body, Load};
-use datagrams::Datagrams;
+use datagrams::{Datagrams, MAX_OF_PARTS, SYMBOL};
 pub use sizes::{SizeDistribution, Sizes};
 use tally::Tally;
 pub use tally::UpdateOutcome;
@@ -59,6 +60,8 @@ pub struct UpdateFlow {
     /// The law's epochs so far, where they are recorded.
     epochs: Option<Vec<EpochRecord>>,
     datagrams: Datagrams,
+    /// What stands for the state.
+    state: Vec<u8>,
     /// Whether the source was woken and may have more to send.
     is_awake: bool,
     /// Whether the monitor may have an answer: at most one per datagram.
@@ -80,6 +83,10 @@ impl UpdateFlow {
         let Period { from: starts_at, until: ends_at } = period;
         // The lab measures the true age, and the source's by its own definition.
         let mut params = SourceParams { limits, measure_age: false, ..SourceParams::default() };
+        let state = vec![0; if sizes.symbols > 1 { sizes.symbols as usize * SYMBOL } else { 0 }];
+        if sizes.symbols > 1 {
+            (params.max_datagram, params.max_state) = (MAX_OF_PARTS, state.len());
+        }
         if sizes.ack.is_none() {
             (params.first_wait, params.silence, params.keep_alive) = (FOREVER, FOREVER, FOREVER);
         }
@@ -105,6 +112,7 @@ impl UpdateFlow {
             has_delivered: false,
             epochs: None,
             datagrams: Datagrams::new(),
+            state,
             is_awake: false,
             may_answer: false,
             tally,
@@ -222,8 +230,8 @@ impl UpdateFlow {
                 }
                 _ => continue,
             }
-            if let Some(ack) = self.source.newest_ack() {
-                self.tally.on_ack(now, ack);
+            if let Some(acked) = self.source.newest_acked() {
+                self.tally.on_ack(now, acked.seq, acked.generated_at);
             }
         }
     }
@@ -296,7 +304,7 @@ impl UpdateFlow {
             updates_per_s: rate(tally.sent),
             packets_per_s: rate(self.sent_by_path().sum()),
             fresh_per_s: rate(tally.delivered_fresh),
-            goodput_bps: rate(tally.delivered_fresh * self.sizes.payload.get() * 8),
+            goodput_bps: rate(tally.delivered_fresh * self.sizes.state_len() * 8),
             measured: tally.measured.period(now),
             never_delivered: !self.has_delivered && now > self.starts_at,
         }
@@ -320,7 +328,7 @@ impl UpdateFlow {
         self.source.handle_timeout(now);
         while let Some(event) = self.source.poll_event() {
             if let SourceEvent::StateWanted(_) = event {
-                self.source.put(now, now, &[]).expect("an empty state fits");
+                self.source.put(now, now, &self.state).expect("it fits");
             }
         }
     }

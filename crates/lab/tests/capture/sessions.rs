@@ -1,7 +1,10 @@
 //! Our own sessions in a capture.
 
+use freshline_core::state::Layout;
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Ack, Cookie, Message, Opening, SessionId, Update};
+use freshline_core::wire::{
+    Ack, Cookie, Frame, Frames, Message, Opening, Part, PartsAck, SessionId, StateId, Update,
+};
 use freshline_lab::capture::{LinkType, Report};
 
 use crate::world::{Captured, at, cut, pcap, report, udp};
@@ -19,26 +22,34 @@ enum Place {
 /// An update every 10 ms, 12 ms to the monitor, held there for 1 ms, and 8 ms back. Both clocks
 /// start anywhere; the source knows their distance.
 fn session(place: Place, payload: &[u8]) -> Vec<Captured> {
+    session_of(place, |_| (Frames::fresh(payload), None))
+}
+
+/// The same of other frames, and of acks that say what has come of parts.
+fn session_of<'a>(
+    place: Place,
+    content: impl Fn(u64) -> (Frames<'a>, Option<PartsAck>),
+) -> Vec<Captured> {
     let source_clock = |micros: u64| Time::ZERO + Span::from_micros(7_000_000 + micros);
     let monitor_clock = |micros: u64| Time::ZERO + Span::from_micros(90_000_000 + micros);
     let mut packets = Vec::new();
     for seq in 0..100 {
-        let sent_at = 10_000 * seq;
+        let (sent_at, (frames, parts)) = (10_000 * seq, content(seq));
         let opening = Opening { cookie: Cookie::default(), name: "robot-7", token: b"" };
         let update = Update {
             session: SessionId(0xAB),
             seq,
-            generated_at: source_clock(sent_at),
+            sent_at: source_clock(sent_at),
             clock_offset: Some(83_000_000_000),
             wants_ack: true,
             ack_mark: None,
             opening: (seq == 0).then_some(opening),
-            payload,
+            frames,
         };
         let ack = Ack {
             session: SessionId(0xAB),
             seq,
-            generated_at: update.generated_at,
+            sent_at: update.sent_at,
             received_at: monitor_clock(sent_at + 12_000),
             hold: Span::from_millis(1),
             was_fresh: true,
@@ -46,6 +57,7 @@ fn session(place: Place, payload: &[u8]) -> Vec<Captured> {
             stale: 0,
             missing: 0,
             marks: Default::default(),
+            parts,
         };
         let mut bytes = [0; 2000];
         let len = update.write(&mut bytes).unwrap();
@@ -58,6 +70,28 @@ fn session(place: Place, payload: &[u8]) -> Vec<Captured> {
     }
     packets.sort_by_key(|packet| packet.at);
     packets
+}
+
+/// Each state takes four updates. It is complete with the fourth one, 42 ms after it was sampled.
+#[test]
+fn a_state_in_parts_is_as_old_as_its_first_part() {
+    let content = |seq: u64| {
+        let behind = seq % 4;
+        let id = StateId { topic: 0, behind, age: Span::from_millis(10 * behind) };
+        let layout = Layout::new(400, 100, 0).unwrap();
+        let part = Part { id, layout, index: behind as u32, bytes: &[0; 100] };
+        let complete = (seq + 1) / 4;
+        let newest = complete.checked_sub(1).map(|state| state * 4);
+        (Frames::one(Frame::Part(part)), Some(PartsAck { recent: u64::MAX, newest }))
+    };
+    for place in [Place::Source, Place::Monitor] {
+        let report = report(&pcap(LinkType::Raw, &session_of(place, content)));
+        let (rtt, source, monitor) = means(&report);
+        // The ack comes 21 ms after the last part has left the source, or 1 ms after it came.
+        let expected = if place == Place::Source { 51.0 + 20.0 } else { 31.0 + 20.0 };
+        assert!((source - expected).abs() < 1.0, "{source} {rtt}");
+        assert!((monitor - 62.0).abs() < 1.0, "{monitor}");
+    }
 }
 
 /// Mean round trip and mean ages at the source and at the monitor, in ms.

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use counting::held;
 use freshline_core::session::{Monitor, MonitorEvent, MonitorParams, Origin, Secret};
 use freshline_core::unit::Time;
-use freshline_core::wire::{Cookie, Message, Opening, SessionId, Update};
+use freshline_core::wire::{Cookie, Frames, Message, Opening, SessionId, Update};
 
 use crate::traffic::PAYLOAD;
 
@@ -60,12 +60,12 @@ fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
         let update = Update {
             session: SessionId(number.into()),
             seq,
-            generated_at: Time::ZERO,
+            sent_at: Time::ZERO,
             clock_offset: Some(0),
             wants_ack: true,
             ack_mark: None,
             opening: Some(Opening { cookie, name, token: b"" }),
-            payload: &PAYLOAD,
+            frames: Frames::fresh(&PAYLOAD),
         };
         let len = update.write(&mut datagram).unwrap();
         monitor.handle_datagram(Time::ZERO, peer, &datagram[..len]).expect("an update");

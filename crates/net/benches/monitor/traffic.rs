@@ -7,7 +7,7 @@ use freshline_core::path::PathId;
 use freshline_core::session::{Reach, Secret, Source, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{SessionId, Update};
+use freshline_core::wire::{Frames, SessionId, Update};
 use freshline_net::clock::Clock;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
@@ -87,13 +87,13 @@ impl Blaster {
             let update = Update {
                 session: self.session,
                 seq: self.next_seq,
-                generated_at: now,
+                sent_at: now,
                 // One process, one clock: the monitor's is not ahead.
                 clock_offset: Some(0),
                 wants_ack: true,
                 ack_mark: None,
                 opening: None,
-                payload: &PAYLOAD,
+                frames: Frames::fresh(&PAYLOAD),
             };
             assert_eq!(update.write(datagram), Some(len));
             self.next_seq += 1;

@@ -35,7 +35,7 @@ use crate::stop::Stop;
 
 pub use crate::ask::Gone;
 pub use crate::endpoint::EndpointError as MonitorError;
-pub use status::{MonitorReport, SourceStatus};
+pub use status::{MonitorReport, SHOWN, SourceStatus};
 
 use sources::Sources;
 use status::Details;

@@ -41,7 +41,7 @@ impl Sources {
         at: Clocked,
         (sender, names): (Sender, &[Box<str>]),
         (dscp, datagram): (Option<Dscp>, &[u8]),
-        reply: &mut [u8; Ack::LEN],
+        reply: &mut [u8; Ack::LEN_OF_PARTS],
         watch: &mut dyn Watch,
     ) -> Answer {
         let check = self.rules.of(names);
@@ -78,7 +78,13 @@ impl Sources {
                         watch.aged(now, source, record);
                     }
                 }
-                MonitorEvent::Stale { .. } => is_known = true,
+                MonitorEvent::Opened { source } => {
+                    is_known = true;
+                    let Some(record) = sessions.record(source) else { continue };
+                    details.insert(source, record);
+                    watch.opened(now, source, record);
+                }
+                MonitorEvent::Part { .. } | MonitorEvent::Stale { .. } => is_known = true,
                 MonitorEvent::Challenged => {}
                 MonitorEvent::Refused { at_peer_limit: true, .. } => {
                     refusals.count(Refusal::PeerLimit);
@@ -91,7 +97,7 @@ impl Sources {
                     match why {
                         End::Closed | End::Revoked => details.end(source, &record, now, replaced),
                         End::Displaced | End::Idle => {
-                            details.expire(source, &record, now, replaced);
+                            details.expire(source, record, now, replaced);
                         }
                     }
                     if why == End::Displaced {

@@ -12,6 +12,10 @@ use serde::Serialize;
 use super::{Record, Sender};
 use crate::refusal::Refusals;
 
+/// The longest state that reports, lines of JSON and records of silent sources contain, in bytes. Of a longer
+/// one they have the length: it is for commands and binary frames.
+pub const SHOWN: usize = 1 << 16;
+
 /// A source as the monitor sees it at one moment.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourceStatus {
@@ -48,9 +52,11 @@ pub struct SourceStatus {
     pub dscp: Option<Dscp>,
     /// Sequence number of the freshest update.
     pub seq: u64,
-    /// The freshest state.
+    /// Length of the freshest state in bytes; none before the first state is complete.
+    pub payload_bytes: Option<u64>,
+    /// The freshest state, if it is not longer than [`SHOWN`].
     #[serde(skip)]
-    pub payload: Vec<u8>,
+    pub payload: Option<Vec<u8>>,
 }
 
 /// A monitor's run in numbers.
@@ -88,7 +94,9 @@ pub(super) struct Details {
 }
 
 struct Absent {
+    /// Without a payload that is longer than [`SHOWN`]: the monitor's limits do not count it any more.
     record: Box<Record>,
+    payload_bytes: Option<u64>,
     meter: Box<AgeMeter>,
     replaced: u64,
 }
@@ -96,7 +104,10 @@ struct Absent {
 impl Absent {
     /// The last of it.
     fn last(&self, now: Time) -> SourceStatus {
-        status(Some(&self.meter), &self.record, now, self.replaced)
+        let status = status(Some(&self.meter), &self.record, now, self.replaced);
+        let is_held = status.payload_bytes == self.payload_bytes;
+        let payload = status.payload.filter(|_| is_held);
+        SourceStatus { payload, payload_bytes: self.payload_bytes, ..status }
     }
 }
 
@@ -155,20 +166,31 @@ impl Details {
         }
     }
 
+    /// Keeps the last of a source, without its state, which nothing shows any more.
     fn put_down(&mut self, last: SourceStatus) {
-        self.ended.push_back(last);
+        self.ended.push_back(SourceStatus { payload: None, ..last });
         if self.ended.len() > self.limit {
             self.ended.pop_front();
         }
     }
 
     /// A source was silent for too long.
-    pub(super) fn expire(&mut self, source: SourceKey, record: &Record, now: Time, replaced: u64) {
+    pub(super) fn expire(
+        &mut self,
+        source: SourceKey,
+        mut record: Box<Record>,
+        now: Time,
+        replaced: u64,
+    ) {
         if record.name.is_empty() {
-            return self.end(source, record, now, replaced);
+            return self.end(source, &record, now, replaced);
         }
         let Some(meter) = self.take(source) else { return };
-        self.absent.push_back(Absent { record: Box::new(record.clone()), meter, replaced });
+        let payload_bytes = payload_bytes(&record);
+        if record.payload.len() > SHOWN {
+            record.payload = Vec::new();
+        }
+        self.absent.push_back(Absent { record, payload_bytes, meter, replaced });
         if self.absent.len() > self.limit {
             self.forget_oldest(now);
         }
@@ -248,6 +270,16 @@ impl Details {
     }
 }
 
+/// The state that is held, if there is one and it is not longer than [`SHOWN`].
+pub(super) fn shown(record: &Record) -> Option<&[u8]> {
+    (record.has_state() && record.payload.len() <= SHOWN).then_some(&record.payload)
+}
+
+/// The length of the state that is held, if there is one.
+fn payload_bytes(record: &Record) -> Option<u64> {
+    record.has_state().then_some(record.payload.len() as u64)
+}
+
 fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -> SourceStatus {
     let session = record.label().to_string();
     let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
@@ -271,14 +303,15 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
         replaced,
         dscp: record.dscp(),
         seq: record.newest_seq,
-        payload: record.payload.clone(),
+        payload_bytes: payload_bytes(record),
+        payload: shown(record).map(<[u8]>::to_vec),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use freshline_core::session::{Admission, MonitorEvent, MonitorParams, Origin, Secret};
-    use freshline_core::wire::{Opening, SessionId, Update};
+    use freshline_core::wire::{Frames, Opening, SessionId, Update};
 
     use super::*;
 
@@ -318,12 +351,12 @@ mod tests {
             let update = Update {
                 session: SessionId(session),
                 seq: 0,
-                generated_at: now,
+                sent_at: now,
                 clock_offset: Some(0),
                 wants_ack: true,
                 ack_mark: None,
                 opening: Some(Opening { cookie: Default::default(), name, token }),
-                payload: b"state",
+                frames: Frames::fresh(b"state"),
             };
             let mut datagram = [0; 200];
             let len = update.write(&mut datagram).unwrap();
@@ -352,7 +385,7 @@ mod tests {
                 self.sessions.handle_timeout(due);
                 while let Some(event) = self.sessions.poll_event() {
                     if let MonitorEvent::Gone { source, record, .. } = event {
-                        self.details.expire(source, &record, due, 0);
+                        self.details.expire(source, record, due, 0);
                     }
                 }
             }
@@ -445,6 +478,29 @@ mod tests {
             (world.ended(), world.details.poll_timeout()),
             (vec!["second".into(), "third".into()], None)
         );
+    }
+
+    #[test]
+    fn of_a_silent_source_with_a_large_state_the_length_alone_is_kept() {
+        for (len, is_kept) in [(SHOWN, true), (SHOWN + 1, false)] {
+            let mut world = World::new(2);
+            world.open(at(0), "camera", 1);
+            while let Some(due) = world.sessions.poll_timeout().filter(|due| *due <= at(200)) {
+                world.sessions.handle_timeout(due);
+                while let Some(event) = world.sessions.poll_event() {
+                    if let MonitorEvent::Gone { source, mut record, .. } = event {
+                        record.payload = vec![7; len];
+                        world.details.expire(source, record, due, 0);
+                    }
+                }
+            }
+            let [status] = &world.details.statuses(&world.sessions, at(200), 9, |_| 0)[..] else {
+                panic!("one source");
+            };
+            let bytes = status.payload_bytes;
+            assert_eq!((status.payload.is_some(), bytes), (is_kept, Some(len as u64)));
+            assert!(is_kept || world.details.absent[0].record.payload.is_empty());
+        }
     }
 
     #[test]

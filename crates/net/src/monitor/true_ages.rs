@@ -234,7 +234,7 @@ impl World {
             Kind::AtOnce => (Hand::AtOnce, Box::new(Stamps)),
             Kind::File => {
                 let file = tempfile::NamedTempFile::new().expect("a file");
-                let sampler = sampler::File::new(file.path().to_owned());
+                let sampler = sampler::File::new(file.path().to_owned(), 1000);
                 (Hand::File(file), Box::new(sampler))
             }
             Kind::Lines(_) => {
@@ -257,7 +257,7 @@ impl World {
         let source = session::Source::new(params, Secret::new(key), law, Time::ZERO + SOURCE_AHEAD);
         let mut world = Self {
             source: source.expect("a short name"),
-            feed: Feed::new(sampler, ""),
+            feed: Feed::new(sampler),
             hand,
             monitor: None,
             monitor_since: Time::ZERO,
@@ -425,7 +425,7 @@ impl World {
             connection: None,
             origin: Origin::default(),
         };
-        let (mut reply, mut passed_on) = ([0; Ack::LEN], PassedOn::default());
+        let (mut reply, mut passed_on) = ([0; Ack::LEN_OF_PARTS], PassedOn::default());
         let at = Clocked { received_at: now, now };
         let received = (None, datagram);
         let len =
@@ -449,7 +449,8 @@ impl World {
         let Some(monitor) = &self.monitor else { return };
         let statuses = monitor.statuses(now, 9, |_| 0);
         assert!(statuses.len() <= 1, "{:?}: one source, {statuses:?}", self.now);
-        let held = statuses.first().map(|status| sampled_at(&status.payload));
+        let held =
+            statuses.first().map(|status| sampled_at(status.payload.as_deref().expect("a state")));
         let is_settled = self.now.since(self.monitor_since) >= self.plan.settles_in();
         if self.plan.loss == 0.0 && is_settled {
             let expected = self.expected();

@@ -7,6 +7,10 @@
 //! the buffer is made just large enough for the largest datagram, and when something
 //! waits already, a blank of that size goes in ahead of the new datagram: the blank
 //! drives out whatever waits, and the new datagram drives out the blank.
+//!
+//! A part of a state that is driven out counts as lost at its source once later parts are acknowledged, and
+//! is sent again. So parts have no queue of their own: a datagram waits only while the socket is full, as
+//! when the rate is above that of the device, and a queue would delay the newest parts by what is in it.
 
 use bytes::Bytes;
 use noq_proto::{Connection, Datagram, Datagrams};

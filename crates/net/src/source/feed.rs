@@ -10,7 +10,6 @@ use super::sampler::{Sampler, Take};
 /// The states that a source sends.
 pub(crate) struct Feed {
     sampler: Box<dyn Sampler>,
-    larger_states_hint: &'static str,
     state: Vec<u8>,
     /// Whether the sampler had nothing yet, and wakes the source when it has.
     awaits_waker: bool,
@@ -21,14 +20,14 @@ pub(crate) struct Feed {
 pub(crate) enum Trouble {
     /// No sample could be taken.
     NoSample(String),
-    /// A state does not fit into a datagram.
+    /// A state is longer than the source sends.
     TooLarge(TooLarge),
 }
 
 impl Feed {
     /// The states of a sampler that was started.
-    pub(crate) fn new(sampler: Box<dyn Sampler>, larger_states_hint: &'static str) -> Self {
-        Self { sampler, larger_states_hint, state: Vec::new(), awaits_waker: false }
+    pub(crate) fn new(sampler: Box<dyn Sampler>) -> Self {
+        Self { sampler, state: Vec::new(), awaits_waker: false }
     }
 
     /// The session wants a state: asks the sampler for it.
@@ -68,7 +67,7 @@ impl Feed {
         }
     }
 
-    /// Hands the state on; reports one that does not fit, and not the same one twice.
+    /// Hands the state on; reports one that is too long, and not the same one twice.
     fn put(
         &mut self,
         now: Time,
@@ -77,9 +76,8 @@ impl Feed {
     ) -> Option<Trouble> {
         let before = session.counters().too_large;
         let StateTooLarge { given, max } = session.put(now, generated_at, &self.state).err()?;
-        let hint = self.larger_states_hint;
         let is_news = session.counters().too_large > before;
-        is_news.then_some(Trouble::TooLarge(TooLarge { given, max, hint }))
+        is_news.then_some(Trouble::TooLarge(TooLarge { given, max }))
     }
 }
 
@@ -133,7 +131,7 @@ mod tests {
             let source = session::Source::new(params, Secret::new([1; 16]), law, Time::ZERO);
             Self {
                 now: Time::ZERO,
-                feed: Feed::new(Box::new(Set(Arc::clone(&state), None)), ""),
+                feed: Feed::new(Box::new(Set(Arc::clone(&state), None))),
                 state,
                 source: source.expect("no name"),
                 monitor: Monitor::new(MonitorParams::default(), Secret::new([2; 16])),
@@ -169,7 +167,7 @@ mod tests {
             while let Some(transmit) = self.source.poll_transmit(now, &mut out) {
                 let update = &out[..transmit.len];
                 let Ok(Message::Update(it)) = Message::parse(update) else { panic!("{update:?}") };
-                self.sent.push(it.payload.to_vec());
+                self.sent.push(it.frames.state().expect("a state").1.to_vec());
                 if self.is_up {
                     self.monitor.handle_datagram(now, 1, update).expect("an update");
                     let mut reply = Vec::new();
@@ -199,7 +197,7 @@ mod tests {
     fn a_state_that_comes_after_many_keep_alives_does_not_stop_them() {
         let mut world = World::new(false);
         let late = Time::ZERO + Span::from_secs(3600);
-        world.feed = Feed::new(Box::new(Set(Arc::clone(&world.state), Some(late))), "");
+        world.feed = Feed::new(Box::new(Set(Arc::clone(&world.state), Some(late))));
         assert!(world.run(1_000).len() >= 100);
         assert_eq!(world.run(10_500), vec![b"shut".to_vec(); 10], "one each second");
         assert_eq!(world.source.counters().opened, 1);

@@ -116,23 +116,22 @@ pub enum Event<'a> {
     },
     /// No sample could be taken; it is tried again.
     NoSample(&'a str),
-    /// A state does not fit into a datagram and was left out; the next one may fit.
+    /// A state is too long and was left out; the next one may be shorter.
     TooLarge(TooLarge),
 }
 
-/// A state that does not fit into a datagram.
+/// A state that is longer than the source sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a state of {given} bytes does not fit: at most {max} bytes fit beside the header, the name and \
-     the token; send less{hint}"
+    "a state of {given} bytes or more is longer than the limit of {max} bytes: send less, or raise \
+     --max-state, and --max-payload of the monitor"
 )]
 pub struct TooLarge {
-    /// Its length in bytes.
+    /// Its length in bytes, as far as it was read: at least one more than `max`.
     pub given: usize,
-    /// The longest that fits.
+    /// The length of the longest state that is sent: [`SourceParams::max_state`], or less where so many
+    /// parts are too many.
     pub max: usize,
-    /// What else helps.
-    pub hint: &'static str,
 }
 
 /// Receives events. Every method has an empty default implementation.
@@ -173,7 +172,6 @@ impl Source {
         let now = clock.now();
         let sleeper = Sleeper::new([ALARM, WAKER])?;
         let max_datagram = config.transport.max_datagram();
-        let larger_states_hint = config.transport.larger_states_hint();
         let (source_paths, monitor) = (&config.paths, &config.monitor);
         let paths = source_paths.paths()?;
         let links = Links::open(source_paths, config.transport, monitor, &sleeper, clock)?;
@@ -188,7 +186,7 @@ impl Source {
             slept: clock.slept(),
             sleeper,
             session: session.over(paths),
-            feed: Feed::new(sampler, larger_states_hint),
+            feed: Feed::new(sampler),
             began_at: now,
             has_ended: false,
             datagram: Vec::new(),

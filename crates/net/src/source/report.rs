@@ -53,7 +53,15 @@ pub struct SourceReport {
     pub late_acks: u64,
     /// Updates that a newer one replaced before they left the host.
     pub replaced: u64,
-    /// States that were left out, as they did not fit into a datagram.
+    /// Updates with a part of a state.
+    pub parts: u64,
+    /// Of these, those with a symbol that was sent again or for repair.
+    pub repair_parts: u64,
+    /// States in parts that are complete at the monitor.
+    pub large_states: u64,
+    /// States in parts that newer ones replaced before they were complete.
+    pub abandoned_states: u64,
+    /// States that were left out, as they were longer than the limit.
     pub too_large: u64,
     /// Updates that the monitor misses, as of the freshest ack (modulo 2³²).
     pub missing: Option<u32>,
@@ -181,6 +189,10 @@ impl SourceReport {
             acked: counters.acked,
             late_acks: counters.late_acks,
             replaced: counters.replaced,
+            parts: counters.parts,
+            repair_parts: counters.repair_parts,
+            large_states: counters.large_states,
+            abandoned_states: counters.abandoned_states,
             too_large: counters.too_large,
             missing: source.newest_ack().map(|ack| ack.missing),
             opened: counters.opened,

@@ -18,7 +18,7 @@ const MAX_UNPOLLED: usize = 64;
 /// gone.
 #[derive(Debug)]
 pub enum MonitorEvent<P> {
-    /// The freshest state of a source has come; its record has it.
+    /// The newest state of a source has come, or is complete; its record has it.
     Fresh {
         /// Whose.
         source: SourceKey,
@@ -30,6 +30,16 @@ pub enum MonitorEvent<P> {
         /// Whether it is such a repeat and the first to carry the state's age: the state came with
         /// an opening.
         brings_age: bool,
+    },
+    /// A session was opened by an update without a state: its source's states take several updates.
+    Opened {
+        /// Whose.
+        source: SourceKey,
+    },
+    /// An update that is newer than all before and completes no state.
+    Part {
+        /// Whose.
+        source: SourceKey,
     },
     /// An update that came after a fresher one, or a copy.
     Stale {

@@ -4,6 +4,8 @@ mod events;
 mod outbox;
 mod places;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use alloc::boxed::Box;
@@ -16,9 +18,10 @@ use super::access::Access;
 use super::cookie::Secret;
 use super::datagram::Datagram;
 use super::index::Index;
-use super::record::{Arrival, Binding, Record, SourceKey};
+use super::record::{Arrival, Binding, LargeStates, Record, SourceKey};
 use super::shares::Origin;
 use crate::dscp::Dscp;
+use crate::state::{Budget, Decoder, Limits};
 use crate::unit::{Span, Time};
 use crate::wire::{
     self, Ack, AckMark, Challenge, Close, CloseReason, Message, Opening, ParseError, SessionId,
@@ -50,6 +53,7 @@ pub struct Monitor<P> {
     places: Places,
     /// Where the next look for idle records begins, and when.
     sweep: (usize, Time),
+    large: LargeStates,
     outbox: Outbox<P>,
     events: Events<P>,
     counters: MonitorCounters,
@@ -63,7 +67,7 @@ const SWEEP_PARTS: u64 = 64;
 
 impl<P: Copy + Hash> Monitor<P> {
     /// The longest answer.
-    pub const MAX_REPLY: usize = Ack::LEN;
+    pub const MAX_REPLY: usize = Ack::LEN_OF_PARTS;
 
     /// A monitor without sources. Takes memory as sources come, up to the cap.
     pub fn new(params: MonitorParams, secret: Secret) -> Self {
@@ -76,6 +80,11 @@ impl<P: Copy + Hash> Monitor<P> {
             origin: |_| Origin::default(),
             places: Places::new(&params, &secret),
             sweep: (0, Time::ZERO),
+            large: LargeStates {
+                limits: Limits { max_len: params.max_payload },
+                budget: Budget::new(params.max_large),
+                decoder: Decoder::new(),
+            },
             outbox: Outbox::new(),
             events: Events::new(),
             counters: MonitorCounters::default(),
@@ -134,9 +143,10 @@ impl<P: Copy + Hash> Monitor<P> {
             Ok(Message::Update(update)) => self.on_update(now, (peer, access), dscp, &update),
             Ok(Message::Close(close)) => self.on_close(now, &peer, close.session),
             Ok(_) => Err(Ignored::Misplaced),
-            Err(error @ ParseError::Version(_)) => match wire::session_of_update(bytes) {
+            Err(error @ ParseError::Version(version)) => match wire::session_of_update(bytes) {
                 Some(session) if bytes.len() >= Close::LEN => {
-                    self.refuse(peer, session, CloseReason::Version)
+                    let reply = Reply::OtherVersion { session, version };
+                    self.refuse_by(peer, CloseReason::Version, reply)
                 }
                 _ => Err(error.into()),
             },
@@ -228,6 +238,12 @@ impl<P: Copy + Hash> Monitor<P> {
         self.records.is_empty()
     }
 
+    /// The bytes that states in parts take, half received or held; at most
+    /// [`MonitorParams::max_large`].
+    pub fn large_memory(&self) -> usize {
+        self.large.budget.used()
+    }
+
     /// Its counters.
     pub fn counters(&self) -> &MonitorCounters {
         &self.counters
@@ -242,7 +258,7 @@ impl<P: Copy + Hash> Monitor<P> {
         dscp: Option<Dscp>,
         update: &Update<'_>,
     ) -> Result<(), Ignored> {
-        if update.payload.len() > self.params.max_payload {
+        if update.frames.iter().any(|frame| frame.state_len() > self.params.max_payload) {
             return self.refuse(peer, update.session, CloseReason::TooLarge);
         }
         let Some(key) = self.find(update.session) else {
@@ -268,7 +284,8 @@ impl<P: Copy + Hash> Monitor<P> {
         }
         let record = &mut self.records[key as usize];
         record.set_dscp(dscp);
-        let arrival = record.on_update(update, now);
+        let received = record.on_update(update, now, &mut self.large);
+        let arrival = received.arrival;
         let source = SourceKey(key);
         self.events.push(match arrival {
             Arrival::Fresh | Arrival::Repeat { .. } => {
@@ -280,6 +297,10 @@ impl<P: Copy + Hash> Monitor<P> {
                     brings_age: arrival == Arrival::Repeat { brings_age: true },
                 }
             }
+            Arrival::Part => {
+                self.counters.fresh += 1;
+                MonitorEvent::Part { source }
+            }
             Arrival::Late => {
                 self.counters.stale += 1;
                 MonitorEvent::Stale { source }
@@ -290,7 +311,7 @@ impl<P: Copy + Hash> Monitor<P> {
             }
         });
         if update.wants_ack {
-            self.answer(now, peer, key, update, arrival);
+            self.answer(now, peer, key, update, received.was_fresh);
         }
         Ok(())
     }
@@ -349,28 +370,27 @@ impl<P: Copy + Hash> Monitor<P> {
         let binding = Binding { credential, label: self.secret.label(session) };
         // What the source knows of clocks may be of a monitor that was here before.
         let update = &Update { clock_offset: None, ..*update };
-        let mut record = Record::new(update, peer, opening.name.into(), binding, now);
+        let mut record =
+            Record::new(update, peer, opening.name.into(), binding, now, &mut self.large);
         record.set_dscp(dscp);
+        let has_state = record.has_state();
         let key = self.insert(record, now);
         self.counters.opened += 1;
         self.counters.fresh += 1;
         let (source, opened) = (SourceKey(key), true);
-        self.events.push(MonitorEvent::Fresh {
-            source,
-            opened,
-            is_repeat: false,
-            brings_age: false,
+        self.events.push(match has_state {
+            true => MonitorEvent::Fresh { source, opened, is_repeat: false, brings_age: false },
+            false => MonitorEvent::Opened { source },
         });
-        self.answer(now, peer, key, update, Arrival::Fresh);
+        self.answer(now, peer, key, update, true);
         Ok(())
     }
 
     /// Answers an update by an ack.
-    fn answer(&mut self, now: Time, peer: P, key: u32, update: &Update<'_>, arrival: Arrival) {
+    fn answer(&mut self, now: Time, peer: P, key: u32, update: &Update<'_>, was_fresh: bool) {
         let record = &self.records[key as usize];
-        let is_fresh = matches!(arrival, Arrival::Fresh | Arrival::Repeat { .. });
         let dscp = AckMark::chosen(self.params.ack_mark, update.ack_mark, record.dscp());
-        let ack = record.ack(update, now, Span::ZERO, is_fresh, dscp);
+        let ack = record.ack(update, now, Span::ZERO, was_fresh, dscp);
         self.outbox.push(Answer { received_at: now, peer, dscp, reply: Reply::Ack(ack) });
     }
 
@@ -426,8 +446,11 @@ impl<P: Copy + Hash> Monitor<P> {
     }
 
     fn refuse(&mut self, peer: P, session: SessionId, reason: CloseReason) -> Result<(), Ignored> {
+        self.refuse_by(peer, reason, Reply::Close { session, reason })
+    }
+
+    fn refuse_by(&mut self, peer: P, reason: CloseReason, reply: Reply) -> Result<(), Ignored> {
         self.counters.refused += 1;
-        let reply = Reply::Close { session, reason };
         self.outbox.push(Answer::unmarked(Time::ZERO, peer, reply));
         self.events.push(MonitorEvent::Refused { reason, at_peer_limit: false });
         Ok(())
@@ -441,157 +464,5 @@ impl<P: Copy + Hash> Monitor<P> {
         self.outbox.push(Answer::unmarked(Time::ZERO, peer, reply));
         self.events.push(MonitorEvent::Refused { reason, at_peer_limit: true });
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const AT: Time = Time::ZERO;
-
-    fn monitor(max_sources: usize) -> Monitor<u32> {
-        let params =
-            MonitorParams { admission: Admission::Proven, max_sources, ..MonitorParams::default() };
-        Monitor::new(params, Secret::new([7; 16]))
-    }
-
-    fn one_of_ten(a: &u32, b: &u32) -> Relation {
-        if a % 10 == b % 10 { Relation::Same } else { Relation::Other }
-    }
-
-    fn open(monitor: &mut Monitor<u32>, session: u64, name: &str) -> bool {
-        open_from(0, monitor, session, name)
-    }
-
-    fn open_from(peer: u32, monitor: &mut Monitor<u32>, session: u64, name: &str) -> bool {
-        open_unpolled(peer, monitor, session, name);
-        let events = core::iter::from_fn(|| monitor.poll_event());
-        events.last().is_some_and(|last| matches!(last, MonitorEvent::Fresh { opened: true, .. }))
-    }
-
-    #[test]
-    fn a_source_that_comes_back_under_its_name_replaces_itself_alone() {
-        let mut monitor = monitor(3);
-        for (session, name) in [(1, "robot"), (2, ""), (3, "meter"), (4, "robot")] {
-            assert!(open(&mut monitor, session, name));
-        }
-        let mut sessions: Vec<u64> = monitor.records().map(|(_, r)| r.session.0).collect();
-        sessions.sort_unstable();
-        assert_eq!(sessions, [2, 3, 4]);
-        assert_eq!(monitor.counters().superseded, 1);
-        assert!(!open(&mut monitor, 5, ""), "nameless ones replace nobody");
-        assert_eq!((monitor.by_session.len(), monitor.by_name.len()), (3, 2));
-    }
-
-    #[test]
-    fn a_session_goes_on_from_elsewhere_but_not_from_somebody_else() {
-        let mut monitor = monitor(3).with_relation(one_of_ten);
-        assert!(open(&mut monitor, 1, "robot"));
-        let update = Update {
-            session: SessionId(1),
-            seq: 1,
-            generated_at: Time::ZERO,
-            clock_offset: None,
-            wants_ack: true,
-            ack_mark: None,
-            opening: None,
-            payload: b"state",
-        };
-        let (mut datagram, mut out) = ([0; 200], Vec::new());
-        let len = update.write(&mut datagram).unwrap();
-        assert!(monitor.poll_transmit(AT, &mut out).is_some(), "the ack of the opening");
-        let close = Close { session: SessionId(1), reason: CloseReason::Done }.bytes();
-        for theirs in [&datagram[..len], &close] {
-            assert_eq!(monitor.handle_datagram(AT, 11, theirs), Err(Ignored::Misplaced));
-            assert!(
-                monitor.poll_event().is_none() && monitor.poll_transmit(AT, &mut out).is_none()
-            );
-        }
-        monitor.handle_datagram(AT, 20, &datagram[..len]).unwrap();
-        assert!(matches!(monitor.poll_event(), Some(MonitorEvent::Fresh { opened: false, .. })));
-        monitor.handle_datagram(AT, 10, &close).unwrap();
-        assert!(monitor.is_empty());
-    }
-
-    #[test]
-    fn a_name_goes_to_its_owners_next_session_but_not_to_somebody_elses() {
-        let mut monitor = monitor(3).with_relation(one_of_ten);
-        assert!(open_from(1, &mut monitor, 1, "robot"));
-        assert!(!open_from(2, &mut monitor, 2, "robot"));
-        assert_eq!((monitor.counters().refused, monitor.counters().superseded), (1, 0));
-        assert!(open_from(2, &mut monitor, 3, "meter"));
-        assert!(open_from(11, &mut monitor, 4, "robot"));
-        assert_eq!((monitor.len(), monitor.counters().superseded), (2, 1));
-    }
-
-    #[test]
-    fn a_driver_that_never_polls_costs_bounded_memory_and_only_answers() {
-        let mut monitor = monitor(3);
-        for session in 0..3_000 {
-            open_unpolled(0, &mut monitor, session, "");
-        }
-        let mut out = Vec::new();
-        let answers = core::iter::from_fn(|| monitor.poll_transmit(AT, &mut out)).count();
-        assert_eq!((answers, monitor.len()), (1024, 3));
-    }
-
-    #[test]
-    fn no_end_of_a_session_is_dropped_and_without_polls_no_more_sessions_are_opened() {
-        let mut monitor = monitor(3);
-        for session in 0..200 {
-            open_unpolled(0, &mut monitor, session, "");
-            let close = Close { session: SessionId(session), reason: CloseReason::Done };
-            let _ = monitor.handle_datagram(AT, 0, &close.bytes());
-        }
-        // More events than are kept.
-        for _ in 0..1 << 16 {
-            monitor.events.push(MonitorEvent::Challenged);
-        }
-        assert_eq!(monitor.counters().opened, 3 + 64);
-        let events = core::iter::from_fn(|| monitor.poll_event());
-        let gone = events.filter(|event| matches!(event, MonitorEvent::Gone { .. })).count();
-        assert_eq!(gone, 3 + 64);
-        assert!(open(&mut monitor, 3_000, ""), "it has polled");
-    }
-
-    fn open_unpolled(peer: u32, monitor: &mut Monitor<u32>, session: u64, name: &str) {
-        let update = Update {
-            session: SessionId(session),
-            seq: 0,
-            generated_at: Time::ZERO,
-            clock_offset: None,
-            wants_ack: true,
-            ack_mark: None,
-            opening: Some(Opening { cookie: Default::default(), name, token: b"" }),
-            payload: b"state",
-        };
-        let mut datagram = [0; 200];
-        let len = update.write(&mut datagram).unwrap();
-        monitor.handle_datagram(AT, peer, &datagram[..len]).unwrap();
-    }
-
-    #[test]
-    fn a_monitor_that_closes_says_so_to_each_source() {
-        let mut monitor = monitor(3);
-        (1..3).for_each(|session| assert!(open_from(session, &mut monitor, session.into(), "")));
-        let mut out = Vec::new();
-        while monitor.poll_transmit(AT, &mut out).is_some() {}
-        monitor.close(AT);
-        for peer in 1..3 {
-            let transmit = monitor.poll_transmit(AT, &mut out).unwrap();
-            let close = Close { session: SessionId(peer), reason: CloseReason::ShuttingDown };
-            assert_eq!((transmit.peer, &out[..transmit.len]), (peer as u32, &close.bytes()[..]));
-        }
-    }
-
-    #[test]
-    fn hardly_more_records_are_allotted_than_used() {
-        let mut monitor = monitor(1_000);
-        for session in 0..1_000 {
-            assert!(open(&mut monitor, session, ""));
-            assert!(monitor.records.capacity() <= (session as usize * 17 / 16 + 16).min(1_000));
-        }
-        assert!(!open(&mut monitor, 1_000, ""));
     }
 }

@@ -30,6 +30,11 @@ pub(super) enum Reply {
         session: SessionId,
         reason: CloseReason,
     },
+    /// To a peer of this version of the protocol.
+    OtherVersion {
+        session: SessionId,
+        version: u8,
+    },
 }
 
 #[derive(Debug)]
@@ -77,6 +82,9 @@ impl<P: Copy> Outbox<P> {
             Reply::Challenge(challenge) => put(out, &challenge.bytes()),
             Reply::Close { session, reason } => {
                 put(out, &Close { session: *session, reason: *reason }.bytes())
+            }
+            Reply::OtherVersion { session, version } => {
+                put(out, &Close::of_version(*version, *session))
             }
         };
         self.0.pop();

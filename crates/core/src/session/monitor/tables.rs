@@ -54,7 +54,8 @@ impl<P: Copy + Hash> Monitor<P> {
     }
 
     pub(super) fn remove(&mut self, key: u32, now: Time) -> Record<P> {
-        let record = self.records.remove(key as usize);
+        let mut record = self.records.remove(key as usize);
+        record.release(&mut self.large);
         // Not that of the last update, which may have come from anywhere.
         let origin = self.places.origin(key);
         let name = self.name_of(&origin, &record.name);

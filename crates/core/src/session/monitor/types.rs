@@ -41,8 +41,11 @@ pub struct MonitorParams {
     /// How many places of `max_sources` are for sources that return under a name that they held for a
     /// minute at least.
     pub reserved: usize,
-    /// The longest payload taken, in bytes; with `max_sources` it bounds the memory.
+    /// The longest state taken, in bytes. 8 MiB: an uncompressed image of 1920 by 1080 pixels.
     pub max_payload: usize,
+    /// The most bytes that states in parts of all sources may take together, half received or held. States
+    /// that one update carries do not count: `max_sources` bounds those. 256 MiB.
+    pub max_large: usize,
     /// A source that has not been heard for this long is forgotten, at most as long again later:
     /// each look at all the records is spread over this time.
     pub idle: Span,
@@ -60,7 +63,8 @@ impl Default for MonitorParams {
             max_sources: 10_000,
             max_sources_per_peer: usize::MAX,
             reserved: 0,
-            max_payload: 1_400,
+            max_payload: 8 << 20,
+            max_large: 256 << 20,
             idle: Span::from_secs(60),
             ack_mark: None,
         }

@@ -8,10 +8,20 @@ use crate::session::clock_offset::ClockOffset;
 use crate::unit::{Span, Time};
 use crate::wire;
 
+/// An update that was acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AckedUpdate {
+    /// Its number.
+    pub seq: u64,
+    /// When the newest state was sampled that the monitor has by then, on the source's clock; before the
+    /// first one, when the update left.
+    pub generated_at: Time,
+}
+
 #[derive(Debug)]
 pub(super) struct Acks {
     sent: SentUpdates,
-    newest: Option<u64>,
+    newest: Option<AckedUpdate>,
     /// Updates before this number were sent before the machine slept.
     asleep_before: u64,
     /// The first update that carries the clocks' offset, which openings cannot, until one of those
@@ -48,9 +58,12 @@ impl Acks {
     // ---- inputs ----
 
     /// The next update has left.
-    pub(super) fn on_sent(&mut self, now: Time, generated_at: Time, payload_len: usize) {
+    pub(super) fn on_sent(&mut self, now: Time, generated_at: Option<Time>, payload_len: usize) {
         self.backlog.on_sent(now, self.next_seq());
-        self.sent.push(SentUpdate { generated_at, sent_at: now, payload_len }, self.newest);
+        self.sent.push(
+            SentUpdate { generated_at, sent_at: now, payload_len },
+            self.newest.map(|newest| newest.seq),
+        );
     }
 
     /// The update that an ack answers.
@@ -62,11 +75,12 @@ impl Acks {
             return Err(Ignored::NeverSent);
         }
         let sent = match self.sent.get(ack.seq) {
-            Some(sent) => (sent.generated_at == ack.generated_at).then_some(*sent),
+            Some(sent) => (sent.sent_at == ack.sent_at).then_some(*sent),
             None => {
-                let generated_at = Some(ack.generated_at).filter(|at| *at <= now);
-                let forgotten = |at| SentUpdate { generated_at: at, sent_at: at, payload_len: 0 };
-                generated_at.map(forgotten)
+                let sent_at = Some(ack.sent_at).filter(|at| *at <= now);
+                let forgotten =
+                    |at| SentUpdate { generated_at: Some(at), sent_at: at, payload_len: 0 };
+                sent_at.map(forgotten)
             }
         };
         let sent = sent.ok_or(Ignored::NeverSent)?;
@@ -82,16 +96,16 @@ impl Acks {
         is_open: bool,
         counters: &mut SourceCounters,
     ) -> Span {
-        self.newest = Some(ack.seq);
+        let before = self.newest.map_or(sent.sent_at, |newest| newest.generated_at);
+        let generated_at = sent.generated_at.unwrap_or(before);
+        self.newest = Some(AckedUpdate { seq: ack.seq, generated_at });
         let before = self.last.replace(*ack).filter(|_| is_open);
         self.offset_unknown = self.offset_unknown.filter(|first| ack.seq < *first);
         let rtt = now.since(sent.sent_at) - ack.hold;
         // RFC 6298 section 2.3.
         self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8));
         self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
-        if self.measures_age {
-            let _: Freshness = self.age.on_update(now, sent.generated_at);
-        }
+        sent.generated_at.into_iter().for_each(|at| self.on_delivered(now, at));
         self.backlog.on_ack(now, ack.seq);
         counters.acked += 1;
         // Acks that were lost, or not asked for, are of updates that may have been fresh all the same.
@@ -103,6 +117,16 @@ impl Acks {
         counters.rtt_sum += rtt;
         counters.rtt_min = Some(counters.rtt_min.map_or(rtt, |min| min.min(rtt)));
         rtt
+    }
+
+    /// The monitor has the state that was sampled at this time.
+    pub(super) fn on_delivered(&mut self, now: Time, generated_at: Time) {
+        if let Some(newest) = &mut self.newest {
+            newest.generated_at = generated_at;
+        }
+        if self.measures_age {
+            let _: Freshness = self.age.on_update(now, generated_at);
+        }
     }
 
     /// The session is open: the next update is the first that can carry the clocks' offset.
@@ -150,7 +174,7 @@ impl Acks {
 
     /// Whether an ack is of a newer update than all before.
     pub(super) fn is_newest(&self, seq: u64) -> bool {
-        self.newest.is_none_or(|newest| seq > newest)
+        self.newest.is_none_or(|newest| seq > newest.seq)
     }
 
     /// Whether an update left after the last opening.
@@ -159,7 +183,7 @@ impl Acks {
     }
 
     /// The newest update that is acknowledged.
-    pub(super) fn newest(&self) -> Option<u64> {
+    pub(super) fn newest(&self) -> Option<AckedUpdate> {
         self.newest
     }
 
@@ -198,7 +222,7 @@ mod tests {
         Ack {
             session: SessionId(1),
             seq,
-            generated_at: at(seq),
+            sent_at: at(seq),
             received_at: at(seq),
             hold: Span::from_millis(1),
             was_fresh: true,
@@ -206,16 +230,17 @@ mod tests {
             stale: 0,
             missing: 0,
             marks: Marks::default(),
+            parts: None,
         }
     }
 
     #[test]
     fn acks_of_what_was_never_sent_or_before_a_sleep_change_nothing() {
         let mut acks = Acks::new(at(0), true);
-        (0..3).for_each(|seq| acks.on_sent(at(seq), at(seq), 10));
+        (0..3).for_each(|seq| acks.on_sent(at(seq), Some(at(seq)), 10));
         assert!(acks.find(at(9), &ack(2)).is_ok());
         assert_eq!(acks.find(at(9), &ack(3)).unwrap_err(), Ignored::NeverSent);
-        let damaged = Ack { generated_at: at(8), ..ack(2) };
+        let damaged = Ack { sent_at: at(8), ..ack(2) };
         assert_eq!(acks.find(at(9), &damaged).unwrap_err(), Ignored::NeverSent);
         acks.on_resume();
         assert_eq!(acks.find(at(9), &ack(2)).unwrap_err(), Ignored::Late);
@@ -224,7 +249,7 @@ mod tests {
     #[test]
     fn an_ack_measures_the_round_trip_without_the_hold_and_counts_fresh_updates_before_it() {
         let (mut acks, mut counters) = (Acks::new(at(0), true), SourceCounters::default());
-        (0..4).for_each(|seq| acks.on_sent(at(seq), at(seq), 10));
+        (0..4).for_each(|seq| acks.on_sent(at(seq), Some(at(seq)), 10));
         for (seq, bytes) in [(0, 10), (3, 40)] {
             assert!(acks.is_newest(seq));
             let sent = acks.find(at(seq + 11), &ack(seq)).unwrap();
@@ -241,7 +266,7 @@ mod tests {
         assert_eq!(acks.offset_at(at(0), wait), None, "nothing to say before the opening");
         acks.on_opened();
         for (sent, next) in [(0, 200), (200, 400), (400, 800)] {
-            acks.on_sent(at(sent), at(sent), 10);
+            acks.on_sent(at(sent), Some(at(sent)), 10);
             assert_eq!(acks.offset_at(at(0), wait), Some(at(next)));
         }
     }

@@ -1,5 +1,6 @@
 //! What a source shows of itself.
 
+use super::AckedUpdate;
 use super::{Reach, Source, SourceCounters};
 use crate::age::{AgeMeter, BacklogProcess};
 use crate::dscp::Dscp;
@@ -9,7 +10,8 @@ use crate::session::clock_offset::ClockOffset;
 use crate::session::cookie::SessionLabel;
 use crate::session::paths::Paths;
 use crate::source::{Limit, RateLaw};
-use crate::wire::{self, SessionId, Update};
+use crate::state::Layout;
+use crate::wire::{self, Frame, SessionId, Update};
 
 impl Source {
     /// The session's id on the wire. It is not to be shown: [`Source::label`] is there instead.
@@ -63,7 +65,7 @@ impl Source {
         self.acks.clock_offset()
     }
 
-    /// The code point with which updates of an open session leave.
+    /// The code point with which updates with a whole state leave in an open session.
     pub fn dscp(&self) -> Dscp {
         self.params.dscp
     }
@@ -73,21 +75,46 @@ impl Source {
         self.marks.of(path)
     }
 
-    /// The longest state that fits into a datagram with the opening, in bytes.
+    /// The longest state in bytes: [`SourceParams::max_state`](super::SourceParams::max_state), or what fits
+    /// into as many symbols as a state may have.
     pub fn max_state(&self) -> usize {
+        let in_parts = usize::from(self.symbol_len()).saturating_mul(Layout::MAX_SYMBOLS as usize);
+        self.params.max_state.min(in_parts.max(self.max_whole()))
+    }
+
+    /// The longest state that one update carries, in bytes.
+    pub fn max_whole(&self) -> usize {
+        self.room(Frame::MAX_OVERHEAD)
+    }
+
+    /// The length of a symbol of a state that takes several updates.
+    pub(super) fn symbol_len(&self) -> u16 {
+        let len = self.room(Frame::MAX_OVERHEAD_OF_PART).min(Layout::MAX_SYMBOL_LEN.into());
+        len as u16 & !1
+    }
+
+    /// What an update with an opening and so many bytes around its content has room for: in the datagram,
+    /// and in the field of its length.
+    fn room(&self, overhead: usize) -> usize {
         let opening = 18 + self.params.name.len() + self.params.token.len();
-        let room = self.params.max_datagram.min(Update::MAX_PAYLOAD);
-        room.saturating_sub(Update::HEADER_LEN + opening)
+        let frames = self.params.max_datagram.saturating_sub(Update::HEADER_LEN + opening);
+        frames.min(u16::MAX.into()).saturating_sub(overhead)
     }
 
     /// Whether [`Source::finish`] was called, and the monitor has the last state.
     pub fn has_finished(&self) -> bool {
-        self.states.has_ended() && (!self.states.has_last() || self.repeat_at().is_none())
+        let has_arrived = self.repeat_at().is_none() && !self.transfers.is_incomplete();
+        self.states.has_ended() && (!self.states.has_last() || has_arrived)
     }
 
     /// What was counted here.
     pub fn counters(&self) -> &SourceCounters {
         &self.counters
+    }
+
+    /// The newest update that is acknowledged.
+    pub fn newest_acked(&self) -> Option<AckedUpdate> {
+        self.acks.newest()
     }
 
     /// The freshest ack, with the monitor's counts.

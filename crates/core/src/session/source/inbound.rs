@@ -1,6 +1,7 @@
 //! What a source makes of a datagram: an ack, a challenge or a close.
 
 use super::memory::SentUpdate;
+use super::transfers::{AckedParts, Completed};
 use super::{Ignored, Source, SourceEvent};
 use crate::path::PathId;
 use crate::session::datagram::Datagram;
@@ -44,6 +45,9 @@ impl Source {
         self.paths.on_ack(now, by, &PathAck { seq, hold, received_at });
         self.opener.on_ack(by);
         if !self.acks.is_newest(seq) {
+            if let Some(parts) = &ack.parts {
+                self.transfers.on_late_ack(seq, parts);
+            }
             return Err(Ignored::Late);
         }
         // While opening, a copy's ack says as much: the record is there, the first one's ack is not.
@@ -60,12 +64,14 @@ impl Source {
         let answers_all = seq + 1 == self.acks.next_seq();
         self.liveness.on_ack(now, ack.was_fresh, answers_all);
         let rtt = self.acks.on_ack(now, &sent, ack, is_open, &mut self.counters);
+        self.on_parts(now, &sent, ack);
         if !is_open {
             self.opener.on_opened(now, by);
             self.acks.on_opened();
             self.counters.opened += 1;
             self.paths.on_opened();
             self.law.restart(now);
+            self.transfers.on_opened();
             self.states.on_session_changed();
             return Ok(SourceEvent::Opened);
         }
@@ -76,7 +82,8 @@ impl Source {
                 now,
                 &source::Ack {
                     seq,
-                    generated_at: sent.generated_at,
+                    // A part counts as a state of its own.
+                    generated_at: sent.generated_at.unwrap_or(sent.sent_at),
                     sent_at: sent.sent_at,
                     hold,
                     received_at,
@@ -86,6 +93,21 @@ impl Source {
             );
         }
         Ok(SourceEvent::Acked { rtt })
+    }
+
+    /// What an ack says of states that take several updates.
+    fn on_parts(&mut self, now: Time, sent: &SentUpdate, ack: &wire::Ack) {
+        let Some(parts) = ack.parts else { return };
+        let srtt = self.acks.srtt().unwrap_or(self.params.first_wait);
+        let (seq, sent_at, several_paths) = (ack.seq, sent.sent_at, self.paths.count() > 1);
+        let acked = AckedParts { seq, sent_at, parts, srtt, several_paths };
+        let completed = self.transfers.on_ack(now, &acked);
+        self.counters.abandoned_states = self.transfers.abandoned();
+        if let Some(Completed { generated_at, len }) = completed {
+            self.acks.on_delivered(now, generated_at);
+            self.counters.large_states += 1;
+            self.counters.delivered_bytes += len as u64;
+        }
     }
 
     fn on_challenge(&mut self, now: Time, by: PathId, cookie: Cookie) -> SourceEvent {

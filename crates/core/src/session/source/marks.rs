@@ -12,13 +12,14 @@ use crate::wire;
 pub(super) struct Marks {
     /// By the numbers of the paths.
     paths: Vec<PathMarks>,
-    /// The newest update that was an opening, and so not marked.
-    last_opening: Option<u64>,
+    /// The newest update that was not marked: an opening, or one without a whole state. Acks of updates
+    /// up to it say nothing of the path, as some of these were not marked, either.
+    last_unmarked: Option<u64>,
 }
 
 impl Marks {
     pub(super) fn new(paths: usize) -> Self {
-        Self { paths: alloc::vec![PathMarks::default(); paths], last_opening: None }
+        Self { paths: alloc::vec![PathMarks::default(); paths], last_unmarked: None }
     }
 
     /// Of one path; `None` where there is no such path.
@@ -26,17 +27,17 @@ impl Marks {
         self.paths.get(usize::from(path.0))
     }
 
-    /// Update `seq` is an opening.
-    pub(super) fn on_opening(&mut self, seq: u64) {
-        self.last_opening = Some(seq);
+    /// Update `seq` leaves without a mark.
+    pub(super) fn on_unmarked(&mut self, seq: u64) {
+        self.last_unmarked = Some(seq);
     }
 
     /// Compares the code points of an update, `sent` with this one, and of its ack, which came by a
     /// path with `dscp`, with what was sent.
     pub(super) fn on_ack(&mut self, by: PathId, sent: Dscp, dscp: Option<Dscp>, ack: &wire::Ack) {
         let Some(marks) = self.paths.get_mut(usize::from(by.0)) else { return };
-        let is_opening = self.last_opening.is_some_and(|last| ack.seq <= last);
-        if let Some(seen) = ack.marks.seen.filter(|_| !is_opening) {
+        let may_be_unmarked = self.last_unmarked.is_some_and(|last| ack.seq <= last);
+        if let Some(seen) = ack.marks.seen.filter(|_| !may_be_unmarked) {
             marks.forward.record(sent, seen);
         }
         if let (Some(sent), Some(seen)) = (ack.marks.sent, dscp) {

@@ -8,14 +8,15 @@ use crate::unit::Time;
 const FEWEST: usize = 1024;
 
 /// Updates that are remembered however many are in flight: 10,000 updates per second over a round trip
-/// of 3 s. An ack of an older update is timed from the generation time that it carries, and its
+/// of 3 s. An ack of an older update is timed from the time that it carries, and its
 /// payload counts as zero bytes.
 const MOST: usize = 1 << 15;
 
 /// One update as it was sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SentUpdate {
-    pub(super) generated_at: Time,
+    /// When the whole state in it was sampled; `None` if it carries none.
+    pub(super) generated_at: Option<Time>,
     pub(super) sent_at: Time,
     pub(super) payload_len: usize,
 }

@@ -14,6 +14,7 @@ mod marks;
 mod memory;
 mod opener;
 mod states;
+mod transfers;
 mod transmit;
 mod types;
 
@@ -26,6 +27,7 @@ use crate::path::{DeviceQueue, PathId, PathSet};
 use crate::source::{Limited, Phase, RateBounds, RateLaw};
 use crate::unit::{Bytes, Span, Time};
 use crate::wire::{OpeningTooLong, SessionId};
+pub use acks::AckedUpdate;
 use acks::Acks;
 use events::Events;
 use liveness::Liveness;
@@ -33,10 +35,16 @@ use marks::Marks;
 use opener::Opener;
 use states::{Asking, States};
 pub use states::{Need, StateTooLarge};
+use transfers::Transfers;
 use transmit::Outgoing;
 pub use types::{
     Ignored, Reach, SourceCounters, SourceEvent, SourceParams, Transmit, TransportState,
 };
+
+/// Parts that left within this time do not count as lost for want of acks: a busy host that runs neither
+/// end for some milliseconds is no loss. Where the round trip is shorter, the answer to the state's number
+/// says sooner what is missing.
+const STALL: Span = Span::from_millis(20);
 
 /// A source of updates: drives a [`RateLaw`] within limits and speaks the protocol, over one path or
 /// several.
@@ -65,6 +73,7 @@ pub struct Source {
     connecting: PathSet,
     marks: Marks,
     states: States,
+    transfers: Transfers,
     events: Events,
     outgoing: Outgoing,
     counters: SourceCounters,
@@ -94,6 +103,7 @@ impl Source {
             connecting: PathSet::EMPTY,
             marks: Marks::new(1),
             states: States::new(params.on_change),
+            transfers: Transfers::new(),
             events: Events::new(),
             outgoing: Outgoing::default(),
             counters: SourceCounters::default(),
@@ -138,6 +148,7 @@ impl Source {
             return;
         }
         if self.opener.is_open() {
+            self.transfers.handle_timeout(now);
             let may_be_silent = self.silent_from().is_some_and(|from| from <= now);
             if may_be_silent && self.silent_at().is_some_and(|at| at <= now) {
                 self.open_again(now);
@@ -146,7 +157,7 @@ impl Source {
                 self.law.handle_timeout(now);
             }
         }
-        if self.states.is_resting(now) {
+        if self.states.is_resting(now) && !self.has_symbol() {
             if self.keep_alive_at().is_some_and(|at| at <= now) {
                 self.states.repeat();
             }
@@ -166,7 +177,14 @@ impl Source {
                 return;
             }
         }
-        self.states.on_due(now, if self.repeats(now) { Need::Newest } else { Need::Newer });
+        let repeats = self.repeats(now);
+        if repeats {
+            let srtt = self.acks.srtt().unwrap_or(self.params.first_wait);
+            self.transfers.on_silence(now - (srtt * 2).max(STALL));
+        }
+        if !self.has_symbol() {
+            self.states.on_due(now, if repeats { Need::Newest } else { Need::Newer });
+        }
     }
 
     /// The next event, or request to the driver.
@@ -190,7 +208,8 @@ impl Source {
         if !self.opener.is_open() {
             return update_at;
         }
-        let next = Time::earliest([self.law.poll_timeout(), update_at]);
+        let next =
+            Time::earliest([self.law.poll_timeout(), update_at, self.transfers.poll_timeout()]);
         // Nearly always silence is far off.
         let is_later = next.is_some_and(|at| self.silent_from().is_none_or(|from| at <= from));
         if is_later { next } else { Time::earliest([next, self.silent_at()]) }
@@ -198,13 +217,13 @@ impl Source {
 
     // ---- states ----
 
-    /// The newest state, of which this is sampled at `generated_at`, on the source's clock and not later
-    /// than now. It replaces one that has not left yet. With [`SourceParams::on_change`] it is left out
+    /// The newest state, of which this is sampled at `generated_at`, on the source's clock; a later time
+    /// than now counts as now. It replaces one that has not left yet. With [`SourceParams::on_change`] it is left out
     /// if it has not changed and the monitor has it.
     ///
     /// # Errors
-    /// [`StateTooLarge`] if it does not fit into a datagram; it is left out, and another one is asked
-    /// for later.
+    /// [`StateTooLarge`] if it is longer than [`Source::max_state`]; it is left out, and another one is
+    /// asked for later.
     pub fn put(
         &mut self,
         now: Time,
@@ -223,10 +242,15 @@ impl Source {
             }
             return Err(StateTooLarge { given, max });
         }
+        // A label from the future would be another one in each update, which says the state's age.
+        let generated_at = generated_at.min(now);
         let first = self.states.unchanged_since(state);
         if !first.is_some_and(|first| self.may_leave_out(now, first)) {
             self.states.put(generated_at, state);
-        } else if is_asked {
+            return Ok(());
+        }
+        self.states.drop_next();
+        if is_asked {
             self.counters.unchanged += 1;
             self.law.on_unchanged(now);
             let at = now + self.polling_period();
@@ -331,7 +355,7 @@ impl Source {
     /// When an update should go out whatever the law says, within its limits:
     /// [`SourceParams::keep_alive`] after the last.
     pub fn keep_alive_at(&self) -> Option<Time> {
-        Some(self.keep_alive_from()?.max(self.law.not_before()))
+        Some(self.keep_alive_from()?.max(self.not_before()))
     }
 
     /// The same without the limits.
@@ -349,13 +373,13 @@ impl Source {
     fn repeats(&self, now: Time) -> bool {
         let is_due = |at: Time| at <= now;
         self.repeat_at().is_some_and(is_due)
-            || (self.keep_alive_from().is_some_and(is_due) && self.law.not_before() <= now)
+            || (self.keep_alive_from().is_some_and(is_due) && self.not_before() <= now)
     }
 
     /// Whether [`Source::due_at`] has come.
     fn is_due(&self, now: Time) -> bool {
         // Nearly always the law says so, and then nothing else need be looked at.
-        let by_law = self.opener.is_open().then(|| self.law.next_update_at()).flatten();
+        let by_law = self.opener.is_open().then(|| self.next_by_law()).flatten();
         by_law.is_some_and(|at| at <= now) || self.due_at().is_some_and(|at| at <= now)
     }
 
@@ -364,21 +388,31 @@ impl Source {
     /// ack, or an opening for a connection.
     fn due_at(&self) -> Option<Time> {
         if self.opener.is_open() {
-            let by_law = self.law.next_update_at();
+            let by_law = self.next_by_law();
             let unasked = Time::earliest([self.offset_at(), self.keep_alive_from()]);
             // The law's is within the limits; nearly always it is the earlier one.
             let unasked = unasked.filter(|at| by_law.is_none_or(|by_law| *at < by_law));
-            return Time::earliest([by_law, unasked.map(|at| at.max(self.law.not_before()))]);
+            return Time::earliest([by_law, unasked.map(|at| at.max(self.not_before()))]);
         }
         let is_connecting = self.connecting != PathSet::EMPTY && self.paths.up().next().is_none();
         (!is_connecting).then(|| self.opener.next_at().max(self.law.affordable_at()))
+    }
+
+    /// When the law, and its limits, allow the next update.
+    fn next_by_law(&self) -> Option<Time> {
+        if self.has_symbol() { self.law.next_part_at() } else { self.law.next_update_at() }
+    }
+
+    /// The earliest time at which the limits allow the next update.
+    fn not_before(&self) -> Time {
+        if self.has_symbol() { self.law.part_not_before() } else { self.law.not_before() }
     }
 
     /// When the update that is due, or what is missing for it, needs a call.
     fn update_at(&self) -> Option<Time> {
         let due = self.due_at()?;
         match self.states.asking() {
-            _ if self.states.is_ready() => Some(due),
+            _ if self.is_ready() => Some(due),
             Asking::ByLaw | Asking::Wanted(_) => Some(due),
             Asking::NotBefore(time) => Time::earliest([Some(due.max(time)), self.keep_alive_at()]),
             Asking::Asked(Need::Newer) => Some(due.max(self.any_repeat_at()?)),
@@ -387,6 +421,21 @@ impl Source {
                 (!self.opener.is_open() && !self.opener.is_ready()).then_some(due)
             }
         }
+    }
+
+    /// Whether there is something to send when an update is due.
+    fn is_ready(&self) -> bool {
+        self.states.is_ready() || self.has_symbol()
+    }
+
+    /// Whether a symbol of a state that takes several updates is to be sent.
+    fn has_symbol(&self) -> bool {
+        self.opener.is_open() && self.transfers.has_next()
+    }
+
+    /// Whether what is ready is a state that takes several updates.
+    fn is_ready_large(&self) -> bool {
+        self.states.ready_state().len() > self.max_whole()
     }
 
     fn offset_at(&self) -> Option<Time> {
@@ -424,7 +473,10 @@ impl Source {
     /// Whether a state may be left out now if it has not changed since update `first`: the monitor
     /// has acknowledged it, and nothing asks for a repetition. Otherwise it is sent at the law's rate.
     fn may_leave_out(&self, now: Time, first: u64) -> bool {
-        let is_acked = self.acks.newest().is_some_and(|newest| newest >= first);
+        let is_acked = match self.states.last().len() <= self.max_whole() {
+            true => self.acks.newest().is_some_and(|newest| newest.seq >= first),
+            false => self.transfers.is_complete(),
+        };
         self.params.on_change && self.opener.is_open() && is_acked && !self.repeats(now)
     }
 

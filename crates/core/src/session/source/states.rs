@@ -23,15 +23,13 @@ pub enum Need {
     Newest,
 }
 
-/// A state that does not fit into a datagram.
+/// A state that is longer than a source sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a state of {given} bytes does not fit: at most {max} bytes fit beside the header, the name and the token"
-)]
+#[error("a state of {given} bytes is longer than the limit of {max} bytes")]
 pub struct StateTooLarge {
     /// Its length in bytes.
     pub given: usize,
-    /// The longest that fits.
+    /// The longest state that is sent: [`Source::max_state`](super::Source::max_state).
     pub max: usize,
 }
 
@@ -66,6 +64,8 @@ pub(super) struct States {
     /// The last state that was sent, and when it was sampled.
     last: Vec<u8>,
     last_generated_at: Option<Time>,
+    /// Its number, the first update that carried it; `None` if none has yet.
+    last_number: Option<u64>,
     /// The first update with the last state; only if `on_change`.
     first: Option<u64>,
     on_change: bool,
@@ -83,6 +83,7 @@ impl States {
             next: Vec::new(),
             last: Vec::new(),
             last_generated_at: None,
+            last_number: None,
             first: None,
             on_change,
             too_large: None,
@@ -92,11 +93,22 @@ impl States {
 
     // ---- inputs ----
 
-    /// This state is the newest.
+    /// This state is the newest; it may be the last one again.
     pub(super) fn put(&mut self, generated_at: Time, state: &[u8]) {
+        if self.last_generated_at == Some(generated_at) && self.last == state {
+            (self.ready, self.asking) = (Ready::Last, Asking::ByLaw);
+            return;
+        }
         self.next.clear();
         self.next.extend_from_slice(state);
         (self.ready, self.asking) = (Ready::Next(generated_at), Asking::ByLaw);
+    }
+
+    /// The state that is ready is out of date: the last one is the newest again.
+    pub(super) fn drop_next(&mut self) {
+        if matches!(self.ready, Ready::Next(_)) {
+            self.ready = Ready::Nothing;
+        }
     }
 
     /// The last state is to be sent again, if there is one.
@@ -160,6 +172,9 @@ impl States {
         if let Ready::Next(generated_at) = self.ready {
             // No update has had this state, unless it is the last one again.
             self.first = self.first.filter(|_| self.next_is_last());
+            if !self.is_last_again(generated_at) {
+                self.last_number = None;
+            }
             self.keep(generated_at);
         }
         self.ready = Ready::Nothing;
@@ -173,17 +188,29 @@ impl States {
             Ready::Nothing => return None,
             Ready::Next(generated_at) => {
                 let is_same = self.on_change && self.next_is_last();
+                if !self.is_last_again(generated_at) {
+                    self.last_number = None;
+                }
                 self.keep(generated_at);
                 is_same
             }
             Ready::Last => true,
         };
+        self.last_number.get_or_insert(seq);
         if self.on_change {
             self.first = self.first.filter(|_| is_same).or(Some(seq));
         }
         self.ready = Ready::Nothing;
         self.on_session_changed();
         self.last_generated_at
+    }
+
+    /// Part of the last state leaves in place of all of it.
+    pub(super) fn on_part(&mut self) {
+        if self.is_ready() && self.ready_number().is_some() {
+            self.ready = Ready::Nothing;
+            self.on_session_changed();
+        }
     }
 
     // ---- getters ----
@@ -202,6 +229,11 @@ impl States {
         matches!(self.asking, Asking::NotBefore(time) if time > now) && !self.is_ready()
     }
 
+    /// Whether what is to be sent is the last state again.
+    pub(super) fn is_repeat_ready(&self) -> bool {
+        self.ready() == Ready::Last
+    }
+
     /// Whether there is something to send when an update is due.
     pub(super) fn is_ready(&self) -> bool {
         self.ready() != Ready::Nothing
@@ -210,6 +242,27 @@ impl States {
     /// The state that was sent last.
     pub(super) fn last(&self) -> &[u8] {
         &self.last
+    }
+
+    /// The number of the state that is ready if it leaves as update `seq`, and of the last one after it
+    /// has left.
+    pub(super) fn number(&self, seq: u64) -> u64 {
+        let is_last = match self.ready() {
+            Ready::Next(generated_at) => self.is_last_again(generated_at),
+            _ => true,
+        };
+        self.last_number.filter(|_| is_last).unwrap_or(seq)
+    }
+
+    /// The number of the state that is ready, if it is the last one again, and an update has carried that
+    /// or a part of it.
+    pub(super) fn ready_number(&self) -> Option<u64> {
+        let is_last = match self.ready() {
+            Ready::Nothing => false,
+            Ready::Next(generated_at) => self.is_last_again(generated_at),
+            Ready::Last => true,
+        };
+        self.last_number.filter(|_| is_last)
     }
 
     /// The state that is ready.
@@ -247,6 +300,11 @@ impl States {
             (Ready::Nothing, Asking::Asked(Need::Newest)) if self.has_last() => Ready::Last,
             (ready, _) => ready,
         }
+    }
+
+    /// Whether the next state is the last one, which the driver has put again.
+    fn is_last_again(&self, generated_at: Time) -> bool {
+        self.last_generated_at == Some(generated_at) && self.next_is_last()
     }
 
     fn next_is_last(&self) -> bool {

@@ -2,18 +2,20 @@
 
 use alloc::vec::Vec;
 
+use super::opener::Opener;
+use super::transfers::Symbol;
 use super::{Reach, Source, SourceParams, Transmit};
 use crate::dscp::Dscp;
 use crate::path::{PathId, PathSet};
 use crate::session::paths::Route;
 use crate::unit::{Span, Time};
-use crate::wire::{Close, CloseReason, Opening, Update};
+use crate::wire::{Close, CloseReason, Frame, Frames, Opening, StateId, Update};
 
 /// What is still to be written of an update or a close.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     /// The last update, and the paths by which it has not left yet.
-    copies: Option<(u64, Time, PathSet)>,
+    copies: Option<(Leaving, PathSet)>,
     /// The number of the path by which the next close leaves.
     close_by: Option<u8>,
 }
@@ -32,18 +34,38 @@ impl Outgoing {
         self.copies = None;
     }
 
-    /// The next copy: the number of its update, when that was sampled, and the path.
-    fn next_copy(&mut self) -> Option<(u64, Time, PathId)> {
-        let (seq, generated_at, paths) = self.copies.as_mut()?;
+    /// The next copy, and its path.
+    fn next_copy(&mut self) -> Option<(Leaving, PathId)> {
+        let (leaving, paths) = self.copies.as_mut()?;
         let next = paths.iter().next().map(|path| {
             *paths = paths.without(path);
-            (*seq, *generated_at, path)
+            (*leaving, path)
         });
         if next.is_none() {
             self.copies = None;
         }
         next
     }
+}
+
+/// An update that leaves, maybe by several paths.
+#[derive(Debug, Clone, Copy)]
+struct Leaving {
+    seq: u64,
+    sent_at: Time,
+    content: Content,
+}
+
+/// What an update carries.
+#[derive(Debug, Clone, Copy)]
+enum Content {
+    /// The state that is ready, whole.
+    Whole(StateId),
+    Part(Symbol),
+    /// The last state by its number alone.
+    Again(StateId),
+    /// Nothing: an opening, as no part of a state is kept before it is accepted.
+    Nothing,
 }
 
 impl Source {
@@ -53,26 +75,28 @@ impl Source {
         if self.outgoing.is_closing() {
             return self.write_close(out);
         }
-        if let Some((seq, generated_at, path)) = self.outgoing.next_copy() {
-            return self.write_copy(now, seq, generated_at, path, out);
+        if let Some((leaving, path)) = self.outgoing.next_copy() {
+            return self.write_copy(now, leaving, path, out);
         }
         self.write_update(now, out)
     }
 
     fn write_update(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         let may_leave = self.opener.is_open() || self.opener.is_ready();
-        let generated_at =
-            self.states.ready_generated_at().filter(|_| may_leave && self.is_due(now))?;
+        if !(may_leave && self.is_ready() && self.is_due(now)) {
+            return None;
+        }
         let Some(route) = self.route(now) else {
             self.states.on_no_path();
             return None;
         };
         let (seq, path) = (self.acks.next_seq(), route.first);
-        let wants_ack = self.wants_ack(now, path);
-        let state = self.states.ready_state();
-        let update = Update { wants_ack, ..self.update(seq, path, generated_at, state) };
-        let (dscp, payload_len) = (self.mark(), state.len());
-        let len = write(&update, out)?;
+        let content = self.choose(now, seq)?;
+        let leaving = Leaving { seq, sent_at: now, content };
+        let is_part = matches!(content, Content::Part(_));
+        let wants_ack = self.wants_ack(now, path) || (is_part && self.transfers.wants_ack());
+        let dscp = self.mark(content);
+        let (len, payload_len) = self.write(&leaving, path, wants_ack, false, out)?;
         match wants_ack {
             true => {
                 self.paths.on_sent(now, path, seq, false);
@@ -81,25 +105,128 @@ impl Source {
             false => self.paths.on_sent_without_ack_request(now, path),
         }
         self.counters.ack_requests += u64::from(wants_ack);
-        self.states.take(seq);
-        self.on_sent(now, generated_at, payload_len);
+        if is_part {
+            self.transfers.on_ack_request(wants_ack);
+        }
+        self.counters.payload_bytes += payload_len as u64;
+        self.on_sent(now, content, payload_len);
         let copies = route.copies.without(path);
-        self.outgoing.copies = (!copies.is_empty()).then_some((seq, generated_at, copies));
+        self.outgoing.copies = (!copies.is_empty()).then_some((leaving, copies));
         Some(Transmit { path, len, dscp, seq: Some(seq), is_copy: false })
     }
 
     fn write_copy(
         &mut self,
         now: Time,
-        seq: u64,
-        generated_at: Time,
+        leaving: Leaving,
         path: PathId,
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let len = write(&self.update(seq, path, generated_at, self.states.last()), out)?;
+        let seq = leaving.seq;
+        let (len, _) = self.write(&leaving, path, true, true, out)?;
         self.paths.on_sent(now, path, seq, true);
         self.opener.on_sent_by(path);
-        Some(Transmit { path, len, dscp: self.mark(), seq: Some(seq), is_copy: true })
+        Some(Transmit {
+            path,
+            len,
+            dscp: self.mark(leaving.content),
+            seq: Some(seq),
+            is_copy: true,
+        })
+    }
+
+    /// What update `seq` carries, which is due.
+    fn choose(&mut self, now: Time, seq: u64) -> Option<Content> {
+        let Some(generated_at) = self.states.ready_generated_at() else {
+            return self.next_symbol(now);
+        };
+        // A part goes on with a state that has begun: what limits the rate of states does not hold it up.
+        if self.has_symbol() && now < self.law.not_before() {
+            return self.next_symbol(now);
+        }
+        let number = self.states.ready_number();
+        let behind = seq - number.unwrap_or(seq);
+        let id = StateId { topic: 0, behind, age: now.since(generated_at) };
+        let is_repeat = self.states.is_repeat_ready();
+        if !self.is_ready_large() {
+            if !is_repeat {
+                self.transfers.abandon();
+            }
+            return Some(Content::Whole(id));
+        }
+        if !self.opener.is_open() {
+            return Some(Content::Nothing);
+        }
+        // One that found no path, or an opening, has not begun although it is the last one.
+        let has_begun = number.is_some() && self.transfers.current_number() == number;
+        if !has_begun && (is_repeat || self.may_begin(now, generated_at)) {
+            self.begin(now, seq, generated_at);
+        }
+        // Where nothing is known to be missing, the answer to its number says what is.
+        self.next_symbol(now).or(Some(Content::Again(id)))
+    }
+
+    fn next_symbol(&mut self, now: Time) -> Option<Content> {
+        let srtt = self.acks.srtt().unwrap_or(self.params.first_wait);
+        self.transfers.on_slot(self.law.rate().period(), srtt);
+        self.transfers.next(now).map(Content::Part)
+    }
+
+    /// Whether the large state that is ready begins, or the one before it goes on.
+    fn may_begin(&self, now: Time, generated_at: Time) -> bool {
+        let symbols = self.states.ready_state().len().div_ceil(self.symbol_len().into());
+        self.transfers.should_replace(now, generated_at, symbols as u32)
+    }
+
+    /// The large state that is ready begins with update `seq`.
+    fn begin(&mut self, now: Time, seq: u64, generated_at: Time) {
+        self.states.take(seq);
+        let symbol_len = self.symbol_len();
+        let (number, state) = (self.states.number(seq), self.states.last());
+        // `put` has refused what cannot be cut.
+        let _ = self.transfers.begin(number, generated_at, state, symbol_len);
+        let (symbols, age_slots) = self.transfers.cost();
+        self.law.on_begin(now, symbols, age_slots);
+        self.counters.abandoned_states = self.transfers.abandoned();
+    }
+
+    /// Writes an update to the front of `out`; gives its length, and how many bytes of states are in it.
+    fn write(
+        &mut self,
+        leaving: &Leaving,
+        by: PathId,
+        wants_ack: bool,
+        is_copy: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<(usize, usize)> {
+        let Leaving { seq, sent_at, content } = *leaving;
+        let Self { params, session, opener, states, transfers, acks, .. } = self;
+        let (frames, payload_len) = match content {
+            Content::Whole(id) => {
+                // A copy is of the state that has become the last one; a newer one may be ready by now.
+                let bytes = if is_copy { states.last() } else { states.ready_state() };
+                (Frames::one(Frame::State { id, bytes }), bytes.len())
+            }
+            Content::Part(symbol) => {
+                let part = transfers.part(symbol, seq, sent_at)?;
+                (Frames::one(Frame::Part(part)), part.bytes.len())
+            }
+            Content::Again(id) => (Frames::one(Frame::Again(id)), 0),
+            Content::Nothing => (Frames::NONE, 0),
+        };
+        let opening = opener.must_open(by).then(|| opening(params, opener, by));
+        let update = Update {
+            session: *session,
+            seq,
+            sent_at,
+            clock_offset: acks.clock_offset().nanos(),
+            wants_ack,
+            ack_mark: params.ack_mark,
+            opening,
+            frames,
+        };
+        grow(out, update.len());
+        Some((update.write(out)?, payload_len))
     }
 
     fn write_close(&mut self, out: &mut Vec<u8>) -> Option<Transmit> {
@@ -126,28 +253,8 @@ impl Source {
         Route::over(challenged).or_else(|| Route::over(self.paths.up()))
     }
 
-    fn update<'a>(
-        &'a self,
-        seq: u64,
-        by: PathId,
-        generated_at: Time,
-        payload: &'a [u8],
-    ) -> Update<'a> {
-        Update {
-            session: self.session,
-            seq,
-            generated_at,
-            clock_offset: self.acks.clock_offset().nanos(),
-            wants_ack: true,
-            ack_mark: self.params.ack_mark,
-            opening: self.opener.must_open(by).then(|| self.opening(by)),
-            payload,
-        }
-    }
-
     pub(super) fn opening(&self, by: PathId) -> Opening<'_> {
-        let SourceParams { name, token, .. } = &self.params;
-        Opening { cookie: self.opener.cookie(by), name, token }
+        opening(&self.params, &self.opener, by)
     }
 
     /// Whether the update that leaves now asks for an ack. All openings do, and what leaves when a word
@@ -159,35 +266,62 @@ impl Source {
             || self.law.wants_ack(now)
     }
 
-    /// The code point with which an update leaves now.
-    fn mark(&self) -> Dscp {
-        match self.opener.reach() {
-            Reach::Open => self.params.dscp,
-            Reach::Opening { .. } => Dscp::DEFAULT,
+    /// The code point with which an update leaves now. Only an update with a whole state is marked: a
+    /// router that replaces marked packets by newer ones of their flow would destroy a state in parts.
+    fn mark(&self, content: Content) -> Dscp {
+        match (self.opener.reach(), content) {
+            (Reach::Open, Content::Whole(_)) => self.params.dscp,
+            _ => Dscp::DEFAULT,
         }
     }
 
-    fn on_sent(&mut self, now: Time, generated_at: Time, payload_len: usize) {
+    fn on_sent(&mut self, now: Time, content: Content, payload_len: usize) {
         let seq = self.acks.next_seq();
-        self.acks.on_sent(now, generated_at, payload_len);
+        let (generated_at, whole) = match content {
+            Content::Whole(_) => (self.states.take(seq), payload_len),
+            // The ack says whether the monitor has it.
+            Content::Again(_) => {
+                self.states.take(seq);
+                (None, 0)
+            }
+            Content::Part(symbol) => {
+                self.states.on_part();
+                self.counters.parts += 1;
+                self.counters.repair_parts += u64::from(self.transfers.on_sent(now, seq, symbol));
+                (None, 0)
+            }
+            // It is asked for again: it would be as old as the outage.
+            Content::Nothing => {
+                self.states.on_no_path();
+                (None, 0)
+            }
+        };
+        if !matches!(content, Content::Whole(_)) {
+            self.marks.on_unmarked(seq);
+        }
+        self.acks.on_sent(now, generated_at, whole);
         self.liveness.on_sent(now);
         self.counters.sent += 1;
-        self.counters.payload_bytes += payload_len as u64;
         if self.opener.is_open() {
-            self.law.on_sent(now, seq);
+            match content {
+                Content::Part(_) => self.law.on_part(now, seq),
+                Content::Whole(_) => self.law.on_whole(now, seq),
+                _ => self.law.on_sent(now, seq),
+            }
         } else {
-            self.law.on_opening(now);
-            self.marks.on_opening(seq);
+            match content {
+                Content::Nothing => self.law.on_empty_opening(now),
+                _ => self.law.on_opening(now),
+            }
+            self.marks.on_unmarked(seq);
             let earliest = self.earliest_opening();
             self.opener.on_sent(now, earliest);
         }
     }
 }
 
-/// Writes an update to the front of `out`; gives its length.
-fn write(update: &Update<'_>, out: &mut Vec<u8>) -> Option<usize> {
-    grow(out, update.len());
-    update.write(out)
+fn opening<'a>(params: &'a SourceParams, opener: &Opener, by: PathId) -> Opening<'a> {
+    Opening { cookie: opener.cookie(by), name: &params.name, token: &params.token }
 }
 
 fn grow(out: &mut Vec<u8>, len: usize) {

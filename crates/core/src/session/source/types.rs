@@ -40,13 +40,17 @@ pub struct SourceParams {
     /// Whether a state that has not changed since the monitor acknowledged it may be left out, but for
     /// keep-alives.
     pub on_change: bool,
-    /// The code point of updates while the session is open. Openings and closes are never marked, so
-    /// that a router that replaces marked packets by newer ones does not take them.
+    /// The code point of updates with a whole state while the session is open. Parts of states, openings
+    /// and closes are never marked, so that a router that replaces marked packets by newer ones does not
+    /// take them.
     pub dscp: Dscp,
     /// The code point that acks shall have; without, the monitor decides.
     pub ack_mark: Option<AckMark>,
     /// The longest datagram that the transport carries, in bytes. 65,507: UDP over IPv4.
     pub max_datagram: usize,
+    /// The longest state, in bytes; one that does not fit into a datagram takes several. 8 MiB: an
+    /// uncompressed image of 1920 by 1080 pixels.
+    pub max_state: usize,
     /// Whether acks are measured for [`Source::age`](super::Source::age), which takes a good part of the
     /// time of an ack. No decision of the source depends on it.
     pub measure_age: bool,
@@ -67,6 +71,7 @@ impl Default for SourceParams {
             dscp: Dscp::DEFAULT,
             ack_mark: None,
             max_datagram: 65_507,
+            max_state: 8 << 20,
             measure_age: true,
         }
     }
@@ -146,7 +151,7 @@ pub enum Ignored {
     /// Of another session, by a path that cannot carry anything, or a message that only sources send.
     #[error("not meant for this session")]
     Misplaced,
-    /// An ack of an update that was never sent, or not with that generation time.
+    /// An ack of an update that was never sent, or not at that time.
     #[error("an ack of an update that was never sent")]
     NeverSent,
     /// An ack that is not fresher than one before it, or of an update that came after a fresher one.
@@ -171,11 +176,19 @@ pub struct SourceCounters {
     pub ignored: u64,
     /// Updates that a newer one replaced before they left the host.
     pub replaced: u64,
+    /// Updates with a part of a state.
+    pub parts: u64,
+    /// Of these, those that sent a symbol again or were for repair.
+    pub repair_parts: u64,
+    /// States that took several updates and are complete at the monitor.
+    pub large_states: u64,
+    /// States that took several updates and that a newer one replaced before they were complete.
+    pub abandoned_states: u64,
     /// Times the session was opened.
     pub opened: u64,
     /// Unchanged states that were left out.
     pub unchanged: u64,
-    /// States that did not fit into a datagram.
+    /// States that were longer than [`Source::max_state`](super::Source::max_state).
     pub too_large: u64,
     /// Bytes that left, with all headers, as far as the driver reports them.
     pub wire_bytes: u64,

@@ -123,7 +123,7 @@ impl Scale {
         self.squares = self.squares * keep + losses * losses;
     }
 
-    /// `E[(losses − w·p)²]` of blocks of w = `length` symbols.
+    /// E[(losses − w·p)²] of blocks of w = `length` symbols.
     fn variance(&self, length: f64, p: f64) -> f64 {
         let mean = length * p;
         let total = self.squares - 2.0 * mean * self.sum + mean * mean * self.blocks;

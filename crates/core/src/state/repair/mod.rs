@@ -240,11 +240,6 @@ impl Repair {
         if is_worth { round as u32 } else { 0 }
     }
 
-    /// Whether a round for the former state lowers the mean age: see [`Repair::repair_round`].
-    pub fn should_repair(&self, former: &FormerState, current: &CurrentState) -> bool {
-        self.repair_round(former, current) > 0
-    }
-
     /// Whether the newer state begins at once, and the current one is abandoned.
     pub fn should_replace(&self, current: &CurrentState, newer: &NewerState) -> bool {
         let (n, r) = (f64::from(newer.symbols), f64::from(current.remaining));
@@ -342,7 +337,7 @@ struct Cycle {
     detection: f64,
     symbols: f64,
     tail: f64,
-    /// `E[J]`.
+    /// E[J].
     mean: f64,
 }
 
@@ -362,7 +357,7 @@ impl Cycle {
     }
 }
 
-/// `E[J]` of the beta negative binomial distribution; infinite where it has no mean.
+/// E[J] of the beta negative binomial distribution; infinite where it has no mean.
 fn mean_losses(n: f64, p: f64, rho: f64) -> f64 {
     let c = 1.0 / rho - 1.0;
     let b = (1.0 - p) * c;
@@ -472,13 +467,13 @@ mod tests {
         };
         let round = law.repair_round(&former, &current(90));
         assert!((4..8).contains(&round), "3 and some for their losses: {round}");
-        assert!(!law.should_repair(&former, &current(10)));
+        assert_eq!(law.repair_round(&former, &current(10)), 0);
         // What is in flight may be enough.
-        assert!(!law.should_repair(&FormerState { in_flight: 3, ..former }, &current(90)));
+        assert_eq!(law.repair_round(&FormerState { in_flight: 3, ..former }, &current(90)), 0);
         // It would hardly be newer than what the receiver has.
-        assert!(!law.should_repair(&FormerState { gain: SLOT * 5, ..former }, &current(90)));
+        assert_eq!(law.repair_round(&FormerState { gain: SLOT * 5, ..former }, &current(90)), 0);
         // Nothing is delivered yet.
-        assert!(law.should_repair(&FormerState { gain: Span::MAX, ..former }, &current(20)));
+        assert!(law.repair_round(&FormerState { gain: Span::MAX, ..former }, &current(20)) > 0);
     }
 
     #[test]

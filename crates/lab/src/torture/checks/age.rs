@@ -58,8 +58,8 @@ impl Check for Age {
 
     fn on_observation(&mut self, world: &World, seen: &Observation) -> Result<(), String> {
         match seen {
-            Observation::Fresh { session, seq, .. } => {
-                if let Some(sampled) = world.ledger.sampled_at(*session, *seq) {
+            Observation::Fresh { session, label, .. } => {
+                if let Some(sampled) = world.ledger.put_at(*session, *label) {
                     let freshest = self.freshest.entry(*session).or_insert(sampled);
                     *freshest = sampled.max(*freshest);
                 }

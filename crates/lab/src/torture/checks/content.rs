@@ -4,7 +4,6 @@ use super::Check;
 use crate::torture::observation::Observation;
 use crate::torture::path::Damaged;
 use crate::torture::plan::Plan;
-use crate::torture::source_host::state;
 use crate::torture::world::World;
 
 pub(super) struct Content {
@@ -23,18 +22,21 @@ impl Check for Content {
     }
 
     fn on_observation(&mut self, world: &World, seen: &Observation) -> Result<(), String> {
-        let Observation::Fresh { session, seq, given, held, .. } = seen else { return Ok(()) };
+        let Observation::Fresh { session, seq, label, given, held, .. } = seen else {
+            return Ok(());
+        };
         if held != given {
             return Err(format!("update {seq} of {session:?} is not held as it was given"));
         }
         if self.damaged == Damaged::Delivered {
             return Ok(()); // by whom it is damaged cannot be told
         }
-        if world.ledger.sampled_at(*session, *seq).is_none() {
-            return Err(format!("update {seq} of {session:?} was never sent"));
+        if world.ledger.put_at(*session, *label).is_none() {
+            return Err(format!("the state of {session:?}, held at update {seq}, was never put"));
         }
-        if *given != state(*session, *seq) {
-            return Err(format!("update {seq} of {session:?} is not what was sent"));
+        if world.ledger.find(*session, *label, held).is_none() {
+            let len = held.len();
+            return Err(format!("{len} bytes of {session:?}, at {seq}, are not what was put"));
         }
         Ok(())
     }

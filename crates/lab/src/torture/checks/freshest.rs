@@ -1,4 +1,5 @@
-//! The freshest state never goes back while the monitor holds a record of the session.
+//! The freshest state never goes back while the monitor holds a record of the session: neither the number
+//! of the newest update falls, nor does an older state follow a newer one.
 
 use std::collections::HashMap;
 
@@ -6,22 +7,47 @@ use freshline_core::wire::SessionId;
 
 use super::Check;
 use crate::torture::observation::Observation;
+use crate::torture::path::Damaged;
+use crate::torture::plan::Plan;
 use crate::torture::world::World;
 
-/// The freshest update of each session.
-#[derive(Default)]
-pub(super) struct Freshest(HashMap<SessionId, u64>);
+pub(super) struct Freshest {
+    damaged: Damaged,
+    /// The newest update of each session, and its newest state.
+    newest: HashMap<SessionId, (u64, Option<u64>)>,
+}
+
+impl Freshest {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self { damaged: plan.damaged, newest: HashMap::new() }
+    }
+}
 
 impl Check for Freshest {
     fn property(&self) -> &'static str {
         "freshest never goes back"
     }
 
-    fn on_observation(&mut self, _: &World, seen: &Observation) -> Result<(), String> {
-        let Observation::Fresh { session, seq, opened, .. } = seen else { return Ok(()) };
-        match self.0.insert(*session, *seq) {
-            Some(before) if *seq <= before && !opened => {
+    fn on_observation(&mut self, world: &World, seen: &Observation) -> Result<(), String> {
+        if let Observation::Part { session, opened: true, .. } = seen {
+            self.newest.remove(session);
+        }
+        let Observation::Fresh { session, seq, label, opened, is_repeat, held, .. } = seen else {
+            return Ok(());
+        };
+        let sample = world.ledger.find(*session, *label, held);
+        // By a damaged label nothing can be told.
+        let sample = sample.filter(|_| self.damaged == Damaged::Dropped);
+        let number = sample.map(|sample| sample.number);
+        let before = self.newest.insert(*session, (*seq, number)).filter(|_| !opened);
+        match before {
+            Some((before, _)) if *seq < before => {
                 Err(format!("{session:?}: update {seq} counts as fresh after {before}"))
+            }
+            Some((_, before))
+                if number < before || (number == before && before.is_some() && !is_repeat) =>
+            {
+                Err(format!("{session:?}: state {number:?} follows {before:?}"))
             }
             _ => Ok(()),
         }

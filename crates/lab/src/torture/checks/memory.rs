@@ -6,11 +6,13 @@ use freshline_core::unit::Span;
 
 use super::Check;
 use crate::torture::plan::Plan;
+use crate::torture::source_host::MAX_WHOLE;
 use crate::torture::world::World;
 
 pub(super) struct Memory {
     max_sources: usize,
     max_payload: usize,
+    max_large: usize,
     /// A record is forgotten after `idle`, at most as long again later.
     max_silence: Span,
 }
@@ -20,6 +22,7 @@ impl Memory {
         Self {
             max_sources: plan.monitor.max_sources,
             max_payload: MonitorParams::default().max_payload,
+            max_large: plan.monitor.max_large,
             // Waking up in 64 steps costs a rounding each.
             max_silence: plan.monitor.idle * 2 + Span::from_millis(1),
         }
@@ -50,6 +53,13 @@ impl Check for Memory {
             if record.payload.capacity() > self.max_payload {
                 return Err(format!("{:?}: too long a state is held", record.session));
             }
+        }
+        let large = world.monitor.records().map(|record| record.payload.capacity());
+        let large: usize = large.filter(|capacity| *capacity > MAX_WHOLE).sum();
+        let counted = monitor.large_memory();
+        if large > counted || counted > self.max_large {
+            let max = self.max_large;
+            return Err(format!("{large} bytes of large states, {counted} counted, {max} allowed"));
         }
         Ok(())
     }

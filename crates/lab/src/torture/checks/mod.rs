@@ -42,7 +42,7 @@ pub(super) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
         Box::new(age::Age::new(plan)),
         Box::new(answers::Answers),
         Box::new(content::Content::new(plan)),
-        Box::new(freshest::Freshest::default()),
+        Box::new(freshest::Freshest::new(plan)),
         Box::new(memory::Memory::new(plan)),
         Box::new(progress::Progress::new(plan)),
         Box::new(rate::Rate),

@@ -6,6 +6,7 @@ use freshline_core::unit::Span;
 
 use super::{CLOCKS_DIFFER, Check};
 use crate::torture::plan::Plan;
+use crate::torture::source_host::MAX_PARTS;
 use crate::torture::timetable::{MAX_PAUSE, Timetable};
 use crate::torture::world::World;
 
@@ -16,13 +17,16 @@ pub(super) struct Normal {
     timetable: Timetable,
     /// One way to the monitor, of each source by its slowest path.
     delays: Vec<Span>,
+    /// Whether states take several updates, of each source.
+    large: Vec<bool>,
 }
 
 impl Normal {
     pub(super) fn new(plan: &Plan, timetable: Timetable) -> Self {
         let slowest = |delays: &Vec<Span>| delays.iter().copied().max().unwrap_or(Span::ZERO);
         let delays = plan.sources.iter().map(|source| slowest(&source.delays)).collect();
-        Self { timetable, delays }
+        let large = plan.sources.iter().map(|source| source.large).collect();
+        Self { timetable, delays, large }
     }
 
     fn check(&self, world: &World, source: usize) -> Result<(), String> {
@@ -31,10 +35,10 @@ impl Normal {
         let Some(record) = world.monitor.record(session) else {
             return Err(format!("source {source} is unknown to the monitor"));
         };
-        let Some(sampled) = world.ledger.sampled_at(session, record.newest_seq) else {
+        let Some(put_at) = world.ledger.put_at(session, record.generated_at) else {
             return Err(format!("source {source} never sent what is held of it"));
         };
-        let age = world.now.since(sampled);
+        let age = world.now.since(put_at);
         let delay = self.delays[source];
         let law = host.endpoint.law();
         // A law changes its rate by a quarter at a time; the last period may have been the longer.
@@ -45,7 +49,9 @@ impl Normal {
             Phase::Steering if law.name() == "tenth" => law.rate().period() * 6 + delay * 2,
             Phase::Steering => law.rate().period() * 2,
         };
-        let normal = delay + pause + Span::from_millis(1);
+        // A large state, its repair, and the next one.
+        let updates = if self.large[source] { 3 * MAX_PARTS } else { 1 };
+        let normal = delay + pause * updates + Span::from_millis(1);
         if age > normal {
             return Err(format!("source {source}: an age of {age}, {normal} would be normal"));
         }

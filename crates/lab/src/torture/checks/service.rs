@@ -45,7 +45,7 @@ impl Check for Service {
 
     fn on_observation(&mut self, world: &World, seen: &Observation) -> Result<(), String> {
         match seen {
-            Observation::Fresh { session, .. } => {
+            Observation::Fresh { session, .. } | Observation::Part { session, .. } => {
                 let is_theirs = |host: &SourceHost| host.endpoint.session() == *session;
                 if let Some(source) = world.sources.iter().position(is_theirs) {
                     self.sources[source].fresh = world.now;

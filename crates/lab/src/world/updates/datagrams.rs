@@ -1,11 +1,20 @@
 //! Datagrams of sessions in flight. A parcel carries the number of its datagram, so that queues move few
 //! bytes; the flow keeps the datagram until the parcel arrives or is dropped.
 
-use freshline_core::wire::Message;
+use freshline_core::wire::{Frame, Message, Update};
 
 /// Room for the longest datagram of a flow: an update with an opening, of which the name, the token and
-/// the payload are empty, has 58 bytes.
-const ROOM: usize = 64;
+/// the state are empty, has 58 bytes, and up to 19 more where it repeats a state; one with a part has
+/// [`SYMBOL`] bytes and up to 70 around them.
+const ROOM: usize = 88;
+
+/// What stands for a symbol of a state that takes several updates. A state of two symbols must not fit
+/// into one update, which has room for 16 bytes more than a symbol.
+pub(super) const SYMBOL: usize = 18;
+
+/// The longest datagram of a source whose states take several updates: its symbols are of [`SYMBOL`] bytes.
+pub(super) const MAX_OF_PARTS: usize =
+    Update::HEADER_LEN + 18 + Frame::MAX_OVERHEAD_OF_PART + SYMBOL;
 
 /// Places of a flow that sends little.
 const FEWEST: usize = 16;

@@ -13,6 +13,8 @@ use crate::world::parcel::UDP_OVER_IPV4;
 pub struct Sizes {
     /// State in each update.
     pub payload: Bytes,
+    /// How many updates a state takes.
+    pub symbols: u32,
     /// Headers around it.
     pub overhead: Bytes,
     /// An ack with its headers; `None` if acks are not carried.
@@ -40,10 +42,16 @@ impl Sizes {
         let length = (wire::Update::HEADER_LEN as u64 + payload.get()).max(wire::Ack::LEN as u64);
         Self {
             payload,
+            symbols: 1,
             overhead: Bytes::new(length - payload.get()) + UDP_OVER_IPV4,
             ack: Some(Bytes::new(wire::Ack::LEN as u64) + UDP_OVER_IPV4),
             distribution: SizeDistribution::Constant,
         }
+    }
+
+    /// The bytes of a state.
+    pub(super) fn state_len(&self) -> u64 {
+        self.payload.get() * u64::from(self.symbols)
     }
 
     /// The size of an update that leaves now.

@@ -3,7 +3,6 @@
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness, Integral};
 use freshline_core::session::PathCounters;
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::Ack;
 
 use crate::world::Period;
 use crate::world::measured::Measured;
@@ -93,11 +92,11 @@ impl Tally {
         }
     }
 
-    /// A fresh ack has come to the source.
-    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) {
+    /// A fresh ack has come to the source, of update `seq` with a state sampled at `generated_at`.
+    pub(super) fn on_ack(&mut self, now: Time, seq: u64, generated_at: Time) {
         if self.measured.has(now) {
-            self.backlog.on_ack(now, ack.seq);
-            let _: Freshness = self.source_age.on_update(now, ack.generated_at);
+            self.backlog.on_ack(now, seq);
+            let _: Freshness = self.source_age.on_update(now, generated_at);
         }
     }
 

@@ -22,6 +22,10 @@ use crate::clock::Clock;
 /// hold up the others.
 const RUNNERS: usize = 8;
 
+/// Maximum number of bytes of pending states: as many as a monitor holds in parts by default. Beyond it the
+/// longest pending state is dropped, so that sources with small states keep theirs.
+const PENDING_BYTES: usize = 256 << 20;
+
 /// How long commands that run may go on once a signal ends the monitor.
 const GRACE: Span = Span::from_secs(2);
 
@@ -41,6 +45,8 @@ pub(super) struct Command {
 struct Jobs {
     /// By the sources' indices.
     newest: BTreeMap<usize, Job>,
+    /// The sum of the lengths of their states.
+    bytes: usize,
     /// Whose commands run.
     running: BTreeSet<usize>,
     /// Whose turn was last; the next is of the source after it.
@@ -85,8 +91,8 @@ impl Command {
         Self { runners: (0..RUNNERS).map(runner).collect(), jobs, limit }
     }
 
-    /// Whether a pending state was replaced by another one.
-    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> bool {
+    /// Gives the indices of the sources whose pending states were replaced by another one.
+    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> Vec<usize> {
         let session = || record.label().to_string();
         let job = Job {
             source: if record.name.is_empty() { session() } else { record.name.to_string() },
@@ -96,9 +102,7 @@ impl Command {
             received_at: now,
             payload: record.payload.clone(),
         };
-        let generated_at = job.generated_at;
-        let replaced = self.jobs.put(|jobs| jobs.newest.insert(source.index(), job));
-        replaced.is_some_and(|replaced| replaced.generated_at != generated_at)
+        self.jobs.put(|jobs| jobs.insert(source.index(), job, PENDING_BYTES))
     }
 
     /// Runs what is pending, all together within the limit of one command, and drops the rest. Without
@@ -146,9 +150,30 @@ struct Task {
 }
 
 impl Jobs {
+    /// Gives the indices of the sources whose states were replaced, or dropped as there are more than `room`
+    /// bytes.
+    fn insert(&mut self, index: usize, job: Job, room: usize) -> Vec<usize> {
+        let mut replaced = Vec::new();
+        self.bytes += job.payload.len();
+        let generated_at = job.generated_at;
+        if let Some(before) = self.newest.insert(index, job) {
+            self.bytes -= before.payload.len();
+            replaced.extend((before.generated_at != generated_at).then_some(index));
+        }
+        while self.bytes > room {
+            let others = self.newest.iter().filter(|(other, _)| **other != index);
+            let longest = others.max_by_key(|(_, job)| job.payload.len()).map(|(other, _)| *other);
+            let Some(job) = longest.and_then(|longest| self.newest.remove(&longest)) else { break };
+            self.bytes -= job.payload.len();
+            replaced.extend(longest);
+        }
+        replaced
+    }
+
     fn drop_pending(&mut self) {
         self.dropped += self.newest.len();
         self.newest.clear();
+        self.bytes = 0;
     }
 }
 
@@ -165,7 +190,9 @@ impl Pending for Jobs {
         let next = idle.clone().find(|index| after(index)).or_else(|| idle.next()).copied()?;
         self.last = Some(next);
         self.running.insert(next);
-        Some(Task { index: next, job: self.newest.remove(&next)?, until: self.until })
+        let job = self.newest.remove(&next)?;
+        self.bytes -= job.payload.len();
+        Some(Task { index: next, job, until: self.until })
     }
 }
 
@@ -322,6 +349,22 @@ mod tests {
             jobs.newest.insert(1, job(1));
         }
         assert_eq!(taken, [1, 2, 3, 1, 1, 1]);
+    }
+
+    #[test]
+    fn pending_states_take_bounded_memory_and_the_longest_other_one_gives_way() {
+        let mut jobs = Jobs::default();
+        let of = |len| Job { payload: vec![0; len], ..job(len as u64) };
+        for (index, len) in [(1, 10), (2, 500), (3, 400)] {
+            assert!(jobs.insert(index, of(len), 1000).is_empty());
+        }
+        assert_eq!(jobs.insert(4, of(600), 1000), [2, 3], "as many as make room");
+        assert_eq!(jobs.insert(4, of(990), 1000), [4], "the newest of its source");
+        assert_eq!((jobs.bytes, jobs.newest.len()), (1000, 2));
+        while let Some(Task { index, .. }) = jobs.take() {
+            jobs.running.remove(&index);
+        }
+        assert_eq!(jobs.bytes, 0);
     }
 
     #[test]

@@ -21,12 +21,15 @@ use freshline_core::wire::is_control;
 use serde_json::{Map, Value};
 
 use super::handover::{Handover, Pending};
-use super::{Record, line};
+use super::{Record, line, payload_len};
 use crate::clock::Clock;
 use crate::framing::{push_cobs, push_u32};
 
-/// Lines that may wait for a slow reader; a further one takes the place of the oldest.
+/// Maximum number of states that are queued for a slow reader; a further one replaces the oldest.
 const WAITING: usize = 1024;
+
+/// Maximum number of their bytes, payloads alone: four of the largest states by default.
+const WAITING_BYTES: usize = 32 << 20;
 
 /// About how many bytes of lines are written at once: few, so that a slow reader is told from one that does
 /// not read.
@@ -107,6 +110,16 @@ enum State {
     Payload(Vec<u8>),
 }
 
+impl State {
+    /// The length of the payload in it.
+    fn len(&self) -> usize {
+        match self {
+            Self::Line(line) => payload_len(line),
+            Self::Payload(payload) => payload.len(),
+        }
+    }
+}
+
 /// Ends any piece of a frame of COBS such that it cannot be decoded: of a block that has up to 254 bytes
 /// left to come, and of the next block, whose first byte 0xff asks for 254 more, too few follow.
 const NO_FRAME: [u8; 256] = {
@@ -135,6 +148,15 @@ struct Progress {
     /// Written or failed.
     done: AtomicU64,
     written: AtomicU64,
+    /// Bytes that the reader has taken, of lines that are not done as well.
+    bytes: AtomicU64,
+}
+
+impl Progress {
+    /// A number that grows with each line and each byte.
+    fn sum(&self) -> u64 {
+        self.done.load(Ordering::Relaxed) + self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 /// Why a file for lines cannot be used.
@@ -181,16 +203,38 @@ fn last_byte(path: &Path) -> Option<u8> {
     Some(last[0])
 }
 
-/// Lines with the index of their source.
+/// Queued states with the index of their source.
 #[derive(Default)]
-struct Waiting(VecDeque<(usize, State)>);
+struct Waiting {
+    states: VecDeque<(usize, State)>,
+    /// The sum of their lengths.
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Gives the indices of the sources whose states were replaced.
+    fn put(&mut self, source: usize, state: State) -> Vec<usize> {
+        self.bytes += state.len();
+        self.states.push_back((source, state));
+        let mut replaced = Vec::new();
+        while (self.states.len() > WAITING || self.bytes > WAITING_BYTES)
+            && self.states.len() > 1
+            && let Some((source, state)) = self.states.pop_front()
+        {
+            self.bytes -= state.len();
+            replaced.push(source);
+        }
+        replaced
+    }
+}
 
 impl Pending for Waiting {
-    /// All that waits.
+    /// All queued states.
     type Item = VecDeque<(usize, State)>;
 
     fn take(&mut self) -> Option<Self::Item> {
-        (!self.0.is_empty()).then(|| std::mem::take(&mut self.0))
+        self.bytes = 0;
+        (!self.states.is_empty()).then(|| std::mem::take(&mut self.states))
     }
 }
 
@@ -201,19 +245,17 @@ impl Lines {
         let theirs = Arc::clone(&waiting);
         let progress = Arc::<Progress>::default();
         let shared = Arc::clone(&progress);
-        let writer = LineWriter { out, format, is_torn, unwritten: None };
+        let writer =
+            LineWriter { out, format, is_torn, unwritten: None, progress: Arc::clone(&progress) };
         let writer = std::thread::spawn(move || write(&theirs, writer, &shared));
         Self { format, waiting, progress, writer, given: 0, seen: None, is_stuck: None }
     }
 
-    /// Gives the index of the source whose line was replaced, if one had to be.
-    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> Option<usize> {
+    /// Gives the indices of the sources whose lines were replaced.
+    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> Vec<usize> {
         let state = self.format.state(now, record);
-        let replaced = self.waiting.put(|Waiting(lines)| {
-            lines.push_back((source.index(), state));
-            if lines.len() > WAITING { lines.pop_front().map(|(source, _)| source) } else { None }
-        });
-        self.given += u64::from(replaced.is_none());
+        let replaced = self.waiting.put(|waiting| waiting.put(source.index(), state));
+        self.given = (self.given + 1).saturating_sub(replaced.len() as u64);
         replaced
     }
 
@@ -233,7 +275,7 @@ impl Lines {
             return true;
         }
         let Some(patience) = patience else { return false };
-        let (now, done) = (clock.now(), self.progress.done.load(Ordering::Relaxed));
+        let (now, done) = (clock.now(), self.progress.sum());
         match self.seen {
             Some((before, since)) if before == done => {
                 self.is_stuck = (now.since(since) >= patience).then_some(patience);
@@ -290,6 +332,7 @@ struct LineWriter {
     /// Whether the last line written has no end.
     is_torn: bool,
     unwritten: Option<Unwritten>,
+    progress: Arc<Progress>,
 }
 
 impl LineWriter {
@@ -327,9 +370,14 @@ impl LineWriter {
     /// As [`Write::write_all`], and knows how much was written if it fails.
     fn write_all(&mut self, bytes: &[u8], done: &mut usize) -> io::Result<()> {
         while *done < bytes.len() {
-            match self.out.write(&bytes[*done..]) {
+            // A pipe takes all or waits: in pieces it is seen to move.
+            let piece = bytes.len().min(done.saturating_add(PIECE));
+            match self.out.write(&bytes[*done..piece]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => *done += written,
+                Ok(written) => {
+                    *done += written;
+                    self.progress.bytes.fetch_add(written as u64, Ordering::Relaxed);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -363,7 +411,7 @@ impl Lines {
     /// Has lines written, one by one.
     pub(super) fn put_test_lines(&mut self, count: u64) {
         for _ in 0..count {
-            self.waiting.put(|Waiting(lines)| lines.push_back((0, State::Line(Map::new()))));
+            self.waiting.put(|waiting| waiting.put(0, State::Line(Map::new())));
         }
         self.given += count;
     }
@@ -408,7 +456,20 @@ mod tests {
     }
 
     fn writer(out: Box<dyn Write + Send>, format: OutFormat, is_torn: bool) -> LineWriter {
-        LineWriter { out, format, is_torn, unwritten: None }
+        LineWriter { out, format, is_torn, unwritten: None, progress: Arc::default() }
+    }
+
+    #[test]
+    fn queued_states_take_bounded_memory_and_the_newest_is_kept_however_long() {
+        let mut waiting = Waiting::default();
+        let put =
+            |waiting: &mut Waiting, source, len| waiting.put(source, State::Payload(vec![0; len]));
+        assert!((0..4).all(|source| put(&mut waiting, source, 8 << 20).is_empty()));
+        assert_eq!(put(&mut waiting, 4, 9 << 20), [0, 1], "as many as make room");
+        assert_eq!(put(&mut waiting, 5, WAITING_BYTES + 1), [2, 3, 4]);
+        assert_eq!(waiting.take().map(|states| states.len()), Some(1));
+        assert!((0..WAITING).all(|source| put(&mut waiting, source, 1).is_empty()));
+        assert_eq!((put(&mut waiting, 7, 1), waiting.bytes), (vec![0], WAITING));
     }
 
     #[test]
@@ -446,7 +507,7 @@ mod tests {
 
     /// All states that a reader finds in what was written.
     fn read(framing: Framing, mut written: &[u8]) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| framing.read(&mut written).ok().flatten()).collect()
+        std::iter::from_fn(|| framing.read(&mut written, 1 << 16).ok().flatten()).collect()
     }
 
     #[test]

@@ -22,6 +22,7 @@ use freshline_core::session::SourceKey;
 use freshline_core::unit::{Span, Time};
 use serde_json::{Map, Value, json};
 
+use super::status::shown;
 use super::{Record, SourceStatus, Watch};
 use crate::clock::{Clock, wall_clock_ms};
 use crate::stop::Stop;
@@ -145,14 +146,14 @@ impl Watch for Outputs {
     }
 
     fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
-        let line = self.lines.as_mut().and_then(|lines| lines.fresh(now, source, record));
-        self.hand_on(now, source, record, line);
+        let replaced = self.lines.as_mut().map(|lines| lines.fresh(now, source, record));
+        self.hand_on(now, source, record, replaced.unwrap_or_default());
     }
 
     fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
         let lines = self.lines.as_mut().filter(|lines| lines.show_age());
-        let line = lines.and_then(|lines| lines.fresh(now, source, record));
-        self.hand_on(now, source, record, line);
+        let replaced = lines.map(|lines| lines.fresh(now, source, record));
+        self.hand_on(now, source, record, replaced.unwrap_or_default());
     }
 
     fn replaced(&self, source: SourceKey) -> u64 {
@@ -161,11 +162,12 @@ impl Watch for Outputs {
 }
 
 impl Outputs {
-    /// Gives a state to all but the lines, of which the one of source `line` was replaced.
-    fn hand_on(&mut self, now: Time, source: SourceKey, record: &Record, line: Option<usize>) {
+    /// Gives a state to all but the lines, of which those of sources `lines` were replaced.
+    fn hand_on(&mut self, now: Time, source: SourceKey, record: &Record, lines: Vec<usize>) {
         self.subscribers.fresh(now, record);
-        let state = self.command.as_mut().is_some_and(|command| command.fresh(now, source, record));
-        for replaced in line.into_iter().chain(state.then_some(source.index())) {
+        let command = self.command.as_mut();
+        let states = command.map(|command| command.fresh(now, source, record));
+        for replaced in lines.into_iter().chain(states.unwrap_or_default()) {
             if let Some(count) = self.replaced.get_mut(replaced) {
                 *count += 1;
             }
@@ -173,27 +175,35 @@ impl Outputs {
     }
 }
 
-/// A fresh state as JSON; a payload that is not text is given in base64.
+/// A fresh state as JSON; a payload that is not text is given in base64, and one that is longer than
+/// [`SHOWN`](crate::monitor::SHOWN) by its length alone.
 fn line(now: Time, record: &Record) -> Map<String, Value> {
     let age_ms = record.state_age(now).map(|age| age.as_millis_f64());
     let session = record.label().to_string();
     let source = if record.name.is_empty() { &*session } else { &*record.name };
-    state(source, &session, record.newest_seq, age_ms, &record.payload)
+    let len = record.has_state().then_some(record.payload.len() as u64);
+    state([source, &session], record.newest_seq, age_ms, (shown(record), len))
+}
+
+/// The length of the payload in a line.
+fn payload_len(line: &Map<String, Value>) -> usize {
+    let len = |key| line.get(key).and_then(Value::as_str).map_or(0, str::len);
+    len("payload") + len("payload_base64")
 }
 
 fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
-    let SourceStatus { source, session, seq, age_ms, payload, .. } = status;
-    let mut line = state(source, session, *seq, *age_ms, payload);
+    let SourceStatus { source, session, seq, age_ms, payload, payload_bytes, .. } = status;
+    let payload = (payload.as_deref(), *payload_bytes);
+    let mut line = state([source, session], *seq, *age_ms, payload);
     line.insert("silence_s".into(), json!(status.silence_s));
     line
 }
 
 fn state(
-    source: &str,
-    session: &str,
+    [source, session]: [&str; 2],
     seq: u64,
     age_ms: Option<f64>,
-    payload: &[u8],
+    (payload, payload_bytes): (Option<&[u8]>, Option<u64>),
 ) -> Map<String, Value> {
     let mut line = Map::new();
     line.insert("unix_ms".into(), wall_clock_ms().into());
@@ -201,9 +211,15 @@ fn state(
     line.insert("session".into(), session.into());
     line.insert("seq".into(), seq.into());
     line.insert("age_ms".into(), json!(age_ms));
-    match str::from_utf8(payload) {
-        Ok(text) => line.insert("payload".into(), text.into()),
-        Err(_) => line.insert("payload_base64".into(), STANDARD.encode(payload).into()),
+    match payload.map(|payload| (payload, str::from_utf8(payload))) {
+        Some((_, Ok(text))) => line.insert("payload".into(), text.into()),
+        Some((bytes, Err(_))) => {
+            line.insert("payload_base64".into(), STANDARD.encode(bytes).into())
+        }
+        None => {
+            line.insert("payload_bytes".into(), json!(payload_bytes));
+            line.insert("payload".into(), Value::Null)
+        }
     };
     line
 }
@@ -227,6 +243,17 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_line_has_a_payload_only_where_there_is_one_and_it_is_short() {
+        let line = |payload| Value::Object(state(["it", "s"], 1, None, payload));
+        let (text, bytes) = (line((Some(b"on"), Some(2))), line((Some(b"\xff"), Some(1))));
+        assert_eq!((&text["payload"], &bytes["payload_base64"]), (&json!("on"), &json!("/w==")));
+        assert!(text.get("payload_bytes").is_none(), "{text}");
+        let (large, none) = (line((None, Some(1 << 23))), line((None, None)));
+        assert_eq!((&large["payload"], &large["payload_bytes"]), (&json!(null), &json!(8_388_608)));
+        assert_eq!((&none["payload"], &none["payload_bytes"]), (&json!(null), &json!(null)));
     }
 
     #[test]

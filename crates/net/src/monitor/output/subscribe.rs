@@ -24,7 +24,7 @@ use socket2::SockRef;
 use super::handover::{Handover, Next, Pending};
 use super::lines::push_line;
 use super::reader::write_within;
-use super::{Record, line, line_of_status};
+use super::{Record, line, line_of_status, payload_len};
 use crate::monitor::Asker;
 
 /// Readers at the same time.
@@ -43,6 +43,10 @@ const SEND_BUFFER: usize = 4096;
 /// than there are sources, unless sources come and go while a reader reads nothing.
 const PENDING: usize = 1 << 14;
 
+/// The bytes of states that are pending for one reader, about; beyond them states are dropped as beyond
+/// [`PENDING`].
+const PENDING_BYTES: usize = 64 << 20;
+
 /// Readers that get each fresh state.
 #[derive(Clone, Default)]
 pub struct Subscribers(Arc<Mutex<Vec<Arc<Handover<Newest>>>>>);
@@ -55,6 +59,8 @@ type Line = Arc<Map<String, Value>>;
 struct Newest {
     turns: VecDeque<SessionLabel>,
     lines: HashMap<SessionLabel, Line>,
+    /// The sum of the lengths of their payloads.
+    bytes: usize,
 }
 
 impl Pending for Newest {
@@ -62,17 +68,20 @@ impl Pending for Newest {
 
     fn take(&mut self) -> Option<Line> {
         let session = self.turns.pop_front()?;
-        self.lines.remove(&session)
+        let line = self.lines.remove(&session)?;
+        self.bytes -= payload_len(&line);
+        Some(line)
     }
 }
 
 impl Newest {
     fn put(&mut self, session: SessionLabel, line: Line) {
-        if self.lines.insert(session, line).is_some() {
-            return;
+        self.bytes += payload_len(&line);
+        match self.lines.insert(session, line) {
+            Some(before) => self.bytes -= payload_len(&before),
+            None => self.turns.push_back(session),
         }
-        self.turns.push_back(session);
-        if self.turns.len() > PENDING {
+        while self.turns.len() > PENDING || self.bytes > PENDING_BYTES {
             self.take();
         }
     }

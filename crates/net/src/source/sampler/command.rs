@@ -7,8 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use freshline_core::unit::{Span, Time};
 
-use super::{Need, RETRY, Sampler, Take};
-use crate::MAX_STATE;
+use super::{Need, RETRY, Sampler, Take, beyond};
 use crate::clock::Clock;
 use crate::waker::Waker;
 
@@ -18,6 +17,7 @@ use crate::waker::Waker;
 /// back its own updates only: once it has run for longer than 1 s, the last state is repeated.
 pub struct Command {
     command: String,
+    max_state: usize,
     /// To ask for a run, and where its result comes; after the start.
     worker: Option<(Sender<()>, Receiver<Run>)>,
     /// Since when the command has been asked for.
@@ -43,9 +43,11 @@ pub(crate) struct Run {
 }
 
 impl Command {
-    /// Runs `command` by `sh -c`.
-    pub fn new(command: String) -> Self {
-        Self { command, worker: None, asked_at: None, newest: None, dropped: false }
+    /// Runs `command` by `sh -c`. At most a byte more than `max_state` of its output is read, so that the
+    /// source leaves a longer state out.
+    pub fn new(command: String, max_state: usize) -> Self {
+        let (worker, asked_at, newest) = (None, None, None);
+        Self { command, max_state, worker, asked_at, newest, dropped: false }
     }
 
     /// A command that the test runs: what asks for a run, and what takes its result.
@@ -53,7 +55,7 @@ impl Command {
     pub(crate) fn by_hand() -> (Self, Receiver<()>, Sender<Run>) {
         let ((ask, asked), (answer, answers)) = (channel(), channel());
         let worker = Some((ask, answers));
-        (Self { worker, ..Self::new(String::new()) }, asked, answer)
+        (Self { worker, ..Self::new(String::new(), usize::MAX) }, asked, answer)
     }
 }
 
@@ -61,11 +63,11 @@ impl Sampler for Command {
     fn start(&mut self, clock: Clock, waker: Arc<Waker>) {
         let (ask, asked) = channel::<()>();
         let (answer, answers) = channel();
-        let command = self.command.clone();
+        let (command, max_state) = (self.command.clone(), self.max_state);
         std::thread::spawn(move || {
             while asked.recv().is_ok() {
                 let generated_at = clock.now();
-                let output = run(&command);
+                let output = run(&command, max_state);
                 let run = Run { generated_at, ended_at: clock.now(), output };
                 if answer.send(run).is_err() || waker.wake().is_err() {
                     return; // the source has ended
@@ -117,8 +119,8 @@ impl Sampler for Command {
     }
 }
 
-/// The standard output of a command that succeeds.
-fn run(command: &str) -> Result<Vec<u8>, String> {
+/// The standard output of a command that succeeds, or the beginning of one that is too long.
+fn run(command: &str, max_state: usize) -> Result<Vec<u8>, String> {
     let failed = |error: io::Error| format!("cannot run `{command}`: {error}");
     let mut child = std::process::Command::new("sh")
         .args(["-c", command])
@@ -127,20 +129,20 @@ fn run(command: &str) -> Result<Vec<u8>, String> {
         .stderr(Stdio::inherit())
         .spawn()
         .map_err(failed)?;
-    let output = read_output(&mut child);
+    let output = read_output(&mut child, max_state);
     let status = child.wait().map_err(failed)?;
     let output = output.map_err(failed)?;
-    match status.success() {
+    match status.success() || output.len() > max_state {
         true => Ok(output),
         false => Err(format!("`{command}` failed with {status}; see its own message above")),
     }
 }
 
-fn read_output(child: &mut Child) -> io::Result<Vec<u8>> {
+fn read_output(child: &mut Child, max_state: usize) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        // What is longer cannot be sent; closing the pipe ends a command that never stops.
-        stdout.take(MAX_STATE as u64).read_to_end(&mut output)?;
+        // Closing the pipe ends a command that never stops.
+        stdout.take(beyond(max_state)).read_to_end(&mut output)?;
     }
     Ok(output)
 }
@@ -155,7 +157,7 @@ mod tests {
     fn started(command: &str) -> (Command, Poll) {
         let poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap());
-        let mut sampler = Command::new(command.into());
+        let mut sampler = Command::new(command.into(), 100);
         sampler.start(Clock::new(), waker);
         (sampler, poll)
     }
@@ -182,6 +184,15 @@ mod tests {
             assert!(generated_at >= asked_at && Some(generated_at) > last, "{need:?}");
             last = Some(generated_at);
         }
+    }
+
+    #[test]
+    fn an_output_without_an_end_is_too_long_and_not_a_failure() {
+        assert_eq!(run("yes", 99_999).map(|output| output.len()), Ok(100_000));
+        assert_eq!(
+            run("head -c 100000 /dev/zero", 100_000).map(|output| output.len()),
+            Ok(100_000)
+        );
     }
 
     #[test]

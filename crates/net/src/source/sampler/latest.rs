@@ -16,6 +16,7 @@ use crate::waker::Waker;
 pub struct Latest<R> {
     stream: Option<R>,
     framing: Framing,
+    max_state: usize,
     newest: Arc<Mutex<Newest>>,
 }
 
@@ -49,16 +50,17 @@ impl Latest<io::Empty> {
     /// A stream that the test writes: a function that puts its next state, and whether the source must
     /// be woken.
     pub(crate) fn by_hand() -> (Self, impl Fn(Time, Vec<u8>) -> bool) {
-        let sampler = Self::new(io::empty(), Framing::Lines);
+        let sampler = Self::new(io::empty(), Framing::Lines, usize::MAX);
         let newest = Arc::clone(&sampler.newest);
         (sampler, move |at, state| newest.lock().unwrap().put(at, Ok(Some(state))))
     }
 }
 
 impl<R: Read + Send + 'static> Latest<R> {
-    /// The newest state of `stream`, without its framing.
-    pub fn new(stream: R, framing: Framing) -> Self {
-        Self { stream: Some(stream), framing, newest: Arc::default() }
+    /// The newest state of `stream`, without its framing. A state of more than `max_state` bytes is an
+    /// error, or left out ([`Framing::read`]).
+    pub fn new(stream: R, framing: Framing, max_state: usize) -> Self {
+        Self { stream: Some(stream), framing, max_state, newest: Arc::default() }
     }
 }
 
@@ -66,11 +68,12 @@ impl<R: Read + Send + 'static> Sampler for Latest<R> {
     fn start(&mut self, clock: Clock, waker: Arc<Waker>) {
         let Some(stream) = self.stream.take() else { return };
         let (newest, framing) = (Arc::clone(&self.newest), self.framing);
+        let max_state = self.max_state;
         // It ends with the stream, or with the process.
         std::thread::spawn(move || {
             let mut stream = BufReader::new(stream);
             loop {
-                let read = framing.read(&mut stream);
+                let read = framing.read(&mut stream, max_state);
                 let generated_at = clock.now();
                 let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_news = newest.put(generated_at, read);

@@ -18,12 +18,16 @@ pub use latest::Latest;
 
 pub use freshline_core::session::Need;
 
-use crate::MAX_STATE;
 use crate::clock::Clock;
 use crate::waker::Waker;
 
 /// How long a sampler that failed rests.
 const RETRY: Span = Span::from_secs(1);
+
+/// How much of a state is read at most: enough to see that it is longer than `max_state` bytes.
+fn beyond(max_state: usize) -> u64 {
+    (max_state as u64).saturating_add(1)
+}
 
 /// What a sampler gives.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,12 +86,14 @@ impl Sampler for Synthetic {
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
+    max_state: usize,
 }
 
 impl File {
-    /// Reads `path`, at most 64 KiB of it.
-    pub fn new(path: PathBuf) -> Self {
-        Self { path }
+    /// Reads `path`. At most a byte more than `max_state` is read, so that the source leaves a longer state
+    /// out.
+    pub fn new(path: PathBuf, max_state: usize) -> Self {
+        Self { path, max_state }
     }
 }
 
@@ -100,7 +106,7 @@ impl Sampler for File {
             .read(true)
             .custom_flags(OFlag::O_NONBLOCK.bits())
             .open(&self.path)
-            .and_then(|file| file.take(MAX_STATE as u64).read_to_end(into));
+            .and_then(|file| file.take(beyond(self.max_state)).read_to_end(into));
         match read {
             Ok(_) => Take::Sample { generated_at: now },
             Err(error) => {
@@ -120,7 +126,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let taken = File::new(path).take(Time::ZERO, Need::Newer, &mut Vec::new());
+        let taken = File::new(path, 100).take(Time::ZERO, Need::Newer, &mut Vec::new());
         assert!(matches!(taken, Take::Sample { .. }), "{taken:?}");
+    }
+
+    #[test]
+    fn no_more_of_a_file_is_read_than_shows_that_it_is_too_long() {
+        let path = PathBuf::from("/dev/zero");
+        let mut state = Vec::new();
+        let taken = File::new(path, 100_000).take(Time::ZERO, Need::Newer, &mut state);
+        assert!(matches!(taken, Take::Sample { .. }), "{taken:?}");
+        assert_eq!(state.len(), 100_001);
     }
 }

@@ -1,0 +1,533 @@
+//! States that take several updates: which symbol leaves next, and which have arrived.
+//!
+//! ```text
+//!   begin ─► current ──── a newer state begins ────► former ──► forgotten
+//!              │ all symbols acknowledged              │ the current one is complete, or a
+//!              ▼                                       │ third state begins
+//!           complete, and kept: the monitor may have forgotten it when the session opens again
+//! ```
+//!
+//! Which symbol leaves is the decision of [`Repair`]. Which have arrived is known from acks: each names an
+//! update, and says which of the 64 before it have come. A part is lost if it has not come when an update
+//! that left [`REORDERING`] or more after it has (RFC 9002 section 6.1.1), or one that left 9/8 of a round
+//! trip after it (section 6.1.2). Over several paths, whose delays differ, only the time counts.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::state::{
+    CurrentState, Encoder, FormerState, LayoutError, NewerState, Outgoing, Repair, RepairParams,
+    Transfer, max_repair,
+};
+use crate::unit::{Span, Time};
+use crate::wire::{Part, PartsAck, StateId};
+
+/// Updates that may arrive after one that has left later.
+const REORDERING: u64 = 3;
+
+/// Updates before the acknowledged one of which an ack says whether they have come.
+const NAMED: u64 = u64::BITS as u64;
+
+/// Parts in flight that are remembered: acks that say nothing of parts must not make them grow.
+const MAX_IN_FLIGHT: usize = 1 << 16;
+
+/// A state that the monitor has forgotten is not sent again more often than this.
+const AGAIN: Span = Span::from_secs(1);
+
+/// A part in flight.
+#[derive(Debug, Clone, Copy)]
+struct SentPart {
+    seq: u64,
+    sent_at: Time,
+    number: u64,
+    index: u32,
+}
+
+/// A symbol of one of the states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Symbol {
+    /// The state's number.
+    pub(super) number: u64,
+    pub(super) index: u32,
+}
+
+/// A state that is complete at the monitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Completed {
+    pub(super) generated_at: Time,
+    /// Its length in bytes.
+    pub(super) len: usize,
+}
+
+/// A state that was begun and may yet be complete at the monitor.
+#[derive(Debug, Clone, Copy)]
+struct Begun {
+    number: u64,
+    state: Completed,
+}
+
+/// Those that are remembered.
+const BEGUN: usize = 64;
+
+/// What an ack is seen against.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AckedParts {
+    /// The acknowledged update, and when it left.
+    pub(super) seq: u64,
+    pub(super) sent_at: Time,
+    pub(super) parts: PartsAck,
+    /// The smoothed round trip.
+    pub(super) srtt: Span,
+    pub(super) several_paths: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Transfers {
+    law: Repair,
+    encoder: Encoder,
+    current: Option<Transfer>,
+    former: Option<Transfer>,
+    /// Its buffers are used again.
+    spare: Option<Transfer>,
+    /// States that were begun, those that are neither current nor former as well.
+    begun: VecDeque<Begun>,
+    /// Parts that are neither acknowledged nor lost, in the order of sending.
+    in_flight: VecDeque<SentPart>,
+    /// Room for those of them that an ack leaves undecided.
+    undecided: Vec<SentPart>,
+    /// The newest acknowledged update, and how long after its sending a part before it is lost.
+    passed: u64,
+    patience: Span,
+    /// Repair symbols of the current state that have yet to leave; `None` while data have.
+    repair: Option<u32>,
+    /// Symbols of the former state that have yet to leave in the round that completes it.
+    round: u32,
+    /// Parts since a state was last sent to its end.
+    spent: u32,
+    /// When the newest state was sampled that is complete at the monitor.
+    delivered: Option<Time>,
+    /// The newest state that the monitor is known to have whole.
+    confirmed: Option<u64>,
+    /// Whether all of the current state has arrived, and the monitor does not have it.
+    is_forgotten: bool,
+    /// When the current state was last begun again for that.
+    restarted_at: Option<Time>,
+    /// Parts since one has asked for an ack.
+    unasked: u32,
+    /// States that newer ones replaced before they were complete.
+    abandoned: u64,
+}
+
+impl Transfers {
+    pub(super) fn new() -> Self {
+        Self {
+            law: Repair::new(RepairParams::default()),
+            encoder: Encoder::new(),
+            current: None,
+            former: None,
+            spare: None,
+            begun: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            undecided: Vec::new(),
+            passed: 0,
+            patience: Span::ZERO,
+            repair: None,
+            round: 0,
+            spent: 0,
+            delivered: None,
+            confirmed: None,
+            is_forgotten: false,
+            restarted_at: None,
+            unasked: 0,
+            abandoned: 0,
+        }
+    }
+
+    // ---- inputs ----
+
+    /// A state begins: its first symbol leaves now, as update `number`.
+    ///
+    /// # Errors
+    /// [`LayoutError`] if it cannot be cut like that; then nothing changes.
+    pub(super) fn begin(
+        &mut self,
+        number: u64,
+        generated_at: Time,
+        bytes: &[u8],
+        symbol_len: u16,
+    ) -> Result<(), LayoutError> {
+        let data = bytes.len().div_ceil(usize::from(symbol_len.max(1)));
+        let data = u32::try_from(data).map_err(|_| LayoutError::TooLong(bytes.len()))?;
+        let repair = max_repair(data).min(self.law.repair_symbols(data, data));
+        let repair = repair as u16;
+        let outgoing = Outgoing { number, generated_at, symbol_len, repair, bytes };
+        let next = match self.spare.take() {
+            Some(mut spare) => spare.reset(&outgoing).map(|()| spare),
+            None => Transfer::new(&outgoing),
+        }?;
+        self.set_former_aside();
+        self.former = self.current.replace(next);
+        if self.former.as_ref().is_some_and(Transfer::is_complete) {
+            self.set_former_aside();
+        }
+        (self.repair, self.restarted_at, self.is_forgotten) = (None, None, false);
+        if self.begun.len() == BEGUN {
+            self.begun.pop_front();
+            self.abandoned += 1;
+        }
+        self.begun.push_back(Begun { number, state: Completed { generated_at, len: bytes.len() } });
+        Ok(())
+    }
+
+    /// An update with this symbol has left; whether the symbol is for repair, or has left before.
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64, symbol: Symbol) -> bool {
+        let Symbol { number, index } = symbol;
+        if self.in_flight.len() == MAX_IN_FLIGHT
+            && let Some(oldest) = self.in_flight.pop_front()
+        {
+            self.on_lost(oldest);
+        }
+        self.in_flight.push_back(SentPart { seq, sent_at: now, number, index });
+        self.spent = self.spent.saturating_add(1);
+        let Some(transfer) = self.transfer(number) else { return false };
+        let (is_repair, is_again) = (index >= transfer.layout().data(), transfer.is_lost(index));
+        transfer.on_sent(index);
+        if self.is_former(number) {
+            self.round = self.round.saturating_sub(1);
+            return true;
+        }
+        if is_repair && !is_again {
+            self.repair = self.repair.map(|left| left.saturating_sub(1));
+        }
+        self.plan_repair();
+        is_repair || is_again
+    }
+
+    /// The length of a slot, the period of the rate law, and the smoothed round trip.
+    pub(super) fn on_slot(&mut self, slot: Span, srtt: Span) {
+        self.law.on_slot(slot);
+        self.law.on_round_trip(srtt);
+    }
+
+    /// The newest ack has said which parts have come; gives the state that is complete now.
+    pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> Option<Completed> {
+        let AckedParts { seq, sent_at, parts, srtt, several_paths } = *ack;
+        let patience = srtt + srtt / 8;
+        while let Some(part) = self.in_flight.front().copied().filter(|part| part.seq <= seq) {
+            self.in_flight.pop_front();
+            let behind = seq - part.seq;
+            let is_named = (1..=NAMED).contains(&behind);
+            if behind == 0 || (is_named && parts.recent & (1 << (behind - 1)) != 0) {
+                self.on_arrived(part);
+                continue;
+            }
+            let is_late = part.sent_at + patience <= sent_at;
+            let is_overtaken = !several_paths && behind >= REORDERING;
+            if is_late || is_overtaken || (!several_paths && !is_named) {
+                self.on_lost(part);
+            } else {
+                self.undecided.push(part);
+            }
+        }
+        while let Some(part) = self.undecided.pop() {
+            self.in_flight.push_front(part);
+        }
+        (self.passed, self.patience) = (seq, patience);
+        self.check_forgotten(now, parts.newest);
+        parts.newest.and_then(|newest| self.on_complete(newest))
+    }
+
+    /// An ack that is older than others has said which parts have come.
+    pub(super) fn on_late_ack(&mut self, seq: u64, parts: &PartsAck) {
+        let mut place = self.in_flight.partition_point(|part| part.seq + NAMED < seq);
+        while let Some(part) = self.in_flight.get(place).copied().filter(|part| part.seq <= seq) {
+            let behind = seq - part.seq;
+            if behind == 0 || parts.recent & (1 << (behind - 1)) != 0 {
+                self.in_flight.remove(place);
+                self.on_arrived(part);
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    /// An update with a part leaves, and asks for an ack or not.
+    pub(super) fn on_ack_request(&mut self, wants_ack: bool) {
+        self.unasked = if wants_ack { 0 } else { self.unasked + 1 };
+    }
+
+    /// Parts that left before the newest acknowledged update are lost after 9/8 of a round trip, although
+    /// nothing that leaves later is acknowledged (RFC 9002 section 6.1.2).
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        let Self { passed, patience, .. } = *self;
+        let is_lost = |part: &SentPart| part.seq < passed && part.sent_at + patience <= now;
+        while let Some(part) = self.in_flight.front().copied().filter(is_lost) {
+            self.in_flight.pop_front();
+            self.on_lost(part);
+        }
+        self.restart_forgotten(now);
+    }
+
+    /// No ack has come for so long that what left until `before` is taken for lost.
+    pub(super) fn on_silence(&mut self, before: Time) {
+        while let Some(part) = self.in_flight.front().copied().filter(|part| part.sent_at <= before)
+        {
+            self.in_flight.pop_front();
+            self.on_lost(part);
+        }
+    }
+
+    /// The session is open, maybe at another monitor: nothing is known of what it has.
+    pub(super) fn on_opened(&mut self) {
+        self.in_flight.clear();
+        self.begun.clear();
+        // The newest state begins anew; it may be another one by now.
+        self.set_former_aside();
+        self.former = self.current.take();
+        self.set_former_aside();
+        (self.repair, self.delivered, self.confirmed) = (None, None, None);
+        (self.restarted_at, self.is_forgotten, self.spent) = (None, false, 0);
+    }
+
+    /// A newer state leaves whole: nothing more of those before it leaves. What is in flight may complete
+    /// the last one.
+    pub(super) fn abandon(&mut self) {
+        if self.current.is_some() {
+            self.set_former_aside();
+            self.former = self.current.take();
+        }
+    }
+
+    // ---- what it wants ----
+
+    /// When the first part is lost that left before the newest acknowledged update, or a state that the
+    /// monitor has forgotten begins again.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        let first = self.in_flight.front().filter(|part| part.seq < self.passed);
+        let lost_at = first.map(|part| part.sent_at + self.patience);
+        let again_at = self.restarted_at.filter(|_| self.is_forgotten).map(|at| at + AGAIN);
+        Time::earliest([lost_at, again_at])
+    }
+
+    /// Whether the part that leaves now must ask for an ack: acks name [`NAMED`] updates.
+    pub(super) fn wants_ack(&self) -> bool {
+        u64::from(self.unasked) + 1 >= NAMED / 2
+    }
+
+    /// Whether a symbol waits to leave.
+    pub(super) fn has_next(&self) -> bool {
+        let is_incomplete = |current: &Transfer| {
+            !current.is_complete()
+                && (current.needed() > 0 || self.repair.is_some_and(|left| left > 0))
+        };
+        self.current.as_ref().is_some_and(is_incomplete)
+    }
+
+    /// The symbol that leaves now.
+    pub(super) fn next(&mut self, now: Time) -> Option<Symbol> {
+        if !self.has_next() {
+            return None;
+        }
+        if self.round == 0 {
+            self.round = self.repair_round(now);
+        }
+        if self.round > 0
+            && let Some(former) = &mut self.former
+        {
+            let number = former.number();
+            if let Some(index) = former.next_lost().or_else(|| former.next_repair()) {
+                return Some(Symbol { number, index });
+            }
+            self.round = 0;
+        }
+        let current = self.current.as_mut()?;
+        let number = current.number();
+        let index = match current.needed() > 0 {
+            true => current.next_lost().or_else(|| current.next_data()),
+            false => current.next_repair(),
+        };
+        if index.is_none() {
+            self.repair = Some(0);
+        }
+        Some(Symbol { number, index: index? })
+    }
+
+    /// Whether a newer state of this length begins at once, although the current one has not left whole.
+    pub(super) fn should_replace(&self, now: Time, generated_at: Time, symbols: u32) -> bool {
+        let Some(current) = self.current.as_ref().filter(|_| self.has_next()) else { return true };
+        let gain = generated_at.since(current.generated_at());
+        self.law.should_replace(&self.current_state(now, current), &NewerState { symbols, gain })
+    }
+
+    /// A symbol as it travels in update `seq`, which leaves at `sent_at`.
+    pub(super) fn part(
+        &mut self,
+        Symbol { number, index }: Symbol,
+        seq: u64,
+        sent_at: Time,
+    ) -> Option<Part<'_>> {
+        let Self { current, former, encoder, .. } = self;
+        let transfers = [current, former].into_iter().flatten();
+        let transfer = transfers.into_iter().find(|transfer| transfer.number() == number)?;
+        let (layout, age) = (*transfer.layout(), sent_at.since(transfer.generated_at()));
+        let id = StateId { topic: 0, behind: seq - number, age };
+        Some(Part { id, layout, index, bytes: transfer.symbol(index, encoder)? })
+    }
+
+    // ---- getters ----
+
+    /// The number of the current state.
+    pub(super) fn current_number(&self) -> Option<u64> {
+        self.current.as_ref().map(Transfer::number)
+    }
+
+    /// The data symbols of the current state, and [`Repair::age_slots`] of them.
+    pub(super) fn cost(&self) -> (u32, f64) {
+        let symbols = self.current.as_ref().map_or(1, |current| current.layout().data());
+        (symbols, self.law.age_slots(symbols))
+    }
+
+    /// Whether the current state is known to be complete at the monitor.
+    pub(super) fn is_complete(&self) -> bool {
+        self.current_number().is_some_and(|number| self.confirmed >= Some(number))
+    }
+
+    /// States that newer ones replaced before they were complete.
+    pub(super) fn abandoned(&self) -> u64 {
+        self.abandoned
+    }
+
+    /// Whether there is a current state that is not known to be complete there.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.current.is_some() && !self.is_complete()
+    }
+
+    // ---- steps ----
+
+    fn transfer(&mut self, number: u64) -> Option<&mut Transfer> {
+        let transfers = [&mut self.current, &mut self.former].into_iter().flatten();
+        transfers.into_iter().find(|transfer| transfer.number() == number)
+    }
+
+    fn is_former(&self, number: u64) -> bool {
+        self.former.as_ref().is_some_and(|former| former.number() == number)
+    }
+
+    /// Once all data have left, the law says how many repair symbols follow.
+    fn plan_repair(&mut self) {
+        let Some(current) = &self.current else { return };
+        if self.repair.is_none() && current.needed() == 0 {
+            let data = current.layout().data();
+            let repair = self.law.repair_symbols(data, current.in_flight());
+            self.repair = Some(repair.min(current.layout().repair()));
+            self.spent = 0;
+        }
+    }
+
+    fn on_arrived(&mut self, part: SentPart) {
+        self.law.on_arrived();
+        let Some(transfer) = self.transfer(part.number) else { return };
+        transfer.on_acked(part.index);
+        if transfer.is_complete() {
+            let generated_at = transfer.generated_at();
+            self.delivered = self.delivered.max(Some(generated_at));
+            if self.is_former(part.number) {
+                self.round = 0;
+            } else {
+                self.set_former_aside();
+            }
+        }
+    }
+
+    /// The monitor has the state of this number, and no newer one.
+    fn on_complete(&mut self, number: u64) -> Option<Completed> {
+        self.confirmed = self.confirmed.max(Some(number));
+        // Acks may not have named all symbols of it: nothing more of it is needed.
+        if let Some(current) = self.current.as_mut().filter(|it| it.number() <= number) {
+            current.complete();
+            self.delivered = self.delivered.max(Some(current.generated_at()));
+            self.set_former_aside();
+        }
+        while let Some(begun) = self.begun.front().copied().filter(|it| it.number <= number) {
+            self.begun.pop_front();
+            if begun.number == number {
+                return Some(begun.state);
+            }
+            self.abandoned += 1;
+        }
+        None
+    }
+
+    fn on_lost(&mut self, part: SentPart) {
+        self.law.on_lost();
+        if let Some(transfer) = self.transfer(part.number) {
+            transfer.on_lost(part.index);
+        }
+    }
+
+    /// All symbols of the current state have come, and yet the monitor does not have it: it had no room,
+    /// or some were damaged. It is sent again.
+    fn check_forgotten(&mut self, now: Time, newest: Option<u64>) {
+        let Some(current) = self.current.as_ref().filter(|current| current.is_complete()) else {
+            return;
+        };
+        self.is_forgotten = newest.is_none_or(|newest| newest < current.number());
+        self.restart_forgotten(now);
+    }
+
+    fn restart_forgotten(&mut self, now: Time) {
+        let is_soon = self.restarted_at.is_some_and(|at| now < at + AGAIN);
+        if !self.is_forgotten || is_soon {
+            return;
+        }
+        self.is_forgotten = false;
+        if let Some(current) = self.current.as_mut().filter(|current| current.is_complete()) {
+            current.restart();
+            self.in_flight.clear();
+            (self.repair, self.restarted_at) = (None, Some(now));
+        }
+    }
+
+    fn set_former_aside(&mut self) {
+        self.round = 0;
+        self.spare = self.former.take().or(self.spare.take());
+    }
+
+    fn repair_round(&self, now: Time) -> u32 {
+        let (Some(former), Some(current)) = (&self.former, &self.current) else { return 0 };
+        let layout = former.layout();
+        let gain = self.delivered.map_or(Span::MAX, |at| former.generated_at().since(at));
+        let needed = layout.data().saturating_sub(former.acked());
+        let state = FormerState { needed, in_flight: former.in_flight(), gain };
+        self.law.repair_round(&state, &self.current_state(now, current))
+    }
+
+    fn current_state(&self, now: Time, current: &Transfer) -> CurrentState {
+        let former_at = self.former.as_ref().map(Transfer::generated_at).or(self.delivered);
+        CurrentState {
+            symbols: current.layout().data(),
+            remaining: current.needed(),
+            gain: former_at.map_or(Span::ZERO, |at| current.generated_at().since(at)),
+            delivered_age: self.delivered.map_or(Span::MAX, |at| now.since(at)),
+            spent: self.spent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_which_no_ack_says_anything_are_remembered_within_a_bound() {
+        let (mut transfers, now) = (Transfers::new(), Time::ZERO);
+        for seq in 0..MAX_IN_FLIGHT as u64 + 1_000 {
+            if !transfers.has_next() {
+                transfers.begin(seq, now, &[1; 100], 10).expect("ten symbols");
+            }
+            let symbol = transfers.next(now).expect("one is to leave");
+            transfers.on_sent(now, seq, symbol);
+        }
+        assert_eq!(transfers.in_flight.len(), MAX_IN_FLIGHT);
+    }
+}

@@ -1,0 +1,284 @@
+//! Frames: what an update carries.
+//!
+//! ```text
+//!   update:  header │ opening │ frame │ frame │ … │ padding
+//!   frame:   kind (1) │ length of the rest (varint) │ topic (1) │ behind (varint) │ age (varint) │ …
+//! ```
+//!
+//! | kind | frame | after the age |
+//! |---:|---|---|
+//! | 1 | a whole state | its bytes |
+//! | 2 | part of a state | varints: length of the state, of a symbol, repair symbols, index; the symbol |
+//! | 3 | a state again, by its number alone | |
+//!
+//! A state's **number** is the sequence number of the first update that carries it, or a part of it. A
+//! frame says how far that is behind its own update, which is 0 for most. So a newer state of a topic has
+//! a higher number, and a damaged field cannot raise it above what the update's own number allows.
+//!
+//! A fresh state of topic 0 that is alone in its update travels bare: without kind, length,
+//! topic, number and age, as a flag of the update says. Kinds that a receiver does not know are skipped. Varints are those of RFC 9000 section 16.
+
+use super::ParseError;
+use super::cursor::{Reader, Writer, varint_len};
+use crate::state::Layout;
+use crate::unit::{Span, Time};
+
+const STATE: u8 = 1;
+const PART: u8 = 2;
+const AGAIN: u8 = 3;
+
+/// One frame of an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A state that one datagram carries.
+    State {
+        /// Which.
+        id: StateId,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// One symbol of a state that takes several datagrams.
+    Part(Part<'a>),
+    /// The state of this number is still the newest; whoever lacks it needs it whole.
+    Again(StateId),
+}
+
+/// Names a state of a session, and says how old it was when the update left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateId {
+    /// Of which topic.
+    pub topic: u8,
+    /// How far its number is behind that of the update: 0 if this update is the first that carries it.
+    pub behind: u64,
+    /// Time from its generation to the sending of the update; at most 2⁶² − 1 ns.
+    pub age: Span,
+}
+
+impl StateId {
+    /// Of a state of topic 0 that was generated when the update left, which is the first to carry it.
+    pub const FRESH: Self = Self { topic: 0, behind: 0, age: Span::ZERO };
+
+    /// The number of the state, of an update with this one.
+    pub fn number(&self, seq: u64) -> u64 {
+        seq.saturating_sub(self.behind)
+    }
+
+    /// When the state was generated, on the source's clock, of an update that left at `sent_at`.
+    pub fn generated_at(&self, sent_at: Time) -> Time {
+        sent_at - self.age
+    }
+
+    fn len(&self) -> usize {
+        1 + varint_len(self.behind) + varint_len(self.age.as_nanos())
+    }
+}
+
+/// One symbol of a state: `symbol_len` bytes of it, or of what repairs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// Which state.
+    pub id: StateId,
+    /// Its length, and how it is cut.
+    pub layout: Layout,
+    /// Which symbol: those of the state from 0, then those of repair.
+    pub index: u32,
+    /// The symbol.
+    pub bytes: &'a [u8],
+}
+
+impl Part<'_> {
+    fn head(&self) -> [u64; 4] {
+        let Self { layout, index, .. } = self;
+        let (len, symbol_len) = (layout.len() as u64, layout.symbol_len() as u64);
+        [len, symbol_len, layout.repair().into(), (*index).into()]
+    }
+
+    fn head_len(&self) -> usize {
+        self.head().into_iter().map(varint_len).sum()
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// The most bytes of a whole state's frame besides its own.
+    pub const MAX_OVERHEAD: usize = 1 + 4 + 1 + 8 + 8;
+    /// The most bytes of a part besides its symbol.
+    pub const MAX_OVERHEAD_OF_PART: usize = Self::MAX_OVERHEAD + 4 + 4 + 4 + 4;
+
+    /// Which state it is about.
+    pub fn id(&self) -> StateId {
+        match self {
+            Self::State { id, .. } | Self::Part(Part { id, .. }) | Self::Again(id) => *id,
+        }
+    }
+
+    /// The length in bytes of the state that is in it, whole or in part.
+    pub fn state_len(&self) -> usize {
+        match self {
+            Self::State { bytes, .. } => bytes.len(),
+            Self::Part(part) => part.layout.len(),
+            Self::Again(_) => 0,
+        }
+    }
+
+    fn content_len(&self) -> usize {
+        self.id().len()
+            + match self {
+                Self::State { bytes, .. } => bytes.len(),
+                Self::Part(part) => part.head_len() + part.bytes.len(),
+                Self::Again(_) => 0,
+            }
+    }
+
+    /// Bytes on the wire.
+    #[expect(clippy::len_without_is_empty, reason = "a frame is never empty on the wire")]
+    pub fn len(&self) -> usize {
+        let content = self.content_len();
+        1 + varint_len(content as u64) + content
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        let kind = match self {
+            Self::State { .. } => STATE,
+            Self::Part(_) => PART,
+            Self::Again(_) => AGAIN,
+        };
+        let StateId { topic, behind, age } = self.id();
+        writer.put(&[kind]).varint(self.content_len() as u64);
+        writer.put(&[topic]).varint(behind).varint(age.as_nanos());
+        match self {
+            Self::State { bytes, .. } => {
+                writer.put(bytes);
+            }
+            Self::Part(part) => {
+                for number in part.head() {
+                    writer.varint(number);
+                }
+                writer.put(part.bytes);
+            }
+            Self::Again(_) => {}
+        }
+    }
+
+    /// Reads the next frame of a kind that is known; `None` at the end.
+    fn read(reader: &mut Reader<'a>) -> Result<Option<Self>, ParseError> {
+        while !reader.is_empty() {
+            let kind = reader.u8()?;
+            let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+            let mut content = Reader::new(reader.take(len)?);
+            let id = |content: &mut Reader<'a>| {
+                let (topic, behind) = (content.u8()?, content.varint()?);
+                Ok(StateId { topic, behind, age: Span::from_nanos(content.varint()?) })
+            };
+            return Ok(Some(match kind {
+                STATE => Self::State { id: id(&mut content)?, bytes: content.rest() },
+                PART => Self::Part(Part {
+                    id: id(&mut content)?,
+                    layout: read_layout(&mut content)?,
+                    index: narrow(content.varint()?, "index of a symbol")?,
+                    bytes: content.rest(),
+                }),
+                AGAIN => Self::Again(id(&mut content)?),
+                _ => continue,
+            }));
+        }
+        Ok(None)
+    }
+}
+
+fn read_layout(content: &mut Reader<'_>) -> Result<Layout, ParseError> {
+    let len = narrow(content.varint()?, "length of a state")?;
+    let symbol_len = narrow(content.varint()?, "length of a symbol")?;
+    let repair = narrow(content.varint()?, "number of repair symbols")?;
+    Layout::new(len, symbol_len, repair).map_err(|_| ParseError::Field("way to cut a state"))
+}
+
+fn narrow<T: TryFrom<u64>>(number: u64, field: &'static str) -> Result<T, ParseError> {
+    number.try_into().map_err(|_| ParseError::Field(field))
+}
+
+/// The frames of an update.
+#[derive(Clone, Copy)]
+pub struct Frames<'a> {
+    one: Option<Frame<'a>>,
+    /// Others, as they came; they have been checked.
+    encoded: &'a [u8],
+}
+
+impl<'a> Frames<'a> {
+    /// No frame.
+    pub const NONE: Self = Self { one: None, encoded: &[] };
+
+    /// This frame alone.
+    pub const fn one(frame: Frame<'a>) -> Self {
+        Self { one: Some(frame), encoded: &[] }
+    }
+
+    /// A whole state of topic 0 that was generated when the update left, which is the first to carry it.
+    pub const fn fresh(bytes: &'a [u8]) -> Self {
+        Self::one(Frame::State { id: StateId::FRESH, bytes })
+    }
+
+    /// The frames in order.
+    pub fn iter(&self) -> impl Iterator<Item = Frame<'a>> + use<'a> {
+        let mut reader = Reader::new(self.encoded);
+        let encoded = core::iter::from_fn(move || Frame::read(&mut reader).ok().flatten());
+        self.one.into_iter().chain(encoded)
+    }
+
+    /// The first whole state among them.
+    pub fn state(&self) -> Option<(StateId, &'a [u8])> {
+        self.iter().find_map(|frame| match frame {
+            Frame::State { id, bytes } => Some((id, bytes)),
+            _ => None,
+        })
+    }
+
+    /// The state that travels bare.
+    pub(super) fn bare(&self) -> Option<&'a [u8]> {
+        match self.one {
+            Some(Frame::State { id: StateId::FRESH, bytes }) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Bytes on the wire.
+    #[expect(clippy::len_without_is_empty, reason = "it is no collection")]
+    pub fn len(&self) -> usize {
+        let one = self.bare().map(<[u8]>::len).or(self.one.map(|frame| frame.len()));
+        one.unwrap_or(0) + self.encoded.len()
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) {
+        match (self.bare(), &self.one) {
+            (Some(bytes), _) => {
+                writer.put(bytes);
+            }
+            (None, Some(frame)) => frame.write(writer),
+            (None, None) => {}
+        }
+        writer.put(self.encoded);
+    }
+
+    pub(super) fn read(bytes: &'a [u8], is_bare: bool) -> Result<Self, ParseError> {
+        if is_bare {
+            return Ok(Self::fresh(bytes));
+        }
+        let mut reader = Reader::new(bytes);
+        while Frame::read(&mut reader)?.is_some() {}
+        Ok(Self { one: None, encoded: bytes })
+    }
+}
+
+impl PartialEq for Frames<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Frames<'_> {}
+
+impl core::fmt::Debug for Frames<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
