@@ -104,8 +104,7 @@ impl Source {
     }
 }
 
-/// What was printed, without the breaks of lines where the terminal ends: at spaces, and in words after
-/// hyphens.
+/// The printed text with its wrapped lines joined again: lines are wrapped at spaces, and after hyphens.
 fn unwrapped(printed: &[u8]) -> String {
     String::from_utf8_lossy(printed).replace("-\n  │ ", "-").replace("\n  │ ", " ")
 }
@@ -124,8 +123,8 @@ fn state(number: u64, len: usize) -> Vec<u8> {
     state
 }
 
-/// Puts states one after the other, each after the one before has arrived, and checks that what is written
-/// is what was put.
+/// Puts states one after the other, each when the one before has been written, and checks that the same
+/// bytes are written.
 fn arrive(monitor: &mut Monitor, source: &mut Source, lens: &[usize]) {
     for (number, len) in (0..).zip(lens) {
         let put = state(number, *len);

@@ -17,7 +17,7 @@ use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Frame, Frames, Opening, Part, SessionId, StateId, Update};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use wire::{Wire, arrived};
+use wire::{Wire, arrived, next_at};
 
 /// Each direction.
 const DELAY: Span = Span::from_millis(20);
@@ -83,9 +83,8 @@ impl World {
     fn run(&mut self, duration: Span) {
         let end = self.now + duration;
         loop {
-            let first = [&self.forward, &self.reverse].map(|wire| wire.front().map(|next| next.0));
-            let wants = [self.source.poll_timeout(), first[0], first[1]];
-            let next = Time::earliest(wants).map_or(end, |at| at.max(self.now));
+            let next = next_at(&self.source, [&self.forward, &self.reverse]);
+            let next = next.map_or(end, |at| at.max(self.now));
             self.now = next.min(end);
             if next >= end {
                 return;

@@ -14,7 +14,7 @@ use freshline_core::session::{
 use freshline_core::source::{Fixed, Lazy, LazyParams, Limit, Limits, MinAgeGain, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Close, CloseReason, Message};
-use wire::{Wire, arrived};
+use wire::{Wire, arrived, next_at};
 
 /// Each direction.
 const DELAY: Span = Span::from_millis(20);
@@ -80,8 +80,7 @@ impl World {
         let end = self.now + length;
         let mut turns = 0;
         loop {
-            let first = [&self.forward, &self.reverse].map(|wire| wire.front().map(|next| next.0));
-            let next = Time::earliest([self.source.poll_timeout(), first[0], first[1]]);
+            let next = next_at(&self.source, [&self.forward, &self.reverse]);
             let next = next.map_or(end, |at| at.max(self.now));
             turns = if next > self.now { 0 } else { turns + 1 };
             assert!(turns < 100, "it spins at {:?}", self.now);

@@ -12,7 +12,7 @@ use freshline_core::source::{
     Acp, AcpParams, AcpPlus, AcpPlusParams, Lazy, LazyParams, Limits, RateLaw, Tenth, TenthParams,
 };
 use freshline_core::unit::{Span, Time, UpdateRate};
-use wire::{Wire, arrived};
+use wire::{Wire, arrived, next_at};
 
 /// In each direction.
 const DELAY: Span = Span::from_millis(10);
@@ -46,9 +46,7 @@ fn updates(law: Box<dyn RateLaw>, from: Time, until: Time) -> usize {
             sent += usize::from(now >= from);
         }
         was_silent |= OUTAGE[0] < now && source.reach() != Reach::Open;
-        let arrivals = [&forward, &reverse].map(|wire| wire.front().map(|next| next.0));
-        let next = [source.poll_timeout(), arrivals[0], arrivals[1]];
-        now = Time::earliest(next).expect("it goes on").max(now);
+        now = next_at(&source, [&forward, &reverse]).expect("it goes on").max(now);
     }
     assert!(was_silent, "the session is opened again");
     sent

@@ -16,7 +16,7 @@ use freshline_core::source::{
     MinAgeGain, RateLaw, Tenth, TenthParams,
 };
 use freshline_core::unit::{BitRate, Bytes, Span, Time, UpdateRate};
-use wire::{Wire, arrived};
+use wire::{Wire, arrived, next_at};
 
 /// Headers of IPv4 and UDP.
 const HEADERS: u64 = 28;
@@ -90,8 +90,7 @@ impl World {
     fn run(mut self, length: Span) -> Self {
         let end = self.now + length;
         loop {
-            let first = [&self.forward, &self.reverse].map(|way| way.front().map(|next| next.0));
-            let next = Time::earliest([self.source.poll_timeout(), first[0], first[1]]);
+            let next = next_at(&self.source, [&self.forward, &self.reverse]);
             self.now = next.expect("a source always wants something").max(self.now);
             if self.now > end {
                 return self;

@@ -11,7 +11,7 @@ use freshline_core::path::SchedulerConfig;
 use freshline_core::session::{Monitor, MonitorParams, Paths, Reach, Secret, Source, SourceParams};
 use freshline_core::source::{Ack, AcpPlus, AcpPlusParams, Fixed, Phase, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
-use wire::{Wire, arrived};
+use wire::{Wire, arrived, next_at};
 
 /// Each way.
 const WAY: Span = Span::from_millis(10);
@@ -62,9 +62,8 @@ impl World {
     fn run(mut self, seconds: u64) -> Self {
         let end = self.now + Span::from_secs(seconds);
         loop {
-            let first = [&self.forward, &self.reverse].map(|way| way.front().map(|next| next.0));
-            let wants = [self.source.poll_timeout(), first[0], first[1]];
-            let next = Time::earliest(wants).expect("a source always wants something");
+            let next = next_at(&self.source, [&self.forward, &self.reverse])
+                .expect("a source always wants something");
             self.now = next.max(self.now);
             if self.now > end {
                 return self;

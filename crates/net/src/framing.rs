@@ -86,7 +86,7 @@ pub(crate) fn push_cobs(state: &[u8], frames: &mut Vec<u8>) {
 /// The next line without its end, or `None` at the end of the stream.
 fn read_line(lines: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
-    let read = lines.by_ref().take((max as u64).saturating_add(1)).read_until(b'\n', &mut line)?;
+    let read = lines.by_ref().take(beyond(max)).read_until(b'\n', &mut line)?;
     if line.last() == Some(&b'\n') {
         line.pop();
     } else if line.len() > max {
@@ -109,6 +109,11 @@ fn is_text(line: &[u8]) -> bool {
     str::from_utf8(line).is_ok() && !line.iter().any(is_control)
 }
 
+/// How much is read at most of a state of up to `max` bytes: enough to see that it is longer.
+pub(crate) fn beyond(max: usize) -> u64 {
+    (max as u64).saturating_add(1)
+}
+
 /// What helps if a state is too long.
 const LIMIT: &str = " (--max-state)";
 
@@ -117,7 +122,7 @@ const CUT: &str = "the stream ends within a frame";
 /// The bytes before the next zero byte, or `None` at the end of the stream.
 fn read_to_zero(stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut state = Vec::new();
-    if stream.take((max as u64).saturating_add(1)).read_until(0, &mut state)? == 0 {
+    if stream.take(beyond(max)).read_until(0, &mut state)? == 0 {
         return Ok(None);
     }
     match state.pop() {
@@ -137,7 +142,7 @@ fn read_cobs(stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>
     let mut frame = Vec::new();
     loop {
         frame.clear();
-        if stream.take((max_frame as u64).saturating_add(1)).read_until(0, &mut frame)? == 0 {
+        if stream.take(beyond(max_frame)).read_until(0, &mut frame)? == 0 {
             return Ok(None);
         }
         match frame.pop() {

@@ -272,7 +272,7 @@ impl<P> Record<P> {
         Arrival::Fresh
     }
 
-    /// A state is named that takes several updates: what is held of it is not sent again.
+    /// A state that takes several updates is named, and not sent again.
     fn on_again(&mut self, update: &Update<'_>, id: StateId, received_at: Time) -> Arrival {
         // The answer says which state is held.
         self.large.get_or_insert_default();
@@ -287,12 +287,13 @@ impl<P> Record<P> {
         large: &mut LargeStates,
     ) -> Arrival {
         let LargeStates { limits, budget, decoder } = large;
-        let own = self.large.get_or_insert_default();
         let number = part.id.number(update.seq);
-        if self.packed & HAS_STATE != 0 && number <= self.state_number {
+        let is_old = self.has_state() && number <= self.state_number;
+        let own = self.large.get_or_insert_default();
+        if is_old {
             return Arrival::Part;
         }
-        let part = state::Part {
+        let symbol = state::Part {
             topic: part.id.topic,
             number,
             generated_at: part.id.generated_at(update.sent_at),
@@ -300,7 +301,7 @@ impl<P> Record<P> {
             index: part.index,
             bytes: part.bytes,
         };
-        if own.assembly.on_part(&part, limits, budget) != Outcome::Complete {
+        if own.assembly.on_part(&symbol, limits, budget) != Outcome::Complete {
             return Arrival::Part;
         }
         let (len, capacity) = (part.layout.len(), self.payload.capacity());
@@ -317,8 +318,7 @@ impl<P> Record<P> {
         if own.assembly.take_into(decoder, &mut self.payload, budget).is_none() {
             return Arrival::Part;
         }
-        let (behind, age) = (update.seq - number, update.sent_at.since(part.generated_at));
-        self.take(update, StateId { topic: 0, behind, age }, received_at);
+        self.take(update, part.id, received_at);
         Arrival::Fresh
     }
 

@@ -47,7 +47,7 @@ pub const BURST: Bytes = Bytes::new(3_000);
 /// Weight of the newest update in the mean size of updates.
 const SMOOTHING: f64 = 0.125;
 
-/// So many whole states in a row, and the source counts as one without states in parts: those of mixed
+/// After this number of whole states in a row a source counts as one without states in parts: those of mixed
 /// lengths do not make its ceiling jump.
 const WHOLE: u32 = 16;
 

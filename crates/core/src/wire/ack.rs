@@ -49,6 +49,18 @@ pub struct PartsAck {
     pub newest: Option<u64>,
 }
 
+impl PartsAck {
+    /// Whether an ack of update `acked` says that update `seq` has arrived. Acks name 64 updates before
+    /// their own; of older ones, and of later ones, nothing is known.
+    pub fn names(&self, acked: u64, seq: u64) -> bool {
+        match acked.checked_sub(seq) {
+            Some(0) => true,
+            Some(behind) if behind <= u64::BITS.into() => self.recent & (1 << (behind - 1)) != 0,
+            _ => false,
+        }
+    }
+}
+
 /// An ack as it is on the wire.
 #[derive(Debug, Clone, Copy)]
 pub struct AckBytes {

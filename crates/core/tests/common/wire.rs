@@ -3,10 +3,17 @@
 use std::collections::VecDeque;
 
 use freshline_core::path::PathId;
+use freshline_core::session::Source;
 use freshline_core::unit::Time;
 
 /// Datagrams on their wire: when they come, and by which path.
 pub(crate) type Wire = VecDeque<(Time, PathId, Vec<u8>)>;
+
+/// When the source wants to be called, or the first datagram arrives, whichever is earlier.
+pub(crate) fn next_at(source: &Source, wires: [&Wire; 2]) -> Option<Time> {
+    let arrivals = wires.map(|wire| wire.front().map(|next| next.0));
+    Time::earliest([source.poll_timeout(), arrivals[0], arrivals[1]])
+}
 
 /// The next one that has come by now.
 pub(crate) fn arrived(wire: &mut Wire, now: Time) -> Option<(Time, PathId, Vec<u8>)> {

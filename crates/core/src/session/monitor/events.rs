@@ -103,7 +103,7 @@ impl<P> Events<P> {
         }
     }
 
-    /// Whether so many sessions have ended of which the driver does not know yet that none may be opened.
+    /// Whether the driver has yet to poll so many ends of sessions that no further session may be opened.
     pub(super) fn has_too_many_ends(&self, max_sources: usize) -> bool {
         self.gone >= max_sources.saturating_add(MAX_UNPOLLED)
     }

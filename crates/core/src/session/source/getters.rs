@@ -93,7 +93,7 @@ impl Source {
         len as u16 & !1
     }
 
-    /// What an update with an opening and so many bytes around its content has room for: in the datagram,
+    /// The room for content in an update with an opening and `overhead` further bytes: in the datagram,
     /// and in the field of its length.
     fn room(&self, overhead: usize) -> usize {
         let opening = 18 + self.params.name.len() + self.params.token.len();

@@ -42,8 +42,8 @@ pub use types::{
 };
 
 /// Parts that left within this time do not count as lost for want of acks: a busy host that runs neither
-/// end for some milliseconds is no loss. Where the round trip is shorter, the answer to the state's number
-/// says sooner what is missing.
+/// end for some milliseconds is no loss. Where the round trip is shorter, the ack of the state's number
+/// names the missing ones sooner.
 const STALL: Span = Span::from_millis(20);
 
 /// A source of updates: drives a [`RateLaw`] within limits and speaks the protocol, over one path or
@@ -433,7 +433,7 @@ impl Source {
         self.opener.is_open() && self.transfers.has_next()
     }
 
-    /// Whether what is ready is a state that takes several updates.
+    /// Whether a state is ready that takes several updates.
     fn is_ready_large(&self) -> bool {
         self.states.ready_state().len() > self.max_whole()
     }

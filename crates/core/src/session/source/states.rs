@@ -229,7 +229,7 @@ impl States {
         matches!(self.asking, Asking::NotBefore(time) if time > now) && !self.is_ready()
     }
 
-    /// Whether what is to be sent is the last state again.
+    /// Whether the last state is to be sent again.
     pub(super) fn is_repeat_ready(&self) -> bool {
         self.ready() == Ready::Last
     }

@@ -215,15 +215,13 @@ impl Transfers {
         let patience = srtt + srtt / 8;
         while let Some(part) = self.in_flight.front().copied().filter(|part| part.seq <= seq) {
             self.in_flight.pop_front();
-            let behind = seq - part.seq;
-            let is_named = (1..=NAMED).contains(&behind);
-            if behind == 0 || (is_named && parts.recent & (1 << (behind - 1)) != 0) {
+            if parts.names(seq, part.seq) {
                 self.on_arrived(part);
                 continue;
             }
             let is_late = part.sent_at + patience <= sent_at;
-            let is_overtaken = !several_paths && behind >= REORDERING;
-            if is_late || is_overtaken || (!several_paths && !is_named) {
+            let is_overtaken = !several_paths && seq - part.seq >= REORDERING;
+            if is_late || is_overtaken {
                 self.on_lost(part);
             } else {
                 self.undecided.push(part);
@@ -241,8 +239,7 @@ impl Transfers {
     pub(super) fn on_late_ack(&mut self, seq: u64, parts: &PartsAck) {
         let mut place = self.in_flight.partition_point(|part| part.seq + NAMED < seq);
         while let Some(part) = self.in_flight.get(place).copied().filter(|part| part.seq <= seq) {
-            let behind = seq - part.seq;
-            if behind == 0 || parts.recent & (1 << (behind - 1)) != 0 {
+            if parts.names(seq, part.seq) {
                 self.in_flight.remove(place);
                 self.on_arrived(part);
             } else {
@@ -260,21 +257,13 @@ impl Transfers {
     /// nothing that leaves later is acknowledged (RFC 9002 section 6.1.2).
     pub(super) fn handle_timeout(&mut self, now: Time) {
         let Self { passed, patience, .. } = *self;
-        let is_lost = |part: &SentPart| part.seq < passed && part.sent_at + patience <= now;
-        while let Some(part) = self.in_flight.front().copied().filter(is_lost) {
-            self.in_flight.pop_front();
-            self.on_lost(part);
-        }
+        self.lose_while(|part| part.seq < passed && part.sent_at + patience <= now);
         self.restart_forgotten(now);
     }
 
     /// No ack has come for so long that what left until `before` is taken for lost.
     pub(super) fn on_silence(&mut self, before: Time) {
-        while let Some(part) = self.in_flight.front().copied().filter(|part| part.sent_at <= before)
-        {
-            self.in_flight.pop_front();
-            self.on_lost(part);
-        }
+        self.lose_while(|part| part.sent_at <= before);
     }
 
     /// The session is open, maybe at another monitor: nothing is known of what it has.
@@ -282,15 +271,14 @@ impl Transfers {
         self.in_flight.clear();
         self.begun.clear();
         // The newest state begins anew; it may be another one by now.
-        self.set_former_aside();
-        self.former = self.current.take();
+        self.abandon();
         self.set_former_aside();
         (self.repair, self.delivered, self.confirmed) = (None, None, None);
         (self.restarted_at, self.is_forgotten, self.spent) = (None, false, 0);
     }
 
-    /// A newer state leaves whole: nothing more of those before it leaves. What is in flight may complete
-    /// the last one.
+    /// Nothing more of the states so far leaves, as a newer one leaves whole. Parts in flight may complete
+    /// the last one before that one arrives.
     pub(super) fn abandon(&mut self) {
         if self.current.is_some() {
             self.set_former_aside();
@@ -456,6 +444,14 @@ impl Transfers {
             self.abandoned += 1;
         }
         None
+    }
+
+    /// The oldest parts in flight are lost, as long as this holds for them.
+    fn lose_while(&mut self, is_lost: impl Fn(&SentPart) -> bool) {
+        while let Some(part) = self.in_flight.front().copied().filter(&is_lost) {
+            self.in_flight.pop_front();
+            self.on_lost(part);
+        }
     }
 
     fn on_lost(&mut self, part: SentPart) {

@@ -162,7 +162,7 @@ impl Source {
         if !has_begun && (is_repeat || self.may_begin(now, generated_at)) {
             self.begin(now, seq, generated_at);
         }
-        // Where nothing is known to be missing, the answer to its number says what is.
+        // Where no symbol is known to be missing, the ack of the state's number names the missing ones.
         self.next_symbol(now).or(Some(Content::Again(id)))
     }
 

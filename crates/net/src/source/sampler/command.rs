@@ -7,8 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use freshline_core::unit::{Span, Time};
 
-use super::{Need, RETRY, Sampler, Take, beyond};
+use super::{Need, RETRY, Sampler, Take};
 use crate::clock::Clock;
+use crate::framing::beyond;
 use crate::waker::Waker;
 
 /// Runs a shell command for each update, on a thread of its own, so that acks are heard while it

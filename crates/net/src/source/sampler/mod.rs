@@ -19,15 +19,11 @@ pub use latest::Latest;
 pub use freshline_core::session::Need;
 
 use crate::clock::Clock;
+use crate::framing::beyond;
 use crate::waker::Waker;
 
 /// How long a sampler that failed rests.
 const RETRY: Span = Span::from_secs(1);
-
-/// How much of a state is read at most: enough to see that it is longer than `max_state` bytes.
-fn beyond(max_state: usize) -> u64 {
-    (max_state as u64).saturating_add(1)
-}
 
 /// What a sampler gives.
 #[derive(Debug, PartialEq, Eq)]
