@@ -40,12 +40,13 @@ pub struct Ack {
     pub parts: Option<PartsAck>,
 }
 
-/// What has come of states that take several updates.
+/// What has come of states that take several updates, and of topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartsAck {
     /// Which of the 64 updates before the acknowledged one have come: bit 0 is the one before it.
     pub recent: u64,
-    /// The number of the newest whole state of the topic, if there is one.
+    /// The number of the newest whole state of the topic that [leads](super::Frames::lead) the update, if
+    /// there is one.
     pub newest: Option<u64>,
 }
 

@@ -50,7 +50,7 @@ pub use ack::{Ack, AckBytes, PartsAck};
 pub use control::{Challenge, Close, CloseReason};
 #[cfg(feature = "wlan")]
 pub use downlink::{Join, Packet, Report};
-pub use frame::{Frame, Frames, Part, StateId};
+pub use frame::{Frame, Frames, Part, StateId, TopicName};
 pub use marks::{AckMark, Marks, ParseAckMarkError};
 pub use update::{Opening, OpeningTooLong, Update, is_control};
 

@@ -1,0 +1,379 @@
+//! Several topics of one source: what the path carries is shared by weight, nothing starves, and each topic's
+//! newest state arrives over losses, restarts and silence.
+
+#[path = "common/session.rs"]
+mod driven;
+#[path = "common/wire.rs"]
+mod wire;
+
+use freshline_core::session::{
+    Monitor, MonitorEvent, MonitorParams, Secret, Source, SourceEvent, SourceParams, TopicError,
+    TopicId, TopicParams,
+};
+use freshline_core::source::{Fixed, Limits};
+use freshline_core::state::schedule::HEADERS;
+use freshline_core::unit::{BitRate, Bytes, Span, Time, UpdateRate};
+use freshline_core::wire::{Frame, Message};
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use wire::{Wire, arrived, next_at};
+
+/// Each direction.
+const DELAY: Span = Span::from_millis(20);
+/// The longest datagram.
+const DATAGRAM: usize = 1_200;
+
+/// One topic, as the tests know it.
+#[derive(Debug, Clone)]
+struct Known {
+    len: usize,
+    /// States put so far.
+    put: u64,
+    /// When the newest one was sampled that the monitor has, and how many it has had.
+    newest: Option<Time>,
+    delivered: u64,
+    /// The area under the age, in s², since it is measured.
+    area: f64,
+    measured_at: Time,
+}
+
+/// A source whose topics are sampled as states are wanted, a path, and a monitor.
+struct World {
+    now: Time,
+    source: Source,
+    monitor: Monitor<u8>,
+    known: Vec<Known>,
+    /// The most states that are put of each topic.
+    most: u64,
+    forward: Wire,
+    reverse: Wire,
+    /// Of updates and of acks, in 2⁻³².
+    loss: u32,
+    random: Pcg32,
+    /// Datagrams with frames, and frames with states in them.
+    datagrams: u64,
+    frames: u64,
+}
+
+fn topic(name: &str, weight: f64) -> TopicParams {
+    TopicParams { weight, ..TopicParams::new(name) }
+}
+
+/// The state of this number: its length says which bytes.
+fn state(number: u64, len: usize) -> Vec<u8> {
+    let bytes = number.to_be_bytes().into_iter();
+    bytes.chain((8..len).map(|at| (at as u64 * 7 + number) as u8)).take(len).collect()
+}
+
+fn new_monitor(max_large: usize) -> Monitor<u8> {
+    let params = MonitorParams { max_large, ..MonitorParams::default() };
+    Monitor::new(params, Secret::new([1; 16]))
+}
+
+impl World {
+    fn new(topics: Vec<TopicParams>, lens: &[usize], rate: f64, limits: Limits) -> Self {
+        let law = Box::new(Fixed::new(UpdateRate::saturating(rate)));
+        let params = SourceParams { max_datagram: DATAGRAM, limits, ..SourceParams::default() };
+        let source = Source::new(params, Secret::new([7; 16]), law, Time::ZERO).expect("no name");
+        let known = |len: &usize| Known {
+            len: *len,
+            put: 0,
+            newest: None,
+            delivered: 0,
+            area: 0.0,
+            measured_at: Time::MAX,
+        };
+        Self {
+            now: Time::ZERO,
+            source: source.with_topics(topics).expect("they are legal"),
+            monitor: new_monitor(1 << 30),
+            known: lens.iter().map(known).collect(),
+            most: u64::MAX,
+            forward: Wire::new(),
+            reverse: Wire::new(),
+            loss: 0,
+            random: Pcg32::seed_from_u64(1),
+            datagrams: 0,
+            frames: 0,
+        }
+    }
+
+    fn run(&mut self, duration: Span) {
+        let end = self.now + duration;
+        loop {
+            let next = next_at(&self.source, [&self.forward, &self.reverse]);
+            let next = next.map_or(end, |at| at.max(self.now));
+            self.now = next.min(end);
+            if next >= end {
+                return;
+            }
+            self.arrive();
+            self.send();
+        }
+    }
+
+    /// New states of all topics, of which there are more.
+    fn sample(&mut self) {
+        let ids: Vec<TopicId> = self.source.topics().map(|(id, _)| id).collect();
+        for (id, known) in ids.into_iter().zip(&mut self.known) {
+            if known.put < self.most {
+                known.put += 1;
+                let state = state(known.put, known.len);
+                self.source.put_topic(self.now, id, self.now, &state).expect("it fits");
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        self.source.handle_timeout(self.now);
+        while let Some(event) = self.source.poll_event() {
+            if let SourceEvent::StateWanted(_) = event {
+                self.sample();
+            }
+        }
+        let mut out = Vec::new();
+        while let Some(transmit) = self.source.poll_transmit(self.now, &mut out) {
+            assert!(transmit.len <= DATAGRAM, "{transmit:?}");
+            self.source.handle_wire_bytes(self.now, Bytes::new(transmit.len as u64 + 28));
+            let datagram = out[..transmit.len].to_vec();
+            if let Ok(Message::Update(update)) = Message::parse(&datagram) {
+                let of_states = |frame: &Frame<'_>| frame.id().is_some();
+                self.frames += update.frames.iter().filter(of_states).count() as u64;
+                self.datagrams += 1;
+            }
+            if self.random.next_u32() >= self.loss {
+                self.forward.push_back((self.now + DELAY, transmit.path, datagram));
+            }
+        }
+    }
+
+    fn arrive(&mut self) {
+        while let Some((_, path, datagram)) = arrived(&mut self.forward, self.now) {
+            let heard = driven::tell(&mut self.monitor, self.now, path.0, &datagram);
+            assert!(heard.reply.len() <= datagram.len(), "no amplification");
+            for event in heard.events {
+                match event {
+                    MonitorEvent::Fresh { source, is_repeat: false, .. } => {
+                        let record = self.monitor.record(source).expect("it is open");
+                        let (payload, at) = (record.payload.clone(), record.generated_at);
+                        self.known[0].on_delivered(self.now, &payload, at);
+                    }
+                    MonitorEvent::Topic { source, topic } => {
+                        let record = self.monitor.record(source).expect("it is open");
+                        let record = record.topic(topic).expect("it has come");
+                        let payload = record.payload().expect("it has a state");
+                        let known = &mut self.known[usize::from(topic)];
+                        known.on_delivered(self.now, payload, record.generated_at());
+                    }
+                    _ => {}
+                }
+            }
+            if !heard.reply.is_empty() && self.random.next_u32() >= self.loss {
+                self.reverse.push_back((self.now + DELAY, path, heard.reply));
+            }
+        }
+        while let Some((_, path, datagram)) = arrived(&mut self.reverse, self.now) {
+            let _ = self.source.handle_datagram(self.now, path, &datagram);
+        }
+    }
+
+    fn measure(&mut self) {
+        for known in &mut self.known {
+            (known.area, known.measured_at, known.delivered) = (0.0, self.now, 0);
+        }
+    }
+
+    /// The mean true age of each topic at the monitor since [`World::measure`], in s.
+    fn mean_ages(&mut self) -> Vec<f64> {
+        let (mut ages, now) = (Vec::new(), self.now);
+        for known in &mut self.known {
+            let start = known.measured_at;
+            known.add_up(now, now);
+            ages.push(known.area / (now.since(start).as_secs_f64()));
+            known.measured_at = start;
+        }
+        ages
+    }
+}
+
+impl Known {
+    fn on_delivered(&mut self, now: Time, payload: &[u8], generated_at: Time) {
+        let number = u64::from_be_bytes(*payload.first_chunk().expect("a number"));
+        assert_eq!(payload, state(number, self.len), "whole, and of its topic");
+        assert!(self.newest < Some(generated_at), "states do not go back");
+        self.delivered += 1;
+        self.add_up(now, generated_at);
+    }
+
+    /// The age until now is added; from now on that of a state sampled then counts.
+    fn add_up(&mut self, now: Time, generated_at: Time) {
+        if let Some(newest) = self.newest.replace(generated_at)
+            && self.measured_at < now
+        {
+            let (from, to) = (self.measured_at.since(newest), now.since(newest));
+            self.area += (to.as_secs_f64().powi(2) - from.as_secs_f64().powi(2)) / 2.0;
+            self.measured_at = now;
+        }
+    }
+}
+
+/// What the path must carry for one state, in bytes.
+fn cost(len: usize) -> f64 {
+    let symbol = (DATAGRAM - 200) as f64;
+    let headers = if len as f64 > symbol { (len as f64 / symbol).ceil() * HEADERS as f64 } else { 30.0 };
+    len as f64 + headers
+}
+
+/// The least weighted mean of ages over all schedules that send topic i every Tᵢ: by Lagrange,
+/// Tᵢ = √(sᵢ/wᵢ) · Σ √(wⱼ·sⱼ), with sᵢ the time that a state takes.
+fn bound(weights: &[f64], lens: &[usize], bytes_per_sec: f64) -> f64 {
+    let times: Vec<f64> = lens.iter().map(|len| cost(*len) / bytes_per_sec).collect();
+    let both = || weights.iter().zip(&times);
+    let sum: f64 = both().map(|(w, s)| (w * s).sqrt()).sum();
+    both().map(|(w, s)| w * ((s / w).sqrt() * sum / 2.0 + s + DELAY.as_secs_f64())).sum()
+}
+
+#[test]
+fn ten_topics_share_two_megabits_by_weight_and_size() {
+    let weights = [100.0, 50.0, 20.0, 10.0, 10.0, 5.0, 2.0, 1.0, 1.0, 1.0];
+    let lens = [50, 100, 100, 500, 1_000, 2_000, 5_000, 20_000, 100_000, 200_000];
+    let topics = weights.iter().enumerate().map(|(i, weight)| topic(&format!("t{i}"), *weight));
+    let rate = BitRate::from_mbps(2);
+    let limits = Limits { max_bandwidth: Some(rate), ..Limits::NONE };
+    let mut world = World::new(topics.collect(), &lens, 5_000.0, limits);
+    world.run(Span::from_secs(20));
+    world.measure();
+    world.run(Span::from_secs(200));
+    let ages = world.mean_ages();
+    let weighted: f64 = ages.iter().zip(weights).map(|(age, weight)| age * weight).sum();
+    let least = bound(&weights, &lens, 2e6 / 8.0);
+    for (i, age) in ages.iter().enumerate() {
+        println!("t{i}: weight {}, {} B, age {:.3} s, {}", weights[i], lens[i], age, world.known[i].delivered);
+    }
+    println!("weighted {weighted:.3}, bound {least:.3}");
+    assert!(weighted < 1.1 * least, "{weighted} of {least}");
+    assert!(world.known.iter().all(|known| known.delivered > 10), "one starves: {ages:?}");
+}
+
+#[test]
+fn small_states_share_a_datagram_where_the_rate_is_limited() {
+    let names: Vec<TopicParams> = (0..10).map(|i| topic(&format!("sensor/{i}"), 1.0)).collect();
+    let limits =
+        Limits { max_rate: Some(UpdateRate::saturating(20.0)), ..Limits::NONE };
+    let mut world = World::new(names, &[60; 10], 1_000.0, limits);
+    world.run(Span::from_secs(10));
+    assert!(world.datagrams < 220, "{}", world.datagrams);
+    let delivered: Vec<u64> = world.known.iter().map(|known| known.delivered).collect();
+    assert!(delivered.iter().all(|states| *states > 190), "{delivered:?}");
+}
+
+#[test]
+fn names_and_the_last_state_of_each_topic_arrive_over_losses() {
+    for seed in 0..40 {
+        let topics: Vec<TopicParams> = ["pose", "map", "battery"].map(|name| topic(name, 1.0)).into();
+        let mut world = World::new(topics, &[40, 20_000, 10], 200.0, Limits::NONE);
+        (world.loss, world.random) = (u32::MAX / 3, Pcg32::seed_from_u64(seed));
+        world.most = 3;
+        world.run(Span::from_secs(60));
+        let (_, record) = world.monitor.records().next().expect("it is open");
+        let names: Vec<&str> = record.topics().iter().map(|topic| topic.name()).collect();
+        assert_eq!(names, ["pose", "map", "battery"], "seed {seed}");
+        assert_eq!(record.payload, state(3, 40), "seed {seed}");
+        let held = |topic| record.topic(topic).and_then(|topic| topic.payload());
+        assert_eq!(held(1), Some(&state(3, 20_000)[..]), "seed {seed}");
+        assert_eq!(held(2), Some(&state(3, 10)[..]), "seed {seed}");
+        assert!(record.topic(2).is_some_and(|topic| topic.state_age(world.now).is_some()));
+        world.source.finish();
+        world.run(Span::from_secs(5));
+        assert!(world.source.has_finished(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_monitor_that_was_restarted_gets_the_newest_state_of_each_topic_again() {
+    let topics = vec![topic("pose", 1.0), topic("map", 1.0)];
+    let mut world = World::new(topics, &[40, 20_000], 200.0, Limits::NONE);
+    world.most = 1;
+    world.run(Span::from_secs(2));
+    assert_eq!(world.known.iter().map(|known| known.delivered).collect::<Vec<_>>(), [1, 1]);
+    world.monitor = new_monitor(1 << 30);
+    world.known.iter_mut().for_each(|known| known.newest = None);
+    // A keep-alive shows that it is another one.
+    world.run(Span::from_secs(30));
+    assert_eq!(world.known.iter().map(|known| known.delivered).collect::<Vec<_>>(), [2, 2]);
+    let (_, record) = world.monitor.records().next().expect("it is open");
+    assert_eq!(record.topics().iter().map(|topic| topic.name()).collect::<Vec<_>>(), ["pose", "map"]);
+}
+
+#[test]
+fn an_idle_source_keeps_its_session_alive_without_repeating_states() {
+    let mut world = World::new(vec![topic("pose", 1.0)], &[40], 200.0, Limits::NONE);
+    world.most = 1;
+    world.run(Span::from_secs(2));
+    let (datagrams, frames) = (world.datagrams, world.frames);
+    world.run(Span::from_secs(200));
+    assert!((9..=12).contains(&(world.datagrams - datagrams)), "{}", world.datagrams - datagrams);
+    assert_eq!(world.frames, frames);
+    assert_eq!(world.source.counters().opened, 1);
+}
+
+#[test]
+fn a_state_past_its_deadline_does_not_leave_and_a_lowest_rate_goes_first() {
+    let late = TopicParams { deadline: Some(Span::from_millis(100)), ..topic("cmd", 1.0) };
+    let rare = TopicParams { min_rate: Some(UpdateRate::saturating(2.0)), ..topic("rare", 1e-6) };
+    let mut world = World::new(vec![late, rare, topic("bulk", 100.0)], &[20, 900, 900], 20.0, Limits::NONE);
+    let old = world.now + Span::from_millis(1);
+    world.run(Span::from_secs(20));
+    assert!(world.known[1].delivered >= 38, "{}", world.known[1].delivered);
+    let before = *world.source.topic_counters(TopicId::FIRST).expect("it is there");
+    let late = state(world.known[0].put + 1, 20);
+    world.source.put_topic(world.now, TopicId::FIRST, old, &late).expect("it fits");
+    world.source.handle_timeout(world.now);
+    let after = world.source.topic_counters(TopicId::FIRST).expect("it is there");
+    assert_eq!((after.expired, after.sent), (before.expired + 1, before.sent));
+}
+
+#[test]
+fn the_highest_rate_of_a_topic_holds_for_it_alone() {
+    let slow = TopicParams { max_rate: Some(UpdateRate::saturating(5.0)), ..topic("slow", 10.0) };
+    let mut world = World::new(vec![slow, topic("fast", 1.0)], &[40, 40], 100.0, Limits::NONE);
+    world.run(Span::from_secs(20));
+    assert!((95..=101).contains(&world.known[0].delivered), "{}", world.known[0].delivered);
+    assert!(world.known[1].delivered > 1_900, "{}", world.known[1].delivered);
+}
+
+#[test]
+fn memory_of_topics_is_bounded_and_freed() {
+    let topics: Vec<TopicParams> = (0..256).map(|i| topic(&format!("t{i}"), 1.0)).collect();
+    let mut world = World::new(topics, &[500; 256], 1_000.0, Limits::NONE);
+    world.monitor = new_monitor(40_000);
+    world.run(Span::from_secs(20));
+    assert!(world.monitor.large_memory() <= 40_000);
+    let (_, record) = world.monitor.records().next().expect("it is open");
+    let held = record.topics().iter().filter(|topic| topic.payload().is_some()).count();
+    assert!((20..150).contains(&held), "{held}");
+    world.source.close();
+    world.send();
+    world.run(Span::from_secs(1));
+    assert_eq!((world.monitor.len(), world.monitor.large_memory()), (0, 0));
+}
+
+#[test]
+fn lists_of_topics_that_cannot_be_are_refused() {
+    let source = || {
+        let law = Box::new(Fixed::new(UpdateRate::saturating(1.0)));
+        Source::new(SourceParams::default(), Secret::new([7; 16]), law, Time::ZERO).expect("no name")
+    };
+    let refused = |topics| source().with_topics(topics).err().expect("it is refused");
+    assert_eq!(
+        refused(vec![topic("a", 1.0), topic("a", 2.0)]),
+        TopicError::Twice("a".into())
+    );
+    assert_eq!(refused(vec![topic("a b", 1.0)]), TopicError::NotPlain("a b".into()));
+    assert_eq!(refused(vec![topic("", 1.0)]), TopicError::NotPlain(String::new()));
+    for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(matches!(refused(vec![topic("a", weight)]), TopicError::Weight { .. }));
+    }
+    let many = (0..257).map(|i| topic(&format!("t{i}"), 1.0)).collect();
+    assert_eq!(refused(many), TopicError::TooMany(257));
+}
