@@ -50,7 +50,9 @@ struct World {
     /// Of updates and of acks, in 2⁻³².
     loss: u32,
     random: Pcg32,
-    /// Datagrams with frames, and frames with states in them.
+    /// Since when ages are measured.
+    measured_from: Time,
+    /// Updates, and frames with states in them.
     datagrams: u64,
     frames: u64,
 }
@@ -61,8 +63,9 @@ fn topic(name: &str, weight: f64) -> TopicParams {
 
 /// The state of this number: its length says which bytes.
 fn state(number: u64, len: usize) -> Vec<u8> {
-    let bytes = number.to_be_bytes().into_iter();
-    bytes.chain((8..len).map(|at| (at as u64 * 7 + number) as u8)).take(len).collect()
+    let mut bytes = vec![number as u8; len];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    bytes
 }
 
 fn new_monitor(max_large: usize) -> Monitor<u8> {
@@ -93,6 +96,7 @@ impl World {
             reverse: Wire::new(),
             loss: 0,
             random: Pcg32::seed_from_u64(1),
+            measured_from: Time::ZERO,
             datagrams: 0,
             frames: 0,
         }
@@ -178,6 +182,7 @@ impl World {
     }
 
     fn measure(&mut self) {
+        self.measured_from = self.now;
         for known in &mut self.known {
             (known.area, known.measured_at, known.delivered) = (0.0, self.now, 0);
         }
@@ -185,14 +190,12 @@ impl World {
 
     /// The mean true age of each topic at the monitor since [`World::measure`], in s.
     fn mean_ages(&mut self) -> Vec<f64> {
-        let (mut ages, now) = (Vec::new(), self.now);
-        for known in &mut self.known {
-            let start = known.measured_at;
-            known.add_up(now, now);
-            ages.push(known.area / (now.since(start).as_secs_f64()));
-            known.measured_at = start;
-        }
-        ages
+        let (now, duration) = (self.now, self.now.since(self.measured_from).as_secs_f64());
+        let mean = |known: &mut Known| {
+            known.add_up(now, known.newest.unwrap_or(now));
+            known.area / duration
+        };
+        self.known.iter_mut().map(mean).collect()
     }
 }
 
@@ -220,17 +223,48 @@ impl Known {
 /// What the path must carry for one state, in bytes.
 fn cost(len: usize) -> f64 {
     let symbol = (DATAGRAM - 200) as f64;
-    let headers = if len as f64 > symbol { (len as f64 / symbol).ceil() * HEADERS as f64 } else { 30.0 };
+    let headers =
+        if len as f64 > symbol { (len as f64 / symbol).ceil() * HEADERS as f64 } else { 30.0 };
     len as f64 + headers
 }
 
-/// The least weighted mean of ages over all schedules that send topic i every Tᵢ: by Lagrange,
-/// Tᵢ = √(sᵢ/wᵢ) · Σ √(wⱼ·sⱼ), with sᵢ the time that a state takes.
-fn bound(weights: &[f64], lens: &[usize], bytes_per_sec: f64) -> f64 {
+/// The least weighted sum of ages over static schedules that send topic i every Tᵢ, by random search from
+/// the optimum without delays, Tᵢ ∝ √(sᵢ/wᵢ), with sᵢ the time that a state takes alone. A state that takes
+/// longer than the period of another topic is held up by that one's states.
+fn best_static(weights: &[f64], lens: &[usize], bytes_per_sec: f64) -> f64 {
     let times: Vec<f64> = lens.iter().map(|len| cost(*len) / bytes_per_sec).collect();
-    let both = || weights.iter().zip(&times);
-    let sum: f64 = both().map(|(w, s)| (w * s).sqrt()).sum();
-    both().map(|(w, s)| w * ((s / w).sqrt() * sum / 2.0 + s + DELAY.as_secs_f64())).sum()
+    let start: Vec<f64> = times.iter().zip(weights).map(|(s, w)| (s / w).sqrt()).collect();
+    let mut random = Pcg32::seed_from_u64(1);
+    let mut best = (weighted_age(&start, weights, &times), start);
+    for _ in 0..5_000 {
+        let factor = |random: &mut Pcg32| match random.next_u32() % 3 {
+            0 => 0.8 + 0.4 * f64::from(random.next_u32()) / f64::from(u32::MAX),
+            _ => 1.0,
+        };
+        let periods: Vec<f64> = best.1.iter().map(|period| period * factor(&mut random)).collect();
+        let age = weighted_age(&periods, weights, &times);
+        if age < best.0 {
+            best = (age, periods);
+        }
+    }
+    best.0
+}
+
+/// Of a schedule with periods in these proportions that fills the path.
+fn weighted_age(periods: &[f64], weights: &[f64], times: &[f64]) -> f64 {
+    let load: f64 = times.iter().zip(periods).map(|(s, period)| s / period).sum();
+    let each = || times.iter().zip(periods).map(|(s, period)| (*s, period * load));
+    let mut sum = 0.0;
+    for (i, (s, period)) in each().enumerate() {
+        let mut takes = s;
+        for _ in 0..20 {
+            let others = each().enumerate().filter(|(j, (_, other))| *j != i && *other < takes);
+            let share: f64 = others.map(|(_, (s, other))| s / other).sum();
+            takes = s / (1.0 - share).max(0.01);
+        }
+        sum += weights[i] * (period / 2.0 + takes + DELAY.as_secs_f64());
+    }
+    sum
 }
 
 #[test]
@@ -243,23 +277,19 @@ fn ten_topics_share_two_megabits_by_weight_and_size() {
     let mut world = World::new(topics.collect(), &lens, 5_000.0, limits);
     world.run(Span::from_secs(20));
     world.measure();
-    world.run(Span::from_secs(200));
+    world.run(Span::from_secs(60));
     let ages = world.mean_ages();
     let weighted: f64 = ages.iter().zip(weights).map(|(age, weight)| age * weight).sum();
-    let least = bound(&weights, &lens, 2e6 / 8.0);
-    for (i, age) in ages.iter().enumerate() {
-        println!("t{i}: weight {}, {} B, age {:.3} s, {}", weights[i], lens[i], age, world.known[i].delivered);
-    }
-    println!("weighted {weighted:.3}, bound {least:.3}");
-    assert!(weighted < 1.1 * least, "{weighted} of {least}");
+    let best = best_static(&weights, &lens, 2e6 / 8.0);
+    println!("weighted sum of ages {weighted:.2} s, best static schedule {best:.2} s, {ages:.3?}");
+    assert!(weighted < 1.1 * best, "{weighted} of {best}");
     assert!(world.known.iter().all(|known| known.delivered > 10), "one starves: {ages:?}");
 }
 
 #[test]
 fn small_states_share_a_datagram_where_the_rate_is_limited() {
     let names: Vec<TopicParams> = (0..10).map(|i| topic(&format!("sensor/{i}"), 1.0)).collect();
-    let limits =
-        Limits { max_rate: Some(UpdateRate::saturating(20.0)), ..Limits::NONE };
+    let limits = Limits { max_rate: Some(UpdateRate::saturating(20.0)), ..Limits::NONE };
     let mut world = World::new(names, &[60; 10], 1_000.0, limits);
     world.run(Span::from_secs(10));
     assert!(world.datagrams < 220, "{}", world.datagrams);
@@ -270,7 +300,8 @@ fn small_states_share_a_datagram_where_the_rate_is_limited() {
 #[test]
 fn names_and_the_last_state_of_each_topic_arrive_over_losses() {
     for seed in 0..40 {
-        let topics: Vec<TopicParams> = ["pose", "map", "battery"].map(|name| topic(name, 1.0)).into();
+        let topics: Vec<TopicParams> =
+            ["pose", "map", "battery"].map(|name| topic(name, 1.0)).into();
         let mut world = World::new(topics, &[40, 20_000, 10], 200.0, Limits::NONE);
         (world.loss, world.random) = (u32::MAX / 3, Pcg32::seed_from_u64(seed));
         world.most = 3;
@@ -284,8 +315,12 @@ fn names_and_the_last_state_of_each_topic_arrive_over_losses() {
         assert_eq!(held(2), Some(&state(3, 10)[..]), "seed {seed}");
         assert!(record.topic(2).is_some_and(|topic| topic.state_age(world.now).is_some()));
         world.source.finish();
-        world.run(Span::from_secs(5));
-        assert!(world.source.has_finished(), "seed {seed}");
+        // A keep-alive may be on its way.
+        let mut seconds = 0..10;
+        while !world.source.has_finished() {
+            assert!(seconds.next().is_some(), "seed {seed}");
+            world.run(Span::from_secs(1));
+        }
     }
 }
 
@@ -302,7 +337,10 @@ fn a_monitor_that_was_restarted_gets_the_newest_state_of_each_topic_again() {
     world.run(Span::from_secs(30));
     assert_eq!(world.known.iter().map(|known| known.delivered).collect::<Vec<_>>(), [2, 2]);
     let (_, record) = world.monitor.records().next().expect("it is open");
-    assert_eq!(record.topics().iter().map(|topic| topic.name()).collect::<Vec<_>>(), ["pose", "map"]);
+    assert_eq!(
+        record.topics().iter().map(|topic| topic.name()).collect::<Vec<_>>(),
+        ["pose", "map"]
+    );
 }
 
 #[test]
@@ -321,7 +359,8 @@ fn an_idle_source_keeps_its_session_alive_without_repeating_states() {
 fn a_state_past_its_deadline_does_not_leave_and_a_lowest_rate_goes_first() {
     let late = TopicParams { deadline: Some(Span::from_millis(100)), ..topic("cmd", 1.0) };
     let rare = TopicParams { min_rate: Some(UpdateRate::saturating(2.0)), ..topic("rare", 1e-6) };
-    let mut world = World::new(vec![late, rare, topic("bulk", 100.0)], &[20, 900, 900], 20.0, Limits::NONE);
+    let mut world =
+        World::new(vec![late, rare, topic("bulk", 100.0)], &[20, 900, 900], 20.0, Limits::NONE);
     let old = world.now + Span::from_millis(1);
     world.run(Span::from_secs(20));
     assert!(world.known[1].delivered >= 38, "{}", world.known[1].delivered);
@@ -362,13 +401,11 @@ fn memory_of_topics_is_bounded_and_freed() {
 fn lists_of_topics_that_cannot_be_are_refused() {
     let source = || {
         let law = Box::new(Fixed::new(UpdateRate::saturating(1.0)));
-        Source::new(SourceParams::default(), Secret::new([7; 16]), law, Time::ZERO).expect("no name")
+        Source::new(SourceParams::default(), Secret::new([7; 16]), law, Time::ZERO)
+            .expect("no name")
     };
     let refused = |topics| source().with_topics(topics).err().expect("it is refused");
-    assert_eq!(
-        refused(vec![topic("a", 1.0), topic("a", 2.0)]),
-        TopicError::Twice("a".into())
-    );
+    assert_eq!(refused(vec![topic("a", 1.0), topic("a", 2.0)]), TopicError::Twice("a".into()));
     assert_eq!(refused(vec![topic("a b", 1.0)]), TopicError::NotPlain("a b".into()));
     assert_eq!(refused(vec![topic("", 1.0)]), TopicError::NotPlain(String::new()));
     for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {

@@ -27,8 +27,9 @@
 //!
 //! **Small states share a datagram.** The headers of a datagram are paid once, by the state that leads it.
 //! Others join while they fit, in the order of their indices by their own bytes alone, as long as these are
-//! not below that of the leader: less worth per byte than what the path carries otherwise must wait. If a
-//! limit of the user on the rate holds it below that of the path, bytes cost nothing, and all that fits joins.
+//! not below that of the leader: less worth per byte than what the path carries otherwise must wait. If the rate of datagrams is
+//! fixed, or a limit of the user holds it below what the path carries, bytes cost nothing, and all that fits
+//! joins.
 
 use crate::unit::Span;
 

@@ -180,7 +180,10 @@ impl Source {
         if !self.opener.is_open() {
             return Some(Content::Nothing);
         }
-        let limit = self.law.limited_by();
+        let are_bytes_scarce = match self.law.limited_by() {
+            Some(limit) => limit == Limit::MaxBandwidth,
+            None => self.law.adapts(),
+        };
         let slot = Slot {
             now,
             seq,
@@ -188,7 +191,7 @@ impl Source {
             symbol_len: self.symbol_len(),
             room: self.room(0),
             may_begin: now >= self.law.not_before(),
-            is_limited: matches!(limit, Some(Limit::MaxRate | Limit::MinAgeGain)),
+            are_bytes_scarce,
             period: self.law.rate().period(),
             srtt: self.acks.srtt().unwrap_or(self.params.first_wait),
         };

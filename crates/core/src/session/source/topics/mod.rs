@@ -135,7 +135,7 @@ impl Topics {
                 begins(begun);
             }
             self.carry(slot, leader, content);
-            self.join(slot, leader, if slot.is_limited { 0.0 } else { index });
+            self.join(slot, leader, if slot.are_bytes_scarce { index } else { 0.0 });
             return true;
         }
         false

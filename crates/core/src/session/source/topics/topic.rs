@@ -22,8 +22,8 @@ pub(in super::super) struct Slot {
     pub(in super::super) room: usize,
     /// Whether limits allow a state to begin; parts of one go on all the same.
     pub(in super::super) may_begin: bool,
-    /// Whether a limit of the user on the rate holds it below that of the path.
-    pub(in super::super) is_limited: bool,
+    /// Whether it is bytes that the path, or a limit, lets no more of leave; otherwise it is datagrams.
+    pub(in super::super) are_bytes_scarce: bool,
     /// The period of the law's rate, and the smoothed round trip.
     pub(in super::super) period: Span,
     pub(in super::super) srtt: Span,
@@ -250,6 +250,7 @@ impl Topic {
         }
         match content {
             Content::Whole => {
+                self.state_number.get_or_insert(slot.seq);
                 let id = self.id(slot);
                 Frame::State { id, bytes: &self.newest }.append_to(out);
                 self.newest.len()
