@@ -17,7 +17,8 @@ pub mod sampler;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    self, Datagram, PathsError, Secret, SourceEvent, SourceParams, TransportState,
+    self, Datagram, PathsError, Secret, SourceEvent, SourceParams, TopicError, TopicParams,
+    TransportState,
 };
 use freshline_core::source::RateLaw;
 use freshline_core::unit::{Bytes, Span, Time};
@@ -39,7 +40,7 @@ use sampler::Sampler;
 pub use crate::link::{LinkEvent, Transport};
 pub use crate::via::Via;
 pub use paths::SourcePaths;
-pub use report::{PathReport, SourceReport};
+pub use report::{PathReport, SourceReport, TopicReport};
 
 use paths::{Change, Links};
 
@@ -62,6 +63,22 @@ pub struct SourceConfig {
     /// When to send.
     pub law: Box<dyn RateLaw>,
     /// What to send.
+    pub states: States,
+}
+
+/// The states of a source.
+pub enum States {
+    /// Of one kind.
+    Of(Box<dyn Sampler>),
+    /// Of several topics, which share the session and the rate.
+    Topics(Vec<Topic>),
+}
+
+/// One topic of a source.
+pub struct Topic {
+    /// Its name, weight and limits.
+    pub params: TopicParams,
+    /// What to send.
     pub sampler: Box<dyn Sampler>,
 }
 
@@ -77,6 +94,9 @@ pub enum SourceError {
     /// Name or token do not fit.
     #[error(transparent)]
     Opening(#[from] OpeningTooLong),
+    /// There are no such topics.
+    #[error(transparent)]
+    Topics(#[from] TopicError),
     /// The monitor cannot be dialled by QUIC.
     #[error(transparent)]
     Dial(#[from] quic::DialError),
@@ -179,14 +199,20 @@ impl Source {
         getrandom::fill(&mut random).map_err(SourceError::Random)?;
         let params = SourceParams { max_datagram, ..config.params };
         let session = session::Source::new(params, Secret::new(random), config.law, now)?;
-        let mut sampler = config.sampler;
-        sampler.start(clock, sleeper.waker());
+        let (topics, mut samplers) = match config.states {
+            States::Of(sampler) => (Vec::new(), vec![sampler]),
+            States::Topics(topics) => {
+                topics.into_iter().map(|topic| (topic.params, topic.sampler)).unzip()
+            }
+        };
+        let session = session.with_topics(topics)?;
+        samplers.iter_mut().for_each(|sampler| sampler.start(clock, sleeper.waker()));
         let mut source = Self {
             clock,
             slept: clock.slept(),
             sleeper,
+            feed: Feed::new(samplers, &session),
             session: session.over(paths),
-            feed: Feed::new(sampler),
             began_at: now,
             has_ended: false,
             datagram: Vec::new(),
@@ -377,8 +403,8 @@ impl Watched<'_> {
             match event {
                 SourceEvent::StateWanted(need) => {
                     let Source { feed, session, .. } = &mut *self.source;
-                    let trouble = feed.answer(now, need, session).map_err(SourceError::Sampler)?;
-                    self.report(now, trouble);
+                    let troubles = feed.answer(now, need, session).map_err(SourceError::Sampler)?;
+                    troubles.iter().for_each(|trouble| self.report(now, trouble));
                     // By them the update is routed that leaves next.
                     let Source { links, session, clock, .. } = &mut *self.source;
                     links.show_queues(clock.now(), session);
@@ -394,11 +420,10 @@ impl Watched<'_> {
         Ok(())
     }
 
-    fn report(&mut self, now: Time, trouble: Option<Trouble>) {
-        let event = match &trouble {
-            None => return,
-            Some(Trouble::NoSample(why)) => Event::NoSample(why),
-            Some(Trouble::TooLarge(state)) => Event::TooLarge(*state),
+    fn report(&mut self, now: Time, trouble: &Trouble) {
+        let event = match trouble {
+            Trouble::NoSample(why) => Event::NoSample(why),
+            Trouble::TooLarge(state) => Event::TooLarge(*state),
         };
         self.watch.event(now, &self.source.session, &event);
     }
