@@ -27,8 +27,9 @@ const DATAGRAM: usize = 1_200;
 #[derive(Debug, Clone)]
 struct Known {
     len: usize,
-    /// States put so far.
+    /// States put so far, and when the last one was sampled.
     put: u64,
+    sampled_at: Time,
     /// When the newest one was sampled that the monitor has, and how many it has had.
     newest: Option<Time>,
     delivered: u64,
@@ -45,6 +46,8 @@ struct World {
     known: Vec<Known>,
     /// The most states that are put of each topic.
     most: u64,
+    /// Whether the last one is put again then, with the time at which it was sampled.
+    puts_again: bool,
     forward: Wire,
     reverse: Wire,
     /// Of updates and of acks, in 2⁻³².
@@ -55,6 +58,8 @@ struct World {
     /// Updates, and frames with states in them.
     datagrams: u64,
     frames: u64,
+    /// Names of topics that left.
+    names: u64,
 }
 
 fn topic(name: &str, weight: f64) -> TopicParams {
@@ -81,6 +86,7 @@ impl World {
         let known = |len: &usize| Known {
             len: *len,
             put: 0,
+            sampled_at: Time::ZERO,
             newest: None,
             delivered: 0,
             area: 0.0,
@@ -92,6 +98,7 @@ impl World {
             monitor: new_monitor(1 << 30),
             known: lens.iter().map(known).collect(),
             most: u64::MAX,
+            puts_again: false,
             forward: Wire::new(),
             reverse: Wire::new(),
             loss: 0,
@@ -99,6 +106,7 @@ impl World {
             measured_from: Time::ZERO,
             datagrams: 0,
             frames: 0,
+            names: 0,
         }
     }
 
@@ -122,9 +130,12 @@ impl World {
         for (id, known) in ids.into_iter().zip(&mut self.known) {
             if known.put < self.most {
                 known.put += 1;
-                let state = state(known.put, known.len);
-                self.source.put_topic(self.now, id, self.now, &state).expect("it fits");
+                known.sampled_at = self.now;
+            } else if !self.puts_again {
+                continue;
             }
+            let state = state(known.put, known.len);
+            self.source.put_topic(self.now, id, known.sampled_at, &state).expect("it fits");
         }
     }
 
@@ -142,6 +153,8 @@ impl World {
             let datagram = out[..transmit.len].to_vec();
             if let Ok(Message::Update(update)) = Message::parse(&datagram) {
                 let of_states = |frame: &Frame<'_>| frame.id().is_some();
+                let names = update.frames.iter().filter(|frame| !of_states(frame));
+                self.names += names.count() as u64;
                 self.frames += update.frames.iter().filter(of_states).count() as u64;
                 self.datagrams += 1;
             }
@@ -307,7 +320,7 @@ fn names_and_the_last_state_of_each_topic_arrive_over_losses() {
         world.most = 3;
         world.run(Span::from_secs(60));
         let (_, record) = world.monitor.records().next().expect("it is open");
-        let names: Vec<&str> = record.topics().iter().map(|topic| topic.name()).collect();
+        let names: Vec<&str> = record.topics().map(|topic| topic.name()).collect();
         assert_eq!(names, ["pose", "map", "battery"], "seed {seed}");
         assert_eq!(record.payload, state(3, 40), "seed {seed}");
         let held = |topic| record.topic(topic).and_then(|topic| topic.payload());
@@ -326,21 +339,109 @@ fn names_and_the_last_state_of_each_topic_arrive_over_losses() {
 
 #[test]
 fn a_monitor_that_was_restarted_gets_the_newest_state_of_each_topic_again() {
-    let topics = vec![topic("pose", 1.0), topic("map", 1.0)];
-    let mut world = World::new(topics, &[40, 20_000], 200.0, Limits::NONE);
+    for puts_again in [false, true] {
+        let topics = vec![topic("pose", 1.0), topic("map", 1.0)];
+        let mut world = World::new(topics, &[40, 20_000], 200.0, Limits::NONE);
+        (world.most, world.puts_again) = (1, puts_again);
+        world.run(Span::from_secs(2));
+        let delivered =
+            |world: &World| world.known.iter().map(|known| known.delivered).collect::<Vec<_>>();
+        assert_eq!(delivered(&world), [1, 1]);
+        world.monitor = new_monitor(1 << 30);
+        world.known.iter_mut().for_each(|known| known.newest = None);
+        // A keep-alive shows that it is another one.
+        world.run(Span::from_secs(30));
+        assert_eq!(delivered(&world), [2, 2], "puts again: {puts_again}");
+        let (_, record) = world.monitor.records().next().expect("it is open");
+        assert_eq!(record.topics().map(|topic| topic.name()).collect::<Vec<_>>(), ["pose", "map"]);
+    }
+}
+
+#[test]
+fn what_the_source_knows_to_have_arrived_has_arrived() {
+    let topics = vec![topic("a", 1.0), topic("b", 1.0)];
+    for (rate, loss) in [(20.0, 0.0), (200.0, 0.0), (2_000.0, 0.0), (200.0, 0.2)] {
+        let mut world = World::new(topics.clone(), &[40, 60], rate, Limits::NONE);
+        world.loss = (f64::from(u32::MAX) * loss) as u32;
+        world.run(Span::from_secs(10));
+        let ids: Vec<TopicId> = world.source.topics().map(|(id, _)| id).collect();
+        for (id, known) in ids.into_iter().zip(&world.known) {
+            let counters = world.source.topic_counters(id).expect("it is there");
+            let (ours, theirs) = (counters.delivered, known.delivered);
+            assert!(ours <= theirs && ours > 5, "{rate}/s, {loss}: {ours} of {theirs}");
+            let age = world.source.topic_age(id).and_then(|age| age.mean(world.now));
+            assert!(age.is_some_and(|age| age < Span::from_millis(500)), "{age:?}");
+        }
+        // Names are sent until they have arrived, and no longer.
+        assert!(world.names < 600, "{rate}/s, {loss}: {}", world.names);
+    }
+}
+
+#[test]
+fn a_state_for_which_there_is_no_room_is_not_taken_for_delivered_and_arrives_later() {
+    let topics = vec![topic("a", 1.0), topic("b", 1.0), topic("c", 1.0)];
+    let mut world = World::new(topics, &[40, 800, 800], 200.0, Limits::NONE);
+    (world.most, world.puts_again) = (1, true);
+    world.monitor = new_monitor(3_000);
+    world.run(Span::from_secs(10));
+    let delivered: Vec<u64> = world.known.iter().map(|known| known.delivered).collect();
+    assert_eq!(delivered.iter().sum::<u64>(), 2, "{delivered:?}");
+    let ids: Vec<TopicId> = world.source.topics().map(|(id, _)| id).collect();
+    for (id, delivered) in ids.into_iter().zip(delivered) {
+        assert_eq!(world.source.topic_counters(id).expect("it is there").delivered, delivered);
+    }
+    world.source.finish();
+    assert!(!world.source.has_finished());
+    assert!(world.datagrams < 60, "it is tried once in a second: {}", world.datagrams);
+}
+
+#[test]
+fn a_state_in_parts_for_which_there_is_no_room_does_not_starve_others() {
+    let mut sent = [0, 0];
+    for (sent, max_large) in sent.iter_mut().zip([12_000, 1 << 30]) {
+        let topics = vec![topic("pose", 1.0), topic("map", 1.0)];
+        let mut world = World::new(topics, &[40, 20_000], 200.0, Limits::NONE);
+        world.monitor = new_monitor(max_large);
+        world.run(Span::from_secs(20));
+        *sent = world.known[0].delivered;
+        world.most = 0;
+        let before = world.datagrams;
+        world.run(Span::from_secs(10));
+        assert!(world.datagrams - before < 400, "{}", world.datagrams - before);
+    }
+    assert!(sent[0] * 2 > sent[1], "{sent:?}");
+}
+
+#[test]
+fn states_of_the_same_time_are_told_apart() {
+    for seed in 0..20 {
+        let mut world = World::new(vec![topic("a", 1.0)], &[40], 200.0, Limits::NONE);
+        (world.most, world.loss) = (0, u32::MAX / 5);
+        world.random = Pcg32::seed_from_u64(seed);
+        world.run(Span::from_secs(1));
+        for number in 1..4 {
+            let state = state(number, 40);
+            let at = Time::ZERO + Span::from_millis(500);
+            world.source.put_topic(world.now, TopicId::FIRST, at, &state).expect("it fits");
+            world.known[0].newest = None;
+            world.run(Span::from_millis(200));
+        }
+        world.known[0].newest = None;
+        world.run(Span::from_secs(30));
+        let (_, record) = world.monitor.records().next().expect("it is open");
+        assert_eq!(record.payload, state(3, 40), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_large_state_past_its_deadline_does_not_keep_a_source_from_ending() {
+    let late = TopicParams { deadline: Some(Span::from_millis(300)), ..topic("map", 1.0) };
+    let mut world = World::new(vec![late], &[200_000], 100.0, Limits::NONE);
     world.most = 1;
     world.run(Span::from_secs(2));
-    assert_eq!(world.known.iter().map(|known| known.delivered).collect::<Vec<_>>(), [1, 1]);
-    world.monitor = new_monitor(1 << 30);
-    world.known.iter_mut().for_each(|known| known.newest = None);
-    // A keep-alive shows that it is another one.
-    world.run(Span::from_secs(30));
-    assert_eq!(world.known.iter().map(|known| known.delivered).collect::<Vec<_>>(), [2, 2]);
-    let (_, record) = world.monitor.records().next().expect("it is open");
-    assert_eq!(
-        record.topics().iter().map(|topic| topic.name()).collect::<Vec<_>>(),
-        ["pose", "map"]
-    );
+    world.source.finish();
+    world.run(Span::from_secs(2));
+    assert!(world.source.has_finished());
 }
 
 #[test]
@@ -382,6 +483,21 @@ fn the_highest_rate_of_a_topic_holds_for_it_alone() {
 }
 
 #[test]
+fn a_topic_that_may_not_leave_yet_is_asked_for_again_when_it_may() {
+    let slow = TopicParams { max_rate: Some(UpdateRate::saturating(2.0)), ..topic("slow", 1.0) };
+    let mut world = World::new(vec![slow], &[40], 100.0, Limits::NONE);
+    world.run(Span::from_secs(10));
+    let known = &world.known[0];
+    assert!((19..=21).contains(&known.delivered), "{}", known.delivered);
+    // It is sampled as it leaves.
+    assert!(known.put < 45, "{}", known.put);
+    assert_eq!(
+        known.newest.map(|newest| world.now.since(newest) < Span::from_millis(540)),
+        Some(true)
+    );
+}
+
+#[test]
 fn memory_of_topics_is_bounded_and_freed() {
     let topics: Vec<TopicParams> = (0..256).map(|i| topic(&format!("t{i}"), 1.0)).collect();
     let mut world = World::new(topics, &[500; 256], 1_000.0, Limits::NONE);
@@ -389,7 +505,7 @@ fn memory_of_topics_is_bounded_and_freed() {
     world.run(Span::from_secs(20));
     assert!(world.monitor.large_memory() <= 40_000);
     let (_, record) = world.monitor.records().next().expect("it is open");
-    let held = record.topics().iter().filter(|topic| topic.payload().is_some()).count();
+    let held = record.topics().filter(|topic| topic.payload().is_some()).count();
     assert!((20..150).contains(&held), "{held}");
     world.source.close();
     world.send();

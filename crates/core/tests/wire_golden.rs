@@ -241,7 +241,11 @@ fn a_part_of_a_state_and_its_ack() {
         stale: 7,
         missing: 8,
         marks: Marks::default(),
-        parts: Some(PartsAck { recent: 0x8000_0000_0000_0005, newest: Some(180) }),
+        parts: Some(PartsAck {
+            recent: 0x8000_0000_0000_0005,
+            newest: Some(180),
+            ..PartsAck::default()
+        }),
     };
     assert_answer(
         Message::Ack(ack),

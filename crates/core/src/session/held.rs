@@ -112,7 +112,6 @@ impl StateMut<'_> {
             } else {
                 budget.release(&mut own.share);
             }
-            own.assembly.drop_before(number, budget);
             if !is_kept {
                 *self.payload = Vec::new();
             }

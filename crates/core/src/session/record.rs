@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::cookie::SessionLabel;
 use super::held::{AGE_KNOWN, Arrival, By, HAS_STATE, Large, LargeStates, StateMut};
 use super::recent::Recent;
-use super::topic_record::{TopicRecord, TopicRecords};
+use super::topic_record::{Refused, TopicRecord, TopicRecords};
 use crate::age::AgeProcess;
 use crate::dscp::Dscp;
 use crate::path::MAX_PATHS;
@@ -225,6 +225,9 @@ impl<P> Record<P> {
                 0 if first == Arrival::Part => first = arrival,
                 0 => {}
                 topic if arrival == Arrival::Fresh => fresh.insert(topic),
+                _ if arrival == Arrival::NoRoom => {
+                    self.more.get_or_insert_default().topics.refuse(update.seq);
+                }
                 _ => {}
             }
         }
@@ -299,18 +302,21 @@ impl<P> Record<P> {
     }
 
     fn parts(&self, update: &Update<'_>) -> PartsAck {
-        let recent = self.recent.before(self.newest_seq, update.seq);
         let newest = match update.frames.lead() {
             0 => self.has_state().then_some(self.state_number),
             topic => self.topic(topic).and_then(TopicRecord::state_number),
         };
-        PartsAck { recent, newest }
+        let recent = self.recent.before(self.newest_seq, update.seq);
+        let more = self.more.as_ref();
+        let refused = more.map_or(Refused::default(), |more| more.topics.refused());
+        let (no_room, refused) = refused.of(update.seq);
+        PartsAck { recent: recent & !refused, no_room, newest }
     }
 
     /// The topics of which something has come, by their numbers. The state of topic 0 is that of the record;
     /// its topic has the name alone.
-    pub fn topics(&self) -> &[TopicRecord] {
-        self.more.as_ref().map_or(&[], |more| more.topics.all())
+    pub fn topics(&self) -> impl Iterator<Item = &TopicRecord> {
+        self.more.iter().flat_map(|more| more.topics.all())
     }
 
     /// The topic of this number, if something has come of it.

@@ -10,10 +10,11 @@ use super::held::{AGE_KNOWN, Arrival, By, HAS_STATE, Large, LargeStates, StateMu
 use crate::age::AgeProcess;
 use crate::state::Budget;
 use crate::unit::{Span, Time};
-use crate::wire::{Frame, TopicName};
+use crate::wire::{Frame, Opening, TopicName};
 
-/// What a record costs besides its name and its state, in bytes.
-const COST: usize = size_of::<TopicRecord>();
+/// What a record costs besides its name and its state, in bytes: with its place in a list that grows by
+/// doubling.
+const COST: usize = size_of::<TopicRecord>() + 2 * size_of::<usize>();
 
 /// The newest state of one topic.
 #[derive(Debug)]
@@ -108,29 +109,84 @@ impl TopicRecord {
     }
 }
 
+/// Updates with a state for which there was no room: the newest, and which of the 64 before it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Refused {
+    newest: Option<u64>,
+    before: u64,
+}
+
+impl Refused {
+    fn insert(&mut self, seq: u64) {
+        let Some(newest) = self.newest else {
+            self.newest = Some(seq);
+            return;
+        };
+        if seq > newest {
+            let by = seq - newest;
+            let moved = if by < 64 { self.before << by } else { 0 };
+            self.before = if by <= 64 { moved | 1 << (by - 1) } else { 0 };
+            self.newest = Some(seq);
+        } else if (1..=64).contains(&(newest - seq)) {
+            self.before |= 1 << (newest - seq - 1);
+        }
+    }
+
+    /// Whether an update is one of them, and which of the 64 before it are.
+    pub(super) fn of(&self, seq: u64) -> (bool, u64) {
+        let Some(newest) = self.newest else { return (false, 0) };
+        let is_in = |of: u64| match newest.checked_sub(of) {
+            Some(0) => true,
+            Some(behind) if behind <= 64 => self.before & (1 << (behind - 1)) != 0,
+            _ => false,
+        };
+        let bit = |at: u64| u64::from(seq.checked_sub(at + 1).is_some_and(is_in)) << at;
+        (is_in(seq), (0..64).map(bit).fold(0, |bits, bit| bits | bit))
+    }
+}
+
 /// The topics of one source, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct TopicRecords {
-    all: Vec<TopicRecord>,
+    /// Boxed, as a new one is put between others.
+    all: Vec<Box<TopicRecord>>,
+    refused: Refused,
     /// What the budget is charged for records and names.
     share: usize,
 }
 
 impl TopicRecords {
-    pub(super) fn all(&self) -> &[TopicRecord] {
-        &self.all
+    pub(super) fn all(&self) -> impl Iterator<Item = &TopicRecord> {
+        self.all.iter().map(|topic| &**topic)
+    }
+
+    pub(super) fn refused(&self) -> Refused {
+        self.refused
+    }
+
+    /// There was no room for a state in this update.
+    pub(super) fn refuse(&mut self, seq: u64) {
+        self.refused.insert(seq);
     }
 
     pub(super) fn get(&self, number: u8) -> Option<&TopicRecord> {
         Some(&self.all[self.place(number).ok()?])
     }
 
+    /// The name of a topic, if it can be used as a file name and a label and no other topic has it. It is
+    /// final.
     pub(super) fn on_name(&mut self, name: TopicName<'_>, budget: &mut Budget) {
-        let Some(place) = self.find(name.topic, budget) else { return };
-        let held = &mut self.all[place].name;
-        let wanted = self.share - held.len() + name.name.len();
-        if **held != *name.name && budget.resize(&mut self.share, wanted) {
-            *held = name.name.into();
+        let TopicName { topic, name } = name;
+        let Some(place) = self.find(topic, budget) else { return };
+        if !self.all[place].name.is_empty()
+            || !Opening::is_plain_name(name)
+            || self.all.iter().any(|other| *other.name == *name)
+        {
+            return;
+        }
+        let wanted = self.share + name.len();
+        if budget.resize(&mut self.share, wanted) {
+            self.all[place].name = name.into();
         }
     }
 
@@ -141,8 +197,14 @@ impl TopicRecords {
         frame: Frame<'_>,
         large: &mut LargeStates,
     ) -> Arrival {
-        let Some(place) = self.find(frame.topic(), &mut large.budget) else {
-            return Arrival::NoRoom;
+        let (topic, is_whole) = (frame.topic(), matches!(frame, Frame::State { .. }));
+        let is_known = self.place(topic).is_ok();
+        let place = match frame {
+            Frame::Again(_) if !is_known => None,
+            _ => self.find(topic, &mut large.budget),
+        };
+        let Some(place) = place else {
+            return if is_whole { Arrival::NoRoom } else { Arrival::Part };
         };
         let topic = &mut self.all[place];
         let arrival = topic.state_mut().on_frame(by, frame, large);
@@ -166,14 +228,35 @@ impl TopicRecords {
                 if !budget.resize(&mut self.share, wanted) {
                     return None;
                 }
-                self.all.reserve_exact(1);
-                self.all.insert(place, TopicRecord::new(number));
+                self.all.insert(place, Box::new(TopicRecord::new(number)));
                 Some(place)
             }
         }
     }
 
     fn place(&self, number: u8) -> Result<usize, usize> {
-        self.all.binary_search_by_key(&number, TopicRecord::number)
+        self.all.binary_search_by_key(&number, |topic| topic.number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_updates_are_named_in_any_order() {
+        let mut refused = Refused::default();
+        assert_eq!(refused.of(7), (false, 0));
+        for seq in [10, 12, 9, 80] {
+            refused.insert(seq);
+        }
+        assert_eq!(refused.of(80), (true, 0), "the others are more than 64 behind");
+        let mut refused = Refused::default();
+        for seq in [10, 12, 9] {
+            refused.insert(seq);
+        }
+        assert_eq!(refused.of(12), (true, 0b110));
+        assert_eq!(refused.of(13), (false, 0b1101));
+        assert_eq!(refused.of(11), (false, 0b11));
     }
 }

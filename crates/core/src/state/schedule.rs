@@ -36,9 +36,6 @@ use crate::unit::Span;
 /// Bytes of a datagram besides its frames: of IPv4, UDP and the header of an update.
 pub const HEADERS: usize = 28 + crate::wire::Update::HEADER_LEN;
 
-/// What the monitor does not have at all counts as this old.
-pub const UNKNOWN_AGE: Span = Span::from_secs(1_000);
-
 /// A state that could leave.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {

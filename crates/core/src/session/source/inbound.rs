@@ -8,7 +8,7 @@ use crate::session::datagram::Datagram;
 use crate::session::paths::PathAck;
 use crate::source;
 use crate::unit::Time;
-use crate::wire::{self, CloseReason, Cookie, Message, PartsAck};
+use crate::wire::{self, CloseReason, Cookie, Message};
 
 impl Source {
     pub(super) fn take_in(
@@ -49,8 +49,10 @@ impl Source {
                 self.transfers.on_late_ack(seq, parts);
             }
             if self.topics.has_any() {
-                let acked = self.acked_parts(&sent, ack);
-                self.topics.on_late_ack(now, &acked);
+                match ack.parts {
+                    Some(_) => self.topics.on_late_ack(now, &self.acked_parts(&sent, ack)),
+                    None => self.topics.on_lone_ack(now, seq),
+                }
             }
             return Err(Ignored::Late);
         }
@@ -76,7 +78,7 @@ impl Source {
             self.paths.on_opened();
             self.law.restart(now);
             self.transfers.on_opened();
-            self.topics.on_opened();
+            self.topics.on_opened(now);
             self.states.on_session_changed();
             return Ok(SourceEvent::Opened);
         }
@@ -102,35 +104,35 @@ impl Source {
 
     /// What an ack says of states that take several updates, and of topics.
     fn on_parts(&mut self, now: Time, sent: &SentUpdate, ack: &wire::Ack) {
+        if ack.parts.is_none() {
+            // It speaks of its own update alone.
+            self.topics.on_lone_ack(now, ack.seq);
+            return;
+        }
+        let acked = self.acked_parts(sent, ack);
         if self.topics.has_any() {
-            let acked = self.acked_parts(sent, ack);
             let (states, bytes) = self.topics.on_ack(now, &acked);
             self.counters.large_states += states;
             self.counters.delivered_bytes += bytes;
             return;
         }
-        if ack.parts.is_none() {
-            return;
-        }
-        let acked = self.acked_parts(sent, ack);
         let completed = self.transfers.on_ack(now, &acked);
         self.counters.abandoned_states = self.transfers.abandoned();
-        if let Some(Completed { generated_at, len }) = completed {
+        if let Some(Completed { generated_at, len, .. }) = completed {
             self.acks.on_delivered(now, generated_at);
             self.counters.large_states += 1;
             self.counters.delivered_bytes += len as u64;
         }
     }
 
-    /// An ack without [`wire::Ack::parts`] speaks of its own update alone.
     fn acked_parts(&self, sent: &SentUpdate, ack: &wire::Ack) -> AckedParts {
         AckedParts {
             seq: ack.seq,
             sent_at: sent.sent_at,
-            parts: ack.parts.unwrap_or(PartsAck { recent: 0, newest: None }),
+            parts: ack.parts.unwrap_or_default(),
             srtt: self.acks.srtt().unwrap_or(self.params.first_wait),
             several_paths: self.paths.count() > 1,
-            is_of_topic: ack.parts.is_some(),
+            is_of_topic: true,
         }
     }
 

@@ -37,8 +37,8 @@ use marks::Marks;
 use opener::Opener;
 use states::{Asking, States};
 pub use states::{Need, StateTooLarge};
-use topics::Topics;
 pub use topics::{MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicParams};
+use topics::{Put, Topics};
 use transfers::Transfers;
 use transmit::Outgoing;
 pub use types::{
@@ -202,7 +202,7 @@ impl Source {
             let srtt = self.acks.srtt().unwrap_or(self.params.first_wait);
             let before = now - (srtt * 2).max(STALL);
             self.transfers.on_silence(before);
-            self.topics.on_silence(before);
+            self.topics.on_silence(now, before);
         }
         if !self.has_symbol() || self.topics.has_any() {
             self.states.on_due(now, if repeats { Need::Newest } else { Need::Newer });
@@ -288,12 +288,27 @@ impl Source {
         state: &[u8],
     ) -> Result<(), StateTooLarge> {
         self.check_len(now, generated_at, state)?;
-        if self.topics.put(topic, generated_at.min(now), state, self.params.on_change) {
-            self.states.on_news();
-        } else if self.states.is_asked() && self.topics.ready_at().is_none() {
-            self.counters.unchanged += 1;
-            self.law.on_unchanged(now);
-            self.ask_again_at(now + self.polling_period());
+        let put = self.topics.put(topic, generated_at.min(now), state, self.params.on_change);
+        let may_rest = self.opener.is_open() && !self.repeats(now);
+        match put {
+            // Another one is asked for when a topic may leave.
+            Some(Put::New) => match self.topics.ready_at() {
+                Some(at) if at > now => self.ask_again_at(at),
+                _ => self.states.on_news(),
+            },
+            // The monitor may want to hear of us, which an update without a state does.
+            Some(Put::Unchanged) if self.states.is_asked() && may_rest => {
+                self.topics.on_unchanged(topic);
+                self.counters.unchanged += 1;
+                if self.topics.ready_at().is_none() {
+                    self.law.on_unchanged(now);
+                    let at = now + self.polling_period();
+                    self.ask_again_at(
+                        self.any_repeat_at().map_or(at, |repeat_at| repeat_at.min(at)),
+                    );
+                }
+            }
+            _ => {}
         }
         Ok(())
     }

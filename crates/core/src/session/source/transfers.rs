@@ -54,6 +54,7 @@ pub(super) struct Symbol {
 /// A state that is complete at the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Completed {
+    pub(super) number: u64,
     pub(super) generated_at: Time,
     /// Its length in bytes.
     pub(super) len: usize,
@@ -193,7 +194,10 @@ impl Transfers {
             self.begun.pop_front();
             self.abandoned += 1;
         }
-        self.begun.push_back(Begun { number, state: Completed { generated_at, len: bytes.len() } });
+        self.begun.push_back(Begun {
+            number,
+            state: Completed { number, generated_at, len: bytes.len() },
+        });
         Ok(())
     }
 
@@ -430,6 +434,11 @@ impl Transfers {
     /// Whether there is a current state that is not known to be complete there.
     pub(super) fn is_incomplete(&self) -> bool {
         self.current.is_some() && !self.is_complete()
+    }
+
+    /// The same, and no ack has said that the monitor does not have it.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.is_incomplete() && !self.is_forgotten
     }
 
     // ---- steps ----

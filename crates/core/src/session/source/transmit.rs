@@ -177,6 +177,7 @@ impl Source {
     }
 
     fn choose_topics(&mut self, now: Time, seq: u64) -> Option<Content> {
+        self.topics.clear();
         if !self.opener.is_open() {
             return Some(Content::Nothing);
         }
@@ -195,12 +196,13 @@ impl Source {
             period: self.law.rate().period(),
             srtt: self.acks.srtt().unwrap_or(self.params.first_wait),
         };
+        let is_empty_wanted = self.is_empty_wanted();
         let law = &mut self.law;
         let begins = |(symbols, age_slots)| law.on_begin(now, symbols, age_slots);
-        if self.topics.choose(&slot, begins) {
-            return Some(Content::Topics(self.topics.load()));
+        match self.topics.choose(&slot, is_empty_wanted, begins) {
+            true => Some(Content::Topics(self.topics.load())),
+            false => is_empty_wanted.then_some(Content::Nothing),
         }
-        self.is_empty_wanted().then_some(Content::Nothing)
     }
 
     fn next_symbol(&mut self, now: Time) -> Option<Content> {
@@ -354,7 +356,9 @@ impl Source {
                 Content::Part(_) | Content::Topics(Load { is_part: true, .. }) => {
                     self.law.on_part(now, seq);
                 }
-                Content::Whole(_) | Content::Topics(_) => self.law.on_whole(now, seq),
+                Content::Whole(_) | Content::Topics(Load { has_state: true, .. }) => {
+                    self.law.on_whole(now, seq);
+                }
                 _ => self.law.on_sent(now, seq),
             }
         } else {

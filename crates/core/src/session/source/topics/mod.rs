@@ -19,8 +19,9 @@ use super::transfers::AckedParts;
 use crate::age::AgeProcess;
 use crate::state::schedule::{Candidate, HEADERS};
 use crate::unit::{Span, Time};
-pub(super) use topic::Slot;
+use crate::wire::Frame;
 use topic::{Content, Topic};
+pub(super) use topic::{Put, Slot};
 pub use types::{MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicParams};
 
 /// An update in this number asks for an ack: acks name 64 updates before their own.
@@ -43,6 +44,8 @@ pub(super) struct Load {
     pub(super) bytes: usize,
     /// Whether a part leads it.
     pub(super) is_part: bool,
+    /// Whether a whole state is in it.
+    pub(super) has_state: bool,
 }
 
 /// A state in parts that begins: its symbols, and [`Repair::age_slots`](crate::state::Repair::age_slots).
@@ -83,9 +86,22 @@ impl Topics {
 
     // ---- inputs ----
 
-    /// This state is the newest of a topic; whether it is to be sent.
-    pub(super) fn put(&mut self, topic: TopicId, at: Time, state: &[u8], on_change: bool) -> bool {
-        self.list.get_mut(topic.index()).is_some_and(|topic| topic.put(at, state, on_change))
+    /// This state is the newest of a topic; `None` if there is no such topic.
+    pub(super) fn put(
+        &mut self,
+        topic: TopicId,
+        generated_at: Time,
+        state: &[u8],
+        on_change: bool,
+    ) -> Option<Put> {
+        Some(self.list.get_mut(topic.index())?.put(generated_at, state, on_change))
+    }
+
+    /// The driver was asked, and the state that it has put was left out.
+    pub(super) fn on_unchanged(&mut self, topic: TopicId) {
+        if let Some(topic) = self.list.get_mut(topic.index()) {
+            topic.counters.unchanged += 1;
+        }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
@@ -94,12 +110,12 @@ impl Topics {
     }
 
     /// No ack has come for so long that what left until `before` is taken for lost.
-    pub(super) fn on_silence(&mut self, before: Time) {
-        self.list.iter_mut().for_each(|topic| topic.on_silence(before));
+    pub(super) fn on_silence(&mut self, now: Time, before: Time) {
+        self.list.iter_mut().for_each(|topic| topic.on_silence(now, before));
     }
 
-    pub(super) fn on_opened(&mut self) {
-        self.list.iter_mut().for_each(Topic::on_opened);
+    pub(super) fn on_opened(&mut self, now: Time) {
+        self.list.iter_mut().for_each(|topic| topic.on_opened(now));
         (self.passed, self.patience) = (0, Span::ZERO);
     }
 
@@ -108,6 +124,11 @@ impl Topics {
         (self.passed, self.patience) = (ack.seq, ack.patience());
         let completed = self.list.iter_mut().filter_map(|topic| topic.on_ack(now, ack));
         completed.fold((0, 0), |(states, bytes), len| (states + 1, bytes + len as u64))
+    }
+
+    /// An ack has come that says nothing of other updates.
+    pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
+        self.list.iter_mut().for_each(|topic| topic.on_lone_ack(now, seq));
     }
 
     pub(super) fn on_late_ack(&mut self, now: Time, ack: &AckedParts) {
@@ -121,24 +142,54 @@ impl Topics {
 
     // ---- what leaves ----
 
-    /// Chooses what the update carries that is due, and writes it to [`Topics::frames`]; whether there is
-    /// something. A state in parts that begins is reported to `begins`.
-    pub(super) fn choose(&mut self, slot: &Slot, mut begins: impl FnMut(Begun)) -> bool {
-        self.list.iter_mut().for_each(|topic| topic.expire(slot.now));
+    /// Nothing is chosen.
+    pub(super) fn clear(&mut self) {
         self.frames.clear();
         self.carried.clear();
+    }
+
+    /// Chooses what the update carries that is due, and writes it to [`Topics::frames`]; whether there is
+    /// something. A state in parts that begins is reported to `begins`.
+    pub(super) fn choose(
+        &mut self,
+        slot: &Slot,
+        is_empty_wanted: bool,
+        begins: impl FnMut(Begun),
+    ) -> bool {
+        self.clear();
+        self.list.iter_mut().for_each(|topic| topic.expire(slot.now));
+        self.choose_states(slot, begins);
+        if (self.carried.is_empty() && !is_empty_wanted) || self.asks_for_parts() {
+            return !self.carried.is_empty();
+        }
+        // So that the ack says what has become of updates before.
+        let room = slot.room.saturating_sub(self.frames.len());
+        let unresolved = self.list.iter().find(|topic| topic.is_unresolved());
+        if let Some(topic) = unresolved.filter(|_| room >= Frame::MAX_OVERHEAD) {
+            topic.write_again(slot, &mut self.frames);
+        }
+        !self.frames.is_empty()
+    }
+
+    /// Whether the ack of the chosen update says what has become of others.
+    fn asks_for_parts(&self) -> bool {
+        let is_plain = |it: &Carried| it.topic == 0 && matches!(it.content, Content::Whole);
+        let has_name = self.list.first().is_some_and(|first| !first.is_named());
+        self.carried.iter().any(|it| !is_plain(it) || has_name)
+    }
+
+    fn choose_states(&mut self, slot: &Slot, mut begins: impl FnMut(Begun)) {
         // One that turns out to have no symbol left does not lead a second time.
         for _ in 0..=self.list.len() {
-            let Some((leader, index)) = self.leader(slot) else { return false };
+            let Some((leader, index)) = self.leader(slot) else { return };
             let Some((content, begun)) = self.list[leader].lead(slot) else { continue };
             if let Some(begun) = begun {
                 begins(begun);
             }
             self.carry(slot, leader, content);
             self.join(slot, leader, if slot.are_bytes_scarce { index } else { 0.0 });
-            return true;
+            return;
         }
-        false
     }
 
     /// The topic that leads, and its index with the headers.
@@ -183,14 +234,16 @@ impl Topics {
 
     /// What the chosen update carries.
     pub(super) fn load(&self) -> Load {
-        let is_part = |carried: &&Carried| matches!(carried.content, Content::Part(_));
-        let bytes = self.carried.iter().map(|carried| carried.bytes).sum();
-        let parts: usize = self.carried.iter().filter(is_part).map(|carried| carried.bytes).sum();
-        Load {
-            whole: bytes - parts,
-            bytes,
-            is_part: self.carried.first().is_some_and(|it| is_part(&it)),
+        let mut load = Load { whole: 0, bytes: 0, is_part: false, has_state: false };
+        for Carried { content, bytes, .. } in &self.carried {
+            load.bytes += bytes;
+            match content {
+                Content::Whole => (load.whole, load.has_state) = (load.whole + bytes, true),
+                Content::Part(_) => load.is_part = true,
+                Content::Again => {}
+            }
         }
+        load
     }
 
     /// The chosen update has left, and asks for an ack or not; gives how many parts of it repeat a symbol

@@ -1,11 +1,12 @@
 //! One topic of a source: its newest state, and what the monitor has of it.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::super::transfers::{AckedParts, Symbol, Transfers};
 use super::types::{TopicCounters, TopicParams};
 use crate::age::AgeProcess;
-use crate::state::schedule::{Candidate, UNKNOWN_AGE};
+use crate::state::schedule::Candidate;
 use crate::unit::{Span, Time, UpdateRate};
 use crate::wire::{Frame, StateId, TopicName};
 
@@ -29,6 +30,17 @@ pub(in super::super) struct Slot {
     pub(in super::super) srtt: Span,
 }
 
+/// What became of a state that was put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Put {
+    /// It is to be sent.
+    New,
+    /// It is the last one, with the same time.
+    Again,
+    /// It is left out, as the monitor has the same one, or will.
+    Unchanged,
+}
+
 /// What an update carries of a topic.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Content {
@@ -38,14 +50,27 @@ pub(super) enum Content {
     Again,
 }
 
-/// An update in flight that carries the newest state of the topic that has left, or names it.
+/// An update in flight with something of the topic.
 #[derive(Debug, Clone, Copy)]
-struct SentState {
+struct Sent {
     seq: u64,
     sent_at: Time,
     generated_at: Time,
-    is_whole: bool,
+    /// Which state: the number of its put.
+    put: u64,
+    content: Content,
+    has_name: bool,
 }
+
+/// Those that are remembered.
+const MAX_IN_FLIGHT: usize = 128;
+
+/// A state for which the monitor had no room leaves again after this time.
+const AGAIN: Span = Span::from_secs(1);
+
+/// A state that is not newer than what was sent, such as of a clock of coarse steps, counts as this much
+/// newer.
+const MIN_GAIN: Span = Span::from_millis(1);
 
 #[derive(Debug)]
 pub(super) struct Topic {
@@ -56,17 +81,25 @@ pub(super) struct Topic {
     generated_at: Option<Time>,
     /// The first update with it, or a part of it.
     state_number: Option<u64>,
+    /// The number of its put, from 1.
+    put: u64,
+    /// Since when there is a state, or the session is open, whichever is later.
+    wanted_since: Option<Time>,
     /// Whether it has yet to leave, or to begin.
     is_pending: bool,
     /// Whether it was too old before it left.
     is_expired: bool,
-    in_flight: Option<SentState>,
+    /// It does not leave before this time, as the monitor had no room.
+    held_until: Time,
+    in_flight: VecDeque<Sent>,
     transfers: Transfers,
-    /// When the newest state was sampled that the monitor is known to have.
+    /// The number on the wire of the last state in parts that began, and that of its put.
+    large: (u64, u64),
+    /// The put of the newest state that the monitor is known to have, and when that was sampled.
+    delivered_put: u64,
     delivered: Option<Time>,
-    /// Whether the monitor is known to have the name, and the last update with it.
+    /// Whether the monitor is known to have the name.
     is_named: bool,
-    named_in: Option<u64>,
     /// When a state last left whole, or began.
     last_sent: Option<Time>,
     pub(super) age: AgeProcess,
@@ -81,13 +114,17 @@ impl Topic {
             newest: Vec::new(),
             generated_at: None,
             state_number: None,
+            put: 0,
+            wanted_since: None,
             is_pending: false,
             is_expired: false,
-            in_flight: None,
+            held_until: Time::ZERO,
+            in_flight: VecDeque::new(),
             transfers: Transfers::new(number),
+            large: (0, 0),
+            delivered_put: 0,
             delivered: None,
             is_named: false,
-            named_in: None,
             last_sent: None,
             age: AgeProcess::new(),
             counters: TopicCounters::default(),
@@ -96,22 +133,23 @@ impl Topic {
 
     // ---- inputs ----
 
-    /// This state is the newest; whether it is to be sent.
-    pub(super) fn put(&mut self, generated_at: Time, state: &[u8], on_change: bool) -> bool {
+    /// This state is the newest.
+    pub(super) fn put(&mut self, generated_at: Time, state: &[u8], on_change: bool) -> Put {
         let is_same = self.generated_at.is_some() && self.newest == state;
         if is_same && self.generated_at == Some(generated_at) {
-            return self.is_pending;
+            return Put::Again;
         }
         if is_same && on_change && !self.is_pending && self.is_there() {
-            self.counters.unchanged += 1;
-            return false;
+            return Put::Unchanged;
         }
         self.counters.replaced += u64::from(self.is_pending);
         self.newest.clear();
         self.newest.extend_from_slice(state);
         (self.generated_at, self.state_number) = (Some(generated_at), None);
+        self.wanted_since.get_or_insert(generated_at);
+        self.put += 1;
         (self.is_pending, self.is_expired) = (true, false);
-        true
+        Put::New
     }
 
     /// States that are too old by now are dropped.
@@ -124,6 +162,7 @@ impl Topic {
         }
         if self.transfers.has_next() && self.transfers.current_generated_at().is_some_and(is_late) {
             self.transfers.abandon();
+            self.is_expired |= self.large.1 == self.put;
             self.counters.expired += 1;
         }
     }
@@ -131,47 +170,56 @@ impl Topic {
     pub(super) fn handle_timeout(&mut self, now: Time, passed: u64, patience: Span) {
         self.expire(now);
         self.transfers.handle_timeout(now);
-        self.lose_if(|sent| sent.seq < passed && sent.sent_at + patience <= now);
+        let is_lost = |sent: &Sent| sent.seq < passed && sent.sent_at + patience <= now;
+        self.settle(now, |sent| is_lost(sent).then_some(false));
     }
 
     /// No ack has come for so long that what left until `before` is taken for lost.
-    pub(super) fn on_silence(&mut self, before: Time) {
+    pub(super) fn on_silence(&mut self, now: Time, before: Time) {
         self.transfers.on_silence(before);
-        self.lose_if(|sent| sent.sent_at <= before);
+        self.settle(now, |sent| (sent.sent_at <= before).then_some(false));
     }
 
     /// The session is open, maybe at another monitor: nothing is known of what it has.
-    pub(super) fn on_opened(&mut self) {
+    pub(super) fn on_opened(&mut self, now: Time) {
         self.transfers.on_opened();
+        self.in_flight.clear();
         self.is_pending = self.generated_at.is_some() && !self.is_expired;
-        (self.in_flight, self.delivered) = (None, None);
-        (self.is_named, self.named_in) = (false, None);
+        self.wanted_since = self.generated_at.map(|_| now);
+        (self.delivered_put, self.delivered, self.held_until) = (0, None, Time::ZERO);
+        self.is_named = false;
     }
 
     /// The newest ack has come; gives the length of the state in parts that is complete now.
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> Option<usize> {
-        if let Some(seq) = self.named_in.filter(|seq| ack.parts.names(ack.seq, *seq)) {
-            (self.is_named, self.named_in) = (true, self.named_in.filter(|named| *named > seq));
+        let is_asked = |sent: &Sent| matches!(sent.content, Content::Again) && sent.seq == ack.seq;
+        let is_asked = self.in_flight.iter().any(is_asked);
+        let is_of_topic = ack.is_of_topic && (is_asked || self.transfers.is_in_flight(ack.seq));
+        if ack.parts.no_room && self.in_flight.iter().any(|sent| sent.seq == ack.seq) {
+            self.held_until = now + AGAIN;
         }
-        let asked = self.in_flight.is_some_and(|sent| !sent.is_whole && sent.seq == ack.seq);
-        let is_of_topic = ack.is_of_topic && (asked || self.transfers.is_in_flight(ack.seq));
-        if let Some(sent) = self.in_flight.filter(|sent| sent.seq <= ack.seq) {
-            if ack.parts.names(ack.seq, sent.seq) {
-                self.on_arrived(now, sent);
-            } else {
-                self.lose_if(|sent| ack.loses(sent.seq, sent.sent_at));
-            }
-        }
+        self.settle(now, |sent| match ack.parts.names(ack.seq, sent.seq) {
+            true => Some(true),
+            false if sent.seq > ack.seq => None,
+            // What found no room is as good as lost.
+            false if sent.seq == ack.seq => Some(false),
+            false => ack.loses(sent.seq, sent.sent_at).then_some(false),
+        });
         let completed = self.transfers.on_ack(now, &AckedParts { is_of_topic, ..*ack })?;
-        self.on_delivered(now, completed.generated_at);
+        let put = if completed.number == self.large.0 { self.large.1 } else { 0 };
+        self.on_delivered(now, put, completed.generated_at);
         Some(completed.len)
+    }
+
+    /// An ack of this update has come that says nothing of others.
+    pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
+        self.settle(now, |sent| (sent.seq == seq).then_some(true));
     }
 
     /// An ack that is older than others has come.
     pub(super) fn on_late_ack(&mut self, now: Time, ack: &AckedParts) {
         self.transfers.on_late_ack(ack.seq, &ack.parts);
-        let arrived = self.in_flight.filter(|sent| ack.parts.names(ack.seq, sent.seq));
-        arrived.into_iter().for_each(|sent| self.on_arrived(now, sent));
+        self.settle(now, |sent| ack.parts.names(ack.seq, sent.seq).then_some(true));
     }
 
     // ---- what leaves ----
@@ -190,10 +238,10 @@ impl Topic {
         } else {
             return None;
         };
-        let (age, gain) = match sent {
-            Some(sent) => (slot.now.since(sent), generated_at.since(sent)),
-            None => (UNKNOWN_AGE, UNKNOWN_AGE),
-        };
+        // Of what the monitor has nothing of, the wait counts.
+        let sent = sent.or(self.wanted_since)?;
+        let (age, gain) = (slot.now.since(sent).max(MIN_GAIN), generated_at.since(sent));
+        let gain = if self.delivered.is_none() { age } else { gain.max(MIN_GAIN) };
         Some(Candidate { weight: self.params.weight, age, gain, bytes })
     }
 
@@ -216,7 +264,7 @@ impl Topic {
             let generated_at = self.generated_at?;
             self.transfers.begin(number, generated_at, &self.newest, slot.symbol_len).ok()?;
             self.is_pending = false;
-            (self.last_sent, self.in_flight) = (Some(slot.now), None);
+            (self.last_sent, self.large) = (Some(slot.now), (number, self.put));
             self.counters.sent += 1;
             begun = Some(self.transfers.cost());
         }
@@ -246,7 +294,6 @@ impl Topic {
         if !self.is_named {
             let name = TopicName { topic: self.number, name: &self.params.name };
             Frame::Name(name).append_to(out);
-            self.named_in = Some(slot.seq);
         }
         match content {
             Content::Whole => {
@@ -271,23 +318,27 @@ impl Topic {
     pub(super) fn on_sent(&mut self, now: Time, seq: u64, content: Content, bytes: usize) -> bool {
         self.counters.payload_bytes += bytes as u64;
         let generated_at = self.generated_at.unwrap_or(now);
+        let (put, has_name) = (self.put, !self.is_named);
+        if self.in_flight.len() == MAX_IN_FLIGHT {
+            self.in_flight.pop_front();
+        }
+        self.in_flight.push_back(Sent { seq, sent_at: now, generated_at, put, content, has_name });
         match content {
             Content::Whole => {
                 self.transfers.abandon();
                 self.is_pending = false;
                 self.last_sent = Some(now);
-                self.in_flight =
-                    Some(SentState { seq, sent_at: now, generated_at, is_whole: true });
                 self.counters.sent += 1;
                 false
             }
             Content::Part(symbol) => self.transfers.on_sent(now, seq, symbol),
-            Content::Again => {
-                self.in_flight =
-                    Some(SentState { seq, sent_at: now, generated_at, is_whole: false });
-                false
-            }
+            Content::Again => false,
         }
+    }
+
+    /// Names the newest state again, so that the ack says which updates have come.
+    pub(super) fn write_again(&self, slot: &Slot, out: &mut Vec<u8>) {
+        Frame::Again(self.id(slot)).append_to(out);
     }
 
     // ---- what it wants ----
@@ -301,7 +352,7 @@ impl Topic {
     }
 
     pub(super) fn poll_timeout(&self, passed: u64, patience: Span) -> Option<Time> {
-        let lost_at = self.in_flight.filter(|sent| sent.seq < passed);
+        let lost_at = self.in_flight.front().filter(|sent| sent.seq < passed);
         let lost_at = lost_at.map(|sent| sent.sent_at + patience);
         Time::earliest([lost_at, self.transfers.poll_timeout()])
     }
@@ -319,7 +370,16 @@ impl Topic {
 
     /// Whether the monitor is known to have the newest state, or there is none to send.
     pub(super) fn is_delivered(&self) -> bool {
-        !self.is_pending && (self.is_expired || self.delivered >= self.generated_at)
+        !self.is_pending && (self.is_expired || self.delivered_put == self.put)
+    }
+
+    pub(super) fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// Whether it is not known yet of an update with something of it whether it has come.
+    pub(super) fn is_unresolved(&self) -> bool {
+        !self.in_flight.is_empty()
     }
 
     pub(super) fn abandoned(&self) -> u64 {
@@ -341,7 +401,9 @@ impl Topic {
     /// The earliest time for its next state.
     fn not_before(&self) -> Time {
         let period = self.params.max_rate.map(|rate| rate.period());
-        self.last_sent.zip(period).map_or(Time::ZERO, |(last, period)| last + period)
+        self.last_sent
+            .zip(period)
+            .map_or(self.held_until, |(last, period)| (last + period).max(self.held_until))
     }
 
     /// Whether the newest state may leave whole, or begin, in this slot.
@@ -357,44 +419,57 @@ impl Topic {
     }
 
     /// Whether all of a state in parts has left and arrived, as far as is known, and no ack has said yet
-    /// that the monitor has it.
+    /// that the monitor has it, or does not.
     fn must_ask(&self) -> bool {
         let is_quiet = !self.transfers.has_next() && !self.transfers.has_in_flight();
-        is_quiet && self.in_flight.is_none() && !self.is_pending && self.transfers.is_incomplete()
+        is_quiet && self.in_flight.is_empty() && !self.is_pending && self.transfers.is_in_doubt()
     }
 
     /// When the newest state was sampled that the monitor has, or will have if nothing is lost.
     fn sent_so_far(&self) -> Option<Time> {
-        let in_flight = self.in_flight.map(|sent| sent.generated_at);
+        let whole = |sent: &&Sent| matches!(sent.content, Content::Whole);
+        let in_flight = self.in_flight.iter().rfind(whole).map(|sent| sent.generated_at);
         let current = self.transfers.current_generated_at().filter(|_| !self.transfers.has_next());
         self.delivered.max(in_flight).max(current)
     }
 
     /// Whether the newest state is at the monitor, or on its way.
     fn is_there(&self) -> bool {
-        self.generated_at.is_some() && self.sent_so_far() >= self.generated_at
+        self.delivered_put == self.put || self.is_on_its_way()
     }
 
-    fn on_arrived(&mut self, now: Time, sent: SentState) {
-        self.in_flight = None;
-        if sent.is_whole {
-            self.on_delivered(now, sent.generated_at);
+    fn is_on_its_way(&self) -> bool {
+        let is_it = |sent: &Sent| sent.put == self.put && matches!(sent.content, Content::Whole);
+        self.in_flight.iter().any(is_it)
+            || (self.large.1 == self.put && self.transfers.current_number() == Some(self.large.0))
+    }
+
+    /// What is in flight has arrived (`Some(true)`), or is lost (`Some(false)`). The newest state leaves
+    /// again if nothing of it is on its way any more.
+    fn settle(&mut self, now: Time, verdict: impl Fn(&Sent) -> Option<bool>) {
+        let mut newest = None;
+        let is_named = &mut self.is_named;
+        self.in_flight.retain(|sent| {
+            let verdict = verdict(sent);
+            if verdict == Some(true) {
+                *is_named |= sent.has_name;
+                newest = Some(*sent).filter(|it| matches!(it.content, Content::Whole)).or(newest);
+            }
+            verdict.is_none()
+        });
+        if let Some(Sent { put, generated_at, .. }) = newest {
+            self.on_delivered(now, put, generated_at);
+        }
+        if self.generated_at.is_some() && !self.is_expired && !self.is_there() {
+            self.is_pending = true;
         }
     }
 
-    fn on_delivered(&mut self, now: Time, generated_at: Time) {
-        if self.delivered < Some(generated_at) {
-            self.delivered = Some(generated_at);
-            self.age.on_update(now, generated_at);
-            self.counters.delivered += 1;
-        }
-    }
-
-    /// What is in flight is lost, if so: the newest state leaves again.
-    fn lose_if(&mut self, is_lost: impl Fn(&SentState) -> bool) {
-        if let Some(sent) = self.in_flight.filter(is_lost) {
-            self.in_flight = None;
-            self.is_pending |= sent.is_whole && self.delivered < self.generated_at;
-        }
+    /// The monitor has the state of this put; 0 if it is not known which that is.
+    fn on_delivered(&mut self, now: Time, put: u64, generated_at: Time) {
+        self.delivered_put = self.delivered_put.max(put);
+        self.counters.delivered += 1;
+        self.delivered = self.delivered.max(Some(generated_at));
+        self.age.on_update(now, generated_at);
     }
 }
