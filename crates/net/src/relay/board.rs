@@ -79,10 +79,10 @@ struct Held {
 }
 
 impl Relayed {
-    fn new(record: &Record) -> Self {
-        let (name, label) = (record.name.clone(), record.label().to_string());
-        let label = if name.is_empty() { label.into() } else { name.clone() };
-        Self { name, label, held: Mutex::default() }
+    /// `session` is the label of its session.
+    fn new(name: &str, session: &str) -> Self {
+        let label = if name.is_empty() { session } else { name };
+        Self { name: name.into(), label: label.into(), held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -219,7 +219,8 @@ impl Watch for Board {
             }
             former.held().parting = Some(Parting::Close);
         }
-        self.sources[place] = Some(Arc::new(Relayed::new(record)));
+        self.sources[place] =
+            Some(Arc::new(Relayed::new(&record.name, &record.label().to_string())));
         self.publish(place);
     }
 
@@ -272,5 +273,76 @@ impl Watch for Both<'_> {
 
     fn replaced(&self, source: SourceKey) -> u64 {
         self.other.replaced(source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn the_newest_state_is_held_and_each_has_its_number() {
+        let source = Relayed::new("robot", "1");
+        assert!(source.newest().is_none());
+        // Within a session the monitor has sorted them: times of generation are estimates.
+        for (number, millis) in [(1, 100), (2, 99), (3, 200)] {
+            assert!(source.put(at(millis), b"state"));
+            let newest = source.newest().unwrap();
+            assert_eq!((newest.number, newest.generated_at), (number, at(millis)));
+        }
+    }
+
+    #[test]
+    fn under_a_name_that_was_taken_over_only_newer_states_count() {
+        let source = Relayed::new("robot", "1");
+        source.put(at(1_000), b"new");
+        source.on_taken_over();
+        for (millis, bytes) in [(900, &b"old"[..]), (1_000, b"same"), (1_020, b"new")] {
+            assert!(!source.put(at(millis), bytes), "{bytes:?} of {millis} ms");
+        }
+        assert_eq!(source.newest().unwrap().number, 1);
+        assert!(source.put(at(1_001), b"newer"));
+        assert!(source.put(at(900), b"late"), "the session counts from now on");
+        source.on_taken_over();
+        assert!(source.put(at(2_001), b"late"), "unchanged for longer than two estimates differ");
+    }
+
+    #[test]
+    fn a_session_is_closed_with_its_source_and_silent_with_it_if_it_has_a_name() {
+        use Parting::{Close, Leave};
+        for (why, named) in [
+            (End::Closed, Close),
+            (End::Revoked, Close),
+            (End::Idle, Leave),
+            (End::Displaced, Leave),
+        ] {
+            assert_eq!((Parting::of(why, "robot"), Parting::of(why, "")), (named, Close));
+        }
+    }
+
+    #[test]
+    fn an_inbox_has_one_entry_per_place_and_wakes_its_thread_once() {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let theirs = Arc::clone(&woken);
+        let waker = Waker::new(move || {
+            theirs.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        });
+        let inbox = Inbox::new(Arc::new(waker));
+        let [first, second] = ["first", "second"].map(|name| Arc::new(Relayed::new(name, "1")));
+        for source in [Some(&first), None, Some(&second), Some(&second)] {
+            inbox.put(7, source.cloned());
+        }
+        let changes = inbox.take();
+        let now_there = changes.get(&7).and_then(Option::as_ref).expect("a source");
+        assert!(Arc::ptr_eq(now_there, &second) && changes.len() == 1);
+        inbox.put(3, None);
+        assert_eq!((inbox.take().len(), woken.load(Ordering::Relaxed)), (1, 2));
     }
 }
