@@ -1,7 +1,11 @@
 //! Relays over real sockets on loopback: the newest state of each source is at each destination, with the
 //! age from its generation, whatever becomes of the others.
 
-use std::net::{SocketAddr, UdpSocket};
+#[path = "../../cli/tests/common/promtool.rs"]
+mod promtool;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -153,6 +157,18 @@ fn any() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
+/// What is served to Prometheus.
+fn metrics(relay: &RunningRelay) -> String {
+    let at = relay::serve_metrics(any(), relay.asker.clone(), 9).expect("metrics");
+    let mut stream = TcpStream::connect(at).expect("a connection");
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: relay\r\nConnection: close\r\n\r\n")
+        .expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer.split_once("\r\n\r\n").expect("a body").1.to_owned()
+}
+
 #[test]
 fn a_monitor_that_is_restarted_gets_the_newest_state_again_though_the_source_has_no_newer_one() {
     // One is short, one takes many updates; both are put once, and the stream stays open.
@@ -164,8 +180,8 @@ fn a_monitor_that_is_restarted_gets_the_newest_state_again_though_the_source_has
         let _source = start_source("robot", relay.running.address, Box::new(sampler));
         let state: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
         let generated_at = Clock::new().now();
-        std::io::Write::write_all(&mut writer, &(len as u32).to_be_bytes()).expect("written");
-        std::io::Write::write_all(&mut writer, &state).expect("written");
+        writer.write_all(&(len as u32).to_be_bytes()).expect("written");
+        writer.write_all(&state).expect("written");
         for round in 0..3 {
             let (sender, states) = channel();
             let monitor = start_monitor(at, States(sender));
@@ -200,6 +216,13 @@ fn a_destination_that_is_away_does_not_disturb_the_other_one() {
     for _ in 0..100 {
         states.recv_timeout(PATIENCE).expect("states come");
     }
+    let metrics = metrics(&relay);
+    let labels = format!("{{destination=\"{}\",source=\"second\"}}", there.address);
+    for name in ["relayed_age_seconds", "relayed_updates_acked_total"] {
+        assert!(metrics.contains(&format!("freshline_{name}{labels} ")), "{metrics}");
+    }
+    assert!(metrics.contains("freshline_age_seconds{source=\"third\"} "), "{metrics}");
+    promtool::check(&metrics);
     // A source that ends does so at the destinations too.
     let [first, _second, _third] = sources;
     first.end();
@@ -221,7 +244,7 @@ fn in_a_loop_of_relays_no_state_travels_around() {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     let sampler = Latest::new(reader, Framing::Lines, 1_000);
     let _source = start_source("robot", a, Box::new(sampler));
-    std::io::Write::write_all(&mut writer, b"the only state\n").expect("written");
+    writer.write_all(b"the only state\n").expect("written");
     let reports = || relays.each_ref().map(|relay| relay.asker.report(9).expect("it runs"));
     // The second relay takes the name over at the first one, with the state that this one knows.
     wait_until("it comes back", || reports().iter().any(|report| report.old_states > 0));
