@@ -99,7 +99,8 @@ pub(super) struct Links {
     paths: Vec<SourcePath>,
     /// Whether interfaces were named, which come and go.
     are_named: bool,
-    queues: DeviceQueues,
+    /// Only of several paths: a single one's is not looked at, and each takes a descriptor.
+    queues: Option<DeviceQueues>,
     /// Whether packets say when they left their device.
     stamps_departures: bool,
     wire_bytes: WireBytes,
@@ -132,7 +133,7 @@ impl Links {
             waker: Arc::clone(&place.waker),
             paths: vias.iter().enumerate().map(path).collect(),
             are_named: !paths.vias.is_empty(),
-            queues: DeviceQueues::new(),
+            queues: (vias.len() > 1).then(DeviceQueues::new),
             stamps_departures: paths.vias.len() > 1 && paths.scheduler.wants_queueing_delays(),
             wire_bytes: WireBytes::default(),
             look_at: clock.now(),
@@ -308,7 +309,7 @@ impl Links {
         let path = self.paths.get_mut(usize::from(id.0))?;
         path.seen_by = None;
         let key = PathKey::new(path.device, path.dial.as_ref()?.address()?);
-        let seen = self.queues.queue(self.clock.instant_of(now), key)?;
+        let seen = self.queues.as_mut()?.queue(self.clock.instant_of(now), key)?;
         path.seen_by = Some(seen.by);
         Some(seen.queue)
     }
