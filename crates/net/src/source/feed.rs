@@ -60,11 +60,13 @@ impl Feed {
         Ok(None)
     }
 
-    /// The sampler has woken the source.
-    pub(crate) fn on_woken(&mut self, session: &mut session::Source) {
-        if std::mem::take(&mut self.awaits_waker) {
+    /// The sampler has woken the source; whether that waited for it.
+    pub(crate) fn on_woken(&mut self, session: &mut session::Source) -> bool {
+        let is_awaited = std::mem::take(&mut self.awaits_waker);
+        if is_awaited {
             session.ask_again();
         }
+        is_awaited
     }
 
     /// Hands the state on; reports one that is too long, and not the same one twice.
