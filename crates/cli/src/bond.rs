@@ -11,10 +11,10 @@ use freshline_core::unit::{Bytes, Span};
 use freshline_net::bond::{BondError, Congestion, Sending};
 use freshline_net::quic::{Authorities, Identity};
 use miette::{IntoDiagnostic, miette};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::failure::Failure;
 use crate::listening::state_dir;
+use crate::privileges::raise_descriptor_limit;
 use crate::scheduler::{EstimatorName, scheduler};
 
 /// Carry TCP connections of any program over several paths at once: the client on the host that has
@@ -211,11 +211,7 @@ impl How {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    // Each connection is a descriptor, and what is usual are 1024 of them. Who may not have more has
-    // to do with those.
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
+    raise_descriptor_limit();
     match args.command {
         Command::Client(args) => client::run(args),
         Command::Server(args) => server::run(args),

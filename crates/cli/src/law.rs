@@ -145,6 +145,11 @@ impl LawArgs {
 
     /// The law with its settings.
     pub(crate) fn law(&self) -> Result<Box<dyn RateLaw>, Failure> {
+        Ok(self.config()?.build())
+    }
+
+    /// The settings of the law, for several sessions.
+    pub(crate) fn config(&self) -> Result<LawConfig, Failure> {
         if self.rate.is_some() != (self.law == LawName::Fixed) {
             return Err(usage("--rate and --law fixed belong together"));
         }
@@ -159,7 +164,7 @@ impl LawArgs {
         // The limits lower the ceiling, unless states take several updates.
         let ceiling = self.max_rate.clamp(RateBounds::default().ceiling, UpdateRate::MAX);
         let bounds = RateBounds { floor: self.min_rate, ceiling };
-        Ok(config.within(bounds).build())
+        Ok(config.within(bounds))
     }
 }
 

@@ -86,6 +86,11 @@ impl ListenArgs {
         Ok(Some(Quic { config: made.config().map_err(Failure::Usage)?, made }))
     }
 
+    /// The certificate that was given, and its key.
+    pub(crate) fn cert_files(&self) -> Option<(&Path, &Path)> {
+        self.cert.as_deref().zip(self.key.as_deref())
+    }
+
     /// The address to listen at. On udp:// it must be loopback, unless --insecure permits others.
     pub(crate) fn address(&self, listen: &MonitorUrl) -> Result<SocketAddr, Failure> {
         let address = listen.resolve().map_err(Failure::Usage)?;

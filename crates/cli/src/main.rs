@@ -34,6 +34,8 @@ mod emulate;
 mod epochs;
 mod error_report;
 mod failure;
+#[cfg(feature = "monitor")]
+mod held;
 #[cfg(feature = "kernel")]
 mod hold;
 #[cfg(feature = "lab")]
@@ -48,6 +50,8 @@ mod mesh;
 #[cfg(feature = "monitor")]
 mod monitor;
 mod output;
+#[cfg(any(feature = "monitor", feature = "source"))]
+mod paths;
 mod privileges;
 #[cfg(feature = "probe")]
 mod probe;
@@ -56,6 +60,8 @@ mod probe;
 mod promtool;
 #[cfg(feature = "kernel")]
 mod receiver;
+#[cfg(feature = "monitor")]
+mod relay;
 #[cfg(feature = "router")]
 mod router;
 #[cfg(any(feature = "demo", feature = "lab", feature = "probe"))]
@@ -65,6 +71,8 @@ mod scheduler;
 mod source;
 mod token;
 mod transport;
+#[cfg(any(feature = "monitor", feature = "source"))]
+mod trouble;
 #[cfg(feature = "kernel")]
 mod uplink;
 mod url;
@@ -95,6 +103,8 @@ enum Command {
     Source(source::Args),
     #[cfg(feature = "monitor")]
     Monitor(monitor::Args),
+    #[cfg(feature = "monitor")]
+    Relay(relay::Args),
     #[cfg(feature = "emulate")]
     Emulate(emulate::Args),
     #[cfg(feature = "demo")]
@@ -141,6 +151,8 @@ fn main() -> ExitCode {
         Command::Source(args) => source::run(args),
         #[cfg(feature = "monitor")]
         Command::Monitor(args) => monitor::run(args),
+        #[cfg(feature = "monitor")]
+        Command::Relay(args) => relay::run(args),
         #[cfg(feature = "emulate")]
         Command::Emulate(args) => emulate::run(args),
         #[cfg(feature = "demo")]

@@ -1,13 +1,11 @@
 //! `freshline monitor`: holds the freshest state of many sources.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::value_parser;
-use freshline_core::session::{MonitorParams, Names};
-use freshline_core::unit::{Bytes, Span};
+use freshline_core::session::MonitorParams;
+use freshline_core::unit::Span;
 use freshline_core::wire::AckMark;
 use freshline_net::clock::Clock;
 use freshline_net::credentials::Right;
@@ -15,10 +13,10 @@ use freshline_net::monitor::output::{OutFormat, Outputs, SocketError, StateSocke
 use freshline_net::monitor::{
     Asker, Monitor, MonitorConfig, MonitorError, MonitorReport, SourceStatus,
 };
-use freshline_net::quic::Limits;
 use miette::{IntoDiagnostic, miette};
 
 use crate::failure::Failure;
+use crate::held::{HeldArgs, MetricsArgs};
 use crate::listening::{ListenArgs, Quic, say_where};
 use crate::mark;
 use crate::output::{ms, print_json, printed};
@@ -62,36 +60,8 @@ pub(crate) struct Args {
     listen: Option<MonitorUrl>,
     #[command(flatten)]
     listening: ListenArgs,
-    /// Hold at most N sources. If all places are held, a newcomer displaces a source of the token or
-    /// certificate that holds most, of its network with most, and of that of its address with most, unless
-    /// the newcomer's own holds as many. Sources that give way may be live ones, so set N above the number
-    /// of sources that you have. A sixteenth of the places is kept for sources that return under a name that
-    /// they held for a minute.
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
-    max_sources: u32,
-    /// Hold at most N sources of one address (of one /64 of IPv6) with the same token or certificate;
-    /// others are refused. Default: as many as --max-sources allows.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
-    max_sources_per_peer: Option<u32>,
-    /// Names of sources to take: `plain` ones, of ASCII letters, digits and . _ : / @ + -, or `any`.
-    /// Programs of --exec and readers of --out can use plain names as file names and arguments.
-    #[arg(long, value_name = "WHICH", default_value = "plain", help_heading = "Security")]
-    names: WhichNames,
-    /// Take states of at most this size; a longer one is refused, and its session closed.
-    #[arg(long, value_name = "SIZE", default_value = "8MiB", help_heading = "Limits")]
-    max_payload: Bytes,
-    /// Hold at most this much of states that arrive in several parts, of all sources together, complete or
-    /// not. Beyond it further parts are dropped, and their sources send them again. Outputs copy states:
-    /// --exec up to 256 MiB, --out up to 64 MiB.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Limits")]
-    max_large: Bytes,
-    /// Close the session of a source that has been silent for this long. If the source has a name,
-    /// reports and metrics keep it, with growing age, until --forget.
-    #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Limits")]
-    idle_timeout: Span,
-    /// Leave a silent source with a name out of reports and metrics after this long.
-    #[arg(long, value_name = "TIME", default_value = "24h", help_heading = "Limits")]
-    forget: Span,
+    #[command(flatten)]
+    held: HeldArgs,
     /// Mark acks with this code point (DSCP), or `echo` for the one with which the update arrived; by
     /// default, as each source asks. Challenges and the handshake of quic:// are never marked.
     #[arg(long, value_name = "CODE|echo", help_heading = "Marks")]
@@ -112,10 +82,10 @@ pub(crate) struct Args {
     )]
     out_format: OutFormat,
     /// Run this shell command for fresh states, with the state on its standard input and
-    /// FRESHLINE_SOURCE, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its environment, the age as the
-    /// command starts. It runs for several sources at a time; while it runs for one, only the newest
-    /// state of that source is kept. What it prints goes to standard output, with --json or --out -
-    /// to standard error.
+    /// FRESHLINE_SOURCE, FRESHLINE_TOPIC, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its environment, the age
+    /// as the command starts. It runs for several sources and topics at a time; while it runs for one,
+    /// only the newest state of that one is kept. What it prints goes to standard output, with --json or
+    /// --out - to standard error.
     #[arg(long, value_name = "CMD", help_heading = "Output")]
     exec: Option<String>,
     /// End a command of --exec that runs for longer than this.
@@ -135,12 +105,8 @@ pub(crate) struct Args {
     /// fresh state as a line of JSON, as it comes; a slow client gets the newest state of each source.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     subscribe: Option<PathBuf>,
-    /// Serve metrics for Prometheus at http://ADDR/metrics.
-    #[arg(long, value_name = "ADDR", help_heading = "Output")]
-    metrics: Option<SocketAddr>,
-    /// Name at most N sources in metrics and in the summary; the others count in the sums.
-    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Output")]
-    metrics_sources: usize,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
@@ -149,15 +115,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// One place in this many is reserved for sources that return.
-const RESERVED: usize = 16;
-
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    if args.idle_timeout < Span::from_secs(1) {
-        return Err(Failure::Usage(miette!(
-            "--idle-timeout must be at least 1s; sources rest in between"
-        )));
-    }
+    args.held.check()?;
     if args.exec_timeout == Span::ZERO {
         return Err(Failure::Usage(miette!("--exec-timeout must be above 0s")));
     }
@@ -165,19 +124,19 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage(miette!("--socket and --subscribe need a path each")));
     }
     let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
-    let quic = args.listening.quic(&url, limits(&args))?;
+    let quic = args.listening.quic(&url, args.held.limits())?;
     let mut monitor = Monitor::bind(MonitorConfig {
         listen: args.listening.address(&url)?,
         quic: quic.as_ref().map(|quic| quic.config.clone()),
-        params: params(&args),
+        params: MonitorParams { ack_mark: args.ack_dscp, ..args.held.params() },
         rules: args.listening.rules(Right::Publish)?,
-        detailed: args.metrics_sources,
-        forget: args.forget,
+        detailed: args.metrics.sources,
+        forget: args.held.forget,
     })
     .map_err(failure)?;
     args.listening.reload_on_hangup(Right::Publish, quic.as_ref(), monitor.reloader())?;
     if args.exec.is_none() {
-        let needs = Needs::default().listens(args.metrics);
+        let needs = Needs::default().listens(args.metrics.address);
         let needs = needs.writes(args.out.as_deref()).writes(args.socket.as_deref());
         needs.writes(args.subscribe.as_deref()).confine();
     }
@@ -187,9 +146,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut outputs = outputs(&args)?;
     let runtime = |report: miette::Report| Failure::Runtime(report);
     let _sockets = sockets(&args, &monitor, &outputs)?;
-    let metrics = args
-        .metrics
-        .map(|address| serve_metrics(address, monitor.asker(), args.metrics_sources))
+    let metrics = args.metrics;
+    let metrics = metrics
+        .address
+        .map(|address| serve_metrics(address, monitor.asker(), metrics.sources))
         .transpose()
         .into_diagnostic()
         .map_err(runtime)?;
@@ -213,38 +173,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let written = written.into_diagnostic().map_err(Failure::Runtime);
     let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
     result.and(summary).and(written)
-}
-
-fn limits(args: &Args) -> Limits {
-    Limits {
-        max_connections: Limits::connections_for(args.max_sources as usize),
-        idle_timeout: args.idle_timeout.into(),
-        ..Limits::default()
-    }
-}
-
-fn params(args: &Args) -> MonitorParams {
-    MonitorParams {
-        names: match args.names {
-            WhichNames::Plain => Names::Plain,
-            WhichNames::Any => Names::Any,
-        },
-        max_sources: args.max_sources as usize,
-        max_sources_per_peer: args.max_sources_per_peer.unwrap_or(args.max_sources) as usize,
-        reserved: args.max_sources as usize / RESERVED,
-        max_payload: usize::try_from(args.max_payload.get()).unwrap_or(usize::MAX),
-        max_large: usize::try_from(args.max_large.get()).unwrap_or(usize::MAX),
-        idle: args.idle_timeout,
-        ack_mark: args.ack_dscp,
-        ..MonitorParams::default()
-    }
-}
-
-/// Which names of sources are taken.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum WhichNames {
-    Plain,
-    Any,
 }
 
 fn failure(error: MonitorError) -> Failure {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use freshline_system::confinement::write_only_below;
 use freshline_system::privileges::{Privilege, keep_only, without};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{AccessFlags, access};
 
 /// Ports from here on are free to all users by default (`net.ipv4.ip_unprivileged_port_start`).
@@ -25,6 +26,14 @@ pub(crate) const DETACHES_MESH: &[Privilege] =
 /// and go: Linux before 5.7 binds them to interfaces for CAP_NET_RAW only.
 pub(crate) const LEAVES_BY_INTERFACES: &[Privilege] =
     &[Privilege::CAP_NET_ADMIN, Privilege::CAP_NET_RAW];
+
+/// Raises the limit on descriptors as far as this user may: one per connection or session is needed, and the
+/// usual limit is 1024. A command that may not have more goes on with those.
+pub(crate) fn raise_descriptor_limit() {
+    if let Ok((_, max)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, max, max);
+    }
+}
 
 /// What a command needs from now on.
 #[derive(Debug, Default)]

@@ -7,14 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
-use freshline_core::path::Tuning;
 use freshline_core::session::SourceParams;
 use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
 use freshline_net::framing::Framing;
 use freshline_net::source::sampler::{Command, File, Latest, Sampler, Synthetic};
-use freshline_net::source::{Source, SourceConfig, SourceError, SourcePaths, States, Topic};
-use freshline_net::via::ViaPath;
+use freshline_net::source::{Source, SourceConfig, SourceError, States, Topic};
 use miette::miette;
 
 use crate::epochs::EpochLog;
@@ -22,8 +20,8 @@ use crate::failure::Failure;
 use crate::law::LawArgs;
 use crate::mark::MarkArgs;
 use crate::output::{print_json, printed, stop_on_signals};
-use crate::privileges::{LEAVES_BY_INTERFACES, Needs};
-use crate::scheduler::{EstimatorName, scheduler};
+use crate::paths::PathArgs;
+use crate::privileges::Needs;
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
 use reporter::{Reporter, print_summary};
@@ -113,28 +111,8 @@ pub(crate) struct Args {
     /// --sample, --read and --framing cobs a longer state is left out; of other streams it is an error.
     #[arg(long, value_name = "SIZE", default_value = "8MiB", help_heading = "State")]
     max_state: Bytes,
-    /// Leave by these interfaces or local addresses; by default, follow the routes. For a path on
-    /// which the monitor has another address, give IF@ADDR:PORT.
-    #[arg(long, value_name = "IF|ADDR", value_delimiter = ',', help_heading = "Paths")]
-    via: Vec<ViaPath>,
-    /// Which of several paths an update takes: freshest, where it is expected first, with copies
-    /// where they pay; qaware, by the queues of this host's devices; min_srtt; round_robin;
-    /// linger, mainline Linux's default; or redundant, all of them.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "freshest",
-        requires = "via",
-        help_heading = "Paths"
-    )]
-    scheduler: String,
-    /// The weight of the old mean in qaware's service time and in freshest's mean wait, 0 to below 1
-    /// [default: 0.8].
-    #[arg(long, value_name = "WEIGHT", requires = "via", help_heading = "Paths")]
-    alpha: Option<f64>,
-    /// How qaware estimates the service time of a path [default: per-packet].
-    #[arg(long, value_enum, value_name = "NAME", requires = "via", help_heading = "Paths")]
-    estimator: Option<EstimatorName>,
+    #[command(flatten)]
+    paths: PathArgs,
     /// A name for the monitor's reports, at most 63 bytes.
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
@@ -193,8 +171,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let token = args.transport.token(&args.url)?;
     let runs_commands = args.topic.iter().any(|topic| matches!(topic.input, Input::Sample(_)));
     if args.sample.is_none() && !runs_commands {
-        let by_interfaces = if args.via.is_empty() { &[] } else { LEAVES_BY_INTERFACES };
-        let needs = Needs::new(by_interfaces).reads(args.read.as_deref());
+        let needs = Needs::new(args.paths.privileges()).reads(args.read.as_deref());
         let needs = needs.reads(args.latest.as_deref());
         let files = args.topic.iter().map(|topic| match &topic.input {
             Input::Read(path) | Input::Latest(path) => Some(path.as_path()),
@@ -205,7 +182,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut source = Source::new(SourceConfig {
         monitor: args.url.remote(),
         transport,
-        paths: paths(&args)?,
+        paths: args.paths.paths()?,
         params: SourceParams {
             name: args.name.clone(),
             token,
@@ -229,7 +206,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let now = Clock::new().now();
     let until = args.duration.map(|duration| now + duration);
-    let mut reporter = Reporter::new(&args.via, args.every, &args.marks, now, log);
+    let mut reporter = Reporter::new(args.paths.vias(), args.every, &args.marks, now, log);
     let result = source.run(&stop, until, &mut reporter).map_err(failure);
     let result = result.and(reporter.finish());
     let report = source.report();
@@ -239,16 +216,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         0 => Err(Failure::Runtime(miette!("no update was acknowledged{}", reporter.why()))),
         _ => Ok(()),
     }
-}
-
-fn paths(args: &Args) -> Result<SourcePaths, Failure> {
-    let tuning = Tuning {
-        alpha: args.alpha,
-        estimator: args.estimator.map(Into::into),
-        ..Tuning::default()
-    };
-    let scheduler = scheduler(&args.scheduler, tuning)?;
-    Ok(SourcePaths { vias: args.via.clone(), scheduler })
 }
 
 /// The longest state in bytes.

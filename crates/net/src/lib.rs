@@ -53,6 +53,8 @@ mod queues;
 pub mod quic;
 mod received;
 mod refusal;
+#[cfg(feature = "monitor")]
+pub mod relay;
 #[cfg(feature = "router")]
 pub mod router;
 mod run;

@@ -8,7 +8,7 @@ use freshline_core::source::Limit;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::CloseReason;
 use freshline_net::marks::MarkReport;
-use freshline_net::source::{Event, LinkEvent, PathReport, SourceReport, Watch};
+use freshline_net::source::{Event, PathReport, SourceReport, Watch};
 
 use freshline_net::via::{QueueReport, SeenBy, ViaPath};
 use miette::miette;
@@ -17,6 +17,7 @@ use crate::epochs::EpochLog;
 use crate::failure::Failure;
 use crate::mark::{self, MarkArgs};
 use crate::output::{Troubles, ms};
+use crate::trouble::{NO_ANSWER, NO_PATH, is_unanswered, trouble};
 
 /// Tells a person what happens, each trouble once until the session is open again.
 pub(super) struct Reporter {
@@ -54,9 +55,6 @@ impl Epochs {
         }
     }
 }
-
-/// Openings without an answer after which a person should know.
-const ATTEMPTS: u32 = 3;
 
 impl Reporter {
     pub(super) fn new(
@@ -154,29 +152,19 @@ impl Watch for Reporter {
                 self.troubles.are_over();
                 say!("session {} is open", source.label());
             }
-            Event::Session(SourceEvent::Closed(reason)) => {
-                self.report_once(refusal(*reason, source.name()));
-            }
-            Event::Session(SourceEvent::Silent) => {
-                self.report_once("the monitor is silent".into());
-            }
-            Event::Session(_) => {}
-            Event::Link(LinkEvent::Lost(reason)) => {
-                self.report_once(reason.to_string());
-            }
-            Event::Link(LinkEvent::Unreachable) => {
-                self.report_once("nothing listens at the monitor's address".into());
-            }
-            Event::Link(LinkEvent::Waiting(why)) => {
-                self.report_once(why.clone());
-            }
-            Event::Link(LinkEvent::Ready) => {}
             Event::Path { path, is_there: true } => say!("{} is there", self.via(*path)),
             Event::Path { path, is_there: false } => say!("{} is gone", self.via(*path)),
-            Event::NoSample(why) => self.report_once((*why).to_owned()),
             Event::TooLarge(which) => {
                 self.troubles.report_once(format!("{which}; it is left out"));
                 self.why = Some(which.to_string());
+            }
+            Event::Session(SourceEvent::Closed(reason)) => {
+                self.report_once(refusal(*reason, source.name()));
+            }
+            event => {
+                if let Some(why) = trouble(event) {
+                    self.report_once(why);
+                }
             }
         }
     }
@@ -189,18 +177,11 @@ impl Watch for Reporter {
     fn turn(&mut self, now: Time, source: &session::Source) {
         self.epochs.look(source);
         self.report_marks(source);
-        let is_waiting =
-            matches!(source.reach(), Reach::Opening { attempts } if attempts >= ATTEMPTS);
+        let is_waiting = is_unanswered(source);
         if is_waiting && self.troubles.is_empty() && source.paths().up().next().is_none() {
-            self.report_once(
-                "no path to the monitor yet: is an interface up, with an address?".into(),
-            );
+            self.report_once(NO_PATH.into());
         } else if is_waiting && self.troubles.is_empty() {
-            self.report_once(
-                "no answer: does a monitor listen there, by the same scheme, and does a firewall \
-                 let UDP through?"
-                    .into(),
-            );
+            self.report_once(NO_ANSWER.into());
         }
         if now < self.next {
             return;

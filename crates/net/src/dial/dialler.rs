@@ -283,6 +283,11 @@ impl<I: Inlet> Dialler<I> {
         self.attempts.iter_mut().for_each(|attempt| attempt.link.close(now, farewell));
     }
 
+    /// Ends the QUIC connections, and says nothing else.
+    pub(crate) fn hang_up(&mut self, now: Time) {
+        self.attempts.iter_mut().for_each(|attempt| attempt.link.hang_up(now));
+    }
+
     /// Whether nothing can be sent until one of the handshakes that have begun is done.
     pub(crate) fn is_dialling(&self) -> bool {
         !self.attempts.is_empty() && self.attempts.iter().all(|one| one.link.is_dialling())

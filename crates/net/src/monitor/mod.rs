@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
 use freshline_core::session::{
-    self, MonitorCounters, MonitorParams, Origin, Relation, SourceKey, TopicRecord,
+    self, End, MonitorCounters, MonitorParams, Origin, Relation, SourceKey, TopicRecord,
 };
 use freshline_core::unit::{Span, Time};
 
@@ -129,8 +129,8 @@ pub trait Watch {
     fn aged(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
     /// A source has opened a session; a former source of this key, or of this name, is gone.
     fn opened(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
-    /// A source is gone: it said so, or it was idle.
-    fn gone(&mut self, _now: Time, _source: SourceKey) {}
+    /// A source is gone, for this reason.
+    fn gone(&mut self, _now: Time, _source: SourceKey, _why: End) {}
     /// A turn of the loop has ended.
     fn turn(&mut self, _now: Time) {}
     /// States of a source that a newer one replaced before they could be handed on.

@@ -109,7 +109,7 @@ impl Sources {
                     if why == End::Displaced {
                         refusals.count(Refusal::Displaced);
                     }
-                    watch.gone(now, source);
+                    watch.gone(now, source, why);
                 }
             }
         }

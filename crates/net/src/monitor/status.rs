@@ -343,7 +343,7 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
         seq: record.newest_seq,
         payload_bytes: payload_bytes(record),
         payload: is_shown.then(|| record.payload.clone()),
-        topics: record.topics().iter().map(|topic| TopicStatus::of(record, topic, now)).collect(),
+        topics: record.topics().map(|topic| TopicStatus::of(record, topic, now)).collect(),
     }
 }
 

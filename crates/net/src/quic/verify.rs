@@ -52,6 +52,8 @@ pub enum Trust {
     Authorities(Authorities),
     /// The monitor shows the certificate with this fingerprint, whatever it names.
     Pinned(Fingerprint),
+    /// The same with any of these fingerprints.
+    OneOf(Vec<Fingerprint>),
 }
 
 /// Whom a server takes.
@@ -93,7 +95,12 @@ pub(crate) fn source_tls(
                 .build()
                 .map_err(|error| TrustError::Verifier(error.to_string()))?
         }
-        Trust::Pinned(pin) => Arc::new(PinVerifier { pin: *pin, provider: provider.clone() }),
+        Trust::Pinned(pin) => {
+            Arc::new(PinVerifier { pins: vec![*pin], provider: provider.clone() })
+        }
+        Trust::OneOf(pins) => {
+            Arc::new(PinVerifier { pins: pins.clone(), provider: provider.clone() })
+        }
     };
     let builder = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -171,10 +178,10 @@ macro_rules! by_tls13_alone {
     };
 }
 
-/// Accepts one certificate, by its fingerprint, from a peer that holds its private key.
+/// Accepts certificates by their fingerprints, from a peer that holds the private key.
 #[derive(Debug)]
 struct PinVerifier {
-    pin: Fingerprint,
+    pins: Vec<Fingerprint>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -188,10 +195,11 @@ impl ServerCertVerifier for PinVerifier {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let shown = Fingerprint::of(end_entity);
-        if shown == self.pin {
+        if self.pins.contains(&shown) {
             return Ok(ServerCertVerified::assertion());
         }
-        let mismatch = PinMismatch { shown, pinned: self.pin };
+        let pinned: Vec<_> = self.pins.iter().map(Fingerprint::to_string).collect();
+        let mismatch = PinMismatch { shown, pinned: pinned.join(" or ") };
         Err(CertificateError::Other(OtherError(Arc::new(mismatch))).into())
     }
 
@@ -232,5 +240,5 @@ impl ClientCertVerifier for PinnedClients {
 )]
 struct PinMismatch {
     shown: Fingerprint,
-    pinned: Fingerprint,
+    pinned: String,
 }

@@ -86,13 +86,15 @@ impl Feed {
         Ok(troubles)
     }
 
-    /// A sampler has woken the source.
-    pub(crate) fn on_woken(&mut self, session: &mut session::Source) {
+    /// A sampler has woken the source; whether one was awaited.
+    pub(crate) fn on_woken(&mut self, session: &mut session::Source) -> bool {
         let taken = self.inputs.iter_mut().map(|input| std::mem::take(&mut input.awaits_waker));
         // Of all of them, whichever it was.
-        if taken.fold(false, |any, awaits| any | awaits) {
+        let is_awaited = taken.fold(false, |any, awaits| any | awaits);
+        if is_awaited {
             session.ask_again();
         }
+        is_awaited
     }
 }
 

@@ -10,31 +10,30 @@
 //! One thread, one `mio` poll, one timer. All protocol logic is in [`freshline_core::session`], and
 //! `feed` decides which state is sent; here are the socket and the clock.
 
+pub(crate) mod engine;
 pub(crate) mod feed;
-mod paths;
+pub(crate) mod paths;
 mod report;
 pub mod sampler;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    self, Datagram, PathsError, Secret, SourceEvent, SourceParams, TopicError, TopicParams,
-    TransportState,
+    self, PathsError, SourceEvent, SourceParams, TopicError, TopicParams,
 };
 use freshline_core::source::RateLaw;
-use freshline_core::unit::{Bytes, Span, Time};
+use freshline_core::unit::Time;
 use freshline_core::wire::OpeningTooLong;
 use mio::Token;
 
 use crate::clock::Clock;
 use crate::dial::Remote;
-use crate::link::{LinkError, SendStatus};
+use crate::link::LinkError;
 use crate::quic;
 use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 use crate::system::SystemError;
 use crate::via::SeenBy;
-use feed::{Feed, Trouble};
 use sampler::Sampler;
 
 pub use crate::link::{LinkEvent, Transport};
@@ -42,13 +41,11 @@ pub use crate::via::Via;
 pub use paths::SourcePaths;
 pub use report::{PathReport, SourceReport, TopicReport};
 
-use paths::{Change, Links};
+use engine::Engine;
+use paths::Place;
 
 const ALARM: Token = Token(1);
 const WAKER: Token = Token(2);
-
-/// Datagrams taken from the socket before the timers are looked at again.
-const RECEIVES_A_TURN: usize = 256;
 
 /// What a source needs to run.
 pub struct SourceConfig {
@@ -72,6 +69,18 @@ pub enum States {
     Of(Box<dyn Sampler>),
     /// Of several topics, which share the session and the rate.
     Topics(Vec<Topic>),
+}
+
+impl States {
+    /// The topics, if there are any, and their samplers in the same order.
+    fn split(self) -> (Vec<TopicParams>, Vec<Box<dyn Sampler>>) {
+        match self {
+            Self::Of(sampler) => (Vec::new(), vec![sampler]),
+            Self::Topics(topics) => {
+                topics.into_iter().map(|topic| (topic.params, topic.sampler)).unzip()
+            }
+        }
+    }
 }
 
 /// One topic of a source.
@@ -169,17 +178,10 @@ impl Watch for () {}
 
 /// A source that is ready to run.
 pub struct Source {
-    clock: Clock,
-    /// How long the machine had slept when that was last looked at.
-    slept: Span,
+    engine: Engine,
     sleeper: Sleeper,
-    links: Links,
-    session: session::Source,
-    feed: Feed,
-    began_at: Time,
     /// A run has ended, and with it the session.
     has_ended: bool,
-    datagram: Vec<u8>,
 }
 
 impl Source {
@@ -188,49 +190,19 @@ impl Source {
     /// # Errors
     /// [`SourceError`] says what is missing.
     pub fn new(config: SourceConfig) -> Result<Self, SourceError> {
-        let clock = Clock::new();
-        let now = clock.now();
         let sleeper = Sleeper::new([ALARM, WAKER])?;
-        let max_datagram = config.transport.max_datagram();
-        let (source_paths, monitor) = (&config.paths, &config.monitor);
-        let paths = source_paths.paths()?;
-        let links = Links::open(source_paths, config.transport, monitor, &sleeper, clock)?;
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(SourceError::Random)?;
-        let params = SourceParams { max_datagram, ..config.params };
-        let session = session::Source::new(params, Secret::new(random), config.law, now)?;
-        let (topics, mut samplers) = match config.states {
-            States::Of(sampler) => (Vec::new(), vec![sampler]),
-            States::Topics(topics) => {
-                topics.into_iter().map(|topic| (topic.params, topic.sampler)).unzip()
-            }
-        };
-        let session = session.with_topics(topics)?;
-        samplers.iter_mut().for_each(|sampler| sampler.start(clock, sleeper.waker()));
-        let mut source = Self {
-            clock,
-            slept: clock.slept(),
-            sleeper,
-            feed: Feed::new(samplers, &session),
-            session: session.over(paths),
-            began_at: now,
-            has_ended: false,
-            datagram: Vec::new(),
-            links,
-        };
-        source.mark_what_is_not_ready(now);
-        Ok(source)
+        let engine = Engine::new(config, &Place::alone(&sleeper))?;
+        Ok(Self { engine, sleeper, has_ended: false })
     }
 
     /// The session, for reports.
     pub fn session(&self) -> &session::Source {
-        &self.session
+        self.engine.session()
     }
 
     /// A summary of the run until now.
     pub fn report(&self) -> SourceReport {
-        let now = self.clock.now();
-        SourceReport::of(&self.session, &self.links, self.began_at, now)
+        self.engine.report()
     }
 
     /// Runs until `stop`, or until `until` has come, or the sampler has no more to give. A source runs
@@ -248,43 +220,8 @@ impl Source {
         if self.has_ended {
             return Err(SourceError::Ended);
         }
-        self.slept = self.clock.slept();
+        self.engine.forget_sleep();
         run::run(&mut Watched { source: self, watch }, stop, until)
-    }
-
-    /// Tells the session which of its paths can carry nothing (yet).
-    fn mark_what_is_not_ready(&mut self, now: Time) {
-        for id in self.links.ids().filter(|id| !self.links.is_ready(*id)) {
-            let state = match self.links.is_dialling(id) {
-                true => TransportState::Connecting,
-                false => TransportState::Down,
-            };
-            self.session.handle_transport(now, id, state);
-        }
-    }
-
-    /// Reports to the session what has left.
-    fn count_bytes(&mut self) {
-        let bytes = self.links.take_wire_bytes();
-        if bytes > Bytes::ZERO {
-            self.session.handle_wire_bytes(self.clock.now(), bytes);
-        }
-    }
-
-    /// Sends what may leave.
-    fn transmit(&mut self) -> Result<(), SourceError> {
-        // The sample may have taken its time.
-        let now = self.clock.now();
-        while let Some(transmit) = self.session.poll_transmit(now, &mut self.datagram) {
-            let datagram = &self.datagram[..transmit.len];
-            let sent =
-                self.links.send(transmit.path, now, transmit.dscp, datagram, transmit.seq)?;
-            if sent == SendStatus::Replaced {
-                self.session.handle_replaced(&transmit);
-            }
-        }
-        self.count_bytes();
-        Ok(())
     }
 }
 
@@ -298,133 +235,26 @@ impl Driven for Watched<'_> {
     type Error = SourceError;
 
     fn sleeper(&mut self) -> (Clock, &mut Sleeper) {
-        (self.source.clock, &mut self.source.sleeper)
+        (self.source.engine.clock(), &mut self.source.sleeper)
     }
 
     fn on_ready(&mut self, event: &mio::event::Event) {
         if event.token() == WAKER {
-            self.source.feed.on_woken(&mut self.source.session);
+            self.source.engine.on_woken();
         }
     }
 
     fn turn(&mut self) -> Result<Turn, SourceError> {
-        let slept = self.source.clock.slept();
-        if slept > self.source.slept {
-            self.source.slept = slept;
-            // Before acks are read that came just before the sleep, and would count as a round trip.
-            self.source.session.handle_resume(self.source.clock.now());
-        }
-        let busy = self.receive()?;
-        let now = self.source.clock.now();
-        self.source.session.handle_timeout(now);
-        self.attend(now)?;
-        self.source.transmit()?;
-        let Self { source, watch } = self;
-        if source.links.are_several() {
-            watch.queues(&mut source.links.seen_by());
-        }
-        watch.turn(now, &source.session);
-        Ok(if source.session.has_finished() { Turn::Over } else { Turn::busy_if(busy) })
+        let Source { engine, sleeper, .. } = &mut *self.source;
+        engine.turn(sleeper.registry(), self.watch)
     }
 
     fn poll_timeout(&mut self) -> Option<Time> {
-        Time::earliest([self.source.session.poll_timeout(), self.source.links.poll_timeout()])
+        self.source.engine.poll_timeout()
     }
 
     fn close(&mut self, now: Time) {
-        let Source { session, links, datagram, has_ended, .. } = &mut *self.source;
-        *has_ended = true;
-        session.close();
-        while let Some(transmit) = session.poll_transmit(now, datagram) {
-            links.close(transmit.path, now, &datagram[..transmit.len]);
-        }
-    }
-}
-
-impl Watched<'_> {
-    /// Takes in what has come, and lets the links look at the time; whether there may be more.
-    fn receive(&mut self) -> Result<bool, SourceError> {
-        self.look_around()?;
-        let mut busy = false;
-        for id in self.source.links.ids() {
-            busy |= self.receive_by(id)?;
-        }
-        self.source.mark_what_is_not_ready(self.source.clock.now());
-        // Of QUIC's handshakes and acknowledgements.
-        self.source.count_bytes();
-        Ok(busy)
-    }
-
-    /// Looks which interfaces there are, and begins what is due to be dialled.
-    fn look_around(&mut self) -> Result<(), SourceError> {
-        let Source { links, session, sleeper, clock, .. } = &mut *self.source;
-        let now = clock.now();
-        links.look_around(now, sleeper.registry(), |path, change| {
-            let is_there = matches!(change, Change::There);
-            if !is_there {
-                session.handle_transport(now, path, TransportState::Down);
-            }
-            self.watch.event(now, session, &Event::Path { path, is_there });
-        })?;
-        Ok(())
-    }
-
-    fn receive_by(&mut self, id: PathId) -> Result<bool, SourceError> {
-        let mut busy = true;
-        for _ in 0..RECEIVES_A_TURN {
-            let Source { links, session, clock, .. } = &mut *self.source;
-            let on_left = |seq, wait| session.handle_departure(id, seq, wait);
-            let Some((datagram, dscp)) = links.receive(id, on_left)? else {
-                busy = false;
-                break;
-            };
-            let now = clock.now();
-            if session.handle_datagram(now, id, Datagram::marked(datagram, dscp)).is_ok() {
-                self.attend(now)?;
-            }
-        }
-        let now = self.source.clock.now();
-        self.source.links.handle_timeout(id, now)?;
-        while let Some(event) = self.source.links.poll_event(id) {
-            let session = &mut self.source.session;
-            match event {
-                LinkEvent::Ready => session.handle_transport(now, id, TransportState::Ready),
-                LinkEvent::Lost(_) => session.handle_transport(now, id, TransportState::Down),
-                LinkEvent::Unreachable | LinkEvent::Waiting(_) => {}
-            }
-            self.watch.event(now, session, &Event::Link(&event));
-        }
-        Ok(busy)
-    }
-
-    /// Does what the session wants, and reports what has happened to it.
-    fn attend(&mut self, now: Time) -> Result<(), SourceError> {
-        while let Some(event) = self.source.session.poll_event() {
-            match event {
-                SourceEvent::StateWanted(need) => {
-                    let Source { feed, session, .. } = &mut *self.source;
-                    let troubles = feed.answer(now, need, session).map_err(SourceError::Sampler)?;
-                    troubles.iter().for_each(|trouble| self.report(now, trouble));
-                    // By them the update is routed that leaves next.
-                    let Source { links, session, clock, .. } = &mut *self.source;
-                    links.show_queues(clock.now(), session);
-                }
-                SourceEvent::RenewTransports { all } => {
-                    let Source { links, sleeper, .. } = &mut *self.source;
-                    links.renew(now, sleeper.registry(), all)?;
-                    self.source.mark_what_is_not_ready(now);
-                }
-                event => self.watch.event(now, &self.source.session, &Event::Session(event)),
-            }
-        }
-        Ok(())
-    }
-
-    fn report(&mut self, now: Time, trouble: &Trouble) {
-        let event = match trouble {
-            Trouble::NoSample(why) => Event::NoSample(why),
-            Trouble::TooLarge(state) => Event::TooLarge(*state),
-        };
-        self.watch.event(now, &self.source.session, &event);
+        self.source.has_ended = true;
+        self.source.engine.close(now);
     }
 }

@@ -25,8 +25,25 @@ use crate::waker::Waker;
 /// How often it is looked which interfaces there are.
 const LOOK_AROUND: Span = Span::from_millis(250);
 
-/// The first token of the links' sockets.
+/// The first token of a source's sockets, where it is the only one of its poll.
 const FIRST_TOKEN: usize = 8;
+
+/// The poll that watches the sockets of a source.
+pub(crate) struct Place<'a> {
+    pub(crate) registry: &'a Registry,
+    /// Woken with states and with the resolver's answers: [`Engine::on_woken`] and [`Engine::turn`] are due.
+    pub(crate) waker: Arc<Waker>,
+    /// The token of the first path's socket; that of each further path is one more.
+    pub(crate) first_token: usize,
+}
+
+impl<'a> Place<'a> {
+    /// Of the only source of a thread.
+    pub(super) fn alone(sleeper: &'a Sleeper) -> Self {
+        let (registry, waker) = (sleeper.registry(), sleeper.waker());
+        Self { registry, waker, first_token: FIRST_TOKEN }
+    }
+}
 
 /// By which interfaces or addresses of this host a source sends, and how it chooses among them.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +64,7 @@ impl Default for SourcePaths {
 
 impl SourcePaths {
     /// What keeps the books of them.
-    pub(super) fn paths(&self) -> Result<Paths, PathsError> {
+    pub(crate) fn paths(&self) -> Result<Paths, PathsError> {
         Paths::new(self.vias.len().max(1), &self.scheduler)
     }
 }
@@ -82,7 +99,8 @@ pub(super) struct Links {
     paths: Vec<SourcePath>,
     /// Whether interfaces were named, which come and go.
     are_named: bool,
-    queues: DeviceQueues,
+    /// Only of several paths: a single one's is not looked at, and each takes a descriptor.
+    queues: Option<DeviceQueues>,
     /// Whether packets say when they left their device.
     stamps_departures: bool,
     wire_bytes: WireBytes,
@@ -95,7 +113,7 @@ impl Links {
         paths: &SourcePaths,
         transport: Transport,
         monitor: &Remote,
-        sleeper: &Sleeper,
+        place: &Place<'_>,
         clock: Clock,
     ) -> Result<Self, LinkError> {
         let any = [ViaPath::from(Via::Any)];
@@ -103,7 +121,7 @@ impl Links {
         let path = |(index, ViaPath { via, peer }): (usize, &ViaPath)| SourcePath {
             via: via.clone(),
             remote: peer.map_or_else(|| monitor.clone(), Remote::from),
-            token: Token(FIRST_TOKEN + index),
+            token: Token(place.first_token + index),
             device: None,
             index: None,
             dial: None,
@@ -112,17 +130,17 @@ impl Links {
         let mut links = Self {
             clock,
             transport,
-            waker: sleeper.waker(),
+            waker: Arc::clone(&place.waker),
             paths: vias.iter().enumerate().map(path).collect(),
             are_named: !paths.vias.is_empty(),
-            queues: DeviceQueues::new(),
+            queues: (vias.len() > 1).then(DeviceQueues::new),
             stamps_departures: paths.vias.len() > 1 && paths.scheduler.wants_queueing_delays(),
             wire_bytes: WireBytes::default(),
             look_at: clock.now(),
         };
         if !links.are_named {
             let settings = links.settings(&links.paths[0]);
-            links.paths[0].dial = Some(Dialler::new(settings, sleeper.registry())?);
+            links.paths[0].dial = Some(Dialler::new(settings, place.registry)?);
         }
         Ok(links)
     }
@@ -291,7 +309,7 @@ impl Links {
         let path = self.paths.get_mut(usize::from(id.0))?;
         path.seen_by = None;
         let key = PathKey::new(path.device, path.dial.as_ref()?.address()?);
-        let seen = self.queues.queue(self.clock.instant_of(now), key)?;
+        let seen = self.queues.as_mut()?.queue(self.clock.instant_of(now), key)?;
         path.seen_by = Some(seen.by);
         Some(seen.queue)
     }
@@ -322,6 +340,14 @@ impl Links {
         }
     }
 
+    /// Hangs up without a word of the session.
+    pub(super) fn hang_up(&mut self, now: Time) {
+        self.paths
+            .iter_mut()
+            .filter_map(|path| path.dial.as_mut())
+            .for_each(|dial| dial.hang_up(now));
+    }
+
     fn dial(&mut self, id: PathId) -> Option<&mut Dialler<Plain>> {
         self.paths.get_mut(usize::from(id.0))?.dial.as_mut()
     }
@@ -349,7 +375,8 @@ mod tests {
         let sleeper = Sleeper::new([Token(1), Token(2)]).unwrap();
         let clock = Clock::new();
         let monitor = "127.0.0.1:9".parse::<SocketAddr>().unwrap().into();
-        let mut links = Links::open(&paths, Transport::Udp, &monitor, &sleeper, clock).unwrap();
+        let mut links =
+            Links::open(&paths, Transport::Udp, &monitor, &Place::alone(&sleeper), clock).unwrap();
         let mut opened = Vec::new();
         links
             .look_around(clock.now(), sleeper.registry(), |id, change| {
@@ -373,7 +400,8 @@ mod tests {
         let paths = SourcePaths { vias: vec![Via::from("::1").into()], ..SourcePaths::default() };
         let mut sleeper = Sleeper::new([Token(1), Token(2)]).unwrap();
         let clock = Clock::new();
-        let mut links = Links::open(&paths, Transport::Udp, &monitor, &sleeper, clock).unwrap();
+        let mut links =
+            Links::open(&paths, Transport::Udp, &monitor, &Place::alone(&sleeper), clock).unwrap();
         let interfaces = Interfaces::listed(&[("lo", "::1")]);
         let (mut changes, mut reasons) = (Vec::new(), Vec::new());
         let mut events = mio::Events::with_capacity(4);

@@ -68,14 +68,21 @@ const SUMS: [Column<MonitorCounters, u64>; 11] = [
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let Self(report) = self;
-        let sources = report.sources.iter();
-        let sources = sources.map(|source| ([("source", source.source.as_str())], source));
-        gauges(&mut encoder, &GAUGES, sources.clone())?;
-        counters(&mut encoder, &COUNTERS, sources)?;
-        let open = ConstGauge::new(report.sources_open as u64);
-        total(&mut encoder, "sources", "Sources held", &open)?;
-        totals(&mut encoder, &SUMS, &report.counters)?;
-        report.refusals.encode(&mut encoder)
+        encode(&self.0, &mut encoder)
     }
+}
+
+/// Writes all metrics of a monitor.
+pub(crate) fn encode(
+    report: &MonitorReport,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), std::fmt::Error> {
+    let sources = report.sources.iter();
+    let sources = sources.map(|source| ([("source", source.source.as_str())], source));
+    gauges(encoder, &GAUGES, sources.clone())?;
+    counters(encoder, &COUNTERS, sources)?;
+    let open = ConstGauge::new(report.sources_open as u64);
+    total(encoder, "sources", "Sources held", &open)?;
+    totals(encoder, &SUMS, &report.counters)?;
+    report.refusals.encode(encoder)
 }

@@ -33,6 +33,7 @@ use lines::Lines;
 
 pub use command::end_all as end_commands;
 pub use lines::{LinesError, OutFormat, UnknownFormat, Unwritten};
+pub(crate) use metrics::encode as encode_metrics;
 pub use metrics::serve as serve_metrics;
 pub use query::{SocketError, StateSocket};
 pub use subscribe::Subscribers;

@@ -1,0 +1,109 @@
+//! The flags that say which sources a monitor holds, and how many of them metrics name.
+
+use std::net::SocketAddr;
+
+use clap::value_parser;
+use freshline_core::session::{MonitorParams, Names};
+use freshline_core::unit::{Bytes, Span};
+use freshline_net::quic::Limits;
+use miette::miette;
+
+use crate::failure::Failure;
+
+/// Which sources are held, and how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HeldArgs {
+    /// Hold at most N sources. If all places are held, a newcomer displaces a source of the token or
+    /// certificate that holds most, of its network with most, and of that of its address with most, unless
+    /// the newcomer's own holds as many. Sources that give way may be live ones, so set N above the number
+    /// of sources that you have. A sixteenth of the places is kept for sources that return under a name that
+    /// they held for a minute.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
+    max_sources: u32,
+    /// Hold at most N sources of one address (of one /64 of IPv6) with the same token or certificate;
+    /// others are refused. Default: as many as --max-sources allows.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
+    max_sources_per_peer: Option<u32>,
+    /// Names of sources to take: `plain` ones, of ASCII letters, digits and . _ : / @ + -, or `any`.
+    /// Programs that states are handed to can use plain names as file names and arguments.
+    #[arg(long, value_name = "WHICH", default_value = "plain", help_heading = "Security")]
+    names: WhichNames,
+    /// Take states of at most this size; a longer one is refused, and its session closed.
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", help_heading = "Limits")]
+    max_payload: Bytes,
+    /// Hold at most this much of states that arrive in several parts, of all sources together, complete or
+    /// not. Beyond it further parts are dropped, and their sources send them again. Outputs of a monitor
+    /// copy states: --exec up to 256 MiB, --out up to 64 MiB.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Limits")]
+    max_large: Bytes,
+    /// Close the session of a source that has been silent for this long. If the source has a name,
+    /// reports and metrics keep it, with growing age, until --forget.
+    #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Limits")]
+    idle_timeout: Span,
+    /// Leave a silent source with a name out of reports and metrics after this long.
+    #[arg(long, value_name = "TIME", default_value = "24h", help_heading = "Limits")]
+    pub(crate) forget: Span,
+}
+
+/// One place in this many is reserved for sources that return.
+const RESERVED: usize = 16;
+
+/// Which names of sources are taken.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum WhichNames {
+    Plain,
+    Any,
+}
+
+impl HeldArgs {
+    /// Refuses what no source could keep.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.idle_timeout < Span::from_secs(1) {
+            return Err(Failure::Usage(miette!(
+                "--idle-timeout must be at least 1s; sources rest in between"
+            )));
+        }
+        Ok(())
+    }
+
+    /// How many connections a server needs for them.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            max_connections: Limits::connections_for(self.max_sources as usize),
+            idle_timeout: self.idle_timeout.into(),
+            ..Limits::default()
+        }
+    }
+
+    pub(crate) fn params(&self) -> MonitorParams {
+        MonitorParams {
+            names: match self.names {
+                WhichNames::Plain => Names::Plain,
+                WhichNames::Any => Names::Any,
+            },
+            max_sources: self.max_sources as usize,
+            max_sources_per_peer: self.max_sources_per_peer.unwrap_or(self.max_sources) as usize,
+            reserved: self.max_sources as usize / RESERVED,
+            max_payload: usize::try_from(self.max_payload.get()).unwrap_or(usize::MAX),
+            max_large: usize::try_from(self.max_large.get()).unwrap_or(usize::MAX),
+            idle: self.idle_timeout,
+            ..MonitorParams::default()
+        }
+    }
+}
+
+/// Where metrics are served, and of which sources.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct MetricsArgs {
+    /// Serve metrics for Prometheus at http://ADDR/metrics.
+    #[arg(long = "metrics", value_name = "ADDR", help_heading = "Output")]
+    pub(crate) address: Option<SocketAddr>,
+    /// Name at most N sources in metrics and in the summary; the others count in the sums.
+    #[arg(
+        long = "metrics-sources",
+        value_name = "N",
+        default_value_t = 100,
+        help_heading = "Output"
+    )]
+    pub(crate) sources: usize,
+}

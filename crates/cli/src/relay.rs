@@ -1,0 +1,183 @@
+//! `freshline relay`: a monitor that is the source of further monitors.
+
+mod reporter;
+
+use std::path::PathBuf;
+
+use freshline_core::session::SourceParams;
+use freshline_core::unit::Span;
+use freshline_net::clock::Clock;
+use freshline_net::credentials::Right;
+use freshline_net::monitor::MonitorConfig;
+use freshline_net::relay::{Destination, Relay, RelayConfig, RelayError, Watch, serve_metrics};
+use freshline_net::source::Transport;
+use miette::{IntoDiagnostic, miette};
+
+use crate::failure::Failure;
+use crate::held::{HeldArgs, MetricsArgs};
+use crate::law::LawArgs;
+use crate::listening::{ListenArgs, Quic, say_where};
+use crate::mark::MarkArgs;
+use crate::output::{print_json, printed};
+use crate::paths::PathArgs;
+use crate::privileges::{Needs, raise_descriptor_limit};
+use crate::transport::{TrustArgs, token};
+use crate::url::{MonitorUrl, Scheme};
+use reporter::{Reporter, print_each, print_summary};
+
+/// Receive states as a monitor does, and send them on to further monitors.
+///
+/// Each source has a session of its own at each destination, under the same name, at the rate of that path.
+/// Only the newest state is kept. Ages count from the generation at the source, over any number of relays.
+/// A destination that cannot be reached is tried again, without effect on the others; once it is there, or
+/// there again, it gets the newest state of each source.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLES
+
+Receive the states of sources in a house, and relay them to two monitors elsewhere:
+
+    freshline relay quic://0.0.0.0:3774 quic://hub.example quic://backup.example \\
+        --credentials sources --ca fleet.pem --to-token-file house.token
+
+A chain on one machine, in four terminals; the age at the end counts from the source:
+
+    freshline monitor udp://127.0.0.1:4003
+    freshline relay udp://127.0.0.1:4002 udp://127.0.0.1:4003
+    freshline relay udp://127.0.0.1:4001 udp://127.0.0.1:4002
+    freshline source udp://127.0.0.1:4001 --read /proc/loadavg --name this-host
+
+EXIT CODES
+
+0  ended by --duration or Ctrl-C, with the summary
+1  cannot bind the address, or the system refuses something
+2  the flags or the files that they name cannot be understood, or a destination is the relay itself
+130  a second Ctrl-C, when the end hangs")]
+pub(crate) struct Args {
+    /// Where to listen for sources: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if
+    /// ADDRESS is not loopback. Port 0 takes a free one.
+    listen: MonitorUrl,
+    /// The monitors to send states to: quic://HOST:PORT, or udp://HOST:PORT on trusted links. Flags of
+    /// paths, rates and marks hold for each of them.
+    #[arg(required = true, value_name = "DESTINATION")]
+    destinations: Vec<MonitorUrl>,
+    #[command(flatten)]
+    listening: ListenArgs,
+    #[command(flatten)]
+    trust: TrustArgs,
+    /// A file with the token that destinations ask for (quic://). A certificate of --cert is shown to them
+    /// as well as to sources.
+    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    to_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    held: HeldArgs,
+    #[command(flatten)]
+    paths: PathArgs,
+    #[command(flatten)]
+    law: LawArgs,
+    #[command(flatten)]
+    marks: MarkArgs,
+    #[command(flatten)]
+    metrics: MetricsArgs,
+    /// Send an update of each source at least this often, the last state again if there is no newer one. A
+    /// destination that was restarted without a word gets the newest states after this time.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    keep_alive: Span,
+    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+    /// Print the progress at this interval, on standard error.
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    every: Span,
+    /// Print the summary as one JSON document on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    args.held.check()?;
+    for (flag, time) in [("--every", args.every), ("--keep-alive", args.keep_alive)] {
+        if time.is_zero() {
+            return Err(Failure::Usage(miette!("{flag} must be above zero, such as 10s")));
+        }
+    }
+    let destinations = destinations(&args)?;
+    let quic = args.listening.quic(&args.listen, args.held.limits())?;
+    raise_descriptor_limit();
+    let mut relay = Relay::bind(RelayConfig {
+        monitor: MonitorConfig {
+            listen: args.listening.address(&args.listen)?,
+            quic: quic.as_ref().map(|quic| quic.config.clone()),
+            params: args.held.params(),
+            rules: args.listening.rules(Right::Publish)?,
+            detailed: args.metrics.sources,
+            forget: args.held.forget,
+        },
+        destinations,
+    })
+    .map_err(failure)?;
+    args.listening.reload_on_hangup(Right::Publish, quic.as_ref(), relay.reloader())?;
+    Needs::new(args.paths.privileges()).listens(args.metrics.address).confine();
+    let stop = args.listening.stop_on_signals()?;
+    let address = relay.local_addr().map_err(failure)?;
+    let metrics = args.metrics;
+    let metrics = metrics
+        .address
+        .map(|address| serve_metrics(address, relay.asker(), metrics.sources))
+        .transpose()
+        .into_diagnostic()
+        .map_err(Failure::Runtime)?;
+    // Nothing can fail any more before it listens.
+    say_where(address, quic.as_ref().map(Quic::identity));
+    args.listening.warn_if_open(address, "send states");
+    args.law.warning().into_iter().for_each(|warning| say!("{warning}"));
+    if let Some(address) = metrics {
+        say!("metrics at http://{address}/metrics");
+    }
+    let (asker, every) = (relay.asker(), args.every);
+    std::thread::spawn(move || print_each(every, &asker));
+    let until = args.duration.map(|duration| Clock::new().now() + duration);
+    let reporter = |to: &MonitorUrl| Box::new(Reporter::new(to)) as Box<dyn Watch>;
+    let mut reporters: Vec<_> = args.destinations.iter().map(reporter).collect();
+    let result = relay.run(&stop, until, &mut (), &mut reporters).map_err(failure);
+    let report = relay.report(&());
+    let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
+    result.and(summary)
+}
+
+/// The destinations with their settings.
+fn destinations(args: &Args) -> Result<Vec<Destination>, Failure> {
+    let is_quic = |url: &MonitorUrl| url.scheme == Scheme::Quic;
+    if args.trust.are_given() && !args.destinations.iter().any(is_quic) {
+        return Err(Failure::Usage(miette!(
+            "--pin and --ca mean nothing without a destination at quic://"
+        )));
+    }
+    let destination = |url: &MonitorUrl| {
+        Ok(Destination {
+            monitor: url.remote(),
+            transport: match url.scheme {
+                Scheme::Udp => Transport::Udp,
+                Scheme::Quic => args.trust.quic(url, args.listening.cert_files())?,
+            },
+            paths: args.paths.paths()?,
+            params: SourceParams {
+                token: token(args.to_token_file.as_deref(), url)?,
+                keep_alive: args.keep_alive,
+                limits: args.law.limits()?,
+                dscp: args.marks.dscp,
+                ack_mark: args.marks.ack_dscp,
+                ..SourceParams::default()
+            },
+            law: args.law.config()?,
+        })
+    };
+    args.destinations.iter().map(destination).collect()
+}
+
+fn failure(error: RelayError) -> Failure {
+    match error.is_of_settings() {
+        true => Failure::Usage(miette::Report::msg(error)),
+        false => Failure::Runtime(miette::Report::msg(error)),
+    }
+}

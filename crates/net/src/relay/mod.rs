@@ -1,0 +1,372 @@
+//! A relay: a monitor that is the source of further monitors, its destinations.
+//!
+//! ```text
+//!   sources ─► Monitor ─► Board ─┬─► Sessions: a source's session per source ─► destination
+//!              (a thread)        └─► Sessions (a thread per destination) ─────► destination
+//! ```
+//!
+//! Each source of the monitor has a session of its own at each destination, under the same name, with a law
+//! of its own, and so the rate of that path. Only the newest state is kept: a newer one replaces one that has
+//! not left. The bytes of a state are handed on unchanged.
+//!
+//! **Age.** The monitor knows the age of each state by the chain of clock offsets before it, and a relay
+//! hands a state on as generated at (now − age) on its own clock. A destination therefore counts the age
+//! from the original generation, over any number of relays. Each hop adds at most half of its smallest round
+//! trip to the error. What is held back, and why, is said in `board`.
+//!
+//! **Bounds.** Each destination has at most
+//! [`max_sources`](freshline_core::session::MonitorParams::max_sources) sessions, one per record of the
+//! monitor. Beyond that the monitor refuses newcomers or displaces sources, and a source that is displaced
+//! falls silent at the destinations too.
+//!
+//! **The end of a source.** If a source closes its session, so do its sessions at the destinations. If it
+//! falls silent, they fall silent, and the destinations keep its name with a growing age.
+//!
+//! **Loops.** A state leaves each relay at most once per destination and period of the law, so a loop cannot
+//! multiply states. A relay refuses to be its own destination. In a longer loop the name belongs to the
+//! session that has opened it first, where sources and relays show different tokens or certificates;
+//! otherwise the sessions displace each other, with growing pauses. An older state never replaces a newer
+//! one of its name, so that copies of states do not travel around the loop.
+
+mod board;
+mod metrics;
+mod report;
+mod sessions;
+mod timers;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::thread;
+
+use freshline_core::session::{self, PathsError, Secret, SourceParams};
+use freshline_core::source::LawConfig;
+use freshline_core::unit::Time;
+use freshline_core::wire::{Opening, OpeningTooLong};
+
+use crate::ask::{self, Gone};
+use crate::clock::Clock;
+use crate::credentials::Reloader;
+use crate::dial::Remote;
+use crate::monitor::{self, Monitor, MonitorConfig, MonitorError};
+use crate::quic;
+use crate::run;
+use crate::source::{self, SourceError, SourcePaths, Transport};
+use crate::stop::Stop;
+use crate::system::SystemError;
+use crate::via::{Interfaces, Via};
+
+pub use metrics::serve as serve_metrics;
+pub use report::{DestinationReport, RelayReport, RelayedReport};
+
+use board::{Board, Both, OldStates};
+use sessions::{Sessions, Watched};
+
+/// A monitor to which states are relayed.
+#[derive(Debug, Clone)]
+pub struct Destination {
+    /// Its name, of which every address is tried, or its address.
+    pub monitor: Remote,
+    /// How datagrams are carried.
+    pub transport: Transport,
+    /// By which interfaces.
+    pub paths: SourcePaths,
+    /// The sessions' settings. The name is that of each source, and the longest state is that of the relay's
+    /// own monitor.
+    pub params: SourceParams,
+    /// When to send; each session has a law of its own.
+    pub law: LawConfig,
+}
+
+/// What a relay needs to run.
+#[derive(Debug)]
+pub struct RelayConfig {
+    /// The monitor that receives the states.
+    pub monitor: MonitorConfig,
+    /// Where they are relayed to.
+    pub destinations: Vec<Destination>,
+}
+
+/// Why a relay cannot run, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// There is no destination.
+    #[error("a relay needs a destination")]
+    NoDestination,
+    /// A destination is given twice: both sessions of a source would have one name there.
+    #[error("{destination} is given twice as destination")]
+    Twice {
+        /// The destination.
+        destination: Remote,
+    },
+    /// A destination is the relay itself.
+    #[error("the relay listens at {destination} itself, which cannot be its destination")]
+    Itself {
+        /// The destination.
+        destination: Remote,
+    },
+    /// The monitor takes states that are longer than those that can be sent to a destination.
+    #[error(
+        "states of {given} bytes are taken, and at most {max} can be sent to {destination}, as a state \
+         has at most 65536 parts"
+    )]
+    MaxState {
+        /// The destination.
+        destination: Remote,
+        /// The longest state that the monitor takes.
+        given: usize,
+        /// The longest state that can be sent.
+        max: usize,
+    },
+    /// The token is too long.
+    #[error(transparent)]
+    Opening(#[from] OpeningTooLong),
+    /// A destination cannot be dialled by QUIC.
+    #[error(transparent)]
+    Dial(#[from] quic::DialError),
+    /// There are no such paths.
+    #[error(transparent)]
+    Paths(#[from] PathsError),
+    /// The monitor cannot run.
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
+    /// The operating system refused something else.
+    #[error(transparent)]
+    System(#[from] SystemError),
+}
+
+impl RelayError {
+    /// Whether the settings are wrong, rather than that the system refuses something.
+    pub fn is_of_settings(&self) -> bool {
+        !matches!(self, Self::Monitor(_) | Self::System(_))
+    }
+}
+
+/// Receives the events of the sessions of one destination, on its thread; none of its methods may block.
+pub trait Watch: source::Watch + Send {
+    /// The session of this source cannot be opened, or cannot go on; it is opened again in 2 s.
+    fn failed(&mut self, _now: Time, _source: &str, _error: &SourceError) {}
+}
+
+impl Watch for () {}
+
+/// Asks a relay that runs on other threads.
+#[derive(Clone)]
+pub struct Asker {
+    monitor: monitor::Asker,
+    destinations: Vec<ask::Asker<DestinationReport>>,
+    old_states: OldStates,
+}
+
+impl Asker {
+    /// The run until now, with at most `max` sources of the monitor and of each destination.
+    ///
+    /// # Errors
+    /// [`Gone`] if the relay does not run any more.
+    pub fn report(&self, max: usize) -> Result<RelayReport, Gone> {
+        let destinations = self.destinations.iter().map(|asker| asker.report(max));
+        Ok(RelayReport {
+            monitor: self.monitor.report(max)?,
+            old_states: self.old_states.number(),
+            destinations: destinations.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// A relay that is ready to run.
+pub struct Relay {
+    monitor: Monitor,
+    board: Board,
+    destinations: Vec<Sessions>,
+}
+
+impl Relay {
+    /// Opens the monitor's socket.
+    ///
+    /// # Errors
+    /// [`RelayError`] says what is missing, or which settings are wrong.
+    pub fn bind(config: RelayConfig) -> Result<Self, RelayError> {
+        let RelayConfig { monitor: config, mut destinations } = config;
+        if destinations.is_empty() {
+            return Err(RelayError::NoDestination);
+        }
+        for destination in &mut destinations {
+            destination.params.max_state = config.params.max_payload;
+            check(destination)?;
+        }
+        let detailed = config.detailed;
+        let monitor = Monitor::bind(config)?;
+        check_addresses(monitor.local_addr()?, &destinations)?;
+        let sessions = destinations.into_iter().map(|to| Sessions::new(to, detailed));
+        let destinations = sessions.collect::<Result<Vec<_>, _>>()?;
+        let board = Board::new(destinations.iter().map(Sessions::inbox).collect());
+        Ok(Self { monitor, board, destinations })
+    }
+
+    /// Where its monitor listens; tells the port that was chosen for port 0.
+    ///
+    /// # Errors
+    /// [`RelayError::Monitor`] if the system does not say.
+    pub fn local_addr(&self) -> Result<SocketAddr, RelayError> {
+        Ok(self.monitor.local_addr()?)
+    }
+
+    /// Something through which other threads ask for reports.
+    pub fn asker(&self) -> Asker {
+        Asker {
+            monitor: self.monitor.asker(),
+            destinations: self.destinations.iter().map(Sessions::asker).collect(),
+            old_states: self.board.old_states(),
+        }
+    }
+
+    /// Something through which another thread puts other credentials of sources in force.
+    pub fn reloader(&self) -> Reloader {
+        self.monitor.reloader()
+    }
+
+    /// A summary of the run until now, or of all of it, with the sources that are watched in detail.
+    pub fn report(&self, watch: &dyn monitor::Watch) -> RelayReport {
+        RelayReport {
+            monitor: self.monitor.report(watch),
+            old_states: self.board.old_states().number(),
+            destinations: self.destinations.iter().map(Sessions::last_report).collect(),
+        }
+    }
+
+    /// Runs until `stop`, or until `until` has come, and says goodbye to all sources. `watch` hears of the
+    /// states that are received, and `watches` of the sessions at each destination, in their order; sessions
+    /// of further destinations are not watched. If one of its threads fails, it stops `stop`.
+    ///
+    /// # Errors
+    /// [`RelayError`] where it cannot go on; trouble with sources and destinations is not one.
+    pub fn run(
+        &mut self,
+        stop: &Stop,
+        until: Option<Time>,
+        watch: &mut dyn monitor::Watch,
+        watches: &mut [Box<dyn Watch>],
+    ) -> Result<(), RelayError> {
+        let Self { monitor, board, destinations } = self;
+        let mut watches = watches.iter_mut();
+        let ended = &Stop::new();
+        thread::scope(|scope| {
+            let threads: Vec<_> = destinations
+                .iter_mut()
+                .map(|sessions| {
+                    let watch = watches.next();
+                    scope.spawn(move || {
+                        let _failed = StopUnlessEnded { stop, ended };
+                        let mut unwatched = ();
+                        let watch: &mut dyn Watch = match watch {
+                            Some(watch) => &mut **watch,
+                            None => &mut unwatched,
+                        };
+                        run::run(&mut Watched { sessions, watch }, ended, None)
+                    })
+                })
+                .collect();
+            let received = monitor.run(stop, until, &mut Both { board, other: watch });
+            ended.stop();
+            let sent = threads.into_iter().map(|thread| match thread.join() {
+                Ok(sent) => sent.map_err(RelayError::from),
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            // All of them are joined.
+            let sent: Vec<_> = sent.collect();
+            received?;
+            sent.into_iter().collect()
+        })
+    }
+}
+
+/// Stops the relay when a destination's thread ends before it, by an error or a panic.
+struct StopUnlessEnded<'a> {
+    stop: &'a Stop,
+    ended: &'a Stop,
+}
+
+impl Drop for StopUnlessEnded<'_> {
+    fn drop(&mut self) {
+        if !self.ended.is_stopped() {
+            self.stop.stop();
+        }
+    }
+}
+
+/// Makes sure that sessions can be opened at a destination, with the longest name and the longest state.
+fn check(destination: &Destination) -> Result<(), RelayError> {
+    let Destination { monitor, transport, paths, params, law } = destination;
+    if let Transport::Quic { config, server_name } = transport {
+        let clock = Clock::new();
+        let unknown = SocketAddr::from((Ipv4Addr::LOCALHOST, monitor.port()));
+        let address = monitor.literal().unwrap_or(unknown);
+        quic::Client::new(config, address, server_name, clock.instant_of(clock.now()))?;
+    }
+    let name = "n".repeat(Opening::MAX_NAME);
+    let max_datagram = transport.max_datagram();
+    let longest = SourceParams { name, max_datagram, ..params.clone() };
+    let session = session::Source::new(longest, Secret::new([0; 16]), law.build(), Time::ZERO)?;
+    let (given, max) = (params.max_state, session.over(paths.paths()?).max_state());
+    if max < given {
+        return Err(RelayError::MaxState { destination: monitor.clone(), given, max });
+    }
+    Ok(())
+}
+
+/// Makes sure that each destination is another one, and not the relay, which listens here.
+fn check_addresses(listen: SocketAddr, destinations: &[Destination]) -> Result<(), RelayError> {
+    let remotes: Vec<_> = destinations.iter().map(|destination| &destination.monitor).collect();
+    for (at, destination) in remotes.iter().enumerate() {
+        if remotes[..at].contains(destination) {
+            return Err(RelayError::Twice { destination: (*destination).clone() });
+        }
+        if is_itself(listen, destination) {
+            return Err(RelayError::Itself { destination: (*destination).clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Whether what listens at an address is reached as `remote`, as far as that is known without a resolver.
+fn is_itself(listen: SocketAddr, remote: &Remote) -> bool {
+    let ip = listen.ip().to_canonical();
+    let is_local = |other: IpAddr| {
+        let is_own = || Interfaces::read().is_ok_and(|all| all.holds(&Via::Any, other));
+        other.is_loopback() || other.is_unspecified() || is_own()
+    };
+    let is_there = match remote.literal() {
+        Some(other) if ip.is_unspecified() => is_local(other.ip().to_canonical()),
+        Some(other) => other.ip().to_canonical() == ip,
+        None => remote.host() == "localhost" && is_local(ip),
+    };
+    is_there && remote.port() == listen.port()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_knows_itself_by_its_address() {
+        let is_itself = |listen: &str, host: &str, port| {
+            is_itself(listen.parse().unwrap(), &Remote::new(host, port))
+        };
+        for (listen, host) in [
+            ("127.0.0.1:9", "127.0.0.1"),
+            ("0.0.0.0:9", "127.0.0.1"),
+            ("0.0.0.0:9", "0.0.0.0"),
+            ("[::]:9", "127.0.0.1"),
+            ("[::1]:9", "::1"),
+            ("127.0.0.1:9", "localhost"),
+            ("0.0.0.0:9", "localhost"),
+            ("192.0.2.7:9", "192.0.2.7"),
+        ] {
+            assert!(is_itself(listen, host, 9), "{listen} {host}");
+            assert!(!is_itself(listen, host, 10), "{listen} {host}, another port");
+        }
+        for (listen, host) in
+            [("127.0.0.1:9", "127.0.0.2"), ("0.0.0.0:9", "192.0.2.7"), ("192.0.2.7:9", "localhost")]
+        {
+            assert!(!is_itself(listen, host, 9), "{listen} {host}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a relay reports.
+
+use freshline_core::session::{self, Reach};
+use freshline_core::unit::{Span, Time};
+use serde::Serialize;
+
+use crate::monitor::MonitorReport;
+use crate::source::SourceReport;
+
+/// A relay's run in numbers.
+#[derive(Debug, Clone, Serialize)]
+pub struct RelayReport {
+    /// Its monitor: what it has received, and the age here.
+    pub monitor: MonitorReport,
+    /// States that were not handed on, as they were not newer than what another session had brought under
+    /// their name: of a source that is there twice, or of a loop of relays.
+    pub old_states: u64,
+    /// Its destinations, in the order in which they were given.
+    pub destinations: Vec<DestinationReport>,
+}
+
+/// The sessions of a destination.
+#[derive(Debug, Clone, Serialize)]
+pub struct DestinationReport {
+    /// The monitor to which states are relayed.
+    pub destination: String,
+    /// Sources that are relayed to it now.
+    pub sessions: usize,
+    /// Of these, those whose session is open.
+    pub open: usize,
+    /// Sessions that were begun since the start.
+    pub begun: u64,
+    /// Times at which a session could not be begun, or not go on, as where the system was out of
+    /// descriptors.
+    pub failed: u64,
+    /// Sources that are relayed to it, up to a limit.
+    pub sources: Vec<RelayedReport>,
+}
+
+/// The session of a source at a destination.
+#[derive(Debug, Clone, Serialize)]
+pub struct RelayedReport {
+    /// The name of the source, or the label of its session at the relay.
+    pub source: String,
+    /// Whether the session is open.
+    pub is_open: bool,
+    /// The age of the state that the destination has, in ms, from its generation at the source: an upper
+    /// bound, as an ack takes time.
+    pub age_ms: Option<f64>,
+    /// The rate of its law now, in updates per second.
+    pub rate_per_s: f64,
+    /// The session as that of any source; ages count from the generation.
+    #[serde(flatten)]
+    pub session: SourceReport,
+}
+
+impl RelayedReport {
+    pub(super) fn of(
+        source: &str,
+        session: &session::Source,
+        report: SourceReport,
+        now: Time,
+    ) -> Self {
+        let acked = session.newest_acked().filter(|_| session.counters().opened > 0);
+        let age = acked.map(|acked| now.since(acked.generated_at));
+        Self {
+            source: source.to_owned(),
+            is_open: session.reach() == Reach::Open,
+            age_ms: age.map(Span::as_millis_f64),
+            rate_per_s: session.law().rate().per_second(),
+            session: report,
+        }
+    }
+}

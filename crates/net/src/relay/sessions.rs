@@ -1,0 +1,299 @@
+//! The sessions of one destination: a source's session for each source of the monitor, all on one thread.
+//!
+//! ```text
+//!   Inbox ─► open, close, on_woken ─┐
+//!   sockets ────────────────────────┼─► turn of the sessions concerned ─► Timers ─► sleep
+//!   Timers, resolver ───────────────┘
+//! ```
+//!
+//! Only the sessions that something has come for, or whose time has come, get a turn, so that the others
+//! cost nothing meanwhile. A session that cannot go on, as where the system is out of descriptors, is opened
+//! again after [`RETRY`]; it disturbs no other one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use freshline_core::path::MAX_PATHS;
+use freshline_core::session::{End, Need, Reach, SourceParams};
+use freshline_core::unit::{Span, Time};
+use mio::Token;
+
+use super::board::{Inbox, Parting, Relayed};
+use super::report::{DestinationReport, RelayedReport};
+use super::timers::Timers;
+use super::{Destination, Watch};
+use crate::ask::{Asker, Desk};
+use crate::clock::Clock;
+use crate::run::{Driven, Turn};
+use crate::sleeper::Sleeper;
+use crate::source::engine::Engine;
+use crate::source::paths::Place;
+use crate::source::sampler::{Sampler, Take};
+use crate::source::{SourceConfig, SourceError, States};
+use crate::system::SystemError;
+use crate::waker::Waker;
+
+const ALARM: Token = Token(0);
+const WAKER: Token = Token(1);
+
+/// The token of the first session's first path.
+const FIRST_TOKEN: usize = 2;
+
+/// When a session is opened again that could not go on: as the longest wait between openings.
+const RETRY: Span = Span::from_secs(2);
+
+/// Hands the newest state of a source to its session at a destination.
+struct Newest {
+    source: Arc<Relayed>,
+    /// The number of the state that was taken last.
+    taken: u64,
+}
+
+impl Sampler for Newest {
+    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+
+    fn take(&mut self, _now: Time, need: Need, into: &mut Vec<u8>) -> Take {
+        let newest = self.source.newest();
+        let newest = newest.filter(|it| it.number > self.taken || need == Need::Newest);
+        let Some(newest) = newest else { return Take::NotYet };
+        self.taken = newest.number;
+        into.extend_from_slice(&newest.bytes);
+        Take::Sample { generated_at: newest.generated_at }
+    }
+}
+
+struct Session {
+    source: Arc<Relayed>,
+    /// `None` until it is opened again.
+    engine: Option<Engine>,
+}
+
+/// A destination with its sessions.
+pub(super) struct Sessions {
+    clock: Clock,
+    sleeper: Sleeper,
+    inbox: Arc<Inbox>,
+    destination: Destination,
+    /// The number of sessions whose age is measured: each takes 60 kB for that.
+    detailed: usize,
+    /// By the places of the monitor.
+    sessions: BTreeMap<usize, Session>,
+    timers: Timers,
+    /// Those that get a turn.
+    ready: BTreeSet<usize>,
+    /// Those for which the resolver has an answer.
+    resolved: Arc<Mutex<Vec<usize>>>,
+    desk: Desk<DestinationReport>,
+    /// As of the end of the run.
+    last_report: Option<DestinationReport>,
+    begun: u64,
+    failed: u64,
+}
+
+impl Sessions {
+    pub(super) fn new(destination: Destination, detailed: usize) -> Result<Self, SystemError> {
+        let sleeper = Sleeper::new([ALARM, WAKER])?;
+        Ok(Self {
+            clock: Clock::new(),
+            inbox: Arc::new(Inbox::new(sleeper.waker())),
+            desk: Desk::new(sleeper.waker()),
+            sleeper,
+            destination,
+            detailed,
+            sessions: BTreeMap::new(),
+            timers: Timers::default(),
+            ready: BTreeSet::new(),
+            resolved: Arc::default(),
+            last_report: None,
+            begun: 0,
+            failed: 0,
+        })
+    }
+
+    pub(super) fn inbox(&self) -> Arc<Inbox> {
+        Arc::clone(&self.inbox)
+    }
+
+    pub(super) fn asker(&self) -> Asker<DestinationReport> {
+        self.desk.asker()
+    }
+
+    /// At most `max` sessions.
+    pub(super) fn report(&self, max: usize) -> DestinationReport {
+        let now = self.clock.now();
+        let engines = self.sessions.values().filter_map(|session| session.engine.as_ref());
+        let is_open = |engine: &&Engine| engine.session().reach() == Reach::Open;
+        let of = |session: &Session| {
+            let engine = session.engine.as_ref()?;
+            Some(RelayedReport::of(&session.source.label, engine.session(), engine.report(), now))
+        };
+        DestinationReport {
+            destination: self.destination.monitor.to_string(),
+            sessions: self.sessions.len(),
+            open: engines.filter(is_open).count(),
+            begun: self.begun,
+            failed: self.failed,
+            sources: self.sessions.values().filter_map(of).take(max).collect(),
+        }
+    }
+
+    /// The report as of the end of the run, otherwise as of now.
+    pub(super) fn last_report(&self) -> DestinationReport {
+        self.last_report.clone().unwrap_or_else(|| self.report(self.detailed))
+    }
+
+    // ---- steps ----
+
+    /// Opens and ends sessions as the monitor's sources have come and gone.
+    fn look_at_changes(&mut self, now: Time, watch: &mut dyn Watch) {
+        for (place, source) in self.inbox.take() {
+            let before = self.sessions.get_mut(&place);
+            let is_same = before.as_ref().zip(source.as_ref());
+            if is_same.is_some_and(|(session, source)| Arc::ptr_eq(&session.source, source)) {
+                let engine = before.and_then(|session| session.engine.as_mut());
+                if engine.is_some_and(Engine::on_woken) {
+                    self.ready.insert(place);
+                }
+                continue;
+            }
+            self.end(now, place);
+            if let Some(source) = source {
+                self.sessions.insert(place, Session { source, engine: None });
+                self.open(now, place, watch);
+            }
+        }
+    }
+
+    /// Opens the session of a place, unless it cannot be opened now.
+    fn open(&mut self, now: Time, place: usize, watch: &mut dyn Watch) {
+        let Some(Session { source, .. }) = self.sessions.get(&place) else { return };
+        let config = self.config(source, place);
+        let (resolved, waker) = (Arc::clone(&self.resolved), self.sleeper.waker());
+        let wake = move || {
+            resolved.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+            waker.wake()
+        };
+        let at = Place {
+            registry: self.sleeper.registry(),
+            waker: Arc::new(Waker::new(wake)),
+            first_token: FIRST_TOKEN + place * MAX_PATHS,
+        };
+        match Engine::new(config, &at) {
+            Ok(engine) => {
+                self.begun += 1;
+                self.ready.insert(place);
+                self.sessions.entry(place).and_modify(|session| session.engine = Some(engine));
+            }
+            Err(error) => self.put_off(now, place, &error, watch),
+        }
+    }
+
+    fn config(&self, source: &Arc<Relayed>, place: usize) -> SourceConfig {
+        let Destination { monitor, transport, paths, params, law } = &self.destination;
+        SourceConfig {
+            monitor: monitor.clone(),
+            transport: transport.clone(),
+            paths: paths.clone(),
+            params: SourceParams {
+                name: source.name.to_string(),
+                measure_age: place < self.detailed,
+                ..params.clone()
+            },
+            law: law.build(),
+            states: States::Of(Box::new(Newest { source: Arc::clone(source), taken: 0 })),
+        }
+    }
+
+    /// The session of a place cannot go on; it is opened again later.
+    fn put_off(&mut self, now: Time, place: usize, error: &SourceError, watch: &mut dyn Watch) {
+        self.failed += 1;
+        let Some(session) = self.sessions.get_mut(&place) else { return };
+        session.engine = None;
+        self.timers.set(place, Some(now + RETRY));
+        watch.failed(now, &session.source.label, error);
+    }
+
+    /// Ends the session of a place, if there is one.
+    fn end(&mut self, now: Time, place: usize) {
+        self.timers.set(place, None);
+        self.ready.remove(&place);
+        let Some(Session { source, engine: Some(mut engine) }) = self.sessions.remove(&place)
+        else {
+            return;
+        };
+        // The relay ends before its sources: to the destinations these fall silent.
+        match source.parting().unwrap_or_else(|| Parting::of(End::Idle, &source.name)) {
+            Parting::Close => engine.close(now),
+            Parting::Leave => engine.leave(now),
+        }
+    }
+
+    /// A turn of a session; whether it wants another one at once.
+    fn turn_of(&mut self, now: Time, place: usize, watch: &mut dyn Watch) -> bool {
+        let Some(session) = self.sessions.get_mut(&place) else { return false };
+        let Some(engine) = &mut session.engine else {
+            self.open(now, place, watch);
+            return self.sessions.get(&place).is_some_and(|session| session.engine.is_some());
+        };
+        match engine.turn(self.sleeper.registry(), watch) {
+            Ok(turn) => {
+                let at = engine.poll_timeout();
+                self.timers.set(place, at);
+                turn == Turn::Busy
+            }
+            Err(error) => {
+                self.put_off(now, place, &error, watch);
+                false
+            }
+        }
+    }
+}
+
+/// Sessions that run, and what hears of them.
+pub(super) struct Watched<'a> {
+    pub(super) sessions: &'a mut Sessions,
+    pub(super) watch: &'a mut dyn Watch,
+}
+
+impl Driven for Watched<'_> {
+    type Error = SystemError;
+
+    fn sleeper(&mut self) -> (Clock, &mut Sleeper) {
+        (self.sessions.clock, &mut self.sessions.sleeper)
+    }
+
+    fn on_ready(&mut self, event: &mio::event::Event) {
+        if let Some(number) = event.token().0.checked_sub(FIRST_TOKEN) {
+            self.sessions.ready.insert(number / MAX_PATHS);
+        }
+    }
+
+    fn turn(&mut self) -> Result<Turn, SystemError> {
+        let Self { sessions, watch } = self;
+        let now = sessions.clock.now();
+        sessions.look_at_changes(now, *watch);
+        let resolved =
+            std::mem::take(&mut *sessions.resolved.lock().unwrap_or_else(PoisonError::into_inner));
+        sessions.ready.extend(resolved);
+        while let Some(place) = sessions.timers.pop_due(now) {
+            sessions.ready.insert(place);
+        }
+        for place in std::mem::take(&mut sessions.ready) {
+            if sessions.turn_of(now, place, *watch) {
+                sessions.ready.insert(place);
+            }
+        }
+        sessions.desk.answer(|max| sessions.report(max));
+        Ok(Turn::busy_if(!sessions.ready.is_empty()))
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        self.sessions.timers.next()
+    }
+
+    fn close(&mut self, now: Time) {
+        self.sessions.last_report = Some(self.sessions.report(self.sessions.detailed));
+        let places: Vec<usize> = self.sessions.sessions.keys().copied().collect();
+        places.into_iter().for_each(|place| self.sessions.end(now, place));
+    }
+}

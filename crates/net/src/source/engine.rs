@@ -1,0 +1,277 @@
+//! A source without what its thread sleeps by, so that one thread can run many of them.
+
+use std::sync::Arc;
+
+use freshline_core::path::PathId;
+use freshline_core::session::{self, Datagram, Secret, SourceEvent, SourceParams, TransportState};
+use freshline_core::unit::{Bytes, Span, Time};
+use mio::Registry;
+
+use super::feed::{Feed, Trouble};
+use super::paths::{Change, Links, Place};
+use super::report::SourceReport;
+use super::{Event, SourceConfig, SourceError, Watch};
+use crate::clock::Clock;
+use crate::link::{LinkEvent, SendStatus};
+use crate::run::Turn;
+
+/// Datagrams taken from the socket before the timers are looked at again.
+const RECEIVES_A_TURN: usize = 256;
+
+/// Session, links and sampler of a source. Its driver calls [`Engine::turn`] when a socket is ready, when it
+/// is woken, and at [`Engine::poll_timeout`].
+pub(crate) struct Engine {
+    clock: Clock,
+    /// How long the machine had slept when that was last looked at.
+    slept: Span,
+    links: Links,
+    session: session::Source,
+    feed: Feed,
+    began_at: Time,
+    datagram: Vec<u8>,
+}
+
+impl Engine {
+    /// Opens the socket and starts the session.
+    ///
+    /// # Errors
+    /// [`SourceError`] says what is missing.
+    pub(crate) fn new(config: SourceConfig, place: &Place<'_>) -> Result<Self, SourceError> {
+        let clock = Clock::new();
+        let now = clock.now();
+        let max_datagram = config.transport.max_datagram();
+        let (source_paths, monitor) = (&config.paths, &config.monitor);
+        let paths = source_paths.paths()?;
+        let links = Links::open(source_paths, config.transport, monitor, place, clock)?;
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(SourceError::Random)?;
+        let params = SourceParams { max_datagram, ..config.params };
+        let session = session::Source::new(params, Secret::new(random), config.law, now)?;
+        let (topics, mut samplers) = config.states.split();
+        let session = session.with_topics(topics)?;
+        for sampler in &mut samplers {
+            sampler.start(clock, Arc::clone(&place.waker));
+        }
+        let mut engine = Self {
+            clock,
+            slept: clock.slept(),
+            feed: Feed::new(samplers, &session),
+            session: session.over(paths),
+            began_at: now,
+            datagram: Vec::new(),
+            links,
+        };
+        engine.mark_what_is_not_ready(now);
+        Ok(engine)
+    }
+
+    // ---- the contract ----
+
+    /// Takes in what has come, does what is due, and sends what may leave.
+    ///
+    /// # Errors
+    /// [`SourceError`] where it cannot go on.
+    pub(crate) fn turn(
+        &mut self,
+        registry: &Registry,
+        watch: &mut dyn Watch,
+    ) -> Result<Turn, SourceError> {
+        self.notice_sleep();
+        let mut turning = Turning { engine: self, registry, watch };
+        let busy = turning.receive()?;
+        let now = turning.engine.clock.now();
+        turning.engine.session.handle_timeout(now);
+        turning.attend(now)?;
+        self.transmit()?;
+        if self.links.are_several() {
+            watch.queues(&mut self.links.seen_by());
+        }
+        watch.turn(now, &self.session);
+        Ok(if self.session.has_finished() { Turn::Over } else { Turn::busy_if(busy) })
+    }
+
+    /// The sampler may have a state; whether one was awaited, so that a turn is due.
+    pub(crate) fn on_woken(&mut self) -> bool {
+        self.feed.on_woken(&mut self.session)
+    }
+
+    /// When the next turn is due although nothing comes.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        Time::earliest([self.session.poll_timeout(), self.links.poll_timeout()])
+    }
+
+    /// Closes the session and the connections.
+    pub(crate) fn close(&mut self, now: Time) {
+        let Self { session, links, datagram, .. } = self;
+        session.close();
+        while let Some(transmit) = session.poll_transmit(now, datagram) {
+            links.close(transmit.path, now, &datagram[..transmit.len]);
+        }
+    }
+
+    /// Closes the connections alone: to the monitor the source falls silent, and it keeps the name.
+    pub(crate) fn leave(&mut self, now: Time) {
+        self.links.hang_up(now);
+    }
+
+    /// That the machine has slept until now is no news.
+    pub(super) fn forget_sleep(&mut self) {
+        self.slept = self.clock.slept();
+    }
+
+    // ---- getters ----
+
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The session, for reports.
+    pub(crate) fn session(&self) -> &session::Source {
+        &self.session
+    }
+
+    /// A summary of the run until now.
+    pub(crate) fn report(&self) -> SourceReport {
+        SourceReport::of(&self.session, &self.links, self.began_at, self.clock.now())
+    }
+
+    // ---- steps ----
+
+    fn notice_sleep(&mut self) {
+        let slept = self.clock.slept();
+        if slept > self.slept {
+            self.slept = slept;
+            // Before acks are read that came just before the sleep, and would count as a round trip.
+            self.session.handle_resume(self.clock.now());
+        }
+    }
+
+    /// Tells the session which of its paths can carry nothing (yet).
+    fn mark_what_is_not_ready(&mut self, now: Time) {
+        for id in self.links.ids().filter(|id| !self.links.is_ready(*id)) {
+            let state = match self.links.is_dialling(id) {
+                true => TransportState::Connecting,
+                false => TransportState::Down,
+            };
+            self.session.handle_transport(now, id, state);
+        }
+    }
+
+    /// Reports to the session what has left.
+    fn count_bytes(&mut self) {
+        let bytes = self.links.take_wire_bytes();
+        if bytes > Bytes::ZERO {
+            self.session.handle_wire_bytes(self.clock.now(), bytes);
+        }
+    }
+
+    /// Sends what may leave.
+    fn transmit(&mut self) -> Result<(), SourceError> {
+        // The sample may have taken its time.
+        let now = self.clock.now();
+        while let Some(transmit) = self.session.poll_transmit(now, &mut self.datagram) {
+            let datagram = &self.datagram[..transmit.len];
+            let sent =
+                self.links.send(transmit.path, now, transmit.dscp, datagram, transmit.seq)?;
+            if sent == SendStatus::Replaced {
+                self.session.handle_replaced(&transmit);
+            }
+        }
+        self.count_bytes();
+        Ok(())
+    }
+}
+
+/// A turn of a source, and who hears of it.
+struct Turning<'a> {
+    engine: &'a mut Engine,
+    registry: &'a Registry,
+    watch: &'a mut dyn Watch,
+}
+
+impl Turning<'_> {
+    /// Takes in what has come, and lets the links look at the time; whether there may be more.
+    fn receive(&mut self) -> Result<bool, SourceError> {
+        self.look_around()?;
+        let mut busy = false;
+        for id in self.engine.links.ids() {
+            busy |= self.receive_by(id)?;
+        }
+        self.engine.mark_what_is_not_ready(self.engine.clock.now());
+        // Of QUIC's handshakes and acknowledgements.
+        self.engine.count_bytes();
+        Ok(busy)
+    }
+
+    /// Looks which interfaces there are, and begins what is due to be dialled.
+    fn look_around(&mut self) -> Result<(), SourceError> {
+        let Engine { links, session, clock, .. } = &mut *self.engine;
+        let now = clock.now();
+        links.look_around(now, self.registry, |path, change| {
+            let is_there = matches!(change, Change::There);
+            if !is_there {
+                session.handle_transport(now, path, TransportState::Down);
+            }
+            self.watch.event(now, session, &Event::Path { path, is_there });
+        })?;
+        Ok(())
+    }
+
+    fn receive_by(&mut self, id: PathId) -> Result<bool, SourceError> {
+        let mut busy = true;
+        for _ in 0..RECEIVES_A_TURN {
+            let Engine { links, session, clock, .. } = &mut *self.engine;
+            let on_left = |seq, wait| session.handle_departure(id, seq, wait);
+            let Some((datagram, dscp)) = links.receive(id, on_left)? else {
+                busy = false;
+                break;
+            };
+            let now = clock.now();
+            if session.handle_datagram(now, id, Datagram::marked(datagram, dscp)).is_ok() {
+                self.attend(now)?;
+            }
+        }
+        let now = self.engine.clock.now();
+        self.engine.links.handle_timeout(id, now)?;
+        while let Some(event) = self.engine.links.poll_event(id) {
+            let session = &mut self.engine.session;
+            match event {
+                LinkEvent::Ready => session.handle_transport(now, id, TransportState::Ready),
+                LinkEvent::Lost(_) => session.handle_transport(now, id, TransportState::Down),
+                LinkEvent::Unreachable | LinkEvent::Waiting(_) => {}
+            }
+            self.watch.event(now, session, &Event::Link(&event));
+        }
+        Ok(busy)
+    }
+
+    /// Does what the session wants, and reports what has happened to it.
+    fn attend(&mut self, now: Time) -> Result<(), SourceError> {
+        while let Some(event) = self.engine.session.poll_event() {
+            match event {
+                SourceEvent::StateWanted(need) => {
+                    let Engine { feed, session, .. } = &mut *self.engine;
+                    let troubles = feed.answer(now, need, session).map_err(SourceError::Sampler)?;
+                    troubles.iter().for_each(|trouble| self.report(now, trouble));
+                    // By them the update is routed that leaves next.
+                    let Engine { links, session, clock, .. } = &mut *self.engine;
+                    links.show_queues(clock.now(), session);
+                }
+                SourceEvent::RenewTransports { all } => {
+                    self.engine.links.renew(now, self.registry, all)?;
+                    self.engine.mark_what_is_not_ready(now);
+                }
+                event => self.watch.event(now, &self.engine.session, &Event::Session(event)),
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, now: Time, trouble: &Trouble) {
+        let event = match trouble {
+            Trouble::NoSample(why) => Event::NoSample(why),
+            Trouble::TooLarge(state) => Event::TooLarge(*state),
+        };
+        self.watch.event(now, &self.engine.session, &event);
+    }
+}
