@@ -8,7 +8,7 @@ use freshline_net::credentials::{Right, Rules};
 use freshline_net::emulate::Handle;
 use freshline_net::monitor::{Monitor, MonitorConfig};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, SourcePaths, Transport};
+use freshline_net::source::{Source, SourceConfig, SourcePaths, States, Transport};
 use freshline_net::stop::Stop;
 use miette::IntoDiagnostic;
 
@@ -43,7 +43,7 @@ pub(crate) fn source(
         paths: SourcePaths::default(),
         params,
         law,
-        sampler: Box::new(Synthetic::new(payload)),
+        states: States::Of(Box::new(Synthetic::new(payload))),
     };
     Source::new(config).into_diagnostic()
 }

@@ -1,9 +1,10 @@
 //! `freshline source`: keeps a monitor fresh.
 
 mod reporter;
+mod topic;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
 use freshline_core::session::SourceParams;
@@ -11,7 +12,7 @@ use freshline_core::unit::{Bytes, Span};
 use freshline_net::clock::Clock;
 use freshline_net::framing::Framing;
 use freshline_net::source::sampler::{Command, File, Latest, Sampler, Synthetic};
-use freshline_net::source::{Source, SourceConfig, SourceError};
+use freshline_net::source::{Source, SourceConfig, SourceError, States, Topic};
 use miette::miette;
 
 use crate::epochs::EpochLog;
@@ -24,6 +25,7 @@ use crate::privileges::Needs;
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
 use reporter::{Reporter, print_summary};
+use topic::{Input, TopicArg};
 
 /// Send fresh state to a monitor, as often as keeps it freshest.
 ///
@@ -31,7 +33,8 @@ use reporter::{Reporter, print_summary};
 /// sampling to the arrival of the ack: an upper bound of the age at the monitor, by the way of the
 /// ack.
 #[derive(Debug, clap::Args)]
-#[command(group(ArgGroup::new("what").required(true)), after_long_help = "\
+#[command(group(ArgGroup::new("what").required(true)))]
+#[command(group(ArgGroup::new("streams").args(["latest", "topic"]).multiple(true)), after_long_help = "\
 EXAMPLES
 
 A monitor and a source on one machine, in two terminals; the monitor prints its fingerprint:
@@ -47,6 +50,12 @@ The same by Wi-Fi and LTE, each update by the one that is expected to be faster:
 
     pose-publisher | freshline source quic://base.example --ca fleet.pem --latest - \\
         --name robot-7 --via wlan0,wwan0
+
+Several topics of a robot, of which the pose matters most:
+
+    freshline source quic://base.example --ca fleet.pem --name robot-7 \\
+        --topic pose,weight=100,latest=/run/pose --topic map,sample=print-map \\
+        --topic battery,max-rate=1/s,read=/sys/class/power_supply/BAT0/capacity
 
 A state that changes rarely, over a metered link:
 
@@ -84,10 +93,16 @@ pub(crate) struct Args {
         long,
         value_name = "NAME",
         default_value = "lines",
-        requires = "latest",
+        requires = "streams",
         help_heading = "State"
     )]
     framing: Framing,
+    /// Send the states of this topic; may be given up to 256 times. All topics share one session and its
+    /// rate: those whose ages weigh most for each byte go first. After the name come, with commas between
+    /// them, weight=NUMBER [default: 1], deadline=TIME (an older state is not sent), min-rate=RATE and
+    /// max-rate=RATE; at the end read=FILE, sample=CMD, latest=STREAM or size=BYTES.
+    #[arg(long, value_name = "NAME,…", group = "what", help_heading = "State")]
+    topic: Vec<TopicArg>,
     /// Send made-up state of this size, for measurements.
     #[arg(long, value_name = "BYTES", group = "what", help_heading = "State")]
     size: Option<Bytes>,
@@ -154,9 +169,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let log = args.epochs.as_deref().map(|path| EpochLog::create(path, false)).transpose()?;
     let transport = args.transport.transport(&args.url)?;
     let token = args.transport.token(&args.url)?;
-    if args.sample.is_none() {
+    let runs_commands = args.topic.iter().any(|topic| matches!(topic.input, Input::Sample(_)));
+    if args.sample.is_none() && !runs_commands {
         let needs = Needs::new(args.paths.privileges()).reads(args.read.as_deref());
-        needs.reads(args.latest.as_deref()).confine();
+        let needs = needs.reads(args.latest.as_deref());
+        let files = args.topic.iter().map(|topic| match &topic.input {
+            Input::Read(path) | Input::Latest(path) => Some(path.as_path()),
+            Input::Sample(_) | Input::Size(_) => None,
+        });
+        files.fold(needs, Needs::reads).confine();
     }
     let mut source = Source::new(SourceConfig {
         monitor: args.url.remote(),
@@ -174,7 +195,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             ..SourceParams::default()
         },
         law,
-        sampler: sampler(&args, max_state)?,
+        states: states(&args, max_state)?,
     })
     .map_err(failure)?;
     if source.session().max_state() < max_state {
@@ -207,27 +228,49 @@ fn max_state(args: &Args) -> Result<usize, Failure> {
     Ok(max as usize)
 }
 
-fn sampler(args: &Args, max_state: usize) -> Result<Box<dyn Sampler>, Failure> {
+fn states(args: &Args, max_state: usize) -> Result<States, Failure> {
+    if args.topic.is_empty() {
+        let input = match (&args.sample, &args.read, &args.latest, args.size) {
+            (Some(command), ..) => Input::Sample(command.clone()),
+            (_, Some(path), ..) => Input::Read(path.clone()),
+            (_, _, Some(path), _) => Input::Latest(path.clone()),
+            (.., size) => Input::Size(size.unwrap_or_default()),
+        };
+        return Ok(States::Of(sampler(&input, args.framing, max_state)?));
+    }
+    let is_stdin =
+        |topic: &&TopicArg| matches!(&topic.input, Input::Latest(path) if path.as_os_str() == "-");
+    if args.topic.iter().filter(is_stdin).count() > 1 {
+        let message =
+            "standard input has the states of one topic alone: give others a file or a pipe";
+        return Err(Failure::Usage(miette!("{message}")));
+    }
+    let topics = args.topic.iter().map(|topic| {
+        let sampler = sampler(&topic.input, args.framing, max_state)?;
+        Ok(Topic { params: topic.params.clone(), sampler })
+    });
+    Ok(States::Topics(topics.collect::<Result<_, Failure>>()?))
+}
+
+fn sampler(input: &Input, framing: Framing, max_state: usize) -> Result<Box<dyn Sampler>, Failure> {
     let usage = |message: String| Failure::Usage(miette!("{message}"));
-    Ok(match (&args.sample, &args.read, &args.latest, args.size) {
-        (Some(command), ..) => Box::new(Command::new(command.clone(), max_state)),
-        (_, Some(path), ..) => {
+    let open = |path: &Path| {
+        let opened = std::fs::File::open(path);
+        opened.map_err(|error| usage(format!("cannot read {}: {error}", path.display())))
+    };
+    Ok(match input {
+        Input::Sample(command) => Box::new(Command::new(command.clone(), max_state)),
+        Input::Read(path) => {
             // Later it may come and go; at the start its absence is most likely a slip.
-            let readable = std::fs::File::open(path);
-            readable.map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
+            open(path)?;
             Box::new(File::new(path.clone(), max_state))
         }
-        (_, _, Some(path), _) if path.as_os_str() == "-" => {
-            Box::new(Latest::new(io::stdin(), args.framing, max_state))
+        Input::Latest(path) if path.as_os_str() == "-" => {
+            Box::new(Latest::new(io::stdin(), framing, max_state))
         }
-        (_, _, Some(path), _) => {
-            let stream = std::fs::File::open(path)
-                .map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
-            Box::new(Latest::new(stream, args.framing, max_state))
-        }
-        (_, _, _, size) => {
-            let size = size.unwrap_or_default().get();
-            let size = usize::try_from(size).ok().filter(|size| *size <= max_state);
+        Input::Latest(path) => Box::new(Latest::new(open(path)?, framing, max_state)),
+        Input::Size(size) => {
+            let size = usize::try_from(size.get()).ok().filter(|size| *size <= max_state);
             Box::new(Synthetic::new(size.ok_or_else(|| {
                 usage(format!("--size is above --max-state, {max_state} bytes: raise that, too"))
             })?))
@@ -237,9 +280,10 @@ fn sampler(args: &Args, max_state: usize) -> Result<Box<dyn Sampler>, Failure> {
 
 fn failure(error: SourceError) -> Failure {
     match error {
-        SourceError::Opening(_) | SourceError::Dial(_) | SourceError::Paths(_) => {
-            Failure::Usage(miette::Report::msg(error))
-        }
+        SourceError::Opening(_)
+        | SourceError::Topics(_)
+        | SourceError::Dial(_)
+        | SourceError::Paths(_) => Failure::Usage(miette::Report::msg(error)),
         _ => Failure::Runtime(miette::Report::msg(error)),
     }
 }

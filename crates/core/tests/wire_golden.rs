@@ -8,7 +8,7 @@ use freshline_core::state::Layout;
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::{
     Ack, AckMark, Challenge, Close, CloseReason, Cookie, Frame, Frames, Join, Marks, Message,
-    Opening, Packet, Part, PartsAck, Report, SessionId, StateId, Update,
+    Opening, Packet, Part, PartsAck, Report, SessionId, StateId, TopicName, Update,
 };
 use freshline_core::wlan;
 
@@ -241,7 +241,11 @@ fn a_part_of_a_state_and_its_ack() {
         stale: 7,
         missing: 8,
         marks: Marks::default(),
-        parts: Some(PartsAck { recent: 0x8000_0000_0000_0005, newest: Some(180) }),
+        parts: Some(PartsAck {
+            recent: 0x8000_0000_0000_0005,
+            newest: Some(180),
+            ..PartsAck::default()
+        }),
     };
     assert_answer(
         Message::Ack(ack),
@@ -314,6 +318,35 @@ fn a_state_that_was_sampled_before_it_left() {
             "00 00 00 00 00 00 00 00", // padding up to 56 bytes
         ],
     );
+}
+
+#[test]
+fn an_update_with_a_name_and_states_of_two_topics() {
+    let bytes = bytes(&[
+        "46 4c 02 01 01 23 45 67 89 ab cd ef", // header of an update
+        "00 00 00 16",                         // no flags, 22 bytes of frames
+        "00 00 00 00 00 00 00 09",             // sequence number: 9
+        "00 00 00 00 00 00 03 e8",             // sent at: 1000 ns
+        "00 00 00 00 00 00 00 00",             // no clock offset
+        "04 06 01 04 70 6f 73 65",             // a name: topic 1, 4 bytes, \"pose\"
+        "01 05 01 00 0a 6f 6b",                // a state: topic 1, 0 behind, 10 ns old, \"ok\"
+        "01 05 02 03 0a 6e 6f",                // a state: topic 2, 3 behind, 10 ns old, \"no\"
+        "00 00 00 00 00 00 00 00 00 00",       // zeroes up to 72 bytes
+    ]);
+    let Ok(Message::Update(update)) = Message::parse(&bytes) else { panic!("an update") };
+    let id = |topic, behind| StateId { topic, behind, age: Span::from_nanos(10) };
+    let expected = [
+        Frame::Name(TopicName { topic: 1, name: "pose" }),
+        Frame::State { id: id(1, 0), bytes: b"ok" },
+        Frame::State { id: id(2, 3), bytes: b"no" },
+    ];
+    assert_eq!(update.frames.iter().collect::<Vec<_>>(), expected);
+    assert_eq!((update.frames.lead(), update.is_of_parts()), (1, true));
+    let mut again = vec![0; update.len()];
+    assert_eq!((update.write(&mut again), again), (Some(bytes.len()), bytes.clone()));
+    let mut bad = bytes;
+    bad[44] = 0x1b; // an escape in the name
+    assert!(Message::parse(&bad).is_err());
 }
 
 #[test]

@@ -27,7 +27,8 @@ use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Recor
 use freshline_net::quic::{ClientConfig, Identity, Limits, ServerConfig, Trust};
 use freshline_net::source::sampler::{Latest, Need, Sampler, Synthetic, Take};
 use freshline_net::source::{
-    self, Event, Source, SourceConfig, SourceError, SourcePaths, SourceReport, TooLarge, Transport,
+    self, Event, Source, SourceConfig, SourceError, SourcePaths, SourceReport, States, TooLarge,
+    Transport,
 };
 use freshline_net::stop::Stop;
 
@@ -106,7 +107,7 @@ fn source_config(monitor: SocketAddr, transport: Transport) -> SourceConfig {
         paths: SourcePaths::default(),
         params: SourceParams { name: "it".into(), ..SourceParams::default() },
         law: Box::new(Fixed::new(UpdateRate::saturating(200.0))),
-        sampler: Box::new(Synthetic::new(100)),
+        states: States::Of(Box::new(Synthetic::new(100))),
     }
 }
 
@@ -258,7 +259,7 @@ fn a_state_longer_than_the_limit_is_reported_and_left_out() {
     let (server, transport) = quic();
     let monitor = Running::start(config(Some(server)), ());
     let mut source = source_config(monitor.address, transport);
-    source.sampler = Box::new(Mixed(0));
+    source.states = States::Of(Box::new(Mixed(0)));
     source.params.max_state = 10_000;
     let mut source = Source::new(source).expect("a source");
     let mut watch = LeftOut::default();
@@ -335,7 +336,7 @@ fn a_source_without_usable_states_keeps_its_session_alive_with_the_last_one() {
         let (sender, states) = channel();
         let monitor = Running::start(config(None), Payloads(sender));
         let mut source = source_config(monitor.address, Transport::Udp);
-        source.sampler = Box::new(Fails(0, takes));
+        source.states = States::Of(Box::new(Fails(0, takes)));
         source.params.keep_alive = Span::from_millis(50);
         let (report, _) = run_until(8, source);
         assert!(report.acked >= 8, "{report:?}");
@@ -349,7 +350,7 @@ fn unchanging(monitor: SocketAddr, keep_alive: Span) -> (std::io::PipeWriter, So
     let (mut keyboard, sampler) = typed_lines();
     keyboard.write_all(b"state\n").expect("typed");
     let mut source = source_config(monitor, Transport::Udp);
-    (source.sampler, source.params.keep_alive) = (sampler, keep_alive);
+    (source.states, source.params.keep_alive) = (States::Of(sampler), keep_alive);
     (keyboard, source)
 }
 
@@ -482,7 +483,7 @@ fn the_last_line_arrives_before_the_source_ends() {
     let monitor = Running::start(config(None), Payloads(sender));
     let (mut keyboard, sampler) = typed_lines();
     let mut source = source_config(monitor.address, Transport::Udp);
-    source.sampler = sampler;
+    source.states = States::Of(sampler);
     let source = std::thread::spawn(move || {
         let mut source = Source::new(source).expect("a source");
         source.run(&Stop::new(), None, &mut ()).expect("it runs");
@@ -510,7 +511,7 @@ fn states_leave_by_lines_by_command_by_socket_and_as_metrics() {
     let (mut keyboard, sampler) = typed_lines();
     keyboard.write_all(b"\"state\"").expect("typed");
     let mut source = source_config(monitor.address, Transport::Udp);
-    source.sampler = sampler;
+    source.states = States::Of(sampler);
     let stop = Stop::new();
     let theirs = stop.clone();
     let source = std::thread::spawn(move || {

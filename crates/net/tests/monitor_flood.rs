@@ -14,7 +14,7 @@ use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
 use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, SourceStatus};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, SourcePaths, Transport};
+use freshline_net::source::{Source, SourceConfig, SourcePaths, States, Transport};
 use freshline_net::stop::Stop;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -53,7 +53,7 @@ impl World {
             paths: SourcePaths::default(),
             params: SourceParams { name: "honest".to_owned(), ..SourceParams::default() },
             law: Box::new(Fixed::new(UpdateRate::from_period(Span::from_millis(5)))),
-            sampler: Box::new(Synthetic::new(64)),
+            states: States::Of(Box::new(Synthetic::new(64))),
         })
         .unwrap();
         let stop = Stop::new();

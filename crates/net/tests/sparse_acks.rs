@@ -13,7 +13,7 @@ use freshline_net::credentials::{Right, Rules};
 use freshline_net::emulate::{Emulator, EmulatorConfig, HopReport};
 use freshline_net::monitor::{Monitor, MonitorConfig, SourceStatus};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, SourcePaths, SourceReport, Transport};
+use freshline_net::source::{Source, SourceConfig, SourcePaths, SourceReport, States, Transport};
 use freshline_net::stop::Stop;
 
 const LENGTH: Span = Span::from_secs(4);
@@ -62,7 +62,7 @@ fn run(acks: Acks) -> Seen {
             paths: SourcePaths::default(),
             params: SourceParams::default(),
             law: Box::new(law),
-            sampler: Box::new(Synthetic::new(100)),
+            states: States::Of(Box::new(Synthetic::new(100))),
         };
         let mut source = Source::new(config).expect("a source");
         let end = Clock::new().now() + LENGTH;

@@ -12,7 +12,7 @@ use freshline_net::dial::Remote;
 use freshline_net::marks::MarkReport;
 use freshline_net::source::sampler::Synthetic;
 use freshline_net::source::{
-    Event, LinkEvent, Source, SourceConfig, SourceError, SourcePaths, Transport, Watch,
+    Event, LinkEvent, Source, SourceConfig, SourceError, SourcePaths, States, Transport, Watch,
 };
 use freshline_net::stop::Stop;
 
@@ -88,7 +88,7 @@ impl Probe {
             paths: SourcePaths::default(),
             params: self.params.clone(),
             law,
-            sampler: Box::new(Synthetic::new(self.payload)),
+            states: States::Of(Box::new(Synthetic::new(self.payload))),
         })?;
         let give_up_at = Clock::new().now() + PATIENCE;
         let mut observer = Observer {

@@ -267,6 +267,20 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
             report.large_states, report.abandoned_states, report.parts, report.repair_parts,
         )?;
     }
+    for topic in &report.topics {
+        writeln!(
+            out,
+            "topic {}: age (at most) mean {}, {} at most; {} sent, {} delivered, {} replaced, {} too old, {} unchanged",
+            topic.topic,
+            ms(topic.age_mean_ms),
+            ms(topic.age_max_ms),
+            topic.sent,
+            topic.delivered,
+            topic.replaced,
+            topic.expired,
+            topic.unchanged,
+        )?;
+    }
     let are_several = report.paths.len() > 1;
     report.paths.iter().try_for_each(|path| print_path(&mut out, path, are_several))
 }

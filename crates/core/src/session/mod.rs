@@ -25,6 +25,7 @@ mod datagram;
 #[cfg(feature = "wlan")]
 pub mod downlink;
 mod fifo;
+mod held;
 mod index;
 mod known;
 mod marks;
@@ -34,6 +35,7 @@ mod recent;
 mod record;
 mod shares;
 mod source;
+mod topic_record;
 
 pub use access::Access;
 pub use clock_offset::ClockOffset;
@@ -50,6 +52,8 @@ pub use paths::{
 pub use record::{Record, SourceKey};
 pub use shares::{Origin, Shares};
 pub use source::{
-    AckedUpdate, Ignored as SourceIgnored, Need, Reach, Source, SourceCounters, SourceEvent,
-    SourceParams, StateTooLarge, Transmit, TransportState,
+    AckedUpdate, Ignored as SourceIgnored, MAX_TOPICS, Need, Reach, Source, SourceCounters,
+    SourceEvent, SourceParams, StateTooLarge, TopicCounters, TopicError, TopicId, TopicParams,
+    Transmit, TransportState,
 };
+pub use topic_record::TopicRecord;

@@ -5,15 +5,15 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::clock_offset::ClockOffset;
 use super::cookie::SessionLabel;
+use super::held::{AGE_KNOWN, Arrival, By, HAS_STATE, Large, LargeStates, StateMut};
 use super::recent::Recent;
+use super::topic_record::{Refused, TopicRecord, TopicRecords};
 use crate::age::AgeProcess;
 use crate::dscp::Dscp;
 use crate::path::MAX_PATHS;
-use crate::state::{self, Assembly, Budget, Decoder, Limits, Outcome};
 use crate::unit::{Span, Time};
-use crate::wire::{Ack, Frame, Marks, Part, PartsAck, SessionId, StateId, Update};
+use crate::wire::{Ack, Frame, Marks, PartsAck, SessionId, Update};
 
 /// Finds a source's [`Record`] in its monitor, as long as the record lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,8 +66,8 @@ pub struct Record<P> {
     first_seq: u64,
     /// Which of those before the freshest have come.
     recent: Recent,
-    /// Of a source that has sent, or announced, states in parts.
-    large: Option<Box<Large>>,
+    /// Of a source that has sent, or announced, states in parts, or that has topics.
+    more: Option<Box<More>>,
     fresh: u64,
     /// Four values in one field, as fields of their own would add 24 bytes to each record:
     /// - bit 0: whether `age` is that of the state that is held;
@@ -77,46 +77,17 @@ pub struct Record<P> {
     packed: u64,
 }
 
-/// States in parts, of one source.
+/// What few sources need.
 #[derive(Debug, Default)]
-struct Large {
-    assembly: Assembly,
-    /// What the budget is charged for the payload that is held.
-    share: usize,
+struct More {
+    large: Large,
+    topics: TopicRecords,
 }
 
-/// What all sources share for states in parts.
-#[derive(Debug)]
-pub(super) struct LargeStates {
-    pub(super) limits: Limits,
-    pub(super) budget: Budget,
-    pub(super) decoder: Decoder,
-}
-
-/// Of [`Record::packed`]: whether the age is known.
-const AGE_KNOWN: u64 = 1;
 /// The bits of the code point.
 const DSCP: u64 = 0x7f << 1;
-/// Whether there is a state.
-const HAS_STATE: u64 = 1 << 8;
 /// The lowest bit of the number of stale updates.
 const STALE: u32 = 9;
-
-/// What an update was to its record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrival {
-    Fresh,
-    /// The newest update, but with the state that is held already.
-    Repeat {
-        /// Whether it is the first to carry the age of that state.
-        brings_age: bool,
-    },
-    /// The newest update, with a part of a state that is not complete, or nothing.
-    Part,
-    /// It came after a newer one, or what it carries is older than the state that is held.
-    Late,
-    Copy,
-}
 
 /// What became of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,10 +96,27 @@ pub(super) struct Received {
     /// Whether it is newer than all before, and carries no state that is out of date. A late one can
     /// bring a fresh state: the last part of it.
     pub(super) was_fresh: bool,
+    /// Further topics of which a fresh state has come.
+    pub(super) topics: TopicSet,
+}
+
+/// Some of the topics of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct TopicSet([u64; 4]);
+
+impl TopicSet {
+    fn insert(&mut self, topic: u8) {
+        self.0[usize::from(topic / 64)] |= 1 << (topic % 64);
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = u8> {
+        let is_in = move |topic: &u8| self.0[usize::from(topic / 64)] & (1 << (topic % 64)) != 0;
+        (0..=u8::MAX).filter(is_in).take(if self == Self::default() { 0 } else { usize::MAX })
+    }
 }
 
 impl Received {
-    const COPY: Self = Self { arrival: Arrival::Copy, was_fresh: false };
+    const COPY: Self = Self { arrival: Arrival::Copy, was_fresh: false, topics: TopicSet([0; 4]) };
 }
 
 impl<P: Copy> Record<P> {
@@ -165,7 +153,7 @@ impl<P: Copy> Record<P> {
 const MAX_BOUND: usize = 2 * MAX_PATHS;
 
 impl<P> Record<P> {
-    /// A record that begins with its first update.
+    /// A record that begins with its first update, and the further topics of which that has a state.
     pub(super) fn new(
         update: &Update<'_>,
         peer: P,
@@ -173,7 +161,7 @@ impl<P> Record<P> {
         binding: Binding,
         received_at: Time,
         large: &mut LargeStates,
-    ) -> Self {
+    ) -> (Self, TopicSet) {
         let mut record = Self {
             session: update.session,
             peer,
@@ -188,15 +176,13 @@ impl<P> Record<P> {
             age: AgeProcess::new(),
             first_seq: update.seq,
             recent: Recent::new(),
-            large: None,
+            more: None,
             fresh: 0,
             packed: 0,
         };
-        for frame in update.frames.iter() {
-            record.on_frame(update, frame, received_at, large);
-        }
+        let (_, topics) = record.on_frames(update, received_at, large);
         record.fresh = 1;
-        record
+        (record, topics)
     }
 
     /// An update has come.
@@ -215,17 +201,37 @@ impl<P> Record<P> {
         {
             return Received::COPY;
         }
-        let arrival = update.frames.iter().fold(Arrival::Part, |arrival, frame| {
-            let this = self.on_frame(update, frame, received_at, large);
-            if arrival == Arrival::Part { this } else { arrival }
-        });
+        let (arrival, topics) = self.on_frames(update, received_at, large);
         let was_fresh = is_newest && arrival != Arrival::Late;
         match was_fresh {
             true => self.fresh += 1,
             false => self.packed += 1 << STALE,
         }
         let is_late = !was_fresh && arrival != Arrival::Fresh;
-        Received { arrival: if is_late { Arrival::Late } else { arrival }, was_fresh }
+        Received { arrival: if is_late { Arrival::Late } else { arrival }, was_fresh, topics }
+    }
+
+    /// What the frames are to the first topic, and of which others a fresh state has come.
+    fn on_frames(
+        &mut self,
+        update: &Update<'_>,
+        received_at: Time,
+        large: &mut LargeStates,
+    ) -> (Arrival, TopicSet) {
+        let (mut first, mut fresh) = (Arrival::Part, TopicSet::default());
+        for frame in update.frames.iter() {
+            let arrival = self.on_frame(update, frame, received_at, large);
+            match frame.topic() {
+                0 if first == Arrival::Part => first = arrival,
+                0 => {}
+                topic if arrival == Arrival::Fresh => fresh.insert(topic),
+                _ if arrival == Arrival::NoRoom => {
+                    self.more.get_or_insert_default().topics.refuse(update.seq);
+                }
+                _ => {}
+            }
+        }
+        (first, fresh)
     }
 
     fn on_frame(
@@ -235,126 +241,39 @@ impl<P> Record<P> {
         received_at: Time,
         large: &mut LargeStates,
     ) -> Arrival {
-        match frame {
-            // Of other topics than the first nothing is known yet.
-            _ if frame.id().topic != 0 => Arrival::Part,
-            Frame::State { id, bytes } => self.on_state(update, id, bytes, received_at, large),
-            Frame::Again(id) => self.on_again(update, id, received_at),
-            Frame::Part(part) => self.on_part(update, &part, received_at, large),
+        // Whole states of the first topic need no more than the record.
+        if self.more.is_none() && !matches!(frame, Frame::State { id, .. } if id.topic == 0) {
+            self.more = Some(Box::default());
         }
-    }
-
-    fn on_state(
-        &mut self,
-        update: &Update<'_>,
-        id: StateId,
-        bytes: &[u8],
-        received_at: Time,
-        large: &mut LargeStates,
-    ) -> Arrival {
-        if self.holds(update, id) {
-            return self.on_repeat(update, id, received_at);
-        }
-        if self.has_state() && id.number(update.seq) <= self.state_number {
-            return Arrival::Late;
-        }
-        if let Some(own) = &mut self.large {
-            own.assembly.drop_before(id.number(update.seq), &mut large.budget);
-            if own.share > 0 {
-                self.payload = Vec::new();
-                large.budget.release(&mut own.share);
+        let by = By { update, received_at };
+        match (frame.topic(), frame) {
+            (_, Frame::Name(name)) => {
+                let more = self.more.get_or_insert_default();
+                more.topics.on_name(name, &mut large.budget);
+                Arrival::Part
             }
+            (0, frame) => self.state_mut().on_frame(&by, frame, large),
+            (_, frame) => self.more.get_or_insert_default().topics.on_frame(&by, frame, large),
         }
-        self.payload.clear();
-        self.payload.reserve_exact(bytes.len());
-        self.payload.extend_from_slice(bytes);
-        self.take(update, id, received_at);
-        Arrival::Fresh
     }
 
-    /// A state that takes several updates is named, and not sent again.
-    fn on_again(&mut self, update: &Update<'_>, id: StateId, received_at: Time) -> Arrival {
-        // The answer says which state is held.
-        self.large.get_or_insert_default();
-        if self.holds(update, id) { self.on_repeat(update, id, received_at) } else { Arrival::Part }
-    }
-
-    fn on_part(
-        &mut self,
-        update: &Update<'_>,
-        part: &Part<'_>,
-        received_at: Time,
-        large: &mut LargeStates,
-    ) -> Arrival {
-        let LargeStates { limits, budget, decoder } = large;
-        let number = part.id.number(update.seq);
-        let is_old = self.has_state() && number <= self.state_number;
-        let own = self.large.get_or_insert_default();
-        if is_old {
-            return Arrival::Part;
-        }
-        let symbol = state::Part {
-            topic: part.id.topic,
-            number,
-            generated_at: part.id.generated_at(update.sent_at),
-            layout: part.layout,
-            index: part.index,
-            bytes: part.bytes,
-        };
-        if own.assembly.on_part(&symbol, limits, budget) != Outcome::Complete {
-            return Arrival::Part;
-        }
-        let (len, capacity) = (part.layout.len(), self.payload.capacity());
-        // A short state must not keep the memory of a long one, for which the budget is not charged.
-        let is_too_large = capacity / 2 > len;
-        let wanted = if is_too_large { len } else { len.max(capacity) };
-        if !budget.resize(&mut own.share, wanted) {
-            own.assembly.forget(number, budget);
-            return Arrival::Part;
-        }
-        if is_too_large {
-            self.payload = Vec::new();
-        }
-        if own.assembly.take_into(decoder, &mut self.payload, budget).is_none() {
-            return Arrival::Part;
-        }
-        self.take(update, part.id, received_at);
-        Arrival::Fresh
-    }
-
-    /// Whether the state is the one that is held.
-    fn holds(&self, update: &Update<'_>, id: StateId) -> bool {
-        self.has_state()
-            && id.number(update.seq) == self.state_number
-            && id.generated_at(update.sent_at) == self.generated_at
-    }
-
-    fn on_repeat(&mut self, update: &Update<'_>, id: StateId, received_at: Time) -> Arrival {
-        // A repeat with a slightly better estimate of the offset does not make the state younger.
-        if self.is_age_known() {
-            return Arrival::Repeat { brings_age: false };
-        }
-        self.take(update, id, received_at);
-        Arrival::Repeat { brings_age: self.is_age_known() }
-    }
-
-    /// The payload is that of this state now.
-    fn take(&mut self, update: &Update<'_>, id: StateId, received_at: Time) {
-        self.state_number = id.number(update.seq);
-        self.generated_at = id.generated_at(update.sent_at);
-        let is_age_known = update.clock_offset.is_some();
-        self.packed = (self.packed & !AGE_KNOWN) | HAS_STATE | u64::from(is_age_known);
-        if let Some(offset) = update.clock_offset {
-            let generated_at = ClockOffset::translate_past(self.generated_at, offset, received_at);
-            self.age.on_update(received_at, generated_at);
+    fn state_mut(&mut self) -> StateMut<'_> {
+        StateMut {
+            payload: &mut self.payload,
+            number: &mut self.state_number,
+            generated_at: &mut self.generated_at,
+            age: &mut self.age,
+            own: self.more.as_mut().map(|more| &mut more.large),
+            flags: &mut self.packed,
+            is_charged: false,
         }
     }
 
     /// The record ends: what it holds in parts is freed.
     pub(super) fn release(&mut self, large: &mut LargeStates) {
-        if let Some(mut own) = self.large.take() {
-            own.assembly.clear(&mut large.budget);
-            large.budget.release(&mut own.share);
+        if let Some(mut more) = self.more.take() {
+            more.large.release(&mut large.budget);
+            more.topics.release(&mut large.budget);
         }
     }
 
@@ -378,13 +297,31 @@ impl<P> Record<P> {
             stale: self.stale() as u32,
             missing: self.missing() as u32,
             marks: Marks { seen: self.dscp(), sent: Some(dscp) },
-            parts: update.is_of_parts().then(|| self.parts(update.seq)),
+            parts: update.is_of_parts().then(|| self.parts(update)),
         }
     }
 
-    fn parts(&self, seq: u64) -> PartsAck {
-        let recent = self.recent.before(self.newest_seq, seq);
-        PartsAck { recent, newest: self.has_state().then_some(self.state_number) }
+    fn parts(&self, update: &Update<'_>) -> PartsAck {
+        let newest = match update.frames.lead() {
+            0 => self.has_state().then_some(self.state_number),
+            topic => self.topic(topic).and_then(TopicRecord::state_number),
+        };
+        let recent = self.recent.before(self.newest_seq, update.seq);
+        let more = self.more.as_ref();
+        let refused = more.map_or(Refused::default(), |more| more.topics.refused());
+        let (no_room, refused) = refused.of(update.seq);
+        PartsAck { recent: recent & !refused, no_room, newest }
+    }
+
+    /// The topics of which something has come, by their numbers. The state of topic 0 is that of the record;
+    /// its topic has the name alone.
+    pub fn topics(&self) -> impl Iterator<Item = &TopicRecord> {
+        self.more.iter().flat_map(|more| more.topics.all())
+    }
+
+    /// The topic of this number, if something has come of it.
+    pub fn topic(&self, number: u8) -> Option<&TopicRecord> {
+        self.more.as_ref()?.topics.get(number)
     }
 
     /// Whether there is a state: the session of a source with large states opens without one.
@@ -446,6 +383,7 @@ impl<P> Record<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::{Budget, Decoder, Limits};
     use crate::wire::Frames;
 
     fn large() -> LargeStates {
@@ -454,7 +392,7 @@ mod tests {
 
     fn of(update: &Update<'_>) -> Record<()> {
         let binding = Binding { credential: 0, label: SessionLabel(1) };
-        Record::new(update, (), "".into(), binding, Time::ZERO, &mut large())
+        Record::new(update, (), "".into(), binding, Time::ZERO, &mut large()).0
     }
 
     fn update(seq: u64) -> Update<'static> {

@@ -165,6 +165,11 @@ impl Limited {
         &*self.law
     }
 
+    /// Whether the law adapts its rate to the path.
+    pub fn adapts(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// See [`RateLaw::restart`]. The path may be another; what has left still counts.
     pub fn restart(&mut self, now: Time) {
         self.base = None;

@@ -20,6 +20,7 @@
 //! - [`Assembly`]: the incoming states of one topic of one source, at most two at a time.
 //! - [`Budget`]: the bytes that all assemblies of a monitor may hold together.
 //! - [`Repair`]: the law that chooses the symbol that leaves next.
+//! - [`schedule`]: the rule that chooses the topic whose state leaves next.
 //! - [`Encoder`], [`Decoder`]: the code. A source has one encoder, a monitor one decoder.
 //!
 //! Everything here is without clock and socket. Parts come from the network: a receiver holds at most twice
@@ -32,6 +33,7 @@ mod code;
 mod half;
 mod layout;
 pub mod repair;
+pub mod schedule;
 mod transfer;
 
 use crate::unit::Time;

@@ -10,6 +10,7 @@ pub(super) const TYPE: u8 = 2;
 
 const WAS_FRESH: u8 = 1;
 const PARTS: u8 = 2;
+const NO_ROOM: u8 = 4;
 
 /// A monitor's answer to one update. The counts are modulo 2³²: only differences between two
 /// acks mean anything.
@@ -40,21 +41,25 @@ pub struct Ack {
     pub parts: Option<PartsAck>,
 }
 
-/// What has come of states that take several updates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What has come of states that take several updates, and of topics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PartsAck {
-    /// Which of the 64 updates before the acknowledged one have come: bit 0 is the one before it.
+    /// Which of the 64 updates before the acknowledged one have come: bit 0 is the one before it. Those with
+    /// a state for which there was no room have not.
     pub recent: u64,
-    /// The number of the newest whole state of the topic, if there is one.
+    /// Whether there was no room for a state in the acknowledged update.
+    pub no_room: bool,
+    /// The number of the newest whole state of the topic that [leads](super::Frames::lead) the update, if
+    /// there is one.
     pub newest: Option<u64>,
 }
 
 impl PartsAck {
-    /// Whether an ack of update `acked` says that update `seq` has arrived. Acks name 64 updates before
+    /// Whether an ack of update `acked` says that update `seq` has arrived, with all that is in it. Acks name 64 updates before
     /// their own; of older ones, and of later ones, nothing is known.
     pub fn names(&self, acked: u64, seq: u64) -> bool {
         match acked.checked_sub(seq) {
-            Some(0) => true,
+            Some(0) => !self.no_room,
             Some(behind) if behind <= u64::BITS.into() => self.recent & (1 << (behind - 1)) != 0,
             _ => false,
         }
@@ -101,9 +106,10 @@ impl Ack {
         let hold_us = u32::try_from(self.hold.as_micros()).unwrap_or(u32::MAX);
         let fresh = if self.was_fresh { WAS_FRESH } else { 0 };
         let parts = if self.parts.is_some() { PARTS } else { 0 };
+        let no_room = if self.parts.is_some_and(|parts| parts.no_room) { NO_ROOM } else { 0 };
         let mut writer = Writer::message(&mut bytes, TYPE, self.session);
         writer
-            .put(&[fresh | parts, seen, sent, 0])
+            .put(&[fresh | parts | no_room, seen, sent, 0])
             .put(&self.seq.to_be_bytes())
             .put(&self.sent_at.as_nanos().to_be_bytes())
             .put(&self.received_at.as_nanos().to_be_bytes())
@@ -111,7 +117,7 @@ impl Ack {
             .put(&self.fresh.to_be_bytes())
             .put(&self.stale.to_be_bytes())
             .put(&self.missing.to_be_bytes());
-        if let Some(PartsAck { recent, newest }) = self.parts {
+        if let Some(PartsAck { recent, newest, .. }) = self.parts {
             let newest = newest.map_or(0, |number| number.saturating_add(1));
             writer.put(&recent.to_be_bytes()).put(&newest.to_be_bytes());
         }
@@ -136,7 +142,8 @@ impl Ack {
         };
         if flags & PARTS != 0 {
             let (recent, newest) = (reader.u64()?, reader.u64()?.checked_sub(1));
-            ack.parts = Some(PartsAck { recent, newest });
+            let no_room = flags & NO_ROOM != 0;
+            ack.parts = Some(PartsAck { recent, no_room, newest });
         }
         Ok(ack)
     }

@@ -88,9 +88,13 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
+    pub(super) fn new(buffer: &'a mut [u8]) -> Self {
+        Self { buffer, at: 0 }
+    }
+
     /// Begins a message of type `kind` with its common header.
     pub(super) fn message(buffer: &'a mut [u8], kind: u8, session: SessionId) -> Self {
-        let mut writer = Self { buffer, at: 0 };
+        let mut writer = Self::new(buffer);
         writer.put(&MAGIC).put(&[VERSION, kind]).put(&session.0.to_be_bytes());
         debug_assert_eq!(writer.at, HEADER_LEN);
         writer

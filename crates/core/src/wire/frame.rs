@@ -2,30 +2,37 @@
 //!
 //! ```text
 //!   update:  header │ opening │ frame │ frame │ … │ padding
-//!   frame:   kind (1) │ length of the rest (varint) │ topic (1) │ behind (varint) │ age (varint) │ …
+//!   frame:   kind (1) │ length of the rest (varint) │ topic (1) │ …
 //! ```
 //!
-//! | kind | frame | after the age |
+//! | kind | frame | after the topic |
 //! |---:|---|---|
-//! | 1 | a whole state | its bytes |
-//! | 2 | part of a state | varints: length of the state, of a symbol, repair symbols, index; the symbol |
-//! | 3 | a state again, by its number alone | |
+//! | 1 | a whole state | behind, age; its bytes |
+//! | 2 | part of a state | behind, age, length of the state, of a symbol, repair symbols, index; the symbol |
+//! | 3 | a state again, by its number alone | behind, age |
+//! | 4 | the topic's name | length (1), name |
+//!
+//! All numbers but the topic and the name's length are varints.
 //!
 //! A state's **number** is the sequence number of the first update that carries it, or a part of it. A
 //! frame says how far that is behind its own update, which is 0 for most. So a newer state of a topic has
 //! a higher number, and a damaged field cannot raise it above what the update's own number allows.
 //!
 //! A fresh state of topic 0 that is alone in its update travels bare: without kind, length,
-//! topic, number and age, as a flag of the update says. Kinds that a receiver does not know are skipped. Varints are those of RFC 9000 section 16.
+//! topic, number and age, as a flag of the update says. Kinds that a receiver does not know are skipped. Varints are
+//! those of RFC 9000 section 16.
 
-use super::ParseError;
+use alloc::vec::Vec;
+
 use super::cursor::{Reader, Writer, varint_len};
+use super::{Opening, ParseError, is_control};
 use crate::state::Layout;
 use crate::unit::{Span, Time};
 
 const STATE: u8 = 1;
 const PART: u8 = 2;
 const AGAIN: u8 = 3;
+const NAME: u8 = 4;
 
 /// One frame of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +48,27 @@ pub enum Frame<'a> {
     Part(Part<'a>),
     /// The state of this number is still the newest; whoever lacks it needs it whole.
     Again(StateId),
+    /// A topic's name.
+    Name(TopicName<'a>),
+}
+
+/// The name of a topic, for people and programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicName<'a> {
+    /// Which topic.
+    pub topic: u8,
+    /// Its name, as that of a source: at most [`Opening::MAX_NAME`] bytes, without characters that
+    /// [control](super::is_control) how text is shown.
+    pub name: &'a str,
+}
+
+impl TopicName<'_> {
+    /// The most bytes of its frame.
+    pub const MAX_LEN: usize = 1 + 2 + 1 + 1 + Opening::MAX_NAME;
+
+    fn is_legal(&self) -> bool {
+        self.name.len() <= Opening::MAX_NAME && !self.name.chars().any(is_control)
+    }
 }
 
 /// Names a state of a session, and says how old it was when the update left.
@@ -104,10 +132,19 @@ impl<'a> Frame<'a> {
     /// The most bytes of a part besides its symbol.
     pub const MAX_OVERHEAD_OF_PART: usize = Self::MAX_OVERHEAD + 4 + 4 + 4 + 4;
 
-    /// Which state it is about.
-    pub fn id(&self) -> StateId {
+    /// Which state it is about; `None` of a name.
+    pub fn id(&self) -> Option<StateId> {
         match self {
-            Self::State { id, .. } | Self::Part(Part { id, .. }) | Self::Again(id) => *id,
+            Self::State { id, .. } | Self::Part(Part { id, .. }) | Self::Again(id) => Some(*id),
+            Self::Name(_) => None,
+        }
+    }
+
+    /// Which topic it is about.
+    pub fn topic(&self) -> u8 {
+        match self {
+            Self::State { id, .. } | Self::Part(Part { id, .. }) | Self::Again(id) => id.topic,
+            Self::Name(name) => name.topic,
         }
     }
 
@@ -116,17 +153,17 @@ impl<'a> Frame<'a> {
         match self {
             Self::State { bytes, .. } => bytes.len(),
             Self::Part(part) => part.layout.len(),
-            Self::Again(_) => 0,
+            Self::Again(_) | Self::Name(_) => 0,
         }
     }
 
     fn content_len(&self) -> usize {
-        self.id().len()
-            + match self {
-                Self::State { bytes, .. } => bytes.len(),
-                Self::Part(part) => part.head_len() + part.bytes.len(),
-                Self::Again(_) => 0,
-            }
+        match self {
+            Self::State { id, bytes } => id.len() + bytes.len(),
+            Self::Part(part) => part.id.len() + part.head_len() + part.bytes.len(),
+            Self::Again(id) => id.len(),
+            Self::Name(TopicName { name, .. }) => 2 + name.len(),
+        }
     }
 
     /// Bytes on the wire.
@@ -141,10 +178,12 @@ impl<'a> Frame<'a> {
             Self::State { .. } => STATE,
             Self::Part(_) => PART,
             Self::Again(_) => AGAIN,
+            Self::Name(_) => NAME,
         };
-        let StateId { topic, behind, age } = self.id();
-        writer.put(&[kind]).varint(self.content_len() as u64);
-        writer.put(&[topic]).varint(behind).varint(age.as_nanos());
+        writer.put(&[kind]).varint(self.content_len() as u64).put(&[self.topic()]);
+        if let Some(StateId { behind, age, .. }) = self.id() {
+            writer.varint(behind).varint(age.as_nanos());
+        }
         match self {
             Self::State { bytes, .. } => {
                 writer.put(bytes);
@@ -156,7 +195,17 @@ impl<'a> Frame<'a> {
                 writer.put(part.bytes);
             }
             Self::Again(_) => {}
+            Self::Name(TopicName { name, .. }) => {
+                writer.put(&[name.len() as u8]).put(name.as_bytes());
+            }
         }
+    }
+
+    /// Appends the frame as it is on the wire.
+    pub(crate) fn append_to(&self, encoded: &mut Vec<u8>) {
+        let start = encoded.len();
+        encoded.resize(start + self.len(), 0);
+        self.write(&mut Writer::new(&mut encoded[start..]));
     }
 
     /// Reads the next frame of a kind that is known; `None` at the end.
@@ -178,6 +227,7 @@ impl<'a> Frame<'a> {
                     bytes: content.rest(),
                 }),
                 AGAIN => Self::Again(id(&mut content)?),
+                NAME => Self::Name(read_name(&mut content)?),
                 _ => continue,
             }));
         }
@@ -190,6 +240,13 @@ fn read_layout(content: &mut Reader<'_>) -> Result<Layout, ParseError> {
     let symbol_len = narrow(content.varint()?, "length of a symbol")?;
     let repair = narrow(content.varint()?, "number of repair symbols")?;
     Layout::new(len, symbol_len, repair).map_err(|_| ParseError::Field("way to cut a state"))
+}
+
+fn read_name<'a>(content: &mut Reader<'a>) -> Result<TopicName<'a>, ParseError> {
+    let [topic, len] = content.array()?;
+    let name = str::from_utf8(content.take(len.into())?).ok();
+    let name = name.map(|name| TopicName { topic, name }).filter(TopicName::is_legal);
+    name.ok_or(ParseError::Field("name of a topic"))
 }
 
 fn narrow<T: TryFrom<u64>>(number: u64, field: &'static str) -> Result<T, ParseError> {
@@ -216,6 +273,16 @@ impl<'a> Frames<'a> {
     /// A whole state of topic 0 that was generated when the update left, which is the first to carry it.
     pub const fn fresh(bytes: &'a [u8]) -> Self {
         Self::one(Frame::State { id: StateId::FRESH, bytes })
+    }
+
+    /// These, which [`Frame::append_to`] wrote.
+    pub(crate) const fn appended(encoded: &'a [u8]) -> Self {
+        Self { one: None, encoded }
+    }
+
+    /// The topic of the first state, whole, in part or again; 0 where there is none.
+    pub fn lead(&self) -> u8 {
+        self.iter().find_map(|frame| frame.id()).map_or(0, |id| id.topic)
     }
 
     /// The frames in order.

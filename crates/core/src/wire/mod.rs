@@ -50,7 +50,7 @@ pub use ack::{Ack, AckBytes, PartsAck};
 pub use control::{Challenge, Close, CloseReason};
 #[cfg(feature = "wlan")]
 pub use downlink::{Join, Packet, Report};
-pub use frame::{Frame, Frames, Part, StateId};
+pub use frame::{Frame, Frames, Part, StateId, TopicName};
 pub use marks::{AckMark, Marks, ParseAckMarkError};
 pub use update::{Opening, OpeningTooLong, Update, is_control};
 
@@ -285,7 +285,7 @@ mod tests {
             fresh: bool, cookie: [u8; 16], marks: [u8; 2], parts: Option<(u64, Option<u64>)>,
         ) {
             let parts = parts.map(|(recent, newest)| {
-                PartsAck { recent, newest: newest.map(|number| number % (1 << 62)) }
+                PartsAck { recent, no_room: recent % 3 == 0, newest: newest.map(|number| number % (1 << 62)) }
             });
             let ack = Ack {
                 session: SessionId(session), seq, sent_at: Time::from_nanos(generated),

@@ -109,12 +109,14 @@ impl<'a> Update<'a> {
     pub const HEADER_LEN: usize = HEADER_LEN + 28;
     /// The shortest update: as long as an ack, so that no answer is longer than its question.
     pub const MIN_LEN: usize = Ack::LEN;
-    /// The shortest one that is answered with what has come of states in parts.
+    /// The shortest one that is answered with what has come of states in parts, and of topics.
     pub const MIN_LEN_OF_PARTS: usize = Ack::LEN_OF_PARTS;
 
-    /// Whether it has to do with a state that takes several updates: its ack has [`Ack::parts`].
+    /// Whether it has to do with a state that takes several updates, or with topics: its ack has
+    /// [`Ack::parts`].
     pub fn is_of_parts(&self) -> bool {
-        self.frames.iter().any(|frame| !matches!(frame, Frame::State { .. }))
+        let is_plain = |frame| matches!(frame, Frame::State { id, .. } if id.topic == 0);
+        self.frames.iter().any(|frame| !is_plain(frame))
     }
 
     fn min_len(&self) -> usize {

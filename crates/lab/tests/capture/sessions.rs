@@ -82,7 +82,10 @@ fn a_state_in_parts_is_as_old_as_its_first_part() {
         let part = Part { id, layout, index: behind as u32, bytes: &[0; 100] };
         let complete = (seq + 1) / 4;
         let newest = complete.checked_sub(1).map(|state| state * 4);
-        (Frames::one(Frame::Part(part)), Some(PartsAck { recent: u64::MAX, newest }))
+        (
+            Frames::one(Frame::Part(part)),
+            Some(PartsAck { recent: u64::MAX, newest, ..PartsAck::default() }),
+        )
     };
     for place in [Place::Source, Place::Monitor] {
         let report = report(&pcap(LinkType::Raw, &session_of(place, content)));

@@ -10,7 +10,7 @@ use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
 use freshline_net::monitor::{self, Monitor, MonitorConfig, Record};
 use freshline_net::source::sampler::Synthetic;
-use freshline_net::source::{Source, SourceConfig, SourcePaths, Transport};
+use freshline_net::source::{Source, SourceConfig, SourcePaths, States, Transport};
 use freshline_net::stop::Stop;
 
 use crate::traffic::PAYLOAD;
@@ -65,7 +65,7 @@ fn through_the_endpoints() -> Vec<Span> {
         paths: SourcePaths::default(),
         params: SourceParams::default(),
         law: Box::new(Fixed::new(UpdateRate::from_period(PERIOD))),
-        sampler: Box::new(Synthetic::new(PAYLOAD.len())),
+        states: States::Of(Box::new(Synthetic::new(PAYLOAD.len()))),
     })
     .unwrap();
     source.run(&Stop::new(), Some(end), &mut ()).unwrap();

@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
 use freshline_core::session::{
-    self, End, MonitorCounters, MonitorParams, Origin, Relation, SourceKey,
+    self, End, MonitorCounters, MonitorParams, Origin, Relation, SourceKey, TopicRecord,
 };
 use freshline_core::unit::{Span, Time};
 
@@ -37,7 +37,7 @@ use crate::stop::Stop;
 
 pub use crate::ask::Gone;
 pub use crate::endpoint::EndpointError as MonitorError;
-pub use status::{MonitorReport, SHOWN, SourceStatus};
+pub use status::{MonitorReport, SHOWN, SourceStatus, TopicStatus};
 
 use sources::Sources;
 use status::Details;
@@ -116,6 +116,15 @@ impl MonitorConfig {
 pub trait Watch {
     /// Fresh state has come. Its age is [`Record::state_age`](session::Record::state_age).
     fn fresh(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
+    /// Fresh state of a topic other than the first has come.
+    fn fresh_topic(
+        &mut self,
+        _now: Time,
+        _source: SourceKey,
+        _record: &Record,
+        _topic: &TopicRecord,
+    ) {
+    }
     /// The age of the held state is known now; it was unknown when the state was fresh.
     fn aged(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
     /// A source has opened a session; a former source of this key, or of this name, is gone.

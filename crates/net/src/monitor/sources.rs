@@ -84,6 +84,12 @@ impl Sources {
                     details.insert(source, record);
                     watch.opened(now, source, record);
                 }
+                MonitorEvent::Topic { source, topic } => {
+                    let Some(record) = sessions.record(source) else { continue };
+                    if let Some(topic) = record.topic(topic) {
+                        watch.fresh_topic(now, source, record, topic);
+                    }
+                }
                 MonitorEvent::Part { .. } | MonitorEvent::Stale { .. } => is_known = true,
                 MonitorEvent::Challenged => {}
                 MonitorEvent::Refused { at_peer_limit: true, .. } => {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use freshline_core::age::AgeMeter;
 use freshline_core::dscp::Dscp;
-use freshline_core::session::{self, MonitorCounters, SourceKey};
+use freshline_core::session::{self, MonitorCounters, SourceKey, TopicRecord};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
@@ -57,6 +57,48 @@ pub struct SourceStatus {
     /// The freshest state, if it is not longer than [`SHOWN`].
     #[serde(skip)]
     pub payload: Option<Vec<u8>>,
+    /// Its topics, if it has any; the state of the first one is that of the source.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub topics: Vec<TopicStatus>,
+}
+
+/// One topic of a source.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopicStatus {
+    /// Its name; empty until it has come.
+    pub topic: String,
+    /// Age of its freshest state in ms, once the source has sent the clocks' offset with it.
+    pub age_ms: Option<f64>,
+    /// Time-average age in ms.
+    pub age_mean_ms: Option<f64>,
+    /// Largest age in ms.
+    pub age_max_ms: Option<f64>,
+    /// Length of its freshest state in bytes; none before the first state is complete.
+    pub payload_bytes: Option<u64>,
+    /// States for which there was no room.
+    pub no_room: u64,
+}
+
+impl TopicStatus {
+    fn of(record: &Record, topic: &TopicRecord, now: Time) -> Self {
+        // The state of the first one is in the record.
+        let (age, state_age, len) = match topic.number() {
+            0 => (&record.age, record.state_age(now), payload_bytes(record)),
+            _ => {
+                let len = topic.payload().map(|payload| payload.len() as u64);
+                (topic.age(), topic.state_age(now), len)
+            }
+        };
+        let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
+        Self {
+            topic: topic.name().to_owned(),
+            age_ms: ms(state_age),
+            age_mean_ms: ms(age.mean(now)),
+            age_max_ms: ms(age.max(now)),
+            payload_bytes: len,
+            no_room: topic.no_room(),
+        }
+    }
 }
 
 /// A monitor's run in numbers.
@@ -270,11 +312,6 @@ impl Details {
     }
 }
 
-/// The state that is held, if there is one and it is not longer than [`SHOWN`].
-pub(super) fn shown(record: &Record) -> Option<&[u8]> {
-    (record.has_state() && record.payload.len() <= SHOWN).then_some(&record.payload)
-}
-
 /// The length of the state that is held, if there is one.
 fn payload_bytes(record: &Record) -> Option<u64> {
     record.has_state().then_some(record.payload.len() as u64)
@@ -286,6 +323,7 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
     let elapsed = record.age.duration(now).as_secs_f64();
     // Its statistics go back to before an absence.
     let age = meter.map_or(&record.age, AgeMeter::process);
+    let is_shown = record.has_state() && record.payload.len() <= SHOWN;
     SourceStatus {
         source: if record.name.is_empty() { session.clone() } else { record.name.to_string() },
         session,
@@ -304,7 +342,8 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
         dscp: record.dscp(),
         seq: record.newest_seq,
         payload_bytes: payload_bytes(record),
-        payload: shown(record).map(<[u8]>::to_vec),
+        payload: is_shown.then(|| record.payload.clone()),
+        topics: record.topics().map(|topic| TopicStatus::of(record, topic, now)).collect(),
     }
 }
 

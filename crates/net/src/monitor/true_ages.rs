@@ -255,9 +255,10 @@ impl World {
         let mut key = [0; 16];
         dice.0.fill_bytes(&mut key);
         let source = session::Source::new(params, Secret::new(key), law, Time::ZERO + SOURCE_AHEAD);
+        let source = source.expect("a short name");
         let mut world = Self {
-            source: source.expect("a short name"),
-            feed: Feed::new(sampler),
+            feed: Feed::new(vec![sampler], &source),
+            source,
             hand,
             monitor: None,
             monitor_since: Time::ZERO,

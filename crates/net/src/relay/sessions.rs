@@ -29,7 +29,7 @@ use crate::sleeper::Sleeper;
 use crate::source::engine::Engine;
 use crate::source::paths::Place;
 use crate::source::sampler::{Sampler, Take};
-use crate::source::{SourceConfig, SourceError};
+use crate::source::{SourceConfig, SourceError, States};
 use crate::system::SystemError;
 use crate::waker::Waker;
 
@@ -200,7 +200,7 @@ impl Sessions {
                 ..params.clone()
             },
             law: law.build(),
-            sampler: Box::new(Newest { source: Arc::clone(source), taken: 0 }),
+            states: States::Of(Box::new(Newest { source: Arc::clone(source), taken: 0 })),
         }
     }
 

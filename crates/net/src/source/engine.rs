@@ -47,13 +47,16 @@ impl Engine {
         getrandom::fill(&mut random).map_err(SourceError::Random)?;
         let params = SourceParams { max_datagram, ..config.params };
         let session = session::Source::new(params, Secret::new(random), config.law, now)?;
-        let mut sampler = config.sampler;
-        sampler.start(clock, Arc::clone(&place.waker));
+        let (topics, mut samplers) = config.states.split();
+        let session = session.with_topics(topics)?;
+        for sampler in &mut samplers {
+            sampler.start(clock, Arc::clone(&place.waker));
+        }
         let mut engine = Self {
             clock,
             slept: clock.slept(),
+            feed: Feed::new(samplers, &session),
             session: session.over(paths),
-            feed: Feed::new(sampler),
             began_at: now,
             datagram: Vec::new(),
             links,
@@ -248,8 +251,8 @@ impl Turning<'_> {
             match event {
                 SourceEvent::StateWanted(need) => {
                     let Engine { feed, session, .. } = &mut *self.engine;
-                    let trouble = feed.answer(now, need, session).map_err(SourceError::Sampler)?;
-                    self.report(now, trouble);
+                    let troubles = feed.answer(now, need, session).map_err(SourceError::Sampler)?;
+                    troubles.iter().for_each(|trouble| self.report(now, trouble));
                     // By them the update is routed that leaves next.
                     let Engine { links, session, clock, .. } = &mut *self.engine;
                     links.show_queues(clock.now(), session);
@@ -264,11 +267,10 @@ impl Turning<'_> {
         Ok(())
     }
 
-    fn report(&mut self, now: Time, trouble: Option<Trouble>) {
-        let event = match &trouble {
-            None => return,
-            Some(Trouble::NoSample(why)) => Event::NoSample(why),
-            Some(Trouble::TooLarge(state)) => Event::TooLarge(*state),
+    fn report(&mut self, now: Time, trouble: &Trouble) {
+        let event = match trouble {
+            Trouble::NoSample(why) => Event::NoSample(why),
+            Trouble::TooLarge(state) => Event::TooLarge(*state),
         };
         self.watch.event(now, &self.engine.session, &event);
     }

@@ -1,7 +1,7 @@
 //! The answers of a sampler to a session that wants a state. Reads no clock and no socket, so that
 //! tests run it in virtual time.
 
-use freshline_core::session::{self, Need, StateTooLarge};
+use freshline_core::session::{self, Need, StateTooLarge, TopicId};
 use freshline_core::unit::Time;
 
 use super::TooLarge;
@@ -9,8 +9,15 @@ use super::sampler::{Sampler, Take};
 
 /// The states that a source sends.
 pub(crate) struct Feed {
-    sampler: Box<dyn Sampler>,
+    /// One, or one for each topic.
+    inputs: Vec<Input>,
     state: Vec<u8>,
+}
+
+/// Where the states of a source, or of one of its topics, are from.
+struct Input {
+    topic: Option<TopicId>,
+    sampler: Box<dyn Sampler>,
     /// Whether the sampler had nothing yet, and wakes the source when it has.
     awaits_waker: bool,
 }
@@ -24,60 +31,115 @@ pub(crate) enum Trouble {
     TooLarge(TooLarge),
 }
 
+/// What an input says of the next state.
+enum Said {
+    /// It was put.
+    Put,
+    /// It wakes the source.
+    NotYet,
+    NotBefore(Time),
+    RetryAt(Time),
+    Ended,
+}
+
 impl Feed {
-    /// The states of a sampler that was started.
-    pub(crate) fn new(sampler: Box<dyn Sampler>) -> Self {
-        Self { sampler, state: Vec::new(), awaits_waker: false }
+    /// The states of samplers that were started: of one, or of one for each topic of the session.
+    pub(crate) fn new(samplers: Vec<Box<dyn Sampler>>, session: &session::Source) -> Self {
+        let topics = session.topics().map(|(topic, _)| Some(topic)).chain([None]);
+        let inputs = samplers.into_iter().zip(topics);
+        let inputs = inputs.map(|(sampler, topic)| Input { topic, sampler, awaits_waker: false });
+        Self { inputs: inputs.collect(), state: Vec::new() }
     }
 
-    /// The session wants a state: asks the sampler for it.
+    /// The session wants a state: asks the samplers for theirs.
     ///
     /// # Errors
-    /// Says why the sampler has failed for good.
+    /// Says why a sampler has failed for good.
     pub(crate) fn answer(
         &mut self,
         now: Time,
         need: Need,
         session: &mut session::Source,
-    ) -> Result<Option<Trouble>, String> {
-        self.state.clear();
-        let taken = self.sampler.take(now, need, &mut self.state);
-        self.awaits_waker = matches!(taken, Take::NotYet | Take::NotBefore(_));
-        match taken {
-            Take::Sample { generated_at } => return Ok(self.put(now, generated_at, session)),
-            Take::NotYet => {}
-            Take::NotBefore(time) => session.ask_again_at(time),
-            Take::RetryAt(time, why) => {
-                session.ask_again_at(time);
-                if session.keep_alive_at().is_some_and(|at| at <= now) {
-                    session.repeat();
+    ) -> Result<Vec<Trouble>, String> {
+        let (mut troubles, mut has_put, mut again_at) = (Vec::new(), false, None);
+        let (mut fails, mut has_more) = (false, false);
+        for input in &mut self.inputs {
+            let said = input.take(now, need, &mut self.state, session, &mut troubles)?;
+            has_more |= !matches!(said, Said::Ended);
+            match said {
+                Said::Put => has_put = true,
+                Said::NotYet | Said::Ended => {}
+                Said::NotBefore(time) => again_at = Time::earliest([again_at, Some(time)]),
+                Said::RetryAt(time) => {
+                    (again_at, fails) = (Time::earliest([again_at, Some(time)]), true);
                 }
-                return Ok(Some(Trouble::NoSample(why)));
             }
-            Take::End => session.finish(),
-            Take::Failed(why) => return Err(why),
         }
-        Ok(None)
+        if !has_more {
+            session.finish();
+        } else if let Some(time) = again_at.filter(|_| !has_put) {
+            session.ask_again_at(time);
+            if fails && session.keep_alive_at().is_some_and(|at| at <= now) {
+                session.repeat();
+            }
+        }
+        Ok(troubles)
     }
 
-    /// The sampler has woken the source; whether that waited for it.
+    /// A sampler has woken the source; whether one was awaited.
     pub(crate) fn on_woken(&mut self, session: &mut session::Source) -> bool {
-        let is_awaited = std::mem::take(&mut self.awaits_waker);
+        let taken = self.inputs.iter_mut().map(|input| std::mem::take(&mut input.awaits_waker));
+        // Of all of them, whichever it was.
+        let is_awaited = taken.fold(false, |any, awaits| any | awaits);
         if is_awaited {
             session.ask_again();
         }
         is_awaited
     }
+}
+
+impl Input {
+    fn take(
+        &mut self,
+        now: Time,
+        need: Need,
+        state: &mut Vec<u8>,
+        session: &mut session::Source,
+        troubles: &mut Vec<Trouble>,
+    ) -> Result<Said, String> {
+        state.clear();
+        let taken = self.sampler.take(now, need, state);
+        self.awaits_waker = matches!(taken, Take::NotYet | Take::NotBefore(_));
+        Ok(match taken {
+            Take::Sample { generated_at } => {
+                troubles.extend(self.put(now, generated_at, state, session));
+                Said::Put
+            }
+            Take::NotYet => Said::NotYet,
+            Take::NotBefore(time) => Said::NotBefore(time),
+            Take::RetryAt(time, why) => {
+                troubles.push(Trouble::NoSample(why));
+                Said::RetryAt(time)
+            }
+            Take::End => Said::Ended,
+            Take::Failed(why) => return Err(why),
+        })
+    }
 
     /// Hands the state on; reports one that is too long, and not the same one twice.
     fn put(
-        &mut self,
+        &self,
         now: Time,
         generated_at: Time,
+        state: &[u8],
         session: &mut session::Source,
     ) -> Option<Trouble> {
         let before = session.counters().too_large;
-        let StateTooLarge { given, max } = session.put(now, generated_at, &self.state).err()?;
+        let put = match self.topic {
+            Some(topic) => session.put_topic(now, topic, generated_at, state),
+            None => session.put(now, generated_at, state),
+        };
+        let StateTooLarge { given, max } = put.err()?;
         let is_news = session.counters().too_large > before;
         is_news.then_some(Trouble::TooLarge(TooLarge { given, max }))
     }
@@ -131,11 +193,12 @@ mod tests {
             let params = SourceParams { on_change, keep_alive, ..SourceParams::default() };
             let law = Box::new(Fixed::new(UpdateRate::saturating(100.0)));
             let source = session::Source::new(params, Secret::new([1; 16]), law, Time::ZERO);
+            let source = source.expect("no name");
             Self {
                 now: Time::ZERO,
-                feed: Feed::new(Box::new(Set(Arc::clone(&state), None))),
+                feed: Feed::new(vec![Box::new(Set(Arc::clone(&state), None))], &source),
                 state,
-                source: source.expect("no name"),
+                source,
                 monitor: Monitor::new(MonitorParams::default(), Secret::new([2; 16])),
                 is_up: true,
                 sent: Vec::new(),
@@ -162,7 +225,7 @@ mod tests {
             while let Some(event) = self.source.poll_event() {
                 if let SourceEvent::StateWanted(need) = event {
                     let trouble = self.feed.answer(now, need, &mut self.source);
-                    assert!(matches!(trouble, Ok(None)), "{trouble:?}");
+                    assert!(trouble.as_ref().is_ok_and(Vec::is_empty), "{trouble:?}");
                 }
             }
             let mut out = Vec::new();
@@ -199,7 +262,8 @@ mod tests {
     fn a_state_that_comes_after_many_keep_alives_does_not_stop_them() {
         let mut world = World::new(false);
         let late = Time::ZERO + Span::from_secs(3600);
-        world.feed = Feed::new(Box::new(Set(Arc::clone(&world.state), Some(late))));
+        let set = Box::new(Set(Arc::clone(&world.state), Some(late)));
+        world.feed = Feed::new(vec![set], &world.source);
         assert!(world.run(1_000).len() >= 100);
         assert_eq!(world.run(10_500), vec![b"shut".to_vec(); 10], "one each second");
         assert_eq!(world.source.counters().opened, 1);

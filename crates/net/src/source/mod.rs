@@ -17,7 +17,9 @@ mod report;
 pub mod sampler;
 
 use freshline_core::path::PathId;
-use freshline_core::session::{self, PathsError, SourceEvent, SourceParams};
+use freshline_core::session::{
+    self, PathsError, SourceEvent, SourceParams, TopicError, TopicParams,
+};
 use freshline_core::source::RateLaw;
 use freshline_core::unit::Time;
 use freshline_core::wire::OpeningTooLong;
@@ -37,7 +39,7 @@ use sampler::Sampler;
 pub use crate::link::{LinkEvent, Transport};
 pub use crate::via::Via;
 pub use paths::SourcePaths;
-pub use report::{PathReport, SourceReport};
+pub use report::{PathReport, SourceReport, TopicReport};
 
 use engine::Engine;
 use paths::Place;
@@ -58,6 +60,34 @@ pub struct SourceConfig {
     /// When to send.
     pub law: Box<dyn RateLaw>,
     /// What to send.
+    pub states: States,
+}
+
+/// The states of a source.
+pub enum States {
+    /// Of one kind.
+    Of(Box<dyn Sampler>),
+    /// Of several topics, which share the session and the rate.
+    Topics(Vec<Topic>),
+}
+
+impl States {
+    /// The topics, if there are any, and their samplers in the same order.
+    fn split(self) -> (Vec<TopicParams>, Vec<Box<dyn Sampler>>) {
+        match self {
+            Self::Of(sampler) => (Vec::new(), vec![sampler]),
+            Self::Topics(topics) => {
+                topics.into_iter().map(|topic| (topic.params, topic.sampler)).unzip()
+            }
+        }
+    }
+}
+
+/// One topic of a source.
+pub struct Topic {
+    /// Its name, weight and limits.
+    pub params: TopicParams,
+    /// What to send.
     pub sampler: Box<dyn Sampler>,
 }
 
@@ -73,6 +103,9 @@ pub enum SourceError {
     /// Name or token do not fit.
     #[error(transparent)]
     Opening(#[from] OpeningTooLong),
+    /// There are no such topics.
+    #[error(transparent)]
+    Topics(#[from] TopicError),
     /// The monitor cannot be dialled by QUIC.
     #[error(transparent)]
     Dial(#[from] quic::DialError),

@@ -2,7 +2,7 @@
 
 use freshline_core::age::AgeSummary;
 use freshline_core::path::PathId;
-use freshline_core::session::{self, PathStatus};
+use freshline_core::session::{self, PathStatus, TopicId, TopicParams};
 use freshline_core::source::Limit;
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
@@ -78,6 +78,54 @@ pub struct SourceReport {
     /// Each of the paths that were named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathReport>,
+    /// Each of the topics.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub topics: Vec<TopicReport>,
+}
+
+/// One topic of a source. The ages are the source's own estimate, as those of [`SourceReport`].
+#[derive(Debug, Clone, Serialize)]
+pub struct TopicReport {
+    /// Its name.
+    pub topic: String,
+    /// Its weight.
+    pub weight: f64,
+    /// Time-average age in ms, from the first ack on.
+    pub age_mean_ms: Option<f64>,
+    /// Largest age in ms.
+    pub age_max_ms: Option<f64>,
+    /// States that left whole, repeats included, and states in parts that began.
+    pub sent: u64,
+    /// States that the monitor is known to have.
+    pub delivered: u64,
+    /// States that a newer one replaced before they left.
+    pub replaced: u64,
+    /// States that were older than the topic's deadline before they left.
+    pub expired: u64,
+    /// Unchanged states that were left out.
+    pub unchanged: u64,
+    /// Bytes of states that left.
+    pub payload_bytes: u64,
+}
+
+fn topics(source: &session::Source, now: Time) -> Vec<TopicReport> {
+    let report = |(id, params): (TopicId, &TopicParams)| {
+        let counters = source.topic_counters(id).copied().unwrap_or_default();
+        let age = source.topic_age(id);
+        TopicReport {
+            topic: params.name.clone(),
+            weight: params.weight,
+            age_mean_ms: age.and_then(|age| age.mean(now)).map(Span::as_millis_f64),
+            age_max_ms: age.and_then(|age| age.max(now)).map(Span::as_millis_f64),
+            sent: counters.sent,
+            delivered: counters.delivered,
+            replaced: counters.replaced,
+            expired: counters.expired,
+            unchanged: counters.unchanged,
+            payload_bytes: counters.payload_bytes,
+        }
+    };
+    source.topics().map(report).collect()
 }
 
 /// One of several paths.
@@ -201,6 +249,7 @@ impl SourceReport {
             limited_by: source.limited_by().map(Limit::name),
             marks: marks(source, PathId::FIRST),
             paths: paths(source, links, duration_s, now),
+            topics: topics(source, now),
         }
     }
 }

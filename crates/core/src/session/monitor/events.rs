@@ -36,7 +36,15 @@ pub enum MonitorEvent<P> {
         /// Whose.
         source: SourceKey,
     },
-    /// An update that is newer than all before and completes no state.
+    /// The newest state of a topic other than the first has come, or is complete; it follows the event of
+    /// the update that brings it.
+    Topic {
+        /// Whose.
+        source: SourceKey,
+        /// Which of its topics: [`Record::topic`].
+        topic: u8,
+    },
+    /// An update that is newer than all before and completes no state of the first topic.
     Part {
         /// Whose.
         source: SourceKey,

@@ -17,8 +17,9 @@ use slab::Slab;
 use super::access::Access;
 use super::cookie::Secret;
 use super::datagram::Datagram;
+use super::held::{Arrival, LargeStates};
 use super::index::Index;
-use super::record::{Arrival, Binding, LargeStates, Record, SourceKey};
+use super::record::{Binding, Record, SourceKey};
 use super::shares::Origin;
 use crate::dscp::Dscp;
 use crate::state::{Budget, Decoder, Limits};
@@ -297,7 +298,7 @@ impl<P: Copy + Hash> Monitor<P> {
                     brings_age: arrival == Arrival::Repeat { brings_age: true },
                 }
             }
-            Arrival::Part => {
+            Arrival::Part | Arrival::NoRoom => {
                 self.counters.fresh += 1;
                 MonitorEvent::Part { source }
             }
@@ -310,6 +311,9 @@ impl<P: Copy + Hash> Monitor<P> {
                 MonitorEvent::Stale { source }
             }
         });
+        for topic in received.topics.iter() {
+            self.events.push(MonitorEvent::Topic { source, topic });
+        }
         if update.wants_ack {
             self.answer(now, peer, key, update, received.was_fresh);
         }
@@ -370,7 +374,7 @@ impl<P: Copy + Hash> Monitor<P> {
         let binding = Binding { credential, label: self.secret.label(session) };
         // What the source knows of clocks may be of a monitor that was here before.
         let update = &Update { clock_offset: None, ..*update };
-        let mut record =
+        let (mut record, topics) =
             Record::new(update, peer, opening.name.into(), binding, now, &mut self.large);
         record.set_dscp(dscp);
         let has_state = record.has_state();
@@ -382,6 +386,9 @@ impl<P: Copy + Hash> Monitor<P> {
             true => MonitorEvent::Fresh { source, opened, is_repeat: false, brings_age: false },
             false => MonitorEvent::Opened { source },
         });
+        for topic in topics.iter() {
+            self.events.push(MonitorEvent::Topic { source, topic });
+        }
         self.answer(now, peer, key, update, true);
         Ok(())
     }

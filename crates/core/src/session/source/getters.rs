@@ -1,8 +1,8 @@
 //! What a source shows of itself.
 
 use super::AckedUpdate;
-use super::{Reach, Source, SourceCounters};
-use crate::age::{AgeMeter, BacklogProcess};
+use super::{Reach, Source, SourceCounters, TopicCounters, TopicId, TopicParams};
+use crate::age::{AgeMeter, AgeProcess, BacklogProcess};
 use crate::dscp::Dscp;
 use crate::path::PathId;
 use crate::session::PathMarks;
@@ -11,7 +11,7 @@ use crate::session::cookie::SessionLabel;
 use crate::session::paths::Paths;
 use crate::source::{Limit, RateLaw};
 use crate::state::Layout;
-use crate::wire::{self, Frame, SessionId, Update};
+use crate::wire::{self, Frame, SessionId, TopicName, Update};
 
 impl Source {
     /// The session's id on the wire. It is not to be shown: [`Source::label`] is there instead.
@@ -45,7 +45,8 @@ impl Source {
     }
 
     /// The age at the monitor as acks report it: an upper bound, as an ack takes time. Nothing is known
-    /// without [`SourceParams::measure_age`](super::SourceParams::measure_age).
+    /// without [`SourceParams::measure_age`](super::SourceParams::measure_age), nor of a source with topics:
+    /// each has its own, [`Source::topic_age`].
     pub fn age(&self) -> &AgeMeter {
         self.acks.age()
     }
@@ -84,18 +85,23 @@ impl Source {
 
     /// The longest state that one update carries, in bytes.
     pub fn max_whole(&self) -> usize {
-        self.room(Frame::MAX_OVERHEAD)
+        self.room(Frame::MAX_OVERHEAD + self.name_len())
     }
 
     /// The length of a symbol of a state that takes several updates.
     pub(super) fn symbol_len(&self) -> u16 {
-        let len = self.room(Frame::MAX_OVERHEAD_OF_PART).min(Layout::MAX_SYMBOL_LEN.into());
-        len as u16 & !1
+        let room = self.room(Frame::MAX_OVERHEAD_OF_PART + self.name_len());
+        room.min(Layout::MAX_SYMBOL_LEN.into()) as u16 & !1
+    }
+
+    /// Room for the name of the topic that leads an update.
+    fn name_len(&self) -> usize {
+        if self.topics.has_any() { TopicName::MAX_LEN } else { 0 }
     }
 
     /// The room for content in an update with an opening and `overhead` further bytes: in the datagram,
     /// and in the field of its length.
-    fn room(&self, overhead: usize) -> usize {
+    pub(super) fn room(&self, overhead: usize) -> usize {
         let opening = 18 + self.params.name.len() + self.params.token.len();
         let frames = self.params.max_datagram.saturating_sub(Update::HEADER_LEN + opening);
         frames.min(u16::MAX.into()).saturating_sub(overhead)
@@ -103,8 +109,30 @@ impl Source {
 
     /// Whether [`Source::finish`] was called, and the monitor has the last state.
     pub fn has_finished(&self) -> bool {
-        let has_arrived = self.repeat_at().is_none() && !self.transfers.is_incomplete();
-        self.states.has_ended() && (!self.states.has_last() || has_arrived)
+        let has_arrived = self.repeat_at().is_none()
+            && !self.transfers.is_incomplete()
+            && self.topics.are_delivered();
+        let has_state = self.states.has_last() || self.topics.has_state();
+        self.states.has_ended() && (!has_state || has_arrived)
+    }
+
+    // ---- topics ----
+
+    /// Its topics, in the order of [`Source::with_topics`].
+    pub fn topics(&self) -> impl Iterator<Item = (TopicId, &TopicParams)> {
+        let ids = (0..self.topics.len()).map(|number| TopicId(number as u8));
+        ids.filter_map(|id| Some((id, self.topics.params(id)?)))
+    }
+
+    /// The age of a topic at the monitor as acks report it: an upper bound, as an ack takes time. `None` if
+    /// there is no such topic.
+    pub fn topic_age(&self, topic: TopicId) -> Option<&AgeProcess> {
+        self.topics.age(topic)
+    }
+
+    /// What was counted of a topic; `None` if there is no such topic.
+    pub fn topic_counters(&self, topic: TopicId) -> Option<&TopicCounters> {
+        self.topics.counters(topic)
     }
 
     /// What was counted here.

@@ -48,6 +48,12 @@ impl Source {
             if let Some(parts) = &ack.parts {
                 self.transfers.on_late_ack(seq, parts);
             }
+            if self.topics.has_any() {
+                match ack.parts {
+                    Some(_) => self.topics.on_late_ack(now, &self.acked_parts(&sent, ack)),
+                    None => self.topics.on_lone_ack(now, seq),
+                }
+            }
             return Err(Ignored::Late);
         }
         // While opening, a copy's ack says as much: the record is there, the first one's ack is not.
@@ -72,6 +78,7 @@ impl Source {
             self.paths.on_opened();
             self.law.restart(now);
             self.transfers.on_opened();
+            self.topics.on_opened(now);
             self.states.on_session_changed();
             return Ok(SourceEvent::Opened);
         }
@@ -95,18 +102,37 @@ impl Source {
         Ok(SourceEvent::Acked { rtt })
     }
 
-    /// What an ack says of states that take several updates.
+    /// What an ack says of states that take several updates, and of topics.
     fn on_parts(&mut self, now: Time, sent: &SentUpdate, ack: &wire::Ack) {
-        let Some(parts) = ack.parts else { return };
-        let srtt = self.acks.srtt().unwrap_or(self.params.first_wait);
-        let (seq, sent_at, several_paths) = (ack.seq, sent.sent_at, self.paths.count() > 1);
-        let acked = AckedParts { seq, sent_at, parts, srtt, several_paths };
+        if ack.parts.is_none() {
+            // It speaks of its own update alone.
+            self.topics.on_lone_ack(now, ack.seq);
+            return;
+        }
+        let acked = self.acked_parts(sent, ack);
+        if self.topics.has_any() {
+            let (states, bytes) = self.topics.on_ack(now, &acked);
+            self.counters.large_states += states;
+            self.counters.delivered_bytes += bytes;
+            return;
+        }
         let completed = self.transfers.on_ack(now, &acked);
         self.counters.abandoned_states = self.transfers.abandoned();
-        if let Some(Completed { generated_at, len }) = completed {
+        if let Some(Completed { generated_at, len, .. }) = completed {
             self.acks.on_delivered(now, generated_at);
             self.counters.large_states += 1;
             self.counters.delivered_bytes += len as u64;
+        }
+    }
+
+    fn acked_parts(&self, sent: &SentUpdate, ack: &wire::Ack) -> AckedParts {
+        AckedParts {
+            seq: ack.seq,
+            sent_at: sent.sent_at,
+            parts: ack.parts.unwrap_or_default(),
+            srtt: self.acks.srtt().unwrap_or(self.params.first_wait),
+            several_paths: self.paths.count() > 1,
+            is_of_topic: true,
         }
     }
 

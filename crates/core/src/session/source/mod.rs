@@ -14,11 +14,13 @@ mod marks;
 mod memory;
 mod opener;
 mod states;
+mod topics;
 mod transfers;
 mod transmit;
 mod types;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::cookie::Secret;
 use super::datagram::Datagram;
@@ -35,6 +37,8 @@ use marks::Marks;
 use opener::Opener;
 use states::{Asking, States};
 pub use states::{Need, StateTooLarge};
+pub use topics::{MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicParams};
+use topics::{Put, Topics};
 use transfers::Transfers;
 use transmit::Outgoing;
 pub use types::{
@@ -74,6 +78,7 @@ pub struct Source {
     marks: Marks,
     states: States,
     transfers: Transfers,
+    topics: Topics,
     events: Events,
     outgoing: Outgoing,
     counters: SourceCounters,
@@ -103,7 +108,8 @@ impl Source {
             connecting: PathSet::EMPTY,
             marks: Marks::new(1),
             states: States::new(params.on_change),
-            transfers: Transfers::new(),
+            transfers: Transfers::new(0),
+            topics: Topics::default(),
             events: Events::new(),
             outgoing: Outgoing::default(),
             counters: SourceCounters::default(),
@@ -119,6 +125,19 @@ impl Source {
         self.marks = Marks::new(paths.count());
         self.paths = paths;
         self
+    }
+
+    /// The same with these topics, before anything was put or sent; states are put by [`Source::put_topic`]
+    /// from now on. With an empty list it stays a source without topics.
+    ///
+    /// # Errors
+    /// [`TopicError`] says which topic is wrong, and why.
+    pub fn with_topics(mut self, topics: Vec<TopicParams>) -> Result<Self, TopicError> {
+        if self.acks.next_seq() > 0 || self.states.is_ready() {
+            return Err(TopicError::TooLate);
+        }
+        self.topics = Topics::new(topics)?;
+        Ok(self)
     }
 
     // ---- the contract ----
@@ -149,6 +168,7 @@ impl Source {
         }
         if self.opener.is_open() {
             self.transfers.handle_timeout(now);
+            self.topics.handle_timeout(now);
             let may_be_silent = self.silent_from().is_some_and(|from| from <= now);
             if may_be_silent && self.silent_at().is_some_and(|at| at <= now) {
                 self.open_again(now);
@@ -157,9 +177,9 @@ impl Source {
                 self.law.handle_timeout(now);
             }
         }
-        if self.states.is_resting(now) && !self.has_symbol() {
+        if self.states.is_resting(now) && !self.has_symbol() && !self.is_topic_ready(now) {
             if self.keep_alive_at().is_some_and(|at| at <= now) {
-                self.states.repeat();
+                self.repeat();
             }
             return;
         }
@@ -180,9 +200,11 @@ impl Source {
         let repeats = self.repeats(now);
         if repeats {
             let srtt = self.acks.srtt().unwrap_or(self.params.first_wait);
-            self.transfers.on_silence(now - (srtt * 2).max(STALL));
+            let before = now - (srtt * 2).max(STALL);
+            self.transfers.on_silence(before);
+            self.topics.on_silence(now, before);
         }
-        if !self.has_symbol() {
+        if !self.has_symbol() || self.topics.has_any() {
             self.states.on_due(now, if repeats { Need::Newest } else { Need::Newer });
         }
     }
@@ -208,8 +230,8 @@ impl Source {
         if !self.opener.is_open() {
             return update_at;
         }
-        let next =
-            Time::earliest([self.law.poll_timeout(), update_at, self.transfers.poll_timeout()]);
+        let lost_at = Time::earliest([self.transfers.poll_timeout(), self.topics.poll_timeout()]);
+        let next = Time::earliest([self.law.poll_timeout(), update_at, lost_at]);
         // Nearly always silence is far off.
         let is_later = next.is_some_and(|at| self.silent_from().is_none_or(|from| at <= from));
         if is_later { next } else { Time::earliest([next, self.silent_at()]) }
@@ -221,6 +243,8 @@ impl Source {
     /// than now counts as now. It replaces one that has not left yet. With [`SourceParams::on_change`] it is left out
     /// if it has not changed and the monitor has it.
     ///
+    /// Of a source with topics it is the newest state of the first.
+    ///
     /// # Errors
     /// [`StateTooLarge`] if it is longer than [`Source::max_state`]; it is left out, and another one is
     /// asked for later.
@@ -230,18 +254,11 @@ impl Source {
         generated_at: Time,
         state: &[u8],
     ) -> Result<(), StateTooLarge> {
-        let (given, max) = (state.len(), self.max_state());
-        let is_asked = self.states.is_asked();
-        if given > max {
-            self.counters.too_large += u64::from(self.states.on_too_large(generated_at));
-            if is_asked {
-                self.ask_again_at(now + self.polling_period());
-                if self.keep_alive_at().is_some_and(|at| at <= now) {
-                    self.states.repeat();
-                }
-            }
-            return Err(StateTooLarge { given, max });
+        if self.topics.has_any() {
+            return self.put_topic(now, TopicId::FIRST, generated_at, state);
         }
+        let is_asked = self.states.is_asked();
+        self.check_len(now, generated_at, state)?;
         // A label from the future would be another one in each update, which says the state's age.
         let generated_at = generated_at.min(now);
         let first = self.states.unchanged_since(state);
@@ -255,6 +272,43 @@ impl Source {
             self.law.on_unchanged(now);
             let at = now + self.polling_period();
             self.ask_again_at(self.any_repeat_at().map_or(at, |repeat_at| repeat_at.min(at)));
+        }
+        Ok(())
+    }
+
+    /// The newest state of a topic, as [`Source::put`]; one of no topic of this source is left aside.
+    ///
+    /// # Errors
+    /// As [`Source::put`].
+    pub fn put_topic(
+        &mut self,
+        now: Time,
+        topic: TopicId,
+        generated_at: Time,
+        state: &[u8],
+    ) -> Result<(), StateTooLarge> {
+        self.check_len(now, generated_at, state)?;
+        let put = self.topics.put(topic, generated_at.min(now), state, self.params.on_change);
+        let may_rest = self.opener.is_open() && !self.repeats(now);
+        match put {
+            // Another one is asked for when a topic may leave.
+            Some(Put::New) => match self.topics.ready_at() {
+                Some(at) if at > now => self.ask_again_at(at),
+                _ => self.states.on_news(),
+            },
+            // The monitor may want to hear of us, which an update without a state does.
+            Some(Put::Unchanged) if self.states.is_asked() && may_rest => {
+                self.topics.on_unchanged(topic);
+                self.counters.unchanged += 1;
+                if self.topics.ready_at().is_none() {
+                    self.law.on_unchanged(now);
+                    let at = now + self.polling_period();
+                    self.ask_again_at(
+                        self.any_repeat_at().map_or(at, |repeat_at| repeat_at.min(at)),
+                    );
+                }
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -273,6 +327,7 @@ impl Source {
     /// The last state is to be sent again with the update that is due.
     pub fn repeat(&mut self) {
         self.states.repeat();
+        self.topics.want_empty();
     }
 
     /// There will be no more states. The last one is repeated until the monitor has it
@@ -411,8 +466,19 @@ impl Source {
     /// When the update that is due, or what is missing for it, needs a call.
     fn update_at(&self) -> Option<Time> {
         let due = self.due_at()?;
+        let topic_at = self.topic_ready_at().map(|at| due.max(at));
+        let without_topics = self.update_without_topics_at(due);
+        if self.topics.has_any() {
+            Time::earliest([topic_at, without_topics])
+        } else {
+            without_topics
+        }
+    }
+
+    /// The same, but for topics with a state that is to leave.
+    fn update_without_topics_at(&self, due: Time) -> Option<Time> {
         match self.states.asking() {
-            _ if self.is_ready() => Some(due),
+            _ if self.states.is_ready() || self.has_symbol() => Some(due),
             Asking::ByLaw | Asking::Wanted(_) => Some(due),
             Asking::NotBefore(time) => Time::earliest([Some(due.max(time)), self.keep_alive_at()]),
             Asking::Asked(Need::Newer) => Some(due.max(self.any_repeat_at()?)),
@@ -424,13 +490,31 @@ impl Source {
     }
 
     /// Whether there is something to send when an update is due.
-    fn is_ready(&self) -> bool {
-        self.states.is_ready() || self.has_symbol()
+    fn is_ready(&self, now: Time) -> bool {
+        self.states.is_ready() || self.has_symbol() || self.is_topic_ready(now)
+    }
+
+    fn is_topic_ready(&self, now: Time) -> bool {
+        self.topics.has_any() && self.topic_ready_at().is_some_and(|at| at <= now)
+    }
+
+    /// From when on a topic has something to send, or an update is to leave without a state: the driver
+    /// has none, and an opening or a word of the monitor is overdue.
+    fn topic_ready_at(&self) -> Option<Time> {
+        if !self.topics.has_any() {
+            return None;
+        }
+        if self.is_empty_wanted() { Some(Time::ZERO) } else { self.topics.ready_at() }
+    }
+
+    /// Whether an update of a source with topics is to leave even without a state.
+    fn is_empty_wanted(&self) -> bool {
+        self.topics.is_empty_wanted() || self.states.asking() == Asking::Asked(Need::Newest)
     }
 
     /// Whether a symbol of a state that takes several updates is to be sent.
     fn has_symbol(&self) -> bool {
-        self.opener.is_open() && self.transfers.has_next()
+        self.opener.is_open() && (self.transfers.has_next() || self.topics.has_symbol())
     }
 
     /// Whether a state is ready that takes several updates.
@@ -478,6 +562,28 @@ impl Source {
             false => self.transfers.is_complete(),
         };
         self.params.on_change && self.opener.is_open() && is_acked && !self.repeats(now)
+    }
+
+    /// # Errors
+    /// If the state is too long; another one is asked for later.
+    fn check_len(
+        &mut self,
+        now: Time,
+        generated_at: Time,
+        state: &[u8],
+    ) -> Result<(), StateTooLarge> {
+        let (given, max) = (state.len(), self.max_state());
+        if given <= max {
+            return Ok(());
+        }
+        self.counters.too_large += u64::from(self.states.on_too_large(generated_at));
+        if self.states.is_asked() {
+            self.ask_again_at(now + self.polling_period());
+            if self.keep_alive_at().is_some_and(|at| at <= now) {
+                self.repeat();
+            }
+        }
+        Err(StateTooLarge { given, max })
     }
 
     /// How long after a state that was left out another one is asked for.

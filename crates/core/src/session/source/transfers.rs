@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use crate::state::{
     CurrentState, Encoder, FormerState, LayoutError, NewerState, Outgoing, Repair, RepairParams,
-    Transfer, max_repair,
+    Transfer, max_repair, schedule::HEADERS,
 };
 use crate::unit::{Span, Time};
 use crate::wire::{Part, PartsAck, StateId};
@@ -54,6 +54,7 @@ pub(super) struct Symbol {
 /// A state that is complete at the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Completed {
+    pub(super) number: u64,
     pub(super) generated_at: Time,
     /// Its length in bytes.
     pub(super) len: usize,
@@ -79,10 +80,27 @@ pub(super) struct AckedParts {
     /// The smoothed round trip.
     pub(super) srtt: Span,
     pub(super) several_paths: bool,
+    /// Whether the number of the newest state in `parts` is that of this topic.
+    pub(super) is_of_topic: bool,
+}
+
+impl AckedParts {
+    /// How long after its sending an update is lost that has not come.
+    pub(super) fn patience(&self) -> Span {
+        self.srtt + self.srtt / 8
+    }
+
+    /// Whether an update with this number that left then, not later than the acknowledged one, has not
+    /// come and is lost.
+    pub(super) fn loses(&self, seq: u64, sent_at: Time) -> bool {
+        let is_late = sent_at + self.patience() <= self.sent_at;
+        is_late || (!self.several_paths && self.seq - seq >= REORDERING)
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Transfers {
+    topic: u8,
     law: Repair,
     encoder: Encoder,
     current: Option<Transfer>,
@@ -119,8 +137,9 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(topic: u8) -> Self {
         Self {
+            topic,
             law: Repair::new(RepairParams::default()),
             encoder: Encoder::new(),
             current: None,
@@ -175,7 +194,10 @@ impl Transfers {
             self.begun.pop_front();
             self.abandoned += 1;
         }
-        self.begun.push_back(Begun { number, state: Completed { generated_at, len: bytes.len() } });
+        self.begun.push_back(Begun {
+            number,
+            state: Completed { number, generated_at, len: bytes.len() },
+        });
         Ok(())
     }
 
@@ -211,17 +233,14 @@ impl Transfers {
 
     /// The newest ack has said which parts have come; gives the state that is complete now.
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> Option<Completed> {
-        let AckedParts { seq, sent_at, parts, srtt, several_paths } = *ack;
-        let patience = srtt + srtt / 8;
+        let AckedParts { seq, parts, .. } = *ack;
         while let Some(part) = self.in_flight.front().copied().filter(|part| part.seq <= seq) {
             self.in_flight.pop_front();
             if parts.names(seq, part.seq) {
                 self.on_arrived(part);
                 continue;
             }
-            let is_late = part.sent_at + patience <= sent_at;
-            let is_overtaken = !several_paths && seq - part.seq >= REORDERING;
-            if is_late || is_overtaken {
+            if ack.loses(part.seq, part.sent_at) {
                 self.on_lost(part);
             } else {
                 self.undecided.push(part);
@@ -230,7 +249,10 @@ impl Transfers {
         while let Some(part) = self.undecided.pop() {
             self.in_flight.push_front(part);
         }
-        (self.passed, self.patience) = (seq, patience);
+        (self.passed, self.patience) = (seq, ack.patience());
+        if !ack.is_of_topic {
+            return None;
+        }
         self.check_forgotten(now, parts.newest);
         parts.newest.and_then(|newest| self.on_complete(newest))
     }
@@ -358,7 +380,7 @@ impl Transfers {
         let transfers = [current, former].into_iter().flatten();
         let transfer = transfers.into_iter().find(|transfer| transfer.number() == number)?;
         let (layout, age) = (*transfer.layout(), sent_at.since(transfer.generated_at()));
-        let id = StateId { topic: 0, behind: seq - number, age };
+        let id = StateId { topic: self.topic, behind: seq - number, age };
         Some(Part { id, layout, index, bytes: transfer.symbol(index, encoder)? })
     }
 
@@ -367,6 +389,30 @@ impl Transfers {
     /// The number of the current state.
     pub(super) fn current_number(&self) -> Option<u64> {
         self.current.as_ref().map(Transfer::number)
+    }
+
+    /// When the current state was sampled.
+    pub(super) fn current_generated_at(&self) -> Option<Time> {
+        self.current.as_ref().map(Transfer::generated_at)
+    }
+
+    /// Bytes of symbols of the current state that have yet to leave.
+    pub(super) fn bytes_left(&self) -> usize {
+        let left = |current: &Transfer| {
+            let symbols = current.needed().max(self.repair.unwrap_or(0));
+            symbols as usize * (current.layout().symbol_len() + HEADERS)
+        };
+        self.current.as_ref().map_or(0, left)
+    }
+
+    /// Whether a part in flight left with update `seq`.
+    pub(super) fn is_in_flight(&self, seq: u64) -> bool {
+        self.in_flight.binary_search_by_key(&seq, |part| part.seq).is_ok()
+    }
+
+    /// Whether there are parts of which it is not known yet whether they have arrived.
+    pub(super) fn has_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
     }
 
     /// The data symbols of the current state, and [`Repair::age_slots`] of them.
@@ -388,6 +434,11 @@ impl Transfers {
     /// Whether there is a current state that is not known to be complete there.
     pub(super) fn is_incomplete(&self) -> bool {
         self.current.is_some() && !self.is_complete()
+    }
+
+    /// The same, and no ack has said that the monitor does not have it.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.is_incomplete() && !self.is_forgotten
     }
 
     // ---- steps ----
@@ -516,7 +567,7 @@ mod tests {
 
     #[test]
     fn parts_of_which_no_ack_says_anything_are_remembered_within_a_bound() {
-        let (mut transfers, now) = (Transfers::new(), Time::ZERO);
+        let (mut transfers, now) = (Transfers::new(0), Time::ZERO);
         for seq in 0..MAX_IN_FLIGHT as u64 + 1_000 {
             if !transfers.has_next() {
                 transfers.begin(seq, now, &[1; 100], 10).expect("ten symbols");

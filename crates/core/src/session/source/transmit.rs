@@ -3,11 +3,13 @@
 use alloc::vec::Vec;
 
 use super::opener::Opener;
+use super::topics::{Load, Slot};
 use super::transfers::Symbol;
 use super::{Reach, Source, SourceParams, Transmit};
 use crate::dscp::Dscp;
 use crate::path::{PathId, PathSet};
 use crate::session::paths::Route;
+use crate::source::Limit;
 use crate::unit::{Span, Time};
 use crate::wire::{Close, CloseReason, Frame, Frames, Opening, StateId, Update};
 
@@ -64,7 +66,10 @@ enum Content {
     Part(Symbol),
     /// The last state by its number alone.
     Again(StateId),
-    /// Nothing: an opening, as no part of a state is kept before it is accepted.
+    /// What [`Topics`](super::topics::Topics) has chosen.
+    Topics(Load),
+    /// Nothing: an opening, as no part of a state is kept before it is accepted; or an update of a source
+    /// with topics that repeats none, as its acks say which states have come.
     Nothing,
 }
 
@@ -83,7 +88,7 @@ impl Source {
 
     fn write_update(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         let may_leave = self.opener.is_open() || self.opener.is_ready();
-        if !(may_leave && self.is_ready() && self.is_due(now)) {
+        if !(may_leave && self.is_ready(now) && self.is_due(now)) {
             return None;
         }
         let Some(route) = self.route(now) else {
@@ -94,7 +99,9 @@ impl Source {
         let content = self.choose(now, seq)?;
         let leaving = Leaving { seq, sent_at: now, content };
         let is_part = matches!(content, Content::Part(_));
-        let wants_ack = self.wants_ack(now, path) || (is_part && self.transfers.wants_ack());
+        let wants_ack = self.wants_ack(now, path)
+            || (is_part && self.transfers.wants_ack())
+            || self.topics.wants_ack();
         let dscp = self.mark(content);
         let (len, payload_len) = self.write(&leaving, path, wants_ack, false, out)?;
         match wants_ack {
@@ -109,7 +116,7 @@ impl Source {
             self.transfers.on_ack_request(wants_ack);
         }
         self.counters.payload_bytes += payload_len as u64;
-        self.on_sent(now, content, payload_len);
+        self.on_sent(now, content, payload_len, wants_ack);
         let copies = route.copies.without(path);
         self.outgoing.copies = (!copies.is_empty()).then_some((leaving, copies));
         Some(Transmit { path, len, dscp, seq: Some(seq), is_copy: false })
@@ -137,6 +144,9 @@ impl Source {
 
     /// What update `seq` carries, which is due.
     fn choose(&mut self, now: Time, seq: u64) -> Option<Content> {
+        if self.topics.has_any() {
+            return self.choose_topics(now, seq);
+        }
         let Some(generated_at) = self.states.ready_generated_at() else {
             return self.next_symbol(now);
         };
@@ -164,6 +174,35 @@ impl Source {
         }
         // Where no symbol is known to be missing, the ack of the state's number names the missing ones.
         self.next_symbol(now).or(Some(Content::Again(id)))
+    }
+
+    fn choose_topics(&mut self, now: Time, seq: u64) -> Option<Content> {
+        self.topics.clear();
+        if !self.opener.is_open() {
+            return Some(Content::Nothing);
+        }
+        let are_bytes_scarce = match self.law.limited_by() {
+            Some(limit) => limit == Limit::MaxBandwidth,
+            None => self.law.adapts(),
+        };
+        let slot = Slot {
+            now,
+            seq,
+            max_whole: self.max_whole(),
+            symbol_len: self.symbol_len(),
+            room: self.room(0),
+            may_begin: now >= self.law.not_before(),
+            are_bytes_scarce,
+            period: self.law.rate().period(),
+            srtt: self.acks.srtt().unwrap_or(self.params.first_wait),
+        };
+        let is_empty_wanted = self.is_empty_wanted();
+        let law = &mut self.law;
+        let begins = |(symbols, age_slots)| law.on_begin(now, symbols, age_slots);
+        match self.topics.choose(&slot, is_empty_wanted, begins) {
+            true => Some(Content::Topics(self.topics.load())),
+            false => is_empty_wanted.then_some(Content::Nothing),
+        }
     }
 
     fn next_symbol(&mut self, now: Time) -> Option<Content> {
@@ -200,7 +239,7 @@ impl Source {
         out: &mut Vec<u8>,
     ) -> Option<(usize, usize)> {
         let Leaving { seq, sent_at, content } = *leaving;
-        let Self { params, session, opener, states, transfers, acks, .. } = self;
+        let Self { params, session, opener, states, transfers, topics, acks, .. } = self;
         let (frames, payload_len) = match content {
             Content::Whole(id) => {
                 // A copy is of the state that has become the last one; a newer one may be ready by now.
@@ -212,6 +251,7 @@ impl Source {
                 (Frames::one(Frame::Part(part)), part.bytes.len())
             }
             Content::Again(id) => (Frames::one(Frame::Again(id)), 0),
+            Content::Topics(load) => (Frames::appended(topics.frames()), load.bytes),
             Content::Nothing => (Frames::NONE, 0),
         };
         let opening = opener.must_open(by).then(|| opening(params, opener, by));
@@ -275,7 +315,7 @@ impl Source {
         }
     }
 
-    fn on_sent(&mut self, now: Time, content: Content, payload_len: usize) {
+    fn on_sent(&mut self, now: Time, content: Content, payload_len: usize, wants_ack: bool) {
         let seq = self.acks.next_seq();
         let (generated_at, whole) = match content {
             Content::Whole(_) => (self.states.take(seq), payload_len),
@@ -290,12 +330,21 @@ impl Source {
                 self.counters.repair_parts += u64::from(self.transfers.on_sent(now, seq, symbol));
                 (None, 0)
             }
+            Content::Topics(load) => {
+                self.states.on_session_changed();
+                self.counters.parts += u64::from(load.is_part);
+                (None, load.whole)
+            }
             // It is asked for again: it would be as old as the outage.
             Content::Nothing => {
                 self.states.on_no_path();
                 (None, 0)
             }
         };
+        if self.topics.has_any() {
+            self.counters.repair_parts += self.topics.on_sent(now, seq, wants_ack);
+            self.counters.abandoned_states = self.topics.abandoned();
+        }
         if !matches!(content, Content::Whole(_)) {
             self.marks.on_unmarked(seq);
         }
@@ -304,8 +353,12 @@ impl Source {
         self.counters.sent += 1;
         if self.opener.is_open() {
             match content {
-                Content::Part(_) => self.law.on_part(now, seq),
-                Content::Whole(_) => self.law.on_whole(now, seq),
+                Content::Part(_) | Content::Topics(Load { is_part: true, .. }) => {
+                    self.law.on_part(now, seq);
+                }
+                Content::Whole(_) | Content::Topics(Load { has_state: true, .. }) => {
+                    self.law.on_whole(now, seq);
+                }
                 _ => self.law.on_sent(now, seq),
             }
         } else {

@@ -14,8 +14,8 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
-use super::Record;
 use super::handover::{Handover, Pending};
+use super::held::Held;
 use crate::clock::Clock;
 
 /// Maximum number of commands that run at the same time, each for another source: a slow one does not
@@ -41,16 +41,22 @@ pub(super) struct Command {
     limit: Span,
 }
 
+/// The index of a source, and one of its topics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    source: usize,
+    topic: u8,
+}
+
 #[derive(Default)]
 struct Jobs {
-    /// By the sources' indices.
-    newest: BTreeMap<usize, Job>,
+    newest: BTreeMap<Key, Job>,
     /// The sum of the lengths of their states.
     bytes: usize,
     /// Whose commands run.
-    running: BTreeSet<usize>,
+    running: BTreeSet<Key>,
     /// Whose turn was last; the next is of the source after it.
-    last: Option<usize>,
+    last: Option<Key>,
     /// When the monitor ends: all commands are over by then.
     until: Option<Time>,
     /// Jobs that were dropped since the monitor ended before their turn.
@@ -59,6 +65,8 @@ struct Jobs {
 
 struct Job {
     source: String,
+    /// The topic's name, of a source with topics.
+    topic: Option<String>,
     seq: u64,
     /// When the state was sampled, on the source's clock.
     generated_at: Time,
@@ -77,14 +85,14 @@ impl Command {
         let runner = |_| {
             let (jobs, command) = (Arc::clone(&jobs), Arc::clone(&command));
             std::thread::spawn(move || {
-                while let Some(Task { index, job, until }) = jobs.next() {
+                while let Some(Task { key, job, until }) = jobs.next() {
                     let limit = until.map_or(limit, |at| limit.min(at.since(Clock::new().now())));
                     let ending = Arc::clone(&jobs);
                     let deadline = move || ending.put(|jobs| jobs.until);
                     if let Err(error) = run(&command, &job, limit, deadline, to_stderr, &RUNNING) {
                         tracing::warn!("cannot run `{command}`: {error}");
                     }
-                    jobs.put(|jobs| jobs.running.remove(&index));
+                    jobs.put(|jobs| jobs.running.remove(&key));
                 }
             })
         };
@@ -92,17 +100,18 @@ impl Command {
     }
 
     /// Gives the indices of the sources whose pending states were replaced by another one.
-    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> Vec<usize> {
-        let session = || record.label().to_string();
+    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, held: Held<'_>) -> Vec<usize> {
         let job = Job {
-            source: if record.name.is_empty() { session() } else { record.name.to_string() },
-            seq: record.newest_seq,
-            generated_at: record.generated_at,
-            age: record.state_age(now),
+            source: held.source(),
+            topic: held.topic_name().map(str::to_owned),
+            seq: held.record.newest_seq,
+            generated_at: held.generated_at(),
+            age: held.age(now),
             received_at: now,
-            payload: record.payload.clone(),
+            payload: held.payload().unwrap_or_default().to_vec(),
         };
-        self.jobs.put(|jobs| jobs.insert(source.index(), job, PENDING_BYTES))
+        let key = Key { source: source.index(), topic: held.topic() };
+        self.jobs.put(|jobs| jobs.insert(key, job, PENDING_BYTES))
     }
 
     /// Runs what is pending, all together within the limit of one command, and drops the rest. Without
@@ -142,8 +151,7 @@ impl Command {
 
 /// A command to run.
 struct Task {
-    /// The source's index.
-    index: usize,
+    key: Key,
     job: Job,
     /// When it has to be over, if the monitor ends.
     until: Option<Time>,
@@ -152,20 +160,20 @@ struct Task {
 impl Jobs {
     /// Gives the indices of the sources whose states were replaced, or dropped as there are more than `room`
     /// bytes.
-    fn insert(&mut self, index: usize, job: Job, room: usize) -> Vec<usize> {
+    fn insert(&mut self, key: Key, job: Job, room: usize) -> Vec<usize> {
         let mut replaced = Vec::new();
         self.bytes += job.payload.len();
         let generated_at = job.generated_at;
-        if let Some(before) = self.newest.insert(index, job) {
+        if let Some(before) = self.newest.insert(key, job) {
             self.bytes -= before.payload.len();
-            replaced.extend((before.generated_at != generated_at).then_some(index));
+            replaced.extend((before.generated_at != generated_at).then_some(key.source));
         }
         while self.bytes > room {
-            let others = self.newest.iter().filter(|(other, _)| **other != index);
+            let others = self.newest.iter().filter(|(other, _)| **other != key);
             let longest = others.max_by_key(|(_, job)| job.payload.len()).map(|(other, _)| *other);
             let Some(job) = longest.and_then(|longest| self.newest.remove(&longest)) else { break };
             self.bytes -= job.payload.len();
-            replaced.extend(longest);
+            replaced.extend(longest.map(|longest| longest.source));
         }
         replaced
     }
@@ -185,14 +193,14 @@ impl Pending for Jobs {
         if self.until.is_some_and(|until| Clock::new().now() >= until) {
             self.drop_pending();
         }
-        let after = |last: &usize| self.last.is_some_and(|before| before < *last);
-        let mut idle = self.newest.keys().filter(|index| !self.running.contains(index));
-        let next = idle.clone().find(|index| after(index)).or_else(|| idle.next()).copied()?;
+        let after = |last: &Key| self.last.is_some_and(|before| before < *last);
+        let mut idle = self.newest.keys().filter(|key| !self.running.contains(key));
+        let next = idle.clone().find(|key| after(key)).or_else(|| idle.next()).copied()?;
         self.last = Some(next);
         self.running.insert(next);
         let job = self.newest.remove(&next)?;
         self.bytes -= job.payload.len();
-        Some(Task { index: next, job, until: self.until })
+        Some(Task { key: next, job, until: self.until })
     }
 }
 
@@ -288,6 +296,7 @@ fn run(
     shell
         .args(["-c", command])
         .env("FRESHLINE_SOURCE", &job.source)
+        .env("FRESHLINE_TOPIC", job.topic.as_deref().unwrap_or_default())
         .env("FRESHLINE_SEQ", job.seq.to_string())
         .env(
             "FRESHLINE_AGE_MS",
@@ -319,7 +328,9 @@ fn run(
 impl Command {
     /// Has states pending, of as many sources.
     pub(super) fn put_test_states(&self, count: usize) {
-        self.jobs.put(|jobs| jobs.newest.extend((0..count).map(|index| (index, tests::job(1)))));
+        self.jobs.put(|jobs| {
+            jobs.newest.extend((0..count).map(|index| (tests::key(index), tests::job(1))))
+        });
     }
 }
 
@@ -331,7 +342,19 @@ mod tests {
         let age = Some(Span::from_millis(5));
         let received_at = Clock::new().now();
         let generated_at = Time::from_nanos(seq);
-        Job { source: "it".into(), seq, generated_at, age, received_at, payload: Vec::new() }
+        Job {
+            source: "it".into(),
+            topic: None,
+            seq,
+            generated_at,
+            age,
+            received_at,
+            payload: Vec::new(),
+        }
+    }
+
+    pub(super) fn key(source: usize) -> Key {
+        Key { source, topic: 0 }
     }
 
     #[test]
@@ -339,14 +362,14 @@ mod tests {
         let mut jobs = Jobs::default();
         let mut taken = Vec::new();
         for index in [1, 2, 3] {
-            jobs.newest.insert(index, job(index as u64));
+            jobs.newest.insert(key(index), job(index as u64));
         }
         for _ in 0..6 {
-            taken.extend(jobs.take().map(|Task { index, job, .. }| {
-                jobs.running.remove(&index);
+            taken.extend(jobs.take().map(|Task { key, job, .. }| {
+                jobs.running.remove(&key);
                 job.seq
             }));
-            jobs.newest.insert(1, job(1));
+            jobs.newest.insert(key(1), job(1));
         }
         assert_eq!(taken, [1, 2, 3, 1, 1, 1]);
     }
@@ -356,13 +379,13 @@ mod tests {
         let mut jobs = Jobs::default();
         let of = |len| Job { payload: vec![0; len], ..job(len as u64) };
         for (index, len) in [(1, 10), (2, 500), (3, 400)] {
-            assert!(jobs.insert(index, of(len), 1000).is_empty());
+            assert!(jobs.insert(key(index), of(len), 1000).is_empty());
         }
-        assert_eq!(jobs.insert(4, of(600), 1000), [2, 3], "as many as make room");
-        assert_eq!(jobs.insert(4, of(990), 1000), [4], "the newest of its source");
+        assert_eq!(jobs.insert(key(4), of(600), 1000), [2, 3], "as many as make room");
+        assert_eq!(jobs.insert(key(4), of(990), 1000), [4], "the newest of its source");
         assert_eq!((jobs.bytes, jobs.newest.len()), (1000, 2));
-        while let Some(Task { index, .. }) = jobs.take() {
-            jobs.running.remove(&index);
+        while let Some(Task { key, .. }) = jobs.take() {
+            jobs.running.remove(&key);
         }
         assert_eq!(jobs.bytes, 0);
     }
@@ -371,13 +394,13 @@ mod tests {
     fn a_slow_command_holds_up_its_own_source_alone() {
         let mut jobs = Jobs::default();
         for index in [1, 2] {
-            jobs.newest.insert(index, job(index as u64));
+            jobs.newest.insert(key(index), job(index as u64));
         }
-        assert_eq!(jobs.take().map(|task| task.index), Some(1));
-        jobs.newest.insert(1, job(10));
-        assert_eq!(jobs.take().map(|task| task.index), Some(2));
+        assert_eq!(jobs.take().map(|task| task.key), Some(key(1)));
+        jobs.newest.insert(key(1), job(10));
+        assert_eq!(jobs.take().map(|task| task.key), Some(key(2)));
         assert!(jobs.take().is_none(), "both run");
-        jobs.running.remove(&1);
+        jobs.running.remove(&key(1));
         assert_eq!(jobs.take().map(|task| task.job.seq), Some(10));
     }
 
@@ -398,7 +421,7 @@ mod tests {
     fn the_end_takes_no_longer_than_one_command_however_many_states_are_pending() {
         let limit = Span::from_secs(1);
         let command = Command::new("sleep 60".into(), limit, false);
-        command.jobs.put(|jobs| jobs.newest.extend((0..1_000).map(|index| (index, job(1)))));
+        command.jobs.put(|jobs| jobs.newest.extend((0..1_000).map(|index| (key(index), job(1)))));
         let began_at = Clock::new().now();
         command.finish();
         command.join();
@@ -412,7 +435,7 @@ mod tests {
         let file = dir.path().join("states");
         let words = format!("echo $FRESHLINE_SEQ >> {}", file.display());
         let command = Command::new(words, Span::from_secs(60), false);
-        command.jobs.put(|jobs| jobs.newest.extend((0..20).map(|index| (index, job(1)))));
+        command.jobs.put(|jobs| jobs.newest.extend((0..20).map(|index| (key(index), job(1)))));
         command.finish();
         command.join();
         assert_eq!(std::fs::read_to_string(file).unwrap().lines().count(), 20);
@@ -425,7 +448,7 @@ mod tests {
         let words = format!("echo $FRESHLINE_SEQ >> {}; sleep 60", file.display());
         let command = Command::new(words, Span::from_secs(120), false);
         let lines = || std::fs::read_to_string(&file).unwrap_or_default().lines().count();
-        command.jobs.put(|jobs| jobs.newest.extend((0..20).map(|index| (index, job(1)))));
+        command.jobs.put(|jobs| jobs.newest.extend((0..20).map(|index| (key(index), job(1)))));
         // The others of the runners wake one after the other.
         for _ in 0..RUNNERS {
             command.jobs.put(|_| ());

@@ -21,7 +21,8 @@ use freshline_core::wire::is_control;
 use serde_json::{Map, Value};
 
 use super::handover::{Handover, Pending};
-use super::{Record, line, payload_len};
+use super::held::Held;
+use super::{line, payload_len};
 use crate::clock::Clock;
 use crate::framing::{push_cobs, push_u32};
 
@@ -86,10 +87,10 @@ impl OutFormat {
         }
     }
 
-    fn state(self, now: Time, record: &Record) -> State {
+    fn state(self, now: Time, held: Held<'_>) -> State {
         match self {
-            Self::Json => State::Line(line(now, record)),
-            Self::U32 | Self::Cobs => State::Payload(record.payload.clone()),
+            Self::Json => State::Line(line(now, held)),
+            Self::U32 | Self::Cobs => State::Payload(held.payload().unwrap_or_default().to_vec()),
         }
     }
 
@@ -252,8 +253,8 @@ impl Lines {
     }
 
     /// Gives the indices of the sources whose lines were replaced.
-    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) -> Vec<usize> {
-        let state = self.format.state(now, record);
+    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, held: Held<'_>) -> Vec<usize> {
+        let state = self.format.state(now, held);
         let replaced = self.waiting.put(|waiting| waiting.put(source.index(), state));
         self.given = (self.given + 1).saturating_sub(replaced.len() as u64);
         replaced

@@ -6,6 +6,7 @@
 
 mod command;
 mod handover;
+mod held;
 mod lines;
 mod metrics;
 mod query;
@@ -18,16 +19,16 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use freshline_core::session::SourceKey;
+use freshline_core::session::{SourceKey, TopicRecord};
 use freshline_core::unit::{Span, Time};
 use serde_json::{Map, Value, json};
 
-use super::status::shown;
 use super::{Record, SourceStatus, Watch};
 use crate::clock::{Clock, wall_clock_ms};
 use crate::stop::Stop;
 
 use command::Command;
+use held::Held;
 use lines::Lines;
 
 pub use command::end_all as end_commands;
@@ -147,14 +148,18 @@ impl Watch for Outputs {
     }
 
     fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
-        let replaced = self.lines.as_mut().map(|lines| lines.fresh(now, source, record));
-        self.hand_on(now, source, record, replaced.unwrap_or_default());
+        self.show(now, source, Held::of(record));
+    }
+
+    fn fresh_topic(&mut self, now: Time, source: SourceKey, record: &Record, topic: &TopicRecord) {
+        self.show(now, source, Held::of_topic(record, topic));
     }
 
     fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
+        let held = Held::of(record);
         let lines = self.lines.as_mut().filter(|lines| lines.show_age());
-        let replaced = lines.map(|lines| lines.fresh(now, source, record));
-        self.hand_on(now, source, record, replaced.unwrap_or_default());
+        let replaced = lines.map(|lines| lines.fresh(now, source, held));
+        self.hand_on(now, source, held, replaced.unwrap_or_default());
     }
 
     fn replaced(&self, source: SourceKey) -> u64 {
@@ -163,11 +168,17 @@ impl Watch for Outputs {
 }
 
 impl Outputs {
+    /// Gives a fresh state to all outputs.
+    fn show(&mut self, now: Time, source: SourceKey, held: Held<'_>) {
+        let replaced = self.lines.as_mut().map(|lines| lines.fresh(now, source, held));
+        self.hand_on(now, source, held, replaced.unwrap_or_default());
+    }
+
     /// Gives a state to all but the lines, of which those of sources `lines` were replaced.
-    fn hand_on(&mut self, now: Time, source: SourceKey, record: &Record, lines: Vec<usize>) {
-        self.subscribers.fresh(now, record);
+    fn hand_on(&mut self, now: Time, source: SourceKey, held: Held<'_>, lines: Vec<usize>) {
+        self.subscribers.fresh(now, held);
         let command = self.command.as_mut();
-        let states = command.map(|command| command.fresh(now, source, record));
+        let states = command.map(|command| command.fresh(now, source, held));
         for replaced in lines.into_iter().chain(states.unwrap_or_default()) {
             if let Some(count) = self.replaced.get_mut(replaced) {
                 *count += 1;
@@ -178,12 +189,12 @@ impl Outputs {
 
 /// A fresh state as JSON; a payload that is not text is given in base64, and one that is longer than
 /// [`SHOWN`](crate::monitor::SHOWN) by its length alone.
-fn line(now: Time, record: &Record) -> Map<String, Value> {
-    let age_ms = record.state_age(now).map(|age| age.as_millis_f64());
-    let session = record.label().to_string();
-    let source = if record.name.is_empty() { &*session } else { &*record.name };
-    let len = record.has_state().then_some(record.payload.len() as u64);
-    state([source, &session], record.newest_seq, age_ms, (shown(record), len))
+fn line(now: Time, held: Held<'_>) -> Map<String, Value> {
+    let age_ms = held.age(now).map(|age| age.as_millis_f64());
+    let session = held.record.label().to_string();
+    let len = held.payload().map(|payload| payload.len() as u64);
+    let names = Names { source: &held.source(), session: &session, topic: held.topic_name() };
+    state(names, held.record.newest_seq, age_ms, (held.shown(), len))
 }
 
 /// The length of the payload in a line.
@@ -195,13 +206,23 @@ fn payload_len(line: &Map<String, Value>) -> usize {
 fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
     let SourceStatus { source, session, seq, age_ms, payload, payload_bytes, .. } = status;
     let payload = (payload.as_deref(), *payload_bytes);
-    let mut line = state([source, session], *seq, *age_ms, payload);
+    let mut line = state(Names { source, session, topic: None }, *seq, *age_ms, payload);
+    if !status.topics.is_empty() {
+        line.insert("topics".into(), json!(status.topics));
+    }
     line.insert("silence_s".into(), json!(status.silence_s));
     line
 }
 
+/// Whose a state is.
+struct Names<'a> {
+    source: &'a str,
+    session: &'a str,
+    topic: Option<&'a str>,
+}
+
 fn state(
-    [source, session]: [&str; 2],
+    Names { source, session, topic }: Names<'_>,
     seq: u64,
     age_ms: Option<f64>,
     (payload, payload_bytes): (Option<&[u8]>, Option<u64>),
@@ -210,6 +231,9 @@ fn state(
     line.insert("unix_ms".into(), wall_clock_ms().into());
     line.insert("source".into(), source.into());
     line.insert("session".into(), session.into());
+    if let Some(topic) = topic {
+        line.insert("topic".into(), topic.into());
+    }
     line.insert("seq".into(), seq.into());
     line.insert("age_ms".into(), json!(age_ms));
     match payload.map(|payload| (payload, str::from_utf8(payload))) {
@@ -248,7 +272,10 @@ mod tests {
 
     #[test]
     fn a_line_has_a_payload_only_where_there_is_one_and_it_is_short() {
-        let line = |payload| Value::Object(state(["it", "s"], 1, None, payload));
+        let line = |payload| {
+            let names = Names { source: "it", session: "s", topic: None };
+            Value::Object(state(names, 1, None, payload))
+        };
         let (text, bytes) = (line((Some(b"on"), Some(2))), line((Some(b"\xff"), Some(1))));
         assert_eq!((&text["payload"], &bytes["payload_base64"]), (&json!("on"), &json!("/w==")));
         assert!(text.get("payload_bytes").is_none(), "{text}");

@@ -22,9 +22,10 @@ use serde_json::{Map, Value};
 use socket2::SockRef;
 
 use super::handover::{Handover, Next, Pending};
+use super::held::Held;
 use super::lines::push_line;
 use super::reader::write_within;
-use super::{Record, line, line_of_status, payload_len};
+use super::{line, line_of_status, payload_len};
 use crate::monitor::Asker;
 
 /// Readers at the same time.
@@ -54,11 +55,14 @@ pub struct Subscribers(Arc<Mutex<Vec<Arc<Handover<Newest>>>>>);
 /// A line of JSON that several readers share.
 type Line = Arc<Map<String, Value>>;
 
-/// The newest state of each source, by the labels of the sources' sessions.
+/// A session, and one of its topics.
+type Key = (SessionLabel, u8);
+
+/// The newest state of each topic of each source.
 #[derive(Default)]
 struct Newest {
-    turns: VecDeque<SessionLabel>,
-    lines: HashMap<SessionLabel, Line>,
+    turns: VecDeque<Key>,
+    lines: HashMap<Key, Line>,
     /// The sum of the lengths of their payloads.
     bytes: usize,
 }
@@ -67,19 +71,19 @@ impl Pending for Newest {
     type Item = Line;
 
     fn take(&mut self) -> Option<Line> {
-        let session = self.turns.pop_front()?;
-        let line = self.lines.remove(&session)?;
+        let key = self.turns.pop_front()?;
+        let line = self.lines.remove(&key)?;
         self.bytes -= payload_len(&line);
         Some(line)
     }
 }
 
 impl Newest {
-    fn put(&mut self, session: SessionLabel, line: Line) {
+    fn put(&mut self, key: Key, line: Line) {
         self.bytes += payload_len(&line);
-        match self.lines.insert(session, line) {
+        match self.lines.insert(key, line) {
             Some(before) => self.bytes -= payload_len(&before),
-            None => self.turns.push_back(session),
+            None => self.turns.push_back(key),
         }
         while self.turns.len() > PENDING || self.bytes > PENDING_BYTES {
             self.take();
@@ -92,14 +96,15 @@ impl Subscribers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn fresh(&self, now: Time, record: &Record) {
+    pub(super) fn fresh(&self, now: Time, held: Held<'_>) {
         let list = self.list();
         if list.is_empty() {
             return;
         }
-        let line = Arc::new(line(now, record));
+        let line = Arc::new(line(now, held));
+        let key = (held.record.label(), held.topic());
         for reader in list.iter() {
-            reader.put(|newest| newest.put(record.label(), Arc::clone(&line)));
+            reader.put(|newest| newest.put(key, Arc::clone(&line)));
         }
     }
 
@@ -195,7 +200,7 @@ mod tests {
     fn pending_states_of_sources_that_come_and_go_take_bounded_memory() {
         let mut newest = Newest::default();
         for id in 0..2 * PENDING as u64 {
-            newest.put(label(id), Arc::new(a_line(id)));
+            newest.put((label(id), 0), Arc::new(a_line(id)));
         }
         assert_eq!((newest.turns.len(), newest.lines.len()), (PENDING, PENDING));
         let oldest = newest.take().unwrap();
@@ -206,8 +211,8 @@ mod tests {
     fn a_slow_reader_gets_the_newest_of_each_source_in_turn() {
         let mut newest = Newest::default();
         for seq in 0..1000 {
-            newest.put(label(7), Arc::new(a_line(seq)));
-            newest.put(label(3), Arc::new(a_line(seq + 1)));
+            newest.put((label(7), 0), Arc::new(a_line(seq)));
+            newest.put((label(3), 0), Arc::new(a_line(seq + 1)));
         }
         let seqs: Vec<_> =
             std::iter::from_fn(|| newest.take()).map(|line| line["seq"].as_u64()).collect();

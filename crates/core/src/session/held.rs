@@ -1,0 +1,201 @@
+//! A state that a monitor holds: the newest of a topic, and what has come of a newer one in parts.
+
+use alloc::vec::Vec;
+
+use super::clock_offset::ClockOffset;
+use crate::age::AgeProcess;
+use crate::state::{self, Assembly, Budget, Decoder, Limits, Outcome};
+use crate::unit::Time;
+use crate::wire::{Frame, Part, StateId, Update};
+
+/// Of [`StateMut::flags`]: whether the age is that of the state that is held.
+pub(super) const AGE_KNOWN: u64 = 1;
+/// Whether there is a state.
+pub(super) const HAS_STATE: u64 = 1 << 8;
+
+/// States in parts of one topic.
+#[derive(Debug, Default)]
+pub(super) struct Large {
+    assembly: Assembly,
+    /// What the budget is charged for the payload that is held.
+    share: usize,
+}
+
+impl Large {
+    pub(super) fn release(&mut self, budget: &mut Budget) {
+        self.assembly.clear(budget);
+        budget.release(&mut self.share);
+    }
+}
+
+/// What all sources share for states in parts, and of topics.
+#[derive(Debug)]
+pub(super) struct LargeStates {
+    pub(super) limits: Limits,
+    pub(super) budget: Budget,
+    pub(super) decoder: Decoder,
+}
+
+/// What an update was to its record, or a frame to its topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    Fresh,
+    /// The newest update, but with the state that is held already.
+    Repeat {
+        /// Whether it is the first to carry the age of that state.
+        brings_age: bool,
+    },
+    /// The newest update, with a part of a state that is not complete, or nothing.
+    Part,
+    /// It came after a newer one, or what it carries is older than the state that is held.
+    Late,
+    Copy,
+    /// A state for which there is no room.
+    NoRoom,
+}
+
+/// The update that brings a frame, and when it came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct By<'a> {
+    pub(super) update: &'a Update<'a>,
+    pub(super) received_at: Time,
+}
+
+/// The fields of a state, wherever they are kept.
+pub(super) struct StateMut<'a> {
+    pub(super) payload: &'a mut Vec<u8>,
+    pub(super) number: &'a mut u64,
+    pub(super) generated_at: &'a mut Time,
+    pub(super) age: &'a mut AgeProcess,
+    /// There if anything but whole states has come.
+    pub(super) own: Option<&'a mut Large>,
+    /// [`AGE_KNOWN`] and [`HAS_STATE`]; other bits belong to the owner.
+    pub(super) flags: &'a mut u64,
+    /// Whether the budget is charged for whole states, too.
+    pub(super) is_charged: bool,
+}
+
+impl StateMut<'_> {
+    /// A frame of the topic has come, other than a name.
+    pub(super) fn on_frame(
+        &mut self,
+        by: &By<'_>,
+        frame: Frame<'_>,
+        large: &mut LargeStates,
+    ) -> Arrival {
+        match frame {
+            Frame::State { id, bytes } => self.on_state(by, id, bytes, &mut large.budget),
+            // A state that takes several updates is named, and not sent again: the answer says which one
+            // is held.
+            Frame::Again(id) if self.holds(by, id) => self.on_repeat(by, id),
+            Frame::Part(part) => self.on_part(by, &part, large),
+            Frame::Again(_) | Frame::Name(_) => Arrival::Part,
+        }
+    }
+
+    fn on_state(&mut self, by: &By<'_>, id: StateId, bytes: &[u8], budget: &mut Budget) -> Arrival {
+        if self.holds(by, id) {
+            return self.on_repeat(by, id);
+        }
+        let number = id.number(by.update.seq);
+        if self.has_state() && number <= *self.number {
+            return Arrival::Late;
+        }
+        if let Some(own) = &mut self.own {
+            let is_kept =
+                if self.is_charged { fits(self.payload, bytes.len()) } else { own.share == 0 };
+            if self.is_charged {
+                let kept = if is_kept { self.payload.capacity() } else { 0 };
+                if !budget.resize(&mut own.share, kept.max(bytes.len())) {
+                    return Arrival::NoRoom;
+                }
+            } else {
+                budget.release(&mut own.share);
+            }
+            if !is_kept {
+                *self.payload = Vec::new();
+            }
+        }
+        self.payload.clear();
+        self.payload.reserve_exact(bytes.len());
+        self.payload.extend_from_slice(bytes);
+        self.take(by, id);
+        Arrival::Fresh
+    }
+
+    fn on_part(&mut self, by: &By<'_>, part: &Part<'_>, large: &mut LargeStates) -> Arrival {
+        let LargeStates { limits, budget, decoder } = large;
+        let number = part.id.number(by.update.seq);
+        let is_old = self.has_state() && number <= *self.number;
+        let Some(own) = self.own.as_deref_mut().filter(|_| !is_old) else { return Arrival::Part };
+        let symbol = state::Part {
+            topic: part.id.topic,
+            number,
+            generated_at: part.id.generated_at(by.update.sent_at),
+            layout: part.layout,
+            index: part.index,
+            bytes: part.bytes,
+        };
+        if own.assembly.on_part(&symbol, limits, budget) != Outcome::Complete {
+            return Arrival::Part;
+        }
+        let len = part.layout.len();
+        // A short state must not keep the memory of a long one, for which the budget is not charged.
+        let is_too_large = !fits(self.payload, len);
+        let wanted = if is_too_large { len } else { len.max(self.payload.capacity()) };
+        if !budget.resize(&mut own.share, wanted) {
+            own.assembly.forget(number, budget);
+            return Arrival::Part;
+        }
+        if is_too_large {
+            *self.payload = Vec::new();
+        }
+        if own.assembly.take_into(decoder, self.payload, budget).is_none() {
+            return Arrival::Part;
+        }
+        self.take(by, part.id);
+        Arrival::Fresh
+    }
+
+    /// Whether the state is the one that is held.
+    fn holds(&self, by: &By<'_>, id: StateId) -> bool {
+        self.has_state()
+            && id.number(by.update.seq) == *self.number
+            && id.generated_at(by.update.sent_at) == *self.generated_at
+    }
+
+    fn on_repeat(&mut self, by: &By<'_>, id: StateId) -> Arrival {
+        // A repeat with a slightly better estimate of the offset does not make the state younger.
+        if self.is_age_known() {
+            return Arrival::Repeat { brings_age: false };
+        }
+        self.take(by, id);
+        Arrival::Repeat { brings_age: self.is_age_known() }
+    }
+
+    /// The payload is that of this state now.
+    fn take(&mut self, by: &By<'_>, id: StateId) {
+        let By { update, received_at } = *by;
+        *self.number = id.number(update.seq);
+        *self.generated_at = id.generated_at(update.sent_at);
+        let is_age_known = update.clock_offset.is_some();
+        *self.flags = (*self.flags & !AGE_KNOWN) | HAS_STATE | u64::from(is_age_known);
+        if let Some(offset) = update.clock_offset {
+            let generated_at = ClockOffset::translate_past(*self.generated_at, offset, received_at);
+            self.age.on_update(received_at, generated_at);
+        }
+    }
+
+    fn has_state(&self) -> bool {
+        *self.flags & HAS_STATE != 0
+    }
+
+    fn is_age_known(&self) -> bool {
+        *self.flags & AGE_KNOWN != 0
+    }
+}
+
+/// Whether the memory of a payload is not much more than a state of this length needs.
+fn fits(payload: &Vec<u8>, len: usize) -> bool {
+    payload.capacity() / 2 <= len
+}

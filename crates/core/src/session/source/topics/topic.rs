@@ -1,0 +1,475 @@
+//! One topic of a source: its newest state, and what the monitor has of it.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::super::transfers::{AckedParts, Symbol, Transfers};
+use super::types::{TopicCounters, TopicParams};
+use crate::age::AgeProcess;
+use crate::state::schedule::Candidate;
+use crate::unit::{Span, Time, UpdateRate};
+use crate::wire::{Frame, StateId, TopicName};
+
+/// What the datagram that is due allows.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Slot {
+    pub(in super::super) now: Time,
+    /// The number of the update.
+    pub(in super::super) seq: u64,
+    /// The longest state that it carries whole, with its topic's name.
+    pub(in super::super) max_whole: usize,
+    pub(in super::super) symbol_len: u16,
+    /// Bytes of frames in it.
+    pub(in super::super) room: usize,
+    /// Whether limits allow a state to begin; parts of one go on all the same.
+    pub(in super::super) may_begin: bool,
+    /// Whether it is bytes that the path, or a limit, lets no more of leave; otherwise it is datagrams.
+    pub(in super::super) are_bytes_scarce: bool,
+    /// The period of the law's rate, and the smoothed round trip.
+    pub(in super::super) period: Span,
+    pub(in super::super) srtt: Span,
+}
+
+/// What became of a state that was put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Put {
+    /// It is to be sent.
+    New,
+    /// It is the last one, with the same time.
+    Again,
+    /// It is left out, as the monitor has the same one, or will.
+    Unchanged,
+}
+
+/// What an update carries of a topic.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Content {
+    Whole,
+    Part(Symbol),
+    /// The number of the newest state: the ack says whether the monitor has it.
+    Again,
+}
+
+/// An update in flight with something of the topic.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    seq: u64,
+    sent_at: Time,
+    generated_at: Time,
+    /// Which state: the number of its put.
+    put: u64,
+    content: Content,
+    has_name: bool,
+}
+
+/// Those that are remembered.
+const MAX_IN_FLIGHT: usize = 128;
+
+/// A state for which the monitor had no room leaves again after this time.
+const AGAIN: Span = Span::from_secs(1);
+
+/// A state that is not newer than what was sent, such as of a clock of coarse steps, counts as this much
+/// newer.
+const MIN_GAIN: Span = Span::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct Topic {
+    number: u8,
+    pub(super) params: TopicParams,
+    newest: Vec<u8>,
+    /// When the newest state was sampled; `None` while there is none.
+    generated_at: Option<Time>,
+    /// The first update with it, or a part of it.
+    state_number: Option<u64>,
+    /// The number of its put, from 1.
+    put: u64,
+    /// Since when there is a state, or the session is open, whichever is later.
+    wanted_since: Option<Time>,
+    /// Whether it has yet to leave, or to begin.
+    is_pending: bool,
+    /// Whether it was too old before it left.
+    is_expired: bool,
+    /// It does not leave before this time, as the monitor had no room.
+    held_until: Time,
+    in_flight: VecDeque<Sent>,
+    transfers: Transfers,
+    /// The number on the wire of the last state in parts that began, and that of its put.
+    large: (u64, u64),
+    /// The put of the newest state that the monitor is known to have, and when that was sampled.
+    delivered_put: u64,
+    delivered: Option<Time>,
+    /// Whether the monitor is known to have the name.
+    is_named: bool,
+    /// When a state last left whole, or began.
+    last_sent: Option<Time>,
+    pub(super) age: AgeProcess,
+    pub(super) counters: TopicCounters,
+}
+
+impl Topic {
+    pub(super) fn new(number: u8, params: TopicParams) -> Self {
+        Self {
+            number,
+            params,
+            newest: Vec::new(),
+            generated_at: None,
+            state_number: None,
+            put: 0,
+            wanted_since: None,
+            is_pending: false,
+            is_expired: false,
+            held_until: Time::ZERO,
+            in_flight: VecDeque::new(),
+            transfers: Transfers::new(number),
+            large: (0, 0),
+            delivered_put: 0,
+            delivered: None,
+            is_named: false,
+            last_sent: None,
+            age: AgeProcess::new(),
+            counters: TopicCounters::default(),
+        }
+    }
+
+    // ---- inputs ----
+
+    /// This state is the newest.
+    pub(super) fn put(&mut self, generated_at: Time, state: &[u8], on_change: bool) -> Put {
+        let is_same = self.generated_at.is_some() && self.newest == state;
+        if is_same && self.generated_at == Some(generated_at) {
+            return Put::Again;
+        }
+        if is_same && on_change && !self.is_pending && self.is_there() {
+            return Put::Unchanged;
+        }
+        self.counters.replaced += u64::from(self.is_pending);
+        self.newest.clear();
+        self.newest.extend_from_slice(state);
+        (self.generated_at, self.state_number) = (Some(generated_at), None);
+        self.wanted_since.get_or_insert(generated_at);
+        self.put += 1;
+        (self.is_pending, self.is_expired) = (true, false);
+        Put::New
+    }
+
+    /// States that are too old by now are dropped.
+    pub(super) fn expire(&mut self, now: Time) {
+        let Some(deadline) = self.params.deadline else { return };
+        let is_late = |generated_at: Time| now.since(generated_at) > deadline;
+        if self.is_pending && self.generated_at.is_some_and(is_late) {
+            (self.is_pending, self.is_expired) = (false, true);
+            self.counters.expired += 1;
+        }
+        if self.transfers.has_next() && self.transfers.current_generated_at().is_some_and(is_late) {
+            self.transfers.abandon();
+            self.is_expired |= self.large.1 == self.put;
+            self.counters.expired += 1;
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time, passed: u64, patience: Span) {
+        self.expire(now);
+        self.transfers.handle_timeout(now);
+        let is_lost = |sent: &Sent| sent.seq < passed && sent.sent_at + patience <= now;
+        self.settle(now, |sent| is_lost(sent).then_some(false));
+    }
+
+    /// No ack has come for so long that what left until `before` is taken for lost.
+    pub(super) fn on_silence(&mut self, now: Time, before: Time) {
+        self.transfers.on_silence(before);
+        self.settle(now, |sent| (sent.sent_at <= before).then_some(false));
+    }
+
+    /// The session is open, maybe at another monitor: nothing is known of what it has.
+    pub(super) fn on_opened(&mut self, now: Time) {
+        self.transfers.on_opened();
+        self.in_flight.clear();
+        self.is_pending = self.generated_at.is_some() && !self.is_expired;
+        self.wanted_since = self.generated_at.map(|_| now);
+        (self.delivered_put, self.delivered, self.held_until) = (0, None, Time::ZERO);
+        self.is_named = false;
+    }
+
+    /// The newest ack has come; gives the length of the state in parts that is complete now.
+    pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> Option<usize> {
+        let is_asked = |sent: &Sent| matches!(sent.content, Content::Again) && sent.seq == ack.seq;
+        let is_asked = self.in_flight.iter().any(is_asked);
+        let is_of_topic = ack.is_of_topic && (is_asked || self.transfers.is_in_flight(ack.seq));
+        if ack.parts.no_room && self.in_flight.iter().any(|sent| sent.seq == ack.seq) {
+            self.held_until = now + AGAIN;
+        }
+        self.settle(now, |sent| match ack.parts.names(ack.seq, sent.seq) {
+            true => Some(true),
+            false if sent.seq > ack.seq => None,
+            // What found no room is as good as lost.
+            false if sent.seq == ack.seq => Some(false),
+            false => ack.loses(sent.seq, sent.sent_at).then_some(false),
+        });
+        let completed = self.transfers.on_ack(now, &AckedParts { is_of_topic, ..*ack })?;
+        let put = if completed.number == self.large.0 { self.large.1 } else { 0 };
+        self.on_delivered(now, put, completed.generated_at);
+        Some(completed.len)
+    }
+
+    /// An ack of this update has come that says nothing of others.
+    pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
+        self.settle(now, |sent| (sent.seq == seq).then_some(true));
+    }
+
+    /// An ack that is older than others has come.
+    pub(super) fn on_late_ack(&mut self, now: Time, ack: &AckedParts) {
+        self.transfers.on_late_ack(ack.seq, &ack.parts);
+        self.settle(now, |sent| ack.parts.names(ack.seq, sent.seq).then_some(true));
+    }
+
+    // ---- what leaves ----
+
+    /// What could leave of the topic, without its headers.
+    pub(super) fn candidate(&self, slot: &Slot) -> Option<Candidate> {
+        let pending = self.generated_at.filter(|_| self.may_begin(slot));
+        let continues = self.transfers.has_next() && pending.is_none_or(|_| self.is_large(slot));
+        let (generated_at, sent, bytes) = if continues {
+            let current = self.transfers.current_generated_at()?;
+            (current, self.delivered, self.transfers.bytes_left())
+        } else if let Some(generated_at) = pending {
+            (generated_at, self.sent_so_far(), self.frame_len(slot))
+        } else if self.must_ask() {
+            (self.generated_at?, self.delivered, Frame::MAX_OVERHEAD)
+        } else {
+            return None;
+        };
+        // Of what the monitor has nothing of, the wait counts.
+        let sent = sent.or(self.wanted_since)?;
+        let (age, gain) = (slot.now.since(sent).max(MIN_GAIN), generated_at.since(sent));
+        let gain = if self.delivered.is_none() { age } else { gain.max(MIN_GAIN) };
+        Some(Candidate { weight: self.params.weight, age, gain, bytes })
+    }
+
+    /// Whether the topic goes before others, as it is below its lowest rate.
+    pub(super) fn is_overdue(&self, now: Time) -> bool {
+        let is_over =
+            |rate: UpdateRate| self.last_sent.is_none_or(|last| last + rate.period() <= now);
+        self.is_pending && self.params.min_rate.is_some_and(is_over)
+    }
+
+    /// What leads the update of this slot; with the symbols of a state that begins.
+    pub(super) fn lead(&mut self, slot: &Slot) -> Option<(Content, Option<(u32, f64)>)> {
+        let is_large = self.is_large(slot);
+        if self.may_begin(slot) && !is_large {
+            return Some((Content::Whole, None));
+        }
+        let mut begun = None;
+        if self.may_begin(slot) && is_large && self.replaces(slot) {
+            let number = *self.state_number.get_or_insert(slot.seq);
+            let generated_at = self.generated_at?;
+            self.transfers.begin(number, generated_at, &self.newest, slot.symbol_len).ok()?;
+            self.is_pending = false;
+            (self.last_sent, self.large) = (Some(slot.now), (number, self.put));
+            self.counters.sent += 1;
+            begun = Some(self.transfers.cost());
+        }
+        self.transfers.on_slot(slot.period, slot.srtt);
+        let symbol = self.transfers.next(slot.now).map(Content::Part);
+        Some((symbol.or_else(|| self.must_ask().then_some(Content::Again))?, begun))
+    }
+
+    /// Whether a whole state of it can join an update.
+    pub(super) fn can_join(&self, slot: &Slot) -> bool {
+        self.may_begin(slot) && !self.is_large(slot)
+    }
+
+    /// The most bytes of its frames in an update that it joins.
+    pub(super) fn frame_len(&self, slot: &Slot) -> usize {
+        let name = if self.is_named { 0 } else { TopicName::MAX_LEN };
+        let symbols = if self.is_large(slot) {
+            self.newest.len().div_ceil(slot.symbol_len.into())
+        } else {
+            1
+        };
+        name + self.newest.len() + symbols * Frame::MAX_OVERHEAD
+    }
+
+    /// Appends the frames; gives how many bytes of states are in them.
+    pub(super) fn write(&mut self, slot: &Slot, content: Content, out: &mut Vec<u8>) -> usize {
+        if !self.is_named {
+            let name = TopicName { topic: self.number, name: &self.params.name };
+            Frame::Name(name).append_to(out);
+        }
+        match content {
+            Content::Whole => {
+                self.state_number.get_or_insert(slot.seq);
+                let id = self.id(slot);
+                Frame::State { id, bytes: &self.newest }.append_to(out);
+                self.newest.len()
+            }
+            Content::Part(symbol) => {
+                let Some(part) = self.transfers.part(symbol, slot.seq, slot.now) else { return 0 };
+                Frame::Part(part).append_to(out);
+                part.bytes.len()
+            }
+            Content::Again => {
+                Frame::Again(self.id(slot)).append_to(out);
+                0
+            }
+        }
+    }
+
+    /// The update has left; whether it repeats a symbol, or carries one for repair.
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64, content: Content, bytes: usize) -> bool {
+        self.counters.payload_bytes += bytes as u64;
+        let generated_at = self.generated_at.unwrap_or(now);
+        let (put, has_name) = (self.put, !self.is_named);
+        if self.in_flight.len() == MAX_IN_FLIGHT {
+            self.in_flight.pop_front();
+        }
+        self.in_flight.push_back(Sent { seq, sent_at: now, generated_at, put, content, has_name });
+        match content {
+            Content::Whole => {
+                self.transfers.abandon();
+                self.is_pending = false;
+                self.last_sent = Some(now);
+                self.counters.sent += 1;
+                false
+            }
+            Content::Part(symbol) => self.transfers.on_sent(now, seq, symbol),
+            Content::Again => false,
+        }
+    }
+
+    /// Names the newest state again, so that the ack says which updates have come.
+    pub(super) fn write_again(&self, slot: &Slot, out: &mut Vec<u8>) {
+        Frame::Again(self.id(slot)).append_to(out);
+    }
+
+    // ---- what it wants ----
+
+    /// From when on it has something to send; `None` if it has nothing.
+    pub(super) fn ready_at(&self) -> Option<Time> {
+        if self.has_symbol() || self.must_ask() {
+            return Some(Time::ZERO);
+        }
+        self.is_pending.then(|| self.not_before())
+    }
+
+    pub(super) fn poll_timeout(&self, passed: u64, patience: Span) -> Option<Time> {
+        let lost_at = self.in_flight.front().filter(|sent| sent.seq < passed);
+        let lost_at = lost_at.map(|sent| sent.sent_at + patience);
+        Time::earliest([lost_at, self.transfers.poll_timeout()])
+    }
+
+    // ---- getters ----
+
+    /// Whether a symbol of a state in parts is to leave.
+    pub(super) fn has_symbol(&self) -> bool {
+        self.transfers.has_next()
+    }
+
+    pub(super) fn has_state(&self) -> bool {
+        self.generated_at.is_some()
+    }
+
+    /// Whether the monitor is known to have the newest state, or there is none to send.
+    pub(super) fn is_delivered(&self) -> bool {
+        !self.is_pending && (self.is_expired || self.delivered_put == self.put)
+    }
+
+    pub(super) fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// Whether it is not known yet of an update with something of it whether it has come.
+    pub(super) fn is_unresolved(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    pub(super) fn abandoned(&self) -> u64 {
+        self.transfers.abandoned()
+    }
+
+    // ---- steps ----
+
+    fn is_large(&self, slot: &Slot) -> bool {
+        self.newest.len() > slot.max_whole
+    }
+
+    fn id(&self, slot: &Slot) -> StateId {
+        let number = self.state_number.unwrap_or(slot.seq);
+        let age = self.generated_at.map_or(Span::ZERO, |at| slot.now.since(at));
+        StateId { topic: self.number, behind: slot.seq - number, age }
+    }
+
+    /// The earliest time for its next state.
+    fn not_before(&self) -> Time {
+        let period = self.params.max_rate.map(|rate| rate.period());
+        self.last_sent
+            .zip(period)
+            .map_or(self.held_until, |(last, period)| (last + period).max(self.held_until))
+    }
+
+    /// Whether the newest state may leave whole, or begin, in this slot.
+    fn may_begin(&self, slot: &Slot) -> bool {
+        self.is_pending && slot.may_begin && self.not_before() <= slot.now
+    }
+
+    /// Whether the newest state, which is large, takes the place of the one that is on its way.
+    fn replaces(&self, slot: &Slot) -> bool {
+        let symbols = self.newest.len().div_ceil(slot.symbol_len.into());
+        self.generated_at
+            .is_some_and(|at| self.transfers.should_replace(slot.now, at, symbols as u32))
+    }
+
+    /// Whether all of a state in parts has left and arrived, as far as is known, and no ack has said yet
+    /// that the monitor has it, or does not.
+    fn must_ask(&self) -> bool {
+        let is_quiet = !self.transfers.has_next() && !self.transfers.has_in_flight();
+        is_quiet && self.in_flight.is_empty() && !self.is_pending && self.transfers.is_in_doubt()
+    }
+
+    /// When the newest state was sampled that the monitor has, or will have if nothing is lost.
+    fn sent_so_far(&self) -> Option<Time> {
+        let whole = |sent: &&Sent| matches!(sent.content, Content::Whole);
+        let in_flight = self.in_flight.iter().rfind(whole).map(|sent| sent.generated_at);
+        let current = self.transfers.current_generated_at().filter(|_| !self.transfers.has_next());
+        self.delivered.max(in_flight).max(current)
+    }
+
+    /// Whether the newest state is at the monitor, or on its way.
+    fn is_there(&self) -> bool {
+        self.delivered_put == self.put || self.is_on_its_way()
+    }
+
+    fn is_on_its_way(&self) -> bool {
+        let is_it = |sent: &Sent| sent.put == self.put && matches!(sent.content, Content::Whole);
+        self.in_flight.iter().any(is_it)
+            || (self.large.1 == self.put && self.transfers.current_number() == Some(self.large.0))
+    }
+
+    /// What is in flight has arrived (`Some(true)`), or is lost (`Some(false)`). The newest state leaves
+    /// again if nothing of it is on its way any more.
+    fn settle(&mut self, now: Time, verdict: impl Fn(&Sent) -> Option<bool>) {
+        let mut newest = None;
+        let is_named = &mut self.is_named;
+        self.in_flight.retain(|sent| {
+            let verdict = verdict(sent);
+            if verdict == Some(true) {
+                *is_named |= sent.has_name;
+                newest = Some(*sent).filter(|it| matches!(it.content, Content::Whole)).or(newest);
+            }
+            verdict.is_none()
+        });
+        if let Some(Sent { put, generated_at, .. }) = newest {
+            self.on_delivered(now, put, generated_at);
+        }
+        if self.generated_at.is_some() && !self.is_expired && !self.is_there() {
+            self.is_pending = true;
+        }
+    }
+
+    /// The monitor has the state of this put; 0 if it is not known which that is.
+    fn on_delivered(&mut self, now: Time, put: u64, generated_at: Time) {
+        self.delivered_put = self.delivered_put.max(put);
+        self.counters.delivered += 1;
+        self.delivered = self.delivered.max(Some(generated_at));
+        self.age.on_update(now, generated_at);
+    }
+}
