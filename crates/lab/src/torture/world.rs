@@ -9,6 +9,7 @@ use std::collections::BinaryHeap;
 use freshline_core::link::Direction;
 use freshline_core::session::SourceEvent;
 use freshline_core::unit::{Span, Time};
+use freshline_core::wire::{self, Cookie, Frames, Opening, SessionId, Update};
 use rand::{Rng, RngExt};
 use rand_pcg::Pcg64;
 
@@ -22,6 +23,12 @@ use super::source_host::{Leaving, SourceHost};
 
 /// The hosts from which strangers send.
 const STRANGERS: std::ops::Range<usize> = 1_000..1_100;
+
+/// Datagrams of strangers are shorter, in bytes.
+const MAX_FORGED: usize = 150;
+
+/// How many of them are whole updates.
+const WHOLE_UPDATES: f64 = 0.2;
 
 /// The random streams of a seed; stream 0 draws the plan. Second paths have their own from twice the
 /// number of the first ones on.
@@ -245,16 +252,7 @@ impl World {
     /// Something from a stranger, often made to look like ours, to the monitor or to `source`.
     fn send_foreign(&mut self, source: Address) {
         let rng = &mut self.strangers;
-        let mut datagram = vec![0; rng.random_range(0..150)];
-        rng.fill_bytes(&mut datagram);
-        for (byte, ours) in datagram.iter_mut().zip(b"FL\x01") {
-            if rng.random_bool(0.9) {
-                *byte = *ours;
-            }
-        }
-        if let Some(kind) = datagram.get_mut(3) {
-            *kind = rng.random_range(0..6);
-        }
+        let datagram = forged(rng);
         let event = if rng.random() {
             let from = Address { host: rng.random_range(STRANGERS), path: 0, port: 1 };
             Event::ToMonitor { from, datagram }
@@ -264,6 +262,43 @@ impl World {
         let transit = Span::from_millis(1);
         self.schedule(self.now + transit, event);
     }
+}
+
+/// A whole update, or random bytes, of which the first ones are often those of a message of ours.
+fn forged(rng: &mut Pcg64) -> Vec<u8> {
+    if rng.random_bool(WHOLE_UPDATES) {
+        return forged_update(rng);
+    }
+    let mut datagram = vec![0; rng.random_range(0..MAX_FORGED)];
+    rng.fill_bytes(&mut datagram);
+    let kind = wire::TYPES[rng.random_range(0..wire::TYPES.len())];
+    let ours = wire::MAGIC.into_iter().chain([wire::VERSION, kind]);
+    for (byte, ours) in datagram.iter_mut().zip(ours) {
+        if rng.random_bool(0.9) {
+            *byte = ours;
+        }
+    }
+    datagram
+}
+
+/// An update that opens a session, with a cookie that no monitor gave out. Random bytes hardly ever are
+/// one.
+fn forged_update(rng: &mut Pcg64) -> Vec<u8> {
+    let mut datagram = vec![0; MAX_FORGED];
+    let name = "stranger";
+    let update = Update {
+        session: SessionId(rng.random()),
+        seq: rng.random(),
+        sent_at: Time::from_nanos(rng.random()),
+        clock_offset: None,
+        wants_ack: true,
+        ack_mark: None,
+        opening: Some(Opening { cookie: Cookie(rng.random()), name, token: b"" }),
+        frames: Frames::fresh(b"state"),
+    };
+    let len = update.write(&mut datagram).expect("it is short");
+    datagram.truncate(len);
+    datagram
 }
 
 impl Ord for Scheduled {
@@ -282,3 +317,28 @@ impl PartialEq for Scheduled {
     }
 }
 impl Eq for Scheduled {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use freshline_core::wire::{Message, ParseError};
+
+    use super::*;
+
+    #[test]
+    fn some_datagrams_of_strangers_are_messages_of_each_type_and_many_are_not() {
+        let rng = &mut Pcg64::new(1, STRANGERS_STREAM);
+        let (mut types, mut errors) = (HashSet::new(), Vec::new());
+        for datagram in std::iter::repeat_with(|| forged(rng)).take(10_000) {
+            match Message::parse(&datagram) {
+                Ok(_) => drop(types.insert(datagram[3])),
+                Err(error) => errors.push(error),
+            }
+        }
+        assert_eq!(types, wire::TYPES.iter().copied().collect());
+        for error in [ParseError::Foreign, ParseError::Truncated] {
+            assert!(errors.contains(&error), "{error}");
+        }
+    }
+}
