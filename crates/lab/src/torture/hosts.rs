@@ -1,28 +1,25 @@
-//! Sources, their paths and a monitor in virtual time.
+//! Sources, a monitor and strangers in virtual time, on the network between them.
 //!
-//! Each host and each path draws from a random stream of its own. The hosts read their clocks, the
-//! world alone knows the time.
-
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+//! Each host and each path draws from a random stream of its own. Each host reads its clock; the true time
+//! is known to the checks alone.
 
 use freshline_core::link::Direction;
 use freshline_core::session::SourceEvent;
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::Time;
 use freshline_core::wire::{self, Cookie, Frames, Opening, SessionId, Update};
 use rand::{Rng, RngExt};
 use rand_pcg::Pcg64;
 
 use super::ledger::Ledger;
-use super::monitor_host::{Address, MonitorHost};
+use super::monitor_host::MonitorHost;
+use super::network::{Address, Arrived, Network};
 use super::observation::Observation;
-use super::path::Path;
-use super::plan::{Plan, What};
+use super::plan::{Incident, Plan, What};
 use super::sabotage::Sabotage;
 use super::source_host::{Leaving, SourceHost};
 
-/// The hosts from which strangers send.
-const STRANGERS: std::ops::Range<usize> = 1_000..1_100;
+/// How many strangers there are.
+const STRANGERS: u16 = 100;
 
 /// Datagrams of strangers are shorter, in bytes.
 const MAX_FORGED: usize = 150;
@@ -30,92 +27,71 @@ const MAX_FORGED: usize = 150;
 /// How many of them are whole updates.
 const WHOLE_UPDATES: f64 = 0.2;
 
-/// The random streams of a seed; stream 0 draws the plan. Second paths have their own from twice the
-/// number of the first ones on.
+/// The random streams of a seed, but for those of the [`Network`]; stream 0 draws the plan.
 const STRANGERS_STREAM: u128 = 1;
 const MONITOR_STREAM: u128 = 2;
 const SOURCE_STREAMS: u128 = 1_000;
-const PATH_STREAMS: u128 = 2_000;
 
-pub(super) struct World {
+pub(super) struct Hosts {
     pub(super) now: Time,
     pub(super) sources: Vec<SourceHost>,
     pub(super) monitor: MonitorHost,
     pub(super) ledger: Ledger,
-    /// Of each source.
-    paths: Vec<Vec<Path>>,
+    network: Network,
+    /// Those that lie ahead, the last first.
+    incidents: Vec<Incident>,
     sabotage: Box<dyn Sabotage>,
     strangers: Pcg64,
-    events: BinaryHeap<Reverse<Scheduled>>,
-    scheduled: u64,
     seen: Vec<Observation>,
 }
 
-enum Event {
-    ToMonitor { from: Address, datagram: Vec<u8> },
-    ToSource { to: Address, datagram: Vec<u8> },
-    Incident(What),
-}
-
-/// An event with its place in the order: by time, then by number.
-struct Scheduled {
-    at: Time,
-    number: u64,
-    event: Event,
-}
-
-impl World {
+impl Hosts {
     pub(super) fn new(plan: &Plan, sabotage: Box<dyn Sabotage>) -> Self {
         let stream = |number| Pcg64::new(plan.seed.into(), number);
-        let each = || (0..).zip(&plan.sources);
-        let mut world = Self {
+        let sources = (SOURCE_STREAMS..).zip(&plan.sources);
+        Self {
             now: Time::ZERO,
-            sources: each()
-                .map(|(i, source)| SourceHost::new(source.clone(), stream(SOURCE_STREAMS + i)))
+            sources: sources
+                .map(|(number, source)| SourceHost::new(source.clone(), stream(number)))
                 .collect(),
             monitor: MonitorHost::new(plan.monitor.clone(), stream(MONITOR_STREAM)),
             ledger: Ledger::default(),
-            paths: each()
-                .map(|(i, source)| {
-                    let delays = (0..).zip(&source.delays);
-                    let number = |path: u128| PATH_STREAMS * (path + 1) + i;
-                    delays
-                        .map(|(p, delay)| Path::new(*delay, plan.damaged, stream(number(p))))
-                        .collect()
-                })
-                .collect(),
+            network: Network::new(plan),
+            incidents: plan.incidents.iter().rev().copied().collect(),
             sabotage,
             strangers: stream(STRANGERS_STREAM),
-            events: BinaryHeap::new(),
-            scheduled: 0,
             seen: Vec::new(),
-        };
-        for incident in &plan.incidents {
-            world.schedule(Time::ZERO + incident.at, Event::Incident(incident.what));
         }
-        world
     }
 
     /// When the next step is due; [`Time::MAX`] if never.
     pub(super) fn poll_timeout(&self) -> Time {
+        let incident = self.incidents.last().map(|next| Time::ZERO + next.at);
         let next = self
             .sources
             .iter()
             .map(SourceHost::poll_timeout)
-            .chain([self.monitor_timer(), self.events.peek().map(|Reverse(next)| next.at)])
+            .chain([self.monitor_timer(), self.network.poll_timeout(), incident])
             .flatten()
             .min()
             .unwrap_or(Time::MAX);
         self.sabotage.next_step_at(self.now, next).max(self.now)
     }
 
-    /// Lets everything happen that is due at `now`, which is [`World::poll_timeout`]; gives what
-    /// could be seen of it.
+    /// Lets everything happen that is due at `now`, which is [`Hosts::poll_timeout`] or earlier; gives
+    /// what could be seen of it.
     pub(super) fn step(&mut self, now: Time) -> Vec<Observation> {
         self.now = now;
-        while self.events.peek().is_some_and(|Reverse(next)| next.at <= now) {
-            let Some(Reverse(next)) = self.events.pop() else { break };
-            self.happen(next.event);
+        self.network.run_until(now);
+        while let Some(next) = self.incidents.pop_if(|next| Time::ZERO + next.at <= now) {
+            self.befall(next.what);
+        }
+        let mut datagram = Vec::new();
+        while let Some(arrived) = self.network.poll_arrival(&mut datagram) {
+            match arrived {
+                Arrived::AtMonitor { from } => self.reach_monitor(from, &datagram),
+                Arrived::AtSource { to } => self.reach_source(to, &datagram),
+            }
         }
         if self.monitor_timer().is_some_and(|at| at <= now) {
             self.monitor.handle_timeout(now);
@@ -135,29 +111,18 @@ impl World {
         self.monitor.poll_timeout().filter(|_| !self.sabotage.stops_monitor_timer())
     }
 
-    fn schedule(&mut self, at: Time, event: Event) {
-        self.scheduled += 1;
-        self.events.push(Reverse(Scheduled { at, number: self.scheduled, event }));
-    }
-
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::ToMonitor { from, datagram } => self.reach_monitor(from, &datagram),
-            Event::ToSource { to, datagram } => self.reach_source(to, &datagram),
-            Event::Incident(what) => self.befall(what),
-        }
-    }
-
     fn befall(&mut self, what: What) {
         self.seen.push(Observation::Happened(what));
         match what {
-            What::Weather { source, path, weather } => self.paths[source][path].weather = weather,
+            What::Weather { source, path, weather } => {
+                self.network.set_weather(source, path, &weather);
+            }
             What::MonitorDies => self.monitor.die(),
             What::MonitorStarts => self.monitor.start(),
             What::SourceRestarts { source, leave } => {
                 if let Some(last_words) = self.sources[source].restart(self.now, leave) {
-                    for path in 0..self.paths[source].len() {
-                        self.carry_to_monitor(source, path, &last_words);
+                    for path in 0..self.sources[source].paths() {
+                        self.send_to_monitor(source, path, &last_words);
                     }
                 }
             }
@@ -184,18 +149,14 @@ impl World {
             if let Some(seq) = seq {
                 self.seen.push(Observation::Sent { source, session, seq, rate });
             }
-            self.carry_to_monitor(source, path, &datagram);
+            self.send_to_monitor(source, path, &datagram);
         }
     }
 
     /// By a path whose interface is there; without it, nothing leaves.
-    fn carry_to_monitor(&mut self, source: usize, path: usize, datagram: &[u8]) {
+    fn send_to_monitor(&mut self, source: usize, path: usize, datagram: &[u8]) {
         let Some(port) = self.sources[source].port(path) else { return };
-        let from = Address { host: source, path, port };
-        self.carry(from, Direction::Forward, datagram, |datagram| Event::ToMonitor {
-            from,
-            datagram,
-        });
+        self.send(Address { host: source, path, port }, Direction::Forward, datagram);
     }
 
     fn reach_monitor(&mut self, from: Address, datagram: &[u8]) {
@@ -205,10 +166,7 @@ impl World {
         let seen = &mut self.seen;
         let answer = self.monitor.receive(self.now, from, datagram, |observed| seen.push(observed));
         if !answer.is_empty() && from.host < self.sources.len() {
-            self.carry(from, Direction::Reverse, &answer, |datagram| Event::ToSource {
-                to: from,
-                datagram,
-            });
+            self.send(from, Direction::Reverse, &answer);
         }
     }
 
@@ -228,39 +186,23 @@ impl World {
         self.seen.push(Observation::Learned { source, session, event, age });
     }
 
-    /// From a source, or to it.
-    fn carry(
-        &mut self,
-        source: Address,
-        direction: Direction,
-        datagram: &[u8],
-        event: impl Fn(Vec<u8>) -> Event,
-    ) {
-        let Address { host, path, .. } = source;
-        if self.strangers.random_bool(self.paths[host][path].weather.foreign) {
+    /// From a source, or to it; perhaps a stranger sends something as well.
+    fn send(&mut self, source: Address, direction: Direction, datagram: &[u8]) {
+        if self.strangers.random_bool(self.network.foreign(source)) {
             self.send_foreign(source);
         }
-        let mut arrivals = Vec::new();
-        self.paths[host][path].carry(self.now, direction, datagram, |at, datagram| {
-            arrivals.push((at, event(datagram)));
-        });
-        for (at, event) in arrivals {
-            self.schedule(at, event);
-        }
+        self.network.send(source, direction, datagram);
     }
 
     /// Something from a stranger, often made to look like ours, to the monitor or to `source`.
     fn send_foreign(&mut self, source: Address) {
-        let rng = &mut self.strangers;
-        let datagram = forged(rng);
-        let event = if rng.random() {
-            let from = Address { host: rng.random_range(STRANGERS), path: 0, port: 1 };
-            Event::ToMonitor { from, datagram }
+        let datagram = forged(&mut self.strangers);
+        if self.strangers.random() {
+            let stranger = self.strangers.random_range(0..STRANGERS);
+            self.network.send_to_monitor(stranger, &datagram);
         } else {
-            Event::ToSource { to: source, datagram }
-        };
-        let transit = Span::from_millis(1);
-        self.schedule(self.now + transit, event);
+            self.network.send_to_source(source, &datagram);
+        }
     }
 }
 
@@ -300,23 +242,6 @@ fn forged_update(rng: &mut Pcg64) -> Vec<u8> {
     datagram.truncate(len);
     datagram
 }
-
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl Eq for Scheduled {}
 
 #[cfg(test)]
 mod tests {
