@@ -7,7 +7,7 @@ use rand::Rng;
 use super::line::Line;
 use super::loss::LossProcess;
 use super::transmitter::{Pace, Transmitter};
-use super::{HopStats, LinkParams};
+use super::{HopStats, LinkParams, Loss};
 use crate::router::{Backlog, Drop, DropReason, Drops, Packet, Qdisc};
 use crate::unit::{BitRate, Bytes, Packets, Span, Time};
 
@@ -201,6 +201,17 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     /// way already is not hurried.
     pub fn set_delay(&mut self, delay: Span) {
         self.link.delay = delay.max(self.link.jitter);
+    }
+
+    /// The delay of what is transmitted from now on varies by `jitter`, and is at least as long.
+    pub fn set_jitter(&mut self, jitter: Span) {
+        self.link.jitter = jitter;
+        self.set_delay(self.link.delay);
+    }
+
+    /// What is transmitted from now on meets `loss`; a channel with two states starts in the good one.
+    pub fn set_loss(&mut self, loss: Loss) {
+        self.loss = LossProcess::new(loss);
     }
 
     /// The queue, for what its discipline lets change while it runs.

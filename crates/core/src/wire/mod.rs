@@ -63,6 +63,20 @@ pub const VERSION: u8 = 2;
 pub const MAGIC: [u8; 2] = *b"FL";
 const HEADER_LEN: usize = 12;
 
+/// The types of messages that this code reads: the byte behind the version.
+pub const TYPES: &[u8] = &[
+    update::TYPE,
+    ack::TYPE,
+    control::CHALLENGE,
+    control::CLOSE,
+    #[cfg(feature = "wlan")]
+    downlink::JOIN,
+    #[cfg(feature = "wlan")]
+    downlink::PACKET,
+    #[cfg(feature = "wlan")]
+    downlink::REPORT,
+];
+
 // No answer is longer than the shortest update.
 const _: () = assert!(
     Ack::LEN <= Update::MIN_LEN
@@ -203,6 +217,15 @@ mod tests {
         assert_eq!(Message::parse(b"FL\x01"), Err(ParseError::Version(1)));
         assert_eq!(Message::parse(b"FL\x02\x09\0\0\0\0\0\0\0\0"), Err(ParseError::Type(9)));
         assert_eq!(Message::parse(b"FL\x02\x01\0\0"), Err(ParseError::Truncated));
+    }
+
+    #[test]
+    fn every_type_that_is_listed_is_read_and_no_other() {
+        for kind in 0..=u8::MAX {
+            let header = [&MAGIC[..], &[VERSION, kind], &[0; 8]].concat();
+            let is_unknown = Message::parse(&header) == Err(ParseError::Type(kind));
+            assert_eq!(is_unknown, !TYPES.contains(&kind), "type {kind}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use freshline_core::unit::{Bytes, Span, Time};
 use freshline_core::wlan::{Belief, Bottleneck};
 
 use crate::scenario::MultipathConfig;
-use crate::world::{Cross, Downlink, Exchange, Multipath, Stream, UpdateFlow};
+use crate::world::{Cross, Downlink, Exchange, External, Multipath, Stream, UpdateFlow};
 
 /// Where the running sums of a flow are at a moment.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,7 +17,8 @@ pub(super) struct Mark {
     /// Updates sent, for a flow of updates.
     sent: u64,
     delivered: Bytes,
-    /// Of an exchange, its responses; of a downlink, its packets and their delays.
+    /// Of an exchange, its responses; of a downlink, its packets and their delays; of external datagrams, those
+    /// that arrived.
     round_trips: u64,
     round_trip_sum: Span,
     /// Of a stream over several paths, payload delivered over each.
@@ -177,6 +178,21 @@ impl Tabled for Cross {
 
     fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{front},{}", gained.bps())
+    }
+}
+
+impl Tabled for External {
+    fn columns(&self) -> &'static str {
+        "datagrams_per_s"
+    }
+
+    fn mark(&self, _now: Time) -> Mark {
+        Mark { round_trips: self.arrivals(), ..Mark::default() }
+    }
+
+    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
+        let arrived = gained.after.round_trips - gained.before.round_trips;
+        writeln!(out, "{front},{}", arrived as f64 / gained.interval.as_secs_f64())
     }
 }
 

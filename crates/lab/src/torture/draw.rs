@@ -8,10 +8,10 @@ use freshline_core::unit::{Span, Time, UpdateRate};
 use rand::{Rng, RngExt};
 use rand_pcg::Pcg64;
 
-use super::path::{Damaged, Partition, Weather};
-use super::plan::{Incident, Leave, MonitorPlan, Plan, SourcePlan, What};
+use super::plan::{Damaged, Incident, Leave, MonitorPlan, Plan, SourcePlan, What};
 use super::source_host::MAX_LARGE;
 use super::timetable::Timetable;
+use super::weather::{Partition, Weather};
 
 /// The ceiling of every law's rate, in updates a second: fast enough for updates to overtake each
 /// other, slow enough for thousands of seeds.

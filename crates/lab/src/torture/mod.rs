@@ -17,10 +17,11 @@
 mod checks;
 mod clock;
 mod draw;
+mod hosts;
 mod ledger;
 mod monitor_host;
+mod network;
 mod observation;
-mod path;
 mod plan;
 #[cfg(feature = "planted-faults")]
 mod planted;
@@ -29,13 +30,13 @@ mod source_host;
 mod timetable;
 mod trace;
 mod trial;
-mod world;
+mod weather;
 
-pub use path::{Damaged, Partition, Weather};
-pub use plan::{Incident, Leave, MonitorPlan, Plan, SourcePlan, What};
+pub use plan::{Damaged, Incident, Leave, MonitorPlan, Plan, SourcePlan, What};
 #[cfg(feature = "planted-faults")]
 pub use planted::Planted;
 pub use trial::{Breach, Counts};
+pub use weather::{Partition, Weather};
 
 use std::ops::Range;
 

@@ -7,18 +7,9 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::clock::Clock;
+use super::network::Address;
 use super::observation::Observation;
 use super::plan::MonitorPlan;
-
-/// Where a datagram comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Address {
-    /// The index of the source, or a number beyond these for a stranger.
-    pub(super) host: usize,
-    /// The path of that source.
-    pub(super) path: usize,
-    pub(super) port: u16,
-}
 
 pub(super) struct MonitorHost {
     /// `None` while it is down.

@@ -6,7 +6,7 @@ use freshline_core::source::LawConfig;
 use freshline_core::unit::Span;
 use serde::{Serialize, Serializer};
 
-use super::path::{Damaged, Weather};
+use super::weather::Weather;
 
 /// A whole torture, drawn from its seed.
 #[derive(Debug, Clone, Serialize)]
@@ -25,6 +25,16 @@ pub struct Plan {
     pub healed_at: Span,
     /// How long the monitor is away once more when all has settled, on healthy paths.
     pub absence: Span,
+}
+
+/// What becomes of a damaged datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Damaged {
+    /// The checksum of the layer below finds it and it is lost: the rule.
+    Dropped,
+    /// It arrives as it is, as over UDP without a checksum.
+    Delivered,
 }
 
 /// The monitor's host.

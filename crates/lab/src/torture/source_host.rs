@@ -82,6 +82,11 @@ impl SourceHost {
         self.ports[path]
     }
 
+    /// How many paths it has.
+    pub(super) fn paths(&self) -> usize {
+        self.ports.len()
+    }
+
     /// Another port for a path that has one.
     pub(super) fn change_port(&mut self, path: usize) {
         self.last_port += 1;

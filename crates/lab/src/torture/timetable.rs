@@ -8,8 +8,7 @@
 
 use freshline_core::unit::{Span, Time};
 
-use super::path::Damaged;
-use super::plan::Plan;
+use super::plan::{Damaged, Plan};
 
 /// The longest pause that a healthy source makes on its own: the longest wait between openings, a
 /// quarter of spread included. A probe's timeout and the longest period of the laws are shorter.

@@ -7,13 +7,13 @@ use freshline_core::session::SourceEvent;
 use freshline_core::unit::{Span, Time};
 
 use super::checks::{self, Check};
+use super::hosts::Hosts;
 use super::observation::Observation;
 use super::plan::Plan;
 use super::sabotage::Sabotage;
 use super::source_host::MAX_WHOLE;
 use super::timetable::Timetable;
 use super::trace::Trace;
-use super::world::World;
 
 /// A property that did not hold.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ impl AddAssign for Counts {
 
 /// A world, its watchers, and what they have seen.
 pub(super) struct Trial {
-    world: World,
+    hosts: Hosts,
     checks: Vec<Box<dyn Check>>,
     end: Time,
     pub(super) counts: Counts,
@@ -85,7 +85,7 @@ pub(super) struct Trial {
 impl Trial {
     pub(super) fn new(plan: &Plan, sabotage: Box<dyn Sabotage>, trace: Option<Trace>) -> Self {
         Self {
-            world: World::new(plan, sabotage),
+            hosts: Hosts::new(plan, sabotage),
             checks: checks::all(plan),
             end: Timetable::of(plan).end,
             counts: Counts::default(),
@@ -106,10 +106,10 @@ impl Trial {
 
     fn watch(&mut self) -> Result<(), (&'static str, String)> {
         loop {
-            let next = self.world.poll_timeout().min(self.end);
+            let next = self.hosts.poll_timeout().min(self.end);
             self.counts.simulated = next.since(Time::ZERO);
             self.counts.steps += 1;
-            let seen = self.world.step(next);
+            let seen = self.hosts.step(next);
             for observation in &seen {
                 self.counts.count(observation);
                 if let Some(trace) = &mut self.trace {
@@ -118,8 +118,8 @@ impl Trial {
             }
             for check in &mut self.checks {
                 seen.iter()
-                    .try_for_each(|observation| check.on_observation(&self.world, observation))
-                    .and_then(|()| check.on_step(&self.world))
+                    .try_for_each(|observation| check.on_observation(&self.hosts, observation))
+                    .and_then(|()| check.on_step(&self.hosts))
                     .map_err(|what| (check.property(), what))?;
             }
             if next >= self.end {

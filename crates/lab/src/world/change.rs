@@ -1,9 +1,12 @@
 //! What changes in a world while it runs.
 
+use freshline_core::link::Loss;
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wlan::mac::Mode;
 
-/// A moment from which on a cell or a hop is another one.
+use super::Faults;
+
+/// A moment from which on a cell, a hop or a leg with faults is another one.
 #[derive(Debug, Clone, Copy)]
 pub struct Change {
     /// When.
@@ -37,5 +40,26 @@ pub enum Changed {
         hop: usize,
         /// The delay.
         delay: Span,
+    },
+    /// The delay of a hop varies by another time, and is at least as long.
+    Jitter {
+        /// The hop, by its number.
+        hop: usize,
+        /// The jitter.
+        jitter: Span,
+    },
+    /// A hop loses packets in another way.
+    Loss {
+        /// The hop, by its number.
+        hop: usize,
+        /// What it loses.
+        loss: Loss,
+    },
+    /// A leg has other faults.
+    Faults {
+        /// The leg, by its number among those with faults.
+        fault: usize,
+        /// Its faults.
+        faults: Faults,
     },
 }

@@ -9,8 +9,11 @@ use freshline_core::link::Direction;
 use freshline_core::path::PathId;
 use freshline_core::unit::{Bytes, Time};
 
+use super::datagrams::Datagrams;
 use super::parcel::{Body, Load, Parcel};
-use super::{Cross, Downlink, Exchange, Landing, Multipath, SizeDistribution, Stream, UpdateFlow};
+use super::{
+    Cross, Downlink, Exchange, External, Landing, Multipath, SizeDistribution, Stream, UpdateFlow,
+};
 
 /// What a flow is.
 #[expect(clippy::large_enum_variant, reason = "flows are few and stay where they are")]
@@ -27,6 +30,8 @@ pub enum Flow {
     Downlink(Downlink),
     /// Cross traffic.
     Cross(Cross),
+    /// Datagrams between hosts outside of the world.
+    External(External),
 }
 
 /// A packet that a flow sends: its path, the end that it does not leave from, and the packet.
@@ -106,6 +111,7 @@ macro_rules! each {
             $crate::world::Flow::Exchange($one) => $answer,
             $crate::world::Flow::Downlink($one) => $answer,
             $crate::world::Flow::Cross($one) => $answer,
+            $crate::world::Flow::External($one) => $answer,
         }
     };
 }
@@ -201,6 +207,20 @@ impl Flow {
     /// If it is cross traffic.
     pub const fn cross(&self) -> Option<&Cross> {
         if let Self::Cross(cross) = self { Some(cross) } else { None }
+    }
+
+    /// If it is datagrams between hosts outside of the world.
+    pub const fn external_mut(&mut self) -> Option<&mut External> {
+        if let Self::External(external) = self { Some(external) } else { None }
+    }
+
+    /// Its datagrams in flight, where it keeps their bytes.
+    pub(super) const fn datagrams_mut(&mut self) -> Option<&mut Datagrams> {
+        match self {
+            Self::Updates(updates) => Some(updates.datagrams_mut()),
+            Self::External(external) => Some(external.datagrams_mut()),
+            _ => None,
+        }
     }
 }
 
@@ -414,6 +434,33 @@ impl Traffic for Cross {
 
     fn poll_timeout(&self) -> Option<Time> {
         self.poll_timeout()
+    }
+}
+
+impl Traffic for External {
+    fn begin_measuring(&mut self, _now: Time) {}
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn handle_arrival(&mut self, _: Time, parcel: &Parcel, _: Option<Landing>) -> FollowUp {
+        if let Body::Update(number) | Body::Answer(number) = parcel.load.body {
+            self.on_arrival(parcel.path, parcel.direction, number);
+        }
+        FollowUp::Nothing
+    }
+
+    fn handle_drop(&mut self, body: Body) {
+        if let Body::Update(number) | Body::Answer(number) = body {
+            self.datagrams_mut().remove(number);
+        }
+    }
+
+    fn poll_transmit(&mut self, _now: Time) -> Option<Leaving> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
     }
 }
 

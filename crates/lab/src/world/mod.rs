@@ -15,8 +15,11 @@ mod change;
 mod client;
 mod components;
 mod cross;
+mod datagrams;
 mod downlink;
 mod exchange;
+mod external;
+mod fault;
 mod flow;
 mod host;
 mod located;
@@ -44,6 +47,8 @@ pub use client::{Client, PacketSeen};
 pub use cross::{Cross, Pattern};
 pub use downlink::{Downlink, DownlinkOutcome, DownlinkSettings, Server};
 pub use exchange::{Exchange, ExchangeOutcome};
+pub use external::{Arrival, External};
+pub use fault::{Fault, Faults};
 pub use flow::Flow;
 pub(crate) use flow::each;
 pub use host::HostOutcome;
@@ -89,6 +94,8 @@ pub enum Leg {
         /// Whether to the border router.
         is_up: bool,
     },
+    /// Through faults, by their number. Not the first of a path of several, whose device it is.
+    Fault(u32),
 }
 
 /// A flow with its way.
@@ -190,6 +197,7 @@ pub struct World {
     listeners: Vec<Listeners>,
     flows: Vec<Routed>,
     shared: SharedStations,
+    faults: Vec<Fault>,
     /// What is still to come, the last first.
     changes: Vec<Change>,
     timetable: Timetable,
@@ -203,10 +211,20 @@ impl World {
     pub fn new(hops: Vec<Wire>, cells: Vec<Cell<Parcel>>, flows: Vec<Routed>) -> Self {
         let counts = Counts { hops: hops.len(), cells: cells.len(), meshes: 0, flows: flows.len() };
         let timetable = Timetable::new(counts);
-        let (changes, meshes, listeners) = (Vec::new(), Vec::new(), Vec::new());
-        let (now, events, shared) = (Time::ZERO, 0, SharedStations::new(&flows));
-        let mut world =
-            Self { hops, cells, meshes, listeners, flows, shared, changes, timetable, now, events };
+        let shared = SharedStations::new(&flows);
+        let mut world = Self {
+            hops,
+            cells,
+            meshes: Vec::new(),
+            listeners: Vec::new(),
+            flows,
+            shared,
+            faults: Vec::new(),
+            changes: Vec::new(),
+            timetable,
+            now: Time::ZERO,
+            events: 0,
+        };
         for flow in 0..world.flows.len() {
             world.reschedule_flow(flow);
         }
@@ -333,16 +351,24 @@ impl World {
 
     fn make_changes(&mut self) {
         while let Some(change) = self.changes.pop_if(|change| change.at <= self.now) {
-            match change.what {
-                Changed::Mode { cell, station, mode } => self.cells[cell].set_mode(station, mode),
-                Changed::Rate { hop, rate } => {
-                    self.hops[hop].set_rate(self.now, rate);
-                    self.timetable.set(Component::Hop(hop), self.hops[hop].poll_timeout());
-                }
-                Changed::Delay { hop, delay } => self.hops[hop].set_delay(delay),
-            }
+            self.change(change.what);
         }
         self.reschedule_changes();
+    }
+
+    /// Changes something now.
+    pub fn change(&mut self, what: Changed) {
+        match what {
+            Changed::Mode { cell, station, mode } => self.cells[cell].set_mode(station, mode),
+            Changed::Rate { hop, rate } => {
+                self.hops[hop].set_rate(self.now, rate);
+                self.timetable.set(Component::Hop(hop), self.hops[hop].poll_timeout());
+            }
+            Changed::Delay { hop, delay } => self.hops[hop].set_delay(delay),
+            Changed::Jitter { hop, jitter } => self.hops[hop].set_jitter(jitter),
+            Changed::Loss { hop, loss } => self.hops[hop].set_loss(loss),
+            Changed::Faults { fault, faults } => self.faults[fault].faults = faults,
+        }
     }
 
     /// Sends all that a flow has to send.
@@ -376,8 +402,8 @@ impl World {
                     let left = stats.delivered.packets + stats.drops.total();
                     (own.map(|(_, packets)| packets.get()).sum(), left.get())
                 }
-                // No path of several leads through a mesh.
-                Leg::Mesh { .. } => continue,
+                // No path of several leads through a mesh, nor begins with faults.
+                Leg::Mesh { .. } | Leg::Fault(_) => continue,
             };
             routed.flow.look(*now, PathId(path as u8), held, left);
         }
@@ -441,6 +467,7 @@ impl World {
                 cells[cell].enqueue(*now, sent, drops);
                 timetable.set(Component::Cell(cell), cells[cell].poll_timeout());
             }
+            Leg::Fault(fault) => self.cross_fault(fault as usize, parcel),
             Leg::Mesh { .. } => {}
         }
     }

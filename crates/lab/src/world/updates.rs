@@ -15,7 +15,6 @@
 //! monitor's answers are discarded, and no timer of the session waits for one: the law alone sets the
 //! pace.
 
-mod datagrams;
 mod sizes;
 mod tally;
 
@@ -33,8 +32,8 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::Period;
+use super::datagrams::{Datagrams, MAX_OF_PARTS, SYMBOL};
 use super::parcel::{Body, Load};
-use datagrams::{Datagrams, MAX_OF_PARTS, SYMBOL};
 pub use sizes::{SizeDistribution, Sizes};
 use tally::Tally;
 pub use tally::UpdateOutcome;
@@ -239,6 +238,10 @@ impl UpdateFlow {
     /// A packet of the flow was dropped.
     pub fn on_dropped(&mut self, number: u32) {
         self.datagrams.remove(number);
+    }
+
+    pub(super) const fn datagrams_mut(&mut self) -> &mut Datagrams {
+        &mut self.datagrams
     }
 
     /// How large its packets are.

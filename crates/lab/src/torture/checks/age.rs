@@ -7,10 +7,9 @@ use freshline_core::unit::{Span, Time};
 use freshline_core::wire::SessionId;
 
 use super::{CLOCKS_DIFFER, Check};
+use crate::torture::hosts::Hosts;
 use crate::torture::observation::Observation;
-use crate::torture::path::Damaged;
-use crate::torture::plan::Plan;
-use crate::torture::world::World;
+use crate::torture::plan::{Damaged, Plan};
 
 pub(super) struct Age {
     /// Of each source, whether what it labels and hears is true.
@@ -56,17 +55,17 @@ impl Check for Age {
         "age is never negative"
     }
 
-    fn on_observation(&mut self, world: &World, seen: &Observation) -> Result<(), String> {
+    fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
         match seen {
             Observation::Fresh { session, label, .. } => {
-                if let Some(sampled) = world.ledger.put_at(*session, *label) {
+                if let Some(sampled) = hosts.ledger.put_at(*session, *label) {
                     let freshest = self.freshest.entry(*session).or_insert(sampled);
                     *freshest = sampled.max(*freshest);
                 }
                 Ok(())
             }
             Observation::Learned { source, session, age: Some(age), .. } => {
-                self.learned(world.now, *source, *session, *age)
+                self.learned(hosts.now, *source, *session, *age)
             }
             _ => Ok(()),
         }

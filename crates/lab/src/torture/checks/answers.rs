@@ -1,8 +1,8 @@
 //! No answer of the monitor is longer than its question: it is of no use for floods.
 
 use super::Check;
+use crate::torture::hosts::Hosts;
 use crate::torture::observation::Observation;
-use crate::torture::world::World;
 
 pub(super) struct Answers;
 
@@ -11,7 +11,7 @@ impl Check for Answers {
         "no answer is longer than its question"
     }
 
-    fn on_observation(&mut self, _: &World, seen: &Observation) -> Result<(), String> {
+    fn on_observation(&mut self, _: &Hosts, seen: &Observation) -> Result<(), String> {
         match seen {
             Observation::Answered { question, answer } if answer > question => {
                 Err(format!("{answer} bytes in answer to {question}"))

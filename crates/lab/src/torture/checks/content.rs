@@ -1,10 +1,9 @@
 //! What the monitor holds is what was sampled: whole, by that source, and not later than now.
 
 use super::Check;
+use crate::torture::hosts::Hosts;
 use crate::torture::observation::Observation;
-use crate::torture::path::Damaged;
-use crate::torture::plan::Plan;
-use crate::torture::world::World;
+use crate::torture::plan::{Damaged, Plan};
 
 pub(super) struct Content {
     damaged: Damaged,
@@ -21,7 +20,7 @@ impl Check for Content {
         "states arrive whole"
     }
 
-    fn on_observation(&mut self, world: &World, seen: &Observation) -> Result<(), String> {
+    fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
         let Observation::Fresh { session, seq, label, given, held, .. } = seen else {
             return Ok(());
         };
@@ -31,10 +30,10 @@ impl Check for Content {
         if self.damaged == Damaged::Delivered {
             return Ok(()); // by whom it is damaged cannot be told
         }
-        if world.ledger.put_at(*session, *label).is_none() {
+        if hosts.ledger.put_at(*session, *label).is_none() {
             return Err(format!("the state of {session:?}, held at update {seq}, was never put"));
         }
-        if world.ledger.find(*session, *label, held).is_none() {
+        if hosts.ledger.find(*session, *label, held).is_none() {
             let len = held.len();
             return Err(format!("{len} bytes of {session:?}, at {seq}, are not what was put"));
         }

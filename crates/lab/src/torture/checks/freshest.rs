@@ -6,10 +6,9 @@ use std::collections::HashMap;
 use freshline_core::wire::SessionId;
 
 use super::Check;
+use crate::torture::hosts::Hosts;
 use crate::torture::observation::Observation;
-use crate::torture::path::Damaged;
-use crate::torture::plan::Plan;
-use crate::torture::world::World;
+use crate::torture::plan::{Damaged, Plan};
 
 pub(super) struct Freshest {
     damaged: Damaged,
@@ -28,14 +27,14 @@ impl Check for Freshest {
         "freshest never goes back"
     }
 
-    fn on_observation(&mut self, world: &World, seen: &Observation) -> Result<(), String> {
+    fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
         if let Observation::Part { session, opened: true, .. } = seen {
             self.newest.remove(session);
         }
         let Observation::Fresh { session, seq, label, opened, is_repeat, held, .. } = seen else {
             return Ok(());
         };
-        let sample = world.ledger.find(*session, *label, held);
+        let sample = hosts.ledger.find(*session, *label, held);
         // By a damaged label nothing can be told.
         let sample = sample.filter(|_| self.damaged == Damaged::Dropped);
         let number = sample.map(|sample| sample.number);

@@ -5,9 +5,9 @@ use freshline_core::session::MonitorParams;
 use freshline_core::unit::Span;
 
 use super::Check;
+use crate::torture::hosts::Hosts;
 use crate::torture::plan::Plan;
 use crate::torture::source_host::MAX_WHOLE;
-use crate::torture::world::World;
 
 pub(super) struct Memory {
     max_sources: usize,
@@ -34,8 +34,8 @@ impl Check for Memory {
         "memory is bounded"
     }
 
-    fn on_step(&mut self, world: &World) -> Result<(), String> {
-        let Some(monitor) = &world.monitor.endpoint else { return Ok(()) };
+    fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
+        let Some(monitor) = &hosts.monitor.endpoint else { return Ok(()) };
         let records = monitor.len();
         if records > self.max_sources {
             return Err(format!("{records} records, {} are allowed", self.max_sources));
@@ -45,8 +45,8 @@ impl Check for Memory {
         if counted.opened != ended + records as u64 {
             return Err(format!("{records} records, but {counted:?}"));
         }
-        for record in world.monitor.records() {
-            let silence = world.monitor.silence(world.now, record);
+        for record in hosts.monitor.records() {
+            let silence = hosts.monitor.silence(hosts.now, record);
             if silence > self.max_silence {
                 return Err(format!("{:?} is held though silent for {silence}", record.session));
             }
@@ -54,7 +54,7 @@ impl Check for Memory {
                 return Err(format!("{:?}: too long a state is held", record.session));
             }
         }
-        let large = world.monitor.records().map(|record| record.payload.capacity());
+        let large = hosts.monitor.records().map(|record| record.payload.capacity());
         let large: usize = large.filter(|capacity| *capacity > MAX_WHOLE).sum();
         let counted = monitor.large_memory();
         if large > counted || counted > self.max_large {

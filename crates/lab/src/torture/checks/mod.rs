@@ -11,10 +11,10 @@ mod rate;
 mod service;
 
 use super::draw::MAX_RATE;
+use super::hosts::Hosts;
 use super::observation::Observation;
 use super::plan::Plan;
 use super::timetable::Timetable;
-use super::world::World;
 
 /// By how much readings of two clocks of these worlds can differ, beyond rounding: ⌈2 · 200 ppm⌉.
 const CLOCKS_DIFFER: f64 = 0.000_4;
@@ -25,12 +25,12 @@ pub(super) trait Check: Send {
     fn property(&self) -> &'static str;
 
     /// Something was seen.
-    fn on_observation(&mut self, _world: &World, _seen: &Observation) -> Result<(), String> {
+    fn on_observation(&mut self, _hosts: &Hosts, _seen: &Observation) -> Result<(), String> {
         Ok(())
     }
 
     /// A step of the world is over.
-    fn on_step(&mut self, _world: &World) -> Result<(), String> {
+    fn on_step(&mut self, _hosts: &Hosts) -> Result<(), String> {
         Ok(())
     }
 }

@@ -5,10 +5,10 @@ use freshline_core::source::Phase;
 use freshline_core::unit::Span;
 
 use super::{CLOCKS_DIFFER, Check};
+use crate::torture::hosts::Hosts;
 use crate::torture::plan::Plan;
 use crate::torture::source_host::MAX_PARTS;
 use crate::torture::timetable::{MAX_PAUSE, Timetable};
-use crate::torture::world::World;
 
 /// Estimates of the clocks' offset are up to so old.
 const OFFSET_LASTS: Span = Span::from_secs(20);
@@ -29,16 +29,16 @@ impl Normal {
         Self { timetable, delays, large }
     }
 
-    fn check(&self, world: &World, source: usize) -> Result<(), String> {
-        let host = &world.sources[source];
+    fn check(&self, hosts: &Hosts, source: usize) -> Result<(), String> {
+        let host = &hosts.sources[source];
         let session = host.endpoint.session();
-        let Some(record) = world.monitor.record(session) else {
+        let Some(record) = hosts.monitor.record(session) else {
             return Err(format!("source {source} is unknown to the monitor"));
         };
-        let Some(put_at) = world.ledger.put_at(session, record.generated_at) else {
+        let Some(put_at) = hosts.ledger.put_at(session, record.generated_at) else {
             return Err(format!("source {source} never sent what is held of it"));
         };
-        let age = world.now.since(put_at);
+        let age = hosts.now.since(put_at);
         let delay = self.delays[source];
         let law = host.endpoint.law();
         // A law changes its rate by a quarter at a time; the last period may have been the longer.
@@ -56,7 +56,7 @@ impl Normal {
             return Err(format!("source {source}: an age of {age}, {normal} would be normal"));
         }
         let error = Span::from_micros(1) + delay + OFFSET_LASTS.mul_f64(CLOCKS_DIFFER);
-        if let Some(known) = world.monitor.known_age(world.now, record)
+        if let Some(known) = hosts.monitor.known_age(hosts.now, record)
             && known.as_nanos().abs_diff(age.as_nanos()) > error.as_nanos()
         {
             return Err(format!(
@@ -64,7 +64,7 @@ impl Normal {
             ));
         }
         let most = age + normal + delay;
-        host.known_age(world.now)
+        host.known_age(hosts.now)
             .is_some_and(|known| known <= most)
             .then_some(())
             .ok_or_else(|| format!("source {source} does not know its age of {age}"))
@@ -76,11 +76,11 @@ impl Check for Normal {
         "age returns to normal"
     }
 
-    fn on_step(&mut self, world: &World) -> Result<(), String> {
+    fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
         let Timetable { settled, away, .. } = self.timetable;
-        if !(settled..away).contains(&world.now) {
+        if !(settled..away).contains(&hosts.now) {
             return Ok(());
         }
-        (0..world.sources.len()).try_for_each(|source| self.check(world, source))
+        (0..hosts.sources.len()).try_for_each(|source| self.check(hosts, source))
     }
 }

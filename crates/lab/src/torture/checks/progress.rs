@@ -3,9 +3,9 @@
 use freshline_core::unit::{Span, Time};
 
 use super::{Check, MAX_RATE};
+use crate::torture::hosts::Hosts;
 use crate::torture::plan::Plan;
 use crate::torture::source_host::SourceHost;
-use crate::torture::world::World;
 
 /// Of each update of a source a second, on each of its paths: sending, arriving, being answered, all
 /// of that copied, timers, and strangers.
@@ -30,13 +30,13 @@ impl Check for Progress {
         "time goes on"
     }
 
-    fn on_step(&mut self, world: &World) -> Result<(), String> {
+    fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
         let stalls = |source: &SourceHost| source.poll_timeout().is_none();
-        if let Some(stalled) = world.sources.iter().position(stalls) {
+        if let Some(stalled) = hosts.sources.iter().position(stalls) {
             return Err(format!("source {stalled} waits for nothing"));
         }
-        if world.now.since(self.second_began_at) >= Span::from_secs(1) {
-            (self.second_began_at, self.steps) = (world.now, 0);
+        if hosts.now.since(self.second_began_at) >= Span::from_secs(1) {
+            (self.second_began_at, self.steps) = (hosts.now, 0);
         }
         self.steps += 1;
         if self.steps > self.max_steps_per_second {

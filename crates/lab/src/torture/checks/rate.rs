@@ -1,8 +1,8 @@
 //! Rates are finite, positive and within the law's bounds.
 
 use super::{Check, MAX_RATE};
+use crate::torture::hosts::Hosts;
 use crate::torture::observation::Observation;
-use crate::torture::world::World;
 
 pub(super) struct Rate;
 
@@ -11,7 +11,7 @@ impl Check for Rate {
         "rates stay within their bounds"
     }
 
-    fn on_observation(&mut self, _: &World, seen: &Observation) -> Result<(), String> {
+    fn on_observation(&mut self, _: &Hosts, seen: &Observation) -> Result<(), String> {
         let Observation::Sent { source, rate, .. } = seen else { return Ok(()) };
         let per_second = rate.per_second();
         if per_second.is_finite() && per_second > 0.0 && per_second <= MAX_RATE {

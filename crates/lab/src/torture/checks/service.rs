@@ -4,11 +4,11 @@
 use freshline_core::unit::{Span, Time};
 
 use super::Check;
+use crate::torture::hosts::Hosts;
 use crate::torture::observation::Observation;
 use crate::torture::plan::Plan;
 use crate::torture::source_host::SourceHost;
 use crate::torture::timetable::Timetable;
-use crate::torture::world::World;
 
 pub(super) struct Service {
     timetable: Timetable,
@@ -43,27 +43,27 @@ impl Check for Service {
         "service resumes"
     }
 
-    fn on_observation(&mut self, world: &World, seen: &Observation) -> Result<(), String> {
+    fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
         match seen {
             Observation::Fresh { session, .. } | Observation::Part { session, .. } => {
                 let is_theirs = |host: &SourceHost| host.endpoint.session() == *session;
-                if let Some(source) = world.sources.iter().position(is_theirs) {
-                    self.sources[source].fresh = world.now;
+                if let Some(source) = hosts.sources.iter().position(is_theirs) {
+                    self.sources[source].fresh = hosts.now;
                 }
             }
             Observation::Learned { source, .. } if seen.is_ack() => {
-                self.sources[*source].acked = world.now;
+                self.sources[*source].acked = hosts.now;
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn on_step(&mut self, world: &World) -> Result<(), String> {
-        let Some(max_wait) = self.max_wait(world.now) else { return Ok(()) };
+    fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
+        let Some(max_wait) = self.max_wait(hosts.now) else { return Ok(()) };
         for (source, served) in self.sources.iter().enumerate() {
             for (what, last) in [("fresh", served.fresh), ("acknowledged", served.acked)] {
-                let wait = world.now.since(last);
+                let wait = hosts.now.since(last);
                 if wait > max_wait {
                     return Err(format!("source {source}: nothing was {what} for {wait}"));
                 }

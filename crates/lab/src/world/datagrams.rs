@@ -19,13 +19,18 @@ pub(super) const MAX_OF_PARTS: usize =
 /// Places of a flow that sends little.
 const FEWEST: usize = 16;
 
+/// Stands for the length of a datagram where there is none.
+const FREE: u32 = u32::MAX;
+
 /// A place for a datagram. It stays where an endpoint wrote it: to copy bytes that have just been written
 /// one by one takes a processor longer than the rest of what is done here.
 #[derive(Debug)]
 struct Place {
     bytes: Vec<u8>,
-    /// The length of the datagram in flight; zero if there is none.
-    len: usize,
+    /// The length of the datagram in flight, or [`FREE`].
+    len: u32,
+    /// See [`Datagrams::put`].
+    port: u16,
 }
 
 /// Those in flight, by their numbers.
@@ -55,9 +60,46 @@ impl Datagrams {
     #[inline]
     pub(super) fn keep(&mut self, len: usize) -> u32 {
         let number = self.next;
-        self.places[number as usize].len = len;
+        self.places[number as usize].len = len as u32;
         self.next = self.free.pop().unwrap_or_else(|| self.grow());
         number
+    }
+
+    /// Keeps a datagram that an endpoint wrote elsewhere, with a port of its header.
+    pub(super) fn put(&mut self, datagram: &[u8], port: u16) -> u32 {
+        let place = &mut self.places[self.next as usize];
+        place.port = port;
+        place.bytes.clear();
+        place.bytes.extend_from_slice(datagram);
+        self.keep(datagram.len())
+    }
+
+    /// The port that was given with a datagram in flight.
+    pub(super) fn port(&self, number: u32) -> u16 {
+        self.places.get(number as usize).map_or(0, |place| place.port)
+    }
+
+    /// Another datagram like one in flight.
+    pub(super) fn duplicate(&mut self, number: u32) -> Option<u32> {
+        let datagram = self.get(number)?.to_vec();
+        Some(self.put(&datagram, self.port(number)))
+    }
+
+    /// A datagram in flight ends after `len` bytes, if it was longer.
+    pub(super) fn truncate(&mut self, number: u32, len: usize) {
+        if let Some(place) = self.in_flight_mut(number) {
+            place.len = place.len.min(len as u32);
+        }
+    }
+
+    /// The bytes of a datagram in flight, to be damaged.
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut [u8]> {
+        let place = self.in_flight_mut(number)?;
+        Some(&mut place.bytes[..place.len as usize])
+    }
+
+    fn in_flight_mut(&mut self, number: u32) -> Option<&mut Place> {
+        self.places.get_mut(number as usize).filter(|place| place.len != FREE)
     }
 
     /// Doubles the places, so that a run soon has as many as it needs; returns the number of one of them.
@@ -74,16 +116,14 @@ impl Datagrams {
     #[inline]
     pub(super) fn get(&self, number: u32) -> Option<&[u8]> {
         let place = self.places.get(number as usize)?;
-        (place.len > 0).then(|| &place.bytes[..place.len])
+        (place.len != FREE).then(|| &place.bytes[..place.len as usize])
     }
 
     /// A datagram has arrived or was dropped.
     #[inline]
     pub(super) fn remove(&mut self, number: u32) {
-        if let Some(place) = self.places.get_mut(number as usize)
-            && place.len > 0
-        {
-            place.len = 0;
+        if let Some(place) = self.in_flight_mut(number) {
+            place.len = FREE;
             self.free.push(number);
         }
     }
@@ -96,7 +136,7 @@ impl Datagrams {
 
 impl Place {
     fn new() -> Self {
-        Self { bytes: vec![0; ROOM], len: 0 }
+        Self { bytes: vec![0; ROOM], len: FREE, port: 0 }
     }
 }
 
@@ -123,5 +163,21 @@ mod tests {
         assert!(numbers.contains(&first), "its place is used again");
         let number = keep(&mut datagrams, b"6");
         assert_eq!(datagrams.get(number), Some(&b"6"[..]));
+    }
+
+    #[test]
+    fn a_copy_has_the_port_and_is_damaged_by_itself() {
+        let mut datagrams = Datagrams::new();
+        let number = datagrams.put(&[7; 200], 40_000);
+        let copy = datagrams.duplicate(number).unwrap();
+        assert_eq!((datagrams.get(copy), datagrams.port(copy)), (Some(&[7; 200][..]), 40_000));
+        datagrams.get_mut(copy).unwrap()[0] = 8;
+        datagrams.truncate(copy, 3);
+        assert_eq!(datagrams.get(copy), Some(&[8, 7, 7][..]));
+        datagrams.truncate(copy, 0);
+        assert_eq!(datagrams.get(copy), Some(&[][..]), "an empty one is in flight");
+        assert_eq!(datagrams.get(number), Some(&[7; 200][..]));
+        datagrams.remove(number);
+        assert_eq!(datagrams.duplicate(number), None);
     }
 }

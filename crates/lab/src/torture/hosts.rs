@@ -1,0 +1,269 @@
+//! Sources, a monitor and strangers in virtual time, on the network between them.
+//!
+//! Each host and each path draws from a random stream of its own. Each host reads its clock; the true time
+//! is known to the checks alone.
+
+use freshline_core::link::Direction;
+use freshline_core::session::SourceEvent;
+use freshline_core::unit::Time;
+use freshline_core::wire::{self, Cookie, Frames, Opening, SessionId, Update};
+use rand::{Rng, RngExt};
+use rand_pcg::Pcg64;
+
+use super::ledger::Ledger;
+use super::monitor_host::MonitorHost;
+use super::network::{Address, Arrived, Network};
+use super::observation::Observation;
+use super::plan::{Incident, Plan, What};
+use super::sabotage::Sabotage;
+use super::source_host::{Leaving, SourceHost};
+
+/// How many strangers there are.
+const STRANGERS: u16 = 100;
+
+/// Datagrams of strangers are shorter, in bytes.
+const MAX_FORGED: usize = 150;
+
+/// How many of them are whole updates.
+const WHOLE_UPDATES: f64 = 0.2;
+
+/// The random streams of a seed, but for those of the [`Network`]; stream 0 draws the plan.
+const STRANGERS_STREAM: u128 = 1;
+const MONITOR_STREAM: u128 = 2;
+const SOURCE_STREAMS: u128 = 1_000;
+
+pub(super) struct Hosts {
+    pub(super) now: Time,
+    pub(super) sources: Vec<SourceHost>,
+    pub(super) monitor: MonitorHost,
+    pub(super) ledger: Ledger,
+    network: Network,
+    /// Those that lie ahead, the last first.
+    incidents: Vec<Incident>,
+    sabotage: Box<dyn Sabotage>,
+    strangers: Pcg64,
+    seen: Vec<Observation>,
+}
+
+impl Hosts {
+    pub(super) fn new(plan: &Plan, sabotage: Box<dyn Sabotage>) -> Self {
+        let stream = |number| Pcg64::new(plan.seed.into(), number);
+        let sources = (SOURCE_STREAMS..).zip(&plan.sources);
+        Self {
+            now: Time::ZERO,
+            sources: sources
+                .map(|(number, source)| SourceHost::new(source.clone(), stream(number)))
+                .collect(),
+            monitor: MonitorHost::new(plan.monitor.clone(), stream(MONITOR_STREAM)),
+            ledger: Ledger::default(),
+            network: Network::new(plan),
+            incidents: plan.incidents.iter().rev().copied().collect(),
+            sabotage,
+            strangers: stream(STRANGERS_STREAM),
+            seen: Vec::new(),
+        }
+    }
+
+    /// When the next step is due; [`Time::MAX`] if never.
+    pub(super) fn poll_timeout(&self) -> Time {
+        let incident = self.incidents.last().map(|next| Time::ZERO + next.at);
+        let next = self
+            .sources
+            .iter()
+            .map(SourceHost::poll_timeout)
+            .chain([self.monitor_timer(), self.network.poll_timeout(), incident])
+            .flatten()
+            .min()
+            .unwrap_or(Time::MAX);
+        self.sabotage.next_step_at(self.now, next).max(self.now)
+    }
+
+    /// Lets everything happen that is due at `now`, which is [`Hosts::poll_timeout`] or earlier; gives
+    /// what could be seen of it.
+    pub(super) fn step(&mut self, now: Time) -> Vec<Observation> {
+        self.now = now;
+        self.network.run_until(now);
+        while let Some(next) = self.incidents.pop_if(|next| Time::ZERO + next.at <= now) {
+            self.befall(next.what);
+        }
+        let mut datagram = Vec::new();
+        while let Some(arrived) = self.network.poll_arrival(&mut datagram) {
+            match arrived {
+                Arrived::AtMonitor { from } => self.reach_monitor(from, &datagram),
+                Arrived::AtSource { to } => self.reach_source(to, &datagram),
+            }
+        }
+        if self.monitor_timer().is_some_and(|at| at <= now) {
+            self.monitor.handle_timeout(now);
+        }
+        for source in 0..self.sources.len() {
+            if self.sources[source].poll_timeout().is_none_or(|at| at > now) {
+                continue;
+            }
+            self.send_update(source);
+        }
+        let mut seen = std::mem::take(&mut self.seen);
+        seen.iter_mut().for_each(|observation| self.sabotage.rewrite(observation));
+        seen
+    }
+
+    fn monitor_timer(&self) -> Option<Time> {
+        self.monitor.poll_timeout().filter(|_| !self.sabotage.stops_monitor_timer())
+    }
+
+    fn befall(&mut self, what: What) {
+        self.seen.push(Observation::Happened(what));
+        match what {
+            What::Weather { source, path, weather } => {
+                self.network.set_weather(source, path, &weather);
+            }
+            What::MonitorDies => self.monitor.die(),
+            What::MonitorStarts => self.monitor.start(),
+            What::SourceRestarts { source, leave } => {
+                if let Some(last_words) = self.sources[source].restart(self.now, leave) {
+                    for path in 0..self.sources[source].paths() {
+                        self.send_to_monitor(source, path, &last_words);
+                    }
+                }
+            }
+            What::AddressChanges { source, path } => self.sources[source].change_port(path),
+            What::InterfaceGoes { source, path } => {
+                self.sources[source].set_interface(self.now, path, false);
+            }
+            What::InterfaceUp { source, path } => {
+                self.sources[source].set_interface(self.now, path, true);
+            }
+            What::LabelsStep { source, by_ms } => self.sources[source].step_labels(by_ms),
+        }
+    }
+
+    fn send_update(&mut self, source: usize) {
+        let (now, seen, host) = (self.now, &mut self.seen, &mut self.sources[source]);
+        let left = host.handle_timeout(now, &mut self.ledger, |host, event| {
+            let (session, age) = (host.endpoint.session(), host.known_age(now));
+            seen.push(Observation::Learned { source, session, event, age });
+        });
+        let (session, rate) = (host.endpoint.session(), host.endpoint.law().rate());
+        self.ledger.sent(session, host.process());
+        for Leaving { path, seq, datagram } in left {
+            if let Some(seq) = seq {
+                self.seen.push(Observation::Sent { source, session, seq, rate });
+            }
+            self.send_to_monitor(source, path, &datagram);
+        }
+    }
+
+    /// By a path whose interface is there; without it, nothing leaves.
+    fn send_to_monitor(&mut self, source: usize, path: usize, datagram: &[u8]) {
+        let Some(port) = self.sources[source].port(path) else { return };
+        self.send(Address { host: source, path, port }, Direction::Forward, datagram);
+    }
+
+    fn reach_monitor(&mut self, from: Address, datagram: &[u8]) {
+        if self.sabotage.intercepts(datagram) {
+            return;
+        }
+        let seen = &mut self.seen;
+        let answer = self.monitor.receive(self.now, from, datagram, |observed| seen.push(observed));
+        if !answer.is_empty() && from.host < self.sources.len() {
+            self.send(from, Direction::Reverse, &answer);
+        }
+    }
+
+    fn reach_source(&mut self, to: Address, datagram: &[u8]) {
+        let host = &mut self.sources[to.host];
+        if Some(to.port) != host.port(to.path) || self.sabotage.intercepts(datagram) {
+            return;
+        }
+        if let Some(event) = host.receive(self.now, to.path, datagram) {
+            self.learned(to.host, event);
+        }
+    }
+
+    fn learned(&mut self, source: usize, event: SourceEvent) {
+        let host = &self.sources[source];
+        let (session, age) = (host.endpoint.session(), host.known_age(self.now));
+        self.seen.push(Observation::Learned { source, session, event, age });
+    }
+
+    /// From a source, or to it; perhaps a stranger sends something as well.
+    fn send(&mut self, source: Address, direction: Direction, datagram: &[u8]) {
+        if self.strangers.random_bool(self.network.foreign(source)) {
+            self.send_foreign(source);
+        }
+        self.network.send(source, direction, datagram);
+    }
+
+    /// Something from a stranger, often made to look like ours, to the monitor or to `source`.
+    fn send_foreign(&mut self, source: Address) {
+        let datagram = forged(&mut self.strangers);
+        if self.strangers.random() {
+            let stranger = self.strangers.random_range(0..STRANGERS);
+            self.network.send_to_monitor(stranger, &datagram);
+        } else {
+            self.network.send_to_source(source, &datagram);
+        }
+    }
+}
+
+/// A whole update, or random bytes, of which the first ones are often those of a message of ours.
+fn forged(rng: &mut Pcg64) -> Vec<u8> {
+    if rng.random_bool(WHOLE_UPDATES) {
+        return forged_update(rng);
+    }
+    let mut datagram = vec![0; rng.random_range(0..MAX_FORGED)];
+    rng.fill_bytes(&mut datagram);
+    let kind = wire::TYPES[rng.random_range(0..wire::TYPES.len())];
+    let ours = wire::MAGIC.into_iter().chain([wire::VERSION, kind]);
+    for (byte, ours) in datagram.iter_mut().zip(ours) {
+        if rng.random_bool(0.9) {
+            *byte = ours;
+        }
+    }
+    datagram
+}
+
+/// An update that opens a session, with a cookie that no monitor gave out. Random bytes hardly ever are
+/// one.
+fn forged_update(rng: &mut Pcg64) -> Vec<u8> {
+    let mut datagram = vec![0; MAX_FORGED];
+    let name = "stranger";
+    let update = Update {
+        session: SessionId(rng.random()),
+        seq: rng.random(),
+        sent_at: Time::from_nanos(rng.random()),
+        clock_offset: None,
+        wants_ack: true,
+        ack_mark: None,
+        opening: Some(Opening { cookie: Cookie(rng.random()), name, token: b"" }),
+        frames: Frames::fresh(b"state"),
+    };
+    let len = update.write(&mut datagram).expect("it is short");
+    datagram.truncate(len);
+    datagram
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use freshline_core::wire::{Message, ParseError};
+
+    use super::*;
+
+    #[test]
+    fn some_datagrams_of_strangers_are_messages_of_each_type_and_many_are_not() {
+        let rng = &mut Pcg64::new(1, STRANGERS_STREAM);
+        let (mut types, mut errors) = (HashSet::new(), Vec::new());
+        for datagram in std::iter::repeat_with(|| forged(rng)).take(10_000) {
+            match Message::parse(&datagram) {
+                Ok(_) => drop(types.insert(datagram[3])),
+                Err(error) => errors.push(error),
+            }
+        }
+        assert_eq!(types, wire::TYPES.iter().copied().collect());
+        for error in [ParseError::Foreign, ParseError::Truncated] {
+            assert!(errors.contains(&error), "{error}");
+        }
+    }
+}
