@@ -80,7 +80,7 @@ fn what_comes_back_contends_by_its_own_mark() {
         let legs = built.world.flows()[0].legs.iter();
         let air = legs.filter_map(|leg| match leg {
             Leg::Air { from, category, .. } => Some((*from == 0, *category)),
-            Leg::Hop(_) | Leg::Mesh { .. } => None,
+            Leg::Hop(_) | Leg::Mesh { .. } | Leg::Fault(_) => None,
         });
         air.collect::<Vec<_>>()
     };

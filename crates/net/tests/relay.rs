@@ -19,7 +19,7 @@ use freshline_net::framing::Framing;
 use freshline_net::monitor::{self, Monitor, MonitorConfig, MonitorReport, Record};
 use freshline_net::relay::{self, Destination, Relay, RelayConfig, RelayError, RelayReport};
 use freshline_net::source::sampler::{Latest, Sampler, Synthetic};
-use freshline_net::source::{Source, SourceConfig, SourcePaths, States, Transport};
+use freshline_net::source::{self, Source, SourceConfig, SourcePaths, Transport};
 use freshline_net::stop::Stop;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -133,7 +133,7 @@ fn start_source(name: &str, monitor: SocketAddr, sampler: Box<dyn Sampler>) -> R
         paths: SourcePaths::default(),
         params: SourceParams { name: name.into(), ..SourceParams::default() },
         law: Box::new(Fixed::new(UpdateRate::saturating(RATE))),
-        states: States::Of(sampler),
+        states: source::States::Of(sampler),
     };
     let (stop, mut source) = (Stop::new(), Source::new(config).expect("a source"));
     let theirs = stop.clone();

@@ -148,7 +148,8 @@ impl Refused {
 /// The topics of one source, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct TopicRecords {
-    /// Boxed, as a new one is put between others.
+    /// Boxed, so that little moves when a new one is put between others.
+    #[expect(clippy::vec_box, reason = "a record has hundreds of bytes")]
     all: Vec<Box<TopicRecord>>,
     refused: Refused,
     /// What the budget is charged for records and names.

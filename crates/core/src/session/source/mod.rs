@@ -6,6 +6,7 @@
 //! ```
 
 mod acks;
+mod by_topic;
 mod events;
 mod getters;
 mod inbound;
@@ -20,7 +21,6 @@ mod transmit;
 mod types;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use super::cookie::Secret;
 use super::datagram::Datagram;
@@ -37,8 +37,8 @@ use marks::Marks;
 use opener::Opener;
 use states::{Asking, States};
 pub use states::{Need, StateTooLarge};
+use topics::Topics;
 pub use topics::{MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicParams};
-use topics::{Put, Topics};
 use transfers::Transfers;
 use transmit::Outgoing;
 pub use types::{
@@ -125,19 +125,6 @@ impl Source {
         self.marks = Marks::new(paths.count());
         self.paths = paths;
         self
-    }
-
-    /// The same with these topics, before anything was put or sent; states are put by [`Source::put_topic`]
-    /// from now on. With an empty list it stays a source without topics.
-    ///
-    /// # Errors
-    /// [`TopicError`] says which topic is wrong, and why.
-    pub fn with_topics(mut self, topics: Vec<TopicParams>) -> Result<Self, TopicError> {
-        if self.acks.next_seq() > 0 || self.states.is_ready() {
-            return Err(TopicError::TooLate);
-        }
-        self.topics = Topics::new(topics)?;
-        Ok(self)
     }
 
     // ---- the contract ----
@@ -272,43 +259,6 @@ impl Source {
             self.law.on_unchanged(now);
             let at = now + self.polling_period();
             self.ask_again_at(self.any_repeat_at().map_or(at, |repeat_at| repeat_at.min(at)));
-        }
-        Ok(())
-    }
-
-    /// The newest state of a topic, as [`Source::put`]; one of no topic of this source is left aside.
-    ///
-    /// # Errors
-    /// As [`Source::put`].
-    pub fn put_topic(
-        &mut self,
-        now: Time,
-        topic: TopicId,
-        generated_at: Time,
-        state: &[u8],
-    ) -> Result<(), StateTooLarge> {
-        self.check_len(now, generated_at, state)?;
-        let put = self.topics.put(topic, generated_at.min(now), state, self.params.on_change);
-        let may_rest = self.opener.is_open() && !self.repeats(now);
-        match put {
-            // Another one is asked for when a topic may leave.
-            Some(Put::New) => match self.topics.ready_at() {
-                Some(at) if at > now => self.ask_again_at(at),
-                _ => self.states.on_news(),
-            },
-            // The monitor may want to hear of us, which an update without a state does.
-            Some(Put::Unchanged) if self.states.is_asked() && may_rest => {
-                self.topics.on_unchanged(topic);
-                self.counters.unchanged += 1;
-                if self.topics.ready_at().is_none() {
-                    self.law.on_unchanged(now);
-                    let at = now + self.polling_period();
-                    self.ask_again_at(
-                        self.any_repeat_at().map_or(at, |repeat_at| repeat_at.min(at)),
-                    );
-                }
-            }
-            _ => {}
         }
         Ok(())
     }
@@ -492,24 +442,6 @@ impl Source {
     /// Whether there is something to send when an update is due.
     fn is_ready(&self, now: Time) -> bool {
         self.states.is_ready() || self.has_symbol() || self.is_topic_ready(now)
-    }
-
-    fn is_topic_ready(&self, now: Time) -> bool {
-        self.topics.has_any() && self.topic_ready_at().is_some_and(|at| at <= now)
-    }
-
-    /// From when on a topic has something to send, or an update is to leave without a state: the driver
-    /// has none, and an opening or a word of the monitor is overdue.
-    fn topic_ready_at(&self) -> Option<Time> {
-        if !self.topics.has_any() {
-            return None;
-        }
-        if self.is_empty_wanted() { Some(Time::ZERO) } else { self.topics.ready_at() }
-    }
-
-    /// Whether an update of a source with topics is to leave even without a state.
-    fn is_empty_wanted(&self) -> bool {
-        self.topics.is_empty_wanted() || self.states.asking() == Asking::Asked(Need::Newest)
     }
 
     /// Whether a symbol of a state that takes several updates is to be sent.

@@ -329,7 +329,7 @@ impl Command {
     /// Has states pending, of as many sources.
     pub(super) fn put_test_states(&self, count: usize) {
         self.jobs.put(|jobs| {
-            jobs.newest.extend((0..count).map(|index| (tests::key(index), tests::job(1))))
+            jobs.newest.extend((0..count).map(|index| (tests::key(index), tests::job(1))));
         });
     }
 }
