@@ -498,6 +498,17 @@ fn a_topic_that_may_not_leave_yet_is_asked_for_again_when_it_may() {
 }
 
 #[test]
+fn an_opening_does_not_wait_for_the_highest_rate_of_a_topic() {
+    let rare = TopicParams { max_rate: UpdateRate::new(1.0 / 600.0), ..topic("rare", 1.0) };
+    let mut world = World::new(vec![rare], &[40], 100.0, Limits::NONE);
+    world.run(Span::from_secs(2));
+    assert_eq!(world.known[0].delivered, 1);
+    world.monitor = new_monitor(1 << 30);
+    world.run(Span::from_secs(30));
+    assert_eq!(world.monitor.len(), 1, "a keep-alive has shown that it is another one");
+}
+
+#[test]
 fn memory_of_topics_is_bounded_and_freed() {
     let topics: Vec<TopicParams> = (0..256).map(|i| topic(&format!("t{i}"), 1.0)).collect();
     let mut world = World::new(topics, &[500; 256], 1_000.0, Limits::NONE);

@@ -38,7 +38,7 @@ impl Source {
         match put {
             // Another one is asked for when a topic may leave.
             Some(Put::New) => match self.topics.ready_at() {
-                Some(at) if at > now => self.ask_again_at(at),
+                Some(at) if at > now && self.opener.is_open() => self.ask_again_at(at),
                 _ => self.states.on_news(),
             },
             // The monitor may want to hear of us, which an update without a state does.
@@ -71,7 +71,9 @@ impl Source {
         if !self.topics.has_any() {
             return None;
         }
-        if self.is_empty_wanted() { Some(Time::ZERO) } else { self.topics.ready_at() }
+        // An opening carries no state, and does not wait for the highest rate of a topic.
+        let opens = !self.opener.is_open() && self.topics.has_state();
+        if opens || self.is_empty_wanted() { Some(Time::ZERO) } else { self.topics.ready_at() }
     }
 
     /// Whether an update of a source with topics is to leave even without a state.
