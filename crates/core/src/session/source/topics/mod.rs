@@ -6,7 +6,7 @@
 //!                                          └───── lost, or the session opens again
 //! ```
 //!
-//! Which topic leads the update that is due is the decision of [`schedule`]; small states of others join
+//! Which topic leads the update that is due is the decision of [`schedule`](crate::state::schedule); small states of others join
 //! it. A whole state is lost by the same rules as a part ([`AckedParts::loses`]), and leaves again if there
 //! is no newer one.
 
