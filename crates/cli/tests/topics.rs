@@ -7,6 +7,7 @@ mod process;
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use lines::lines;
@@ -19,6 +20,24 @@ fn freshline(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_freshline"));
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// A monitor, what it writes, and its URL.
+fn monitor(flags: &[&str]) -> (Process, Receiver<String>, String) {
+    let words = [&["monitor", "udp://127.0.0.1:0", "--out", "-"], flags].concat();
+    let mut child = freshline(&words).spawn().unwrap();
+    let states = lines(child.stdout.take().unwrap());
+    let said = lines(child.stderr.take().unwrap());
+    let process = Process(child);
+    let url = loop {
+        let line = said.recv_timeout(PATIENCE).expect("it listens");
+        if let Some(rest) = line.strip_prefix("listening at ") {
+            break rest.split(';').next().unwrap().to_owned();
+        }
+    };
+    // What else it prints is read, so that it never waits for a reader.
+    std::thread::spawn(move || said.iter().count());
+    (process, states, url)
 }
 
 fn refused(words: &[&str]) -> String {
@@ -35,17 +54,7 @@ fn each_topic_arrives_under_its_name() {
     std::fs::write(&file, "87 %").unwrap();
     let ran = dir.path().join("ran");
     let exec = format!("echo $FRESHLINE_SOURCE/$FRESHLINE_TOPIC >> {}", ran.display());
-    let monitor = ["monitor", "udp://127.0.0.1:0", "--out", "-", "--exec", &exec];
-    let mut monitor = freshline(&monitor).spawn().unwrap();
-    let states = lines(monitor.stdout.take().unwrap());
-    let said = lines(monitor.stderr.take().unwrap());
-    let _monitor = Process(monitor);
-    let url = loop {
-        let line = said.recv_timeout(PATIENCE).expect("it listens");
-        if let Some(rest) = line.strip_prefix("listening at ") {
-            break rest.split(';').next().unwrap().to_owned();
-        }
-    };
+    let (_monitor, states, url) = monitor(&["--exec", &exec]);
     let battery = format!("battery,max-rate=2/s,read={}", file.display());
     let topics = [
         "--topic",
@@ -84,6 +93,40 @@ fn each_topic_arrives_under_its_name() {
     for name in names {
         assert!(ran.lines().any(|line| line == format!("robot/{name}")), "{name}: {ran}");
     }
+}
+
+#[test]
+fn a_topic_that_ends_or_fails_does_not_end_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ends, binary) = (dir.path().join("ends"), dir.path().join("binary"));
+    std::fs::write(&ends, "the only line\n").unwrap();
+    std::fs::write(&binary, b"\x00\xff\n").unwrap();
+    let count = dir.path().join("count");
+    let (_monitor, states, url) = monitor(&[]);
+    let topics = [
+        format!("ends,latest={}", ends.display()),
+        format!("binary,latest={}", binary.display()),
+        format!("fails,sample=echo >> {}; false", count.display()),
+        "made,size=40".to_owned(),
+    ];
+    let mut words = vec!["source", &url, "--name", "robot", "--law", "fixed", "--rate", "100/s"];
+    topics.iter().for_each(|topic| words.extend(["--topic", topic]));
+    words.extend(["--duration", "3s"]);
+    let source = freshline(&words).output().unwrap();
+    let said = String::from_utf8_lossy(&source.stderr);
+    assert!(source.status.success(), "{said}");
+    for words in ["topic ends has ended", "topic binary: "] {
+        assert_eq!(said.matches(words).count(), 1, "{words}: {said}");
+    }
+    // It is tried once in a second, though other topics have states in between.
+    let runs = std::fs::read_to_string(count).unwrap().lines().count();
+    assert!((1..=5).contains(&runs), "{runs}");
+    let mut seen = BTreeMap::<String, u64>::new();
+    while let Ok(line) = states.recv_timeout(Duration::from_secs(1)) {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        *seen.entry(line["topic"].as_str().unwrap_or("none").to_owned()).or_default() += 1;
+    }
+    assert!(seen["ends"] >= 1 && seen["made"] > 100, "{seen:?}");
 }
 
 #[test]

@@ -158,6 +158,14 @@ impl Watch for Reporter {
                 self.troubles.report_once(format!("{which}; it is left out"));
                 self.why = Some(which.to_string());
             }
+            Event::TopicOver { topic, why } => {
+                let params = source.topics().find(|(id, _)| id == topic).map(|(_, params)| params);
+                let name = params.map_or("", |params| &params.name);
+                match why {
+                    Some(why) => say!("topic {name}: {why}; the others go on"),
+                    None => say!("topic {name} has ended; the others go on"),
+                }
+            }
             Event::Session(SourceEvent::Closed(reason)) => {
                 self.report_once(refusal(*reason, source.name()));
             }

@@ -24,8 +24,9 @@
 
 use alloc::vec::Vec;
 
+use super::ParseError;
 use super::cursor::{Reader, Writer, varint_len};
-use super::{Opening, ParseError, is_control};
+use super::name::{MAX_NAME, is_control};
 use crate::state::Layout;
 use crate::unit::{Span, Time};
 
@@ -57,17 +58,17 @@ pub enum Frame<'a> {
 pub struct TopicName<'a> {
     /// Which topic.
     pub topic: u8,
-    /// Its name, as that of a source: at most [`Opening::MAX_NAME`] bytes, without characters that
+    /// Its name, as that of a source: at most 63 bytes, without characters that
     /// [control](super::is_control) how text is shown.
     pub name: &'a str,
 }
 
 impl TopicName<'_> {
     /// The most bytes of its frame.
-    pub const MAX_LEN: usize = 1 + 2 + 1 + 1 + Opening::MAX_NAME;
+    pub const MAX_LEN: usize = 1 + 2 + 1 + 1 + MAX_NAME;
 
     fn is_legal(&self) -> bool {
-        self.name.len() <= Opening::MAX_NAME && !self.name.chars().any(is_control)
+        self.name.len() <= MAX_NAME && !self.name.chars().any(is_control)
     }
 }
 

@@ -44,6 +44,7 @@ mod cursor;
 mod downlink;
 mod frame;
 mod marks;
+mod name;
 mod update;
 
 pub use ack::{Ack, AckBytes, PartsAck};
@@ -52,7 +53,8 @@ pub use control::{Challenge, Close, CloseReason};
 pub use downlink::{Join, Packet, Report};
 pub use frame::{Frame, Frames, Part, StateId, TopicName};
 pub use marks::{AckMark, Marks, ParseAckMarkError};
-pub use update::{Opening, OpeningTooLong, Update, is_control};
+pub use name::is_control;
+pub use update::{Opening, OpeningTooLong, Update};
 
 use cursor::Reader;
 

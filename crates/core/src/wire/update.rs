@@ -1,6 +1,7 @@
 //! The update: what a source says at one moment.
 
 use super::cursor::{Reader, Writer};
+use super::name::{MAX_NAME, is_control};
 use super::{Ack, AckMark, Cookie, Frame, Frames, HEADER_LEN, ParseError, SessionId};
 use crate::unit::Time;
 
@@ -60,16 +61,6 @@ pub enum OpeningTooLong {
     Token(usize),
 }
 
-/// Whether a character is none to see: a control character (C0, DEL, C1), or one that changes the
-/// direction of the text around it (Unicode Standard Annex 9, section 2).
-pub fn is_control(character: char) -> bool {
-    let is_bidirectional = matches!(
-        character,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    character.is_control() || is_bidirectional
-}
-
 impl Opening<'_> {
     /// Whether a name can be used as a file name, a label and an argument without quoting: it is empty,
     /// or of ASCII letters, digits and `. _ : / @ + -`, begins with a letter or a digit, and has no
@@ -82,7 +73,7 @@ impl Opening<'_> {
     }
 
     /// The longest name in bytes.
-    pub const MAX_NAME: usize = 63;
+    pub const MAX_NAME: usize = MAX_NAME;
     /// The longest token in bytes.
     pub const MAX_TOKEN: usize = 255;
 

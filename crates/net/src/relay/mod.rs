@@ -264,8 +264,10 @@ impl Relay {
                     })
                 })
                 .collect();
-            let received = monitor.run(stop, until, &mut Both { board, other: watch });
-            ended.stop();
+            let received = {
+                let _ended = StopAtEnd(ended);
+                monitor.run(stop, until, &mut Both { board, other: watch })
+            };
             let sent = threads.into_iter().map(|thread| match thread.join() {
                 Ok(sent) => sent.map_err(RelayError::from),
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -275,6 +277,15 @@ impl Relay {
             received?;
             sent.into_iter().collect()
         })
+    }
+}
+
+/// Ends the threads of the destinations with the monitor's, also when that panics.
+struct StopAtEnd<'a>(&'a Stop);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 

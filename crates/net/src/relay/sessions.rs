@@ -208,7 +208,9 @@ impl Sessions {
     fn put_off(&mut self, now: Time, place: usize, error: &SourceError, watch: &mut dyn Watch) {
         self.failed += 1;
         let Some(session) = self.sessions.get_mut(&place) else { return };
-        session.engine = None;
+        if let Some(mut engine) = session.engine.take() {
+            engine.leave(now);
+        }
         self.timers.set(place, Some(now + RETRY));
         watch.failed(now, &session.source.label, error);
     }

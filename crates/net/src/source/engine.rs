@@ -271,6 +271,9 @@ impl Turning<'_> {
         let event = match trouble {
             Trouble::NoSample(why) => Event::NoSample(why),
             Trouble::TooLarge(state) => Event::TooLarge(*state),
+            Trouble::TopicOver { topic, why } => {
+                Event::TopicOver { topic: *topic, why: why.as_deref() }
+            }
         };
         self.watch.event(now, &self.engine.session, &event);
     }

@@ -20,6 +20,10 @@ struct Input {
     sampler: Box<dyn Sampler>,
     /// Whether the sampler had nothing yet, and wakes the source when it has.
     awaits_waker: bool,
+    /// A sampler that has failed rests until then.
+    rests_until: Option<Time>,
+    /// It has ended, which was said, or has failed for good.
+    over: Option<Result<(), String>>,
 }
 
 /// Why there is no usable new state.
@@ -27,6 +31,8 @@ struct Input {
 pub(crate) enum Trouble {
     /// No sample could be taken.
     NoSample(String),
+    /// One of several topics has no more states: its stream has ended, or failed.
+    TopicOver { topic: TopicId, why: Option<String> },
     /// A state is longer than the source sends.
     TooLarge(TooLarge),
 }
@@ -47,14 +53,20 @@ impl Feed {
     pub(crate) fn new(samplers: Vec<Box<dyn Sampler>>, session: &session::Source) -> Self {
         let topics = session.topics().map(|(topic, _)| Some(topic)).chain([None]);
         let inputs = samplers.into_iter().zip(topics);
-        let inputs = inputs.map(|(sampler, topic)| Input { topic, sampler, awaits_waker: false });
+        let inputs = inputs.map(|(sampler, topic)| Input {
+            topic,
+            sampler,
+            awaits_waker: false,
+            rests_until: None,
+            over: None,
+        });
         Self { inputs: inputs.collect(), state: Vec::new() }
     }
 
     /// The session wants a state: asks the samplers for theirs.
     ///
     /// # Errors
-    /// Says why a sampler has failed for good.
+    /// Says why a sampler has failed for good, once all have ended.
     pub(crate) fn answer(
         &mut self,
         now: Time,
@@ -64,7 +76,7 @@ impl Feed {
         let (mut troubles, mut has_put, mut again_at) = (Vec::new(), false, None);
         let (mut fails, mut has_more) = (false, false);
         for input in &mut self.inputs {
-            let said = input.take(now, need, &mut self.state, session, &mut troubles)?;
+            let said = input.take(now, need, &mut self.state, session, &mut troubles);
             has_more |= !matches!(said, Said::Ended);
             match said {
                 Said::Put => has_put = true,
@@ -76,6 +88,9 @@ impl Feed {
             }
         }
         if !has_more {
+            if let Some(why) = self.inputs.iter().find_map(Input::failure) {
+                return Err(why);
+            }
             session.finish();
         } else if let Some(time) = again_at.filter(|_| !has_put) {
             session.ask_again_at(time);
@@ -106,11 +121,17 @@ impl Input {
         state: &mut Vec<u8>,
         session: &mut session::Source,
         troubles: &mut Vec<Trouble>,
-    ) -> Result<Said, String> {
+    ) -> Said {
+        if let Some(at) = self.rests_until.filter(|at| *at > now) {
+            return Said::RetryAt(at);
+        }
+        if self.failure().is_some() {
+            return Said::Ended;
+        }
         state.clear();
         let taken = self.sampler.take(now, need, state);
         self.awaits_waker = matches!(taken, Take::NotYet | Take::NotBefore(_));
-        Ok(match taken {
+        match taken {
             Take::Sample { generated_at } => {
                 troubles.extend(self.put(now, generated_at, state, session));
                 Said::Put
@@ -118,12 +139,27 @@ impl Input {
             Take::NotYet => Said::NotYet,
             Take::NotBefore(time) => Said::NotBefore(time),
             Take::RetryAt(time, why) => {
+                // A sampler of one kind of state is not asked before this time anyway.
+                self.rests_until = Some(time).filter(|_| self.topic.is_some());
                 troubles.push(Trouble::NoSample(why));
                 Said::RetryAt(time)
             }
-            Take::End => Said::Ended,
-            Take::Failed(why) => return Err(why),
-        })
+            Take::End => self.end(Ok(()), troubles),
+            Take::Failed(why) => self.end(Err(why), troubles),
+        }
+    }
+
+    fn end(&mut self, how: Result<(), String>, troubles: &mut Vec<Trouble>) -> Said {
+        if let Some(topic) = self.topic.filter(|_| self.over.is_none()) {
+            troubles.push(Trouble::TopicOver { topic, why: how.clone().err() });
+        }
+        self.over = Some(how);
+        Said::Ended
+    }
+
+    /// Why it has failed for good.
+    fn failure(&self) -> Option<String> {
+        self.over.clone()?.err()
     }
 
     /// Hands the state on; reports one that is too long, and not the same one twice.

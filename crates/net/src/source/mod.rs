@@ -18,7 +18,7 @@ pub mod sampler;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    self, PathsError, SourceEvent, SourceParams, TopicError, TopicParams,
+    self, PathsError, SourceEvent, SourceParams, TopicError, TopicId, TopicParams,
 };
 use freshline_core::source::RateLaw;
 use freshline_core::unit::Time;
@@ -147,6 +147,13 @@ pub enum Event<'a> {
     NoSample(&'a str),
     /// A state is too long and was left out; the next one may be shorter.
     TooLarge(TooLarge),
+    /// One of several topics has no more states; the others go on.
+    TopicOver {
+        /// Which.
+        topic: TopicId,
+        /// Why its stream cannot be read; `None` if it has ended.
+        why: Option<&'a str>,
+    },
 }
 
 /// A state that is longer than the source sends.

@@ -19,7 +19,7 @@ use super::cookie::Secret;
 use super::datagram::Datagram;
 use super::held::{Arrival, LargeStates};
 use super::index::Index;
-use super::record::{Binding, Record, SourceKey};
+use super::record::{Binding, Record, SourceKey, TopicSet};
 use super::shares::Origin;
 use crate::dscp::Dscp;
 use crate::state::{Budget, Decoder, Limits};
@@ -311,9 +311,7 @@ impl<P: Copy + Hash> Monitor<P> {
                 MonitorEvent::Stale { source }
             }
         });
-        for topic in received.topics.iter() {
-            self.events.push(MonitorEvent::Topic { source, topic });
-        }
+        self.report_topics(source, received.topics);
         if update.wants_ack {
             self.answer(now, peer, key, update, received.was_fresh);
         }
@@ -386,11 +384,15 @@ impl<P: Copy + Hash> Monitor<P> {
             true => MonitorEvent::Fresh { source, opened, is_repeat: false, brings_age: false },
             false => MonitorEvent::Opened { source },
         });
+        self.report_topics(source, topics);
+        self.answer(now, peer, key, update, true);
+        Ok(())
+    }
+
+    fn report_topics(&mut self, source: SourceKey, topics: TopicSet) {
         for topic in topics.iter() {
             self.events.push(MonitorEvent::Topic { source, topic });
         }
-        self.answer(now, peer, key, update, true);
-        Ok(())
     }
 
     /// Answers an update by an ack.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::states::{Asking, Need};
 use super::topics::{Put, Topics};
 use super::{Source, StateTooLarge, TopicError, TopicId, TopicParams};
-use crate::unit::Time;
+use crate::unit::{Span, Time};
 
 impl Source {
     /// The same with these topics, before anything was put or sent; states are put by [`Source::put_topic`]
@@ -35,27 +35,36 @@ impl Source {
         self.check_len(now, generated_at, state)?;
         let put = self.topics.put(topic, generated_at.min(now), state, self.params.on_change);
         let may_rest = self.opener.is_open() && !self.repeats(now);
+        let is_resting = matches!(self.states.asking(), Asking::NotBefore(_));
+        let ready_at = self.topics.ready_at();
+        let is_ready = ready_at.is_some_and(|at| at <= now);
         match put {
-            // Another one is asked for when a topic may leave.
-            Some(Put::New) => match self.topics.ready_at() {
-                Some(at) if at > now && self.opener.is_open() => self.ask_again_at(at),
-                _ => self.states.on_news(),
-            },
-            // The monitor may want to hear of us, which an update without a state does.
-            Some(Put::Unchanged) if self.states.is_asked() && may_rest => {
+            Some(Put::New) if is_ready || !self.opener.is_open() => self.states.on_news(),
+            // It may not leave yet; the monitor may want to hear of us, which an update without a state does.
+            Some(Put::New) if may_rest => self.rest(now, ready_at, Span::from_secs(1)),
+            Some(Put::Unchanged) if may_rest && (self.states.is_asked() || is_resting) => {
                 self.topics.on_unchanged(topic);
                 self.counters.unchanged += 1;
-                if self.topics.ready_at().is_none() {
+                if !is_ready {
                     self.law.on_unchanged(now);
-                    let at = now + self.polling_period();
-                    self.ask_again_at(
-                        self.any_repeat_at().map_or(at, |repeat_at| repeat_at.min(at)),
-                    );
+                    self.rest(now, ready_at, self.polling_period());
                 }
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// States are asked for again when a topic may leave, after so long at most, or earlier if that is due.
+    fn rest(&mut self, now: Time, ready_at: Option<Time>, at_most: Span) {
+        let before = match self.states.asking() {
+            Asking::NotBefore(time) if time > now => Some(time),
+            _ => None,
+        };
+        let times = [ready_at, before, self.any_repeat_at(), Some(now + at_most)];
+        if let Some(at) = Time::earliest(times) {
+            self.ask_again_at(at);
+        }
     }
 
     // ---- what it wants ----

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::ops::Bound::{Excluded, Included};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -53,10 +54,12 @@ struct Jobs {
     newest: BTreeMap<Key, Job>,
     /// The sum of the lengths of their states.
     bytes: usize,
-    /// Whose commands run.
-    running: BTreeSet<Key>,
+    /// Sources whose commands run.
+    running: BTreeSet<usize>,
     /// Whose turn was last; the next is of the source after it.
-    last: Option<Key>,
+    last: Option<usize>,
+    /// The topic of each source whose turn was last.
+    last_topics: BTreeMap<usize, u8>,
     /// When the monitor ends: all commands are over by then.
     until: Option<Time>,
     /// Jobs that were dropped since the monitor ended before their turn.
@@ -92,7 +95,7 @@ impl Command {
                     if let Err(error) = run(&command, &job, limit, deadline, to_stderr, &RUNNING) {
                         tracing::warn!("cannot run `{command}`: {error}");
                     }
-                    jobs.put(|jobs| jobs.running.remove(&key));
+                    jobs.put(|jobs| jobs.running.remove(&key.source));
                 }
             })
         };
@@ -188,16 +191,24 @@ impl Jobs {
 impl Pending for Jobs {
     type Item = Task;
 
-    /// The newest state of one source after the other, so that a fast source holds up no other.
+    /// The newest state of one source after the other, so that a fast source holds up no other, and of one
+    /// of its topics after the other.
     fn take(&mut self) -> Option<Task> {
         if self.until.is_some_and(|until| Clock::new().now() >= until) {
             self.drop_pending();
         }
-        let after = |last: &Key| self.last.is_some_and(|before| before < *last);
-        let mut idle = self.newest.keys().filter(|key| !self.running.contains(key));
-        let next = idle.clone().find(|key| after(key)).or_else(|| idle.next()).copied()?;
-        self.last = Some(next);
-        self.running.insert(next);
+        let mut idle = self.newest.keys().filter(|key| !self.running.contains(&key.source));
+        let is_after = |key: &&&Key| self.last.is_some_and(|before| before < key.source);
+        let source = idle.clone().find(|key| is_after(&key)).or_else(|| idle.next())?.source;
+        let of_source = |topics| self.newest.range(topics).next().map(|(key, _)| *key);
+        let key = |topic| Key { source, topic };
+        let last = self.last_topics.get(&source).copied();
+        let after = last.and_then(|last| of_source((Excluded(key(last)), Included(key(u8::MAX)))));
+        let all = (Included(key(0)), Included(key(u8::MAX)));
+        let next = after.or_else(|| of_source(all))?;
+        self.last = Some(source);
+        self.last_topics.insert(source, next.topic);
+        self.running.insert(source);
         let job = self.newest.remove(&next)?;
         self.bytes -= job.payload.len();
         Some(Task { key: next, job, until: self.until })
@@ -366,12 +377,28 @@ mod tests {
         }
         for _ in 0..6 {
             taken.extend(jobs.take().map(|Task { key, job, .. }| {
-                jobs.running.remove(&key);
+                jobs.running.remove(&key.source);
                 job.seq
             }));
             jobs.newest.insert(key(1), job(1));
         }
         assert_eq!(taken, [1, 2, 3, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_source_with_many_topics_has_one_turn_as_others_and_its_topics_take_turns() {
+        let mut jobs = Jobs::default();
+        let mut taken = Vec::new();
+        for _ in 0..6 {
+            for topic in 0..3 {
+                jobs.newest.insert(Key { source: 1, topic }, job(1));
+            }
+            jobs.newest.insert(key(2), job(2));
+            let task = jobs.take().expect("one is pending");
+            jobs.running.remove(&task.key.source);
+            taken.push((task.key.source, task.key.topic));
+        }
+        assert_eq!(taken, [(1, 0), (2, 0), (1, 1), (2, 0), (1, 2), (2, 0)]);
     }
 
     #[test]
@@ -385,7 +412,7 @@ mod tests {
         assert_eq!(jobs.insert(key(4), of(990), 1000), [4], "the newest of its source");
         assert_eq!((jobs.bytes, jobs.newest.len()), (1000, 2));
         while let Some(Task { key, .. }) = jobs.take() {
-            jobs.running.remove(&key);
+            jobs.running.remove(&key.source);
         }
         assert_eq!(jobs.bytes, 0);
     }
@@ -400,7 +427,7 @@ mod tests {
         jobs.newest.insert(key(1), job(10));
         assert_eq!(jobs.take().map(|task| task.key), Some(key(2)));
         assert!(jobs.take().is_none(), "both run");
-        jobs.running.remove(&key(1));
+        jobs.running.remove(&1);
         assert_eq!(jobs.take().map(|task| task.job.seq), Some(10));
     }
 

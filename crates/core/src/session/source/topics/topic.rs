@@ -435,10 +435,10 @@ impl Topic {
 
     /// Whether the newest state is at the monitor, or on its way.
     fn is_there(&self) -> bool {
-        self.delivered_put == self.put || self.is_on_its_way()
+        self.delivered_put == self.put || self.is_travelling()
     }
 
-    fn is_on_its_way(&self) -> bool {
+    fn is_travelling(&self) -> bool {
         let is_it = |sent: &Sent| sent.put == self.put && matches!(sent.content, Content::Whole);
         self.in_flight.iter().any(is_it)
             || (self.large.1 == self.put && self.transfers.current_number() == Some(self.large.0))
