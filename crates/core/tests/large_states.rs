@@ -17,7 +17,7 @@ use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Frame, Frames, Opening, Part, SessionId, StateId, Update};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use wire::{Wire, arrived, next_at};
+use wire::{Wire, advance, arrived};
 
 /// Each direction.
 const DELAY: Span = Span::from_millis(20);
@@ -82,13 +82,7 @@ impl World {
 
     fn run(&mut self, duration: Span) {
         let end = self.now + duration;
-        loop {
-            let next = next_at(&self.source, [&self.forward, &self.reverse]);
-            let next = next.map_or(end, |at| at.max(self.now));
-            self.now = next.min(end);
-            if next >= end {
-                return;
-            }
+        while advance(&mut self.now, end, &self.source, [&self.forward, &self.reverse]) {
             self.arrive();
             self.send();
         }
@@ -334,6 +328,32 @@ fn forged_parts_take_no_more_memory_than_the_bound() {
         let _ = monitor.handle_datagram(Time::ZERO, 0, &close.bytes());
     }
     assert_eq!((monitor.len(), monitor.large_memory()), (0, 0));
+}
+
+#[test]
+fn a_newer_whole_state_frees_what_has_come_of_an_older_one_in_parts() {
+    let params = MonitorParams { admission: Admission::Proven, ..MonitorParams::default() };
+    let mut monitor = Monitor::<u8>::new(params, Secret::new([1; 16]));
+    let layout = Layout::new(2_000, 1_000, 0).expect("two symbols");
+    let part = Part { id: StateId::FRESH, layout, index: 0, bytes: &[1; 1_000] };
+    let mut memory = Vec::new();
+    for (seq, frames) in [(0, Frames::one(Frame::Part(part))), (1, Frames::fresh(b"whole"))] {
+        let update = Update {
+            session: SessionId(1),
+            seq,
+            sent_at: Time::from_nanos(seq),
+            clock_offset: None,
+            wants_ack: true,
+            ack_mark: None,
+            opening: Some(Opening { cookie: Default::default(), name: "", token: b"" }),
+            frames,
+        };
+        let mut datagram = [0; 1_500];
+        let len = update.write(&mut datagram).expect("it fits");
+        monitor.handle_datagram(Time::ZERO, 0, &datagram[..len]).expect("an update");
+        memory.push(monitor.large_memory());
+    }
+    assert!(memory[0] >= 1_000 && memory[1] == 0, "{memory:?}");
 }
 
 /// Whether a source that hears nothing keeps what it has sent within bounds.

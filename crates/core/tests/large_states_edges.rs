@@ -14,7 +14,7 @@ use freshline_core::session::{
 use freshline_core::source::{Fixed, Lazy, LazyParams, Limit, Limits, MinAgeGain, RateLaw};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Close, CloseReason, Message};
-use wire::{Wire, arrived, next_at};
+use wire::{Wire, advance, arrived};
 
 /// Each direction.
 const DELAY: Span = Span::from_millis(20);
@@ -78,16 +78,11 @@ impl World {
 
     fn run(&mut self, length: Span) {
         let end = self.now + length;
-        let mut turns = 0;
-        loop {
-            let next = next_at(&self.source, [&self.forward, &self.reverse]);
-            let next = next.map_or(end, |at| at.max(self.now));
-            turns = if next > self.now { 0 } else { turns + 1 };
+        let (mut turns, mut before) = (0, self.now);
+        while advance(&mut self.now, end, &self.source, [&self.forward, &self.reverse]) {
+            turns = if self.now > before { 0 } else { turns + 1 };
             assert!(turns < 100, "it spins at {:?}", self.now);
-            self.now = next.min(end);
-            if next >= end {
-                return;
-            }
+            before = self.now;
             self.arrive();
             self.send();
         }

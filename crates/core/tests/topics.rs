@@ -16,7 +16,7 @@ use freshline_core::unit::{BitRate, Bytes, Span, Time, UpdateRate};
 use freshline_core::wire::{Frame, Message};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use wire::{Wire, arrived, next_at};
+use wire::{Wire, advance, arrived};
 
 /// Each direction.
 const DELAY: Span = Span::from_millis(20);
@@ -112,13 +112,7 @@ impl World {
 
     fn run(&mut self, duration: Span) {
         let end = self.now + duration;
-        loop {
-            let next = next_at(&self.source, [&self.forward, &self.reverse]);
-            let next = next.map_or(end, |at| at.max(self.now));
-            self.now = next.min(end);
-            if next >= end {
-                return;
-            }
+        while advance(&mut self.now, end, &self.source, [&self.forward, &self.reverse]) {
             self.arrive();
             self.send();
         }

@@ -1,4 +1,4 @@
-//! A state that a monitor holds: the newest of a topic, and what has come of a newer one in parts.
+//! A state that a monitor holds: the newest of a topic, and the received parts of a newer one.
 
 use alloc::vec::Vec;
 
@@ -102,6 +102,7 @@ impl StateMut<'_> {
             return Arrival::Late;
         }
         if let Some(own) = &mut self.own {
+            own.assembly.drop_before(number, budget);
             let is_kept =
                 if self.is_charged { fits(self.payload, bytes.len()) } else { own.share == 0 };
             if self.is_charged {

@@ -1,4 +1,5 @@
 //! Datagrams between a source and a monitor.
+#![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::collections::VecDeque;
 
@@ -13,6 +14,13 @@ pub(crate) type Wire = VecDeque<(Time, PathId, Vec<u8>)>;
 pub(crate) fn next_at(source: &Source, wires: [&Wire; 2]) -> Option<Time> {
     let arrivals = wires.map(|wire| wire.front().map(|next| next.0));
     Time::earliest([source.poll_timeout(), arrivals[0], arrivals[1]])
+}
+
+/// Lets time pass until something is to be done, or until `end`; whether there is something before it.
+pub(crate) fn advance(now: &mut Time, end: Time, source: &Source, wires: [&Wire; 2]) -> bool {
+    let next = next_at(source, wires).map_or(end, |at| at.max(*now));
+    *now = next.min(end);
+    next < end
 }
 
 /// The next one that has come by now.

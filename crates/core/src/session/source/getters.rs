@@ -130,7 +130,7 @@ impl Source {
         self.topics.age(topic)
     }
 
-    /// What was counted of a topic; `None` if there is no such topic.
+    /// The counters of a topic; `None` if there is no such topic.
     pub fn topic_counters(&self, topic: TopicId) -> Option<&TopicCounters> {
         self.topics.counters(topic)
     }

@@ -140,7 +140,7 @@ impl Topics {
         self.is_empty_wanted = self.has_any();
     }
 
-    // ---- what leaves ----
+    // ---- sending ----
 
     /// Nothing is chosen.
     pub(super) fn clear(&mut self) {
@@ -162,7 +162,7 @@ impl Topics {
         if (self.carried.is_empty() && !is_empty_wanted) || self.asks_for_parts() {
             return !self.carried.is_empty();
         }
-        // So that the ack says what has become of updates before.
+        // Its ack tells which earlier updates have arrived.
         let room = slot.room.saturating_sub(self.frames.len());
         let unresolved = self.list.iter().find(|topic| topic.is_unresolved());
         if let Some(topic) = unresolved.filter(|_| room >= Frame::MAX_OVERHEAD) {
@@ -171,7 +171,7 @@ impl Topics {
         !self.frames.is_empty()
     }
 
-    /// Whether the ack of the chosen update says what has become of others.
+    /// Whether the ack of the chosen update tells which others have arrived.
     fn asks_for_parts(&self) -> bool {
         let is_plain = |it: &Carried| it.topic == 0 && matches!(it.content, Content::Whole);
         let has_name = self.list.first().is_some_and(|first| !first.is_named());

@@ -222,7 +222,7 @@ impl Topic {
         self.settle(now, |sent| ack.parts.names(ack.seq, sent.seq).then_some(true));
     }
 
-    // ---- what leaves ----
+    // ---- sending ----
 
     /// What could leave of the topic, without its headers.
     pub(super) fn candidate(&self, slot: &Slot) -> Option<Candidate> {
