@@ -81,6 +81,11 @@ enum Reaction {
     ChallengeThenClose(u8),
 }
 
+/// The highest bit of `recent` also says whether there was no room.
+fn parts_ack((recent, newest): (u64, Option<u64>)) -> PartsAck {
+    PartsAck { recent, no_room: recent >> 63 != 0, newest }
+}
+
 fuzz_target!(|story: (Law, u8, u8, Vec<Step<'_>>)| {
     let (law, count, scheduler, steps) = story;
     let mut endpoint = Endpoint::new(law, 1 + usize::from(count % 4), scheduler);
@@ -149,7 +154,7 @@ impl Endpoint {
                     stale: 0,
                     missing: 0,
                     marks: Marks { seen: Dscp::new(marks[0]), sent: Dscp::new(marks[1]) },
-                    parts: parts.map(|(recent, newest)| PartsAck { recent, newest }),
+                    parts: parts.map(parts_ack),
                 };
                 self.receive_marked(by, Dscp::new(marks[2]), &ack.bytes());
             }
@@ -259,7 +264,7 @@ impl Endpoint {
                     stale,
                     missing,
                     marks: Marks::default(),
-                    parts: parts.map(|(recent, newest)| PartsAck { recent, newest }),
+                    parts: parts.map(parts_ack),
                 };
                 self.receive(by, &ack.bytes());
             }
