@@ -102,12 +102,19 @@ impl Ack {
     /// The ack as bytes.
     pub fn bytes(&self) -> AckBytes {
         let mut bytes = [0; Self::LEN_OF_PARTS];
+        let len = self.write(&mut bytes);
+        AckBytes { bytes, len }
+    }
+
+    /// Writes the ack to the front of `out`, which has room for it, and returns its length.
+    #[inline]
+    pub(crate) fn write(&self, out: &mut [u8]) -> usize {
         let [seen, sent] = self.marks.write();
         let hold_us = u32::try_from(self.hold.as_micros()).unwrap_or(u32::MAX);
         let fresh = if self.was_fresh { WAS_FRESH } else { 0 };
         let parts = if self.parts.is_some() { PARTS } else { 0 };
         let no_room = if self.parts.is_some_and(|parts| parts.no_room) { NO_ROOM } else { 0 };
-        let mut writer = Writer::message(&mut bytes, TYPE, self.session);
+        let mut writer = Writer::message(out, TYPE, self.session);
         writer
             .put(&[fresh | parts | no_room, seen, sent, 0])
             .put(&self.seq.to_be_bytes())
@@ -121,7 +128,7 @@ impl Ack {
             let newest = newest.map_or(0, |number| number.saturating_add(1));
             writer.put(&recent.to_be_bytes()).put(&newest.to_be_bytes());
         }
-        AckBytes { bytes, len: self.len() }
+        self.len()
     }
 
     #[inline]

@@ -20,6 +20,7 @@ impl<'a> Reader<'a> {
     }
 
     /// All that is left.
+    #[inline]
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
     }
@@ -63,6 +64,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether all has been read.
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -93,6 +95,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Begins a message of type `kind` with its common header.
+    #[inline]
     pub(super) fn message(buffer: &'a mut [u8], kind: u8, session: SessionId) -> Self {
         let mut writer = Self::new(buffer);
         writer.put(&MAGIC).put(&[VERSION, kind]).put(&session.0.to_be_bytes());
@@ -100,6 +103,7 @@ impl<'a> Writer<'a> {
         writer
     }
 
+    #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) -> &mut Self {
         self.buffer[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();

@@ -150,6 +150,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The length in bytes of the state that is in it, whole or in part.
+    #[inline]
     pub fn state_len(&self) -> usize {
         match self {
             Self::State { bytes, .. } => bytes.len(),
@@ -287,10 +288,25 @@ impl<'a> Frames<'a> {
     }
 
     /// The frames in order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Frame<'a>> + use<'a> {
-        let mut reader = Reader::new(self.encoded);
-        let encoded = core::iter::from_fn(move || Frame::read(&mut reader).ok().flatten());
-        self.one.into_iter().chain(encoded)
+        let (mut one, mut reader) = (self.one, Reader::new(self.encoded));
+        core::iter::from_fn(move || {
+            // Nearly always there is one frame, which is not encoded.
+            one.take().or_else(|| match reader.is_empty() {
+                true => None,
+                false => Frame::read(&mut reader).ok().flatten(),
+            })
+        })
+    }
+
+    /// Whether this holds for one of the frames.
+    #[inline]
+    pub(crate) fn any(&self, holds: impl Fn(&Frame<'a>) -> bool) -> bool {
+        match &self.one {
+            Some(one) if self.encoded.is_empty() => holds(one),
+            _ => self.iter().any(|frame| holds(&frame)),
+        }
     }
 
     /// The first whole state among them.
@@ -302,6 +318,7 @@ impl<'a> Frames<'a> {
     }
 
     /// The state that travels bare.
+    #[inline]
     pub(super) fn bare(&self) -> Option<&'a [u8]> {
         match self.one {
             Some(Frame::State { id: StateId::FRESH, bytes }) => Some(bytes),
@@ -311,11 +328,17 @@ impl<'a> Frames<'a> {
 
     /// Bytes on the wire.
     #[expect(clippy::len_without_is_empty, reason = "it is no collection")]
+    #[inline]
     pub fn len(&self) -> usize {
-        let one = self.bare().map(<[u8]>::len).or(self.one.map(|frame| frame.len()));
-        one.unwrap_or(0) + self.encoded.len()
+        let one = match (self.bare(), &self.one) {
+            (Some(bytes), _) => bytes.len(),
+            (None, Some(frame)) => frame.len(),
+            (None, None) => 0,
+        };
+        one + self.encoded.len()
     }
 
+    #[inline]
     pub(super) fn write(&self, writer: &mut Writer<'_>) {
         match (self.bare(), &self.one) {
             (Some(bytes), _) => {
@@ -324,9 +347,12 @@ impl<'a> Frames<'a> {
             (None, Some(frame)) => frame.write(writer),
             (None, None) => {}
         }
-        writer.put(self.encoded);
+        if !self.encoded.is_empty() {
+            writer.put(self.encoded);
+        }
     }
 
+    #[inline]
     pub(super) fn read(bytes: &'a [u8], is_bare: bool) -> Result<Self, ParseError> {
         if is_bare {
             return Ok(Self::fresh(bytes));

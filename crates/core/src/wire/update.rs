@@ -105,20 +105,17 @@ impl<'a> Update<'a> {
 
     /// Whether it has to do with a state that takes several updates, or with topics: its ack has
     /// [`Ack::parts`].
+    #[inline]
     pub fn is_of_parts(&self) -> bool {
-        let is_plain = |frame| matches!(frame, Frame::State { id, .. } if id.topic == 0);
-        self.frames.iter().any(|frame| !is_plain(frame))
-    }
-
-    fn min_len(&self) -> usize {
-        if self.is_of_parts() { Self::MIN_LEN_OF_PARTS } else { Self::MIN_LEN }
+        are_of_parts(&self.frames)
     }
 
     /// Bytes on the wire, padding included.
     #[expect(clippy::len_without_is_empty, reason = "an update is never empty on the wire")]
+    #[inline]
     pub fn len(&self) -> usize {
         let opening = self.opening.map_or(0, |opening| opening.len());
-        (Self::HEADER_LEN + opening + self.frames.len()).max(self.min_len())
+        (Self::HEADER_LEN + opening + self.frames.len()).max(min_len(&self.frames))
     }
 
     /// Writes the update to the front of `out` and returns its length; `None` where it does not
@@ -148,7 +145,8 @@ impl<'a> Update<'a> {
         Some(len)
     }
 
-    #[inline]
+    // Always: read where it is needed, an update is not moved.
+    #[inline(always)]
     pub(super) fn read(
         session: SessionId,
         mut reader: Reader<'a>,
@@ -163,7 +161,11 @@ impl<'a> Update<'a> {
         let sent_at = Time::from_nanos(reader.u64()?);
         let offset = i64::from_be_bytes(reader.array()?);
         let opening = if flags & OPENING == 0 { None } else { Some(read_opening(&mut reader)?) };
-        let update = Self {
+        let frames = Frames::read(reader.take(frames_len)?, flags & FRESH_STATE != 0)?;
+        if datagram_len < min_len(&frames) {
+            return Err(ParseError::Truncated);
+        }
+        Ok(Self {
             session,
             seq,
             sent_at,
@@ -171,10 +173,20 @@ impl<'a> Update<'a> {
             wants_ack: flags & NO_ACK == 0,
             ack_mark: AckMark::read(ack_mark),
             opening,
-            frames: Frames::read(reader.take(frames_len)?, flags & FRESH_STATE != 0)?,
-        };
-        if datagram_len < update.min_len() { Err(ParseError::Truncated) } else { Ok(update) }
+            frames,
+        })
     }
+}
+
+#[inline]
+fn are_of_parts(frames: &Frames<'_>) -> bool {
+    frames.any(|frame| !matches!(frame, Frame::State { id, .. } if id.topic == 0))
+}
+
+/// The shortest update with these frames.
+#[inline]
+fn min_len(frames: &Frames<'_>) -> usize {
+    if are_of_parts(frames) { Update::MIN_LEN_OF_PARTS } else { Update::MIN_LEN }
 }
 
 /// Writes an opening that was checked.

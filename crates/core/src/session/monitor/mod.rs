@@ -140,18 +140,19 @@ impl<P: Copy + Hash> Monitor<P> {
     ) -> Result<(), Ignored> {
         self.counters.datagrams += 1;
         let Datagram { bytes, dscp } = datagram.into();
-        let result = match Message::parse(bytes) {
-            Ok(Message::Update(update)) => self.on_update(now, (peer, access), dscp, &update),
+        // Matched where it is: an update is large to move.
+        let result = match &Message::parse(bytes) {
+            Ok(Message::Update(update)) => self.on_update(now, (peer, access), dscp, update),
             Ok(Message::Close(close)) => self.on_close(now, &peer, close.session),
             Ok(_) => Err(Ignored::Misplaced),
             Err(error @ ParseError::Version(version)) => match wire::session_of_update(bytes) {
                 Some(session) if bytes.len() >= Close::LEN => {
-                    let reply = Reply::OtherVersion { session, version };
+                    let reply = Reply::OtherVersion { session, version: *version };
                     self.refuse_by(peer, CloseReason::Version, reply)
                 }
-                _ => Err(error.into()),
+                _ => Err((*error).into()),
             },
-            Err(error) => Err(error.into()),
+            Err(error) => Err((*error).into()),
         };
         self.counters.ignored += u64::from(result.is_err());
         result
@@ -259,7 +260,7 @@ impl<P: Copy + Hash> Monitor<P> {
         dscp: Option<Dscp>,
         update: &Update<'_>,
     ) -> Result<(), Ignored> {
-        if update.frames.iter().any(|frame| frame.state_len() > self.params.max_payload) {
+        if update.frames.any(|frame| frame.state_len() > self.params.max_payload) {
             return self.refuse(peer, update.session, CloseReason::TooLarge);
         }
         let Some(key) = self.find(update.session) else {

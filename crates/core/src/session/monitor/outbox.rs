@@ -77,7 +77,9 @@ impl<P: Copy> Outbox<P> {
         let len = match reply {
             Reply::Ack(ack) => {
                 ack.hold = now.since(*received_at);
-                put(out, &ack.bytes())
+                grow(out, ack.len());
+                // Straight into its place: a processor waits for bytes that were written in other units.
+                ack.write(out)
             }
             Reply::Challenge(challenge) => put(out, &challenge.bytes()),
             Reply::Close { session, reason } => {
@@ -94,9 +96,14 @@ impl<P: Copy> Outbox<P> {
 
 /// Puts `bytes` to the front of `out`; gives their number.
 fn put(out: &mut Vec<u8>, bytes: &[u8]) -> usize {
-    if out.len() < bytes.len() {
-        out.resize(bytes.len(), 0);
-    }
+    grow(out, bytes.len());
     out[..bytes.len()].copy_from_slice(bytes);
     bytes.len()
+}
+
+#[inline]
+fn grow(out: &mut Vec<u8>, len: usize) {
+    if out.len() < len {
+        out.resize(len, 0);
+    }
 }

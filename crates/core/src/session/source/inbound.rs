@@ -22,11 +22,11 @@ impl Source {
         if message.session() != self.session || !self.paths.is_up(by) {
             return Err(Ignored::Misplaced);
         }
-        match message {
+        match &message {
             Message::Ack(ack) => {
-                let sent = self.acks.find(now, &ack)?;
-                self.marks.on_ack(by, self.params.dscp, datagram.dscp, &ack);
-                self.on_ack(now, by, sent, &ack)
+                let sent = self.acks.find(now, ack)?;
+                self.marks.on_ack(by, self.params.dscp, datagram.dscp, ack);
+                self.on_ack(now, by, sent, ack)
             }
             Message::Challenge(challenge) => Ok(self.on_challenge(now, by, challenge.cookie)),
             Message::Close(close) => Ok(self.on_close(now, close.reason)),
