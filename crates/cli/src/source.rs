@@ -99,8 +99,9 @@ pub(crate) struct Args {
     framing: Framing,
     /// Send the states of this topic; may be given up to 256 times. All topics share one session and its
     /// rate: those whose ages weigh most for each byte go first. After the name come, with commas between
-    /// them, weight=NUMBER [default: 1], deadline=TIME (an older state is not sent), min-rate=RATE and
-    /// max-rate=RATE; at the end read=FILE, sample=CMD, latest=STREAM or size=BYTES.
+    /// them, weight=NUMBER [default: 1], deadline=TIME (an older state is not sent), min-rate=RATE,
+    /// max-rate=RATE and urgent (before all others, at once, over all paths, until it is acknowledged); at
+    /// the end read=FILE, sample=CMD, latest=STREAM or size=BYTES.
     #[arg(long, value_name = "NAME,…", group = "what", help_heading = "State")]
     topic: Vec<TopicArg>,
     /// Send made-up state of this size, for measurements.

@@ -6,6 +6,7 @@ mod lines;
 mod process;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -139,4 +140,26 @@ fn topics_that_cannot_be_are_refused_with_the_reason() {
     assert!(refused(&twice).contains("standard input"));
     assert!(refused(&["--topic", "a,size=9", "--read", "/proc/loadavg"]).contains("--read"));
     assert!(refused(&["--read", "/proc/loadavg", "--framing", "u32"]).contains("--latest"));
+}
+
+#[test]
+fn an_urgent_state_does_not_wait_for_the_laws_next_time() {
+    let (_monitor, states, url) = monitor(&[]);
+    let topics = ["--topic", "pose,size=40", "--topic", "stop,urgent,latest=-"];
+    let law = ["--law", "fixed", "--rate", "0.05/s"];
+    let mut source = freshline(&[&["source", &url], &topics[..], &law[..]].concat());
+    let mut source = source.stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = source.stdin.take().unwrap();
+    let _source = Process(source);
+    let mut next = || {
+        let line = states.recv_timeout(PATIENCE).expect("a state comes");
+        serde_json::from_str::<Value>(&line).unwrap()["topic"].as_str().map(str::to_owned)
+    };
+    // The opening may leave twice, and brings no state.
+    assert_eq!(next().as_deref(), Some("pose"));
+    // The next pose is due 20 s later.
+    for number in 0..3 {
+        writeln!(stdin, "stop {number}").unwrap();
+        assert_eq!(next().as_deref(), Some("stop"), "stop {number}");
+    }
 }

@@ -33,6 +33,11 @@ impl FromStr for TopicArg {
         let (name, mut rest) = text.split_once(',').unwrap_or((text, ""));
         let mut params = TopicParams::new(name);
         loop {
+            if let Some(others) = rest.strip_prefix("urgent,") {
+                params.is_urgent = true;
+                rest = others;
+                continue;
+            }
             let Some((key, after)) = rest.split_once('=') else {
                 return Err(format!(
                     "it must end with read=FILE, sample=CMD, latest=STREAM or size=BYTES, such as \
@@ -59,8 +64,8 @@ impl FromStr for TopicArg {
                 "max-rate" => params.max_rate = Some(parse(key, value)?),
                 _ => {
                     return Err(format!(
-                        "{key:?} is not known; there are weight, deadline, min-rate and max-rate, then \
-                         read, sample, latest or size"
+                        "{key:?} is not known; there are weight, deadline, min-rate, max-rate and urgent, \
+                         then read, sample, latest or size"
                     ));
                 }
             }
@@ -96,6 +101,8 @@ mod tests {
             ..TopicParams::new("pose")
         };
         assert_eq!(topic, TopicArg { params, input: Input::Sample("echo a,b=c".into()) });
+        let topic: TopicArg = "stop,urgent,max-rate=5/s,latest=-".parse().unwrap();
+        assert!(topic.params.is_urgent && topic.params.max_rate.is_some());
         let topic: TopicArg = "map,latest=-".parse().unwrap();
         assert_eq!(topic.input, Input::Latest("-".into()));
     }
@@ -106,6 +113,8 @@ mod tests {
             ("pose", "read=FILE"),
             ("pose,weight=2", "read=FILE"),
             ("pose,colour=red,read=x", "colour"),
+            ("pose,urgent=2,read=x", "urgent"),
+            ("pose,urgent", "read=FILE"),
             ("pose,weight=much,read=x", "weight=much"),
             ("pose,weight=0,read=x", "weight 0"),
             ("a b,read=x", "a b"),

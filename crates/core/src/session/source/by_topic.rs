@@ -85,6 +85,41 @@ impl Source {
         if opens || self.is_empty_wanted() { Some(Time::ZERO) } else { self.topics.ready_at() }
     }
 
+    /// From when on an update with an urgent state may leave ahead of the law's pace.
+    pub(super) fn hurried_at(&self) -> Option<Time> {
+        if !(self.topics.has_any() && self.opener.is_open()) {
+            return None;
+        }
+        let at = self.topics.hurried_at(self.max_whole())?;
+        // A law that waits for an ack says nothing of when.
+        let period = self.law.rate().period();
+        let due = self.next_by_law().unwrap_or(at + period);
+        Some(at.max(self.ahead.at(due, period)).max(self.law.affordable_at()))
+    }
+
+    /// How long after the law's time an update leaves that is not urgent.
+    pub(super) fn late_by(&self) -> Span {
+        if self.topics.has_any() { self.ahead.delay(self.law.rate().period()) } else { Span::ZERO }
+    }
+
+    /// An update leaves; the law has not been told of it.
+    pub(super) fn on_pace(&mut self, now: Time) {
+        if !self.topics.has_any() {
+            return;
+        }
+        let period = self.law.rate().period();
+        let due = self.next_by_law().unwrap_or(now + period);
+        match self.is_ahead(now) {
+            true => self.ahead.on_early(now, due, period),
+            false => self.ahead.on_late(now, due),
+        }
+    }
+
+    /// Whether the update that is due is so for an urgent state alone.
+    pub(super) fn is_ahead(&self, now: Time) -> bool {
+        self.topics.has_any() && !self.due_for_all_at().is_some_and(|at| at <= now)
+    }
+
     /// Whether an update of a source with topics is to leave even without a state.
     pub(super) fn is_empty_wanted(&self) -> bool {
         self.topics.is_empty_wanted() || self.states.asking() == Asking::Asked(Need::Newest)

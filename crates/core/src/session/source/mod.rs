@@ -6,6 +6,7 @@
 //! ```
 
 mod acks;
+mod ahead;
 mod by_topic;
 mod events;
 mod getters;
@@ -31,6 +32,7 @@ use crate::unit::{Bytes, Span, Time};
 use crate::wire::{OpeningTooLong, SessionId};
 pub use acks::AckedUpdate;
 use acks::Acks;
+use ahead::Ahead;
 use events::Events;
 use liveness::Liveness;
 use marks::Marks;
@@ -79,6 +81,7 @@ pub struct Source {
     states: States,
     transfers: Transfers,
     topics: Topics,
+    ahead: Ahead,
     events: Events,
     outgoing: Outgoing,
     counters: SourceCounters,
@@ -110,6 +113,7 @@ impl Source {
             states: States::new(params.on_change),
             transfers: Transfers::new(0),
             topics: Topics::default(),
+            ahead: Ahead::default(),
             events: Events::new(),
             outgoing: Outgoing::default(),
             counters: SourceCounters::default(),
@@ -191,7 +195,7 @@ impl Source {
             self.transfers.on_silence(before);
             self.topics.on_silence(now, before);
         }
-        if !self.has_symbol() || self.topics.has_any() {
+        if (!self.has_symbol() || self.topics.has_any()) && !self.is_ahead(now) {
             self.states.on_due(now, if repeats { Need::Newest } else { Need::Newer });
         }
     }
@@ -384,16 +388,22 @@ impl Source {
     /// Whether [`Source::due_at`] has come.
     fn is_due(&self, now: Time) -> bool {
         // Nearly always the law says so, and then nothing else need be looked at.
-        let by_law = self.opener.is_open().then(|| self.next_by_law()).flatten();
+        let is_by_law = self.opener.is_open() && !self.topics.has_any();
+        let by_law = is_by_law.then(|| self.next_by_law()).flatten();
         by_law.is_some_and(|at| at <= now) || self.due_at().is_some_and(|at| at <= now)
     }
 
     /// When the next update is due, which may lie in the past: by the law, or earlier if the monitor
-    /// cannot know its age yet or the session is to be kept alive. `None` while the law waits for an
-    /// ack, or an opening for a connection.
+    /// cannot know its age yet, the session is to be kept alive, or a state is urgent. `None` while the law
+    /// waits for an ack, or an opening for a connection.
     fn due_at(&self) -> Option<Time> {
+        Time::earliest([self.due_for_all_at(), self.hurried_at()])
+    }
+
+    /// The same, but for urgent states.
+    fn due_for_all_at(&self) -> Option<Time> {
         if self.opener.is_open() {
-            let by_law = self.next_by_law();
+            let by_law = self.next_by_law().map(|at| at + self.late_by());
             let unasked = Time::earliest([self.offset_at(), self.keep_alive_from()]);
             // The law's is within the limits; nearly always it is the earlier one.
             let unasked = unasked.filter(|at| by_law.is_none_or(|by_law| *at < by_law));

@@ -117,7 +117,11 @@ impl Source {
         }
         self.counters.payload_bytes += payload_len as u64;
         self.on_sent(now, content, payload_len, wants_ack);
-        let copies = route.copies.without(path);
+        let copies = if self.topics.is_urgent() {
+            self.other_paths(path)
+        } else {
+            route.copies.without(path)
+        };
         self.outgoing.copies = (!copies.is_empty()).then_some((leaving, copies));
         Some(Transmit { path, len, dscp, seq: Some(seq), is_copy: false })
     }
@@ -191,7 +195,8 @@ impl Source {
             max_whole: self.max_whole(),
             symbol_len: self.symbol_len(),
             room: self.room(0),
-            may_begin: now >= self.law.not_before(),
+            may_begin: now >= self.law.not_before() && !self.is_ahead(now),
+            is_ahead: self.is_ahead(now),
             are_bytes_scarce,
             period: self.law.rate().period(),
             srtt: self.acks.srtt().unwrap_or(self.params.first_wait),
@@ -293,6 +298,11 @@ impl Source {
         Route::over(challenged).or_else(|| Route::over(self.paths.up()))
     }
 
+    /// All paths that are up but this one.
+    fn other_paths(&self, path: PathId) -> PathSet {
+        self.paths.up().filter(|other| *other != path).fold(PathSet::EMPTY, PathSet::with)
+    }
+
     pub(super) fn opening(&self, by: PathId) -> Opening<'_> {
         opening(&self.params, &self.opener, by)
     }
@@ -316,6 +326,7 @@ impl Source {
     }
 
     fn on_sent(&mut self, now: Time, content: Content, payload_len: usize, wants_ack: bool) {
+        self.on_pace(now);
         let seq = self.acks.next_seq();
         let (generated_at, whole) = match content {
             Content::Whole(_) => (self.states.take(seq), payload_len),

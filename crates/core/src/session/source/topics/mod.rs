@@ -198,9 +198,10 @@ impl Topics {
             let candidate = topic.candidate(slot)?;
             Some(Candidate { bytes: candidate.bytes + HEADERS, ..candidate }.index())
         };
-        let all = self.list.iter().enumerate().filter_map(|(place, topic)| {
-            Some((topic.is_overdue(slot.now), with_headers(topic)?, place))
-        });
+        let all =
+            self.list.iter().enumerate().filter_map(|(place, topic)| {
+                Some((topic.rank(slot.now), with_headers(topic)?, place))
+            });
         let first = all.reduce(|best, other| {
             let is_better = (other.0, other.1) > (best.0, best.1);
             if is_better { other } else { best }
@@ -269,9 +270,19 @@ impl Topics {
         self.list.iter().filter_map(|topic| topic.poll_timeout(self.passed, self.patience)).min()
     }
 
+    /// From when on a state that one update carries is to leave ahead of the law's pace.
+    pub(super) fn hurried_at(&self, max_whole: usize) -> Option<Time> {
+        self.list.iter().filter_map(|topic| topic.hurried_at(max_whole)).min()
+    }
+
     /// Whether the update that leaves now must ask for an ack.
     pub(super) fn wants_ack(&self) -> bool {
-        self.has_any() && self.unasked + 1 >= ACK_EVERY
+        self.has_any() && (self.unasked + 1 >= ACK_EVERY || self.is_urgent())
+    }
+
+    /// Whether the chosen update carries an urgent state, or a part of one.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.carried.iter().any(|carried| self.list[carried.topic].params.is_urgent)
     }
 
     // ---- getters ----

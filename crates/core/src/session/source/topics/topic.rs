@@ -23,6 +23,8 @@ pub(in super::super) struct Slot {
     pub(in super::super) room: usize,
     /// Whether limits allow a state to begin; parts of one go on all the same.
     pub(in super::super) may_begin: bool,
+    /// Whether the update leaves ahead of the law's pace, and carries urgent states alone.
+    pub(in super::super) is_ahead: bool,
     /// Whether it is bytes that the path, or a limit, lets no more of leave; otherwise it is datagrams.
     pub(in super::super) are_bytes_scarce: bool,
     /// The period of the law's rate, and the smoothed round trip.
@@ -68,6 +70,10 @@ const MAX_IN_FLIGHT: usize = 128;
 /// A state for which the monitor had no room leaves again after this time.
 const AGAIN: Span = Span::from_secs(1);
 
+/// An urgent state without an ack leaves again after one and a half round trips, but within these bounds.
+const MIN_REPEAT: Span = Span::from_millis(10);
+const MAX_REPEAT: Span = Span::from_secs(1);
+
 /// A state that is not newer than what was sent, such as of a clock of coarse steps, counts as this much
 /// newer.
 const MIN_GAIN: Span = Span::from_millis(1);
@@ -102,6 +108,9 @@ pub(super) struct Topic {
     is_named: bool,
     /// When a state last left whole, or began.
     last_sent: Option<Time>,
+    /// How many times the newest state has left, and the round trip then; of an urgent topic alone.
+    sent_times: u32,
+    srtt: Span,
     pub(super) age: AgeProcess,
     pub(super) counters: TopicCounters,
 }
@@ -126,6 +135,8 @@ impl Topic {
             delivered: None,
             is_named: false,
             last_sent: None,
+            sent_times: 0,
+            srtt: Span::ZERO,
             age: AgeProcess::new(),
             counters: TopicCounters::default(),
         }
@@ -149,6 +160,7 @@ impl Topic {
         self.wanted_since.get_or_insert(generated_at);
         self.put += 1;
         (self.is_pending, self.is_expired) = (true, false);
+        self.sent_times = 0;
         Put::New
     }
 
@@ -172,6 +184,7 @@ impl Topic {
         self.transfers.handle_timeout(now);
         let is_lost = |sent: &Sent| sent.seq < passed && sent.sent_at + patience <= now;
         self.settle(now, |sent| is_lost(sent).then_some(false));
+        self.is_pending |= self.repeat_at().is_some_and(|at| at <= now);
     }
 
     /// No ack has come for so long that what left until `before` is taken for lost.
@@ -188,6 +201,7 @@ impl Topic {
         self.wanted_since = self.generated_at.map(|_| now);
         (self.delivered_put, self.delivered, self.held_until) = (0, None, Time::ZERO);
         self.is_named = false;
+        self.sent_times = 0;
     }
 
     /// The newest ack has come; gives the length of the state in parts that is complete now.
@@ -226,6 +240,9 @@ impl Topic {
 
     /// What could leave of the topic, without its headers.
     pub(super) fn candidate(&self, slot: &Slot) -> Option<Candidate> {
+        if slot.is_ahead && !self.is_hurried(slot.max_whole) {
+            return None;
+        }
         let pending = self.generated_at.filter(|_| self.may_begin(slot));
         let continues = self.transfers.has_next() && pending.is_none_or(|_| self.is_large(slot));
         let (generated_at, sent, bytes) = if continues {
@@ -245,11 +262,15 @@ impl Topic {
         Some(Candidate { weight: self.params.weight, age, gain, bytes })
     }
 
-    /// Whether the topic goes before others, as it is below its lowest rate.
-    pub(super) fn is_overdue(&self, now: Time) -> bool {
+    /// Which topics go before others: urgent ones, then those that are below their lowest rate.
+    pub(super) fn rank(&self, now: Time) -> u8 {
         let is_over =
             |rate: UpdateRate| self.last_sent.is_none_or(|last| last + rate.period() <= now);
-        self.is_pending && self.params.min_rate.is_some_and(is_over)
+        match self.is_pending && self.params.min_rate.is_some_and(is_over) {
+            _ if self.params.is_urgent => 2,
+            true => 1,
+            false => 0,
+        }
     }
 
     /// What leads the update of this slot; with the symbols of a state that begins.
@@ -295,6 +316,7 @@ impl Topic {
             let name = TopicName { topic: self.number, name: &self.params.name };
             Frame::Name(name).append_to(out);
         }
+        self.srtt = slot.srtt;
         match content {
             Content::Whole => {
                 self.state_number.get_or_insert(slot.seq);
@@ -328,6 +350,7 @@ impl Topic {
                 self.transfers.abandon();
                 self.is_pending = false;
                 self.last_sent = Some(now);
+                self.sent_times = self.sent_times.saturating_add(1);
                 self.counters.sent += 1;
                 false
             }
@@ -354,7 +377,12 @@ impl Topic {
     pub(super) fn poll_timeout(&self, passed: u64, patience: Span) -> Option<Time> {
         let lost_at = self.in_flight.front().filter(|sent| sent.seq < passed);
         let lost_at = lost_at.map(|sent| sent.sent_at + patience);
-        Time::earliest([lost_at, self.transfers.poll_timeout()])
+        Time::earliest([lost_at, self.transfers.poll_timeout(), self.repeat_at()])
+    }
+
+    /// From when on it has a state that is to leave ahead of the law's pace.
+    pub(super) fn hurried_at(&self, max_whole: usize) -> Option<Time> {
+        self.is_hurried(max_whole).then(|| self.not_before())
     }
 
     // ---- getters ----
@@ -388,6 +416,20 @@ impl Topic {
 
     // ---- steps ----
 
+    /// Whether it has a state that is to leave ahead of the law's pace.
+    fn is_hurried(&self, max_whole: usize) -> bool {
+        self.params.is_urgent && self.is_pending && self.newest.len() <= max_whole
+    }
+
+    /// When an urgent state that is in flight leaves once more: an ack is overdue.
+    fn repeat_at(&self) -> Option<Time> {
+        let is_unanswered = self.params.is_urgent && !self.is_pending && !self.is_delivered();
+        let sent_at = self.last_sent.filter(|_| is_unanswered && self.sent_times > 0)?;
+        // Twice as long each time, as for all that is sent again without an answer (RFC 8085 section 3.1.1).
+        let wait = (self.srtt * 3 / 2).max(MIN_REPEAT) * (1 << (self.sent_times - 1).min(16));
+        Some(sent_at + wait.min(MAX_REPEAT))
+    }
+
     fn is_large(&self, slot: &Slot) -> bool {
         self.newest.len() > slot.max_whole
     }
@@ -408,7 +450,8 @@ impl Topic {
 
     /// Whether the newest state may leave whole, or begin, in this slot.
     fn may_begin(&self, slot: &Slot) -> bool {
-        self.is_pending && slot.may_begin && self.not_before() <= slot.now
+        let is_allowed = slot.may_begin || (slot.is_ahead && self.is_hurried(slot.max_whole));
+        self.is_pending && is_allowed && self.not_before() <= slot.now
     }
 
     /// Whether the newest state, which is large, takes the place of the one that is on its way.
@@ -468,6 +511,10 @@ impl Topic {
     /// The monitor has the state of this put; 0 if it is not known which that is.
     fn on_delivered(&mut self, now: Time, put: u64, generated_at: Time) {
         self.delivered_put = self.delivered_put.max(put);
+        if self.delivered_put == self.put {
+            // A repeat of it that is due is not needed any more.
+            self.is_pending = false;
+        }
         self.counters.delivered += 1;
         self.delivered = self.delivered.max(Some(generated_at));
         self.age.on_update(now, generated_at);

@@ -32,6 +32,9 @@ pub struct TopicParams {
     pub max_rate: Option<UpdateRate>,
     /// A new state that has not left for a period of this rate goes before those of other topics.
     pub min_rate: Option<UpdateRate>,
+    /// Its states go before all others, ahead of the law's pace within a small burst, over all paths at once,
+    /// and are repeated until they are acknowledged. One that takes several updates goes before others alone.
+    pub is_urgent: bool,
 }
 
 impl TopicParams {
@@ -40,7 +43,14 @@ impl TopicParams {
 
     /// A topic of weight 1, without limits.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), weight: 1.0, deadline: None, max_rate: None, min_rate: None }
+        Self {
+            name: name.into(),
+            weight: 1.0,
+            deadline: None,
+            max_rate: None,
+            min_rate: None,
+            is_urgent: false,
+        }
     }
 
     /// Checks what can be checked of one topic alone.

@@ -1,0 +1,74 @@
+//! How far updates run ahead of the law's pace, for urgent topics.
+//!
+//! What leaves early is a debt, of at most [`BURST`] periods of the law's rate. While there is one, updates
+//! that are not urgent leave half a period late, so that over a longer time the law's rate holds.
+
+use crate::unit::{Span, Time};
+
+/// Updates that may leave at once.
+const BURST: u64 = 4;
+
+/// By how much updates have left before their time.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    debt: Span,
+}
+
+impl Ahead {
+    /// From when on an update may leave ahead of its time, which is `due`; `period` is that of the law's rate.
+    pub(super) fn at(&self, due: Time, period: Span) -> Time {
+        due + self.debt - period * BURST
+    }
+
+    /// How long after its time an update leaves that is not urgent.
+    pub(super) fn delay(&self, period: Span) -> Span {
+        self.debt.min(period / 2)
+    }
+
+    /// An update left now instead of when it was due, for an urgent state.
+    pub(super) fn on_early(&mut self, now: Time, due: Time, period: Span) {
+        self.debt = (self.debt + due.since(now)).min(period * BURST);
+    }
+
+    /// One left now that was due then.
+    pub(super) fn on_late(&mut self, now: Time, due: Time) {
+        self.debt = self.debt - now.since(due).min(self.debt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_leaves_at_once_and_over_a_longer_time_the_rate_holds() {
+        let period = Span::from_millis(100);
+        let at = |millis: u64| Time::ZERO + Span::from_secs(10) + Span::from_millis(millis);
+        let (mut ahead, mut due, mut left, mut at_once) = (Ahead::default(), at(100), 0, 0);
+        // There is always an urgent state.
+        for now in (0..60_000).map(at) {
+            if now >= due + ahead.delay(period) {
+                ahead.on_late(now, due);
+            } else if now >= ahead.at(due, period) {
+                ahead.on_early(now, due, period);
+            } else {
+                continue;
+            }
+            due = now + period;
+            left += 1;
+            at_once += u64::from(now < at(100));
+        }
+        assert_eq!(at_once, BURST);
+        assert!((600..=600 + BURST).contains(&left), "{left} in 60 s at 10/s");
+    }
+
+    #[test]
+    fn a_pause_repays() {
+        let (period, now) = (Span::from_millis(100), Time::ZERO + Span::from_secs(10));
+        let mut ahead = Ahead::default();
+        ahead.on_early(now, now + period, period);
+        assert_eq!(ahead.delay(period), period / 2);
+        ahead.on_late(now + Span::from_secs(5), now + period);
+        assert_eq!(ahead.delay(period), Span::ZERO);
+    }
+}
