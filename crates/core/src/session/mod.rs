@@ -52,8 +52,8 @@ pub use paths::{
 pub use record::{Record, SourceKey};
 pub use shares::{Origin, Shares};
 pub use source::{
-    AckedUpdate, Ignored as SourceIgnored, MAX_TOPICS, Need, Reach, Source, SourceCounters,
-    SourceEvent, SourceParams, StateTooLarge, TopicCounters, TopicError, TopicId, TopicParams,
-    Transmit, TransportState,
+    AckedUpdate, Ignored as SourceIgnored, KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, Need, Reach,
+    Source, SourceCounters, SourceEvent, SourceParams, StateTooLarge, TopicCounters, TopicError,
+    TopicId, TopicKind, TopicParams, Transmit, TransportState,
 };
-pub use topic_record::TopicRecord;
+pub use topic_record::{RemovedTopic, TopicRecord};

@@ -9,10 +9,18 @@
 //! Which topic leads the update that is due is the decision of [`schedule`](crate::state::schedule); small states of others join
 //! it. A whole state is lost by the same rules as a part ([`AckedParts::loses`]), and leaves again if there
 //! is no newer one.
+//!
+//! Each **key** of a topic with keys is scheduled as a topic of its own. Its number on the wire is free again
+//! once it is removed and the monitor knows that. As there may be thousands of topics and keys, of which few
+//! have something to send, only these are looked at with each update: the **active** ones.
 
+mod keys;
 mod topic;
 mod types;
 
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::transfers::AckedParts;
@@ -20,9 +28,14 @@ use crate::age::AgeProcess;
 use crate::state::schedule::{Candidate, HEADERS};
 use crate::unit::{Span, Time};
 use crate::wire::Frame;
+use crate::wire::TopicKey;
+use keys::Keys;
 use topic::{Content, Topic};
 pub(super) use topic::{Put, Slot};
-pub use types::{MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicParams};
+pub use types::{
+    KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicKind,
+    TopicParams,
+};
 
 /// An update in this number asks for an ack: acks name 64 updates before their own.
 const ACK_EVERY: u32 = 32;
@@ -53,7 +66,17 @@ pub(super) type Begun = (u32, f64);
 
 #[derive(Debug, Default)]
 pub(super) struct Topics {
+    /// By their numbers: first the topics, then keys.
     list: Vec<Topic>,
+    /// Of each topic.
+    keys: Vec<Keys>,
+    has_keyed: bool,
+    /// Numbers of keys that are gone.
+    free: BTreeSet<u16>,
+    /// The numbers of those that have something to send, or in flight, in ascending order.
+    active: Vec<u16>,
+    /// States in parts that newer ones replaced before they were complete.
+    abandoned: u64,
     /// The frames of the last update, for copies of it.
     frames: Vec<u8>,
     carried: Vec<Carried>,
@@ -79,60 +102,219 @@ impl Topics {
                 return Err(TopicError::Twice(params.name.clone()));
             }
         }
+        let keys = list.iter().filter_map(|params| params.kind.max_keys());
+        let streams = list.len() + keys.sum::<usize>();
+        if streams > MAX_STREAMS {
+            return Err(TopicError::TooManyKeys(streams));
+        }
         let list = list.into_iter().enumerate();
-        let list = list.map(|(number, params)| Topic::new(number as u8, params)).collect();
-        Ok(Self { list, ..Self::default() })
+        let list: Vec<Topic> =
+            list.map(|(number, params)| Topic::new(number as u16, Arc::new(params))).collect();
+        let keys = list.iter().map(|_| Keys::default()).collect();
+        let has_keyed = list.iter().any(|topic| topic.params.kind != TopicKind::Latest);
+        Ok(Self { list, keys, has_keyed, ..Self::default() })
     }
 
     // ---- inputs ----
 
-    /// This state is the newest of a topic; `None` if there is no such topic.
+    /// This state is the newest of a topic or a key, by its number.
     pub(super) fn put(
         &mut self,
-        topic: TopicId,
+        number: u16,
         generated_at: Time,
         state: &[u8],
         on_change: bool,
-    ) -> Option<Put> {
-        Some(self.list.get_mut(topic.index())?.put(generated_at, state, on_change))
+    ) -> Put {
+        let topic = &mut self.list[usize::from(number)];
+        let was_removed = topic.is_removed();
+        let put = topic.put(generated_at, state, on_change);
+        if put == Put::New {
+            self.activate(number);
+        }
+        if was_removed && let Some(keys) = self.keys_of(number) {
+            keys.revive();
+        }
+        put
+    }
+
+    /// The number of a topic without keys; `None` if there is no such topic.
+    pub(super) fn number(&self, topic: TopicId) -> Option<u16> {
+        let has_keys = |params: &TopicParams| params.kind.max_keys().is_some();
+        self.params(topic).filter(|params| !has_keys(params)).map(|_| topic.index() as u16)
+    }
+
+    /// The number of a key, which is new if need be.
+    ///
+    /// # Errors
+    /// [`KeyError`] says why it cannot be.
+    pub(super) fn number_of_key(&mut self, topic: TopicId, key: &[u8]) -> Result<u16, KeyError> {
+        let (place, max_keys) = self.keyed(topic, key)?;
+        let (known, keys) = (self.keys[place].number(key), self.keys[place].live());
+        let is_live = |number: u16| !self.list[usize::from(number)].is_removed();
+        if let Some(number) = known.filter(|number| is_live(*number) || keys < max_keys) {
+            return Ok(number);
+        }
+        let params = &self.list[place].params;
+        let next = u16::try_from(self.list.len()).ok();
+        let next = next.filter(|next| usize::from(*next) < MAX_STREAMS);
+        let number = self.free.first().copied().or(next).filter(|_| keys < max_keys);
+        let Some(number) = number else {
+            return Err(KeyError::TooMany { topic: params.name.clone(), keys });
+        };
+        let made = Topic::of_key(number, Arc::clone(params), key);
+        match self.free.remove(&number) {
+            true => self.list[usize::from(number)] = made,
+            false => self.list.push(made),
+        }
+        self.keys[place].insert(key, number);
+        Ok(number)
+    }
+
+    /// A key has no state any more; whether there was one.
+    ///
+    /// # Errors
+    /// [`KeyError`] if the topic has no keys, or no such one can be.
+    pub(super) fn remove_key(
+        &mut self,
+        now: Time,
+        topic: TopicId,
+        key: &[u8],
+    ) -> Result<bool, KeyError> {
+        let (place, _) = self.keyed(topic, key)?;
+        let number = self.keys[place].number(key);
+        let Some(number) = number.filter(|at| !self.list[usize::from(*at)].is_removed()) else {
+            return Ok(false);
+        };
+        self.keys[place].on_removed();
+        match self.list[usize::from(number)].remove(now) {
+            true => self.activate(number),
+            // It never left: the monitor knows nothing of it.
+            false => self.vacate(number),
+        }
+        Ok(true)
+    }
+
+    /// The place of a topic with keys and their greatest number.
+    fn keyed(&self, topic: TopicId, key: &[u8]) -> Result<(usize, usize), KeyError> {
+        let params = self.params(topic);
+        let Some(max_keys) = params.and_then(|params| params.kind.max_keys()) else {
+            let name = params.map_or(String::new(), |params| params.name.clone());
+            return Err(KeyError::NotKeyed(name));
+        };
+        match key.len() {
+            1..=TopicKey::MAX_LEN => Ok((topic.index(), max_keys)),
+            len => Err(KeyError::Length(len)),
+        }
     }
 
     /// The driver was asked, and the state that it has put was left out.
-    pub(super) fn on_unchanged(&mut self, topic: TopicId) {
-        if let Some(topic) = self.list.get_mut(topic.index()) {
-            topic.counters.unchanged += 1;
-        }
+    pub(super) fn on_unchanged(&mut self, number: u16) {
+        self.list[usize::from(number)].counters.unchanged += 1;
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
         let (passed, patience) = (self.passed, self.patience);
-        self.list.iter_mut().for_each(|topic| topic.handle_timeout(now, passed, patience));
+        self.each_active(|topic| topic.handle_timeout(now, passed, patience));
+        self.settle();
     }
 
     /// No ack has come for so long that what left until `before` is taken for lost.
     pub(super) fn on_silence(&mut self, now: Time, before: Time) {
-        self.list.iter_mut().for_each(|topic| topic.on_silence(now, before));
+        self.each_active(|topic| topic.on_silence(now, before));
     }
 
     pub(super) fn on_opened(&mut self, now: Time) {
         self.list.iter_mut().for_each(|topic| topic.on_opened(now));
+        for number in 0..self.list.len() {
+            if self.list[number].is_unsettled() {
+                self.activate(number as u16);
+            }
+        }
         (self.passed, self.patience) = (0, Span::ZERO);
+    }
+
+    fn activate(&mut self, number: u16) {
+        let is_active = &mut self.list[usize::from(number)].is_active;
+        if !core::mem::replace(is_active, true) {
+            let place = self.active.partition_point(|other| *other < number);
+            self.active.insert(place, number);
+        }
+    }
+
+    fn each_active(&mut self, mut what: impl FnMut(&mut Topic)) {
+        let Self { list, active, .. } = self;
+        active.iter().for_each(|number| what(&mut list[usize::from(*number)]));
+    }
+
+    fn active(&self) -> impl Iterator<Item = (usize, &Topic)> {
+        let numbers = self.active.iter().map(|number| usize::from(*number));
+        numbers.map(|number| (number, &self.list[number]))
+    }
+
+    /// Those of which nothing is to leave and nothing is unknown are active no more, and the numbers of keys
+    /// that are removed there, too, are free.
+    fn settle(&mut self) {
+        let Self { list, active, .. } = self;
+        let mut is_any_over = false;
+        active.retain(|number| {
+            let topic = &mut list[usize::from(*number)];
+            is_any_over |= topic.is_over();
+            topic.is_active = topic.is_unsettled() || topic.is_over();
+            topic.is_active
+        });
+        if is_any_over {
+            let over = self.active().filter(|(_, topic)| topic.is_over());
+            let over: Vec<usize> = over.map(|(number, _)| number).collect();
+            over.into_iter().for_each(|number| self.vacate(number as u16));
+        }
+    }
+
+    /// A key is gone: its number is free.
+    fn vacate(&mut self, number: u16) {
+        let topic = &mut self.list[usize::from(number)];
+        let vacant = Topic::new(number, Arc::clone(&topic.params));
+        let gone = core::mem::replace(topic, vacant);
+        if let Some((keys, key)) = self.keys_named(&gone.params.name).zip(gone.key()) {
+            keys.forget(key, &gone.counters);
+        }
+        self.active.retain(|other| *other != number);
+        self.free.insert(number);
+    }
+
+    /// The keys of the topic of a key.
+    fn keys_of(&mut self, number: u16) -> Option<&mut Keys> {
+        let params = Arc::clone(&self.list[usize::from(number)].params);
+        self.keys_named(&params.name)
+    }
+
+    fn keys_named(&mut self, name: &str) -> Option<&mut Keys> {
+        let topics = &self.list[..self.keys.len()];
+        let place = topics.iter().position(|topic| topic.params.name == name)?;
+        Some(&mut self.keys[place])
     }
 
     /// The newest ack has come; gives the number and the bytes of states in parts that are complete now.
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> (u64, u64) {
         (self.passed, self.patience) = (ack.seq, ack.patience());
-        let completed = self.list.iter_mut().filter_map(|topic| topic.on_ack(now, ack));
-        completed.fold((0, 0), |(states, bytes), len| (states + 1, bytes + len as u64))
+        let (mut states, mut bytes) = (0, 0);
+        self.each_active(|topic| {
+            if let Some(len) = topic.on_ack(now, ack) {
+                (states, bytes) = (states + 1, bytes + len as u64);
+            }
+        });
+        self.settle();
+        (states, bytes)
     }
 
     /// An ack has come that says nothing of other updates.
     pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
-        self.list.iter_mut().for_each(|topic| topic.on_lone_ack(now, seq));
+        self.each_active(|topic| topic.on_lone_ack(now, seq));
+        self.settle();
     }
 
     pub(super) fn on_late_ack(&mut self, now: Time, ack: &AckedParts) {
-        self.list.iter_mut().for_each(|topic| topic.on_late_ack(now, ack));
+        self.each_active(|topic| topic.on_late_ack(now, ack));
+        self.settle();
     }
 
     /// An update is to leave even if there is no state for it.
@@ -157,16 +339,17 @@ impl Topics {
         begins: impl FnMut(Begun),
     ) -> bool {
         self.clear();
-        self.list.iter_mut().for_each(|topic| topic.expire(slot.now));
+        self.each_active(|topic| topic.expire(slot.now));
         self.choose_states(slot, begins);
         if (self.carried.is_empty() && !is_empty_wanted) || self.asks_for_parts() {
             return !self.carried.is_empty();
         }
         // Its ack tells which earlier updates have arrived.
         let room = slot.room.saturating_sub(self.frames.len());
-        let unresolved = self.list.iter().find(|topic| topic.is_unresolved());
-        if let Some(topic) = unresolved.filter(|_| room >= Frame::MAX_OVERHEAD) {
-            topic.write_again(slot, &mut self.frames);
+        let unresolved = self.active().find(|(_, topic)| topic.is_unresolved());
+        let unresolved = unresolved.filter(|_| room > Frame::MAX_OVERHEAD).map(|(place, _)| place);
+        if let Some(place) = unresolved {
+            self.list[place].write_again(slot, &mut self.frames);
         }
         !self.frames.is_empty()
     }
@@ -180,7 +363,7 @@ impl Topics {
 
     fn choose_states(&mut self, slot: &Slot, mut begins: impl FnMut(Begun)) {
         // One that turns out to have no symbol left does not lead a second time.
-        for _ in 0..=self.list.len() {
+        for _ in 0..=self.active.len() {
             let Some((leader, index)) = self.leader(slot) else { return };
             let Some((content, begun)) = self.list[leader].lead(slot) else { continue };
             if let Some(begun) = begun {
@@ -198,7 +381,7 @@ impl Topics {
             let candidate = topic.candidate(slot)?;
             Some(Candidate { bytes: candidate.bytes + HEADERS, ..candidate }.index())
         };
-        let all = self.list.iter().enumerate().filter_map(|(place, topic)| {
+        let all = self.active().filter_map(|(place, topic)| {
             Some((topic.is_overdue(slot.now), with_headers(topic)?, place))
         });
         let first = all.reduce(|best, other| {
@@ -210,14 +393,16 @@ impl Topics {
 
     /// Small states of other topics whose index is at least this one join, the greatest first.
     fn join(&mut self, slot: &Slot, leader: usize, least: f64) {
-        self.joining.clear();
-        for (place, topic) in self.list.iter().enumerate() {
+        let mut joining = core::mem::take(&mut self.joining);
+        joining.clear();
+        for (place, topic) in self.active() {
             let candidate = topic.candidate(slot).filter(|_| topic.can_join(slot));
             let index = candidate.map(|candidate| candidate.index());
             if let Some(index) = index.filter(|index| place != leader && *index >= least) {
-                self.joining.push((index, place));
+                joining.push((index, place));
             }
         }
+        self.joining = joining;
         self.joining.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));
         for at in 0..self.joining.len() {
             let (_, place) = self.joining[at];
@@ -255,18 +440,28 @@ impl Topics {
         let repair = self.carried.iter().filter(|Carried { topic, content, bytes }| {
             list[*topic].on_sent(now, seq, *content, *bytes)
         });
-        repair.count() as u64
+        let repair = repair.count() as u64;
+        let mut abandoned = 0;
+        self.each_active(|topic| abandoned += topic.take_abandoned());
+        self.abandoned += abandoned;
+        repair
     }
 
     // ---- what it wants ----
 
     /// From when on there is something to send.
     pub(super) fn ready_at(&self) -> Option<Time> {
-        self.list.iter().filter_map(Topic::ready_at).min()
+        self.active().filter_map(|(_, topic)| topic.ready_at()).min()
+    }
+
+    /// From when on there is something to send of a topic or a key, by its number.
+    pub(super) fn ready_at_of(&self, number: u16) -> Option<Time> {
+        self.list[usize::from(number)].ready_at()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.list.iter().filter_map(|topic| topic.poll_timeout(self.passed, self.patience)).min()
+        let (passed, patience) = (self.passed, self.patience);
+        self.active().filter_map(|(_, topic)| topic.poll_timeout(passed, patience)).min()
     }
 
     /// Whether the update that leaves now must ask for an ack.
@@ -281,6 +476,11 @@ impl Topics {
         !self.list.is_empty()
     }
 
+    /// Whether one of the topics has keys.
+    pub(super) fn have_keys(&self) -> bool {
+        self.has_keyed
+    }
+
     /// Whether an update is to leave even if there is no state for it.
     pub(super) fn is_empty_wanted(&self) -> bool {
         self.is_empty_wanted
@@ -293,7 +493,7 @@ impl Topics {
 
     /// Whether a symbol of a state in parts is to leave.
     pub(super) fn has_symbol(&self) -> bool {
-        self.list.iter().any(Topic::has_symbol)
+        self.active().any(|(_, topic)| topic.has_symbol())
     }
 
     /// Whether the monitor is known to have the newest state of each.
@@ -308,22 +508,41 @@ impl Topics {
 
     /// States in parts that newer ones replaced before they were complete.
     pub(super) fn abandoned(&self) -> u64 {
-        self.list.iter().map(Topic::abandoned).sum()
+        self.abandoned
     }
 
+    /// How many topics there are.
     pub(super) fn len(&self) -> usize {
-        self.list.len()
+        self.keys.len()
     }
 
     pub(super) fn params(&self, topic: TopicId) -> Option<&TopicParams> {
-        self.list.get(topic.index()).map(|topic| &topic.params)
+        self.topic(topic).map(|topic| &*topic.params)
     }
 
     pub(super) fn age(&self, topic: TopicId) -> Option<&AgeProcess> {
-        self.list.get(topic.index()).map(|topic| &topic.age)
+        self.topic(topic).map(|topic| &topic.age)
     }
 
-    pub(super) fn counters(&self, topic: TopicId) -> Option<&TopicCounters> {
-        self.list.get(topic.index()).map(|topic| &topic.counters)
+    /// The counters of a topic, or of all its keys.
+    pub(super) fn counters(&self, topic: TopicId) -> Option<TopicCounters> {
+        let mut counters = self.topic(topic)?.counters;
+        let keys = &self.keys[topic.index()];
+        counters.add(&keys.past);
+        keys.numbers().for_each(|key| counters.add(&self.list[usize::from(key)].counters));
+        Some(counters)
+    }
+
+    /// The keys of a topic that are not removed, in the order of their bytes.
+    pub(super) fn keys(&self, topic: TopicId) -> impl Iterator<Item = KeyView<'_>> {
+        let keys = self.keys.get(topic.index()).into_iter().flat_map(Keys::numbers);
+        let keys = keys.map(|number| &self.list[usize::from(number)]);
+        keys.filter(|topic| !topic.is_removed()).filter_map(|topic| {
+            Some(KeyView { key: topic.key()?, age: &topic.age, counters: &topic.counters })
+        })
+    }
+
+    fn topic(&self, topic: TopicId) -> Option<&Topic> {
+        self.list[..self.keys.len()].get(topic.index())
     }
 }
