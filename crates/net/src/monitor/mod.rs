@@ -14,13 +14,15 @@ mod sources;
 mod status;
 #[cfg(test)]
 mod true_ages;
+mod which;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
 use freshline_core::session::{
-    self, End, MonitorCounters, MonitorParams, Origin, Relation, SourceKey, TopicRecord,
+    self, End, MonitorCounters, MonitorParams, Origin, Relation, RemovedTopic, SourceKey,
+    TopicRecord,
 };
 use freshline_core::unit::{Span, Time};
 
@@ -116,13 +118,22 @@ impl MonitorConfig {
 pub trait Watch {
     /// Fresh state has come. Its age is [`Record::state_age`](session::Record::state_age).
     fn fresh(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
-    /// Fresh state of a topic other than the first has come.
+    /// Fresh state of a topic other than the first, or of a key, has come.
     fn fresh_topic(
         &mut self,
         _now: Time,
         _source: SourceKey,
         _record: &Record,
         _topic: &TopicRecord,
+    ) {
+    }
+    /// A key is removed; the record has it no more.
+    fn removed(
+        &mut self,
+        _now: Time,
+        _source: SourceKey,
+        _record: &Record,
+        _removed: &RemovedTopic,
     ) {
     }
     /// The age of the held state is known now; it was unknown when the state was fresh.

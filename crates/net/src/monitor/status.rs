@@ -1,5 +1,6 @@
 //! What a monitor reports of its sources.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -7,14 +8,19 @@ use freshline_core::age::AgeMeter;
 use freshline_core::dscp::Dscp;
 use freshline_core::session::{self, MonitorCounters, SourceKey, TopicRecord};
 use freshline_core::unit::{Span, Time};
+use freshline_core::wire::KeyText;
 use serde::Serialize;
 
+use super::which::Which;
 use super::{Record, Sender};
 use crate::refusal::Refusals;
 
 /// The longest state that reports, lines of JSON and records of silent sources contain, in bytes. Of a longer
 /// one they have the length: it is for commands and binary frames.
 pub const SHOWN: usize = 1 << 16;
+
+/// The most bytes of states of further topics and keys that the statuses of all sources contain together.
+const SHOWN_OF_TOPICS: usize = 16 << 20;
 
 /// A source as the monitor sees it at one moment.
 #[derive(Debug, Clone, Serialize)]
@@ -57,6 +63,9 @@ pub struct SourceStatus {
     /// The freshest state, if it is not longer than [`SHOWN`].
     #[serde(skip)]
     pub payload: Option<Vec<u8>>,
+    /// When it was sampled, on the source's clock.
+    #[serde(skip)]
+    pub(crate) generated_at: Time,
     /// Its topics, if it has any; the state of the first one is that of the source.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<TopicStatus>,
@@ -67,6 +76,9 @@ pub struct SourceStatus {
 pub struct TopicStatus {
     /// Its name; empty until it has come.
     pub topic: String,
+    /// Which key of it, as text, if it has keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Age of its freshest state in ms, once the source has sent the clocks' offset with it.
     pub age_ms: Option<f64>,
     /// Time-average age in ms.
@@ -77,6 +89,33 @@ pub struct TopicStatus {
     pub payload_bytes: Option<u64>,
     /// States for which there was no room.
     pub no_room: u64,
+    /// Its freshest state, of a topic other than the first or a key.
+    #[serde(skip)]
+    pub(crate) state: Option<TopicState>,
+}
+
+/// The freshest state of a topic or a key.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TopicState {
+    pub(super) which: Which,
+    /// When it was sampled, on the source's clock.
+    pub(super) generated_at: Time,
+    /// If it is not longer than [`SHOWN`] and there was room.
+    pub(super) payload: Option<Vec<u8>>,
+}
+
+impl TopicState {
+    /// The state of a topic other than the first, without more bytes than `room`, which becomes less.
+    fn of(topic: &TopicRecord, room: &mut usize) -> Option<Self> {
+        let payload = topic.payload()?;
+        let is_shown = payload.len() <= SHOWN.min(*room);
+        *room -= if is_shown { payload.len() } else { 0 };
+        Some(Self {
+            which: Which::of(topic),
+            generated_at: topic.generated_at(),
+            payload: is_shown.then(|| payload.to_vec()),
+        })
+    }
 }
 
 impl TopicStatus {
@@ -92,11 +131,13 @@ impl TopicStatus {
         let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
         Self {
             topic: topic.name().to_owned(),
+            key: topic.key().map(|key| KeyText(key).to_string()),
             age_ms: ms(state_age),
             age_mean_ms: ms(age.mean(now)),
             age_max_ms: ms(age.max(now)),
             payload_bytes: len,
             no_room: topic.no_room(),
+            state: None,
         }
     }
 }
@@ -301,8 +342,15 @@ impl Details {
     ) -> Vec<SourceStatus> {
         let (detailed, others): (Vec<_>, Vec<_>) =
             sessions.records().partition(|(source, _)| self.meter(*source).is_some());
+        let room = Cell::new(SHOWN_OF_TOPICS);
         let status_of = |(source, record): (SourceKey, &Record)| {
-            status(self.meter(source), record, now, replaced(source))
+            let mut status = status(self.meter(source), record, now, replaced(source));
+            let mut left = room.get();
+            for (status, topic) in status.topics.iter_mut().zip(record.topics()) {
+                status.state = TopicState::of(topic, &mut left);
+            }
+            room.set(left);
+            status
         };
         let absent = self.absent.iter().rev();
         let absent = absent.map(|one| one.last(now));
@@ -343,6 +391,7 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
         seq: record.newest_seq,
         payload_bytes: payload_bytes(record),
         payload: is_shown.then(|| record.payload.clone()),
+        generated_at: record.generated_at,
         topics: record.topics().map(|topic| TopicStatus::of(record, topic, now)).collect(),
     }
 }
