@@ -64,6 +64,24 @@ pub(super) struct Load {
 /// A state in parts that begins: its symbols, and [`Repair::age_slots`](crate::state::Repair::age_slots).
 pub(super) type Begun = (u32, f64);
 
+/// What the active ones want together. It is found once for each change, as it is asked for more often.
+#[derive(Debug, Default)]
+struct Wants {
+    /// From when on there is something to send.
+    ready_at: Option<Time>,
+    has_symbol: bool,
+    /// When something in flight is lost.
+    timeout: Option<Time>,
+}
+
+impl Wants {
+    fn add(&mut self, topic: &Topic, passed: u64, patience: Span) {
+        self.ready_at = Time::earliest([self.ready_at, topic.ready_at()]);
+        self.has_symbol |= topic.has_symbol();
+        self.timeout = Time::earliest([self.timeout, topic.poll_timeout(passed, patience)]);
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     /// By their numbers: first the topics, then keys.
@@ -75,12 +93,15 @@ pub(super) struct Topics {
     free: BTreeSet<u16>,
     /// The numbers of those that have something to send, or in flight, in ascending order.
     active: Vec<u16>,
+    wants: Wants,
+    /// Whether states of one of them can be too old.
+    has_deadline: bool,
     /// States in parts that newer ones replaced before they were complete.
     abandoned: u64,
     /// The frames of the last update, for copies of it.
     frames: Vec<u8>,
     carried: Vec<Carried>,
-    /// Those that may join, by their indices.
+    /// Those with a state that may join, by their indices.
     joining: Vec<(f64, usize)>,
     /// Whether an update is to leave even if there is no state for it.
     is_empty_wanted: bool,
@@ -111,8 +132,9 @@ impl Topics {
         let list: Vec<Topic> =
             list.map(|(number, params)| Topic::new(number as u16, Arc::new(params))).collect();
         let keys = list.iter().map(|_| Keys::default()).collect();
+        let has_deadline = list.iter().any(|topic| topic.params.deadline.is_some());
         let has_keyed = list.iter().any(|topic| topic.params.kind != TopicKind::Latest);
-        Ok(Self { list, keys, has_keyed, ..Self::default() })
+        Ok(Self { list, keys, has_keyed, has_deadline, ..Self::default() })
     }
 
     // ---- inputs ----
@@ -129,7 +151,7 @@ impl Topics {
         let was_removed = topic.is_removed();
         let put = topic.put(generated_at, state, on_change);
         if put == Put::New {
-            self.activate(number);
+            self.on_news(number);
         }
         if was_removed && let Some(keys) = self.keys_of(number) {
             keys.revive();
@@ -187,9 +209,12 @@ impl Topics {
         };
         self.keys[place].on_removed();
         match self.list[usize::from(number)].remove(now) {
-            true => self.activate(number),
+            true => self.on_news(number),
             // It never left: the monitor knows nothing of it.
-            false => self.vacate(number),
+            false => {
+                self.vacate(number);
+                self.settle();
+            }
         }
         Ok(true)
     }
@@ -213,6 +238,9 @@ impl Topics {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
+        if !self.has_deadline && self.wants.timeout.is_none_or(|at| now < at) {
+            return;
+        }
         let (passed, patience) = (self.passed, self.patience);
         self.each_active(|topic| topic.handle_timeout(now, passed, patience));
         self.settle();
@@ -221,6 +249,7 @@ impl Topics {
     /// No ack has come for so long that what left until `before` is taken for lost.
     pub(super) fn on_silence(&mut self, now: Time, before: Time) {
         self.each_active(|topic| topic.on_silence(now, before));
+        self.settle();
     }
 
     pub(super) fn on_opened(&mut self, now: Time) {
@@ -231,6 +260,15 @@ impl Topics {
             }
         }
         (self.passed, self.patience) = (0, Span::ZERO);
+        self.settle();
+    }
+
+    /// Something of this number is to leave.
+    fn on_news(&mut self, number: u16) {
+        self.activate(number);
+        let ready_at = self.list[usize::from(number)].ready_at();
+        self.wants.ready_at = Time::earliest([self.wants.ready_at, ready_at]);
+        self.wants.has_symbol |= self.list[usize::from(number)].has_symbol();
     }
 
     fn activate(&mut self, number: u16) {
@@ -254,12 +292,15 @@ impl Topics {
     /// Those of which nothing is to leave and nothing is unknown are active no more, and the numbers of keys
     /// that are removed there, too, are free.
     fn settle(&mut self) {
-        let Self { list, active, .. } = self;
+        let Self { list, active, wants, abandoned, passed, patience, .. } = self;
         let mut is_any_over = false;
+        *wants = Wants::default();
         active.retain(|number| {
             let topic = &mut list[usize::from(*number)];
+            *abandoned += topic.take_abandoned();
             is_any_over |= topic.is_over();
             topic.is_active = topic.is_unsettled() || topic.is_over();
+            wants.add(topic, *passed, *patience);
             topic.is_active
         });
         if is_any_over {
@@ -339,8 +380,13 @@ impl Topics {
         begins: impl FnMut(Begun),
     ) -> bool {
         self.clear();
-        self.each_active(|topic| topic.expire(slot.now));
+        if self.has_deadline {
+            self.each_active(|topic| topic.expire(slot.now));
+        }
         self.choose_states(slot, begins);
+        if self.carried.is_empty() {
+            self.settle();
+        }
         if (self.carried.is_empty() && !is_empty_wanted) || self.asks_for_parts() {
             return !self.carried.is_empty();
         }
@@ -375,14 +421,19 @@ impl Topics {
         }
     }
 
-    /// The topic that leads, and its index with the headers.
-    fn leader(&self, slot: &Slot) -> Option<(usize, f64)> {
-        let with_headers = |topic: &Topic| {
+    /// The topic that leads, and its index with the headers. Those that may join are in `joining` then.
+    fn leader(&mut self, slot: &Slot) -> Option<(usize, f64)> {
+        let Self { list, active, joining, .. } = self;
+        joining.clear();
+        let all = active.iter().filter_map(|number| {
+            let place = usize::from(*number);
+            let topic = &list[place];
             let candidate = topic.candidate(slot)?;
-            Some(Candidate { bytes: candidate.bytes + HEADERS, ..candidate }.index())
-        };
-        let all = self.active().filter_map(|(place, topic)| {
-            Some((topic.is_overdue(slot.now), with_headers(topic)?, place))
+            if topic.can_join(slot) {
+                joining.push((candidate.index(), place));
+            }
+            let with_headers = Candidate { bytes: candidate.bytes + HEADERS, ..candidate }.index();
+            Some((topic.is_overdue(slot.now), with_headers, place))
         });
         let first = all.reduce(|best, other| {
             let is_better = (other.0, other.1) > (best.0, best.1);
@@ -393,16 +444,7 @@ impl Topics {
 
     /// Small states of other topics whose index is at least this one join, the greatest first.
     fn join(&mut self, slot: &Slot, leader: usize, least: f64) {
-        let mut joining = core::mem::take(&mut self.joining);
-        joining.clear();
-        for (place, topic) in self.active() {
-            let candidate = topic.candidate(slot).filter(|_| topic.can_join(slot));
-            let index = candidate.map(|candidate| candidate.index());
-            if let Some(index) = index.filter(|index| place != leader && *index >= least) {
-                joining.push((index, place));
-            }
-        }
-        self.joining = joining;
+        self.joining.retain(|(index, place)| *place != leader && *index >= least);
         self.joining.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));
         for at in 0..self.joining.len() {
             let (_, place) = self.joining[at];
@@ -441,9 +483,7 @@ impl Topics {
             list[*topic].on_sent(now, seq, *content, *bytes)
         });
         let repair = repair.count() as u64;
-        let mut abandoned = 0;
-        self.each_active(|topic| abandoned += topic.take_abandoned());
-        self.abandoned += abandoned;
+        self.settle();
         repair
     }
 
@@ -451,7 +491,7 @@ impl Topics {
 
     /// From when on there is something to send.
     pub(super) fn ready_at(&self) -> Option<Time> {
-        self.active().filter_map(|(_, topic)| topic.ready_at()).min()
+        self.wants.ready_at
     }
 
     /// From when on there is something to send of a topic or a key, by its number.
@@ -460,8 +500,7 @@ impl Topics {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let (passed, patience) = (self.passed, self.patience);
-        self.active().filter_map(|(_, topic)| topic.poll_timeout(passed, patience)).min()
+        self.wants.timeout
     }
 
     /// Whether the update that leaves now must ask for an ack.
@@ -493,7 +532,7 @@ impl Topics {
 
     /// Whether a symbol of a state in parts is to leave.
     pub(super) fn has_symbol(&self) -> bool {
-        self.active().any(|(_, topic)| topic.has_symbol())
+        self.wants.has_symbol
     }
 
     /// Whether the monitor is known to have the newest state of each.
