@@ -1,10 +1,9 @@
 //! A state that a monitor holds: the newest of a topic, and the received parts of a newer one.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::change::Change;
 use super::clock_offset::ClockOffset;
-use super::topic_record::RemovedTopic;
 use crate::age::AgeProcess;
 use crate::state::{self, Assembly, Budget, Decoder, Limits, Outcome};
 use crate::unit::Time;
@@ -38,14 +37,6 @@ pub(super) struct LargeStates {
     pub(super) decoder: Decoder,
     /// What the update at hand has changed in further topics.
     pub(super) changes: Vec<Change>,
-}
-
-/// What an update has changed in a topic other than the first, or in a key.
-#[derive(Debug)]
-pub(super) enum Change {
-    /// The topic of this number has a fresh state.
-    Fresh(u16),
-    Removed(Box<RemovedTopic>),
 }
 
 /// What an update was to its record, or a frame to its topic.

@@ -19,6 +19,7 @@
 
 mod access;
 mod backoff;
+mod change;
 mod clock_offset;
 mod cookie;
 mod datagram;
@@ -38,6 +39,7 @@ mod source;
 mod topic_record;
 
 pub use access::Access;
+pub use change::RemovedTopic;
 pub use clock_offset::ClockOffset;
 pub use cookie::{Secret, SessionLabel};
 pub use datagram::Datagram;
@@ -56,4 +58,4 @@ pub use source::{
     Source, SourceCounters, SourceEvent, SourceParams, StateTooLarge, TopicCounters, TopicError,
     TopicId, TopicKind, TopicParams, Transmit, TransportState,
 };
-pub use topic_record::{RemovedTopic, TopicRecord};
+pub use topic_record::TopicRecord;

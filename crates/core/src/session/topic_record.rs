@@ -12,7 +12,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::held::{AGE_KNOWN, Arrival, By, Change, HAS_STATE, Large, LargeStates, StateMut};
+use super::change::{Change, RemovedTopic};
+use super::held::{AGE_KNOWN, Arrival, By, HAS_STATE, Large, LargeStates, StateMut};
 use crate::age::AgeProcess;
 use crate::state::Budget;
 use crate::unit::{Span, Time};
@@ -130,17 +131,6 @@ impl TopicRecord {
             is_charged: true,
         }
     }
-}
-
-/// A key that is removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemovedTopic {
-    /// The number of the removal, as that of a state: greater than those of the key's states.
-    pub number: u64,
-    /// The topic's name.
-    pub name: Box<str>,
-    /// The key; empty if the topic has none.
-    pub key: Box<[u8]>,
 }
 
 /// Updates with a state for which there was no room: the newest, and which of the 64 before it.

@@ -12,6 +12,7 @@
 pub mod output;
 mod sources;
 mod status;
+mod topic_status;
 #[cfg(test)]
 mod true_ages;
 mod which;
@@ -39,7 +40,8 @@ use crate::stop::Stop;
 
 pub use crate::ask::Gone;
 pub use crate::endpoint::EndpointError as MonitorError;
-pub use status::{MonitorReport, SHOWN, SourceStatus, TopicStatus};
+pub use status::{MonitorReport, SourceStatus};
+pub use topic_status::{SHOWN, TopicStatus};
 
 use sources::Sources;
 use status::Details;

@@ -2,9 +2,9 @@
 
 use alloc::boxed::Box;
 
+use crate::session::change::RemovedTopic;
 use crate::session::fifo::Fifo;
 use crate::session::record::{Record, SourceKey};
-use crate::session::topic_record::RemovedTopic;
 use crate::wire::CloseReason;
 
 /// Events that are kept for a driver that does not poll; then the oldest is dropped, if it is not

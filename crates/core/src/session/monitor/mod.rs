@@ -15,9 +15,10 @@ use core::hash::Hash;
 use slab::Slab;
 
 use super::access::Access;
+use super::change::Change;
 use super::cookie::Secret;
 use super::datagram::Datagram;
-use super::held::{Arrival, Change, LargeStates};
+use super::held::{Arrival, LargeStates};
 use super::index::Index;
 use super::record::{Binding, Record, SourceKey};
 use super::shares::Origin;
