@@ -11,7 +11,7 @@ use freshline_core::state::Layout;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{
     Ack, AckMark, Close, CloseReason, Cookie, Frame, Frames, Message, Opening, Part, SessionId,
-    StateId, Update,
+    StateId, TopicKey, TopicName, Update,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -70,20 +70,24 @@ enum Content<'a> {
         cut: bool,
     },
     Again(Id),
+    /// The name of a key, or of a topic.
+    Key(Id, &'a [u8]),
+    Removed(Id),
     /// Frames of any kind and number.
     Raw(&'a [u8]),
 }
 
 #[derive(Debug, Clone, Copy, Arbitrary)]
 struct Id {
-    is_other_topic: bool,
+    topic: u8,
     behind: u8,
     age: u8,
 }
 
 impl Id {
     fn state(self) -> StateId {
-        let topic = u8::from(self.is_other_topic);
+        // Of few, so that they meet; some take two bytes.
+        let topic = [0, 1, 2, 64, 4095][usize::from(self.topic % 5)];
         StateId { topic, behind: self.behind.into(), age: Span::from_nanos(self.age.into()) }
     }
 }
@@ -103,6 +107,13 @@ impl<'a> Content<'a> {
                 Frames::one(Frame::Part(Part { id, layout, index, bytes: &bytes[..size] }))
             }
             Self::Again(id) => Frames::one(Frame::Again(id.state())),
+            Self::Key(id, key) => {
+                let StateId { topic, behind, .. } = id.state();
+                let key = &key[..key.len().min(TopicKey::MAX_LEN)];
+                let key = (!key.is_empty()).then_some(TopicKey { behind, bytes: key });
+                Frames::one(Frame::Name(TopicName { topic, name: "tf", key }))
+            }
+            Self::Removed(id) => Frames::one(Frame::Removed(id.state())),
             Self::Raw(_) => Frames::NONE,
         }
     }

@@ -7,7 +7,8 @@ use arbitrary::Arbitrary;
 use freshline_core::dscp::Dscp;
 use freshline_core::path::{DeviceQueue, PathId};
 use freshline_core::session::{
-    Datagram, PathPhase, Paths, Reach, Secret, Source, SourceEvent, SourceParams, TransportState,
+    Datagram, PathPhase, Paths, Reach, Secret, Source, SourceEvent, SourceParams, TopicId,
+    TopicKind, TopicParams, TransportState,
 };
 use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw, Tenth};
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -52,6 +53,9 @@ enum Step<'a> {
     Len(u16),
     /// A state is put unasked.
     Put,
+    /// One of a key is put, or the key is removed, if there are keys.
+    PutKey(u8),
+    RemoveKey(u8),
     Resume,
 }
 
@@ -88,7 +92,7 @@ fn parts_ack((recent, newest): (u64, Option<u64>)) -> PartsAck {
 
 fuzz_target!(|story: (Law, u8, u8, Vec<Step<'_>>)| {
     let (law, count, scheduler, steps) = story;
-    let mut endpoint = Endpoint::new(law, 1 + usize::from(count % 4), scheduler);
+    let mut endpoint = Endpoint::new(law, 1 + usize::from(count % 4), scheduler, count >= 128);
     for step in steps {
         endpoint.step(step);
         let rate = endpoint.source.law().rate().per_second();
@@ -111,7 +115,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    fn new(law: Law, count: usize, scheduler: u8) -> Self {
+    fn new(law: Law, count: usize, scheduler: u8, has_keys: bool) -> Self {
         let law: Box<dyn RateLaw> = match law {
             Law::AcpPlus => Box::new(AcpPlus::new(AcpPlusParams::departure())),
             Law::Acp => Box::new(Acp::new(AcpParams::default())),
@@ -122,6 +126,14 @@ impl Endpoint {
         let params = SourceParams { max_datagram: MAX_DATAGRAM, ..SourceParams::default() };
         let secret = Secret::new([7; 16]);
         let source = Source::new(params, secret, law, Time::ZERO).expect("an empty name fits");
+        let topics = match has_keys {
+            true => vec![
+                TopicParams::new("pose"),
+                TopicParams { kind: TopicKind::Keyed { max_keys: 4 }, ..TopicParams::new("tf") },
+            ],
+            false => Vec::new(),
+        };
+        let source = source.with_topics(topics).expect("they are legal");
         let names = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
         let scheduler = names[usize::from(scheduler) % names.len()].parse();
         let paths = Paths::new(count, &scheduler.expect("there is one")).expect("a few paths");
@@ -175,6 +187,13 @@ impl Endpoint {
             }
             Step::Len(len) => self.len = usize::from(len) % MAX_STATE,
             Step::Put => self.put(),
+            Step::PutKey(key) => self.on_key(key, |source, now, topic, key| {
+                // There may be no room.
+                let _ = source.put_keyed(now, topic, key, now, &[key[0]; 40]);
+            }),
+            Step::RemoveKey(key) => self.on_key(key, |source, now, topic, key| {
+                source.remove_key(now, topic, key).expect("it has keys");
+            }),
             Step::Resume => self.source.handle_resume(self.now),
             Step::React(reaction) => self.reaction = reaction,
             Step::Queue(by, queue) => {
@@ -195,6 +214,15 @@ impl Endpoint {
 
     fn put(&mut self) {
         self.source.put(self.now, self.now, &[7; MAX_STATE][..self.len]).expect("it fits");
+    }
+
+    /// Does something with a key of the topic that has keys, if there is one.
+    fn on_key(&mut self, key: u8, what: impl Fn(&mut Source, Time, TopicId, &[u8])) {
+        let topic = self.source.topics().nth(1).map(|(topic, _)| topic);
+        if let Some(topic) = topic {
+            what(&mut self.source, self.now, topic, &[key % 6]);
+            assert!(self.source.keys(topic).count() <= 4);
+        }
     }
 
     fn send(&mut self) {

@@ -104,7 +104,7 @@ impl World {
     ) {
         let assembly = &mut self.assemblies[usize::from(of % 3)];
         let before = assembly.newest();
-        let part = Part { topic: of, number, generated_at, layout, index, bytes };
+        let part = Part { topic: of.into(), number, generated_at, layout, index, bytes };
         let outcome = assembly.on_part(&part, &Limits { max_len: MAX_LEN }, &mut self.budget);
         if outcome == Outcome::Complete {
             assert!(assembly.newest() > before && assembly.newest() == Some(number));

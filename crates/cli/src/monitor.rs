@@ -82,9 +82,10 @@ pub(crate) struct Args {
     )]
     out_format: OutFormat,
     /// Run this shell command for fresh states, with the state on its standard input and
-    /// FRESHLINE_SOURCE, FRESHLINE_TOPIC, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its environment, the age
-    /// as the command starts. It runs for several sources and topics at a time; while it runs for one,
-    /// only the newest state of that one is kept. What it prints goes to standard output, with --json or
+    /// FRESHLINE_SOURCE, FRESHLINE_TOPIC, FRESHLINE_KEY, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its
+    /// environment, the age as the command starts. For a key that is removed FRESHLINE_REMOVED is 1. It runs
+    /// for several sources at a time; while it runs for one, only the newest state of each of its topics and
+    /// keys is kept. What it prints goes to standard output, with --json or
     /// --out - to standard error.
     #[arg(long, value_name = "CMD", help_heading = "Output")]
     exec: Option<String>,

@@ -7,11 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
-use freshline_core::session::SourceParams;
+use freshline_core::session::{SourceParams, TopicKind};
 use freshline_core::unit::{Bytes, Span};
+use freshline_core::wire::TopicKey;
 use freshline_net::clock::Clock;
 use freshline_net::framing::Framing;
-use freshline_net::source::sampler::{Command, File, Latest, Sampler, Synthetic};
+use freshline_net::source::sampler::{Command, File, Keys, Latest, Sampler, Synthetic};
 use freshline_net::source::{Source, SourceConfig, SourceError, States, Topic};
 use miette::miette;
 
@@ -101,7 +102,9 @@ pub(crate) struct Args {
     /// rate: those whose ages weigh most for each byte go first. After the name come, with commas between
     /// them, weight=NUMBER [default: 1], deadline=TIME (an older state is not sent), min-rate=RATE,
     /// max-rate=RATE and urgent (before all others, at once, over all paths, until it is acknowledged); at
-    /// the end read=FILE, sample=CMD, latest=STREAM or size=BYTES.
+    /// the end read=FILE, sample=CMD, latest=STREAM or size=BYTES. With kind=keyed the newest state of each
+    /// key counts: a state of latest=STREAM begins with its key and a tab, and a key without a tab is
+    /// removed; max-keys=NUMBER [default: 512] keys are kept.
     #[arg(long, value_name = "NAME,…", group = "what", help_heading = "State")]
     topic: Vec<TopicArg>,
     /// Send made-up state of this size, for measurements.
@@ -247,18 +250,33 @@ fn states(args: &Args, max_state: usize) -> Result<States, Failure> {
         return Err(Failure::Usage(miette!("{message}")));
     }
     let topics = args.topic.iter().map(|topic| {
-        let sampler = sampler(&topic.input, args.framing, max_state)?;
+        let sampler = match &topic.input {
+            Input::Latest(path) if topic.params.kind != TopicKind::Latest => {
+                keys(path, args.framing, max_state)?
+            }
+            input => sampler(input, args.framing, max_state)?,
+        };
         Ok(Topic { params: topic.params.clone(), sampler })
     });
     Ok(States::Topics(topics.collect::<Result<_, Failure>>()?))
 }
 
+fn open(path: &Path) -> Result<std::fs::File, Failure> {
+    std::fs::File::open(path)
+        .map_err(|error| Failure::Usage(miette!("cannot read {}: {error}", path.display())))
+}
+
+/// The states of the keys of a stream.
+fn keys(path: &Path, framing: Framing, max_state: usize) -> Result<Box<dyn Sampler>, Failure> {
+    let max = max_state.saturating_add(TopicKey::MAX_LEN + 1);
+    Ok(match path.as_os_str() == "-" {
+        true => Box::new(Keys::new(io::stdin(), framing, max)),
+        false => Box::new(Keys::new(open(path)?, framing, max)),
+    })
+}
+
 fn sampler(input: &Input, framing: Framing, max_state: usize) -> Result<Box<dyn Sampler>, Failure> {
     let usage = |message: String| Failure::Usage(miette!("{message}"));
-    let open = |path: &Path| {
-        let opened = std::fs::File::open(path);
-        opened.map_err(|error| usage(format!("cannot read {}: {error}", path.display())))
-    };
     Ok(match input {
         Input::Sample(command) => Box::new(Command::new(command.clone(), max_state)),
         Input::Read(path) => {

@@ -26,6 +26,7 @@ pub(crate) fn trouble(event: &Event<'_>) -> Option<String> {
         Event::Link(LinkEvent::Waiting(why)) => why.clone(),
         Event::NoSample(why) => (*why).to_owned(),
         Event::Session(_) | Event::Link(LinkEvent::Ready) => return None,
-        Event::Path { .. } | Event::TooLarge(_) | Event::TopicOver { .. } => return None,
+        Event::Path { .. } | Event::TooLarge(_) => return None,
+        Event::KeyRefused { .. } | Event::TopicOver { .. } => return None,
     })
 }

@@ -5,8 +5,9 @@ mod lines;
 #[path = "common/process.rs"]
 mod process;
 
-use std::collections::BTreeMap;
-use std::io::Write;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -130,12 +131,97 @@ fn a_topic_that_ends_or_fails_does_not_end_the_others() {
     assert!(seen["ends"] >= 1 && seen["made"] > 100, "{seen:?}");
 }
 
+/// The next line of which this holds.
+fn line_with(lines: &Receiver<String>, is_it: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let line = lines.recv_timeout(PATIENCE).expect("it comes");
+        let line: Value = serde_json::from_str(&line).unwrap();
+        if is_it(&line) {
+            return line;
+        }
+    }
+}
+
+#[test]
+fn keys_of_a_topic_arrive_can_be_removed_and_are_there_at_once_for_a_late_subscriber() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ran, socket) = (dir.path().join("ran"), dir.path().join("socket"));
+    let words = "$FRESHLINE_TOPIC/$FRESHLINE_KEY$FRESHLINE_REMOVED";
+    let exec = format!("echo {words} >> {}", ran.display());
+    let flags = ["--exec", &exec, "--subscribe", socket.to_str().unwrap()];
+    let (_monitor, states, url) = monitor(&flags);
+    let topics = ["--topic", "pose,size=40", "--topic", "tf,kind=keyed,latest=-"];
+    let flags = ["--law", "fixed", "--rate", "100/s", "--json"];
+    let words = [&["source", &url, "--name", "robot"], &topics[..], &flags[..]].concat();
+    let mut child = freshline(&words).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stream = child.stdin.take().unwrap();
+    let mut source = Process(child);
+    stream.write_all(b"base\tat 0\narm\tleft\tup\ngr\xc3\xbcn\\\tx\n").unwrap();
+    let is_key =
+        |key: &'static str| move |line: &Value| line["topic"] == "tf" && line["key"] == key;
+    // They share a datagram, in whatever order.
+    let mut keys = BTreeSet::new();
+    while keys.len() < 3 {
+        let line = line_with(&states, |line| line["topic"] == "tf");
+        keys.insert(line["key"].as_str().unwrap().to_owned());
+    }
+
+    let connect = || {
+        let reader = UnixStream::connect(&socket).unwrap();
+        (reader.try_clone().unwrap(), lines(reader))
+    };
+    let (mut reader, seen) = connect();
+    let snapshot = line_with(&seen, |line| line["topics"].is_array());
+    assert_eq!(snapshot["topics"].as_array().unwrap().len(), 4, "{snapshot}");
+    let held = [(); 3].map(|()| {
+        let line = line_with(&seen, |line| line["key"].is_string());
+        [&line["key"], &line["payload"]].map(|field| field.as_str().unwrap().to_owned())
+    });
+    let expected = [["arm", "left\tup"], ["base", "at 0"], ["gr\u{fc}n\\x5c", "x"]];
+    assert_eq!(BTreeSet::from(held), BTreeSet::from(expected.map(|pair| pair.map(str::to_owned))));
+    stream.write_all(b"arm\nbase\tat 1\n").unwrap();
+    assert_eq!(line_with(&seen, is_key("arm"))["removed"], true);
+    line_with(&states, |line| line["key"] == "arm" && line["removed"] == true);
+    // It asks for some of them: it gets these as they are, and no others from then on.
+    assert_eq!(line_with(&seen, is_key("base"))["payload"], "at 1");
+    reader.write_all(b"rob*\ttf\tb*\n").unwrap();
+    line_with(&seen, |line| line["subscribed"]["key"] == "b*");
+    stream.write_all(b"other\tx\nbase\tat 2\n").unwrap();
+    for state in ["at 1", "at 2"] {
+        let line: Value = serde_json::from_str(&seen.recv_timeout(PATIENCE).unwrap()).unwrap();
+        assert_eq!((&line["key"], &line["payload"]), (&"base".into(), &state.into()), "{line}");
+    }
+    let (_late, seen) = connect();
+    let keys = [(); 3].map(|()| line_with(&seen, |line| line["key"].is_string())["key"].clone());
+    assert!(keys.iter().all(|key| *key != "arm"), "{keys:?}");
+
+    stream.write_all(b"\tno key\n").unwrap();
+    line_with(&states, is_key("other"));
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = nix::unistd::Pid::from_raw(source.0.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let (mut report, mut said) = (String::new(), String::new());
+    source.0.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+    source.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("topic tf: a key of 0 bytes"), "{said}");
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let tf = &report["topics"][1];
+    assert_eq!((tf["keys"].as_array().unwrap().len(), &tf["removed"]), (3, &1.into()), "{tf}");
+    let ran = std::fs::read_to_string(ran).unwrap();
+    for line in ["tf/base", "tf/arm1", "pose/"] {
+        assert!(ran.lines().any(|ran| ran == line), "{line}: {ran}");
+    }
+}
+
 #[test]
 fn topics_that_cannot_be_are_refused_with_the_reason() {
     assert!(refused(&["--topic", "pose"]).contains("read=FILE"));
     assert!(refused(&["--topic", "pose,weight=0,size=9"]).contains("weight"));
     assert!(refused(&["--topic", "a,size=9", "--topic", "a,size=9"]).contains("two topics"));
     assert!(refused(&["--topic", "a,read=/nowhere/a"]).contains("/nowhere/a"));
+    assert!(refused(&["--topic", "tf,kind=keyed,size=9"]).contains("latest=STREAM"));
+    let many = ["--topic", "a,kind=keyed,max-keys=4095,latest=-", "--topic", "b,size=9"];
+    assert!(refused(&many).contains("4097 topics and keys"));
     let twice = ["--topic", "a,latest=-", "--topic", "b,latest=-"];
     assert!(refused(&twice).contains("standard input"));
     assert!(refused(&["--topic", "a,size=9", "--read", "/proc/loadavg"]).contains("--read"));

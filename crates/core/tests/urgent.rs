@@ -296,5 +296,5 @@ fn an_urgent_update_asks_for_an_ack_and_carries_the_stop_alone() {
     let Ok(Message::Update(update)) = Message::parse(&datagram) else { panic!("an update") };
     assert!(update.wants_ack);
     let mut topics = update.frames.iter().filter_map(|frame| frame.id()).map(|id| id.topic);
-    assert_eq!((topics.next(), topics.next()), (Some(STOP as u8), None));
+    assert_eq!((topics.next(), topics.next()), (Some(STOP as u16), None));
 }

@@ -8,7 +8,7 @@ use freshline_core::state::Layout;
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::{
     Ack, AckMark, Challenge, Close, CloseReason, Cookie, Frame, Frames, Join, Marks, Message,
-    Opening, Packet, Part, PartsAck, Report, SessionId, StateId, TopicName, Update,
+    Opening, Packet, Part, PartsAck, Report, SessionId, StateId, TopicKey, TopicName, Update,
 };
 use freshline_core::wlan;
 
@@ -336,7 +336,7 @@ fn an_update_with_a_name_and_states_of_two_topics() {
     let Ok(Message::Update(update)) = Message::parse(&bytes) else { panic!("an update") };
     let id = |topic, behind| StateId { topic, behind, age: Span::from_nanos(10) };
     let expected = [
-        Frame::Name(TopicName { topic: 1, name: "pose" }),
+        Frame::Name(TopicName { topic: 1, name: "pose", key: None }),
         Frame::State { id: id(1, 0), bytes: b"ok" },
         Frame::State { id: id(2, 3), bytes: b"no" },
     ];
@@ -347,6 +347,34 @@ fn an_update_with_a_name_and_states_of_two_topics() {
     let mut bad = bytes;
     bad[44] = 0x1b; // an escape in the name
     assert!(Message::parse(&bad).is_err());
+}
+
+#[test]
+fn an_update_with_keys_of_a_topic() {
+    let bytes = bytes(&[
+        "46 4c 02 01 01 23 45 67 89 ab cd ef", // header of an update
+        "00 00 00 1b",                         // no flags, 27 bytes of frames
+        "00 00 00 00 00 00 00 09",             // sequence number: 9
+        "00 00 00 00 00 00 03 e8",             // sent at: 1000 ns
+        "00 00 00 00 00 00 00 00",             // no clock offset
+        "04 09 40 40 02 74 66 01 02 61 ff",    // a name: number 64, \"tf\", a key, 2 behind: 61 ff
+        "01 06 40 40 00 0a 6f 6b",             // a state: number 64, 0 behind, 10 ns old, \"ok\"
+        "05 06 40 41 03 40 40 00",             // removed: number 65, 3 behind, 64 ns old; ignored
+        "00 00 00 00 00",                      // zeroes up to 72 bytes
+    ]);
+    let Ok(Message::Update(update)) = Message::parse(&bytes) else { panic!("an update") };
+    let key = TopicKey { behind: 2, bytes: &[0x61, 0xff] };
+    let id = |topic, behind, age| StateId { topic, behind, age: Span::from_nanos(age) };
+    let expected = [
+        Frame::Name(TopicName { topic: 64, name: "tf", key: Some(key) }),
+        Frame::State { id: id(64, 0, 10), bytes: b"ok" },
+        Frame::Removed(id(65, 3, 64)),
+    ];
+    assert_eq!(update.frames.iter().collect::<Vec<_>>(), expected);
+    assert_eq!((update.frames.lead(), update.is_of_parts()), (64, true));
+    let one = Update { frames: Frames::one(expected[0]), ..update };
+    let mut again = vec![0; one.len()];
+    assert_eq!((one.write(&mut again), &again[40..51]), (Some(72), &bytes[40..51]));
 }
 
 #[test]

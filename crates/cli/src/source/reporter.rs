@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use freshline_core::path::PathId;
-use freshline_core::session::{self, PathCounters, Reach, SourceEvent};
+use freshline_core::session::{self, PathCounters, Reach, SourceEvent, TopicId};
 use freshline_core::source::Limit;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::CloseReason;
@@ -158,9 +158,12 @@ impl Watch for Reporter {
                 self.troubles.report_once(format!("{which}; it is left out"));
                 self.why = Some(which.to_string());
             }
+            Event::KeyRefused { topic, why } => {
+                let name = topic_name(source, *topic);
+                self.troubles.report_once(format!("topic {name}: {why}; a state is left out"));
+            }
             Event::TopicOver { topic, why } => {
-                let params = source.topics().find(|(id, _)| id == topic).map(|(_, params)| params);
-                let name = params.map_or("", |params| &params.name);
+                let name = topic_name(source, *topic);
                 match why {
                     Some(why) => say!("topic {name}: {why}; the others go on"),
                     None => say!("topic {name} has ended; the others go on"),
@@ -276,9 +279,13 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
         )?;
     }
     for topic in &report.topics {
+        let keys = match topic.keys.len() {
+            0 if topic.removed == 0 => String::new(),
+            keys => format!(", {keys} keys, {} removed", topic.removed),
+        };
         writeln!(
             out,
-            "topic {}: age (at most) mean {}, {} at most; {} sent, {} delivered, {} replaced, {} too old, {} unchanged",
+            "topic {}{keys}: age (at most) mean {}, {} at most; {} sent, {} delivered, {} replaced, {} too old, {} unchanged",
             topic.topic,
             ms(topic.age_mean_ms),
             ms(topic.age_max_ms),
@@ -291,6 +298,11 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
     }
     let are_several = report.paths.len() > 1;
     report.paths.iter().try_for_each(|path| print_path(&mut out, path, are_several))
+}
+
+fn topic_name(source: &session::Source, topic: TopicId) -> &str {
+    let params = source.topics().find(|(id, _)| *id == topic);
+    params.map_or("", |(_, params)| &params.name)
 }
 
 /// A line of a path; with its queue if there are several, as a single one's is not looked at.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use freshline_core::session::TopicParams;
+use freshline_core::session::{TopicKind, TopicParams};
 use freshline_core::unit::Bytes;
 
 /// What `--topic` gives.
@@ -53,19 +53,32 @@ impl FromStr for TopicArg {
                 _ => None,
             };
             if let Some(input) = input {
+                if params.kind != TopicKind::Latest && !matches!(input, Input::Latest(_)) {
+                    return Err(format!(
+                        "a topic with keys has latest=STREAM, of which each state begins with its key and \
+                         a tab; there is {key}="
+                    ));
+                }
                 params.check().map_err(|error| error.to_string())?;
                 return Ok(Self { params, input });
             }
             let (value, others) = after.split_once(',').unwrap_or((after, ""));
             match key {
+                "kind" => match value {
+                    "latest" => params.kind = TopicKind::Latest,
+                    "keyed" if params.kind == TopicKind::Latest => params.kind = TopicKind::KEYED,
+                    "keyed" => {}
+                    _ => return Err(format!("kind={value}: there are latest and keyed")),
+                },
+                "max-keys" => params.kind = TopicKind::Keyed { max_keys: parse(key, value)? },
                 "weight" => params.weight = parse(key, value)?,
                 "deadline" => params.deadline = Some(parse(key, value)?),
                 "min-rate" => params.min_rate = Some(parse(key, value)?),
                 "max-rate" => params.max_rate = Some(parse(key, value)?),
                 _ => {
                     return Err(format!(
-                        "{key:?} is not known; there are weight, deadline, min-rate, max-rate and urgent, \
-                         then read, sample, latest or size"
+                        "{key:?} is not known; there are kind, max-keys, weight, deadline, min-rate, max-rate \
+                         and urgent, then read, sample, latest or size"
                     ));
                 }
             }
@@ -105,6 +118,14 @@ mod tests {
         assert!(topic.params.is_urgent && topic.params.max_rate.is_some());
         let topic: TopicArg = "map,latest=-".parse().unwrap();
         assert_eq!(topic.input, Input::Latest("-".into()));
+        for (text, kind) in [
+            ("map,kind=latest,latest=-", TopicKind::Latest),
+            ("tf,kind=keyed,latest=-", TopicKind::KEYED),
+            ("tf,kind=keyed,max-keys=9,latest=-", TopicKind::Keyed { max_keys: 9 }),
+            ("tf,max-keys=9,kind=keyed,latest=-", TopicKind::Keyed { max_keys: 9 }),
+        ] {
+            assert_eq!(text.parse::<TopicArg>().unwrap().params.kind, kind, "{text}");
+        }
     }
 
     #[test]
@@ -121,6 +142,10 @@ mod tests {
             (",read=x", "name"),
             ("pose,min-rate=9/s,max-rate=3/s,read=x", "lowest rate"),
             ("pose,size=huge", "size=huge"),
+            ("tf,kind=other,latest=-", "latest and keyed"),
+            ("tf,kind=keyed,max-keys=0,latest=-", "1 key at least"),
+            ("tf,kind=keyed,max-keys=99999,latest=-", "max-keys=99999"),
+            ("tf,kind=keyed,read=x", "latest=STREAM"),
         ] {
             let error = text.parse::<TopicArg>().unwrap_err();
             assert!(error.contains(word), "{text}: {error}");

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::change::Change;
 use super::clock_offset::ClockOffset;
 use crate::age::AgeProcess;
 use crate::state::{self, Assembly, Budget, Decoder, Limits, Outcome};
@@ -34,6 +35,8 @@ pub(super) struct LargeStates {
     pub(super) limits: Limits,
     pub(super) budget: Budget,
     pub(super) decoder: Decoder,
+    /// What the update at hand has changed in further topics.
+    pub(super) changes: Vec<Change>,
 }
 
 /// What an update was to its record, or a frame to its topic.
@@ -89,7 +92,7 @@ impl StateMut<'_> {
             // is held.
             Frame::Again(id) if self.holds(by, id) => self.on_repeat(by, id),
             Frame::Part(part) => self.on_part(by, &part, large),
-            Frame::Again(_) | Frame::Name(_) => Arrival::Part,
+            Frame::Again(_) | Frame::Name(_) | Frame::Removed(_) => Arrival::Part,
         }
     }
 
@@ -125,7 +128,7 @@ impl StateMut<'_> {
     }
 
     fn on_part(&mut self, by: &By<'_>, part: &Part<'_>, large: &mut LargeStates) -> Arrival {
-        let LargeStates { limits, budget, decoder } = large;
+        let LargeStates { limits, budget, decoder, .. } = large;
         let number = part.id.number(by.update.seq);
         let is_old = self.has_state() && number <= *self.number;
         let Some(own) = self.own.as_deref_mut().filter(|_| !is_old) else { return Arrival::Part };

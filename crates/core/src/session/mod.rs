@@ -19,6 +19,7 @@
 
 mod access;
 mod backoff;
+mod change;
 mod clock_offset;
 mod cookie;
 mod datagram;
@@ -38,6 +39,7 @@ mod source;
 mod topic_record;
 
 pub use access::Access;
+pub use change::RemovedTopic;
 pub use clock_offset::ClockOffset;
 pub use cookie::{Secret, SessionLabel};
 pub use datagram::Datagram;
@@ -52,8 +54,8 @@ pub use paths::{
 pub use record::{Record, SourceKey};
 pub use shares::{Origin, Shares};
 pub use source::{
-    AckedUpdate, Ignored as SourceIgnored, MAX_TOPICS, Need, Reach, Source, SourceCounters,
-    SourceEvent, SourceParams, StateTooLarge, TopicCounters, TopicError, TopicId, TopicParams,
-    Transmit, TransportState,
+    AckedUpdate, Ignored as SourceIgnored, KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, Need, Reach,
+    Source, SourceCounters, SourceEvent, SourceParams, StateTooLarge, TopicCounters, TopicError,
+    TopicId, TopicKind, TopicParams, Transmit, TransportState,
 };
 pub use topic_record::TopicRecord;

@@ -96,27 +96,10 @@ pub(super) struct Received {
     /// Whether it is newer than all before, and carries no state that is out of date. A late one can
     /// bring a fresh state: the last part of it.
     pub(super) was_fresh: bool,
-    /// Further topics of which a fresh state has come.
-    pub(super) topics: TopicSet,
-}
-
-/// Some of the topics of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct TopicSet([u64; 4]);
-
-impl TopicSet {
-    fn insert(&mut self, topic: u8) {
-        self.0[usize::from(topic / 64)] |= 1 << (topic % 64);
-    }
-
-    pub(super) fn iter(self) -> impl Iterator<Item = u8> {
-        let is_in = move |topic: &u8| self.0[usize::from(topic / 64)] & (1 << (topic % 64)) != 0;
-        (0..=u8::MAX).filter(is_in).take(if self == Self::default() { 0 } else { usize::MAX })
-    }
 }
 
 impl Received {
-    const COPY: Self = Self { arrival: Arrival::Copy, was_fresh: false, topics: TopicSet([0; 4]) };
+    const COPY: Self = Self { arrival: Arrival::Copy, was_fresh: false };
 }
 
 impl<P: Copy> Record<P> {
@@ -153,7 +136,8 @@ impl<P: Copy> Record<P> {
 const MAX_BOUND: usize = 2 * MAX_PATHS;
 
 impl<P> Record<P> {
-    /// A record that begins with its first update, and the further topics of which that has a state.
+    /// A record that begins with its first update. What that changes in further topics is in
+    /// [`LargeStates::changes`].
     pub(super) fn new(
         update: &Update<'_>,
         peer: P,
@@ -161,7 +145,7 @@ impl<P> Record<P> {
         binding: Binding,
         received_at: Time,
         large: &mut LargeStates,
-    ) -> (Self, TopicSet) {
+    ) -> Self {
         let mut record = Self {
             session: update.session,
             peer,
@@ -180,12 +164,12 @@ impl<P> Record<P> {
             fresh: 0,
             packed: 0,
         };
-        let (_, topics) = record.on_frames(update, received_at, large);
+        record.on_frames(update, received_at, large);
         record.fresh = 1;
-        (record, topics)
+        record
     }
 
-    /// An update has come.
+    /// An update has come. What it changes in further topics is in [`LargeStates::changes`].
     pub(super) fn on_update(
         &mut self,
         update: &Update<'_>,
@@ -201,37 +185,36 @@ impl<P> Record<P> {
         {
             return Received::COPY;
         }
-        let (arrival, topics) = self.on_frames(update, received_at, large);
+        let arrival = self.on_frames(update, received_at, large);
         let was_fresh = is_newest && arrival != Arrival::Late;
         match was_fresh {
             true => self.fresh += 1,
             false => self.packed += 1 << STALE,
         }
         let is_late = !was_fresh && arrival != Arrival::Fresh;
-        Received { arrival: if is_late { Arrival::Late } else { arrival }, was_fresh, topics }
+        Received { arrival: if is_late { Arrival::Late } else { arrival }, was_fresh }
     }
 
-    /// What the frames are to the first topic, and of which others a fresh state has come.
+    /// What the frames are to the first topic.
     fn on_frames(
         &mut self,
         update: &Update<'_>,
         received_at: Time,
         large: &mut LargeStates,
-    ) -> (Arrival, TopicSet) {
-        let (mut first, mut fresh) = (Arrival::Part, TopicSet::default());
+    ) -> Arrival {
+        let mut first = Arrival::Part;
         for frame in update.frames.iter() {
             let arrival = self.on_frame(update, frame, received_at, large);
             match frame.topic() {
                 0 if first == Arrival::Part => first = arrival,
                 0 => {}
-                topic if arrival == Arrival::Fresh => fresh.insert(topic),
                 _ if arrival == Arrival::NoRoom => {
                     self.more.get_or_insert_default().topics.refuse(update.seq);
                 }
                 _ => {}
             }
         }
-        (first, fresh)
+        first
     }
 
     fn on_frame(
@@ -249,7 +232,7 @@ impl<P> Record<P> {
         match (frame.topic(), frame) {
             (_, Frame::Name(name)) => {
                 let more = self.more.get_or_insert_default();
-                more.topics.on_name(name, &mut large.budget);
+                more.topics.on_name(update.seq, name, large);
                 Arrival::Part
             }
             (0, frame) => self.state_mut().on_frame(&by, frame, large),
@@ -313,14 +296,14 @@ impl<P> Record<P> {
         PartsAck { recent: recent & !refused, no_room, newest }
     }
 
-    /// The topics of which something has come, by their numbers. The state of topic 0 is that of the record;
-    /// its topic has the name alone.
+    /// The topics and keys of which something has come, by their numbers. The state of topic 0 is that of the
+    /// record; its topic has the name alone.
     pub fn topics(&self) -> impl Iterator<Item = &TopicRecord> {
         self.more.iter().flat_map(|more| more.topics.all())
     }
 
-    /// The topic of this number, if something has come of it.
-    pub fn topic(&self, number: u8) -> Option<&TopicRecord> {
+    /// The topic or key of this number, if something has come of it.
+    pub fn topic(&self, number: u16) -> Option<&TopicRecord> {
         self.more.as_ref()?.topics.get(number)
     }
 
@@ -387,12 +370,17 @@ mod tests {
     use crate::wire::Frames;
 
     fn large() -> LargeStates {
-        LargeStates { limits: Limits::default(), budget: Budget::new(0), decoder: Decoder::new() }
+        LargeStates {
+            limits: Limits::default(),
+            budget: Budget::new(0),
+            decoder: Decoder::new(),
+            changes: Vec::new(),
+        }
     }
 
     fn of(update: &Update<'_>) -> Record<()> {
         let binding = Binding { credential: 0, label: SessionLabel(1) };
-        Record::new(update, (), "".into(), binding, Time::ZERO, &mut large()).0
+        Record::new(update, (), "".into(), binding, Time::ZERO, &mut large())
     }
 
     fn update(seq: u64) -> Update<'static> {

@@ -2,26 +2,42 @@
 //!
 //! All of it is charged to the [`Budget`] of states in parts: a session costs little more than before until
 //! it has shown topics, and what all sessions together may take for these is bounded.
+//!
+//! **Keys.** A number can be that of one key after another. The first update that names a key, its name frame
+//! says which, begins the key's **life**: frames with lower numbers are of a former one and change nothing.
+//! Of a key that was removed, the number of the removal alone is kept, so that no late state brings it back;
+//! names of that life or an earlier one change nothing either. So any order of updates, and any number of
+//! copies, leads to the same keys.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::change::{Change, RemovedTopic};
 use super::held::{AGE_KNOWN, Arrival, By, HAS_STATE, Large, LargeStates, StateMut};
 use crate::age::AgeProcess;
 use crate::state::Budget;
 use crate::unit::{Span, Time};
 use crate::wire::{Frame, Opening, TopicName};
 
-/// What a record costs besides its name and its state, in bytes: with its place in a list that grows by
-/// doubling.
-const COST: usize = size_of::<TopicRecord>() + 2 * size_of::<usize>();
+/// What a record costs besides its name, its key and its state, in bytes: with its places in two lists that
+/// grow by doubling.
+const COST: usize = size_of::<TopicRecord>() + 2 * (size_of::<usize>() + size_of::<u16>());
 
-/// The newest state of one topic.
+/// What is kept of a key that is removed, in bytes. Less than [`COST`], so that there is always room for it.
+const COST_OF_REMOVED: usize = 2 * size_of::<(u16, u64)>();
+
+/// The newest state of one topic, or of one key.
 #[derive(Debug)]
 pub struct TopicRecord {
-    number: u8,
+    number: u16,
     /// Its name; empty until it has come.
     name: Box<str>,
+    /// Which key of the topic; empty if it has none.
+    key: Box<[u8]>,
+    /// States with lower numbers are of former keys.
+    life: u64,
+    /// The last update, plus 1, of which a fresh state was reported.
+    reported: u64,
     payload: Vec<u8>,
     state_number: u64,
     generated_at: Time,
@@ -33,10 +49,13 @@ pub struct TopicRecord {
 }
 
 impl TopicRecord {
-    fn new(number: u8) -> Self {
+    fn new(number: u16, life: u64) -> Self {
         Self {
             number,
             name: Box::default(),
+            key: Box::default(),
+            life,
+            reported: 0,
             payload: Vec::new(),
             state_number: 0,
             generated_at: Time::ZERO,
@@ -49,13 +68,18 @@ impl TopicRecord {
     }
 
     /// Its number at its source.
-    pub fn number(&self) -> u8 {
+    pub fn number(&self) -> u16 {
         self.number
     }
 
     /// Its name; empty until it has come.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Which key of its topic; `None` if the topic has no keys, or before the name has come.
+    pub fn key(&self) -> Option<&[u8]> {
+        (!self.key.is_empty()).then_some(&self.key)
     }
 
     /// Its newest state; `None` if there is none.
@@ -145,12 +169,16 @@ impl Refused {
     }
 }
 
-/// The topics of one source, by their numbers.
+/// The topics and keys of one source, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct TopicRecords {
     /// Boxed, so that little moves when a new one is put between others.
     #[expect(clippy::vec_box, reason = "a record has hundreds of bytes")]
     all: Vec<Box<TopicRecord>>,
+    /// The numbers of those with a name, in the order of names and keys.
+    by_name: Vec<u16>,
+    /// The numbers of those that are removed, each with that of the removal.
+    removed: Vec<(u16, u64)>,
     refused: Refused,
     /// What the budget is charged for records and names.
     share: usize,
@@ -170,28 +198,62 @@ impl TopicRecords {
         self.refused.insert(seq);
     }
 
-    pub(super) fn get(&self, number: u8) -> Option<&TopicRecord> {
+    pub(super) fn get(&self, number: u16) -> Option<&TopicRecord> {
         Some(&self.all[self.place(number).ok()?])
     }
 
-    /// The name of a topic, if it can be used as a file name and a label and no other topic has it. It is
-    /// final.
-    pub(super) fn on_name(&mut self, name: TopicName<'_>, budget: &mut Budget) {
-        let TopicName { topic, name } = name;
-        let Some(place) = self.find(topic, budget) else { return };
-        if !self.all[place].name.is_empty()
-            || !Opening::is_plain_name(name)
-            || self.all.iter().any(|other| *other.name == *name)
-        {
+    /// The name of a topic or a key, if it can be used as a file name and a label and no other has it. That
+    /// of a topic is final; a number can be that of another key in a later life.
+    pub(super) fn on_name(&mut self, seq: u64, name: TopicName<'_>, large: &mut LargeStates) {
+        let TopicName { topic, name, key } = name;
+        // The first topic's states are elsewhere.
+        if name.is_empty() || !Opening::is_plain_name(name) || (topic == 0 && key.is_some()) {
             return;
         }
-        let wanted = self.share + name.len();
+        let life = key.map_or(0, |key| seq.saturating_sub(key.behind));
+        let key = key.map_or(&[][..], |key| key.bytes);
+        if self.removed_at(topic).is_some_and(|at| life <= at) {
+            return;
+        }
+        match self.place_of_name(name, key).map(|place| self.by_name[place]) {
+            Ok(number) if number == topic => {
+                if let Ok(place) = self.place(number) {
+                    self.all[place].life = self.all[place].life.max(life);
+                }
+                return;
+            }
+            // A key that went on under another number, of which the monitor has heard before a restart.
+            Ok(number) if self.get(number).is_some_and(|other| other.life < life) => {
+                self.remove(number, None, large);
+            }
+            Ok(_) => return,
+            Err(_) => {}
+        }
+        if let Some(former) = self.get(topic) {
+            let is_of_former = former.state_number().is_some_and(|number| number < life);
+            if !former.name.is_empty() && former.life >= life {
+                return;
+            }
+            if !former.name.is_empty() || is_of_former {
+                self.remove(topic, Some(life.saturating_sub(1)), large);
+            }
+        }
+        self.set_name(topic, life, (name, key), &mut large.budget);
+    }
+
+    fn set_name(&mut self, topic: u16, life: u64, (name, key): (&str, &[u8]), budget: &mut Budget) {
+        let Some(place) = self.find(topic, budget) else { return };
+        let wanted = self.share + name.len() + key.len();
+        let Err(by_name) = self.place_of_name(name, key) else { return };
         if budget.resize(&mut self.share, wanted) {
-            self.all[place].name = name.into();
+            let record = &mut self.all[place];
+            (record.name, record.key) = (name.into(), key.into());
+            record.life = record.life.max(life);
+            self.by_name.insert(by_name, topic);
         }
     }
 
-    /// A frame of a topic has come, other than a name.
+    /// A frame of a topic or a key has come, other than a name.
     pub(super) fn on_frame(
         &mut self,
         by: &By<'_>,
@@ -199,8 +261,17 @@ impl TopicRecords {
         large: &mut LargeStates,
     ) -> Arrival {
         let (topic, is_whole) = (frame.topic(), matches!(frame, Frame::State { .. }));
+        let number = frame.id().map_or(0, |id| id.number(by.update.seq));
+        if let Frame::Removed(_) = frame {
+            return self.on_removed(topic, number, large);
+        }
+        let is_former = match self.get(topic) {
+            Some(record) => number < record.life,
+            None => self.removed_at(topic).is_some_and(|at| number <= at),
+        };
         let is_known = self.place(topic).is_ok();
         let place = match frame {
+            _ if is_former => return if is_whole { Arrival::Late } else { Arrival::Part },
             Frame::Again(_) if !is_known => None,
             _ => self.find(topic, &mut large.budget),
         };
@@ -209,34 +280,107 @@ impl TopicRecords {
         };
         let topic = &mut self.all[place];
         let arrival = topic.state_mut().on_frame(by, frame, large);
-        topic.fresh += u64::from(arrival == Arrival::Fresh);
         topic.no_room += u64::from(arrival == Arrival::NoRoom);
+        if arrival == Arrival::Fresh {
+            topic.fresh += 1;
+            let reported = by.update.seq.saturating_add(1);
+            if core::mem::replace(&mut topic.reported, reported) != reported {
+                large.changes.push(Change::Fresh(topic.number));
+            }
+        }
         arrival
+    }
+
+    /// A key is removed, which is newer than all its states with lower numbers.
+    fn on_removed(&mut self, topic: u16, number: u64, large: &mut LargeStates) -> Arrival {
+        match self.get(topic) {
+            Some(record) => {
+                let is_late = number < record.life || Some(number) <= record.state_number();
+                if is_late {
+                    return Arrival::Late;
+                }
+                self.remove(topic, Some(number), large);
+                Arrival::Part
+            }
+            None => self.note_removed(topic, number, &mut large.budget),
+        }
+    }
+
+    /// Drops a record: its key is removed, by a frame of this number, or goes on under another one.
+    fn remove(&mut self, topic: u16, by: Option<u64>, large: &mut LargeStates) {
+        let Ok(place) = self.place(topic) else { return };
+        if let Ok(by_name) = self.place_of_name(&self.all[place].name, &self.all[place].key) {
+            self.by_name.remove(by_name);
+        }
+        let mut gone = self.all.remove(place);
+        gone.large.release(&mut large.budget);
+        let kept = self.share - COST - gone.name.len() - gone.key.len();
+        // Less always fits.
+        let _ = large.budget.resize(&mut self.share, kept);
+        // Frames of this life, or from before the number was another key's, are late from now on.
+        let last = gone.life.max(by.or(gone.state_number()).unwrap_or(0));
+        self.note_removed(topic, last, &mut large.budget);
+        let had_state = gone.has_state() && !gone.name.is_empty();
+        if let Some(number) = by.filter(|_| had_state) {
+            let TopicRecord { name, key, .. } = *gone;
+            large.changes.push(Change::Removed(Box::new(RemovedTopic { number, name, key })));
+        }
+    }
+
+    fn note_removed(&mut self, topic: u16, number: u64, budget: &mut Budget) -> Arrival {
+        match self.removed.binary_search_by_key(&topic, |(topic, _)| *topic) {
+            Ok(place) => self.removed[place].1 = self.removed[place].1.max(number),
+            Err(place) => {
+                let wanted = self.share + COST_OF_REMOVED;
+                if !budget.resize(&mut self.share, wanted) {
+                    return Arrival::NoRoom;
+                }
+                self.removed.insert(place, (topic, number));
+            }
+        }
+        Arrival::Part
+    }
+
+    fn removed_at(&self, topic: u16) -> Option<u64> {
+        let place = self.removed.binary_search_by_key(&topic, |(topic, _)| *topic).ok()?;
+        Some(self.removed[place].1)
     }
 
     pub(super) fn release(&mut self, budget: &mut Budget) {
         self.all.iter_mut().for_each(|topic| topic.large.release(budget));
         budget.release(&mut self.share);
-        self.all = Vec::new();
+        *self = Self::default();
     }
 
     /// The place of a topic, which is new if need be; `None` if there is no room for it.
-    fn find(&mut self, number: u8, budget: &mut Budget) -> Option<usize> {
+    fn find(&mut self, number: u16, budget: &mut Budget) -> Option<usize> {
         match self.place(number) {
             Ok(place) => Some(place),
             Err(place) => {
-                let wanted = self.share + COST;
+                let removed = self.removed.binary_search_by_key(&number, |(topic, _)| *topic);
+                let freed = if removed.is_ok() { COST_OF_REMOVED } else { 0 };
+                let wanted = self.share + COST - freed;
                 if !budget.resize(&mut self.share, wanted) {
                     return None;
                 }
-                self.all.insert(place, Box::new(TopicRecord::new(number)));
+                let life =
+                    removed.map_or(0, |place| self.removed.remove(place).1.saturating_add(1));
+                self.all.insert(place, Box::new(TopicRecord::new(number, life)));
                 Some(place)
             }
         }
     }
 
-    fn place(&self, number: u8) -> Result<usize, usize> {
+    fn place(&self, number: u16) -> Result<usize, usize> {
         self.all.binary_search_by_key(&number, |topic| topic.number())
+    }
+
+    /// The place of a name in the list of them, or where it would be.
+    fn place_of_name(&self, name: &str, key: &[u8]) -> Result<usize, usize> {
+        let named = |number: &u16| {
+            self.get(*number).map_or(("", &[][..]), |topic| (&*topic.name, &*topic.key))
+        };
+        self.by_name.binary_search_by(|number| named(number).cmp(&(name, key)))
     }
 }
 

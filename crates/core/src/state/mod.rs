@@ -49,7 +49,7 @@ pub use transfer::{Outgoing, Transfer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part<'a> {
     /// The stream of states that the state belongs to.
-    pub topic: u8,
+    pub topic: u16,
     /// Counts the states of the topic.
     pub number: u64,
     /// When the state was sampled, on the source's clock. It is the same in all parts of a state, to the

@@ -229,7 +229,7 @@ impl Transfer {
     }
 
     /// A symbol as it travels; `None` as in [`Transfer::symbol`].
-    pub fn part(&mut self, topic: u8, index: u32, encoder: &mut Encoder) -> Option<Part<'_>> {
+    pub fn part(&mut self, topic: u16, index: u32, encoder: &mut Encoder) -> Option<Part<'_>> {
         let (number, generated_at, layout) = (self.number, self.generated_at, self.layout);
         let bytes = self.symbol(index, encoder)?;
         Some(Part { topic, number, generated_at, layout, index, bytes })

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   update:  header │ opening │ frame │ frame │ … │ padding
-//!   frame:   kind (1) │ length of the rest (varint) │ topic (1) │ …
+//!   frame:   kind (1) │ length of the rest (varint) │ topic (varint) │ …
 //! ```
 //!
 //! | kind | frame | after the topic |
@@ -10,9 +10,12 @@
 //! | 1 | a whole state | behind, age; its bytes |
 //! | 2 | part of a state | behind, age, length of the state, of a symbol, repair symbols, index; the symbol |
 //! | 3 | a state again, by its number alone | behind, age |
-//! | 4 | the topic's name | length (1), name |
+//! | 4 | the topic's name | length (1), name; of a key: 1 (1), behind, key |
+//! | 5 | there is no state any more | behind, age |
 //!
-//! All numbers but the topic and the name's length are varints.
+//! All numbers but the name's length are varints. The **topic** is the number, 0 to 4095, of a topic or of
+//! one key of a topic with keys: either has states of its own. Its name frame says which it is; how far
+//! the first update that named this key is behind tells it from a former key of the same number.
 //!
 //! A state's **number** is the sequence number of the first update that carries it, or a part of it. A
 //! frame says how far that is behind its own update, which is 0 for most. So a newer state of a topic has
@@ -26,7 +29,7 @@ use alloc::vec::Vec;
 
 use super::ParseError;
 use super::cursor::{Reader, Writer, varint_len};
-use super::name::{MAX_NAME, is_control};
+use super::name::{MAX_KEY, MAX_NAME, is_control};
 use crate::state::Layout;
 use crate::unit::{Span, Time};
 
@@ -34,6 +37,13 @@ const STATE: u8 = 1;
 const PART: u8 = 2;
 const AGAIN: u8 = 3;
 const NAME: u8 = 4;
+const REMOVED: u8 = 5;
+
+/// In a name: a key of a topic with keys follows. Other kinds of topics are skipped.
+const KEYED: u8 = 1;
+
+/// The greatest number of a topic, or of a key.
+pub const MAX_TOPIC: u16 = 4095;
 
 /// One frame of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,32 +61,60 @@ pub enum Frame<'a> {
     Again(StateId),
     /// A topic's name.
     Name(TopicName<'a>),
+    /// The key is removed: this number is newer than all its states.
+    Removed(StateId),
 }
 
-/// The name of a topic, for people and programs.
+/// The name of a topic or of a key, for people and programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicName<'a> {
-    /// Which topic.
-    pub topic: u8,
-    /// Its name, as that of a source: at most 63 bytes, without characters that
+    /// The number of the topic or of the key, at most [`MAX_TOPIC`].
+    pub topic: u16,
+    /// The topic's name, as that of a source: at most 63 bytes, without characters that
     /// [control](super::is_control) how text is shown.
     pub name: &'a str,
+    /// Which key of the topic, if it has keys.
+    pub key: Option<TopicKey<'a>>,
+}
+
+/// A key of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicKey<'a> {
+    /// How far the first update with this key under this number is behind.
+    pub behind: u64,
+    /// The key: any 1 to [`TopicKey::MAX_LEN`] bytes.
+    pub bytes: &'a [u8],
+}
+
+impl TopicKey<'_> {
+    /// The longest key in bytes.
+    pub const MAX_LEN: usize = MAX_KEY;
 }
 
 impl TopicName<'_> {
-    /// The most bytes of its frame.
-    pub const MAX_LEN: usize = 1 + 2 + 1 + 1 + MAX_NAME;
+    /// The most bytes of the frame with the name of a topic without keys.
+    pub const MAX_LEN: usize = 1 + 2 + 2 + 1 + MAX_NAME;
+    /// The same with a key.
+    pub const MAX_LEN_OF_KEY: usize = Self::MAX_LEN + 1 + 8 + MAX_KEY;
 
     fn is_legal(&self) -> bool {
-        self.name.len() <= MAX_NAME && !self.name.chars().any(is_control)
+        let is_key = |key: TopicKey<'_>| (1..=MAX_KEY).contains(&key.bytes.len());
+        self.name.len() <= MAX_NAME
+            && !self.name.chars().any(is_control)
+            && self.key.is_none_or(is_key)
+    }
+
+    fn len(&self) -> usize {
+        let key = |key: TopicKey<'_>| 1 + varint_len(key.behind) + key.bytes.len();
+        varint_len(self.topic.into()) + 1 + self.name.len() + self.key.map_or(0, key)
     }
 }
 
 /// Names a state of a session, and says how old it was when the update left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateId {
-    /// Of which topic.
-    pub topic: u8,
+    /// Of which topic or key: at most [`MAX_TOPIC`].
+    pub topic: u16,
     /// How far its number is behind that of the update: 0 if this update is the first that carries it.
     pub behind: u64,
     /// Time from its generation to the sending of the update; at most 2⁶² − 1 ns.
@@ -98,7 +136,7 @@ impl StateId {
     }
 
     fn len(&self) -> usize {
-        1 + varint_len(self.behind) + varint_len(self.age.as_nanos())
+        varint_len(self.topic.into()) + varint_len(self.behind) + varint_len(self.age.as_nanos())
     }
 }
 
@@ -128,7 +166,7 @@ impl Part<'_> {
 }
 
 impl<'a> Frame<'a> {
-    /// The most bytes of a whole state's frame besides its own.
+    /// The most bytes of a whole state's frame besides its own, of a topic up to 63.
     pub const MAX_OVERHEAD: usize = 1 + 4 + 1 + 8 + 8;
     /// The most bytes of a part besides its symbol.
     pub const MAX_OVERHEAD_OF_PART: usize = Self::MAX_OVERHEAD + 4 + 4 + 4 + 4;
@@ -136,15 +174,21 @@ impl<'a> Frame<'a> {
     /// Which state it is about; `None` of a name.
     pub fn id(&self) -> Option<StateId> {
         match self {
-            Self::State { id, .. } | Self::Part(Part { id, .. }) | Self::Again(id) => Some(*id),
+            Self::State { id, .. }
+            | Self::Part(Part { id, .. })
+            | Self::Again(id)
+            | Self::Removed(id) => Some(*id),
             Self::Name(_) => None,
         }
     }
 
-    /// Which topic it is about.
-    pub fn topic(&self) -> u8 {
+    /// Which topic or key it is about.
+    pub fn topic(&self) -> u16 {
         match self {
-            Self::State { id, .. } | Self::Part(Part { id, .. }) | Self::Again(id) => id.topic,
+            Self::State { id, .. }
+            | Self::Part(Part { id, .. })
+            | Self::Again(id)
+            | Self::Removed(id) => id.topic,
             Self::Name(name) => name.topic,
         }
     }
@@ -155,7 +199,7 @@ impl<'a> Frame<'a> {
         match self {
             Self::State { bytes, .. } => bytes.len(),
             Self::Part(part) => part.layout.len(),
-            Self::Again(_) | Self::Name(_) => 0,
+            Self::Again(_) | Self::Removed(_) | Self::Name(_) => 0,
         }
     }
 
@@ -163,8 +207,8 @@ impl<'a> Frame<'a> {
         match self {
             Self::State { id, bytes } => id.len() + bytes.len(),
             Self::Part(part) => part.id.len() + part.head_len() + part.bytes.len(),
-            Self::Again(id) => id.len(),
-            Self::Name(TopicName { name, .. }) => 2 + name.len(),
+            Self::Again(id) | Self::Removed(id) => id.len(),
+            Self::Name(name) => name.len(),
         }
     }
 
@@ -181,8 +225,9 @@ impl<'a> Frame<'a> {
             Self::Part(_) => PART,
             Self::Again(_) => AGAIN,
             Self::Name(_) => NAME,
+            Self::Removed(_) => REMOVED,
         };
-        writer.put(&[kind]).varint(self.content_len() as u64).put(&[self.topic()]);
+        writer.put(&[kind]).varint(self.content_len() as u64).varint(self.topic().into());
         if let Some(StateId { behind, age, .. }) = self.id() {
             writer.varint(behind).varint(age.as_nanos());
         }
@@ -196,9 +241,12 @@ impl<'a> Frame<'a> {
                 }
                 writer.put(part.bytes);
             }
-            Self::Again(_) => {}
-            Self::Name(TopicName { name, .. }) => {
+            Self::Again(_) | Self::Removed(_) => {}
+            Self::Name(TopicName { name, key, .. }) => {
                 writer.put(&[name.len() as u8]).put(name.as_bytes());
+                if let Some(TopicKey { behind, bytes }) = key {
+                    writer.put(&[KEYED]).varint(*behind).put(bytes);
+                }
             }
         }
     }
@@ -217,7 +265,7 @@ impl<'a> Frame<'a> {
             let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
             let mut content = Reader::new(reader.take(len)?);
             let id = |content: &mut Reader<'a>| {
-                let (topic, behind) = (content.u8()?, content.varint()?);
+                let (topic, behind) = (read_topic(content)?, content.varint()?);
                 Ok(StateId { topic, behind, age: Span::from_nanos(content.varint()?) })
             };
             return Ok(Some(match kind {
@@ -229,7 +277,11 @@ impl<'a> Frame<'a> {
                     bytes: content.rest(),
                 }),
                 AGAIN => Self::Again(id(&mut content)?),
-                NAME => Self::Name(read_name(&mut content)?),
+                NAME => match read_name(content)? {
+                    Some(name) => Self::Name(name),
+                    None => continue,
+                },
+                REMOVED => Self::Removed(id(&mut content)?),
                 _ => continue,
             }));
         }
@@ -244,11 +296,25 @@ fn read_layout(content: &mut Reader<'_>) -> Result<Layout, ParseError> {
     Layout::new(len, symbol_len, repair).map_err(|_| ParseError::Field("way to cut a state"))
 }
 
-fn read_name<'a>(content: &mut Reader<'a>) -> Result<TopicName<'a>, ParseError> {
-    let [topic, len] = content.array()?;
+fn read_topic(content: &mut Reader<'_>) -> Result<u16, ParseError> {
+    let topic = narrow(content.varint()?, TOPIC)?;
+    if topic <= MAX_TOPIC { Ok(topic) } else { Err(ParseError::Field(TOPIC)) }
+}
+
+/// The field of [`read_topic`].
+const TOPIC: &str = "number of a topic";
+
+/// `None` if the topic is of a kind that is not known.
+fn read_name<'a>(mut content: Reader<'a>) -> Result<Option<TopicName<'a>>, ParseError> {
+    let (topic, len) = (read_topic(&mut content)?, content.u8()?);
     let name = str::from_utf8(content.take(len.into())?).ok();
-    let name = name.map(|name| TopicName { topic, name }).filter(TopicName::is_legal);
-    name.ok_or(ParseError::Field("name of a topic"))
+    let key = match content.is_empty() {
+        true => None,
+        false if content.u8()? != KEYED => return Ok(None),
+        false => Some(TopicKey { behind: content.varint()?, bytes: content.rest() }),
+    };
+    let name = name.map(|name| TopicName { topic, name, key }).filter(TopicName::is_legal);
+    name.map(Some).ok_or(ParseError::Field("name of a topic"))
 }
 
 fn narrow<T: TryFrom<u64>>(number: u64, field: &'static str) -> Result<T, ParseError> {
@@ -282,8 +348,8 @@ impl<'a> Frames<'a> {
         Self { one: None, encoded }
     }
 
-    /// The topic of the first state, whole, in part or again; 0 where there is none.
-    pub fn lead(&self) -> u8 {
+    /// The topic of the first state, whole, in part, again or removed; 0 where there is none.
+    pub fn lead(&self) -> u16 {
         self.iter().find_map(|frame| frame.id()).map_or(0, |id| id.topic)
     }
 

@@ -51,9 +51,9 @@ pub use ack::{Ack, AckBytes, PartsAck};
 pub use control::{Challenge, Close, CloseReason};
 #[cfg(feature = "wlan")]
 pub use downlink::{Join, Packet, Report};
-pub use frame::{Frame, Frames, Part, StateId, TopicName};
+pub use frame::{Frame, Frames, MAX_TOPIC, Part, StateId, TopicKey, TopicName};
 pub use marks::{AckMark, Marks, ParseAckMarkError};
-pub use name::is_control;
+pub use name::{KeyText, is_control};
 pub use update::{Opening, OpeningTooLong, Update};
 
 use cursor::Reader;
@@ -269,7 +269,7 @@ mod tests {
             ack_mark in 0u8..66,
             opening in proptest::option::of(("[a-z0-9-]{0,63}", any::<[u8; 16]>(), proptest::collection::vec(any::<u8>(), 0..255))),
             payload in proptest::collection::vec(any::<u8>(), 0..1500),
-            kind in 0u8..5, topic: u8, behind in 0u64..1 << 62, age in 0u64..1 << 62,
+            kind in 0u8..8, topic in 0..=MAX_TOPIC, behind in 0u64..1 << 62, age in 0u64..1 << 62,
             layout in (1u32..1 << 23, 1u16.., 0u16..4, any::<u32>()),
         ) {
             let id = StateId { topic, behind, age: Span::from_nanos(age) };
@@ -283,6 +283,12 @@ mod tests {
                     Frames::one(Frame::Part(Part { id, layout: layout.unwrap(), index, bytes }))
                 }
                 3 => Frames::one(Frame::Again(id)),
+                4 => Frames::one(Frame::Removed(id)),
+                5 | 6 => {
+                    let bytes = &payload[..payload.len().min(TopicKey::MAX_LEN)];
+                    let key = (kind == 6 && !bytes.is_empty()).then_some(TopicKey { behind, bytes });
+                    Frames::one(Frame::Name(TopicName { topic, name: "pose", key }))
+                }
                 _ => Frames::fresh(&payload),
             };
             let ack_mark = match ack_mark {

@@ -1,4 +1,9 @@
-//! Names of sources and topics.
+//! Names of sources and topics, and keys.
+
+use core::fmt::{self, Display, Formatter, Write};
+
+/// The longest key in bytes.
+pub(super) const MAX_KEY: usize = 64;
 
 /// The longest name in bytes.
 pub(super) const MAX_NAME: usize = 63;
@@ -11,4 +16,49 @@ pub fn is_control(character: char) -> bool {
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
     character.is_control() || is_bidirectional
+}
+
+/// A key, which may be any bytes, as text that can be shown: bytes that are no UTF-8, characters that
+/// [control](is_control) how text is shown, and the backslash as `\xNN` each, so that no two keys look the
+/// same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyText<'a>(pub &'a [u8]);
+
+impl Display for KeyText<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let escape = |f: &mut Formatter<'_>, bytes: &[u8]| {
+            bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))
+        };
+        for chunk in self.0.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                match is_control(character) || character == '\\' {
+                    true => escape(f, character.encode_utf8(&mut [0; 4]).as_bytes())?,
+                    false => f.write_char(character)?,
+                }
+            }
+            escape(f, chunk.invalid())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_shown_without_what_could_harm_a_terminal_and_without_a_twin() {
+        for (key, text) in [
+            (&b"base_link"[..], "base_link"),
+            ("gr\u{fc}n".as_bytes(), "gr\u{fc}n"),
+            (b"a\tb\x1b[2J", "a\\x09b\\x1b[2J"),
+            (b"\xff\x00", "\\xff\\x00"),
+            (b"a\\x09", "a\\x5cx09"),
+            ("\u{202e}x".as_bytes(), "\\xe2\\x80\\xaex"),
+        ] {
+            assert_eq!(KeyText(key).to_string(), text);
+        }
+    }
 }

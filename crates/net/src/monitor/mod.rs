@@ -12,15 +12,18 @@
 pub mod output;
 mod sources;
 mod status;
+mod topic_status;
 #[cfg(test)]
 mod true_ages;
+mod which;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
 use freshline_core::session::{
-    self, End, MonitorCounters, MonitorParams, Origin, Relation, SourceKey, TopicRecord,
+    self, End, MonitorCounters, MonitorParams, Origin, Relation, RemovedTopic, SourceKey,
+    TopicRecord,
 };
 use freshline_core::unit::{Span, Time};
 
@@ -37,7 +40,8 @@ use crate::stop::Stop;
 
 pub use crate::ask::Gone;
 pub use crate::endpoint::EndpointError as MonitorError;
-pub use status::{MonitorReport, SHOWN, SourceStatus, TopicStatus};
+pub use status::{MonitorReport, SourceStatus};
+pub use topic_status::{SHOWN, TopicStatus};
 
 use sources::Sources;
 use status::Details;
@@ -116,13 +120,22 @@ impl MonitorConfig {
 pub trait Watch {
     /// Fresh state has come. Its age is [`Record::state_age`](session::Record::state_age).
     fn fresh(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
-    /// Fresh state of a topic other than the first has come.
+    /// Fresh state of a topic other than the first, or of a key, has come.
     fn fresh_topic(
         &mut self,
         _now: Time,
         _source: SourceKey,
         _record: &Record,
         _topic: &TopicRecord,
+    ) {
+    }
+    /// A key is removed; the record has it no more.
+    fn removed(
+        &mut self,
+        _now: Time,
+        _source: SourceKey,
+        _record: &Record,
+        _removed: &RemovedTopic,
     ) {
     }
     /// The age of the held state is known now; it was unknown when the state was fresh.

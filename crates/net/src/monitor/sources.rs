@@ -90,6 +90,11 @@ impl Sources {
                         watch.fresh_topic(now, source, record, topic);
                     }
                 }
+                MonitorEvent::Removed { source, topic } => {
+                    if let Some(record) = sessions.record(source) {
+                        watch.removed(now, source, record, &topic);
+                    }
+                }
                 MonitorEvent::Part { .. } | MonitorEvent::Stale { .. } => is_known = true,
                 MonitorEvent::Challenged => {}
                 MonitorEvent::Refused { at_peer_limit: true, .. } => {

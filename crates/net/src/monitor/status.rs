@@ -1,20 +1,21 @@
 //! What a monitor reports of its sources.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use freshline_core::age::AgeMeter;
 use freshline_core::dscp::Dscp;
-use freshline_core::session::{self, MonitorCounters, SourceKey, TopicRecord};
+use freshline_core::session::{self, MonitorCounters, SourceKey};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
+use super::topic_status::{SHOWN, TopicState, TopicStatus};
 use super::{Record, Sender};
 use crate::refusal::Refusals;
 
-/// The longest state that reports, lines of JSON and records of silent sources contain, in bytes. Of a longer
-/// one they have the length: it is for commands and binary frames.
-pub const SHOWN: usize = 1 << 16;
+/// The most bytes of states of further topics and keys that the statuses of all sources contain together.
+const SHOWN_OF_TOPICS: usize = 16 << 20;
 
 /// A source as the monitor sees it at one moment.
 #[derive(Debug, Clone, Serialize)]
@@ -57,48 +58,12 @@ pub struct SourceStatus {
     /// The freshest state, if it is not longer than [`SHOWN`].
     #[serde(skip)]
     pub payload: Option<Vec<u8>>,
+    /// When it was sampled, on the source's clock.
+    #[serde(skip)]
+    pub(crate) generated_at: Time,
     /// Its topics, if it has any; the state of the first one is that of the source.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<TopicStatus>,
-}
-
-/// One topic of a source.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TopicStatus {
-    /// Its name; empty until it has come.
-    pub topic: String,
-    /// Age of its freshest state in ms, once the source has sent the clocks' offset with it.
-    pub age_ms: Option<f64>,
-    /// Time-average age in ms.
-    pub age_mean_ms: Option<f64>,
-    /// Largest age in ms.
-    pub age_max_ms: Option<f64>,
-    /// Length of its freshest state in bytes; none before the first state is complete.
-    pub payload_bytes: Option<u64>,
-    /// States for which there was no room.
-    pub no_room: u64,
-}
-
-impl TopicStatus {
-    fn of(record: &Record, topic: &TopicRecord, now: Time) -> Self {
-        // The state of the first one is in the record.
-        let (age, state_age, len) = match topic.number() {
-            0 => (&record.age, record.state_age(now), payload_bytes(record)),
-            _ => {
-                let len = topic.payload().map(|payload| payload.len() as u64);
-                (topic.age(), topic.state_age(now), len)
-            }
-        };
-        let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
-        Self {
-            topic: topic.name().to_owned(),
-            age_ms: ms(state_age),
-            age_mean_ms: ms(age.mean(now)),
-            age_max_ms: ms(age.max(now)),
-            payload_bytes: len,
-            no_room: topic.no_room(),
-        }
-    }
 }
 
 /// A monitor's run in numbers.
@@ -301,8 +266,15 @@ impl Details {
     ) -> Vec<SourceStatus> {
         let (detailed, others): (Vec<_>, Vec<_>) =
             sessions.records().partition(|(source, _)| self.meter(*source).is_some());
+        let room = Cell::new(SHOWN_OF_TOPICS);
         let status_of = |(source, record): (SourceKey, &Record)| {
-            status(self.meter(source), record, now, replaced(source))
+            let mut status = status(self.meter(source), record, now, replaced(source));
+            let mut left = room.get();
+            for (status, topic) in status.topics.iter_mut().zip(record.topics()) {
+                status.state = TopicState::of(topic, &mut left);
+            }
+            room.set(left);
+            status
         };
         let absent = self.absent.iter().rev();
         let absent = absent.map(|one| one.last(now));
@@ -343,6 +315,7 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
         seq: record.newest_seq,
         payload_bytes: payload_bytes(record),
         payload: is_shown.then(|| record.payload.clone()),
+        generated_at: record.generated_at,
         topics: record.topics().map(|topic| TopicStatus::of(record, topic, now)).collect(),
     }
 }

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freshline_core::session::{End, SourceKey, TopicRecord};
+use freshline_core::session::{End, RemovedTopic, SourceKey, TopicRecord};
 use freshline_core::unit::{Span, Time};
 
 use crate::monitor::{Record, Watch};
@@ -254,6 +254,10 @@ impl Watch for Both<'_> {
 
     fn fresh_topic(&mut self, now: Time, source: SourceKey, record: &Record, topic: &TopicRecord) {
         self.other.fresh_topic(now, source, record, topic);
+    }
+
+    fn removed(&mut self, now: Time, source: SourceKey, record: &Record, removed: &RemovedTopic) {
+        self.other.removed(now, source, record, removed);
     }
 
     fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {

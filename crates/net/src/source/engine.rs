@@ -271,6 +271,7 @@ impl Turning<'_> {
         let event = match trouble {
             Trouble::NoSample(why) => Event::NoSample(why),
             Trouble::TooLarge(state) => Event::TooLarge(*state),
+            Trouble::Key { topic, why } => Event::KeyRefused { topic: *topic, why },
             Trouble::TopicOver { topic, why } => {
                 Event::TopicOver { topic: *topic, why: why.as_deref() }
             }

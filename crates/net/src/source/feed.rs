@@ -1,7 +1,7 @@
 //! The answers of a sampler to a session that wants a state. Reads no clock and no socket, so that
 //! tests run it in virtual time.
 
-use freshline_core::session::{self, Need, StateTooLarge, TopicId};
+use freshline_core::session::{self, KeyError, MAX_STREAMS, Need, StateTooLarge, TopicId};
 use freshline_core::unit::Time;
 
 use super::TooLarge;
@@ -35,6 +35,8 @@ pub(crate) enum Trouble {
     TopicOver { topic: TopicId, why: Option<String> },
     /// A state is longer than the source sends.
     TooLarge(TooLarge),
+    /// A state of a key cannot be.
+    Key { topic: TopicId, why: KeyError },
 }
 
 /// What an input says of the next state.
@@ -128,10 +130,12 @@ impl Input {
         if self.failure().is_some() {
             return Said::Ended;
         }
-        state.clear();
-        let taken = self.sampler.take(now, need, state);
+        let (taken, has_put) = self.take_keys(now, need, state, session, troubles);
         self.awaits_waker = matches!(taken, Take::NotYet | Take::NotBefore(_));
         match taken {
+            // A stream's end is taken with the next call.
+            Take::Key { .. } | Take::NotYet | Take::End if has_put => Said::Put,
+            Take::Key { .. } => Said::NotYet,
             Take::Sample { generated_at } => {
                 troubles.extend(self.put(now, generated_at, state, session));
                 Said::Put
@@ -147,6 +151,43 @@ impl Input {
             Take::End => self.end(Ok(()), troubles),
             Take::Failed(why) => self.end(Err(why), troubles),
         }
+    }
+
+    /// Hands on the states of keys, as many as there can be; gives what comes after them, and whether there were
+    /// some.
+    fn take_keys(
+        &mut self,
+        now: Time,
+        need: Need,
+        state: &mut Vec<u8>,
+        session: &mut session::Source,
+        troubles: &mut Vec<Trouble>,
+    ) -> (Take, bool) {
+        let mut has_put = false;
+        for _ in 0..MAX_STREAMS {
+            state.clear();
+            let taken = self.sampler.take(now, need, state);
+            let Take::Key { generated_at, key, is_removed } = taken else {
+                return (taken, has_put);
+            };
+            let topic = self.topic.unwrap_or(TopicId::FIRST);
+            let before = session.counters().too_large;
+            let put = match is_removed {
+                true => session.remove_key(now, topic, &key).map(drop),
+                false => session.put_keyed(now, topic, &key, generated_at, state),
+            };
+            has_put |= put.is_ok();
+            match put {
+                Err(KeyError::TooLarge(StateTooLarge { given, max })) => {
+                    let is_news = session.counters().too_large > before;
+                    let trouble = Trouble::TooLarge(TooLarge { given, max });
+                    troubles.extend(is_news.then_some(trouble));
+                }
+                Err(why) => troubles.push(Trouble::Key { topic, why }),
+                Ok(()) => {}
+            }
+        }
+        (Take::NotYet, has_put)
     }
 
     fn end(&mut self, how: Result<(), String>, troubles: &mut Vec<Trouble>) -> Said {

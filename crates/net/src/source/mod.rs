@@ -18,7 +18,7 @@ pub mod sampler;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    self, PathsError, SourceEvent, SourceParams, TopicError, TopicId, TopicParams,
+    self, KeyError, PathsError, SourceEvent, SourceParams, TopicError, TopicId, TopicParams,
 };
 use freshline_core::source::RateLaw;
 use freshline_core::unit::Time;
@@ -39,7 +39,7 @@ use sampler::Sampler;
 pub use crate::link::{LinkEvent, Transport};
 pub use crate::via::Via;
 pub use paths::SourcePaths;
-pub use report::{PathReport, SourceReport, TopicReport};
+pub use report::{KeyReport, PathReport, SourceReport, TopicReport};
 
 use engine::Engine;
 use paths::Place;
@@ -87,7 +87,7 @@ impl States {
 pub struct Topic {
     /// Its name, weight and limits.
     pub params: TopicParams,
-    /// What to send.
+    /// What to send; of a topic with keys such as [`sampler::Keys`].
     pub sampler: Box<dyn Sampler>,
 }
 
@@ -147,6 +147,13 @@ pub enum Event<'a> {
     NoSample(&'a str),
     /// A state is too long and was left out; the next one may be shorter.
     TooLarge(TooLarge),
+    /// A state of a key was left out, or its removal.
+    KeyRefused {
+        /// Of which topic.
+        topic: TopicId,
+        /// Why.
+        why: &'a KeyError,
+    },
     /// One of several topics has no more states; the others go on.
     TopicOver {
         /// Which.

@@ -2,9 +2,10 @@
 
 use freshline_core::age::AgeSummary;
 use freshline_core::path::PathId;
-use freshline_core::session::{self, PathStatus, TopicId, TopicParams};
+use freshline_core::session::{self, KeyView, PathStatus, TopicId, TopicParams};
 use freshline_core::source::Limit;
 use freshline_core::unit::{Span, Time};
+use freshline_core::wire::KeyText;
 use serde::Serialize;
 
 use super::paths::Links;
@@ -106,23 +107,66 @@ pub struct TopicReport {
     pub unchanged: u64,
     /// Bytes of states that left.
     pub payload_bytes: u64,
+    /// Keys that were removed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub removed: u64,
+    /// Its keys, of a topic with keys. The ages of the topic are the mean of theirs, and the largest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyReport>,
+}
+
+/// One key of a topic.
+#[derive(Debug, Clone, Serialize)]
+pub struct KeyReport {
+    /// The key, as [`KeyText`](freshline_core::wire::KeyText).
+    pub key: String,
+    /// Time-average age in ms, from the first ack on.
+    pub age_mean_ms: Option<f64>,
+    /// Largest age in ms.
+    pub age_max_ms: Option<f64>,
+    /// States that left whole, repeats included, and states in parts that began.
+    pub sent: u64,
+    /// States that the monitor is known to have.
+    pub delivered: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl KeyReport {
+    fn of(view: &KeyView<'_>, now: Time) -> Self {
+        Self {
+            key: KeyText(view.key).to_string(),
+            age_mean_ms: view.age.mean(now).map(Span::as_millis_f64),
+            age_max_ms: view.age.max(now).map(Span::as_millis_f64),
+            sent: view.counters.sent,
+            delivered: view.counters.delivered,
+        }
+    }
 }
 
 fn topics(source: &session::Source, now: Time) -> Vec<TopicReport> {
     let report = |(id, params): (TopicId, &TopicParams)| {
-        let counters = source.topic_counters(id).copied().unwrap_or_default();
+        let counters = source.topic_counters(id).unwrap_or_default();
         let age = source.topic_age(id);
+        let keys: Vec<KeyReport> = source.keys(id).map(|key| KeyReport::of(&key, now)).collect();
+        let means: Vec<f64> = keys.iter().filter_map(|key| key.age_mean_ms).collect();
+        let mean = (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64);
+        let max = keys.iter().filter_map(|key| key.age_max_ms).reduce(f64::max);
         TopicReport {
             topic: params.name.clone(),
             weight: params.weight,
-            age_mean_ms: age.and_then(|age| age.mean(now)).map(Span::as_millis_f64),
-            age_max_ms: age.and_then(|age| age.max(now)).map(Span::as_millis_f64),
+            age_mean_ms: age.and_then(|age| age.mean(now)).map(Span::as_millis_f64).or(mean),
+            age_max_ms: age.and_then(|age| age.max(now)).map(Span::as_millis_f64).or(max),
             sent: counters.sent,
             delivered: counters.delivered,
             replaced: counters.replaced,
             expired: counters.expired,
             unchanged: counters.unchanged,
             payload_bytes: counters.payload_bytes,
+            removed: counters.removed,
+            keys,
         }
     };
     source.topics().map(report).collect()

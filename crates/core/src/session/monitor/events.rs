@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use crate::session::change::RemovedTopic;
 use crate::session::fifo::Fifo;
 use crate::session::record::{Record, SourceKey};
 use crate::wire::CloseReason;
@@ -36,13 +37,20 @@ pub enum MonitorEvent<P> {
         /// Whose.
         source: SourceKey,
     },
-    /// The newest state of a topic other than the first has come, or is complete; it follows the event of
-    /// the update that brings it.
+    /// The newest state of a topic other than the first, or of a key, has come, or is complete; it follows
+    /// the event of the update that brings it.
     Topic {
         /// Whose.
         source: SourceKey,
-        /// Which of its topics: [`Record::topic`].
-        topic: u8,
+        /// Which of its topics or keys: [`Record::topic`].
+        topic: u16,
+    },
+    /// A key that had a state is removed; the record has it no more.
+    Removed {
+        /// Whose.
+        source: SourceKey,
+        /// Which key of which topic.
+        topic: Box<RemovedTopic>,
     },
     /// An update that is newer than all before and completes no state of the first topic.
     Part {

@@ -15,11 +15,12 @@ use core::hash::Hash;
 use slab::Slab;
 
 use super::access::Access;
+use super::change::Change;
 use super::cookie::Secret;
 use super::datagram::Datagram;
 use super::held::{Arrival, LargeStates};
 use super::index::Index;
-use super::record::{Binding, Record, SourceKey, TopicSet};
+use super::record::{Binding, Record, SourceKey};
 use super::shares::Origin;
 use crate::dscp::Dscp;
 use crate::state::{Budget, Decoder, Limits};
@@ -85,6 +86,7 @@ impl<P: Copy + Hash> Monitor<P> {
                 limits: Limits { max_len: params.max_payload },
                 budget: Budget::new(params.max_large),
                 decoder: Decoder::new(),
+                changes: Vec::new(),
             },
             outbox: Outbox::new(),
             events: Events::new(),
@@ -312,7 +314,7 @@ impl<P: Copy + Hash> Monitor<P> {
                 MonitorEvent::Stale { source }
             }
         });
-        self.report_topics(source, received.topics);
+        self.report_topics(source);
         if update.wants_ack {
             self.answer(now, peer, key, update, received.was_fresh);
         }
@@ -373,7 +375,7 @@ impl<P: Copy + Hash> Monitor<P> {
         let binding = Binding { credential, label: self.secret.label(session) };
         // What the source knows of clocks may be of a monitor that was here before.
         let update = &Update { clock_offset: None, ..*update };
-        let (mut record, topics) =
+        let mut record =
             Record::new(update, peer, opening.name.into(), binding, now, &mut self.large);
         record.set_dscp(dscp);
         let has_state = record.has_state();
@@ -385,14 +387,17 @@ impl<P: Copy + Hash> Monitor<P> {
             true => MonitorEvent::Fresh { source, opened, is_repeat: false, brings_age: false },
             false => MonitorEvent::Opened { source },
         });
-        self.report_topics(source, topics);
+        self.report_topics(source);
         self.answer(now, peer, key, update, true);
         Ok(())
     }
 
-    fn report_topics(&mut self, source: SourceKey, topics: TopicSet) {
-        for topic in topics.iter() {
-            self.events.push(MonitorEvent::Topic { source, topic });
+    fn report_topics(&mut self, source: SourceKey) {
+        for change in self.large.changes.drain(..) {
+            self.events.push(match change {
+                Change::Fresh(topic) => MonitorEvent::Topic { source, topic },
+                Change::Removed(topic) => MonitorEvent::Removed { source, topic },
+            });
         }
     }
 

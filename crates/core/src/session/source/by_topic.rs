@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::states::{Asking, Need};
 use super::topics::{Put, Topics};
-use super::{Source, StateTooLarge, TopicError, TopicId, TopicParams};
+use super::{KeyError, Source, StateTooLarge, TopicError, TopicId, TopicParams};
 use crate::unit::{Span, Time};
 
 impl Source {
@@ -21,7 +21,8 @@ impl Source {
         Ok(self)
     }
 
-    /// The newest state of a topic, as [`Source::put`]; one of no topic of this source is left aside.
+    /// The newest state of a topic, as [`Source::put`]; one of no topic of this source is left aside, and
+    /// so is one of a topic with keys ([`Source::put_keyed`]).
     ///
     /// # Errors
     /// As [`Source::put`].
@@ -33,17 +34,62 @@ impl Source {
         state: &[u8],
     ) -> Result<(), StateTooLarge> {
         self.check_len(now, generated_at, state)?;
-        let put = self.topics.put(topic, generated_at.min(now), state, self.params.on_change);
+        if let Some(number) = self.topics.number(topic) {
+            self.put_numbered(now, number, generated_at, state);
+        }
+        Ok(())
+    }
+
+    /// The newest state of a key of a topic, as [`Source::put`]. The key is made if the topic does not have
+    /// it.
+    ///
+    /// # Errors
+    /// [`KeyError`] if the topic has no keys or no room for a further one, if the key cannot be, and as
+    /// [`Source::put`]. Then nothing changes.
+    pub fn put_keyed(
+        &mut self,
+        now: Time,
+        topic: TopicId,
+        key: &[u8],
+        generated_at: Time,
+        state: &[u8],
+    ) -> Result<(), KeyError> {
+        self.check_len(now, generated_at, state)?;
+        let number = self.topics.number_of_key(topic, key)?;
+        self.put_numbered(now, number, generated_at, state);
+        Ok(())
+    }
+
+    /// A key has no state any more, which the monitor is told until it knows; whether there was one. The key
+    /// can be put again at any time.
+    ///
+    /// # Errors
+    /// [`KeyError`] if the topic has no keys, or if no such key can be.
+    pub fn remove_key(&mut self, now: Time, topic: TopicId, key: &[u8]) -> Result<bool, KeyError> {
+        let was_there = self.topics.remove_key(now, topic, key)?;
+        if was_there {
+            self.states.on_news();
+        }
+        Ok(was_there)
+    }
+
+    fn put_numbered(&mut self, now: Time, number: u16, generated_at: Time, state: &[u8]) {
+        let put = self.topics.put(number, generated_at.min(now), state, self.params.on_change);
+        if put == Put::Again {
+            return;
+        }
         let may_rest = self.opener.is_open() && !self.repeats(now);
         let is_resting = matches!(self.states.asking(), Asking::NotBefore(_));
-        let ready_at = self.topics.ready_at();
+        // Nearly always it may leave at once, and then no other one need be looked at.
+        let own = self.topics.ready_at_of(number).filter(|at| *at <= now);
+        let ready_at = own.or_else(|| self.topics.ready_at());
         let is_ready = ready_at.is_some_and(|at| at <= now);
         match put {
-            Some(Put::New) if is_ready || !self.opener.is_open() => self.states.on_news(),
+            Put::New if is_ready || !self.opener.is_open() => self.states.on_news(),
             // It may not leave yet; the monitor may want to hear of us, which an update without a state does.
-            Some(Put::New) if may_rest => self.rest(now, ready_at, Span::from_secs(1)),
-            Some(Put::Unchanged) if may_rest && (self.states.is_asked() || is_resting) => {
-                self.topics.on_unchanged(topic);
+            Put::New if may_rest => self.rest(now, ready_at, Span::from_secs(1)),
+            Put::Unchanged if may_rest && (self.states.is_asked() || is_resting) => {
+                self.topics.on_unchanged(number);
                 self.counters.unchanged += 1;
                 if !is_ready {
                     self.law.on_unchanged(now);
@@ -52,7 +98,6 @@ impl Source {
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// States are asked for again when a topic may leave, after so long at most, or earlier if that is due.

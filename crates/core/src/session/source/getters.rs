@@ -1,7 +1,7 @@
 //! What a source shows of itself.
 
 use super::AckedUpdate;
-use super::{Reach, Source, SourceCounters, TopicCounters, TopicId, TopicParams};
+use super::{KeyView, Reach, Source, SourceCounters, TopicCounters, TopicId, TopicParams};
 use crate::age::{AgeMeter, AgeProcess, BacklogProcess};
 use crate::dscp::Dscp;
 use crate::path::PathId;
@@ -96,7 +96,11 @@ impl Source {
 
     /// Room for the name of the topic that leads an update.
     fn name_len(&self) -> usize {
-        if self.topics.has_any() { TopicName::MAX_LEN } else { 0 }
+        match (self.topics.has_any(), self.topics.have_keys()) {
+            (false, _) => 0,
+            (true, false) => TopicName::MAX_LEN,
+            (true, true) => TopicName::MAX_LEN_OF_KEY,
+        }
     }
 
     /// The room for content in an update with an opening and `overhead` further bytes: in the datagram,
@@ -124,14 +128,19 @@ impl Source {
         ids.filter_map(|id| Some((id, self.topics.params(id)?)))
     }
 
+    /// The keys of a topic that are not removed, in the order of their bytes.
+    pub fn keys(&self, topic: TopicId) -> impl Iterator<Item = KeyView<'_>> {
+        self.topics.keys(topic)
+    }
+
     /// The age of a topic at the monitor as acks report it: an upper bound, as an ack takes time. `None` if
-    /// there is no such topic.
+    /// there is no such topic; of a topic with keys each has its own, [`Source::keys`].
     pub fn topic_age(&self, topic: TopicId) -> Option<&AgeProcess> {
         self.topics.age(topic)
     }
 
-    /// The counters of a topic; `None` if there is no such topic.
-    pub fn topic_counters(&self, topic: TopicId) -> Option<&TopicCounters> {
+    /// The counters of a topic, of all its keys together; `None` if there is no such topic.
+    pub fn topic_counters(&self, topic: TopicId) -> Option<TopicCounters> {
         self.topics.counters(topic)
     }
 

@@ -40,7 +40,10 @@ use opener::Opener;
 use states::{Asking, States};
 pub use states::{Need, StateTooLarge};
 use topics::Topics;
-pub use topics::{MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicParams};
+pub use topics::{
+    KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicKind,
+    TopicParams,
+};
 use transfers::Transfers;
 use transmit::Outgoing;
 pub use types::{

@@ -100,7 +100,7 @@ impl AckedParts {
 
 #[derive(Debug)]
 pub(super) struct Transfers {
-    topic: u8,
+    topic: u16,
     law: Repair,
     encoder: Encoder,
     current: Option<Transfer>,
@@ -137,7 +137,7 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    pub(super) fn new(topic: u8) -> Self {
+    pub(super) fn new(topic: u16) -> Self {
         Self {
             topic,
             law: Repair::new(RepairParams::default()),
@@ -424,6 +424,11 @@ impl Transfers {
     /// Whether the current state is known to be complete at the monitor.
     pub(super) fn is_complete(&self) -> bool {
         self.current_number().is_some_and(|number| self.confirmed >= Some(number))
+    }
+
+    /// Whether acks or times may still change something.
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_incomplete() || self.has_in_flight() || self.has_next()
     }
 
     /// States that newer ones replaced before they were complete.

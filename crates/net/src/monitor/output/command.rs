@@ -18,6 +18,7 @@ use nix::unistd::Pid;
 use super::handover::{Handover, Pending};
 use super::held::Held;
 use crate::clock::Clock;
+use crate::monitor::which::Which;
 
 /// Maximum number of commands that run at the same time, each for another source: a slow one does not
 /// hold up the others.
@@ -26,6 +27,10 @@ const RUNNERS: usize = 8;
 /// Maximum number of bytes of pending states: as many as a monitor holds in parts by default. Beyond it the
 /// longest pending state is dropped, so that sources with small states keep theirs.
 const PENDING_BYTES: usize = 256 << 20;
+
+/// Maximum number of pending states. Beyond it another one of the same source is dropped: a source can have ever new
+/// keys.
+const PENDING: usize = 1 << 16;
 
 /// How long commands that run may go on once a signal ends the monitor.
 const GRACE: Span = Span::from_secs(2);
@@ -42,11 +47,11 @@ pub(super) struct Command {
     limit: Span,
 }
 
-/// The index of a source, and one of its topics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// The index of a source, and one of its topics or keys.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     source: usize,
-    topic: u8,
+    which: Which,
 }
 
 #[derive(Default)]
@@ -59,7 +64,7 @@ struct Jobs {
     /// Whose turn was last; the next is of the source after it.
     last: Option<usize>,
     /// The topic of each source whose turn was last.
-    last_topics: BTreeMap<usize, u8>,
+    last_topics: BTreeMap<usize, Which>,
     /// When the monitor ends: all commands are over by then.
     until: Option<Time>,
     /// Jobs that were dropped since the monitor ended before their turn.
@@ -70,6 +75,9 @@ struct Job {
     source: String,
     /// The topic's name, of a source with topics.
     topic: Option<String>,
+    /// The key as text, of a topic with keys.
+    key: Option<String>,
+    is_removed: bool,
     seq: u64,
     /// When the state was sampled, on the source's clock.
     generated_at: Time,
@@ -107,13 +115,15 @@ impl Command {
         let job = Job {
             source: held.source(),
             topic: held.topic_name().map(str::to_owned),
+            key: held.key(),
+            is_removed: held.is_removed(),
             seq: held.record.newest_seq,
             generated_at: held.generated_at(),
             age: held.age(now),
             received_at: now,
             payload: held.payload().unwrap_or_default().to_vec(),
         };
-        let key = Key { source: source.index(), topic: held.topic() };
+        let key = Key { source: source.index(), which: held.which() };
         self.jobs.put(|jobs| jobs.insert(key, job, PENDING_BYTES))
     }
 
@@ -167,14 +177,24 @@ impl Jobs {
         let mut replaced = Vec::new();
         self.bytes += job.payload.len();
         let generated_at = job.generated_at;
-        if let Some(before) = self.newest.insert(key, job) {
+        if let Some(before) = self.newest.insert(key.clone(), job) {
             self.bytes -= before.payload.len();
             replaced.extend((before.generated_at != generated_at).then_some(key.source));
         }
+        while self.newest.len() > PENDING {
+            let first = Key { source: key.source, which: Which::Topic(0) };
+            let mut others = self.newest.range(first..).chain(&self.newest).map(|(other, _)| other);
+            let Some(other) = others.find(|other| **other != key).cloned() else { break };
+            let Some(job) = self.newest.remove(&other) else { break };
+            self.bytes -= job.payload.len();
+            replaced.push(other.source);
+        }
         while self.bytes > room {
             let others = self.newest.iter().filter(|(other, _)| **other != key);
-            let longest = others.max_by_key(|(_, job)| job.payload.len()).map(|(other, _)| *other);
-            let Some(job) = longest.and_then(|longest| self.newest.remove(&longest)) else { break };
+            let longest = others.max_by_key(|(_, job)| job.payload.len());
+            let longest = longest.map(|(other, _)| other.clone());
+            let job = longest.as_ref().and_then(|longest| self.newest.remove(longest));
+            let Some(job) = job else { break };
             self.bytes -= job.payload.len();
             replaced.extend(longest.map(|longest| longest.source));
         }
@@ -200,14 +220,16 @@ impl Pending for Jobs {
         let mut idle = self.newest.keys().filter(|key| !self.running.contains(&key.source));
         let is_after = |key: &&&Key| self.last.is_some_and(|before| before < key.source);
         let source = idle.clone().find(|key| is_after(&key)).or_else(|| idle.next())?.source;
-        let of_source = |topics| self.newest.range(topics).next().map(|(key, _)| *key);
-        let key = |topic| Key { source, topic };
-        let last = self.last_topics.get(&source).copied();
-        let after = last.and_then(|last| of_source((Excluded(key(last)), Included(key(u8::MAX)))));
-        let all = (Included(key(0)), Included(key(u8::MAX)));
-        let next = after.or_else(|| of_source(all))?;
+        let next = |from| {
+            let end = Excluded(Key { source: source + 1, which: Which::Topic(0) });
+            self.newest.range((from, end)).next().map(|(key, _)| key.clone())
+        };
+        let key = |which| Key { source, which };
+        let last = self.last_topics.get(&source).cloned();
+        let after = last.and_then(|last| next(Excluded(key(last))));
+        let next = after.or_else(|| next(Included(key(Which::Topic(0)))))?;
         self.last = Some(source);
-        self.last_topics.insert(source, next.topic);
+        self.last_topics.insert(source, next.which.clone());
         self.running.insert(source);
         let job = self.newest.remove(&next)?;
         self.bytes -= job.payload.len();
@@ -308,6 +330,8 @@ fn run(
         .args(["-c", command])
         .env("FRESHLINE_SOURCE", &job.source)
         .env("FRESHLINE_TOPIC", job.topic.as_deref().unwrap_or_default())
+        .env("FRESHLINE_KEY", job.key.as_deref().unwrap_or_default())
+        .env("FRESHLINE_REMOVED", if job.is_removed { "1" } else { "" })
         .env("FRESHLINE_SEQ", job.seq.to_string())
         .env(
             "FRESHLINE_AGE_MS",
@@ -356,6 +380,8 @@ mod tests {
         Job {
             source: "it".into(),
             topic: None,
+            key: None,
+            is_removed: false,
             seq,
             generated_at,
             age,
@@ -365,7 +391,7 @@ mod tests {
     }
 
     pub(super) fn key(source: usize) -> Key {
-        Key { source, topic: 0 }
+        Key { source, which: Which::Topic(0) }
     }
 
     #[test]
@@ -391,14 +417,15 @@ mod tests {
         let mut taken = Vec::new();
         for _ in 0..6 {
             for topic in 0..3 {
-                jobs.newest.insert(Key { source: 1, topic }, job(1));
+                jobs.newest.insert(Key { source: 1, which: Which::Topic(topic) }, job(1));
             }
             jobs.newest.insert(key(2), job(2));
             let task = jobs.take().expect("one is pending");
             jobs.running.remove(&task.key.source);
-            taken.push((task.key.source, task.key.topic));
+            taken.push((task.key.source, task.key.which));
         }
-        assert_eq!(taken, [(1, 0), (2, 0), (1, 1), (2, 0), (1, 2), (2, 0)]);
+        let expected = [(1, 0), (2, 0), (1, 1), (2, 0), (1, 2), (2, 0)];
+        assert_eq!(taken, expected.map(|(source, topic)| (source, Which::Topic(topic))));
     }
 
     #[test]

@@ -1,27 +1,41 @@
 //! A state that outputs show: that of a source, or of one of its topics.
 
-use freshline_core::session::TopicRecord;
+use freshline_core::session::{RemovedTopic, TopicRecord};
 use freshline_core::unit::{Span, Time};
+use freshline_core::wire::KeyText;
 
+use crate::monitor::which::Which;
 use crate::monitor::{Record, SHOWN};
 
-/// A state that a monitor holds.
+/// A state that a monitor holds, or held until its key was removed.
 #[derive(Clone, Copy)]
 pub(super) struct Held<'a> {
     pub(super) record: &'a Record,
-    /// Of which topic, other than the first.
-    topic: Option<&'a TopicRecord>,
+    of: Of<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Of<'a> {
+    /// The source, or its first topic.
+    Source,
+    Topic(&'a TopicRecord),
+    Removed(&'a RemovedTopic),
 }
 
 impl<'a> Held<'a> {
     /// The state of a source, or of its first topic.
     pub(super) fn of(record: &'a Record) -> Self {
-        Self { record, topic: None }
+        Self { record, of: Of::Source }
     }
 
-    /// The state of another topic.
+    /// The state of another topic, or of a key.
     pub(super) fn of_topic(record: &'a Record, topic: &'a TopicRecord) -> Self {
-        Self { record, topic: Some(topic) }
+        Self { record, of: Of::Topic(topic) }
+    }
+
+    /// That of a key that is removed.
+    pub(super) fn removed(record: &'a Record, removed: &'a RemovedTopic) -> Self {
+        Self { record, of: Of::Removed(removed) }
     }
 
     /// The name of the source, or the label of its session if it has none.
@@ -32,24 +46,44 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// The topic's number.
-    pub(super) fn topic(&self) -> u8 {
-        self.topic.map_or(0, TopicRecord::number)
+    pub(super) fn which(&self) -> Which {
+        match self.of {
+            Of::Source => Which::Topic(0),
+            Of::Topic(topic) => Which::of(topic),
+            Of::Removed(removed) => Which::key(&removed.name, &removed.key),
+        }
     }
 
     /// The topic's name, of a source that has topics; empty until it has come.
     pub(super) fn topic_name(&self) -> Option<&'a str> {
-        match self.topic {
-            Some(topic) => Some(topic.name()),
-            None => self.record.topic(0).map(TopicRecord::name),
+        match self.of {
+            Of::Topic(topic) => Some(topic.name()),
+            Of::Removed(removed) => Some(&removed.name),
+            Of::Source => self.record.topic(0).map(TopicRecord::name),
         }
+    }
+
+    /// The key as text, of a topic with keys.
+    pub(super) fn key(&self) -> Option<String> {
+        let key = match self.of {
+            Of::Topic(topic) => topic.key(),
+            Of::Removed(removed) => Some(&*removed.key),
+            Of::Source => None,
+        };
+        key.map(|key| KeyText(key).to_string())
+    }
+
+    /// Whether the key is removed.
+    pub(super) fn is_removed(&self) -> bool {
+        matches!(self.of, Of::Removed(_))
     }
 
     /// The state; `None` if there is none.
     pub(super) fn payload(&self) -> Option<&'a [u8]> {
-        match self.topic {
-            Some(topic) => topic.payload(),
-            None => self.record.has_state().then_some(&self.record.payload),
+        match self.of {
+            Of::Topic(topic) => topic.payload(),
+            Of::Removed(_) => None,
+            Of::Source => self.record.has_state().then_some(&self.record.payload),
         }
     }
 
@@ -58,16 +92,21 @@ impl<'a> Held<'a> {
         self.payload().filter(|payload| payload.len() <= SHOWN)
     }
 
-    /// When it was sampled, on the source's clock.
+    /// When it was sampled, on the source's clock; a removal is later than all.
     pub(super) fn generated_at(&self) -> Time {
-        self.topic.map_or(self.record.generated_at, TopicRecord::generated_at)
+        match self.of {
+            Of::Topic(topic) => topic.generated_at(),
+            Of::Removed(_) => Time::MAX,
+            Of::Source => self.record.generated_at,
+        }
     }
 
     /// Its age, once the source has sent the clocks' offset with it.
     pub(super) fn age(&self, now: Time) -> Option<Span> {
-        match self.topic {
-            Some(topic) => topic.state_age(now),
-            None => self.record.state_age(now),
+        match self.of {
+            Of::Topic(topic) => topic.state_age(now),
+            Of::Removed(_) => None,
+            Of::Source => self.record.state_age(now),
         }
     }
 }

@@ -265,6 +265,11 @@ impl Lines {
         self.format == OutFormat::Json
     }
 
+    /// Whether it is written that a key is removed: frames do not say whose they are.
+    pub(super) fn show_removals(&self) -> bool {
+        self.format == OutFormat::Json
+    }
+
     /// No more lines come.
     pub(super) fn finish(&self) {
         self.waiting.finish();

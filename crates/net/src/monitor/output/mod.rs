@@ -9,6 +9,7 @@ mod handover;
 mod held;
 mod lines;
 mod metrics;
+mod pattern;
 mod query;
 mod reader;
 mod subscribe;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use freshline_core::session::{SourceKey, TopicRecord};
+use freshline_core::session::{RemovedTopic, SourceKey, TopicRecord};
 use freshline_core::unit::{Span, Time};
 use serde_json::{Map, Value, json};
 
@@ -155,6 +156,13 @@ impl Watch for Outputs {
         self.show(now, source, Held::of_topic(record, topic));
     }
 
+    fn removed(&mut self, now: Time, source: SourceKey, record: &Record, removed: &RemovedTopic) {
+        let held = Held::removed(record, removed);
+        let lines = self.lines.as_mut().filter(|lines| lines.show_removals());
+        let replaced = lines.map(|lines| lines.fresh(now, source, held));
+        self.hand_on(now, source, held, replaced.unwrap_or_default());
+    }
+
     fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
         let held = Held::of(record);
         let lines = self.lines.as_mut().filter(|lines| lines.show_age());
@@ -193,8 +201,15 @@ fn line(now: Time, held: Held<'_>) -> Map<String, Value> {
     let age_ms = held.age(now).map(|age| age.as_millis_f64());
     let session = held.record.label().to_string();
     let len = held.payload().map(|payload| payload.len() as u64);
-    let names = Names { source: &held.source(), session: &session, topic: held.topic_name() };
-    state(names, held.record.newest_seq, age_ms, (held.shown(), len))
+    let (source, key) = (held.source(), held.key());
+    let names =
+        Names { source: &source, session: &session, topic: held.topic_name(), key: key.as_deref() };
+    let mut line = state(names, held.record.newest_seq, age_ms, (held.shown(), len));
+    if held.is_removed() {
+        line.retain(|field, _| !matches!(field.as_str(), "age_ms" | "payload" | "payload_bytes"));
+        line.insert("removed".into(), true.into());
+    }
+    line
 }
 
 /// The length of the payload in a line.
@@ -206,7 +221,8 @@ fn payload_len(line: &Map<String, Value>) -> usize {
 fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
     let SourceStatus { source, session, seq, age_ms, payload, payload_bytes, .. } = status;
     let payload = (payload.as_deref(), *payload_bytes);
-    let mut line = state(Names { source, session, topic: None }, *seq, *age_ms, payload);
+    let names = Names { source, session, topic: None, key: None };
+    let mut line = state(names, *seq, *age_ms, payload);
     if !status.topics.is_empty() {
         line.insert("topics".into(), json!(status.topics));
     }
@@ -214,15 +230,31 @@ fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
     line
 }
 
+/// The states of further topics and of keys as lines, with those that are longer than
+/// [`SHOWN`](crate::monitor::SHOWN) by their lengths alone.
+fn lines_of_topics(status: &SourceStatus) -> impl Iterator<Item = Map<String, Value>> {
+    status.topics.iter().filter_map(|topic| {
+        let held = topic.state.as_ref()?;
+        let SourceStatus { source, session, seq, silence_s, .. } = status;
+        let key = topic.key.as_deref();
+        let names = Names { source, session, topic: Some(&topic.topic), key };
+        let payload = (held.payload.as_deref(), topic.payload_bytes);
+        let mut line = state(names, *seq, topic.age_ms, payload);
+        line.insert("silence_s".into(), json!(silence_s));
+        Some(line)
+    })
+}
+
 /// Whose a state is.
 struct Names<'a> {
     source: &'a str,
     session: &'a str,
     topic: Option<&'a str>,
+    key: Option<&'a str>,
 }
 
 fn state(
-    Names { source, session, topic }: Names<'_>,
+    Names { source, session, topic, key }: Names<'_>,
     seq: u64,
     age_ms: Option<f64>,
     (payload, payload_bytes): (Option<&[u8]>, Option<u64>),
@@ -233,6 +265,9 @@ fn state(
     line.insert("session".into(), session.into());
     if let Some(topic) = topic {
         line.insert("topic".into(), topic.into());
+    }
+    if let Some(key) = key {
+        line.insert("key".into(), key.into());
     }
     line.insert("seq".into(), seq.into());
     line.insert("age_ms".into(), json!(age_ms));
@@ -273,7 +308,7 @@ mod tests {
     #[test]
     fn a_line_has_a_payload_only_where_there_is_one_and_it_is_short() {
         let line = |payload| {
-            let names = Names { source: "it", session: "s", topic: None };
+            let names = Names { source: "it", session: "s", topic: None, key: None };
             Value::Object(state(names, 1, None, payload))
         };
         let (text, bytes) = (line((Some(b"on"), Some(2))), line((Some(b"\xff"), Some(1))));

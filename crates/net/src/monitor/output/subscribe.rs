@@ -4,12 +4,15 @@
 //!   fresh state ─► newest of each source ─► thread of a reader ─► its socket
 //! ```
 //!
-//! A reader that is slower than the updates gets the newest state of each source, in turn; it delays
+//! A reader may send a line at any time that says which states it wants: patterns of the names of source, topic and
+//! key, with tabs between them. It gets these as they are then, and from then on these alone.
+//!
+//! A reader that is slower than the updates gets the newest state of each topic and key, in turn; it delays
 //! neither the monitor nor other readers. What it did not get is not counted. One that does not read a
 //! line, or the snapshot, within [`PATIENCE`] is cut off.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,9 +27,11 @@ use socket2::SockRef;
 use super::handover::{Handover, Next, Pending};
 use super::held::Held;
 use super::lines::push_line;
+use super::pattern::Wanted;
 use super::reader::write_within;
-use super::{line, line_of_status, payload_len};
-use crate::monitor::Asker;
+use super::{line, line_of_status, lines_of_topics, payload_len};
+use crate::monitor::which::Which;
+use crate::monitor::{Asker, SourceStatus};
 
 /// Readers at the same time.
 pub(super) const READERS: usize = 64;
@@ -55,34 +60,42 @@ pub struct Subscribers(Arc<Mutex<Vec<Arc<Handover<Newest>>>>>);
 /// A line of JSON that several readers share.
 type Line = Arc<Map<String, Value>>;
 
-/// A session, and one of its topics.
-type Key = (SessionLabel, u8);
+/// A session, and one of its topics or keys.
+type Key = (SessionLabel, Which);
 
-/// The newest state of each topic of each source.
+/// A state that a reader gets.
+struct Item {
+    line: Line,
+    which: Which,
+    generated_at: Time,
+}
+
+/// The newest state of each topic and key of each source.
 #[derive(Default)]
 struct Newest {
     turns: VecDeque<Key>,
-    lines: HashMap<Key, Line>,
+    /// With the time at which each was sampled, on the source's clock.
+    lines: HashMap<Key, (Line, Time)>,
     /// The sum of the lengths of their payloads.
     bytes: usize,
 }
 
 impl Pending for Newest {
-    type Item = Line;
+    type Item = Item;
 
-    fn take(&mut self) -> Option<Line> {
+    fn take(&mut self) -> Option<Item> {
         let key = self.turns.pop_front()?;
-        let line = self.lines.remove(&key)?;
+        let (line, generated_at) = self.lines.remove(&key)?;
         self.bytes -= payload_len(&line);
-        Some(line)
+        Some(Item { line, which: key.1, generated_at })
     }
 }
 
 impl Newest {
-    fn put(&mut self, key: Key, line: Line) {
+    fn put(&mut self, key: Key, line: Line, generated_at: Time) {
         self.bytes += payload_len(&line);
-        match self.lines.insert(key, line) {
-            Some(before) => self.bytes -= payload_len(&before),
+        match self.lines.insert(key.clone(), (line, generated_at)) {
+            Some((before, _)) => self.bytes -= payload_len(&before),
             None => self.turns.push_back(key),
         }
         while self.turns.len() > PENDING || self.bytes > PENDING_BYTES {
@@ -102,9 +115,9 @@ impl Subscribers {
             return;
         }
         let line = Arc::new(line(now, held));
-        let key = (held.record.label(), held.topic());
+        let (key, generated_at) = ((held.record.label(), held.which()), held.generated_at());
         for reader in list.iter() {
-            reader.put(|newest| newest.put(key, Arc::clone(&line)));
+            reader.put(|newest| newest.put(key.clone(), Arc::clone(&line), generated_at));
         }
     }
 
@@ -131,43 +144,116 @@ impl Subscribers {
 
 fn follow(mut stream: UnixStream, asker: &Asker, queue: &Handover<Newest>) -> io::Result<()> {
     SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER)?;
-    // The sequence number of each session's state in the snapshot.
-    let mut shown = HashMap::new();
-    let mut text = Vec::new();
-    for status in asker.sources(usize::MAX).map_err(io::Error::other)? {
-        push_line(&Value::Object(line_of_status(&status)), &mut text);
-        shown.insert(status.session, status.seq);
-    }
-    write_within(&mut stream, &text, PATIENCE)?;
+    let (mut wanted, mut requests) = (Wanted::all(), Requests::default());
+    let mut shown = show(&mut stream, asker, &wanted, Vec::new())?;
     loop {
-        text = Vec::new();
+        if let Some(request) = requests.next(&mut stream)? {
+            wanted = Wanted::parse(&request);
+            let mut text = Vec::new();
+            push_line(&wanted.line(), &mut text);
+            shown = show(&mut stream, asker, &wanted, text)?;
+        }
         match queue.next_within(LOOK) {
-            Next::Item(line) => {
-                let line = Arc::unwrap_or_clone(line);
-                if !was_shown(&mut shown, &line) {
-                    push_line(&Value::Object(line), &mut text);
-                    write_within(&mut stream, &text, PATIENCE)?;
-                }
+            Next::Item(item) if shown.has(&item) || !wanted.takes(&item.line) => {}
+            Next::Item(item) => {
+                let mut text = Vec::new();
+                push_line(&Value::Object(Arc::unwrap_or_clone(item.line)), &mut text);
+                write_within(&mut stream, &text, PATIENCE)?;
             }
             Next::Late if has_left(&stream)? => return Ok(()),
-            Next::Late => {}
+            // What follows is newer than the snapshot.
+            Next::Late => shown = Shown::default(),
             Next::Finished => return Ok(()),
         }
     }
 }
 
-fn was_shown(shown: &mut HashMap<String, u64>, line: &Map<String, Value>) -> bool {
-    let (Some(session), Some(seq)) = (line["session"].as_str(), line["seq"].as_u64()) else {
-        return false;
-    };
-    match shown.get(session) {
-        Some(before) if seq <= *before => true,
-        Some(_) => {
-            shown.remove(session);
-            false
+/// Writes `text` and the states as they are now; gives which these are.
+fn show(
+    stream: &mut UnixStream,
+    asker: &Asker,
+    wanted: &Wanted,
+    mut text: Vec<u8>,
+) -> io::Result<Shown> {
+    let mut shown = Shown::default();
+    for status in asker.sources(usize::MAX).map_err(io::Error::other)? {
+        let lines = std::iter::once(line_of_status(&status)).chain(lines_of_topics(&status));
+        for line in lines.filter(|line| wanted.takes(line)) {
+            push_line(&Value::Object(line), &mut text);
         }
-        None => false,
+        shown.insert(status);
     }
+    write_within(stream, &text, PATIENCE)?;
+    Ok(shown)
+}
+
+/// What a snapshot has of each session: the newest update, and when each state was sampled.
+#[derive(Default)]
+struct Shown(HashMap<String, (u64, HashMap<Which, Time>)>);
+
+impl Shown {
+    fn insert(&mut self, status: SourceStatus) {
+        let topics = status.topics.into_iter().filter_map(|topic| topic.state);
+        let mut states: HashMap<_, _> =
+            topics.map(|state| (state.which, state.generated_at)).collect();
+        if status.payload_bytes.is_some() {
+            states.insert(Which::Topic(0), status.generated_at);
+        }
+        self.0.insert(status.session, (status.seq, states));
+    }
+
+    /// Whether a state came before the snapshot, which has it or a newer one.
+    fn has(&self, item: &Item) -> bool {
+        let (session, seq) = (item.line.get("session"), item.line.get("seq"));
+        let Some((shown, states)) = session.and_then(Value::as_str).and_then(|it| self.0.get(it))
+        else {
+            return false;
+        };
+        seq.and_then(Value::as_u64).is_some_and(|seq| seq <= *shown)
+            && states.get(&item.which).is_some_and(|shown| item.generated_at <= *shown)
+    }
+}
+
+/// The longest request of a reader, in bytes.
+const MAX_REQUEST: usize = 1024;
+
+/// What a reader has sent: a line says which states it wants.
+#[derive(Default)]
+struct Requests {
+    bytes: Vec<u8>,
+    /// Nothing more is read.
+    is_over: bool,
+}
+
+impl Requests {
+    /// The next line, if it has come.
+    ///
+    /// # Errors
+    /// If it is too long or no text, or if the stream fails.
+    fn next(&mut self, stream: &mut UnixStream) -> io::Result<Option<String>> {
+        loop {
+            if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                let line = self.bytes.drain(..=end).collect();
+                return String::from_utf8(line).map(Some).map_err(io::Error::other);
+            }
+            if self.bytes.len() > MAX_REQUEST {
+                return Err(io::Error::other("a request is too long"));
+            }
+            if self.is_over || !can_be_read(stream)? {
+                return Ok(None);
+            }
+            let mut some = [0; MAX_REQUEST];
+            let len = stream.read(&mut some)?;
+            self.is_over = len == 0;
+            self.bytes.extend_from_slice(&some[..len]);
+        }
+    }
+}
+
+fn can_be_read(stream: &UnixStream) -> io::Result<bool> {
+    let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::ZERO)?;
+    Ok(fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN)))
 }
 
 /// Whether the reader has closed its end, for reading too.
@@ -180,6 +266,8 @@ fn has_left(stream: &UnixStream) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use freshline_core::session::Secret;
     use freshline_core::wire::SessionId;
 
@@ -200,32 +288,54 @@ mod tests {
     fn pending_states_of_sources_that_come_and_go_take_bounded_memory() {
         let mut newest = Newest::default();
         for id in 0..2 * PENDING as u64 {
-            newest.put((label(id), 0), Arc::new(a_line(id)));
+            newest.put((label(id), Which::Topic(0)), Arc::new(a_line(id)), Time::ZERO);
         }
         assert_eq!((newest.turns.len(), newest.lines.len()), (PENDING, PENDING));
         let oldest = newest.take().unwrap();
-        assert_eq!(oldest["seq"].as_u64(), Some(PENDING as u64), "the oldest were dropped");
+        assert_eq!(oldest.line["seq"].as_u64(), Some(PENDING as u64), "the oldest were dropped");
     }
 
     #[test]
     fn a_slow_reader_gets_the_newest_of_each_source_in_turn() {
         let mut newest = Newest::default();
         for seq in 0..1000 {
-            newest.put((label(7), 0), Arc::new(a_line(seq)));
-            newest.put((label(3), 0), Arc::new(a_line(seq + 1)));
+            newest.put((label(7), Which::Topic(0)), Arc::new(a_line(seq)), Time::ZERO);
+            newest.put((label(3), Which::Topic(0)), Arc::new(a_line(seq + 1)), Time::ZERO);
         }
         let seqs: Vec<_> =
-            std::iter::from_fn(|| newest.take()).map(|line| line["seq"].as_u64()).collect();
+            std::iter::from_fn(|| newest.take()).map(|item| item.line["seq"].as_u64()).collect();
         assert_eq!(seqs, [Some(999), Some(1000)]);
     }
 
     #[test]
     fn what_the_snapshot_had_does_not_come_again() {
-        let mut shown = HashMap::from([("s".to_owned(), 5)]);
-        assert!(was_shown(&mut shown, &a_line(4)));
-        assert!(was_shown(&mut shown, &a_line(5)));
-        assert!(!was_shown(&mut shown, &a_line(6)));
-        assert!(shown.is_empty(), "memory for those that have sent nothing since");
+        let states = HashMap::from([(Which::Topic(0), Time::from_nanos(7))]);
+        let shown = Shown(HashMap::from([("s".to_owned(), (5, states))]));
+        let has = |seq, topic, at| {
+            let (line, which) = (Arc::new(a_line(seq)), Which::Topic(topic));
+            shown.has(&Item { line, which, generated_at: Time::from_nanos(at) })
+        };
+        assert!(has(4, 0, 6) && has(5, 0, 7));
+        assert!(!has(6, 0, 7), "its age has come");
+        assert!(!has(5, 0, 8), "an older update has completed it since");
+        assert!(!has(5, 1, 7), "it has no such topic");
+    }
+
+    #[test]
+    fn a_reader_says_in_lines_which_states_it_wants() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut requests = Requests::default();
+        assert_eq!(requests.next(&mut ours).unwrap(), None);
+        theirs.write_all(b"robot-*\ttf\n\t\tarm").unwrap();
+        assert_eq!(requests.next(&mut ours).unwrap().as_deref(), Some("robot-*\ttf\n"));
+        assert_eq!(requests.next(&mut ours).unwrap(), None);
+        theirs.write_all(b"_*\n").unwrap();
+        assert_eq!(requests.next(&mut ours).unwrap().as_deref(), Some("\t\tarm_*\n"));
+        theirs.write_all(&[b'x'; 2 * MAX_REQUEST]).unwrap();
+        assert!(requests.next(&mut ours).is_err());
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(Requests::default().next(&mut ours).unwrap(), None, "it may read on");
     }
 
     #[test]

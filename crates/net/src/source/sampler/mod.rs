@@ -1,6 +1,7 @@
 //! Where fresh state comes from: asked for at the moment of sending.
 
 mod command;
+mod keyed;
 mod latest;
 
 use std::io::Read;
@@ -14,6 +15,7 @@ use nix::fcntl::OFlag;
 pub use command::Command;
 #[cfg(test)]
 pub(crate) use command::Run;
+pub use keyed::Keys;
 pub use latest::Latest;
 
 pub use freshline_core::session::Need;
@@ -32,6 +34,15 @@ pub enum Take {
     Sample {
         /// When it was true.
         generated_at: Time,
+    },
+    /// The state of a key of a topic with keys is in the buffer. There may be more at once.
+    Key {
+        /// When it was true.
+        generated_at: Time,
+        /// Which key: 1 to 64 bytes.
+        key: Vec<u8>,
+        /// Whether it has no state any more; the buffer does not count then.
+        is_removed: bool,
     },
     /// Nothing yet; the sampler will wake the source.
     NotYet,

@@ -9,10 +9,18 @@
 //! Which topic leads the update that is due is the decision of [`schedule`](crate::state::schedule); small states of others join
 //! it. A whole state is lost by the same rules as a part ([`AckedParts::loses`]), and leaves again if there
 //! is no newer one.
+//!
+//! Each **key** of a topic with keys is scheduled as a topic of its own. Its number on the wire is free again
+//! once it is removed and the monitor knows that. As there may be thousands of topics and keys, of which few
+//! have something to send, only these are looked at with each update: the **active** ones.
 
+mod keys;
 mod topic;
 mod types;
 
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::transfers::AckedParts;
@@ -20,9 +28,14 @@ use crate::age::AgeProcess;
 use crate::state::schedule::{Candidate, HEADERS};
 use crate::unit::{Span, Time};
 use crate::wire::Frame;
+use crate::wire::TopicKey;
+use keys::Keys;
 use topic::{Content, Topic};
 pub(super) use topic::{Put, Slot};
-pub use types::{MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicParams};
+pub use types::{
+    KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicKind,
+    TopicParams,
+};
 
 /// An update in this number asks for an ack: acks name 64 updates before their own.
 const ACK_EVERY: u32 = 32;
@@ -51,13 +64,45 @@ pub(super) struct Load {
 /// A state in parts that begins: its symbols, and [`Repair::age_slots`](crate::state::Repair::age_slots).
 pub(super) type Begun = (u32, f64);
 
+/// What the active ones want together. It is found once for each change, as it is asked for more often.
+#[derive(Debug, Default)]
+struct Wants {
+    /// From when on there is something to send.
+    ready_at: Option<Time>,
+    has_symbol: bool,
+    /// When something in flight is lost.
+    timeout: Option<Time>,
+}
+
+impl Wants {
+    fn add(&mut self, topic: &Topic, passed: u64, patience: Span) {
+        self.ready_at = Time::earliest([self.ready_at, topic.ready_at()]);
+        self.has_symbol |= topic.has_symbol();
+        self.timeout = Time::earliest([self.timeout, topic.poll_timeout(passed, patience)]);
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Topics {
+    /// By their numbers: first the topics, then keys.
     list: Vec<Topic>,
+    /// Of each topic.
+    keys: Vec<Keys>,
+    has_keyed: bool,
+    /// Numbers of keys that are gone.
+    free: BTreeSet<u16>,
+    /// The numbers of those that have something to send, or in flight, in ascending order.
+    active: Vec<u16>,
+    wants: Wants,
+    /// Whether states of one of them can be too old, or are urgent.
+    has_deadline: bool,
+    has_urgent: bool,
+    /// States in parts that newer ones replaced before they were complete.
+    abandoned: u64,
     /// The frames of the last update, for copies of it.
     frames: Vec<u8>,
     carried: Vec<Carried>,
-    /// Those that may join, by their indices.
+    /// Those with a state that may join, by their indices.
     joining: Vec<(f64, usize)>,
     /// Whether an update is to leave even if there is no state for it.
     is_empty_wanted: bool,
@@ -79,60 +124,240 @@ impl Topics {
                 return Err(TopicError::Twice(params.name.clone()));
             }
         }
+        let keys = list.iter().filter_map(|params| params.kind.max_keys());
+        let streams = list.len() + keys.sum::<usize>();
+        if streams > MAX_STREAMS {
+            return Err(TopicError::TooManyKeys(streams));
+        }
         let list = list.into_iter().enumerate();
-        let list = list.map(|(number, params)| Topic::new(number as u8, params)).collect();
-        Ok(Self { list, ..Self::default() })
+        let list: Vec<Topic> =
+            list.map(|(number, params)| Topic::new(number as u16, Arc::new(params))).collect();
+        let keys = list.iter().map(|_| Keys::default()).collect();
+        let has_deadline = list.iter().any(|topic| topic.params.deadline.is_some());
+        let has_keyed = list.iter().any(|topic| topic.params.kind != TopicKind::Latest);
+        let has_urgent = list.iter().any(|topic| topic.params.is_urgent);
+        Ok(Self { list, keys, has_keyed, has_deadline, has_urgent, ..Self::default() })
     }
 
     // ---- inputs ----
 
-    /// This state is the newest of a topic; `None` if there is no such topic.
+    /// This state is the newest of a topic or a key, by its number.
     pub(super) fn put(
         &mut self,
-        topic: TopicId,
+        number: u16,
         generated_at: Time,
         state: &[u8],
         on_change: bool,
-    ) -> Option<Put> {
-        Some(self.list.get_mut(topic.index())?.put(generated_at, state, on_change))
+    ) -> Put {
+        let topic = &mut self.list[usize::from(number)];
+        let was_removed = topic.is_removed();
+        let put = topic.put(generated_at, state, on_change);
+        if put == Put::New {
+            self.on_news(number);
+        }
+        if was_removed && let Some(keys) = self.keys_of(number) {
+            keys.revive();
+        }
+        put
     }
 
-    /// The driver was asked, and the state that it has put was left out.
-    pub(super) fn on_unchanged(&mut self, topic: TopicId) {
-        if let Some(topic) = self.list.get_mut(topic.index()) {
-            topic.counters.unchanged += 1;
+    /// The number of a topic without keys; `None` if there is no such topic.
+    pub(super) fn number(&self, topic: TopicId) -> Option<u16> {
+        let has_keys = |params: &TopicParams| params.kind.max_keys().is_some();
+        self.params(topic).filter(|params| !has_keys(params)).map(|_| topic.index() as u16)
+    }
+
+    /// The number of a key, which is new if need be.
+    ///
+    /// # Errors
+    /// [`KeyError`] says why it cannot be.
+    pub(super) fn number_of_key(&mut self, topic: TopicId, key: &[u8]) -> Result<u16, KeyError> {
+        let (place, max_keys) = self.keyed(topic, key)?;
+        let (known, keys) = (self.keys[place].number(key), self.keys[place].live());
+        let is_live = |number: u16| !self.list[usize::from(number)].is_removed();
+        if let Some(number) = known.filter(|number| is_live(*number) || keys < max_keys) {
+            return Ok(number);
+        }
+        let params = &self.list[place].params;
+        let next = u16::try_from(self.list.len()).ok();
+        let next = next.filter(|next| usize::from(*next) < MAX_STREAMS);
+        let number = self.free.first().copied().or(next).filter(|_| keys < max_keys);
+        let Some(number) = number else {
+            return Err(KeyError::TooMany { topic: params.name.clone(), keys });
+        };
+        let made = Topic::of_key(number, Arc::clone(params), key);
+        match self.free.remove(&number) {
+            true => self.list[usize::from(number)] = made,
+            false => self.list.push(made),
+        }
+        self.keys[place].insert(key, number);
+        Ok(number)
+    }
+
+    /// A key has no state any more; whether there was one.
+    ///
+    /// # Errors
+    /// [`KeyError`] if the topic has no keys, or no such one can be.
+    pub(super) fn remove_key(
+        &mut self,
+        now: Time,
+        topic: TopicId,
+        key: &[u8],
+    ) -> Result<bool, KeyError> {
+        let (place, _) = self.keyed(topic, key)?;
+        let number = self.keys[place].number(key);
+        let Some(number) = number.filter(|at| !self.list[usize::from(*at)].is_removed()) else {
+            return Ok(false);
+        };
+        self.keys[place].on_removed();
+        match self.list[usize::from(number)].remove(now) {
+            true => self.on_news(number),
+            // It never left: the monitor knows nothing of it.
+            false => {
+                self.vacate(number);
+                self.settle();
+            }
+        }
+        Ok(true)
+    }
+
+    /// The place of a topic with keys and their greatest number.
+    fn keyed(&self, topic: TopicId, key: &[u8]) -> Result<(usize, usize), KeyError> {
+        let params = self.params(topic);
+        let Some(max_keys) = params.and_then(|params| params.kind.max_keys()) else {
+            let name = params.map_or(String::new(), |params| params.name.clone());
+            return Err(KeyError::NotKeyed(name));
+        };
+        match key.len() {
+            1..=TopicKey::MAX_LEN => Ok((topic.index(), max_keys)),
+            len => Err(KeyError::Length(len)),
         }
     }
 
+    /// The driver was asked, and the state that it has put was left out.
+    pub(super) fn on_unchanged(&mut self, number: u16) {
+        self.list[usize::from(number)].counters.unchanged += 1;
+    }
+
     pub(super) fn handle_timeout(&mut self, now: Time) {
+        if !self.has_deadline && self.wants.timeout.is_none_or(|at| now < at) {
+            return;
+        }
         let (passed, patience) = (self.passed, self.patience);
-        self.list.iter_mut().for_each(|topic| topic.handle_timeout(now, passed, patience));
+        self.each_active(|topic| topic.handle_timeout(now, passed, patience));
+        self.settle();
     }
 
     /// No ack has come for so long that what left until `before` is taken for lost.
     pub(super) fn on_silence(&mut self, now: Time, before: Time) {
-        self.list.iter_mut().for_each(|topic| topic.on_silence(now, before));
+        self.each_active(|topic| topic.on_silence(now, before));
+        self.settle();
     }
 
     pub(super) fn on_opened(&mut self, now: Time) {
         self.list.iter_mut().for_each(|topic| topic.on_opened(now));
+        for number in 0..self.list.len() {
+            if self.list[number].is_unsettled() {
+                self.activate(number as u16);
+            }
+        }
         (self.passed, self.patience) = (0, Span::ZERO);
+        self.settle();
+    }
+
+    /// Something of this number is to leave.
+    fn on_news(&mut self, number: u16) {
+        self.activate(number);
+        let ready_at = self.list[usize::from(number)].ready_at();
+        self.wants.ready_at = Time::earliest([self.wants.ready_at, ready_at]);
+        self.wants.has_symbol |= self.list[usize::from(number)].has_symbol();
+    }
+
+    fn activate(&mut self, number: u16) {
+        let is_active = &mut self.list[usize::from(number)].is_active;
+        if !core::mem::replace(is_active, true) {
+            let place = self.active.partition_point(|other| *other < number);
+            self.active.insert(place, number);
+        }
+    }
+
+    fn each_active(&mut self, mut what: impl FnMut(&mut Topic)) {
+        let Self { list, active, .. } = self;
+        active.iter().for_each(|number| what(&mut list[usize::from(*number)]));
+    }
+
+    fn active(&self) -> impl Iterator<Item = (usize, &Topic)> {
+        let numbers = self.active.iter().map(|number| usize::from(*number));
+        numbers.map(|number| (number, &self.list[number]))
+    }
+
+    /// Those of which nothing is to leave and nothing is unknown are active no more, and the numbers of keys
+    /// that are removed there, too, are free.
+    fn settle(&mut self) {
+        let Self { list, active, wants, abandoned, passed, patience, .. } = self;
+        let mut is_any_over = false;
+        *wants = Wants::default();
+        active.retain(|number| {
+            let topic = &mut list[usize::from(*number)];
+            *abandoned += topic.take_abandoned();
+            is_any_over |= topic.is_over();
+            topic.is_active = topic.is_unsettled() || topic.is_over();
+            wants.add(topic, *passed, *patience);
+            topic.is_active
+        });
+        if is_any_over {
+            let over = self.active().filter(|(_, topic)| topic.is_over());
+            let over: Vec<usize> = over.map(|(number, _)| number).collect();
+            over.into_iter().for_each(|number| self.vacate(number as u16));
+        }
+    }
+
+    /// A key is gone: its number is free.
+    fn vacate(&mut self, number: u16) {
+        let topic = &mut self.list[usize::from(number)];
+        let vacant = Topic::new(number, Arc::clone(&topic.params));
+        let gone = core::mem::replace(topic, vacant);
+        if let Some((keys, key)) = self.keys_named(&gone.params.name).zip(gone.key()) {
+            keys.forget(key, &gone.counters);
+        }
+        self.active.retain(|other| *other != number);
+        self.free.insert(number);
+    }
+
+    /// The keys of the topic of a key.
+    fn keys_of(&mut self, number: u16) -> Option<&mut Keys> {
+        let params = Arc::clone(&self.list[usize::from(number)].params);
+        self.keys_named(&params.name)
+    }
+
+    fn keys_named(&mut self, name: &str) -> Option<&mut Keys> {
+        let topics = &self.list[..self.keys.len()];
+        let place = topics.iter().position(|topic| topic.params.name == name)?;
+        Some(&mut self.keys[place])
     }
 
     /// The newest ack has come; gives the number and the bytes of states in parts that are complete now.
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> (u64, u64) {
         (self.passed, self.patience) = (ack.seq, ack.patience());
-        let completed = self.list.iter_mut().filter_map(|topic| topic.on_ack(now, ack));
-        completed.fold((0, 0), |(states, bytes), len| (states + 1, bytes + len as u64))
+        let (mut states, mut bytes) = (0, 0);
+        self.each_active(|topic| {
+            if let Some(len) = topic.on_ack(now, ack) {
+                (states, bytes) = (states + 1, bytes + len as u64);
+            }
+        });
+        self.settle();
+        (states, bytes)
     }
 
     /// An ack has come that says nothing of other updates.
     pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
-        self.list.iter_mut().for_each(|topic| topic.on_lone_ack(now, seq));
+        self.each_active(|topic| topic.on_lone_ack(now, seq));
+        self.settle();
     }
 
     pub(super) fn on_late_ack(&mut self, now: Time, ack: &AckedParts) {
-        self.list.iter_mut().for_each(|topic| topic.on_late_ack(now, ack));
+        self.each_active(|topic| topic.on_late_ack(now, ack));
+        self.settle();
     }
 
     /// An update is to leave even if there is no state for it.
@@ -157,16 +382,22 @@ impl Topics {
         begins: impl FnMut(Begun),
     ) -> bool {
         self.clear();
-        self.list.iter_mut().for_each(|topic| topic.expire(slot.now));
+        if self.has_deadline {
+            self.each_active(|topic| topic.expire(slot.now));
+        }
         self.choose_states(slot, begins);
+        if self.carried.is_empty() {
+            self.settle();
+        }
         if (self.carried.is_empty() && !is_empty_wanted) || self.asks_for_parts() {
             return !self.carried.is_empty();
         }
         // Its ack tells which earlier updates have arrived.
         let room = slot.room.saturating_sub(self.frames.len());
-        let unresolved = self.list.iter().find(|topic| topic.is_unresolved());
-        if let Some(topic) = unresolved.filter(|_| room >= Frame::MAX_OVERHEAD) {
-            topic.write_again(slot, &mut self.frames);
+        let unresolved = self.active().find(|(_, topic)| topic.is_unresolved());
+        let unresolved = unresolved.filter(|_| room > Frame::MAX_OVERHEAD).map(|(place, _)| place);
+        if let Some(place) = unresolved {
+            self.list[place].write_again(slot, &mut self.frames);
         }
         !self.frames.is_empty()
     }
@@ -180,7 +411,7 @@ impl Topics {
 
     fn choose_states(&mut self, slot: &Slot, mut begins: impl FnMut(Begun)) {
         // One that turns out to have no symbol left does not lead a second time.
-        for _ in 0..=self.list.len() {
+        for _ in 0..=self.active.len() {
             let Some((leader, index)) = self.leader(slot) else { return };
             let Some((content, begun)) = self.list[leader].lead(slot) else { continue };
             if let Some(begun) = begun {
@@ -192,16 +423,20 @@ impl Topics {
         }
     }
 
-    /// The topic that leads, and its index with the headers.
-    fn leader(&self, slot: &Slot) -> Option<(usize, f64)> {
-        let with_headers = |topic: &Topic| {
+    /// The topic that leads, and its index with the headers. Those that may join are in `joining` then.
+    fn leader(&mut self, slot: &Slot) -> Option<(usize, f64)> {
+        let Self { list, active, joining, .. } = self;
+        joining.clear();
+        let all = active.iter().filter_map(|number| {
+            let place = usize::from(*number);
+            let topic = &list[place];
             let candidate = topic.candidate(slot)?;
-            Some(Candidate { bytes: candidate.bytes + HEADERS, ..candidate }.index())
-        };
-        let all =
-            self.list.iter().enumerate().filter_map(|(place, topic)| {
-                Some((topic.rank(slot.now), with_headers(topic)?, place))
-            });
+            if topic.can_join(slot) {
+                joining.push((candidate.index(), place));
+            }
+            let with_headers = Candidate { bytes: candidate.bytes + HEADERS, ..candidate }.index();
+            Some((topic.rank(slot.now), with_headers, place))
+        });
         let first = all.reduce(|best, other| {
             let is_better = (other.0, other.1) > (best.0, best.1);
             if is_better { other } else { best }
@@ -211,14 +446,7 @@ impl Topics {
 
     /// Small states of other topics whose index is at least this one join, the greatest first.
     fn join(&mut self, slot: &Slot, leader: usize, least: f64) {
-        self.joining.clear();
-        for (place, topic) in self.list.iter().enumerate() {
-            let candidate = topic.candidate(slot).filter(|_| topic.can_join(slot));
-            let index = candidate.map(|candidate| candidate.index());
-            if let Some(index) = index.filter(|index| place != leader && *index >= least) {
-                self.joining.push((index, place));
-            }
-        }
+        self.joining.retain(|(index, place)| *place != leader && *index >= least);
         self.joining.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));
         for at in 0..self.joining.len() {
             let (_, place) = self.joining[at];
@@ -256,23 +484,31 @@ impl Topics {
         let repair = self.carried.iter().filter(|Carried { topic, content, bytes }| {
             list[*topic].on_sent(now, seq, *content, *bytes)
         });
-        repair.count() as u64
+        let repair = repair.count() as u64;
+        self.settle();
+        repair
     }
 
     // ---- what it wants ----
 
     /// From when on there is something to send.
     pub(super) fn ready_at(&self) -> Option<Time> {
-        self.list.iter().filter_map(Topic::ready_at).min()
+        self.wants.ready_at
+    }
+
+    /// From when on there is something to send of a topic or a key, by its number.
+    pub(super) fn ready_at_of(&self, number: u16) -> Option<Time> {
+        self.list[usize::from(number)].ready_at()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.list.iter().filter_map(|topic| topic.poll_timeout(self.passed, self.patience)).min()
+        self.wants.timeout
     }
 
     /// From when on a state that one update carries is to leave ahead of the law's pace.
     pub(super) fn hurried_at(&self, max_whole: usize) -> Option<Time> {
-        self.list.iter().filter_map(|topic| topic.hurried_at(max_whole)).min()
+        let urgent = || self.active().filter_map(|(_, topic)| topic.hurried_at(max_whole)).min();
+        self.has_urgent.then(urgent).flatten()
     }
 
     /// Whether the update that leaves now must ask for an ack.
@@ -292,6 +528,11 @@ impl Topics {
         !self.list.is_empty()
     }
 
+    /// Whether one of the topics has keys.
+    pub(super) fn have_keys(&self) -> bool {
+        self.has_keyed
+    }
+
     /// Whether an update is to leave even if there is no state for it.
     pub(super) fn is_empty_wanted(&self) -> bool {
         self.is_empty_wanted
@@ -304,7 +545,7 @@ impl Topics {
 
     /// Whether a symbol of a state in parts is to leave.
     pub(super) fn has_symbol(&self) -> bool {
-        self.list.iter().any(Topic::has_symbol)
+        self.wants.has_symbol
     }
 
     /// Whether the monitor is known to have the newest state of each.
@@ -319,22 +560,41 @@ impl Topics {
 
     /// States in parts that newer ones replaced before they were complete.
     pub(super) fn abandoned(&self) -> u64 {
-        self.list.iter().map(Topic::abandoned).sum()
+        self.abandoned
     }
 
+    /// How many topics there are.
     pub(super) fn len(&self) -> usize {
-        self.list.len()
+        self.keys.len()
     }
 
     pub(super) fn params(&self, topic: TopicId) -> Option<&TopicParams> {
-        self.list.get(topic.index()).map(|topic| &topic.params)
+        self.topic(topic).map(|topic| &*topic.params)
     }
 
     pub(super) fn age(&self, topic: TopicId) -> Option<&AgeProcess> {
-        self.list.get(topic.index()).map(|topic| &topic.age)
+        self.topic(topic).map(|topic| &topic.age)
     }
 
-    pub(super) fn counters(&self, topic: TopicId) -> Option<&TopicCounters> {
-        self.list.get(topic.index()).map(|topic| &topic.counters)
+    /// The counters of a topic, or of all its keys.
+    pub(super) fn counters(&self, topic: TopicId) -> Option<TopicCounters> {
+        let mut counters = self.topic(topic)?.counters;
+        let keys = &self.keys[topic.index()];
+        counters.add(&keys.past);
+        keys.numbers().for_each(|key| counters.add(&self.list[usize::from(key)].counters));
+        Some(counters)
+    }
+
+    /// The keys of a topic that are not removed, in the order of their bytes.
+    pub(super) fn keys(&self, topic: TopicId) -> impl Iterator<Item = KeyView<'_>> {
+        let keys = self.keys.get(topic.index()).into_iter().flat_map(Keys::numbers);
+        let keys = keys.map(|number| &self.list[usize::from(number)]);
+        keys.filter(|topic| !topic.is_removed()).filter_map(|topic| {
+            Some(KeyView { key: topic.key()?, age: &topic.age, counters: &topic.counters })
+        })
+    }
+
+    fn topic(&self, topic: TopicId) -> Option<&Topic> {
+        self.list[..self.keys.len()].get(topic.index())
     }
 }

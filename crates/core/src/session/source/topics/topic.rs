@@ -1,6 +1,11 @@
-//! One topic of a source: its newest state, and what the monitor has of it.
+//! One topic of a source, or one key of a topic: its newest state, and what the monitor has of it. That a key
+//! is removed counts as its newest state.
+
+use alloc::boxed::Box;
+mod urgent;
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::transfers::{AckedParts, Symbol, Transfers};
@@ -8,7 +13,7 @@ use super::types::{TopicCounters, TopicParams};
 use crate::age::AgeProcess;
 use crate::state::schedule::Candidate;
 use crate::unit::{Span, Time, UpdateRate};
-use crate::wire::{Frame, StateId, TopicName};
+use crate::wire::{Frame, StateId, TopicKey, TopicName};
 
 /// What the datagram that is due allows.
 #[derive(Debug, Clone, Copy)]
@@ -70,18 +75,30 @@ const MAX_IN_FLIGHT: usize = 128;
 /// A state for which the monitor had no room leaves again after this time.
 const AGAIN: Span = Span::from_secs(1);
 
-/// An urgent state without an ack leaves again after one and a half round trips, but within these bounds.
-const MIN_REPEAT: Span = Span::from_millis(10);
-const MAX_REPEAT: Span = Span::from_secs(1);
-
 /// A state that is not newer than what was sent, such as of a clock of coarse steps, counts as this much
 /// newer.
 const MIN_GAIN: Span = Span::from_millis(1);
 
+/// One of the keys of a topic.
+#[derive(Debug)]
+struct Key {
+    bytes: Box<[u8]>,
+    /// The first update that names it.
+    named_in: Option<u64>,
+    /// Whether the newest state is that there is none any more.
+    is_removed: bool,
+    /// Whether the monitor may have something of it.
+    has_left: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Topic {
-    number: u8,
-    pub(super) params: TopicParams,
+    number: u16,
+    pub(super) params: Arc<TopicParams>,
+    /// Which key of its topic, if that has keys.
+    key: Option<Key>,
+    /// Whether the topics look after it: a state is to leave, or it is not known what became of one.
+    pub(super) is_active: bool,
     newest: Vec<u8>,
     /// When the newest state was sampled; `None` while there is none.
     generated_at: Option<Time>,
@@ -104,22 +121,27 @@ pub(super) struct Topic {
     /// The put of the newest state that the monitor is known to have, and when that was sampled.
     delivered_put: u64,
     delivered: Option<Time>,
-    /// Whether the monitor is known to have the name.
+    /// Whether the monitor is known to have the name, by an update with this put or a later one.
     is_named: bool,
+    named_from: u64,
     /// When a state last left whole, or began.
     last_sent: Option<Time>,
     /// How many times the newest state has left, and the round trip then; of an urgent topic alone.
     sent_times: u32,
     srtt: Span,
+    /// [`Transfers::abandoned`] that [`Topic::take_abandoned`] has given.
+    abandoned: u64,
     pub(super) age: AgeProcess,
     pub(super) counters: TopicCounters,
 }
 
 impl Topic {
-    pub(super) fn new(number: u8, params: TopicParams) -> Self {
+    pub(super) fn new(number: u16, params: Arc<TopicParams>) -> Self {
         Self {
             number,
             params,
+            key: None,
+            is_active: false,
             newest: Vec::new(),
             generated_at: None,
             state_number: None,
@@ -134,26 +156,53 @@ impl Topic {
             delivered_put: 0,
             delivered: None,
             is_named: false,
+            named_from: 0,
             last_sent: None,
             sent_times: 0,
             srtt: Span::ZERO,
+            abandoned: 0,
             age: AgeProcess::new(),
             counters: TopicCounters::default(),
         }
+    }
+
+    /// A key of a topic with keys.
+    pub(super) fn of_key(number: u16, params: Arc<TopicParams>, key: &[u8]) -> Self {
+        let key = Key { bytes: key.into(), named_in: None, is_removed: false, has_left: false };
+        Self { key: Some(key), ..Self::new(number, params) }
     }
 
     // ---- inputs ----
 
     /// This state is the newest.
     pub(super) fn put(&mut self, generated_at: Time, state: &[u8], on_change: bool) -> Put {
-        let is_same = self.generated_at.is_some() && self.newest == state;
+        let is_same = self.generated_at.is_some() && self.newest == state && !self.is_removed();
         if is_same && self.generated_at == Some(generated_at) {
             return Put::Again;
         }
         if is_same && on_change && !self.is_pending && self.is_there() {
             return Put::Unchanged;
         }
-        self.counters.replaced += u64::from(self.is_pending);
+        self.replace(generated_at, state);
+        if let Some(key) = self.key.as_mut().filter(|key| key.is_removed) {
+            // The monitor may have dropped the name together with the state.
+            (key.is_removed, key.named_in) = (false, None);
+            (self.is_named, self.named_from) = (false, self.put);
+        }
+        Put::New
+    }
+
+    /// There is no state of this key any more; whether the monitor must be told so.
+    pub(super) fn remove(&mut self, now: Time) -> bool {
+        self.replace(now, &[]);
+        self.transfers.abandon();
+        let Some(key) = &mut self.key else { return false };
+        key.is_removed = true;
+        key.has_left
+    }
+
+    fn replace(&mut self, generated_at: Time, state: &[u8]) {
+        self.counters.replaced += u64::from(self.is_pending && !self.is_removed());
         self.newest.clear();
         self.newest.extend_from_slice(state);
         (self.generated_at, self.state_number) = (Some(generated_at), None);
@@ -161,14 +210,13 @@ impl Topic {
         self.put += 1;
         (self.is_pending, self.is_expired) = (true, false);
         self.sent_times = 0;
-        Put::New
     }
 
     /// States that are too old by now are dropped.
     pub(super) fn expire(&mut self, now: Time) {
         let Some(deadline) = self.params.deadline else { return };
         let is_late = |generated_at: Time| now.since(generated_at) > deadline;
-        if self.is_pending && self.generated_at.is_some_and(is_late) {
+        if self.is_pending && !self.is_removed() && self.generated_at.is_some_and(is_late) {
             (self.is_pending, self.is_expired) = (false, true);
             self.counters.expired += 1;
         }
@@ -301,27 +349,27 @@ impl Topic {
 
     /// The most bytes of its frames in an update that it joins.
     pub(super) fn frame_len(&self, slot: &Slot) -> usize {
-        let name = if self.is_named { 0 } else { TopicName::MAX_LEN };
-        let symbols = if self.is_large(slot) {
-            self.newest.len().div_ceil(slot.symbol_len.into())
-        } else {
-            1
-        };
+        let name = self.name(slot).map_or(0, |name| Frame::Name(name).len());
+        if !self.is_large(slot) {
+            return name + self.whole(slot).len();
+        }
+        let symbols = self.newest.len().div_ceil(slot.symbol_len.into());
         name + self.newest.len() + symbols * Frame::MAX_OVERHEAD
     }
 
     /// Appends the frames; gives how many bytes of states are in them.
     pub(super) fn write(&mut self, slot: &Slot, content: Content, out: &mut Vec<u8>) -> usize {
-        if !self.is_named {
-            let name = TopicName { topic: self.number, name: &self.params.name };
+        if let Some(key) = &mut self.key {
+            key.named_in.get_or_insert(slot.seq);
+        }
+        if let Some(name) = self.name(slot) {
             Frame::Name(name).append_to(out);
         }
         self.srtt = slot.srtt;
         match content {
             Content::Whole => {
                 self.state_number.get_or_insert(slot.seq);
-                let id = self.id(slot);
-                Frame::State { id, bytes: &self.newest }.append_to(out);
+                self.whole(slot).append_to(out);
                 self.newest.len()
             }
             Content::Part(symbol) => {
@@ -340,7 +388,10 @@ impl Topic {
     pub(super) fn on_sent(&mut self, now: Time, seq: u64, content: Content, bytes: usize) -> bool {
         self.counters.payload_bytes += bytes as u64;
         let generated_at = self.generated_at.unwrap_or(now);
-        let (put, has_name) = (self.put, !self.is_named);
+        let (put, has_name) = (self.put, !self.is_named && !self.is_removed());
+        if let Some(key) = &mut self.key {
+            key.has_left = true;
+        }
         if self.in_flight.len() == MAX_IN_FLIGHT {
             self.in_flight.pop_front();
         }
@@ -351,7 +402,7 @@ impl Topic {
                 self.is_pending = false;
                 self.last_sent = Some(now);
                 self.sent_times = self.sent_times.saturating_add(1);
-                self.counters.sent += 1;
+                self.counters.sent += u64::from(!self.is_removed());
                 false
             }
             Content::Part(symbol) => self.transfers.on_sent(now, seq, symbol),
@@ -380,11 +431,6 @@ impl Topic {
         Time::earliest([lost_at, self.transfers.poll_timeout(), self.repeat_at()])
     }
 
-    /// From when on it has a state that is to leave ahead of the law's pace.
-    pub(super) fn hurried_at(&self, max_whole: usize) -> Option<Time> {
-        self.is_hurried(max_whole).then(|| self.not_before())
-    }
-
     // ---- getters ----
 
     /// Whether a symbol of a state in parts is to leave.
@@ -410,28 +456,60 @@ impl Topic {
         !self.in_flight.is_empty()
     }
 
-    pub(super) fn abandoned(&self) -> u64 {
-        self.transfers.abandoned()
+    /// States in parts that newer ones have replaced before they were complete, since the last call.
+    pub(super) fn take_abandoned(&mut self) -> u64 {
+        let all = self.transfers.abandoned();
+        all - core::mem::replace(&mut self.abandoned, all)
+    }
+
+    /// The key, of a topic with keys.
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        self.key.as_ref().map(|key| &*key.bytes)
+    }
+
+    /// Whether its key is removed, be it that the monitor knows it yet or not.
+    pub(super) fn is_removed(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.is_removed)
+    }
+
+    /// Whether its key is removed and the monitor is known to know it: the number is free.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_removed() && self.delivered_put == self.put
+    }
+
+    /// Whether something is to leave, or it is not known what became of something.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.is_pending
+            || !self.in_flight.is_empty()
+            || self.transfers.is_busy()
+            || self.repeat_at().is_some()
     }
 
     // ---- steps ----
 
-    /// Whether it has a state that is to leave ahead of the law's pace.
-    fn is_hurried(&self, max_whole: usize) -> bool {
-        self.params.is_urgent && self.is_pending && self.newest.len() <= max_whole
-    }
-
-    /// When an urgent state that is in flight leaves once more: an ack is overdue.
-    fn repeat_at(&self) -> Option<Time> {
-        let is_unanswered = self.params.is_urgent && !self.is_pending && !self.is_delivered();
-        let sent_at = self.last_sent.filter(|_| is_unanswered && self.sent_times > 0)?;
-        // Twice as long each time, as for all that is sent again without an answer (RFC 8085 section 3.1.1).
-        let wait = (self.srtt * 3 / 2).max(MIN_REPEAT) * (1 << (self.sent_times - 1).min(16));
-        Some(sent_at + wait.min(MAX_REPEAT))
-    }
-
     fn is_large(&self, slot: &Slot) -> bool {
         self.newest.len() > slot.max_whole
+    }
+
+    /// The name, if an update with a state must carry it.
+    fn name(&self, slot: &Slot) -> Option<TopicName<'_>> {
+        if self.is_named || self.is_removed() {
+            return None;
+        }
+        let key = self.key.as_ref().map(|Key { bytes, named_in, .. }| {
+            let behind = slot.seq - named_in.unwrap_or(slot.seq);
+            TopicKey { behind, bytes }
+        });
+        Some(TopicName { topic: self.number, name: &self.params.name, key })
+    }
+
+    /// The newest state whole, or that there is none any more.
+    fn whole(&self, slot: &Slot) -> Frame<'_> {
+        let id = self.id(slot);
+        match self.is_removed() {
+            true => Frame::Removed(id),
+            false => Frame::State { id, bytes: &self.newest },
+        }
     }
 
     fn id(&self, slot: &Slot) -> StateId {
@@ -491,11 +569,11 @@ impl Topic {
     /// again if nothing of it is on its way any more.
     fn settle(&mut self, now: Time, verdict: impl Fn(&Sent) -> Option<bool>) {
         let mut newest = None;
-        let is_named = &mut self.is_named;
+        let (is_named, named_from) = (&mut self.is_named, self.named_from);
         self.in_flight.retain(|sent| {
             let verdict = verdict(sent);
             if verdict == Some(true) {
-                *is_named |= sent.has_name;
+                *is_named |= sent.has_name && sent.put >= named_from;
                 newest = Some(*sent).filter(|it| matches!(it.content, Content::Whole)).or(newest);
             }
             verdict.is_none()
@@ -515,7 +593,7 @@ impl Topic {
             // A repeat of it that is due is not needed any more.
             self.is_pending = false;
         }
-        self.counters.delivered += 1;
+        self.counters.delivered += u64::from(!(self.is_removed() && put == self.put));
         self.delivered = self.delivered.max(Some(generated_at));
         self.age.on_update(now, generated_at);
     }

@@ -2,8 +2,10 @@
 
 use alloc::string::String;
 
+use super::super::StateTooLarge;
+use crate::age::AgeProcess;
 use crate::unit::{Span, UpdateRate};
-use crate::wire::{Opening, OpeningTooLong};
+use crate::wire::{MAX_TOPIC, Opening, OpeningTooLong, TopicKey};
 
 /// One of a source's topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,11 +21,41 @@ impl TopicId {
     }
 }
 
-/// What a topic is.
+/// Which states of a topic count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TopicKind {
+    /// The newest one.
+    #[default]
+    Latest,
+    /// The newest one of each key. A key is any 1 to [`TopicKey::MAX_LEN`] bytes, such as a frame of
+    /// coordinates, the id of a message, or a sensor. Keys are made by their first state, and can be removed.
+    Keyed {
+        /// The most keys at a time, at least 1. All topics and keys of a source together are at most
+        /// [`MAX_STREAMS`].
+        max_keys: u16,
+    },
+}
+
+impl TopicKind {
+    /// With keys, at most 512 of them at a time.
+    pub const KEYED: Self = Self::Keyed { max_keys: 512 };
+
+    /// The most keys; `None` if it has no keys.
+    pub fn max_keys(self) -> Option<usize> {
+        match self {
+            Self::Latest => None,
+            Self::Keyed { max_keys } => Some(max_keys.into()),
+        }
+    }
+}
+
+/// What a topic is. Of a topic with keys, all but name and kind holds for each key by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopicParams {
     /// Its name, as that of a source: at most [`Opening::MAX_NAME`] bytes.
     pub name: String,
+    /// Which of its states count.
+    pub kind: TopicKind,
     /// How much its age counts beside those of other topics; above 0 and at most 10⁹. 1 by default.
     pub weight: f64,
     /// A state that is older than this is not worth sending: it is dropped.
@@ -45,6 +77,7 @@ impl TopicParams {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            kind: TopicKind::Latest,
             weight: 1.0,
             deadline: None,
             max_rate: None,
@@ -71,6 +104,9 @@ impl TopicParams {
             && min > max
         {
             return Err(TopicError::Rates { name: name(), min, max });
+        }
+        if self.kind.max_keys() == Some(0) {
+            return Err(TopicError::NoKeys(name()));
         }
         Ok(())
     }
@@ -117,6 +153,12 @@ pub enum TopicError {
         /// Its highest rate.
         max: UpdateRate,
     },
+    /// It could not have a single key.
+    #[error("topic {0:?}: it must have room for 1 key at least")]
+    NoKeys(String),
+    /// All topics and keys together are too many.
+    #[error("{0} topics and keys; a source has at most {MAX_STREAMS}: lower the numbers of keys")]
+    TooManyKeys(usize),
     /// Something has been put or sent already.
     #[error("topics are declared before a source is used")]
     TooLate,
@@ -125,7 +167,46 @@ pub enum TopicError {
 /// The most topics of a source.
 pub const MAX_TOPICS: usize = 256;
 
-/// What was counted of a topic.
+/// The most topics and keys of a source.
+pub const MAX_STREAMS: usize = MAX_TOPIC as usize + 1;
+
+/// A state of a key that a source cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The topic has no keys, or there is no such topic.
+    #[error("topic {0:?} has no keys")]
+    NotKeyed(String),
+    /// The key is empty or too long.
+    #[error("a key of {0} bytes; it must have 1 to {max}", max = TopicKey::MAX_LEN)]
+    Length(usize),
+    /// The topic has as many keys as it may have, or has removed so many that the monitor does not know of
+    /// yet that no number is free.
+    #[error(
+        "topic {topic:?} has {keys} keys and no room for another one; remove some, or allow more"
+    )]
+    TooMany {
+        /// The topic.
+        topic: String,
+        /// Its keys.
+        keys: usize,
+    },
+    /// The state is too long.
+    #[error(transparent)]
+    TooLarge(#[from] StateTooLarge),
+}
+
+/// A key of a topic, as a source sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyView<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its age at the monitor as acks report it: an upper bound, as an ack takes time.
+    pub age: &'a AgeProcess,
+    /// What was counted of it.
+    pub counters: &'a TopicCounters,
+}
+
+/// What was counted of a topic, of all its keys together, or of one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TopicCounters {
     /// States that left whole, repeats included, and states in parts that began.
@@ -140,4 +221,19 @@ pub struct TopicCounters {
     pub unchanged: u64,
     /// Bytes of states, whole or in parts, that left.
     pub payload_bytes: u64,
+    /// Keys that were removed.
+    pub removed: u64,
+}
+
+impl TopicCounters {
+    pub(super) fn add(&mut self, other: &Self) {
+        let Self { sent, delivered, replaced, expired, unchanged, payload_bytes, removed } = other;
+        self.sent += sent;
+        self.delivered += delivered;
+        self.replaced += replaced;
+        self.expired += expired;
+        self.unchanged += unchanged;
+        self.payload_bytes += payload_bytes;
+        self.removed += removed;
+    }
 }

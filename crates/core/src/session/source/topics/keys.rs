@@ -1,0 +1,55 @@
+//! The keys of a topic: which number each has.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+
+use super::types::TopicCounters;
+
+/// The keys of one topic.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// Those that are removed stay until the monitor knows it: put again, they go on under their number.
+    numbers: BTreeMap<Box<[u8]>, u16>,
+    /// How many are not removed.
+    live: usize,
+    /// What was counted of keys that are gone.
+    pub(super) past: TopicCounters,
+}
+
+impl Keys {
+    pub(super) fn number(&self, key: &[u8]) -> Option<u16> {
+        self.numbers.get(key).copied()
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u16> {
+        self.numbers.values().copied()
+    }
+
+    /// How many keys are not removed.
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// A new key has this number.
+    pub(super) fn insert(&mut self, key: &[u8], number: u16) {
+        self.numbers.insert(key.into(), number);
+        self.live += 1;
+    }
+
+    /// A key that was removed is there again.
+    pub(super) fn revive(&mut self) {
+        self.live += 1;
+    }
+
+    /// A key is removed.
+    pub(super) fn on_removed(&mut self) {
+        self.live -= 1;
+        self.past.removed += 1;
+    }
+
+    /// The number of a key that was removed is free.
+    pub(super) fn forget(&mut self, key: &[u8], counters: &TopicCounters) {
+        self.numbers.remove(key);
+        self.past.add(counters);
+    }
+}

@@ -1,0 +1,88 @@
+//! What a monitor reports of the topics and keys of a source.
+
+use freshline_core::session::TopicRecord;
+use freshline_core::unit::{Span, Time};
+use freshline_core::wire::KeyText;
+use serde::Serialize;
+
+use super::Record;
+use super::which::Which;
+
+/// The longest state that reports, lines of JSON and records of silent sources contain, in bytes. Of a longer
+/// one they have the length: it is for commands and binary frames.
+pub const SHOWN: usize = 1 << 16;
+
+/// One topic of a source.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopicStatus {
+    /// Its name; empty until it has come.
+    pub topic: String,
+    /// Which key of it, as text, if it has keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Age of its freshest state in ms, once the source has sent the clocks' offset with it.
+    pub age_ms: Option<f64>,
+    /// Time-average age in ms.
+    pub age_mean_ms: Option<f64>,
+    /// Largest age in ms.
+    pub age_max_ms: Option<f64>,
+    /// Length of its freshest state in bytes; none before the first state is complete.
+    pub payload_bytes: Option<u64>,
+    /// States for which there was no room.
+    pub no_room: u64,
+    /// Its freshest state, of a topic other than the first or a key.
+    #[serde(skip)]
+    pub(crate) state: Option<TopicState>,
+}
+
+/// The freshest state of a topic or a key.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TopicState {
+    pub(super) which: Which,
+    /// When it was sampled, on the source's clock.
+    pub(super) generated_at: Time,
+    /// If it is not longer than [`SHOWN`] and there was room.
+    pub(super) payload: Option<Vec<u8>>,
+}
+
+impl TopicState {
+    /// The state of a topic other than the first, without more bytes than `room`, which becomes less.
+    pub(super) fn of(topic: &TopicRecord, room: &mut usize) -> Option<Self> {
+        let payload = topic.payload()?;
+        let is_shown = payload.len() <= SHOWN.min(*room);
+        *room -= if is_shown { payload.len() } else { 0 };
+        Some(Self {
+            which: Which::of(topic),
+            generated_at: topic.generated_at(),
+            payload: is_shown.then(|| payload.to_vec()),
+        })
+    }
+}
+
+impl TopicStatus {
+    pub(super) fn of(record: &Record, topic: &TopicRecord, now: Time) -> Self {
+        // The state of the first one is in the record.
+        let (age, state_age, len) = match topic.number() {
+            0 => (
+                &record.age,
+                record.state_age(now),
+                record.has_state().then_some(record.payload.len() as u64),
+            ),
+            _ => {
+                let len = topic.payload().map(|payload| payload.len() as u64);
+                (topic.age(), topic.state_age(now), len)
+            }
+        };
+        let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
+        Self {
+            topic: topic.name().to_owned(),
+            key: topic.key().map(|key| KeyText(key).to_string()),
+            age_ms: ms(state_age),
+            age_mean_ms: ms(age.mean(now)),
+            age_max_ms: ms(age.max(now)),
+            payload_bytes: len,
+            no_room: topic.no_room(),
+            state: None,
+        }
+    }
+}
