@@ -41,7 +41,7 @@ enum Step<'a> {
         peer: u8,
         session: u8,
         seq: u64,
-        clock_offset: Option<i64>,
+        clock_offset: Option<(i64, u64)>,
         wants_ack: bool,
         ack_mark: Option<Option<u8>>,
         dscp: Option<u8>,
@@ -145,7 +145,7 @@ fuzz_target!(|story: Story<'_>| {
                 monitor.handle_timeout(now);
                 while let Some(event) = monitor.poll_event() {
                     let MonitorEvent::Gone { record, .. } = event else { panic!("{event:?}") };
-                    assert!(record.payload.len() <= MAX_PAYLOAD);
+                    assert!(record.payload().unwrap_or_default().len() <= MAX_PAYLOAD);
                 }
                 continue;
             }
@@ -174,7 +174,8 @@ fuzz_target!(|story: Story<'_>| {
                     session: SessionId(session.into()),
                     seq,
                     sent_at: now,
-                    clock_offset,
+                    clock_offset: clock_offset
+                        .map(|(nanos, error)| OffsetEstimate::new(nanos, Span::from_nanos(error))),
                     wants_ack,
                     ack_mark: ack_mark
                         .map(|set| set.and_then(Dscp::new).map_or(AckMark::Echo, AckMark::Set)),
@@ -215,7 +216,7 @@ fuzz_target!(|story: Story<'_>| {
             assert_eq!(reply, if update.wants_ack { ack } else { 0 });
         }
         assert!(monitor.large_memory() <= MAX_LARGE);
-        assert!(monitor.records().all(|(_, record)| record.payload.len() <= MAX_PAYLOAD));
+        assert!(monitor.records().all(|(_, record)| record.payload().unwrap_or_default().len() <= MAX_PAYLOAD));
         assert!(monitor.len() <= MAX_SOURCES, "more records than allowed");
         assert_eq!(monitor.len(), monitor.records().count());
         if reply > 0 {

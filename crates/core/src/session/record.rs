@@ -6,7 +6,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::cookie::SessionLabel;
-use super::held::{AGE_KNOWN, Arrival, By, HAS_STATE, Large, LargeStates, StateMut};
+use super::held::{
+    AGE_KNOWN, Arrival, BOUNDED, By, HAS_STATE, Large, LargeStates, Since, StateMut, WITHHELD,
+    is_credible,
+};
+use super::latest::{Latest, StateAge};
 use super::recent::Recent;
 use super::topic_record::{Refused, TopicRecord, TopicRecords};
 use crate::age::AgeProcess;
@@ -50,8 +54,7 @@ pub struct Record<P> {
     binding: Binding,
     /// The name that the source gave itself; may be empty.
     pub name: Box<str>,
-    /// The freshest payload.
-    pub payload: Vec<u8>,
+    payload: Vec<u8>,
     /// When the last update arrived, fresh or not.
     pub heard_at: Time,
     /// The sequence number of the newest update.
@@ -63,17 +66,20 @@ pub struct Record<P> {
     /// The age, from updates that carried the clocks' offset. It is that of an older state until an
     /// update with the offset has brought the newest: [`Record::state_age`] tells the two apart.
     pub age: AgeProcess,
+    since: Since,
     first_seq: u64,
     /// Which of those before the freshest have come.
     recent: Recent,
     /// Of a source that has sent, or announced, states in parts, or that has topics.
     more: Option<Box<More>>,
     fresh: u64,
-    /// Four values in one field, as fields of their own would add 24 bytes to each record:
+    /// Six values in one field, as fields of their own would add 24 bytes to each record:
     /// - bit 0: whether `age` is that of the state that is held;
     /// - bits 1 to 7: 1 + the code point of the last update, 0 if it is unknown;
     /// - bit 8: whether there is a state;
-    /// - the bits from 9 on: the number of stale updates.
+    /// - bit 9: whether `since` is known;
+    /// - bit 10: whether the state is withheld;
+    /// - the bits from 11 on: the number of stale updates.
     packed: u64,
 }
 
@@ -87,7 +93,7 @@ struct More {
 /// The bits of the code point.
 const DSCP: u64 = 0x7f << 1;
 /// The lowest bit of the number of stale updates.
-const STALE: u32 = 9;
+const STALE: u32 = 11;
 
 /// What became of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,8 +102,24 @@ pub(super) struct Received {
     /// Whether it is newer than all before, and carries no state that is out of date. A late one can
     /// bring a fresh state: the last part of it.
     pub(super) was_fresh: bool,
-    /// Further topics of which a fresh state has come.
-    pub(super) topics: TopicSet,
+    /// Topics of which something has come.
+    pub(super) topics: Topics,
+}
+
+/// Some of the topics of a source, the first one included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Topics {
+    /// Those of which a fresh state has come.
+    pub(super) fresh: TopicSet,
+    /// Those of which the state that was held has come again.
+    pub(super) repeated: TopicSet,
+}
+
+impl Topics {
+    pub(super) fn all(self) -> impl Iterator<Item = u8> {
+        let both = core::array::from_fn(|at| self.fresh.0[at] | self.repeated.0[at]);
+        TopicSet(both).iter()
+    }
 }
 
 /// Some of the topics of a source.
@@ -105,18 +127,24 @@ pub(super) struct Received {
 pub(super) struct TopicSet([u64; 4]);
 
 impl TopicSet {
-    fn insert(&mut self, topic: u8) {
+    pub(super) fn contains(self, topic: u8) -> bool {
+        self.0[usize::from(topic / 64)] & (1 << (topic % 64)) != 0
+    }
+
+    pub(super) fn insert(&mut self, topic: u8) {
         self.0[usize::from(topic / 64)] |= 1 << (topic % 64);
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = u8> {
-        let is_in = move |topic: &u8| self.0[usize::from(topic / 64)] & (1 << (topic % 64)) != 0;
+        let is_in = move |topic: &u8| self.contains(*topic);
         (0..=u8::MAX).filter(is_in).take(if self == Self::default() { 0 } else { usize::MAX })
     }
 }
 
 impl Received {
-    const COPY: Self = Self { arrival: Arrival::Copy, was_fresh: false, topics: TopicSet([0; 4]) };
+    fn copy() -> Self {
+        Self { arrival: Arrival::Copy, was_fresh: false, topics: Topics::default() }
+    }
 }
 
 impl<P: Copy> Record<P> {
@@ -153,7 +181,7 @@ impl<P: Copy> Record<P> {
 const MAX_BOUND: usize = 2 * MAX_PATHS;
 
 impl<P> Record<P> {
-    /// A record that begins with its first update, and the further topics of which that has a state.
+    /// A record that begins with its first update, and the topics of which that has a state.
     pub(super) fn new(
         update: &Update<'_>,
         peer: P,
@@ -161,7 +189,7 @@ impl<P> Record<P> {
         binding: Binding,
         received_at: Time,
         large: &mut LargeStates,
-    ) -> (Self, TopicSet) {
+    ) -> (Self, Topics) {
         let mut record = Self {
             session: update.session,
             peer,
@@ -174,6 +202,7 @@ impl<P> Record<P> {
             state_number: 0,
             generated_at: Time::ZERO,
             age: AgeProcess::new(),
+            since: Since::default(),
             first_seq: update.seq,
             recent: Recent::new(),
             more: None,
@@ -199,8 +228,12 @@ impl<P> Record<P> {
             self.newest_seq = update.seq;
         } else if update.seq == self.newest_seq || !self.recent.insert(self.newest_seq, update.seq)
         {
-            return Received::COPY;
+            return Received::copy();
         }
+        // An update from before the opening can have the offset of a monitor that was here before.
+        let is_believed = update.seq > self.first_seq && is_credible(update, received_at);
+        let clock_offset = update.clock_offset.filter(|_| is_believed);
+        let update = &Update { clock_offset, ..*update };
         let (arrival, topics) = self.on_frames(update, received_at, large);
         let was_fresh = is_newest && arrival != Arrival::Late;
         match was_fresh {
@@ -211,27 +244,31 @@ impl<P> Record<P> {
         Received { arrival: if is_late { Arrival::Late } else { arrival }, was_fresh, topics }
     }
 
-    /// What the frames are to the first topic, and of which others a fresh state has come.
+    /// What the frames are to the first topic, and of which topics states have come.
     fn on_frames(
         &mut self,
         update: &Update<'_>,
         received_at: Time,
         large: &mut LargeStates,
-    ) -> (Arrival, TopicSet) {
-        let (mut first, mut fresh) = (Arrival::Part, TopicSet::default());
+    ) -> (Arrival, Topics) {
+        let (mut first, mut topics) = (Arrival::Part, Topics::default());
         for frame in update.frames.iter() {
             let arrival = self.on_frame(update, frame, received_at, large);
+            match arrival {
+                Arrival::Fresh => topics.fresh.insert(frame.topic()),
+                Arrival::Repeat { .. } => topics.repeated.insert(frame.topic()),
+                _ => {}
+            }
             match frame.topic() {
                 0 if first == Arrival::Part => first = arrival,
                 0 => {}
-                topic if arrival == Arrival::Fresh => fresh.insert(topic),
                 _ if arrival == Arrival::NoRoom => {
                     self.more.get_or_insert_default().topics.refuse(update.seq);
                 }
                 _ => {}
             }
         }
-        (first, fresh)
+        (first, topics)
     }
 
     fn on_frame(
@@ -263,6 +300,7 @@ impl<P> Record<P> {
             number: &mut self.state_number,
             generated_at: &mut self.generated_at,
             age: &mut self.age,
+            since: &mut self.since,
             own: self.more.as_mut().map(|more| &mut more.large),
             flags: &mut self.packed,
             is_charged: false,
@@ -322,6 +360,74 @@ impl<P> Record<P> {
     /// The topic of this number, if something has come of it.
     pub fn topic(&self, number: u8) -> Option<&TopicRecord> {
         self.more.as_ref()?.topics.get(number)
+    }
+
+    /// The newest state, with its age at `now`. `None` if there is none, or if it is withheld because of
+    /// [`MonitorParams::max_age`](super::MonitorParams::max_age). [`Monitor::latest`](super::Monitor::latest)
+    /// also leaves out a state that has become too old.
+    pub fn latest(&self, now: Time) -> Option<Latest<'_>> {
+        let payload = self.payload()?;
+        Some(Latest { payload, age: self.bounded_age(now) })
+    }
+
+    /// The newest state, as [`Record::latest`].
+    pub fn payload(&self) -> Option<&[u8]> {
+        (self.has_state() && !self.is_withheld()).then_some(&self.payload)
+    }
+
+    /// The bytes that the payload takes, withheld or not.
+    pub fn payload_memory(&self) -> usize {
+        self.payload.capacity()
+    }
+
+    /// Frees the payload, of a record whose session has ended.
+    pub fn drop_payload(&mut self) {
+        self.payload = Vec::new();
+        self.packed &= !HAS_STATE;
+    }
+
+    /// Whether the newest state is withheld.
+    pub fn is_withheld(&self) -> bool {
+        self.packed & WITHHELD != 0
+    }
+
+    /// The age of the newest state with its uncertainty, as in [`Latest`].
+    pub fn bounded_age(&self, now: Time) -> Option<StateAge> {
+        Some(StateAge::of(self.state_age(now), self.since_of(0)?, now))
+    }
+
+    /// The same of a topic.
+    pub(super) fn age_of(&self, topic: u8, now: Time) -> Option<StateAge> {
+        match topic {
+            0 => self.bounded_age(now),
+            topic => self.topic(topic)?.bounded_age(now),
+        }
+    }
+
+    pub(super) fn is_topic_withheld(&self, topic: u8) -> bool {
+        match topic {
+            0 => self.is_withheld(),
+            topic => self.topic(topic).is_some_and(TopicRecord::is_withheld),
+        }
+    }
+
+    /// The bound of the age of the newest state of a topic.
+    pub(super) fn since_of(&self, topic: u8) -> Option<Since> {
+        match topic {
+            0 => (self.packed & BOUNDED != 0).then_some(self.since),
+            topic => self.topic(topic)?.since(),
+        }
+    }
+
+    /// Withholds the newest state of a topic, or not.
+    pub(super) fn withhold(&mut self, topic: u8, is_withheld: bool) {
+        let flags = match topic {
+            0 => Some(&mut self.packed),
+            topic => self.more.as_mut().and_then(|more| more.topics.flags_mut(topic)),
+        };
+        if let Some(flags) = flags {
+            *flags = (*flags & !WITHHELD) | if is_withheld { WITHHELD } else { 0 };
+        }
     }
 
     /// Whether there is a state: the session of a source with large states opens without one.
@@ -384,7 +490,7 @@ impl<P> Record<P> {
 mod tests {
     use super::*;
     use crate::state::{Budget, Decoder, Limits};
-    use crate::wire::Frames;
+    use crate::wire::{Frames, OffsetEstimate};
 
     fn large() -> LargeStates {
         LargeStates { limits: Limits::default(), budget: Budget::new(0), decoder: Decoder::new() }
@@ -507,8 +613,9 @@ mod tests {
             assert_eq!(record.dscp(), Dscp::new(number));
             assert_eq!((record.stale(), record.is_age_known()), (u64::from(number) + 1, false));
         }
+        let offset = OffsetEstimate::new(0, Span::from_millis(1));
         record.on_update(
-            &Update { clock_offset: Some(0), ..update(500) },
+            &Update { clock_offset: Some(offset), ..update(500) },
             Time::ZERO,
             &mut large(),
         );

@@ -6,15 +6,19 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::held::{AGE_KNOWN, Arrival, By, HAS_STATE, Large, LargeStates, StateMut};
+use super::held::{
+    AGE_KNOWN, Arrival, BOUNDED, By, HAS_STATE, Large, LargeStates, Since, StateMut, WITHHELD,
+};
+use super::latest::{Latest, StateAge};
+use super::monitor::DEADLINE_COST;
 use crate::age::AgeProcess;
 use crate::state::Budget;
 use crate::unit::{Span, Time};
 use crate::wire::{Frame, Opening, TopicName};
 
 /// What a record costs besides its name and its state, in bytes: with its place in a list that grows by
-/// doubling.
-const COST: usize = size_of::<TopicRecord>() + 2 * size_of::<usize>();
+/// doubling, and its deadline.
+const COST: usize = size_of::<TopicRecord>() + 2 * size_of::<usize>() + DEADLINE_COST;
 
 /// The newest state of one topic.
 #[derive(Debug)]
@@ -26,6 +30,7 @@ pub struct TopicRecord {
     state_number: u64,
     generated_at: Time,
     age: AgeProcess,
+    since: Since,
     large: Large,
     flags: u64,
     fresh: u64,
@@ -41,6 +46,7 @@ impl TopicRecord {
             state_number: 0,
             generated_at: Time::ZERO,
             age: AgeProcess::new(),
+            since: Since::default(),
             large: Large::default(),
             flags: 0,
             fresh: 0,
@@ -58,9 +64,29 @@ impl TopicRecord {
         &self.name
     }
 
-    /// Its newest state; `None` if there is none.
+    /// Its newest state, with its age at `now`; `None` as of [`Record::latest`](super::Record::latest).
+    pub fn latest(&self, now: Time) -> Option<Latest<'_>> {
+        let payload = self.payload()?;
+        Some(Latest { payload, age: self.bounded_age(now) })
+    }
+
+    /// Its newest state; `None` if there is none, or if it is withheld.
     pub fn payload(&self) -> Option<&[u8]> {
-        self.has_state().then_some(&self.payload)
+        (self.has_state() && !self.is_withheld()).then_some(&self.payload)
+    }
+
+    /// Whether its newest state is withheld; see [`MonitorParams::max_age`](super::MonitorParams::max_age).
+    pub fn is_withheld(&self) -> bool {
+        self.flags & WITHHELD != 0
+    }
+
+    /// The age of its newest state with its uncertainty, as in [`Latest`].
+    pub fn bounded_age(&self, now: Time) -> Option<StateAge> {
+        Some(StateAge::of(self.state_age(now), self.since()?, now))
+    }
+
+    pub(super) fn since(&self) -> Option<Since> {
+        (self.flags & BOUNDED != 0).then_some(self.since)
     }
 
     /// When the newest state was sampled, on the source's clock; meaningless without a state.
@@ -102,6 +128,7 @@ impl TopicRecord {
             number: &mut self.state_number,
             generated_at: &mut self.generated_at,
             age: &mut self.age,
+            since: &mut self.since,
             own: Some(&mut self.large),
             flags: &mut self.flags,
             is_charged: true,
@@ -172,6 +199,11 @@ impl TopicRecords {
 
     pub(super) fn get(&self, number: u8) -> Option<&TopicRecord> {
         Some(&self.all[self.place(number).ok()?])
+    }
+
+    pub(super) fn flags_mut(&mut self, number: u8) -> Option<&mut u64> {
+        let place = self.place(number).ok()?;
+        Some(&mut self.all[place].flags)
     }
 
     /// The name of a topic, if it can be used as a file name and a label and no other topic has it. It is

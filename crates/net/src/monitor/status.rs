@@ -350,7 +350,7 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
 #[cfg(test)]
 mod tests {
     use freshline_core::session::{Admission, MonitorEvent, MonitorParams, Origin, Secret};
-    use freshline_core::wire::{Frames, Opening, SessionId, Update};
+    use freshline_core::wire::{Frames, OffsetEstimate, Opening, SessionId, Update};
 
     use super::*;
 
@@ -391,7 +391,7 @@ mod tests {
                 session: SessionId(session),
                 seq: 0,
                 sent_at: now,
-                clock_offset: Some(0),
+                clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
                 wants_ack: true,
                 ack_mark: None,
                 opening: Some(Opening { cookie: Default::default(), name, token }),

@@ -1,5 +1,6 @@
 //! The monitor's end of all sessions.
 
+mod deadlines;
 mod events;
 mod outbox;
 mod places;
@@ -19,7 +20,8 @@ use super::cookie::Secret;
 use super::datagram::Datagram;
 use super::held::{Arrival, LargeStates};
 use super::index::Index;
-use super::record::{Binding, Record, SourceKey, TopicSet};
+use super::latest::Latest;
+use super::record::{Binding, Record, SourceKey, Topics};
 use super::shares::Origin;
 use crate::dscp::Dscp;
 use crate::state::{Budget, Decoder, Limits};
@@ -28,6 +30,9 @@ use crate::wire::{
     self, Ack, AckMark, Challenge, Close, CloseReason, Message, Opening, ParseError, SessionId,
     Update,
 };
+pub(super) use deadlines::DEADLINE_COST;
+pub use deadlines::{Alarm, Freshness};
+use deadlines::{Arrived, Deadlines, Topic, Verdict};
 use events::Events;
 pub use events::{End, MonitorEvent};
 pub use outbox::MonitorTransmit;
@@ -57,6 +62,7 @@ pub struct Monitor<P> {
     large: LargeStates,
     outbox: Outbox<P>,
     events: Events<P>,
+    deadlines: Deadlines,
     counters: MonitorCounters,
 }
 
@@ -88,6 +94,7 @@ impl<P: Copy + Hash> Monitor<P> {
             },
             outbox: Outbox::new(),
             events: Events::new(),
+            deadlines: Deadlines::new(params.max_age.clone(), params.max_sources),
             counters: MonitorCounters::default(),
             // Below it the looks for idle records would never end.
             params: MonitorParams { idle: params.idle.max(MIN_IDLE), ..params },
@@ -114,13 +121,14 @@ impl<P: Copy + Hash> Monitor<P> {
 
     // ---- inputs ----
 
-    /// A datagram came from `peer` at `now`.
+    /// A datagram came from `peer` at `now`; or, as [`Clocked`], came some time ago and is handed in now. A
+    /// state counts with its age at that time.
     ///
     /// # Errors
     /// [`Ignored`] says why it changed nothing.
     pub fn handle_datagram<'a>(
         &mut self,
-        now: Time,
+        now: impl Into<Clocked>,
         peer: P,
         datagram: impl Into<Datagram<'a>>,
     ) -> Result<(), Ignored> {
@@ -133,16 +141,19 @@ impl<P: Copy + Hash> Monitor<P> {
     /// As [`Monitor::handle_datagram`].
     pub fn handle_checked_datagram<'a>(
         &mut self,
-        now: Time,
+        now: impl Into<Clocked>,
         peer: P,
         access: Option<&dyn Access>,
         datagram: impl Into<Datagram<'a>>,
     ) -> Result<(), Ignored> {
+        let at = now.into();
+        // First what has become stale in a time in which nothing ran.
+        self.deadlines.handle_timeout(at.now);
         self.counters.datagrams += 1;
         let Datagram { bytes, dscp } = datagram.into();
         let result = match Message::parse(bytes) {
-            Ok(Message::Update(update)) => self.on_update(now, (peer, access), dscp, &update),
-            Ok(Message::Close(close)) => self.on_close(now, &peer, close.session),
+            Ok(Message::Update(update)) => self.on_update(at, (peer, access), dscp, &update),
+            Ok(Message::Close(close)) => self.on_close(at.now, &peer, close.session),
             Ok(_) => Err(Ignored::Misplaced),
             Err(error @ ParseError::Version(version)) => match wire::session_of_update(bytes) {
                 Some(session) if bytes.len() >= Close::LEN => {
@@ -157,9 +168,10 @@ impl<P: Copy + Hash> Monitor<P> {
         result
     }
 
-    /// Time has passed: forgets some of the records that have been idle for too long
-    /// ([`End::Idle`]). Calls before [`Monitor::poll_timeout`] change nothing.
+    /// Time has passed: finds the topics that have become stale ([`MonitorEvent::Freshness`]), and forgets
+    /// some of the records that have been idle for too long ([`End::Idle`]). Calls before [`Monitor::poll_timeout`] change nothing.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.deadlines.handle_timeout(now);
         let (mut at, due) = self.sweep;
         if now < due {
             return;
@@ -207,14 +219,20 @@ impl<P: Copy + Hash> Monitor<P> {
         self.outbox.write(now, out)
     }
 
-    /// What has happened since the last call.
+    /// What has happened since the last call. Topics that have become stale, or fresh again, come first.
     pub fn poll_event(&mut self) -> Option<MonitorEvent<P>> {
+        let records = &self.records;
+        if let Some(alarm) = self.deadlines.poll(|key| records.get(key as usize)) {
+            return Some(MonitorEvent::Freshness(Box::new(alarm)));
+        }
         self.events.pop()
     }
 
-    /// When to call [`Monitor::handle_timeout`] next; `None` while there is no source.
+    /// When to call [`Monitor::handle_timeout`] next; `None` while there is no source, and no topic of one
+    /// that can become stale.
     pub fn poll_timeout(&self) -> Option<Time> {
-        (!self.records.is_empty()).then_some(self.sweep.1)
+        let sweep = (!self.records.is_empty()).then_some(self.sweep.1);
+        Time::earliest([sweep, self.deadlines.poll_timeout()])
     }
 
     // ---- getters ----
@@ -245,6 +263,41 @@ impl<P: Copy + Hash> Monitor<P> {
         self.large.budget.used()
     }
 
+    /// The newest state of a topic, with its age at `now`. `None` if there is none, or if it is, or may be,
+    /// older than [`MonitorParams::max_age`] allows.
+    pub fn latest(&self, now: Time, source: SourceKey, topic: u8) -> Option<Latest<'_>> {
+        let record = self.record(source)?;
+        let latest = match topic {
+            0 => record.latest(now),
+            topic => record.topic(topic)?.latest(now),
+        };
+        let limit = self.max_age(record, topic);
+        latest.filter(|latest| {
+            limit.is_none_or(|limit| latest.age.is_some_and(|age| age.max() <= limit))
+        })
+    }
+
+    /// The maximum age of a topic, if it has one. The session may have ended.
+    pub fn max_age(&self, record: &Record<P>, topic: u8) -> Option<Span> {
+        let name = record.topic(topic).map_or("", |topic| topic.name());
+        self.deadlines.limit(&record.name, name)
+    }
+
+    /// Whether a topic with a maximum age is stale; `None` if it has none, or no state has come.
+    pub fn freshness(&self, source: SourceKey, topic: u8) -> Option<Freshness> {
+        self.deadlines.freshness(source.0, topic)
+    }
+
+    /// The same of a source whose session has ended, by the names of source and topic.
+    pub fn freshness_after(&self, source: &str, topic: &str) -> Option<Freshness> {
+        self.deadlines.freshness_after(source, topic)
+    }
+
+    /// How many topics are stale now, also of sources with a name whose session has ended.
+    pub fn stale_topics(&self) -> usize {
+        self.deadlines.stale()
+    }
+
     /// Its counters.
     pub fn counters(&self) -> &MonitorCounters {
         &self.counters
@@ -254,7 +307,7 @@ impl<P: Copy + Hash> Monitor<P> {
 
     fn on_update(
         &mut self,
-        now: Time,
+        at: Clocked,
         (peer, access): (P, Option<&dyn Access>),
         dscp: Option<Dscp>,
         update: &Update<'_>,
@@ -263,8 +316,9 @@ impl<P: Copy + Hash> Monitor<P> {
             return self.refuse(peer, update.session, CloseReason::TooLarge);
         }
         let Some(key) = self.find(update.session) else {
-            return self.on_stranger(now, (peer, access), dscp, update);
+            return self.on_stranger(at, (peer, access), dscp, update);
         };
+        let now = at.received_at;
         match self.relation_to(key, &peer) {
             Relation::Same => {
                 let relation = self.relation;
@@ -288,14 +342,20 @@ impl<P: Copy + Hash> Monitor<P> {
         let received = record.on_update(update, now, &mut self.large);
         let arrival = received.arrival;
         let source = SourceKey(key);
+        let topics = self.judge(at.now, key, received.topics);
         self.events.push(match arrival {
             Arrival::Fresh | Arrival::Repeat { .. } => {
                 self.counters.fresh += 1;
-                MonitorEvent::Fresh {
-                    source,
-                    opened: false,
-                    is_repeat: arrival != Arrival::Fresh,
-                    brings_age: arrival == Arrival::Repeat { brings_age: true },
+                // One that is handed out is new to the driver, and one that is withheld is nothing to it.
+                let is_new = topics.fresh.contains(0);
+                match self.records[key as usize].is_withheld() {
+                    true => MonitorEvent::Withheld { source },
+                    false => MonitorEvent::Fresh {
+                        source,
+                        opened: false,
+                        is_repeat: !is_new,
+                        brings_age: !is_new && arrival == Arrival::Repeat { brings_age: true },
+                    },
                 }
             }
             Arrival::Part | Arrival::NoRoom => {
@@ -311,7 +371,13 @@ impl<P: Copy + Hash> Monitor<P> {
                 MonitorEvent::Stale { source }
             }
         });
-        self.report_topics(source, received.topics);
+        let is_told = matches!(arrival, Arrival::Fresh | Arrival::Repeat { .. });
+        if topics.fresh.contains(0) && !is_told {
+            // A late repeat has brought the age of a state that was withheld.
+            let (is_repeat, brings_age) = (false, false);
+            self.events.push(MonitorEvent::Fresh { source, opened: false, is_repeat, brings_age });
+        }
+        self.report_topics(source, topics);
         if update.wants_ack {
             self.answer(now, peer, key, update, received.was_fresh);
         }
@@ -320,12 +386,12 @@ impl<P: Copy + Hash> Monitor<P> {
 
     fn on_stranger(
         &mut self,
-        now: Time,
+        at: Clocked,
         (peer, access): (P, Option<&dyn Access>),
         dscp: Option<Dscp>,
         update: &Update<'_>,
     ) -> Result<(), Ignored> {
-        let session = update.session;
+        let (session, now) = (update.session, at.received_at);
         let proven = |opening: &Opening<'_>| match self.params.admission {
             Admission::Proven => true,
             Admission::Cookie => self.secret.accepts(opening.cookie, now, session, &peer),
@@ -375,12 +441,12 @@ impl<P: Copy + Hash> Monitor<P> {
         let (mut record, topics) =
             Record::new(update, peer, opening.name.into(), binding, now, &mut self.large);
         record.set_dscp(dscp);
-        let has_state = record.has_state();
         let key = self.insert(record, now);
+        let topics = self.judge(at.now, key, topics);
         self.counters.opened += 1;
         self.counters.fresh += 1;
         let (source, opened) = (SourceKey(key), true);
-        self.events.push(match has_state {
+        self.events.push(match self.records[key as usize].payload().is_some() {
             true => MonitorEvent::Fresh { source, opened, is_repeat: false, brings_age: false },
             false => MonitorEvent::Opened { source },
         });
@@ -389,8 +455,36 @@ impl<P: Copy + Hash> Monitor<P> {
         Ok(())
     }
 
-    fn report_topics(&mut self, source: SourceKey, topics: TopicSet) {
-        for topic in topics.iter() {
+    /// Withholds what is too old, or may be; which topics have states to be handed out.
+    fn judge(&mut self, now: Time, key: u32, topics: Topics) -> Topics {
+        if self.deadlines.are_none() {
+            return topics;
+        }
+        let Self { deadlines, records, counters, .. } = self;
+        let record = &mut records[key as usize];
+        let mut shown = Topics::default();
+        for number in topics.all() {
+            let arrived = Arrived {
+                is_new: topics.fresh.contains(number),
+                was_withheld: record.is_topic_withheld(number),
+                since: record.since_of(number),
+                age: record.age_of(number, now),
+            };
+            let topic = Topic::of(key, record, number);
+            let Verdict { withhold, hand_out } = deadlines.judge(now, topic, arrived);
+            record.withhold(number, withhold);
+            match hand_out {
+                true => shown.fresh.insert(number),
+                false => shown.repeated.insert(number),
+            }
+        }
+        counters.too_old = deadlines.too_old();
+        shown
+    }
+
+    /// Reports the states of topics other than the first, which is that of the record.
+    fn report_topics(&mut self, source: SourceKey, topics: Topics) {
+        for topic in topics.fresh.iter().filter(|topic| *topic != 0) {
             self.events.push(MonitorEvent::Topic { source, topic });
         }
     }

@@ -254,12 +254,14 @@ impl Source {
             Content::Topics(load) => (Frames::appended(topics.frames()), load.bytes),
             Content::Nothing => (Frames::NONE, 0),
         };
+        let oldest = frames.iter().filter_map(|frame| frame.id()).map(|id| id.age).max();
+        let generated_at = sent_at - oldest.unwrap_or_default();
         let opening = opener.must_open(by).then(|| opening(params, opener, by));
         let update = Update {
             session: *session,
             seq,
             sent_at,
-            clock_offset: acks.clock_offset().nanos(),
+            clock_offset: acks.clock_offset().estimate(sent_at, generated_at),
             wants_ack,
             ack_mark: params.ack_mark,
             opening,
