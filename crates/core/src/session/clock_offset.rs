@@ -19,8 +19,9 @@
 //! different clocks. All before the jump is forgotten then.
 //!
 //! Where the offset has grown by a jump, the source's clock may have stood still: what it counted since a
-//! state from before the jump is too little, and no offset makes the age of that state right
-//! ([`ClockOffset::estimate`]).
+//! state from before the jump is too little, so the error for that state is not bounded
+//! ([`ClockOffset::estimate`]). The same holds if the offset has changed when the session is opened again,
+//! as the monitor may be another process, or not.
 
 use crate::unit::{Span, Time};
 use crate::wire::OffsetEstimate;
@@ -42,7 +43,9 @@ pub struct ClockOffset {
     previous: Option<Best>,
     /// The better one of both, which is asked for more often than it changes.
     best: Option<Best>,
-    /// When a jump was found that has increased the offset.
+    /// The best one before the session was opened again, until there is another.
+    before: Option<Best>,
+    /// When a jump was found that may have increased the offset.
     grown_at: Option<Time>,
 }
 
@@ -69,14 +72,18 @@ impl ClockOffset {
         // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
         let offset_ns = received_at.as_nanos().wrapping_sub(middle.as_nanos()) as i64;
         let new = Best { at: now, rtt, offset_ns };
-        let jump = self.best.map_or(0, |best| {
+        let jump_from = |best: Best| {
             let distance = offset_ns.wrapping_sub(best.offset_ns);
             let bound = new.error(now) + best.error(now);
             if distance.unsigned_abs() > bound.as_nanos() { distance } else { 0 }
-        });
+        };
+        let jump = self.best.map_or(0, jump_from);
+        let is_another = self.before.take().is_some_and(|before| jump_from(before) != 0);
+        if jump > 0 || is_another {
+            self.grown_at = Some(now);
+        }
         if jump != 0 {
-            let grown_at = if jump > 0 { Some(now) } else { self.grown_at };
-            *self = Self { grown_at, ..Self::default() };
+            *self = Self { grown_at: self.grown_at, ..Self::default() };
         }
         if self.current.is_none() || now.since(self.window_began_at) >= WINDOW {
             self.previous = self.current.take();
@@ -90,6 +97,12 @@ impl ClockOffset {
         self.best = both.min_by_key(|best| best.error(now));
     }
 
+    /// The session is opened again: the monitor may be another process, with another clock.
+    pub fn on_reopening(&mut self) {
+        let (before, grown_at) = (self.best.or(self.before), self.grown_at);
+        *self = Self { before, grown_at, ..Self::default() };
+    }
+
     /// The offset in ns to add to a time of the source's clock, once there was an ack.
     pub fn nanos(&self) -> Option<i64> {
         self.best.map(|best| best.offset_ns)
@@ -101,11 +114,12 @@ impl ClockOffset {
     }
 
     /// What an update carries that leaves at `now` with states, of which the oldest was generated at
-    /// `generated_at`. `None` if none is known that gives the right age for all of them.
+    /// `generated_at`.
     pub fn estimate(&self, now: Time, generated_at: Time) -> Option<OffsetEstimate> {
-        let is_of_this_clock = self.grown_at.is_none_or(|grown_at| generated_at >= grown_at);
-        let best = self.best.filter(|_| is_of_this_clock)?;
-        Some(OffsetEstimate::new(best.offset_ns, best.error(now)))
+        let best = self.best?;
+        let is_bounded = self.grown_at.is_none_or(|grown_at| generated_at >= grown_at);
+        let error = if is_bounded { best.error(now) } else { Span::MAX };
+        Some(OffsetEstimate::new(best.offset_ns, error))
     }
 
     /// The round trip from which the offset is, of the last 10 to 20 s.
@@ -183,18 +197,37 @@ mod tests {
     }
 
     #[test]
-    fn states_from_before_a_stop_of_the_sources_clock_have_no_age() {
+    fn the_ages_of_states_from_before_a_stop_of_the_sources_clock_are_not_bounded() {
         let mut clock = ClockOffset::default();
         clock.on_ack(ms(10), ms(0), ms(5), Span::from_millis(10));
-        assert!(clock.estimate(ms(20), ms(3)).is_some());
+        let error = |clock: &ClockOffset, at, generated_at| {
+            clock.estimate(ms(at), ms(generated_at)).unwrap().error()
+        };
+        assert!(error(&clock, 20, 3) < ms(6).since(ms(0)));
         // It stands still for 20 s.
         clock.on_ack(ms(110), ms(100), ms(20_105), Span::from_millis(10));
-        assert_eq!(clock.estimate(ms(120), ms(109)), None);
+        assert_eq!(error(&clock, 120, 109), Span::MAX);
         let nanos = clock.estimate(ms(120), ms(110)).unwrap().nanos();
         assert!((19_999_999_744..=20_000_000_000).contains(&nanos), "{nanos}");
         // Now the monitor's: what the source has counted is right.
         clock.on_ack(ms(210), ms(200), ms(10_205), Span::from_millis(10));
-        assert!(clock.estimate(ms(220), ms(110)).is_some());
+        assert!(error(&clock, 220, 110) < ms(6).since(ms(0)));
+    }
+
+    #[test]
+    fn after_a_reopening_the_same_offset_bounds_the_ages_of_older_states_and_another_does_not() {
+        let mut clock = ClockOffset::default();
+        let mut ack = |at, received_at, reopens: bool| {
+            if reopens {
+                clock.on_reopening();
+                assert_eq!(clock.nanos(), None);
+            }
+            clock.on_ack(ms(at + 10), ms(at), ms(received_at), Span::from_millis(10));
+            clock.estimate(ms(at + 10), ms(3)).unwrap().error() != Span::MAX
+        };
+        assert!(ack(0, 5, false));
+        assert!(ack(1_000, 1_006, true));
+        assert!(!ack(2_000, 42, true), "another monitor, or a stop of this clock");
     }
 
     #[test]

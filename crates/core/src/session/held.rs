@@ -6,7 +6,7 @@ use super::clock_offset::{ClockOffset, drift};
 use crate::age::AgeProcess;
 use crate::state::{self, Assembly, Budget, Decoder, Limits, Outcome};
 use crate::unit::{Span, Time};
-use crate::wire::{Frame, Part, StateId, Update};
+use crate::wire::{Frame, OffsetEstimate, Part, StateId, Update, error_code, error_of};
 
 /// Of [`StateMut::flags`]: whether the age is that of the state that is held.
 pub(super) const AGE_KNOWN: u64 = 1;
@@ -17,6 +17,16 @@ pub(super) const BOUNDED: u64 = 1 << 9;
 /// Whether the state is not handed out: it was too old when it came, or its age is not known yet.
 pub(super) const WITHHELD: u64 = 1 << 10;
 
+/// The lowest of the 8 bits of the code of the error of the age, if it is known.
+const ERROR: u32 = 11;
+/// The lowest bit that belongs to the owner.
+pub(super) const OWN: u32 = 19;
+
+/// The error of the age in these flags.
+pub(super) fn error_in(flags: u64) -> Span {
+    error_of(flags >> ERROR & 0xff)
+}
+
 /// A moment of the monitor's clock, modulo 2⁶⁴ ns, after which a state was generated for sure. Moments from
 /// before the start of the clock are such, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,10 +36,8 @@ impl Since {
     /// What follows of an update for a state in it: `None` without an offset.
     fn of(by: &By<'_>, id: StateId) -> Option<Self> {
         let offset = by.update.clock_offset?;
-        let (sent_at, age) = (by.update.sent_at.as_nanos(), id.age);
-        // The offset is that at the sending.
-        let error = offset.error().as_nanos().checked_add(drift(age).as_nanos())?;
-        let before = age.as_nanos().checked_add(error)?;
+        let sent_at = by.update.sent_at.as_nanos();
+        let before = id.age.as_nanos().checked_add(error(offset, id).as_nanos())?;
         if before > i64::MAX.cast_unsigned() {
             return None;
         }
@@ -52,6 +60,11 @@ impl Since {
     fn later(self, other: Self, now: Time) -> Self {
         if self.max_age(now) <= other.max_age(now) { self } else { other }
     }
+}
+
+/// The error of the age of a state in an update with this offset, which is that at the sending.
+fn error(offset: OffsetEstimate, id: StateId) -> Span {
+    offset.error() + drift(id.age)
 }
 
 /// Whether the offset of an update that came at `now` can be right: it does not say that the update left
@@ -122,7 +135,8 @@ pub(super) struct StateMut<'a> {
     pub(super) since: &'a mut Since,
     /// There if anything but whole states has come.
     pub(super) own: Option<&'a mut Large>,
-    /// [`AGE_KNOWN`] and [`HAS_STATE`]; other bits belong to the owner.
+    /// [`AGE_KNOWN`], [`HAS_STATE`] and others; the bits from [`OWN`] on, and those between these two, belong
+    /// to the owner.
     pub(super) flags: &'a mut u64,
     /// Whether the budget is charged for whole states, too.
     pub(super) is_charged: bool,
@@ -240,6 +254,8 @@ impl StateMut<'_> {
         let is_age_known = update.clock_offset.is_some();
         *self.flags = (*self.flags & !AGE_KNOWN) | HAS_STATE | u64::from(is_age_known);
         if let Some(offset) = update.clock_offset {
+            let code = error_code(error(offset, id));
+            *self.flags = *self.flags & !(0xff << ERROR) | code << ERROR;
             let offset = offset.nanos();
             let generated_at = ClockOffset::translate_past(generated_at, offset, received_at);
             self.age.on_update(received_at, generated_at);

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use super::cookie::SessionLabel;
 use super::held::{
-    AGE_KNOWN, Arrival, BOUNDED, By, HAS_STATE, Large, LargeStates, Since, StateMut, WITHHELD,
-    is_credible,
+    AGE_KNOWN, Arrival, BOUNDED, By, HAS_STATE, Large, LargeStates, OWN, Since, StateMut, WITHHELD,
+    error_in, is_credible,
 };
 use super::latest::{Latest, StateAge};
 use super::recent::Recent;
@@ -73,13 +73,14 @@ pub struct Record<P> {
     /// Of a source that has sent, or announced, states in parts, or that has topics.
     more: Option<Box<More>>,
     fresh: u64,
-    /// Six values in one field, as fields of their own would add 24 bytes to each record:
+    /// Seven values in one field, as fields of their own would add 32 bytes to each record:
     /// - bit 0: whether `age` is that of the state that is held;
     /// - bits 1 to 7: 1 + the code point of the last update, 0 if it is unknown;
     /// - bit 8: whether there is a state;
     /// - bit 9: whether `since` is known;
     /// - bit 10: whether the state is withheld;
-    /// - the bits from 11 on: the number of stale updates.
+    /// - bits 11 to 18: the error of `age`, as a code;
+    /// - the bits from 19 on: the number of stale updates.
     packed: u64,
 }
 
@@ -93,7 +94,7 @@ struct More {
 /// The bits of the code point.
 const DSCP: u64 = 0x7f << 1;
 /// The lowest bit of the number of stale updates.
-const STALE: u32 = 11;
+const STALE: u32 = OWN;
 
 /// What became of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -393,7 +394,8 @@ impl<P> Record<P> {
 
     /// The age of the newest state with its uncertainty, as in [`Latest`].
     pub fn bounded_age(&self, now: Time) -> Option<StateAge> {
-        Some(StateAge::of(self.state_age(now), self.since_of(0)?, now))
+        let estimate = self.state_age(now).map(|age| (age, error_in(self.packed)));
+        Some(StateAge::of(estimate, self.since_of(0)?, now))
     }
 
     /// The same of a topic.

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use super::held::{
     AGE_KNOWN, Arrival, BOUNDED, By, HAS_STATE, Large, LargeStates, Since, StateMut, WITHHELD,
+    error_in,
 };
 use super::latest::{Latest, StateAge};
 use super::monitor::DEADLINE_COST;
@@ -82,7 +83,8 @@ impl TopicRecord {
 
     /// The age of its newest state with its uncertainty, as in [`Latest`].
     pub fn bounded_age(&self, now: Time) -> Option<StateAge> {
-        Some(StateAge::of(self.state_age(now), self.since()?, now))
+        let estimate = self.state_age(now).map(|age| (age, error_in(self.flags)));
+        Some(StateAge::of(estimate, self.since()?, now))
     }
 
     pub(super) fn since(&self) -> Option<Since> {

@@ -56,6 +56,7 @@ pub use frame::{Frame, Frames, Part, StateId, TopicName};
 pub use marks::{AckMark, Marks, ParseAckMarkError};
 pub use name::is_control;
 pub use offset::OffsetEstimate;
+pub(crate) use offset::{error_code, error_of};
 pub use update::{Opening, OpeningTooLong, Update};
 
 use cursor::Reader;

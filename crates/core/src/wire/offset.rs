@@ -26,7 +26,7 @@ impl OffsetEstimate {
     /// An estimate of `nanos` ns that is wrong by at most `error`, to either side. More than 2061 s count as
     /// unbounded.
     pub fn new(nanos: i64, error: Span) -> Self {
-        Self(nanos.cast_unsigned() & !0xff | code(error))
+        Self(nanos.cast_unsigned() & !0xff | error_code(error))
     }
 
     /// From its 8 bytes.
@@ -53,8 +53,13 @@ impl OffsetEstimate {
     }
 }
 
-/// The smallest code whose error is `error` or more.
-fn code(error: Span) -> u64 {
+/// The error of such a code.
+pub(crate) const fn error_of(code: u64) -> Span {
+    OffsetEstimate::from_bits(code).error()
+}
+
+/// The code of an error: the smallest whose error is `error` or more.
+pub(crate) fn error_code(error: Span) -> u64 {
     let scaled = error.as_nanos().div_ceil(UNIT) + 8;
     let exponent = u64::from(scaled.ilog2() - 3);
     let is_rounded = scaled & ((1 << exponent) - 1) != 0;

@@ -107,6 +107,8 @@ struct Entry {
     source: Box<str>,
     topic: Box<str>,
     label: SessionLabel,
+    /// Of one whose session has ended, whether it goes on under its name.
+    has_name: bool,
     limit: Option<Span>,
     /// What bounds the age of the newest state that was handed out, and the uncertainty in it.
     shown: Option<(Since, Span)>,
@@ -212,11 +214,13 @@ impl Deadlines {
             let entry = &mut self.entries[id as usize];
             (entry.place, entry.source, entry.topic) =
                 (None, topic.source.into(), topic.name.into());
+            // A further topic without a name cannot be found again.
+            let has_name = !topic.source.is_empty() && (number == 0 || !topic.name.is_empty());
             let is_needed = match entry.phase {
                 _ if entry.limit.is_none() => false,
                 Phase::Unknown => false,
                 Phase::Fresh => true,
-                Phase::Stale => !topic.source.is_empty(),
+                Phase::Stale => has_name,
             };
             if !is_needed {
                 self.drop_when_told(id);
@@ -225,7 +229,8 @@ impl Deadlines {
             self.leavings += 1;
             entry.left = Some(self.leavings);
             self.left.insert(self.leavings, id);
-            if !topic.source.is_empty() {
+            entry.has_name = has_name;
+            if has_name {
                 let name = (topic.source.into(), topic.name.into());
                 // Names are unique among sessions, and what an ended one has left was taken over.
                 if let Some(before) = self.by_name.insert(name, id) {
@@ -290,7 +295,7 @@ impl Deadlines {
                 entry.is_queued = true;
                 self.queue.push_front(id);
             } else if entry.place.is_none()
-                && (entry.left.is_none() || (entry.is_told_stale && entry.source.is_empty()))
+                && (entry.left.is_none() || (entry.is_told_stale && !entry.has_name))
             {
                 self.end_left(id);
             }
@@ -367,7 +372,8 @@ impl Deadlines {
 
     /// What an ended session of these names has left goes on here.
     fn take_over(&mut self, id: u32, topic: Topic<'_>) {
-        if topic.source.is_empty() || self.by_name.is_empty() {
+        let has_name = !topic.source.is_empty() && (topic.number == 0 || !topic.name.is_empty());
+        if !has_name || self.by_name.is_empty() {
             return;
         }
         let name = (topic.source.into(), topic.name.into());
@@ -469,6 +475,7 @@ impl Entry {
             source: Box::default(),
             topic: topic.name.into(),
             label: topic.label,
+            has_name: false,
             limit,
             shown: None,
             phase: Phase::Unknown,

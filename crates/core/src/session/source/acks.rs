@@ -143,7 +143,7 @@ impl Acks {
 
     /// The monitor may be another process, with another clock.
     pub(super) fn on_reopening(&mut self) {
-        self.clock_offset = ClockOffset::default();
+        self.clock_offset.on_reopening();
         self.first_of_monitor = self.next_seq();
     }
 
