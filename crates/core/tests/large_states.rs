@@ -155,7 +155,7 @@ impl World {
     }
 
     fn payload(&self) -> &[u8] {
-        &self.monitor.records().next().expect("it is open").1.payload
+        self.monitor.records().next().expect("it is open").1.payload().unwrap_or_default()
     }
 }
 

@@ -381,10 +381,9 @@ impl<P> Record<P> {
         self.payload.capacity()
     }
 
-    /// Frees the payload, of a record whose session has ended.
-    pub fn drop_payload(&mut self) {
-        self.payload = Vec::new();
-        self.packed &= !HAS_STATE;
+    /// Puts another payload in its place, of a record whose session has ended: an empty one frees memory.
+    pub fn set_payload(&mut self, payload: Vec<u8>) {
+        self.payload = payload;
     }
 
     /// Whether the newest state is withheld.

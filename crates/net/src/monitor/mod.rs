@@ -9,6 +9,7 @@
 //! running monitor asks it through an [`Asker`] and is answered between two turns of its loop, so
 //! that nothing is locked while updates come.
 
+mod freshness;
 pub mod output;
 mod sources;
 mod status;
@@ -20,7 +21,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
 use freshline_core::session::{
-    self, End, MonitorCounters, MonitorParams, Origin, Relation, SourceKey, TopicRecord,
+    self, Alarm, End, MonitorCounters, MonitorParams, Origin, Relation, SourceKey, TopicRecord,
 };
 use freshline_core::unit::{Span, Time};
 
@@ -37,6 +38,7 @@ use crate::stop::Stop;
 
 pub use crate::ask::Gone;
 pub use crate::endpoint::EndpointError as MonitorError;
+pub use freshness::FreshnessStatus;
 pub use status::{MonitorReport, SHOWN, SourceStatus, TopicStatus};
 
 use sources::Sources;
@@ -127,6 +129,10 @@ pub trait Watch {
     }
     /// The age of the held state is known now; it was unknown when the state was fresh.
     fn aged(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
+    /// A topic with a maximum age ([`MonitorParams::max_age`]) has no state that is fresh enough any more.
+    fn stale(&mut self, _now: Time, _alarm: &Alarm) {}
+    /// It has one again, which is handed out next.
+    fn recovered(&mut self, _now: Time, _alarm: &Alarm) {}
     /// A source has opened a session; a former source of this key, or of this name, is gone.
     fn opened(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
     /// A source is gone, for this reason.
@@ -210,6 +216,7 @@ impl Monitor {
         MonitorReport {
             duration_s: now.since(self.began_at).as_secs_f64(),
             sources_open: self.sources.sessions.len(),
+            stale_topics: self.sources.sessions.stale_topics(),
             counters: *self.sources.sessions.counters(),
             refusals: self.sources.refusals.and(&self.endpoint.refusals()),
             sources: self.sources.statuses(now, most, replaced),

@@ -9,6 +9,7 @@ use freshline_core::session::{self, MonitorCounters, SourceKey, TopicRecord};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
+use super::freshness::{FreshnessStatus, with_freshness};
 use super::{Record, Sender};
 use crate::refusal::Refusals;
 
@@ -29,6 +30,9 @@ pub struct SourceStatus {
     pub silence_s: f64,
     /// Age of the freshest state in ms, once the source has sent the clocks' offset with it.
     pub age_ms: Option<f64>,
+    /// By how much that age may differ from the true one in ms, to either side; see
+    /// [`StateAge`](freshline_core::session::StateAge).
+    pub age_uncertainty_ms: Option<f64>,
     /// Time-average age in ms.
     pub age_mean_ms: Option<f64>,
     /// 95th percentile of age in ms.
@@ -47,6 +51,11 @@ pub struct SourceStatus {
     pub missing: u64,
     /// States that a newer one replaced before an output took them.
     pub replaced: u64,
+    /// Whether states are fresh enough, if there is a maximum age.
+    #[serde(flatten)]
+    pub freshness: FreshnessStatus,
+    /// Topics that are stale, the first one included.
+    pub stale_topics: u64,
     /// The code point (DSCP) of its last update as it came, 0 to 63; none where the kernel does not
     /// tell.
     pub dscp: Option<Dscp>,
@@ -54,7 +63,7 @@ pub struct SourceStatus {
     pub seq: u64,
     /// Length of the freshest state in bytes; none before the first state is complete.
     pub payload_bytes: Option<u64>,
-    /// The freshest state, if it is not longer than [`SHOWN`].
+    /// The freshest state, if it is not longer than [`SHOWN`], and not older than its maximum age.
     #[serde(skip)]
     pub payload: Option<Vec<u8>>,
     /// Its topics, if it has any; the state of the first one is that of the source.
@@ -73,10 +82,15 @@ pub struct TopicStatus {
     pub age_mean_ms: Option<f64>,
     /// Largest age in ms.
     pub age_max_ms: Option<f64>,
+    /// By how much that age may differ from the true one in ms, to either side.
+    pub age_uncertainty_ms: Option<f64>,
     /// Length of its freshest state in bytes; none before the first state is complete.
     pub payload_bytes: Option<u64>,
     /// States for which there was no room.
     pub no_room: u64,
+    /// Whether its states are fresh enough, if there is a maximum age.
+    #[serde(flatten)]
+    pub freshness: FreshnessStatus,
 }
 
 impl TopicStatus {
@@ -90,13 +104,19 @@ impl TopicStatus {
             }
         };
         let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
+        let bounded = match topic.number() {
+            0 => record.bounded_age(now),
+            _ => topic.bounded_age(now),
+        };
         Self {
             topic: topic.name().to_owned(),
             age_ms: ms(state_age),
+            age_uncertainty_ms: ms(state_age.and(bounded).map(|age| age.uncertainty)),
             age_mean_ms: ms(age.mean(now)),
             age_max_ms: ms(age.max(now)),
             payload_bytes: len,
             no_room: topic.no_room(),
+            freshness: FreshnessStatus::default(),
         }
     }
 }
@@ -108,6 +128,8 @@ pub struct MonitorReport {
     pub duration_s: f64,
     /// Sources at its end.
     pub sources_open: usize,
+    /// Topics that are stale, also of sources with a name that are gone.
+    pub stale_topics: usize,
     /// What was counted over all sources.
     #[serde(flatten)]
     pub counters: MonitorCounters,
@@ -229,8 +251,8 @@ impl Details {
         }
         let Some(meter) = self.take(source) else { return };
         let payload_bytes = payload_bytes(&record);
-        if record.payload.len() > SHOWN {
-            record.payload = Vec::new();
+        if record.payload().is_none_or(|payload| payload.len() > SHOWN) {
+            record.set_payload(Vec::new());
         }
         self.absent.push_back(Absent { record, payload_bytes, meter, replaced });
         if self.absent.len() > self.limit {
@@ -302,10 +324,12 @@ impl Details {
         let (detailed, others): (Vec<_>, Vec<_>) =
             sessions.records().partition(|(source, _)| self.meter(*source).is_some());
         let status_of = |(source, record): (SourceKey, &Record)| {
-            status(self.meter(source), record, now, replaced(source))
+            let status = status(self.meter(source), record, now, replaced(source));
+            with_freshness(status, sessions, Some(source), record, now)
         };
         let absent = self.absent.iter().rev();
-        let absent = absent.map(|one| one.last(now));
+        let absent =
+            absent.map(|one| with_freshness(one.last(now), sessions, None, &one.record, now));
         let detailed = detailed.into_iter().map(status_of);
         let others = others.into_iter().map(status_of);
         detailed.chain(absent).chain(others).take(most).collect()
@@ -314,7 +338,7 @@ impl Details {
 
 /// The length of the state that is held, if there is one.
 fn payload_bytes(record: &Record) -> Option<u64> {
-    record.has_state().then_some(record.payload.len() as u64)
+    record.payload().map(|payload| payload.len() as u64)
 }
 
 fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -> SourceStatus {
@@ -323,13 +347,15 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
     let elapsed = record.age.duration(now).as_secs_f64();
     // Its statistics go back to before an absence.
     let age = meter.map_or(&record.age, AgeMeter::process);
-    let is_shown = record.has_state() && record.payload.len() <= SHOWN;
+    let shown = record.payload().filter(|payload| payload.len() <= SHOWN);
+    let uncertainty = record.bounded_age(now).map(|age| age.uncertainty);
     SourceStatus {
         source: if record.name.is_empty() { session.clone() } else { record.name.to_string() },
         session,
         address: record.peer.address,
         silence_s: now.since(record.heard_at).as_secs_f64(),
         age_ms: ms(record.state_age(now)),
+        age_uncertainty_ms: ms(record.state_age(now).and(uncertainty)),
         age_mean_ms: ms(age.mean(now)),
         age_p95_ms: ms(meter.and_then(|meter| meter.quantile(now, 0.95))),
         peak_age_mean_ms: ms(age.peaks().map(|peaks| peaks.mean)),
@@ -339,10 +365,12 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
         stale: record.stale(),
         missing: record.missing(),
         replaced,
+        freshness: FreshnessStatus::default(),
+        stale_topics: 0,
         dscp: record.dscp(),
         seq: record.newest_seq,
         payload_bytes: payload_bytes(record),
-        payload: is_shown.then(|| record.payload.clone()),
+        payload: shown.map(<[u8]>::to_vec),
         topics: record.topics().map(|topic| TopicStatus::of(record, topic, now)).collect(),
     }
 }
@@ -528,7 +556,7 @@ mod tests {
                 world.sessions.handle_timeout(due);
                 while let Some(event) = world.sessions.poll_event() {
                     if let MonitorEvent::Gone { source, mut record, .. } = event {
-                        record.payload = vec![7; len];
+                        record.set_payload(vec![7; len]);
                         world.details.expire(source, record, due, 0);
                     }
                 }
@@ -538,7 +566,7 @@ mod tests {
             };
             let bytes = status.payload_bytes;
             assert_eq!((status.payload.is_some(), bytes), (is_kept, Some(len as u64)));
-            assert!(is_kept || world.details.absent[0].record.payload.is_empty());
+            assert!(is_kept || world.details.absent[0].record.payload() == Some(&[]));
         }
     }
 

@@ -199,7 +199,7 @@ impl Board {
         let place = source.index();
         let relayed = self.sources.get(place).and_then(Option::as_ref);
         let (Some(relayed), Some(age)) = (relayed, record.state_age(now)) else { return };
-        if relayed.put(now - age, &record.payload) {
+        if relayed.put(now - age, record.payload().unwrap_or_default()) {
             self.publish(place);
         } else {
             self.old_states.0.fetch_add(1, Ordering::Relaxed);

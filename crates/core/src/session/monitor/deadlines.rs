@@ -35,6 +35,8 @@ pub struct Alarm {
     pub name: Box<str>,
     /// The session, or the last one.
     pub label: SessionLabel,
+    /// The number of the topic at its source.
+    pub number: u8,
     /// The name of the topic; empty if there is none.
     pub topic: Box<str>,
     /// Whether it is stale now.
@@ -51,8 +53,9 @@ pub struct Alarm {
 pub struct Freshness {
     /// The maximum age.
     pub max_age: Span,
-    /// Whether the newest state that was handed out is older, or may be, or there is none in time.
-    pub is_stale: bool,
+    /// Whether the newest state that was handed out is not older, and cannot be; `None` while none has been
+    /// in time, and the first one may come.
+    pub is_fresh: Option<bool>,
     /// States that were too old as they came.
     pub too_old: u64,
 }
@@ -103,6 +106,7 @@ pub(super) struct Verdict {
 struct Entry {
     /// The key of its record and its number; `None` if the session has ended.
     place: Option<(u32, u8)>,
+    number: u8,
     /// Kept from the first alarm or the end of the session on.
     source: Box<str>,
     topic: Box<str>,
@@ -327,8 +331,8 @@ impl Deadlines {
 
     fn freshness_of(&self, id: u32) -> Option<Freshness> {
         let Entry { limit, phase, too_old, .. } = &self.entries[id as usize];
-        let is_stale = *phase == Phase::Stale;
-        limit.map(|max_age| Freshness { max_age, is_stale, too_old: *too_old })
+        let is_fresh = (*phase != Phase::Unknown).then_some(*phase == Phase::Fresh);
+        limit.map(|max_age| Freshness { max_age, is_fresh, too_old: *too_old })
     }
 
     /// Topics that are stale now.
@@ -472,6 +476,7 @@ impl Entry {
     fn new(place: (u32, u8), topic: Topic<'_>, limit: Option<Span>) -> Self {
         Self {
             place: Some(place),
+            number: topic.number,
             source: Box::default(),
             topic: topic.name.into(),
             label: topic.label,
@@ -500,6 +505,7 @@ impl Entry {
             source: self.place.map(|(key, _)| SourceKey(key)),
             name: self.source.clone(),
             label: self.label,
+            number: self.number,
             topic: self.topic.clone(),
             is_stale: self.is_told_stale,
             age,

@@ -69,6 +69,9 @@ pub struct Monitor<P> {
 /// The shortest [`MonitorParams::idle`].
 const MIN_IDLE: Span = Span::from_millis(100);
 
+/// Topics of ended sessions whose deadlines are kept, at least.
+const MIN_LEFT: usize = 1024;
+
 /// A full look for idle records takes this many calls.
 const SWEEP_PARTS: u64 = 64;
 
@@ -94,7 +97,7 @@ impl<P: Copy + Hash> Monitor<P> {
             },
             outbox: Outbox::new(),
             events: Events::new(),
-            deadlines: Deadlines::new(params.max_age.clone(), params.max_sources),
+            deadlines: Deadlines::new(params.max_age.clone(), params.max_sources.max(MIN_LEFT)),
             counters: MonitorCounters::default(),
             // Below it the looks for idle records would never end.
             params: MonitorParams { idle: params.idle.max(MIN_IDLE), ..params },
@@ -266,7 +269,11 @@ impl<P: Copy + Hash> Monitor<P> {
     /// The newest state of a topic, with its age at `now`. `None` if there is none, or if it is, or may be,
     /// older than [`MonitorParams::max_age`] allows.
     pub fn latest(&self, now: Time, source: SourceKey, topic: u8) -> Option<Latest<'_>> {
-        let record = self.record(source)?;
+        self.latest_of(now, self.record(source)?, topic)
+    }
+
+    /// The same of a record whose session may have ended.
+    pub fn latest_of<'a>(&self, now: Time, record: &'a Record<P>, topic: u8) -> Option<Latest<'a>> {
         let latest = match topic {
             0 => record.latest(now),
             topic => record.topic(topic)?.latest(now),

@@ -1,9 +1,14 @@
 //! A state that outputs show: that of a source, or of one of its topics.
 
-use freshline_core::session::TopicRecord;
+use freshline_core::session::{MaxAge, SessionLabel, StateAge, TopicRecord};
 use freshline_core::unit::{Span, Time};
 
 use crate::monitor::{Record, SHOWN};
+
+/// The name of a source, or the label of its session if it has none.
+pub(super) fn shown_source(name: &str, label: SessionLabel) -> String {
+    if name.is_empty() { label.to_string() } else { name.to_owned() }
+}
 
 /// A state that a monitor holds.
 #[derive(Clone, Copy)]
@@ -26,10 +31,7 @@ impl<'a> Held<'a> {
 
     /// The name of the source, or the label of its session if it has none.
     pub(super) fn source(&self) -> String {
-        match self.record.name.is_empty() {
-            true => self.record.label().to_string(),
-            false => self.record.name.to_string(),
-        }
+        shown_source(&self.record.name, self.record.label())
     }
 
     /// The topic's number.
@@ -49,7 +51,7 @@ impl<'a> Held<'a> {
     pub(super) fn payload(&self) -> Option<&'a [u8]> {
         match self.topic {
             Some(topic) => topic.payload(),
-            None => self.record.has_state().then_some(&self.record.payload),
+            None => self.record.payload(),
         }
     }
 
@@ -61,6 +63,21 @@ impl<'a> Held<'a> {
     /// When it was sampled, on the source's clock.
     pub(super) fn generated_at(&self) -> Time {
         self.topic.map_or(self.record.generated_at, TopicRecord::generated_at)
+    }
+
+    /// Its age with its uncertainty, once the source has sent the clocks' offset with it, or with an older one.
+    pub(super) fn bounded_age(&self, now: Time) -> Option<StateAge> {
+        match self.topic {
+            Some(topic) => topic.bounded_age(now),
+            None => self.record.bounded_age(now),
+        }
+    }
+
+    /// Until when it may be handed out, with these maximum ages; `None` if for ever.
+    pub(super) fn fresh_until(&self, now: Time, rules: &[MaxAge]) -> Option<Time> {
+        let limit = MaxAge::of(rules, &self.record.name, self.topic_name().unwrap_or_default())?;
+        let age = self.bounded_age(now).map_or(Span::MAX, |age| age.max());
+        Some(now + (limit - age))
     }
 
     /// Its age, once the source has sent the clocks' offset with it.

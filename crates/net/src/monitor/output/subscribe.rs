@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use freshline_core::session::SessionLabel;
+use freshline_core::session::{Alarm, SessionLabel};
 use freshline_core::unit::Time;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value};
@@ -25,7 +25,8 @@ use super::handover::{Handover, Next, Pending};
 use super::held::Held;
 use super::lines::push_line;
 use super::reader::write_within;
-use super::{line, line_of_status, payload_len};
+use super::{line, line_of_alarm, line_of_status, payload_len};
+use crate::clock::Clock;
 use crate::monitor::Asker;
 
 /// Readers at the same time.
@@ -52,11 +53,15 @@ const PENDING_BYTES: usize = 64 << 20;
 #[derive(Clone, Default)]
 pub struct Subscribers(Arc<Mutex<Vec<Arc<Handover<Newest>>>>>);
 
-/// A line of JSON that several readers share.
-type Line = Arc<Map<String, Value>>;
+/// A line of JSON that several readers share, and until when it may be handed out.
+#[derive(Clone)]
+struct Line {
+    content: Arc<Map<String, Value>>,
+    fresh_until: Option<Time>,
+}
 
-/// A session, and one of its topics.
-type Key = (SessionLabel, u8);
+/// A session, one of its topics, and whether it is a state: an alarm is not replaced by one.
+type Key = (SessionLabel, u8, bool);
 
 /// The newest state of each topic of each source.
 #[derive(Default)]
@@ -73,16 +78,16 @@ impl Pending for Newest {
     fn take(&mut self) -> Option<Line> {
         let key = self.turns.pop_front()?;
         let line = self.lines.remove(&key)?;
-        self.bytes -= payload_len(&line);
+        self.bytes -= payload_len(&line.content);
         Some(line)
     }
 }
 
 impl Newest {
     fn put(&mut self, key: Key, line: Line) {
-        self.bytes += payload_len(&line);
+        self.bytes += payload_len(&line.content);
         match self.lines.insert(key, line) {
-            Some(before) => self.bytes -= payload_len(&before),
+            Some(before) => self.bytes -= payload_len(&before.content),
             None => self.turns.push_back(key),
         }
         while self.turns.len() > PENDING || self.bytes > PENDING_BYTES {
@@ -96,15 +101,24 @@ impl Subscribers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn fresh(&self, now: Time, held: Held<'_>) {
+    pub(super) fn fresh(&self, now: Time, held: Held<'_>, fresh_until: Option<Time>) {
+        let key = (held.record.label(), held.topic(), true);
+        self.put(key, fresh_until, || line(now, held));
+    }
+
+    /// A topic has become stale, or fresh again. Of a slow reader, the newest alarm of a topic counts.
+    pub(super) fn alarm(&self, alarm: &Alarm) {
+        self.put((alarm.label, alarm.number, false), None, || line_of_alarm(alarm));
+    }
+
+    fn put(&self, key: Key, fresh_until: Option<Time>, line: impl Fn() -> Map<String, Value>) {
         let list = self.list();
         if list.is_empty() {
             return;
         }
-        let line = Arc::new(line(now, held));
-        let key = (held.record.label(), held.topic());
+        let line = Line { content: Arc::new(line()), fresh_until };
         for reader in list.iter() {
-            reader.put(|newest| newest.put(key, Arc::clone(&line)));
+            reader.put(|newest| newest.put(key, line.clone()));
         }
     }
 
@@ -143,8 +157,9 @@ fn follow(mut stream: UnixStream, asker: &Asker, queue: &Handover<Newest>) -> io
         text = Vec::new();
         match queue.next_within(LOOK) {
             Next::Item(line) => {
-                let line = Arc::unwrap_or_clone(line);
-                if !was_shown(&mut shown, &line) {
+                let is_fresh = line.fresh_until.is_none_or(|until| Clock::new().now() <= until);
+                let line = Arc::unwrap_or_clone(line.content);
+                if is_fresh && !was_shown(&mut shown, &line) {
                     push_line(&Value::Object(line), &mut text);
                     write_within(&mut stream, &text, PATIENCE)?;
                 }
@@ -185,6 +200,10 @@ mod tests {
 
     use super::*;
 
+    fn pending(seq: u64) -> Line {
+        Line { content: Arc::new(a_line(seq)), fresh_until: None }
+    }
+
     fn a_line(seq: u64) -> Map<String, Value> {
         let Value::Object(line) = serde_json::json!({"session": "s", "seq": seq}) else {
             unreachable!("it is an object")
@@ -200,22 +219,22 @@ mod tests {
     fn pending_states_of_sources_that_come_and_go_take_bounded_memory() {
         let mut newest = Newest::default();
         for id in 0..2 * PENDING as u64 {
-            newest.put((label(id), 0), Arc::new(a_line(id)));
+            newest.put((label(id), 0, true), pending(id));
         }
         assert_eq!((newest.turns.len(), newest.lines.len()), (PENDING, PENDING));
         let oldest = newest.take().unwrap();
-        assert_eq!(oldest["seq"].as_u64(), Some(PENDING as u64), "the oldest were dropped");
+        assert_eq!(oldest.content["seq"].as_u64(), Some(PENDING as u64), "the oldest were dropped");
     }
 
     #[test]
     fn a_slow_reader_gets_the_newest_of_each_source_in_turn() {
         let mut newest = Newest::default();
         for seq in 0..1000 {
-            newest.put((label(7), 0), Arc::new(a_line(seq)));
-            newest.put((label(3), 0), Arc::new(a_line(seq + 1)));
+            newest.put((label(7), 0, true), pending(seq));
+            newest.put((label(3), 0, true), pending(seq + 1));
         }
         let seqs: Vec<_> =
-            std::iter::from_fn(|| newest.take()).map(|line| line["seq"].as_u64()).collect();
+            std::iter::from_fn(|| newest.take()).map(|line| line.content["seq"].as_u64()).collect();
         assert_eq!(seqs, [Some(999), Some(1000)]);
     }
 
