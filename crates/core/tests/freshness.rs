@@ -86,7 +86,7 @@ enum Fault {
 
 impl Fault {
     fn draw(dice: &mut Pcg64) -> Self {
-        let ms = |dice: &mut Pcg64, most| Span::from_millis(dice.random_range(1..most));
+        let ms = |dice: &mut Pcg64, max| Span::from_millis(dice.random_range(1..max));
         match dice.random_range(0..12) {
             0 => Self::Outage { forward: true, reverse: true },
             1 => Self::Outage { forward: true, reverse: false },

@@ -463,7 +463,8 @@ struct Payloads(Sender<String>);
 
 impl Watch for Payloads {
     fn fresh(&mut self, _now: Time, _source: SourceKey, record: &Record) {
-        let _ = self.0.send(String::from_utf8_lossy(&record.payload).into_owned());
+        let _ =
+            self.0.send(String::from_utf8_lossy(record.payload().unwrap_or_default()).into_owned());
     }
 }
 

@@ -114,11 +114,16 @@ impl ClockOffset {
     }
 
     /// What an update carries that leaves at `now` with states, of which the oldest was generated at
-    /// `generated_at`.
-    pub fn estimate(&self, now: Time, generated_at: Time) -> Option<OffsetEstimate> {
+    /// `generated_at`, and whose generation times can be too late by `label_error`.
+    pub fn estimate(
+        &self,
+        now: Time,
+        generated_at: Time,
+        label_error: Span,
+    ) -> Option<OffsetEstimate> {
         let best = self.best?;
         let is_bounded = self.grown_at.is_none_or(|grown_at| generated_at >= grown_at);
-        let error = if is_bounded { best.error(now) } else { Span::MAX };
+        let error = if is_bounded { best.error(now) + label_error } else { Span::MAX };
         Some(OffsetEstimate::new(best.offset_ns, error))
     }
 
@@ -201,13 +206,13 @@ mod tests {
         let mut clock = ClockOffset::default();
         clock.on_ack(ms(10), ms(0), ms(5), Span::from_millis(10));
         let error = |clock: &ClockOffset, at, generated_at| {
-            clock.estimate(ms(at), ms(generated_at)).unwrap().error()
+            clock.estimate(ms(at), ms(generated_at), Span::ZERO).unwrap().error()
         };
         assert!(error(&clock, 20, 3) < ms(6).since(ms(0)));
         // It stands still for 20 s.
         clock.on_ack(ms(110), ms(100), ms(20_105), Span::from_millis(10));
         assert_eq!(error(&clock, 120, 109), Span::MAX);
-        let nanos = clock.estimate(ms(120), ms(110)).unwrap().nanos();
+        let nanos = clock.estimate(ms(120), ms(110), Span::ZERO).unwrap().nanos();
         assert!((19_999_999_744..=20_000_000_000).contains(&nanos), "{nanos}");
         // Now the monitor's: what the source has counted is right.
         clock.on_ack(ms(210), ms(200), ms(10_205), Span::from_millis(10));
@@ -223,7 +228,7 @@ mod tests {
                 assert_eq!(clock.nanos(), None);
             }
             clock.on_ack(ms(at + 10), ms(at), ms(received_at), Span::from_millis(10));
-            clock.estimate(ms(at + 10), ms(3)).unwrap().error() != Span::MAX
+            clock.estimate(ms(at + 10), ms(3), Span::ZERO).unwrap().error() != Span::MAX
         };
         assert!(ack(0, 5, false));
         assert!(ack(1_000, 1_006, true));

@@ -38,6 +38,7 @@ mod record;
 mod shares;
 mod source;
 mod topic_record;
+mod topic_set;
 
 pub use access::Access;
 pub use clock_offset::ClockOffset;

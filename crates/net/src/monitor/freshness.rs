@@ -1,7 +1,7 @@
 //! What a monitor reports of maximum ages.
 
 use freshline_core::session::{self, Freshness, SourceKey, TopicRecord};
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::Time;
 use serde::Serialize;
 
 use super::status::SourceStatus;

@@ -133,6 +133,7 @@ impl Input {
         self.awaits_waker = matches!(taken, Take::NotYet | Take::NotBefore(_));
         match taken {
             Take::Sample { generated_at } => {
+                session.handle_label_error(self.sampler.label_error());
                 troubles.extend(self.put(now, generated_at, state, session));
                 Said::Put
             }

@@ -118,7 +118,7 @@ struct Entry {
     shown: Option<(Since, Span)>,
     phase: Phase,
     /// What the driver knows.
-    is_told_stale: bool,
+    is_reported_stale: bool,
     /// How many alarms it has not polled, 2 at most, each the opposite of the one before it.
     pending: u8,
     /// The ages in them.
@@ -227,7 +227,7 @@ impl Deadlines {
                 Phase::Stale => has_name,
             };
             if !is_needed {
-                self.drop_when_told(id);
+                self.drop_when_reported(id);
                 continue;
             }
             self.leavings += 1;
@@ -299,7 +299,7 @@ impl Deadlines {
                 entry.is_queued = true;
                 self.queue.push_front(id);
             } else if entry.place.is_none()
-                && (entry.left.is_none() || (entry.is_told_stale && !entry.has_name))
+                && (entry.left.is_none() || (entry.is_reported_stale && !entry.has_name))
             {
                 self.end_left(id);
             }
@@ -385,19 +385,19 @@ impl Deadlines {
         // What it has not told, the successor tells.
         let before_entry = &mut self.entries[before as usize];
         let (shown, phase, wake) = (before_entry.shown, before_entry.phase, before_entry.wake);
-        let (is_told_stale, too_old) = (before_entry.is_told_stale, before_entry.too_old);
+        let (is_reported_stale, too_old) = (before_entry.is_reported_stale, before_entry.too_old);
         let ages = before_entry.ages;
         let pending = core::mem::take(&mut before_entry.pending);
         self.end_left(before);
         let entry = &mut self.entries[id as usize];
         entry.too_old += too_old;
-        entry.is_told_stale = is_told_stale;
+        entry.is_reported_stale = is_reported_stale;
         if entry.phase == Phase::Unknown {
             (entry.shown, entry.phase, entry.pending, entry.ages) = (shown, phase, pending, ages);
             self.stale += usize::from(phase == Phase::Stale);
             wake.into_iter().for_each(|at| self.arm(id, at));
         } else {
-            entry.pending = u8::from((entry.phase == Phase::Stale) != is_told_stale);
+            entry.pending = u8::from((entry.phase == Phase::Stale) != is_reported_stale);
         }
         self.queue(id);
     }
@@ -450,10 +450,10 @@ impl Deadlines {
                 self.by_name.remove(&name);
             }
         }
-        self.drop_when_told(id);
+        self.drop_when_reported(id);
     }
 
-    fn drop_when_told(&mut self, id: u32) {
+    fn drop_when_reported(&mut self, id: u32) {
         let entry = &mut self.entries[id as usize];
         if let Some(wake) = entry.wake.take() {
             self.wakes.remove(&(wake, id));
@@ -484,7 +484,7 @@ impl Entry {
             limit,
             shown: None,
             phase: Phase::Unknown,
-            is_told_stale: false,
+            is_reported_stale: false,
             pending: 0,
             ages: [None; 2],
             is_queued: false,
@@ -498,7 +498,7 @@ impl Entry {
     /// The next alarm, if the driver has not been told of one.
     fn take_alarm(&mut self) -> Option<Alarm> {
         self.pending = self.pending.checked_sub(1)?;
-        self.is_told_stale = !self.is_told_stale;
+        self.is_reported_stale = !self.is_reported_stale;
         let age = self.ages[0];
         self.ages[0] = self.ages[1];
         Some(Alarm {
@@ -507,7 +507,7 @@ impl Entry {
             label: self.label,
             number: self.number,
             topic: self.topic.clone(),
-            is_stale: self.is_told_stale,
+            is_stale: self.is_reported_stale,
             age,
             max_age: self.limit.unwrap_or(Span::MAX),
         })

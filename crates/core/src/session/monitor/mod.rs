@@ -21,8 +21,9 @@ use super::datagram::Datagram;
 use super::held::{Arrival, LargeStates};
 use super::index::Index;
 use super::latest::Latest;
-use super::record::{Binding, Record, SourceKey, Topics};
+use super::record::{Binding, Record, SourceKey};
 use super::shares::Origin;
+use super::topic_set::Topics;
 use crate::dscp::Dscp;
 use crate::state::{Budget, Decoder, Limits};
 use crate::unit::{Span, Time};
@@ -378,8 +379,8 @@ impl<P: Copy + Hash> Monitor<P> {
                 MonitorEvent::Stale { source }
             }
         });
-        let is_told = matches!(arrival, Arrival::Fresh | Arrival::Repeat { .. });
-        if topics.fresh.contains(0) && !is_told {
+        let is_reported = matches!(arrival, Arrival::Fresh | Arrival::Repeat { .. });
+        if topics.fresh.contains(0) && !is_reported {
             // A late repeat has brought the age of a state that was withheld.
             let (is_repeat, brings_age) = (false, false);
             self.events.push(MonitorEvent::Fresh { source, opened: false, is_repeat, brings_age });

@@ -240,6 +240,7 @@ impl Source {
     ) -> Option<(usize, usize)> {
         let Leaving { seq, sent_at, content } = *leaving;
         let Self { params, session, opener, states, transfers, topics, acks, .. } = self;
+        let label_error = self.label_errors[0].max(self.label_errors[1]);
         let (frames, payload_len) = match content {
             Content::Whole(id) => {
                 // A copy is of the state that has become the last one; a newer one may be ready by now.
@@ -261,7 +262,7 @@ impl Source {
             session: *session,
             seq,
             sent_at,
-            clock_offset: acks.clock_offset().estimate(sent_at, generated_at),
+            clock_offset: acks.clock_offset().estimate(sent_at, generated_at, label_error),
             wants_ack,
             ack_mark: params.ack_mark,
             opening,

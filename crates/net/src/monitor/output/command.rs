@@ -4,18 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::io::{self, Write};
 use std::ops::Bound::{Excluded, Included};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use freshline_core::session::{Alarm, SourceKey};
 use freshline_core::unit::{Span, Time};
-use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::Pid;
 
+use super::groups::Groups;
 use super::handover::{Handover, Pending};
 use super::held::{Held, shown_source};
 use crate::clock::Clock;
@@ -303,56 +301,6 @@ static RUNNING: Groups = Groups::new();
 /// exits without waiting for them.
 pub fn end_all() {
     RUNNING.end();
-}
-
-/// Process groups that can be killed together. A group is in here while its number is its own: until
-/// its first process has ended, and has not been waited for yet.
-struct Groups(Mutex<State>);
-
-struct State {
-    running: BTreeSet<Pid>,
-    is_over: bool,
-}
-
-impl Groups {
-    const fn new() -> Self {
-        Self(Mutex::new(State { running: BTreeSet::new(), is_over: false }))
-    }
-
-    fn with<T>(&self, what: impl FnOnce(&mut State) -> T) -> T {
-        what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Starts a command in a group of its own.
-    fn start(&self, command: &mut std::process::Command) -> io::Result<(Child, Pid)> {
-        self.with(|state| {
-            if state.is_over {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            let child = command.process_group(0).spawn()?;
-            let group = Pid::from_raw(child.id().cast_signed());
-            state.running.insert(group);
-            Ok((child, group))
-        })
-    }
-
-    fn remove(&self, group: Pid) {
-        self.with(|state| state.running.remove(&group));
-    }
-
-    /// Whether the group still ran.
-    fn kill(&self, group: Pid) -> bool {
-        self.with(|state| state.running.contains(&group) && killpg(group, Signal::SIGKILL).is_ok())
-    }
-
-    fn end(&self) {
-        self.with(|state| {
-            state.is_over = true;
-            for group in &state.running {
-                let _ = killpg(*group, Signal::SIGKILL);
-            }
-        });
-    }
 }
 
 /// Runs a command for no longer than `limit`, and until `deadline` if that comes to be.

@@ -497,8 +497,10 @@ mod tests {
     #[test]
     fn queued_states_take_bounded_memory_and_the_newest_is_kept_however_long() {
         let mut waiting = Waiting::default();
-        let put =
-            |waiting: &mut Waiting, source, len| waiting.put(source, State::Payload(vec![0; len]));
+        let put = |waiting: &mut Waiting, source, len| {
+            let content = Content::Payload(vec![0; len]);
+            waiting.put(source, State { content, fresh_until: None })
+        };
         assert!((0..4).all(|source| put(&mut waiting, source, 8 << 20).is_empty()));
         assert_eq!(put(&mut waiting, 4, 9 << 20), [0, 1], "as many as make room");
         assert_eq!(put(&mut waiting, 5, WAITING_BYTES + 1), [2, 3, 4]);

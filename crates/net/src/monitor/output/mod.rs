@@ -5,6 +5,7 @@
 //! they did not get is counted as replaced.
 
 mod command;
+mod groups;
 mod handover;
 mod held;
 mod lines;
