@@ -288,11 +288,8 @@ impl Deadlines {
         while let Some(id) = self.queue.pop_front() {
             let entry = &mut self.entries[id as usize];
             entry.is_queued = false;
-            if let Some((key, number)) = entry.place
-                && let Some(record) = record(key)
-            {
-                let topic = Topic::of(key, record, number);
-                (entry.source, entry.topic) = (topic.source.into(), topic.name.into());
+            if let Some(record) = entry.place.and_then(|(key, _)| record(key)) {
+                entry.source = record.name.clone();
             }
             let alarm = entry.take_alarm();
             if entry.pending > 0 {
