@@ -6,12 +6,14 @@
 
 use arbitrary::Arbitrary;
 use freshline_core::dscp::Dscp;
-use freshline_core::session::{Admission, Datagram, Monitor, MonitorEvent, MonitorParams, Secret};
+use freshline_core::session::{
+    Admission, Datagram, Monitor, MonitorEvent, MonitorParams, Record, Secret,
+};
 use freshline_core::state::Layout;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{
-    Ack, AckMark, Close, CloseReason, Cookie, Frame, Frames, Message, Opening, Part, SessionId,
-    StateId, TopicKey, TopicName, Update,
+    Ack, AckMark, Close, CloseReason, Cookie, Frame, Frames, Message, OffsetEstimate, Opening, Part,
+    SessionId, StateId, TopicKey, TopicName, Update,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -25,6 +27,7 @@ const MAX_LARGE: usize = 500;
 struct Story<'a> {
     proven: bool,
     token: bool,
+    max_age: bool,
     steps: Vec<Step<'a>>,
 }
 
@@ -41,7 +44,7 @@ enum Step<'a> {
         peer: u8,
         session: u8,
         seq: u64,
-        clock_offset: Option<i64>,
+        clock_offset: Option<(i64, u64)>,
         wants_ack: bool,
         ack_mark: Option<Option<u8>>,
         dscp: Option<u8>,
@@ -140,6 +143,7 @@ fuzz_target!(|story: Story<'_>| {
         max_sources: MAX_SOURCES,
         max_payload: MAX_PAYLOAD,
         max_large: MAX_LARGE,
+        max_age: story.max_age.then(|| "r*=1ms".parse().expect("a rule")).into_iter().collect(),
         ..MonitorParams::default()
     };
     let mut monitor = Monitor::new(params, Secret::new([1; 16]));
@@ -155,8 +159,12 @@ fuzz_target!(|story: Story<'_>| {
             Step::Tick => {
                 monitor.handle_timeout(now);
                 while let Some(event) = monitor.poll_event() {
-                    let MonitorEvent::Gone { record, .. } = event else { panic!("{event:?}") };
-                    assert!(record.payload.len() <= MAX_PAYLOAD);
+                    let record = match event {
+                        MonitorEvent::Gone { record, .. } => record,
+                        MonitorEvent::Freshness(_) => continue,
+                        event => panic!("{event:?}"),
+                    };
+                    assert!(record.payload().unwrap_or_default().len() <= MAX_PAYLOAD);
                 }
                 continue;
             }
@@ -185,7 +193,8 @@ fuzz_target!(|story: Story<'_>| {
                     session: SessionId(session.into()),
                     seq,
                     sent_at: now,
-                    clock_offset,
+                    clock_offset: clock_offset
+                        .map(|(nanos, error)| OffsetEstimate::new(nanos, Span::from_nanos(error))),
                     wants_ack,
                     ack_mark: ack_mark
                         .map(|set| set.and_then(Dscp::new).map_or(AckMark::Echo, AckMark::Set)),
@@ -217,6 +226,7 @@ fuzz_target!(|story: Story<'_>| {
             event,
             Some(
                 MonitorEvent::Fresh { opened: false, .. }
+                    | MonitorEvent::Withheld { .. }
                     | MonitorEvent::Part { .. }
                     | MonitorEvent::Stale { .. }
             )
@@ -226,7 +236,8 @@ fuzz_target!(|story: Story<'_>| {
             assert_eq!(reply, if update.wants_ack { ack } else { 0 });
         }
         assert!(monitor.large_memory() <= MAX_LARGE);
-        assert!(monitor.records().all(|(_, record)| record.payload.len() <= MAX_PAYLOAD));
+        let len = |record: &Record<u8>| record.payload().unwrap_or_default().len();
+        assert!(monitor.records().all(|(_, record)| len(record) <= MAX_PAYLOAD));
         assert!(monitor.len() <= MAX_SOURCES, "more records than allowed");
         assert_eq!(monitor.len(), monitor.records().count());
         if reply > 0 {

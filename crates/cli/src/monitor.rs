@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use freshline_core::session::MonitorParams;
+use freshline_core::session::{MaxAge, MonitorParams};
 use freshline_core::unit::Span;
 use freshline_core::wire::AckMark;
 use freshline_net::clock::Clock;
@@ -29,6 +29,7 @@ use crate::url::MonitorUrl;
 /// from its first round trips; it is exact but for the asymmetry of the path, at most half of the
 /// smallest round trip.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("commands").multiple(true))]
 #[command(after_long_help = "\
 EXAMPLES
 
@@ -45,6 +46,11 @@ program as a line of JSON:
 Accept the changed file, and end the sessions that it does not permit any more:
 
     kill -HUP $(pgrep -f 'freshline monitor')
+
+Hand out no command that is older than 200 ms, and stop the machine when there is no younger one:
+
+    freshline monitor quic://0.0.0.0:3774 --credentials credentials --exec execute-command \
+        --max-age 'cmd/*=200ms' --on-stale 'test $FRESHLINE_STATE = fresh || stop-machine'
 
 EXIT CODES
 
@@ -87,14 +93,32 @@ pub(crate) struct Args {
     /// for several sources at a time; while it runs for one, only the newest state of each of its topics and
     /// keys is kept. What it prints goes to standard output, with --json or
     /// --out - to standard error.
-    #[arg(long, value_name = "CMD", help_heading = "Output")]
+    #[arg(long, value_name = "CMD", group = "commands", help_heading = "Output")]
     exec: Option<String>,
-    /// End a command of --exec that runs for longer than this.
+    /// Hand out states of matching topics only while they are younger than this. PATTERN is compared with
+    /// SOURCE/TOPIC, or with SOURCE where there is no topic; `*` stands for any characters, and the first
+    /// rule that matches counts. A state counts with its age and the uncertainty of that, half of a round
+    /// trip or less. One whose age is not known yet is held back until it is.
+    #[arg(long, value_name = "PATTERN=TIME", help_heading = "Output")]
+    max_age: Vec<MaxAge>,
+    /// Run this shell command when a topic of --max-age has no state that is young enough any more, and when
+    /// it has one again, with FRESHLINE_STATE (`stale` or `fresh`), FRESHLINE_SOURCE, FRESHLINE_TOPIC,
+    /// FRESHLINE_AGE_MS, FRESHLINE_UNCERTAINTY_MS and FRESHLINE_MAX_AGE_MS in its environment. It runs for
+    /// several topics at a time, and for one topic in the order of events.
+    #[arg(
+        long,
+        value_name = "CMD",
+        group = "commands",
+        requires = "max_age",
+        help_heading = "Output"
+    )]
+    on_stale: Option<String>,
+    /// End a command of --exec or --on-stale that runs for longer than this.
     #[arg(
         long,
         value_name = "TIME",
         default_value = "10s",
-        requires = "exec",
+        requires = "commands",
         help_heading = "Output"
     )]
     exec_timeout: Span,
@@ -129,14 +153,18 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut monitor = Monitor::bind(MonitorConfig {
         listen: args.listening.address(&url)?,
         quic: quic.as_ref().map(|quic| quic.config.clone()),
-        params: MonitorParams { ack_mark: args.ack_dscp, ..args.held.params() },
+        params: MonitorParams {
+            ack_mark: args.ack_dscp,
+            max_age: args.max_age.clone(),
+            ..args.held.params()
+        },
         rules: args.listening.rules(Right::Publish)?,
         detailed: args.metrics.sources,
         forget: args.held.forget,
     })
     .map_err(failure)?;
     args.listening.reload_on_hangup(Right::Publish, quic.as_ref(), monitor.reloader())?;
-    if args.exec.is_none() {
+    if args.exec.is_none() && args.on_stale.is_none() {
         let needs = Needs::default().listens(args.metrics.address);
         let needs = needs.writes(args.out.as_deref()).writes(args.socket.as_deref());
         needs.writes(args.subscribe.as_deref()).confine();
@@ -192,9 +220,14 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
             appended.into_diagnostic().map_err(Failure::Usage)?;
         }
     }
+    outputs.limit_ages(args.max_age.clone());
+    // Standard output holds one document, or lines of JSON.
+    let is_taken = args.json || args.out.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    if let Some(command) = &args.on_stale {
+        outputs.run_on_stale(command.clone(), args.exec_timeout, is_taken);
+    }
     if let Some(command) = &args.exec {
-        // Standard output holds one document, or lines of JSON.
-        if args.json || args.out.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+        if is_taken {
             outputs.run_command_to_stderr(command.clone(), args.exec_timeout);
         } else {
             outputs.run_command(command.clone(), args.exec_timeout);
@@ -240,9 +273,15 @@ fn print_each_second(asker: &Asker) {
 fn line(status: &SourceStatus) -> String {
     let SourceStatus { source, age_ms, age_mean_ms, updates_per_s, missing, stale, dscp, .. } =
         status;
+    let deadline = match (status.too_old(), status.stale_topics) {
+        (0, 0) => String::new(),
+        (too_old, 0) => format!(", {too_old} too old"),
+        (too_old, 1) if status.topics.is_empty() => format!(", {too_old} too old, TOO OLD NOW"),
+        (too_old, topics) => format!(", {too_old} too old, {topics} topics TOO OLD NOW"),
+    };
     format!(
         "{source}: age {} (mean {}), {updates_per_s:.1} updates/s, {missing} missing, {stale} \
-         stale{}",
+         stale{}{deadline}",
         ms(*age_ms),
         ms(*age_mean_ms),
         mark::arrived_as(*dscp),

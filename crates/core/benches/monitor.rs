@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use freshline_core::session::{Admission, Monitor, MonitorEvent, MonitorParams, Secret};
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Cookie, Frames, Message, Opening, SessionId, Update};
+use freshline_core::wire::{Cookie, Frames, Message, OffsetEstimate, Opening, SessionId, Update};
 
 /// An update of 64 bytes as it arrives.
 struct Arrival {
@@ -26,7 +26,7 @@ impl Arrival {
             session: SessionId(source),
             seq,
             sent_at: now,
-            clock_offset: Some(0),
+            clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
             wants_ack: true,
             ack_mark: None,
             opening,

@@ -69,6 +69,7 @@ pub mod host;
 pub mod link;
 pub mod mesh;
 pub mod path;
+pub mod pattern;
 #[cfg(feature = "serde")]
 mod reading;
 pub mod receiver;

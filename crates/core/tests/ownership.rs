@@ -85,7 +85,7 @@ fn tell(monitor: &mut Monitor<u64>, connection: u64, datagram: &[u8]) -> (&'stat
 
 fn state(monitor: &Monitor<u64>) -> (Vec<u8>, u64) {
     let (_, record) = monitor.records().next().expect("a source");
-    (record.payload.clone(), record.newest_seq)
+    (record.payload().unwrap_or_default().to_vec(), record.newest_seq)
 }
 
 #[test]

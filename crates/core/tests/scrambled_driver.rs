@@ -285,7 +285,8 @@ impl World {
             // A network's delay, where something is in flight.
             self.now = next.max(self.now + Span::from_micros(500));
         }
-        let arrived = self.monitor.records().any(|(_, record)| record.payload == healed);
+        let arrived =
+            self.monitor.records().any(|(_, record)| record.payload() == Some(&healed[..]));
         arrived && self.source.reach() == Reach::Open
     }
 }

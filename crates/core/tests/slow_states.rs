@@ -10,7 +10,7 @@ use freshline_core::session::{
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Frame, Frames, Opening, SessionId, StateId, Update};
+use freshline_core::wire::{Frame, Frames, OffsetEstimate, Opening, SessionId, StateId, Update};
 
 /// The monitor's clock is this far behind: its process began 30 s after the state was sampled.
 const BEHIND: Span = Span::from_secs(70);
@@ -87,7 +87,7 @@ fn a_state_that_came_with_a_reopening_does_not_keep_the_age_of_the_one_before() 
             session,
             seq,
             sent_at: generated_at,
-            clock_offset,
+            clock_offset: clock_offset.map(|ns| OffsetEstimate::new(ns, Span::from_millis(3))),
             wants_ack: true,
             ack_mark: None,
             opening,

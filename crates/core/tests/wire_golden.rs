@@ -8,7 +8,8 @@ use freshline_core::state::Layout;
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::{
     Ack, AckMark, Challenge, Close, CloseReason, Cookie, Frame, Frames, Join, Marks, Message,
-    Opening, Packet, Part, PartsAck, Report, SessionId, StateId, TopicKey, TopicName, Update,
+    OffsetEstimate, Opening, Packet, Part, PartsAck, Report, SessionId, StateId, TopicKey,
+    TopicName, Update,
 };
 use freshline_core::wlan;
 
@@ -40,7 +41,7 @@ fn an_update_with_a_clock_offset_and_a_long_payload() {
         session: SESSION,
         seq: 258,
         sent_at: Time::from_nanos(1_000_000_000),
-        clock_offset: Some(-2),
+        clock_offset: Some(OffsetEstimate::new(-512, Span::from_millis(5))),
         wants_ack: true,
         ack_mark: None,
         opening: None,
@@ -58,7 +59,8 @@ fn an_update_with_a_clock_offset_and_a_long_payload() {
             "00 11",                   // length of the state: 17
             "00 00 00 00 00 00 01 02", // sequence number: 258
             "00 00 00 00 3b 9a ca 00", // sent at: 1 s in ns
-            "ff ff ff ff ff ff ff fe", // clock offset: −2 ns
+            "ff ff ff ff ff ff fe",    // clock offset: −512 ns, in 256 ns
+            "6a",                      // its error: ((8 + 2) << 13) − 8 in 64 ns, 5.2 ms for 5 ms
             "73 65 76 65 6e 74 65 65 6e 20 62 79 74 65 73 20 21", // the state, 57 bytes in all
         ],
     );
@@ -99,7 +101,7 @@ fn an_update_that_asks_for_no_ack() {
         session: SESSION,
         seq: 3,
         sent_at: Time::from_nanos(4),
-        clock_offset: Some(5),
+        clock_offset: Some(OffsetEstimate::new(261, Span::ZERO)),
         wants_ack: false,
         ack_mark: None,
         opening: None,
@@ -115,7 +117,8 @@ fn an_update_that_asks_for_no_ack() {
             "00 11",                   // length of the state: 17
             "00 00 00 00 00 00 00 03", // sequence number: 3
             "00 00 00 00 00 00 00 04", // sent at: 4 ns
-            "00 00 00 00 00 00 00 05", // clock offset: 5 ns
+            "00 00 00 00 00 00 01",    // clock offset: 261 ns, rounded down to 256
+            "00",                      // its error: none
             "73 65 76 65 6e 74 65 65 6e 20 62 79 74 65 73 20 21", // the state
         ],
     );

@@ -24,7 +24,7 @@ impl Alarm {
     /// A silent alarm.
     pub fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        Ok(Self { timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)? })
+        Ok(Self { timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)? })
     }
 
     /// Has a poll that begins `now` return at `wake`, and not before: the timeout to give to it.

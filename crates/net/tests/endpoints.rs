@@ -16,7 +16,7 @@ use freshline_core::session::{MonitorParams, SourceEvent, SourceKey, SourceParam
 use freshline_core::source::{AcpPlus, AcpPlusParams, Fixed, RateBounds};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{
-    Challenge, CloseReason, Cookie, Frames, Message, Opening, SessionId, Update,
+    Challenge, CloseReason, Cookie, Frames, Message, OffsetEstimate, Opening, SessionId, Update,
 };
 use freshline_net::Waker;
 use freshline_net::clock::Clock;
@@ -412,7 +412,7 @@ fn open_by_hand(monitor: SocketAddr, session: u64) {
             session: SessionId(session),
             seq: u64::from(is_open),
             sent_at: generated_at,
-            clock_offset: Some(0),
+            clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
             wants_ack: true,
             ack_mark: None,
             opening: (!is_open).then_some(Opening { cookie, name: "robot", token: b"" }),
@@ -463,7 +463,8 @@ struct Payloads(Sender<String>);
 
 impl Watch for Payloads {
     fn fresh(&mut self, _now: Time, _source: SourceKey, record: &Record) {
-        let _ = self.0.send(String::from_utf8_lossy(&record.payload).into_owned());
+        let _ =
+            self.0.send(String::from_utf8_lossy(record.payload().unwrap_or_default()).into_owned());
     }
 }
 

@@ -8,7 +8,7 @@ use freshline_core::session::{MonitorCounters, MonitorParams, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{
-    Ack, Close, CloseReason, Cookie, Frames, Message, Opening, SessionId, Update,
+    Ack, Close, CloseReason, Cookie, Frames, Message, OffsetEstimate, Opening, SessionId, Update,
 };
 use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
@@ -163,7 +163,7 @@ fn update<'a>(session: SessionId, opening: Option<Opening<'a>>) -> Update<'a> {
         session,
         seq: 0,
         sent_at: Time::ZERO,
-        clock_offset: Some(0),
+        clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
         wants_ack: true,
         ack_mark: None,
         opening,

@@ -16,8 +16,8 @@ use crate::output::{print_json, printed, stop_on_signals};
 /// Put sources and a monitor through faults in virtual time, and check what must always hold.
 ///
 /// Each seed draws up to five sources with any law, their paths and clocks, and what happens to
-/// them: lost, late, copied, damaged, cut and foreign datagrams, partitions, restarts, changed
-/// addresses, clocks that step. Then all is healed, and service must resume. The first seed that
+/// them: lost, late, copied, damaged, cut and foreign datagrams, partitions, restarts, processes that are
+/// stopped, changed addresses, clocks that step. Then all is healed, and service must resume. The first seed that
 /// fails is printed with what was drawn from it; the same seed gives the same world again in the
 /// same version.
 #[derive(Debug, clap::Args)]
@@ -71,6 +71,8 @@ struct Report {
     updates_sent: u64,
     updates_fresh: u64,
     sessions_opened: u64,
+    states_withheld: u64,
+    alarms: u64,
     failures: Vec<FailedSeed>,
     /// Of a single seed that was asked for in detail.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,6 +125,8 @@ impl Report {
             updates_sent: counts.sent,
             updates_fresh: counts.fresh,
             sessions_opened: counts.opened,
+            states_withheld: counts.withheld,
+            alarms: counts.stale,
             failures: failures.into_iter().map(FailedSeed::from).collect(),
             details: None,
         }
@@ -161,7 +165,7 @@ impl Report {
         writeln!(
             out,
             "{} seeds, {} failed: {:.2} h of faults and healing, {} incidents, {} updates sent, \
-             {} fresh, {} sessions opened",
+             {} fresh, {} sessions opened, {} states withheld, {} alarms",
             self.seeds,
             self.failures.len(),
             self.simulated_s / 3_600.0,
@@ -169,6 +173,8 @@ impl Report {
             self.updates_sent,
             self.updates_fresh,
             self.sessions_opened,
+            self.states_withheld,
+            self.alarms,
         )
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(start: Instant, from_source: &Receiver<Vec<u8>>, to_source: &S
             match event {
                 MonitorEvent::Fresh { source, is_repeat: false, .. } => {
                     let record = monitor.record(source).expect("its state is fresh");
-                    let state = String::from_utf8_lossy(&record.payload);
+                    let state = String::from_utf8_lossy(record.payload().unwrap_or_default());
                     let age = record.state_age(now(start)).map(|age| age.to_string());
                     let age = age.unwrap_or("unknown yet".into());
                     println!("monitor: {} is {state}, age {age}", record.name);

@@ -13,10 +13,15 @@ pub struct RemovedTopic {
     pub key: Box<[u8]>,
 }
 
-/// What an update has changed in a topic other than the first, or in a key.
+/// What an update has changed in a topic, or in a key.
 #[derive(Debug)]
 pub(super) enum Change {
     /// The topic of this number has a fresh state.
     Fresh(u16),
+    /// The state that was held of it has come again.
+    Repeated(u16),
+    /// This number has no record any more.
+    Dropped(u16),
+    /// The driver learns of it.
     Removed(Box<RemovedTopic>),
 }

@@ -5,18 +5,35 @@
 //! ```
 //!
 //! The smallest round trip has the least queueing in it, so that its error, at most half of it,
-//! is the path's own asymmetry (RFC 5905 section 10, the clock filter of NTP). Two windows in turn
-//! forget the minimum after 10 to 20 s, so that the estimate follows clocks that drift (50 ppm
-//! is 1 ms in 20 s) and routes that change. A clock that jumps is noticed by the first ack: each bounds
-//! the offset by half its round trip to either side, and bounds that exclude each other are of two
+//! is the path's own asymmetry (RFC 5905 section 10, the clock filter of NTP). The bound of the error grows
+//! with time, as clocks drift:
+//!
+//! ```text
+//! error = rtt / 2 + 500 ppm · (time since the ack)
+//! ```
+//!
+//! and an ack replaces the one in use as soon as its own bound is no greater. Two windows in turn
+//! forget an ack after 10 to 20 s, so that the estimate follows clocks and routes that change. A clock that
+//! jumps is noticed by the first ack: each bounds
+//! the offset to either side, and bounds that exclude each other are of two
 //! different clocks. All before the jump is forgotten then.
+//!
+//! Where the offset has grown by a jump, the source's clock may have stood still: what it counted since a
+//! state from before the jump is too little, so the error for that state is not bounded
+//! ([`ClockOffset::estimate`]). The same holds if the offset has changed when the session is opened again,
+//! as the monitor may be another process, or not.
 
 use crate::unit::{Span, Time};
+use crate::wire::OffsetEstimate;
 
 const WINDOW: Span = Span::from_secs(10);
 
-/// Bounds that are this far apart are not those of one clock that drifts: 250 ppm over both windows.
-const JUMP: Span = Span::from_millis(5);
+/// By how much two clocks drift apart during `span`, at most: 500 ppm. That is the kernel's limit for the
+/// frequency of a clock that NTP disciplines (adjtimex(2)); crystals are within 100 ppm.
+pub(super) fn drift(span: Span) -> Span {
+    const PARTS: u64 = 2_000;
+    Span::from_nanos(span.as_nanos().div_ceil(PARTS))
+}
 
 /// The estimate of (monitor's clock − source's clock).
 #[derive(Debug, Clone, Default)]
@@ -26,12 +43,25 @@ pub struct ClockOffset {
     previous: Option<Best>,
     /// The better one of both, which is asked for more often than it changes.
     best: Option<Best>,
+    /// The best one before the session was opened again, until there is another.
+    before: Option<Best>,
+    /// When a jump was found that may have increased the offset.
+    grown_at: Option<Time>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Best {
+    at: Time,
     rtt: Span,
     offset_ns: i64,
+}
+
+impl Best {
+    /// The bound of the offset's error at `now`, which may be a little before the ack.
+    fn error(&self, now: Time) -> Span {
+        let apart = now.since(self.at).max(self.at.since(now));
+        self.rtt / 2 + Span::from_nanos(1) + drift(apart)
+    }
 }
 
 impl ClockOffset {
@@ -41,22 +71,36 @@ impl ClockOffset {
         let middle = sent_at + rtt / 2;
         // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
         let offset_ns = received_at.as_nanos().wrapping_sub(middle.as_nanos()) as i64;
-        let has_jumped = |best: Best| {
-            let distance = offset_ns.wrapping_sub(best.offset_ns).unsigned_abs();
-            distance > (rtt / 2 + best.rtt / 2 + JUMP).as_nanos()
+        let new = Best { at: now, rtt, offset_ns };
+        let jump_from = |best: Best| {
+            let distance = offset_ns.wrapping_sub(best.offset_ns);
+            let bound = new.error(now) + best.error(now);
+            if distance.unsigned_abs() > bound.as_nanos() { distance } else { 0 }
         };
-        if self.best.is_some_and(has_jumped) {
-            *self = Self::default();
+        let jump = self.best.map_or(0, jump_from);
+        let is_another = self.before.take().is_some_and(|before| jump_from(before) != 0);
+        if jump > 0 || is_another {
+            self.grown_at = Some(now);
+        }
+        if jump != 0 {
+            *self = Self { grown_at: self.grown_at, ..Self::default() };
         }
         if self.current.is_none() || now.since(self.window_began_at) >= WINDOW {
             self.previous = self.current.take();
             self.window_began_at = now;
         }
-        if self.current.is_some_and(|best| rtt >= best.rtt) {
+        if self.current.is_some_and(|best| new.error(now) > best.error(now)) {
             return;
         }
-        self.current = Some(Best { rtt, offset_ns });
-        self.best = [self.current, self.previous].into_iter().flatten().min_by_key(|best| best.rtt);
+        self.current = Some(new);
+        let both = [self.current, self.previous].into_iter().flatten();
+        self.best = both.min_by_key(|best| best.error(now));
+    }
+
+    /// The session is opened again: the monitor may be another process, with another clock.
+    pub fn on_reopening(&mut self) {
+        let (before, grown_at) = (self.best.or(self.before), self.grown_at);
+        *self = Self { before, grown_at, ..Self::default() };
     }
 
     /// The offset in ns to add to a time of the source's clock, once there was an ack.
@@ -64,7 +108,26 @@ impl ClockOffset {
         self.best.map(|best| best.offset_ns)
     }
 
-    /// The smallest round trip of the last 10 to 20 s; the offset's error is at most its half.
+    /// The bound of the offset's error at `now`, to either side.
+    pub fn error(&self, now: Time) -> Option<Span> {
+        self.best.map(|best| best.error(now))
+    }
+
+    /// What an update carries that leaves at `now` with states, of which the oldest was generated at
+    /// `generated_at`, and whose generation times can be too late by `label_error`.
+    pub fn estimate(
+        &self,
+        now: Time,
+        generated_at: Time,
+        label_error: Span,
+    ) -> Option<OffsetEstimate> {
+        let best = self.best?;
+        let is_bounded = self.grown_at.is_none_or(|grown_at| generated_at >= grown_at);
+        let error = if is_bounded { best.error(now) + label_error } else { Span::MAX };
+        Some(OffsetEstimate::new(best.offset_ns, error))
+    }
+
+    /// The round trip from which the offset is, of the last 10 to 20 s.
     pub fn min_rtt(&self) -> Option<Span> {
         self.best.map(|best| best.rtt)
     }
@@ -119,6 +182,57 @@ mod tests {
         // Queueing in one direction is no jump: the bounds of both acks contain the offset.
         clock.on_ack(ms(21_000), ms(20_500), ms(1_995), Span::from_millis(500));
         assert_eq!(clock.nanos(), Some(-19_000_000_000));
+    }
+
+    #[test]
+    fn the_bound_of_the_error_grows_until_an_ack_has_a_lower_one() {
+        let mut clock = ClockOffset::default();
+        let rtt = Span::from_millis(10);
+        clock.on_ack(ms(10), ms(0), ms(5), rtt);
+        let error = |clock: &ClockOffset, at| clock.error(ms(at)).unwrap().as_micros();
+        assert_eq!(
+            [error(&clock, 10), error(&clock, 1_010), error(&clock, 3_610_010)],
+            [5_000, 5_500, 1_810_000]
+        );
+        // 0.8 ms more of error than the first one had, and 1 ms less than it has by now.
+        clock.on_ack(ms(4_010), ms(3_999), ms(4_004), rtt + Span::from_micros(1_600));
+        assert_eq!(error(&clock, 4_010), 5_800);
+        clock.on_ack(ms(4_100), ms(4_000), ms(4_090), rtt * 10);
+        assert_eq!(error(&clock, 4_010), 5_800, "queueing makes no estimate better");
+    }
+
+    #[test]
+    fn the_ages_of_states_from_before_a_stop_of_the_sources_clock_are_not_bounded() {
+        let mut clock = ClockOffset::default();
+        clock.on_ack(ms(10), ms(0), ms(5), Span::from_millis(10));
+        let error = |clock: &ClockOffset, at, generated_at| {
+            clock.estimate(ms(at), ms(generated_at), Span::ZERO).unwrap().error()
+        };
+        assert!(error(&clock, 20, 3) < ms(6).since(ms(0)));
+        // It stands still for 20 s.
+        clock.on_ack(ms(110), ms(100), ms(20_105), Span::from_millis(10));
+        assert_eq!(error(&clock, 120, 109), Span::MAX);
+        let nanos = clock.estimate(ms(120), ms(110), Span::ZERO).unwrap().nanos();
+        assert!((19_999_999_744..=20_000_000_000).contains(&nanos), "{nanos}");
+        // Now the monitor's: what the source has counted is right.
+        clock.on_ack(ms(210), ms(200), ms(10_205), Span::from_millis(10));
+        assert!(error(&clock, 220, 110) < ms(6).since(ms(0)));
+    }
+
+    #[test]
+    fn after_a_reopening_the_same_offset_bounds_the_ages_of_older_states_and_another_does_not() {
+        let mut clock = ClockOffset::default();
+        let mut ack = |at, received_at, reopens: bool| {
+            if reopens {
+                clock.on_reopening();
+                assert_eq!(clock.nanos(), None);
+            }
+            clock.on_ack(ms(at + 10), ms(at), ms(received_at), Span::from_millis(10));
+            clock.estimate(ms(at + 10), ms(3), Span::ZERO).unwrap().error() != Span::MAX
+        };
+        assert!(ack(0, 5, false));
+        assert!(ack(1_000, 1_006, true));
+        assert!(!ack(2_000, 42, true), "another monitor, or a stop of this clock");
     }
 
     #[test]

@@ -3,16 +3,80 @@
 use alloc::vec::Vec;
 
 use super::change::Change;
-use super::clock_offset::ClockOffset;
+use super::clock_offset::{ClockOffset, drift};
 use crate::age::AgeProcess;
 use crate::state::{self, Assembly, Budget, Decoder, Limits, Outcome};
-use crate::unit::Time;
-use crate::wire::{Frame, Part, StateId, Update};
+use crate::unit::{Span, Time};
+use crate::wire::{Frame, OffsetEstimate, Part, StateId, Update, error_code, error_of};
 
 /// Of [`StateMut::flags`]: whether the age is that of the state that is held.
 pub(super) const AGE_KNOWN: u64 = 1;
 /// Whether there is a state.
 pub(super) const HAS_STATE: u64 = 1 << 8;
+/// Whether [`StateMut::since`] is known.
+pub(super) const BOUNDED: u64 = 1 << 9;
+/// Whether the state is not handed out: it was too old when it came, or its age is not known yet.
+pub(super) const WITHHELD: u64 = 1 << 10;
+
+/// The lowest of the 8 bits of the code of the error of the age, if it is known.
+const ERROR: u32 = 11;
+/// The lowest bit that belongs to the owner.
+pub(super) const OWN: u32 = 19;
+
+/// The error of the age in these flags.
+pub(super) fn error_in(flags: u64) -> Span {
+    error_of(flags >> ERROR & 0xff)
+}
+
+/// A moment of the monitor's clock, modulo 2⁶⁴ ns, after which a state was generated for sure. Moments from
+/// before the start of the clock are such, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Since(u64);
+
+impl Since {
+    /// What follows of an update for a state in it: `None` without an offset.
+    fn of(by: &By<'_>, id: StateId) -> Option<Self> {
+        let offset = by.update.clock_offset?;
+        let sent_at = by.update.sent_at.as_nanos();
+        let before = id.age.as_nanos().checked_add(error(offset, id).as_nanos())?;
+        if before > i64::MAX.cast_unsigned() {
+            return None;
+        }
+        Some(Self(sent_at.wrapping_add_signed(offset.nanos()).wrapping_sub(before)))
+    }
+
+    /// The age at `now` at most; zero of what lies in the future.
+    pub(super) fn max_age(self, now: Time) -> Span {
+        let age = now.as_nanos().wrapping_sub(self.0).cast_signed();
+        Span::from_nanos(age.max(0).cast_unsigned())
+    }
+
+    /// The first moment at which the age may be above `limit`, as far as is known at `now`.
+    pub(super) fn is_above_at(self, limit: Span, now: Time) -> Time {
+        let age = self.max_age(now);
+        now + (limit - age) + Span::from_nanos(u64::from(age <= limit))
+    }
+
+    /// The later of both, as seen at `now`.
+    fn later(self, other: Self, now: Time) -> Self {
+        if self.max_age(now) <= other.max_age(now) { self } else { other }
+    }
+}
+
+/// The error of the age of a state in an update with this offset, which is that at the sending.
+fn error(offset: OffsetEstimate, id: StateId) -> Span {
+    offset.error() + drift(id.age)
+}
+
+/// Whether the offset of an update that came at `now` can be right: it does not say that the update left
+/// later. Otherwise a clock has jumped, and the source does not know yet.
+pub(super) fn is_credible(update: &Update<'_>, now: Time) -> bool {
+    update.clock_offset.is_none_or(|offset| {
+        let sent_at = update.sent_at.as_nanos().wrapping_add_signed(offset.nanos());
+        let since = now.as_nanos().wrapping_sub(sent_at).cast_signed();
+        since >= 0 || since.unsigned_abs() <= offset.error().as_nanos()
+    })
+}
 
 /// States in parts of one topic.
 #[derive(Debug, Default)]
@@ -70,9 +134,12 @@ pub(super) struct StateMut<'a> {
     pub(super) number: &'a mut u64,
     pub(super) generated_at: &'a mut Time,
     pub(super) age: &'a mut AgeProcess,
+    /// Bounds the age of the state that is held.
+    pub(super) since: &'a mut Since,
     /// There if anything but whole states has come.
     pub(super) own: Option<&'a mut Large>,
-    /// [`AGE_KNOWN`] and [`HAS_STATE`]; other bits belong to the owner.
+    /// [`AGE_KNOWN`], [`HAS_STATE`] and others; the bits from [`OWN`] on, and those between these two, belong
+    /// to the owner.
     pub(super) flags: &'a mut u64,
     /// Whether the budget is charged for whole states, too.
     pub(super) is_charged: bool,
@@ -171,6 +238,7 @@ impl StateMut<'_> {
     fn on_repeat(&mut self, by: &By<'_>, id: StateId) -> Arrival {
         // A repeat with a slightly better estimate of the offset does not make the state younger.
         if self.is_age_known() {
+            self.bound(by, id, true);
             return Arrival::Repeat { brings_age: false };
         }
         self.take(by, id);
@@ -181,13 +249,32 @@ impl StateMut<'_> {
     fn take(&mut self, by: &By<'_>, id: StateId) {
         let By { update, received_at } = *by;
         *self.number = id.number(update.seq);
-        *self.generated_at = id.generated_at(update.sent_at);
+        let generated_at = id.generated_at(update.sent_at);
+        // By the source's clock, a newer state is not older.
+        let is_newer = self.has_state() && generated_at >= *self.generated_at;
+        *self.generated_at = generated_at;
+        self.bound(by, id, is_newer);
         let is_age_known = update.clock_offset.is_some();
         *self.flags = (*self.flags & !AGE_KNOWN) | HAS_STATE | u64::from(is_age_known);
         if let Some(offset) = update.clock_offset {
-            let generated_at = ClockOffset::translate_past(*self.generated_at, offset, received_at);
+            let code = error_code(error(offset, id));
+            *self.flags = *self.flags & !(0xff << ERROR) | code << ERROR;
+            let offset = offset.nanos();
+            let generated_at = ClockOffset::translate_past(generated_at, offset, received_at);
             self.age.on_update(received_at, generated_at);
         }
+    }
+
+    /// Bounds the age of the state that is held now, which is not older than the one before it if
+    /// `is_newer`.
+    fn bound(&mut self, by: &By<'_>, id: StateId, is_newer: bool) {
+        let before = (is_newer && *self.flags & BOUNDED != 0).then_some(*self.since);
+        let since = match (before, Since::of(by, id)) {
+            (Some(before), Some(since)) => Some(since.later(before, by.received_at)),
+            (before, since) => since.or(before),
+        };
+        *self.since = since.unwrap_or_default();
+        *self.flags = (*self.flags & !BOUNDED) | if since.is_some() { BOUNDED } else { 0 };
     }
 
     fn has_state(&self) -> bool {

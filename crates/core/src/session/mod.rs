@@ -29,7 +29,9 @@ mod fifo;
 mod held;
 mod index;
 mod known;
+mod latest;
 mod marks;
+mod max_age;
 mod monitor;
 mod paths;
 mod recent;
@@ -43,10 +45,12 @@ pub use change::RemovedTopic;
 pub use clock_offset::ClockOffset;
 pub use cookie::{Secret, SessionLabel};
 pub use datagram::Datagram;
+pub use latest::{Latest, StateAge};
 pub use marks::{MarkCheck, MarkVerdict, PathMarks};
+pub use max_age::{BadMaxAge, MaxAge};
 pub use monitor::{
-    Admission, Clocked, End, Ignored as MonitorIgnored, Monitor, MonitorCounters, MonitorEvent,
-    MonitorParams, MonitorTransmit, Names, Relation,
+    Admission, Alarm, Clocked, End, Freshness, Ignored as MonitorIgnored, Monitor, MonitorCounters,
+    MonitorEvent, MonitorParams, MonitorTransmit, Names, Relation,
 };
 pub use paths::{
     PROBE_SHARE, PathAck, PathCounters, PathPhase, PathStatus, Paths, PathsError, Route,

@@ -5,8 +5,13 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::change::Change;
 use super::cookie::SessionLabel;
-use super::held::{AGE_KNOWN, Arrival, By, HAS_STATE, Large, LargeStates, StateMut};
+use super::held::{
+    AGE_KNOWN, Arrival, BOUNDED, By, HAS_STATE, Large, LargeStates, OWN, Since, StateMut, WITHHELD,
+    error_in, is_credible,
+};
+use super::latest::{Latest, StateAge};
 use super::recent::Recent;
 use super::topic_record::{Refused, TopicRecord, TopicRecords};
 use crate::age::AgeProcess;
@@ -50,8 +55,7 @@ pub struct Record<P> {
     binding: Binding,
     /// The name that the source gave itself; may be empty.
     pub name: Box<str>,
-    /// The freshest payload.
-    pub payload: Vec<u8>,
+    payload: Vec<u8>,
     /// When the last update arrived, fresh or not.
     pub heard_at: Time,
     /// The sequence number of the newest update.
@@ -63,17 +67,21 @@ pub struct Record<P> {
     /// The age, from updates that carried the clocks' offset. It is that of an older state until an
     /// update with the offset has brought the newest: [`Record::state_age`] tells the two apart.
     pub age: AgeProcess,
+    since: Since,
     first_seq: u64,
     /// Which of those before the freshest have come.
     recent: Recent,
     /// Of a source that has sent, or announced, states in parts, or that has topics.
     more: Option<Box<More>>,
     fresh: u64,
-    /// Four values in one field, as fields of their own would add 24 bytes to each record:
+    /// Seven values in one field, as fields of their own would add 32 bytes to each record:
     /// - bit 0: whether `age` is that of the state that is held;
     /// - bits 1 to 7: 1 + the code point of the last update, 0 if it is unknown;
     /// - bit 8: whether there is a state;
-    /// - the bits from 9 on: the number of stale updates.
+    /// - bit 9: whether `since` is known;
+    /// - bit 10: whether the state is withheld;
+    /// - bits 11 to 18: the error of `age`, as a code;
+    /// - the bits from 19 on: the number of stale updates.
     packed: u64,
 }
 
@@ -87,7 +95,7 @@ struct More {
 /// The bits of the code point.
 const DSCP: u64 = 0x7f << 1;
 /// The lowest bit of the number of stale updates.
-const STALE: u32 = 9;
+const STALE: u32 = OWN;
 
 /// What became of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +144,7 @@ impl<P: Copy> Record<P> {
 const MAX_BOUND: usize = 2 * MAX_PATHS;
 
 impl<P> Record<P> {
-    /// A record that begins with its first update. What that changes in further topics is in
+    /// A record that begins with its first update. What that changes in topics is in
     /// [`LargeStates::changes`].
     pub(super) fn new(
         update: &Update<'_>,
@@ -158,6 +166,7 @@ impl<P> Record<P> {
             state_number: 0,
             generated_at: Time::ZERO,
             age: AgeProcess::new(),
+            since: Since::default(),
             first_seq: update.seq,
             recent: Recent::new(),
             more: None,
@@ -185,6 +194,10 @@ impl<P> Record<P> {
         {
             return Received::COPY;
         }
+        // An update from before the opening can have the offset of a monitor that was here before.
+        let is_believed = update.seq > self.first_seq && is_credible(update, received_at);
+        let clock_offset = update.clock_offset.filter(|_| is_believed);
+        let update = &Update { clock_offset, ..*update };
         let arrival = self.on_frames(update, received_at, large);
         let was_fresh = is_newest && arrival != Arrival::Late;
         match was_fresh {
@@ -202,17 +215,28 @@ impl<P> Record<P> {
         received_at: Time,
         large: &mut LargeStates,
     ) -> Arrival {
-        let mut first = Arrival::Part;
+        let (mut first, mut is_fresh, mut is_repeated) = (Arrival::Part, false, false);
         for frame in update.frames.iter() {
             let arrival = self.on_frame(update, frame, received_at, large);
             match frame.topic() {
-                0 if first == Arrival::Part => first = arrival,
-                0 => {}
+                0 => {
+                    is_fresh |= arrival == Arrival::Fresh;
+                    is_repeated |= matches!(arrival, Arrival::Repeat { .. });
+                    first = if first == Arrival::Part { arrival } else { first };
+                }
+                topic if matches!(arrival, Arrival::Repeat { .. }) => {
+                    large.changes.push(Change::Repeated(topic));
+                }
                 _ if arrival == Arrival::NoRoom => {
                     self.more.get_or_insert_default().topics.refuse(update.seq);
                 }
                 _ => {}
             }
+        }
+        if is_fresh {
+            large.changes.push(Change::Fresh(0));
+        } else if is_repeated {
+            large.changes.push(Change::Repeated(0));
         }
         first
     }
@@ -246,6 +270,7 @@ impl<P> Record<P> {
             number: &mut self.state_number,
             generated_at: &mut self.generated_at,
             age: &mut self.age,
+            since: &mut self.since,
             own: self.more.as_mut().map(|more| &mut more.large),
             flags: &mut self.packed,
             is_charged: false,
@@ -305,6 +330,74 @@ impl<P> Record<P> {
     /// The topic or key of this number, if something has come of it.
     pub fn topic(&self, number: u16) -> Option<&TopicRecord> {
         self.more.as_ref()?.topics.get(number)
+    }
+
+    /// The newest state, with its age at `now`. `None` if there is none, or if it is withheld because of
+    /// [`MonitorParams::max_age`](super::MonitorParams::max_age). [`Monitor::latest`](super::Monitor::latest)
+    /// also leaves out a state that has become too old.
+    pub fn latest(&self, now: Time) -> Option<Latest<'_>> {
+        let payload = self.payload()?;
+        Some(Latest { payload, age: self.bounded_age(now) })
+    }
+
+    /// The newest state, as [`Record::latest`].
+    pub fn payload(&self) -> Option<&[u8]> {
+        (self.has_state() && !self.is_withheld()).then_some(&self.payload)
+    }
+
+    /// The bytes that the payload takes, withheld or not.
+    pub fn payload_memory(&self) -> usize {
+        self.payload.capacity()
+    }
+
+    /// Puts another payload in its place, of a record whose session has ended: an empty one frees memory.
+    pub fn set_payload(&mut self, payload: Vec<u8>) {
+        self.payload = payload;
+    }
+
+    /// Whether the newest state is withheld.
+    pub fn is_withheld(&self) -> bool {
+        self.packed & WITHHELD != 0
+    }
+
+    /// The age of the newest state with its uncertainty, as in [`Latest`].
+    pub fn bounded_age(&self, now: Time) -> Option<StateAge> {
+        let estimate = self.state_age(now).map(|age| (age, error_in(self.packed)));
+        Some(StateAge::of(estimate, self.since_of(0)?, now))
+    }
+
+    /// The same of a topic.
+    pub(super) fn age_of(&self, topic: u16, now: Time) -> Option<StateAge> {
+        match topic {
+            0 => self.bounded_age(now),
+            topic => self.topic(topic)?.bounded_age(now),
+        }
+    }
+
+    pub(super) fn is_topic_withheld(&self, topic: u16) -> bool {
+        match topic {
+            0 => self.is_withheld(),
+            topic => self.topic(topic).is_some_and(TopicRecord::is_withheld),
+        }
+    }
+
+    /// The bound of the age of the newest state of a topic.
+    pub(super) fn since_of(&self, topic: u16) -> Option<Since> {
+        match topic {
+            0 => (self.packed & BOUNDED != 0).then_some(self.since),
+            topic => self.topic(topic)?.since(),
+        }
+    }
+
+    /// Withholds the newest state of a topic, or not.
+    pub(super) fn withhold(&mut self, topic: u16, is_withheld: bool) {
+        let flags = match topic {
+            0 => Some(&mut self.packed),
+            topic => self.more.as_mut().and_then(|more| more.topics.flags_mut(topic)),
+        };
+        if let Some(flags) = flags {
+            *flags = (*flags & !WITHHELD) | if is_withheld { WITHHELD } else { 0 };
+        }
     }
 
     /// Whether there is a state: the session of a source with large states opens without one.
@@ -367,7 +460,7 @@ impl<P> Record<P> {
 mod tests {
     use super::*;
     use crate::state::{Budget, Decoder, Limits};
-    use crate::wire::Frames;
+    use crate::wire::{Frames, OffsetEstimate};
 
     fn large() -> LargeStates {
         LargeStates {
@@ -495,8 +588,9 @@ mod tests {
             assert_eq!(record.dscp(), Dscp::new(number));
             assert_eq!((record.stale(), record.is_age_known()), (u64::from(number) + 1, false));
         }
+        let offset = OffsetEstimate::new(0, Span::from_millis(1));
         record.on_update(
-            &Update { clock_offset: Some(0), ..update(500) },
+            &Update { clock_offset: Some(offset), ..update(500) },
             Time::ZERO,
             &mut large(),
         );

@@ -13,15 +13,21 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::change::{Change, RemovedTopic};
-use super::held::{AGE_KNOWN, Arrival, By, HAS_STATE, Large, LargeStates, StateMut};
+use super::held::{
+    AGE_KNOWN, Arrival, BOUNDED, By, HAS_STATE, Large, LargeStates, Since, StateMut, WITHHELD,
+    error_in,
+};
+use super::latest::{Latest, StateAge};
+use super::monitor::DEADLINE_COST;
 use crate::age::AgeProcess;
 use crate::state::Budget;
 use crate::unit::{Span, Time};
 use crate::wire::{Frame, Opening, TopicName};
 
 /// What a record costs besides its name, its key and its state, in bytes: with its places in two lists that
-/// grow by doubling.
-const COST: usize = size_of::<TopicRecord>() + 2 * (size_of::<usize>() + size_of::<u16>());
+/// grow by doubling, and its deadline.
+const COST: usize =
+    size_of::<TopicRecord>() + 2 * (size_of::<usize>() + size_of::<u16>()) + DEADLINE_COST;
 
 /// What is kept of a key that is removed, in bytes. Less than [`COST`], so that there is always room for it.
 const COST_OF_REMOVED: usize = 2 * size_of::<(u16, u64)>();
@@ -42,6 +48,7 @@ pub struct TopicRecord {
     state_number: u64,
     generated_at: Time,
     age: AgeProcess,
+    since: Since,
     large: Large,
     flags: u64,
     fresh: u64,
@@ -60,6 +67,7 @@ impl TopicRecord {
             state_number: 0,
             generated_at: Time::ZERO,
             age: AgeProcess::new(),
+            since: Since::default(),
             large: Large::default(),
             flags: 0,
             fresh: 0,
@@ -82,9 +90,30 @@ impl TopicRecord {
         (!self.key.is_empty()).then_some(&self.key)
     }
 
-    /// Its newest state; `None` if there is none.
+    /// Its newest state, with its age at `now`; `None` as of [`Record::latest`](super::Record::latest).
+    pub fn latest(&self, now: Time) -> Option<Latest<'_>> {
+        let payload = self.payload()?;
+        Some(Latest { payload, age: self.bounded_age(now) })
+    }
+
+    /// Its newest state; `None` if there is none, or if it is withheld.
     pub fn payload(&self) -> Option<&[u8]> {
-        self.has_state().then_some(&self.payload)
+        (self.has_state() && !self.is_withheld()).then_some(&self.payload)
+    }
+
+    /// Whether its newest state is withheld; see [`MonitorParams::max_age`](super::MonitorParams::max_age).
+    pub fn is_withheld(&self) -> bool {
+        self.flags & WITHHELD != 0
+    }
+
+    /// The age of its newest state with its uncertainty, as in [`Latest`].
+    pub fn bounded_age(&self, now: Time) -> Option<StateAge> {
+        let estimate = self.state_age(now).map(|age| (age, error_in(self.flags)));
+        Some(StateAge::of(estimate, self.since()?, now))
+    }
+
+    pub(super) fn since(&self) -> Option<Since> {
+        (self.flags & BOUNDED != 0).then_some(self.since)
     }
 
     /// When the newest state was sampled, on the source's clock; meaningless without a state.
@@ -126,6 +155,7 @@ impl TopicRecord {
             number: &mut self.state_number,
             generated_at: &mut self.generated_at,
             age: &mut self.age,
+            since: &mut self.since,
             own: Some(&mut self.large),
             flags: &mut self.flags,
             is_charged: true,
@@ -200,6 +230,11 @@ impl TopicRecords {
 
     pub(super) fn get(&self, number: u16) -> Option<&TopicRecord> {
         Some(&self.all[self.place(number).ok()?])
+    }
+
+    pub(super) fn flags_mut(&mut self, number: u16) -> Option<&mut u64> {
+        let place = self.place(number).ok()?;
+        Some(&mut self.all[place].flags)
     }
 
     /// The name of a topic or a key, if it can be used as a file name and a label and no other has it. That
@@ -320,6 +355,7 @@ impl TopicRecords {
         // Frames of this life, or from before the number was another key's, are late from now on.
         let last = gone.life.max(by.or(gone.state_number()).unwrap_or(0));
         self.note_removed(topic, last, &mut large.budget);
+        large.changes.push(Change::Dropped(topic));
         let had_state = gone.has_state() && !gone.name.is_empty();
         if let Some(number) = by.filter(|_| had_state) {
             let TopicRecord { name, key, .. } = *gone;

@@ -45,6 +45,7 @@ mod downlink;
 mod frame;
 mod marks;
 mod name;
+mod offset;
 mod update;
 
 pub use ack::{Ack, AckBytes, PartsAck};
@@ -54,6 +55,8 @@ pub use downlink::{Join, Packet, Report};
 pub use frame::{Frame, Frames, MAX_TOPIC, Part, StateId, TopicKey, TopicName};
 pub use marks::{AckMark, Marks, ParseAckMarkError};
 pub use name::{KeyText, is_control};
+pub use offset::OffsetEstimate;
+pub(crate) use offset::{error_code, error_of};
 pub use update::{Opening, OpeningTooLong, Update};
 
 use cursor::Reader;
@@ -237,7 +240,7 @@ mod tests {
             session: SessionId(7),
             seq: 3,
             sent_at: Time::from_nanos(5),
-            clock_offset: Some(-9),
+            clock_offset: Some(OffsetEstimate::new(-9, Span::from_millis(1))),
             wants_ack: true,
             ack_mark: None,
             opening: Some(Opening { cookie: Cookie([1; 16]), name: "robot-7", token: b"secret" }),
@@ -265,7 +268,7 @@ mod tests {
 
         #[test]
         fn updates_survive_the_wire(
-            session: u64, seq: u64, generated: u64, clock_offset: Option<i64>, wants_ack: bool,
+            session: u64, seq: u64, generated: u64, clock_offset: Option<u64>, wants_ack: bool,
             ack_mark in 0u8..66,
             opening in proptest::option::of(("[a-z0-9-]{0,63}", any::<[u8; 16]>(), proptest::collection::vec(any::<u8>(), 0..255))),
             payload in proptest::collection::vec(any::<u8>(), 0..1500),
@@ -297,7 +300,8 @@ mod tests {
                 number => Dscp::new(number).map(AckMark::Set),
             };
             let update = Update {
-                session: SessionId(session), seq, sent_at: Time::from_nanos(generated), clock_offset,
+                session: SessionId(session), seq, sent_at: Time::from_nanos(generated),
+                clock_offset: clock_offset.map(OffsetEstimate::from_bits),
                 wants_ack,
                 ack_mark,
                 opening: opening.as_ref().map(|(name, cookie, token)| Opening { cookie: Cookie(*cookie), name, token }),

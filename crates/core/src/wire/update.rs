@@ -2,7 +2,9 @@
 
 use super::cursor::{Reader, Writer};
 use super::name::{MAX_NAME, is_control};
-use super::{Ack, AckMark, Cookie, Frame, Frames, HEADER_LEN, ParseError, SessionId};
+use super::{
+    Ack, AckMark, Cookie, Frame, Frames, HEADER_LEN, OffsetEstimate, ParseError, SessionId,
+};
 use crate::unit::Time;
 
 pub(super) const TYPE: u8 = 1;
@@ -21,9 +23,9 @@ pub struct Update<'a> {
     pub seq: u64,
     /// When it left, on the source's clock; a copy by another path has the same time.
     pub sent_at: Time,
-    /// The source's estimate of (monitor's clock − source's clock) in ns, once it has one. With
-    /// it a monitor can tell the age without synchronised clocks.
-    pub clock_offset: Option<i64>,
+    /// The source's estimate of (monitor's clock − source's clock) and of its error, once it has one. With
+    /// it a monitor can tell the age without synchronised clocks, and a bound of it.
+    pub clock_offset: Option<OffsetEstimate>,
     /// Whether it asks for an ack. A monitor that does not know of updates without one answers all the
     /// same, as it ignores unknown flags.
     pub wants_ack: bool,
@@ -136,7 +138,7 @@ impl<'a> Update<'a> {
             .put(&frames_len.to_be_bytes())
             .put(&self.seq.to_be_bytes())
             .put(&self.sent_at.as_nanos().to_be_bytes())
-            .put(&self.clock_offset.unwrap_or(0).to_be_bytes());
+            .put(&self.clock_offset.map_or(0, OffsetEstimate::bits).to_be_bytes());
         if let Some(opening) = &self.opening {
             write_opening(&mut writer, opening);
         }
@@ -159,7 +161,7 @@ impl<'a> Update<'a> {
         let frames_len = usize::from(reader.u16()?);
         let seq = reader.u64()?;
         let sent_at = Time::from_nanos(reader.u64()?);
-        let offset = i64::from_be_bytes(reader.array()?);
+        let offset = OffsetEstimate::from_bits(reader.u64()?);
         let opening = if flags & OPENING == 0 { None } else { Some(read_opening(&mut reader)?) };
         let frames = Frames::read(reader.take(frames_len)?, flags & FRESH_STATE != 0)?;
         if datagram_len < min_len(&frames) {

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 
 use freshline_core::session::ClockOffset;
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Ack, Frame, SessionId, Update};
+use freshline_core::wire::{Ack, Frame, OffsetEstimate, SessionId, Update};
 
 use super::ages::Sawtooth;
 use super::outstanding::Outstanding;
@@ -54,7 +54,7 @@ pub(super) struct Session {
     ended_at: Time,
     /// One more than the highest number seen.
     next_seq: u64,
-    clock_offset: Option<i64>,
+    clock_offset: Option<OffsetEstimate>,
     outstanding: Outstanding,
     /// How old the states of updates were when they left, by number, where that is above zero.
     ages: VecDeque<(u64, Span)>,
@@ -176,7 +176,7 @@ impl Session {
         let received_at = self
             .clock_offset
             .filter(|_| is_near)
-            .map(|offset| ClockOffset::translate(ack.received_at, offset.wrapping_neg()));
+            .map(|offset| ClockOffset::translate(ack.received_at, offset.nanos().wrapping_neg()));
         let generated_at = match ack.parts {
             None => Some(ack.sent_at - self.age_of(ack.seq)),
             Some(parts) => parts.newest.and_then(|newest| self.completed(newest)).map(|state| {

@@ -29,6 +29,12 @@ const SEVERAL_PATHS: f64 = 0.4;
 /// The stream of random numbers that says which sources have states that take several updates.
 const LARGE_STREAM: u128 = 3;
 
+/// The stream of random numbers that says whether states have a maximum age, and which processes are stopped.
+const DEADLINE_STREAM: u128 = 4;
+
+/// How many monitors have a maximum age.
+const DEADLINES: f64 = 0.5;
+
 /// How many of the sources have states that take several updates.
 const LARGE_STATES: f64 = 0.3;
 
@@ -63,6 +69,12 @@ impl Plan {
             incidents.push(Incident { at, what: What::MonitorDies });
             incidents.push(Incident { at: back, what: What::MonitorStarts });
         }
+        let deadline = &mut Pcg64::new(seed.into(), DEADLINE_STREAM);
+        let has_max_age = deadline.random_bool(DEADLINES);
+        let max_age = has_max_age.then(|| millis(deadline, 150..3_000));
+        if has_max_age {
+            stops(sources.len(), deadline, &mut incidents);
+        }
         for (source, plan) in sources.iter().enumerate() {
             let weather = Weather::default();
             let paths = 0..plan.delays.len();
@@ -80,6 +92,7 @@ impl Plan {
                 ppm: ppm(rng),
                 max_sources,
                 max_large: max_sources * LARGE_PER_RECORD,
+                max_age,
                 idle: millis(rng, 5_000..10_000),
             },
             sources,
@@ -152,6 +165,21 @@ fn interface_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec
     }
 }
 
+/// Processes that are stopped, for up to 4 s each.
+fn stops(sources: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
+    for _ in 0..rng.random_range(0..5) {
+        let source = rng.random_range(0..sources);
+        let (stops, goes_on) = match rng.random_bool(0.3) {
+            true => (What::MonitorStops, What::MonitorGoesOn),
+            false => (What::SourceStops { source }, What::SourceGoesOn { source }),
+        };
+        let at = moment(rng);
+        let back = (at + millis(rng, 0..4_000)).min(HEALED_AT);
+        incidents.push(Incident { at, what: stops });
+        incidents.push(Incident { at: back, what: goes_on });
+    }
+}
+
 fn weather(rng: &mut Pcg64) -> Weather {
     let mut some = |most: f64| match rng.random_bool(0.5) {
         true => rng.random_range(0.0..most),
@@ -217,6 +245,10 @@ mod tests {
             "by round_robin",
             "by redundant",
             ", large states",
+            "maximum age",
+            "source 0 is stopped",
+            "the monitor is stopped",
+            "goes on",
             "off by +",
             "off by -",
             "bursts",

@@ -14,7 +14,7 @@ use super::ledger::Ledger;
 use super::monitor_host::MonitorHost;
 use super::network::{Address, Arrived, Network};
 use super::observation::Observation;
-use super::plan::{Incident, Plan, What};
+use super::plan::{Incident, MonitorPlan, Plan, What};
 use super::sabotage::Sabotage;
 use super::source_host::{Leaving, SourceHost};
 
@@ -41,6 +41,8 @@ pub(super) struct Hosts {
     /// Those that lie ahead, the last first.
     incidents: Vec<Incident>,
     sabotage: Box<dyn Sabotage>,
+    /// Datagrams for processes that are stopped, in their order.
+    held: Vec<(Arrived, Vec<u8>)>,
     strangers: Pcg64,
     seen: Vec<Observation>,
 }
@@ -49,16 +51,19 @@ impl Hosts {
     pub(super) fn new(plan: &Plan, sabotage: Box<dyn Sabotage>) -> Self {
         let stream = |number| Pcg64::new(plan.seed.into(), number);
         let sources = (SOURCE_STREAMS..).zip(&plan.sources);
+        let max_age = sabotage.max_age(plan.monitor.max_age);
+        let monitor = MonitorPlan { max_age, ..plan.monitor.clone() };
         Self {
             now: Time::ZERO,
             sources: sources
                 .map(|(number, source)| SourceHost::new(source.clone(), stream(number)))
                 .collect(),
-            monitor: MonitorHost::new(plan.monitor.clone(), stream(MONITOR_STREAM)),
+            monitor: MonitorHost::new(monitor, stream(MONITOR_STREAM)),
             ledger: Ledger::default(),
             network: Network::new(plan),
             incidents: plan.incidents.iter().rev().copied().collect(),
             sabotage,
+            held: Vec::new(),
             strangers: stream(STRANGERS_STREAM),
             seen: Vec::new(),
         }
@@ -70,7 +75,7 @@ impl Hosts {
         let next = self
             .sources
             .iter()
-            .map(SourceHost::poll_timeout)
+            .map(SourceHost::wakes_at)
             .chain([self.monitor_timer(), self.network.poll_timeout(), incident])
             .flatten()
             .min()
@@ -88,16 +93,14 @@ impl Hosts {
         }
         let mut datagram = Vec::new();
         while let Some(arrived) = self.network.poll_arrival(&mut datagram) {
-            match arrived {
-                Arrived::AtMonitor { from } => self.reach_monitor(from, &datagram),
-                Arrived::AtSource { to } => self.reach_source(to, &datagram),
-            }
+            self.arrive(arrived, &datagram);
         }
         if self.monitor_timer().is_some_and(|at| at <= now) {
-            self.monitor.handle_timeout(now);
+            let seen = &mut self.seen;
+            self.monitor.handle_timeout(now, |observed| seen.push(observed));
         }
         for source in 0..self.sources.len() {
-            if self.sources[source].poll_timeout().is_none_or(|at| at > now) {
+            if self.sources[source].wakes_at().is_none_or(|at| at > now) {
                 continue;
             }
             self.send_update(source);
@@ -105,6 +108,32 @@ impl Hosts {
         let mut seen = std::mem::take(&mut self.seen);
         seen.iter_mut().for_each(|observation| self.sabotage.rewrite(observation));
         seen
+    }
+
+    /// At a process, or in its socket while it is stopped.
+    fn arrive(&mut self, arrived: Arrived, datagram: &[u8]) {
+        let is_stopped = match arrived {
+            Arrived::AtMonitor { .. } => self.monitor.is_stopped,
+            Arrived::AtSource { to } => self.sources[to.host].is_stopped,
+        };
+        match arrived {
+            arrived if is_stopped => self.held.push((arrived, datagram.to_vec())),
+            Arrived::AtMonitor { from } => self.reach_monitor(from, datagram),
+            Arrived::AtSource { to } => self.reach_source(to, datagram),
+        }
+    }
+
+    /// Processes that were stopped take in what has come.
+    fn go_on(&mut self) {
+        for (arrived, datagram) in std::mem::take(&mut self.held) {
+            self.arrive(arrived, &datagram);
+        }
+    }
+
+    /// The source whose session it is, or was.
+    pub(super) fn source_of(&self, session: SessionId) -> Option<usize> {
+        let process = self.ledger.process_of(session)?;
+        self.sources.iter().position(|host| host.has_run(process))
     }
 
     fn monitor_timer(&self) -> Option<Time> {
@@ -117,9 +146,26 @@ impl Hosts {
             What::Weather { source, path, weather } => {
                 self.network.set_weather(source, path, &weather);
             }
-            What::MonitorDies => self.monitor.die(),
+            What::MonitorDies => {
+                self.held.retain(|(arrived, _)| !matches!(arrived, Arrived::AtMonitor { .. }));
+                self.monitor.die();
+            }
             What::MonitorStarts => self.monitor.start(),
+            What::SourceStops { source } => self.sources[source].is_stopped = true,
+            What::SourceGoesOn { source } => {
+                self.sources[source].is_stopped = false;
+                self.go_on();
+            }
+            What::MonitorStops => self.monitor.is_stopped = true,
+            What::MonitorGoesOn => {
+                self.monitor.is_stopped = false;
+                self.go_on();
+            }
             What::SourceRestarts { source, leave } => {
+                // What came for the former process is lost with it.
+                let is_its = |arrived: &Arrived| matches!(arrived, Arrived::AtSource { to } if to.host == source);
+                self.held.retain(|(arrived, _)| !is_its(arrived));
+                self.sources[source].is_stopped = false;
                 if let Some(last_words) = self.sources[source].restart(self.now, leave) {
                     for path in 0..self.sources[source].paths() {
                         self.send_to_monitor(source, path, &last_words);

@@ -46,6 +46,11 @@ impl Ledger {
         self.processes.insert(session, process);
     }
 
+    /// The process of a session.
+    pub(super) fn process_of(&self, session: SessionId) -> Option<SessionId> {
+        self.processes.get(&session).copied()
+    }
+
     /// When the states of a session with this label were put; `None` if none was.
     pub(super) fn put_at(&self, session: SessionId, label: Time) -> Option<Time> {
         self.samples(session, label).last().map(|sample| sample.at)

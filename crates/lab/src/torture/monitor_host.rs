@@ -1,6 +1,6 @@
 //! The monitor and its clock; it may be down.
 
-use freshline_core::session::{Monitor, MonitorEvent, MonitorParams, Record, Secret};
+use freshline_core::session::{Alarm, Monitor, MonitorEvent, MonitorParams, Record, Secret};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{Message, SessionId};
 use rand::RngExt;
@@ -16,13 +16,15 @@ pub(super) struct MonitorHost {
     pub(super) endpoint: Option<Monitor<Address>>,
     clock: Clock,
     plan: MonitorPlan,
+    /// Whether its process is stopped.
+    pub(super) is_stopped: bool,
     rng: Pcg64,
 }
 
 impl MonitorHost {
     pub(super) fn new(plan: MonitorPlan, mut rng: Pcg64) -> Self {
         let clock = Clock::random(&mut rng, plan.ppm);
-        let mut host = Self { endpoint: None, clock, plan, rng };
+        let mut host = Self { endpoint: None, clock, plan, is_stopped: false, rng };
         host.start();
         host
     }
@@ -32,21 +34,38 @@ impl MonitorHost {
     }
 
     pub(super) fn start(&mut self) {
-        let MonitorPlan { max_sources, max_large, idle, ppm } = self.plan;
-        let params = MonitorParams { max_sources, max_large, idle, ..MonitorParams::default() };
+        let MonitorPlan { max_sources, max_large, max_age, idle, ppm } = self.plan;
+        let max_age = max_age.iter().map(|limit| format!("*={limit}").parse().expect("a rule"));
+        let params = MonitorParams {
+            max_sources,
+            max_large,
+            max_age: max_age.collect(),
+            idle,
+            ..MonitorParams::default()
+        };
+        self.is_stopped = false;
         self.endpoint = Some(Monitor::new(params, Secret::new(self.rng.random())));
         self.clock = Clock::random(&mut self.rng, ppm);
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let local = self.endpoint.as_ref()?.poll_timeout()?;
+        let local = self.endpoint.as_ref().filter(|_| !self.is_stopped)?.poll_timeout()?;
         Some(self.clock.world(local))
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time) {
+    /// Whether there is a process that is not stopped.
+    pub(super) fn runs(&self) -> bool {
+        self.endpoint.is_some() && !self.is_stopped
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time, mut see: impl FnMut(Observation)) {
         if let Some(monitor) = &mut self.endpoint {
             monitor.handle_timeout(self.clock.read(now));
-            while monitor.poll_event().is_some() {}
+            while let Some(event) = monitor.poll_event() {
+                if let MonitorEvent::Freshness(alarm) = event {
+                    see(seen_alarm(&alarm));
+                }
+            }
         }
     }
 
@@ -62,11 +81,15 @@ impl MonitorHost {
         let local = self.clock.read(now);
         let _ = monitor.handle_datagram(local, from, datagram);
         while let Some(event) = monitor.poll_event() {
+            if let MonitorEvent::Freshness(alarm) = event {
+                see(seen_alarm(&alarm));
+                continue;
+            }
             let Ok(Message::Update(update)) = Message::parse(datagram) else { continue };
             match event {
                 MonitorEvent::Fresh { source, opened, is_repeat, .. } => {
                     let record = monitor.record(source).expect("it was just made or refreshed");
-                    let held = record.payload.clone();
+                    let held = record.payload().expect("it is handed out").to_vec();
                     let whole = update.frames.state().map(|(_, state)| state.to_vec());
                     see(Observation::Fresh {
                         session: record.session,
@@ -77,6 +100,23 @@ impl MonitorHost {
                         given: whole.unwrap_or_else(|| held.clone()),
                         held,
                     });
+                    if !is_repeat {
+                        see(Observation::HandedOut {
+                            name: record.name.to_string(),
+                            by: record.label(),
+                            session: record.session,
+                            label: record.generated_at,
+                            age: record.bounded_age(local),
+                        });
+                    }
+                }
+                MonitorEvent::Withheld { source } | MonitorEvent::Opened { source }
+                    if monitor.record(source).is_some_and(Record::is_withheld) =>
+                {
+                    let record = monitor.record(source).expect("it is withheld");
+                    let opened = matches!(event, MonitorEvent::Opened { .. });
+                    let (seq, label) = (record.newest_seq, record.generated_at);
+                    see(Observation::Withheld { session: record.session, seq, label, opened });
                 }
                 MonitorEvent::Part { .. } | MonitorEvent::Opened { .. } => {
                     let opened = matches!(event, MonitorEvent::Opened { .. });
@@ -119,4 +159,9 @@ impl MonitorHost {
     pub(super) fn silence(&self, now: Time, record: &Record<Address>) -> Span {
         self.clock.read(now).since(record.heard_at)
     }
+}
+
+fn seen_alarm(alarm: &Alarm) -> Observation {
+    let Alarm { name, label, is_stale, age, .. } = alarm;
+    Observation::Alarm { name: name.to_string(), by: *label, is_stale: *is_stale, age: *age }
 }

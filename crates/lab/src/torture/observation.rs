@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use freshline_core::session::SourceEvent;
+use freshline_core::session::{SessionLabel, SourceEvent, StateAge};
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::SessionId;
 
@@ -37,6 +37,20 @@ pub(super) enum Observation {
         /// What it holds as the state from now on.
         held: Vec<u8>,
     },
+    /// The same of a state that the monitor does not hand out, as it may be too old.
+    Withheld { session: SessionId, seq: u64, label: Time, opened: bool },
+    /// The monitor hands out a state for the first time.
+    HandedOut {
+        /// Whose: the name of the source and the label of the session.
+        name: String,
+        by: SessionLabel,
+        session: SessionId,
+        label: Time,
+        /// Its age, if the monitor knows it.
+        age: Option<StateAge>,
+    },
+    /// A source has become stale, or fresh again.
+    Alarm { name: String, by: SessionLabel, is_stale: bool, age: Option<StateAge> },
     /// The monitor took an update for the freshest of its session, and it completes no state.
     Part {
         session: SessionId,
@@ -81,6 +95,17 @@ impl fmt::Display for Observation {
             Self::Fresh { session, seq, opened, .. } => {
                 let opens = if *opened { ", opens the session" } else { "" };
                 write!(f, "monitor: {seq} of {session:?} is fresh{opens}")
+            }
+            Self::Withheld { session, seq, opened, .. } => {
+                let opens = if *opened { ", opens the session" } else { "" };
+                write!(f, "monitor: the state in {seq} of {session:?} is withheld{opens}")
+            }
+            Self::HandedOut { session, age, .. } => {
+                write!(f, "monitor: a state of {session:?} is handed out, {age:?}")
+            }
+            Self::Alarm { name, by, is_stale, age } => {
+                let now = if *is_stale { "stale" } else { "fresh again" };
+                write!(f, "monitor: {name:?} ({by}) is {now}, {age:?}")
             }
             Self::Part { session, seq, opened } => {
                 let opens = if *opened { ", opens the session" } else { "" };

@@ -46,6 +46,8 @@ pub struct MonitorPlan {
     pub max_sources: usize,
     /// The most bytes of states in parts, enough for all records.
     pub max_large: usize,
+    /// The maximum age of all states, if there is one.
+    pub max_age: Option<Span>,
     /// When it forgets who is silent; see `freshline_core::session::MonitorParams`.
     pub idle: Span,
 }
@@ -123,6 +125,20 @@ pub enum What {
         /// Which of its paths.
         path: usize,
     },
+    /// A source's process is stopped, as by SIGSTOP; its clock goes on, and what comes is queued.
+    SourceStops {
+        /// Which.
+        source: usize,
+    },
+    /// It goes on.
+    SourceGoesOn {
+        /// Which.
+        source: usize,
+    },
+    /// The monitor's process is stopped.
+    MonitorStops,
+    /// It goes on.
+    MonitorGoesOn,
     /// The clock by which a source's application labels its states is off by so much from now on.
     LabelsStep {
         /// Whose.
@@ -155,6 +171,10 @@ impl fmt::Display for What {
             Self::InterfaceUp { source, path } => {
                 write!(f, "the interface of path {path} of source {source} is there")
             }
+            Self::SourceStops { source } => write!(f, "source {source} is stopped"),
+            Self::SourceGoesOn { source } => write!(f, "source {source} goes on"),
+            Self::MonitorStops => f.write_str("the monitor is stopped"),
+            Self::MonitorGoesOn => f.write_str("the monitor goes on"),
             Self::LabelsStep { source, by_ms: 0 } => {
                 write!(f, "labels of source {source} are true")
             }
@@ -208,12 +228,16 @@ impl Plan {
 impl fmt::Display for Plan {
     /// A line a host and a line an incident.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MonitorPlan { ppm, max_sources, idle, .. } = &self.monitor;
+        let MonitorPlan { ppm, max_sources, idle, max_age, .. } = &self.monitor;
         match self.damaged {
             Damaged::Dropped => writeln!(f, "damaged datagrams are dropped")?,
             Damaged::Delivered => writeln!(f, "damaged datagrams are delivered")?,
         }
-        writeln!(f, "monitor: at most {max_sources} sources, idle {idle}, clock {ppm:+} ppm")?;
+        write!(f, "monitor: at most {max_sources} sources, idle {idle}, clock {ppm:+} ppm")?;
+        if let Some(max_age) = max_age {
+            write!(f, ", maximum age {max_age}")?;
+        }
+        writeln!(f)?;
         for (index, source) in self.sources.iter().enumerate() {
             let SourcePlan { law, name, delays, scheduler, large, ppm } = source;
             write!(f, "source {index}: {}, name {name:?}, clock {ppm:+} ppm, delay ", law.name())?;

@@ -1,7 +1,7 @@
 //! Faults of endpoints, planted on purpose: each breaks one property, so that its checker is seen
 //! to fail. For tests only; not part of an ordinary build.
 
-use freshline_core::unit::{Time, UpdateRate};
+use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::Message;
 
 use super::observation::Observation;
@@ -31,11 +31,15 @@ pub enum Planted {
     NeverReopens,
     /// The monitor misses most updates.
     UpdatesMissed,
+    /// The monitor hands out states of four times their maximum age.
+    TooOldHandedOut,
+    /// The monitor does not report that a topic has become stale.
+    AlarmsLost,
 }
 
 impl Planted {
     /// All faults with the property that each breaks.
-    pub const ALL: [(Self, &'static str); 10] = [
+    pub const ALL: [(Self, &'static str); 12] = [
         (Self::OlderTakenForFresh, "freshest never goes back"),
         (Self::AgeFlattered, "age is never negative"),
         (Self::StateDamaged, "states arrive whole"),
@@ -46,6 +50,8 @@ impl Planted {
         (Self::TimerSpins, "time goes on"),
         (Self::NeverReopens, "service resumes"),
         (Self::UpdatesMissed, "age returns to normal"),
+        (Self::TooOldHandedOut, "no state is older than its maximum age"),
+        (Self::AlarmsLost, "no state is older than its maximum age"),
     ];
 }
 
@@ -69,6 +75,10 @@ impl Sabotage for Planted {
 
     fn stops_monitor_timer(&self) -> bool {
         *self == Self::RecordsKept
+    }
+
+    fn max_age(&self, max_age: Option<Span>) -> Option<Span> {
+        if *self == Self::TooOldHandedOut { max_age.map(|limit| limit * 4) } else { max_age }
     }
 
     fn next_step_at(&self, now: Time, next: Time) -> Time {
@@ -95,6 +105,7 @@ impl Sabotage for Planted {
             (Self::AnswerTooLong, Observation::Answered { question, answer }) => {
                 *answer = *question + 1;
             }
+            (Self::AlarmsLost, Observation::Alarm { is_stale, .. }) => *is_stale = false,
             (Self::RateRunsAway, Observation::Sent { rate, .. }) => {
                 *rate = UpdateRate::saturating(rate.per_second() * 1e6);
             }

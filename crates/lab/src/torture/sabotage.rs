@@ -1,7 +1,7 @@
 //! Where something can be made to go wrong that no fault of a path or a host brings about: the
 //! endpoints themselves. In an ordinary build nothing is.
 
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 
 use super::observation::Observation;
 
@@ -15,6 +15,11 @@ pub(super) trait Sabotage: Send {
     /// Whether the monitor's timer is never served.
     fn stops_monitor_timer(&self) -> bool {
         false
+    }
+
+    /// The maximum age that the monitor has, instead of the one that is checked.
+    fn max_age(&self, max_age: Option<Span>) -> Option<Span> {
+        max_age
     }
 
     /// When the world goes on, instead of at `next`.

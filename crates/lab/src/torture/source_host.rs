@@ -33,6 +33,10 @@ pub(super) struct SourceHost {
     poll_timeout: Option<Time>,
     /// The first session of the present process.
     process: SessionId,
+    /// The same of all processes that there were.
+    processes: Vec<SessionId>,
+    /// Whether the process is stopped.
+    pub(super) is_stopped: bool,
     /// States put so far, by all processes.
     put: u64,
     plan: SourcePlan,
@@ -64,6 +68,8 @@ impl SourceHost {
             labels_off_by: 0,
             poll_timeout: None,
             process,
+            processes: vec![process],
+            is_stopped: false,
             put: 0,
             plan,
             rng,
@@ -75,6 +81,11 @@ impl SourceHost {
     /// The present process, by the first of its sessions.
     pub(super) fn process(&self) -> SessionId {
         self.process
+    }
+
+    /// Whether it is, or was, one of its processes.
+    pub(super) fn has_run(&self, process: SessionId) -> bool {
+        self.processes.contains(&process)
     }
 
     /// The port of a path; none while its interface is gone.
@@ -116,6 +127,7 @@ impl SourceHost {
         });
         (self.endpoint, self.clock) = process(&self.plan, now, &mut self.rng);
         self.process = self.endpoint.session();
+        self.processes.push(self.process);
         for path in (0..self.ports.len()).filter(|path| self.ports[*path].is_none()) {
             let (local, id) = (self.clock.read(now), PathId(path as u8));
             self.endpoint.handle_transport(local, id, TransportState::Down);
@@ -131,6 +143,11 @@ impl SourceHost {
     /// When it wants to send or to be woken; `None` if never, which is a fault.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.poll_timeout
+    }
+
+    /// The same, and never while it is stopped.
+    pub(super) fn wakes_at(&self) -> Option<Time> {
+        self.poll_timeout.filter(|_| !self.is_stopped)
     }
 
     /// Lets it do what is due; states that are put go to `ledger`, what happened to its session to

@@ -43,6 +43,10 @@ pub struct Counts {
     pub large: u64,
     /// Times a session was opened at its source.
     pub opened: u64,
+    /// States that were not handed out as they came, since they might be older than their maximum age.
+    pub withheld: u64,
+    /// Times a source became stale.
+    pub stale: u64,
 }
 
 impl Counts {
@@ -55,6 +59,11 @@ impl Counts {
                 self.large += u64::from(held.len() > MAX_WHOLE);
             }
             Observation::Part { .. } => self.fresh += 1,
+            Observation::Withheld { .. } => {
+                self.fresh += 1;
+                self.withheld += 1;
+            }
+            Observation::Alarm { is_stale: true, .. } => self.stale += 1,
             Observation::Learned { event: SourceEvent::Opened, .. } => self.opened += 1,
             _ => {}
         }
@@ -70,6 +79,8 @@ impl AddAssign for Counts {
         self.fresh += other.fresh;
         self.large += other.large;
         self.opened += other.opened;
+        self.withheld += other.withheld;
+        self.stale += other.stale;
     }
 }
 

@@ -3,7 +3,8 @@
 use freshline_core::state::Layout;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{
-    Ack, Cookie, Frame, Frames, Message, Opening, Part, PartsAck, SessionId, StateId, Update,
+    Ack, Cookie, Frame, Frames, Message, OffsetEstimate, Opening, Part, PartsAck, SessionId,
+    StateId, Update,
 };
 use freshline_lab::capture::{LinkType, Report};
 
@@ -40,7 +41,7 @@ fn session_of<'a>(
             session: SessionId(0xAB),
             seq,
             sent_at: source_clock(sent_at),
-            clock_offset: Some(83_000_000_000),
+            clock_offset: Some(OffsetEstimate::new(83_000_000_000, Span::ZERO)),
             wants_ack: true,
             ack_mark: None,
             opening: (seq == 0).then_some(opening),
@@ -212,7 +213,8 @@ fn a_monitor_that_is_replaced_has_a_clock_of_its_own() {
                 let mut bytes = [0; 2000];
                 let changed = Update {
                     opening: (update.seq < 53).then_some(opening),
-                    clock_offset: (update.seq >= 53).then_some(3_000_000_000),
+                    clock_offset: (update.seq >= 53)
+                        .then_some(OffsetEstimate::new(3_000_000_000, Span::ZERO)),
                     ..update
                 };
                 let len = changed.write(&mut bytes).unwrap();

@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use counting::held;
 use freshline_core::session::{Monitor, MonitorEvent, MonitorParams, Origin, Secret};
-use freshline_core::unit::Time;
-use freshline_core::wire::{Cookie, Frames, Message, Opening, SessionId, Update};
+use freshline_core::unit::{Span, Time};
+use freshline_core::wire::{Cookie, Frames, Message, OffsetEstimate, Opening, SessionId, Update};
 
 use crate::traffic::PAYLOAD;
 
@@ -61,7 +61,7 @@ fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
             session: SessionId(number.into()),
             seq,
             sent_at: Time::ZERO,
-            clock_offset: Some(0),
+            clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
             wants_ack: true,
             ack_mark: None,
             opening: Some(Opening { cookie, name, token: b"" }),

@@ -7,7 +7,7 @@ use freshline_core::path::PathId;
 use freshline_core::session::{Reach, Secret, Source, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Frames, SessionId, Update};
+use freshline_core::wire::{Frames, OffsetEstimate, SessionId, Update};
 use freshline_net::clock::Clock;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
@@ -89,7 +89,7 @@ impl Blaster {
                 seq: self.next_seq,
                 sent_at: now,
                 // One process, one clock: the monitor's is not ahead.
-                clock_offset: Some(0),
+                clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
                 wants_ack: true,
                 ack_mark: None,
                 opening: None,

@@ -9,6 +9,7 @@
 //! running monitor asks it through an [`Asker`] and is answered between two turns of its loop, so
 //! that nothing is locked while updates come.
 
+mod freshness;
 pub mod output;
 mod sources;
 mod status;
@@ -22,7 +23,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
 use freshline_core::session::{
-    self, End, MonitorCounters, MonitorParams, Origin, Relation, RemovedTopic, SourceKey,
+    self, Alarm, End, MonitorCounters, MonitorParams, Origin, Relation, RemovedTopic, SourceKey,
     TopicRecord,
 };
 use freshline_core::unit::{Span, Time};
@@ -40,6 +41,7 @@ use crate::stop::Stop;
 
 pub use crate::ask::Gone;
 pub use crate::endpoint::EndpointError as MonitorError;
+pub use freshness::FreshnessStatus;
 pub use status::{MonitorReport, SourceStatus};
 pub use topic_status::{SHOWN, TopicStatus};
 
@@ -140,6 +142,10 @@ pub trait Watch {
     }
     /// The age of the held state is known now; it was unknown when the state was fresh.
     fn aged(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
+    /// A topic with a maximum age ([`MonitorParams::max_age`]) has no state that is fresh enough any more.
+    fn stale(&mut self, _now: Time, _alarm: &Alarm) {}
+    /// It has one again, which is handed out next.
+    fn recovered(&mut self, _now: Time, _alarm: &Alarm) {}
     /// A source has opened a session; a former source of this key, or of this name, is gone.
     fn opened(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
     /// A source is gone, for this reason.
@@ -223,6 +229,7 @@ impl Monitor {
         MonitorReport {
             duration_s: now.since(self.began_at).as_secs_f64(),
             sources_open: self.sources.sessions.len(),
+            stale_topics: self.sources.sessions.stale_topics(),
             counters: *self.sources.sessions.counters(),
             refusals: self.sources.refusals.and(&self.endpoint.refusals()),
             sources: self.sources.statuses(now, most, replaced),

@@ -48,8 +48,8 @@ impl Sources {
         let access = check.as_ref().map(|check| check as &dyn Access);
         let datagram = Datagram::marked(datagram, dscp);
         // What it is ignored for is counted there.
-        let _ = self.sessions.handle_checked_datagram(at.received_at, sender, access, datagram);
-        let is_known = self.attend(at.received_at, watch);
+        let _ = self.sessions.handle_checked_datagram(at, sender, access, datagram);
+        let is_known = self.attend(at, watch);
         let Some(transmit) = self.sessions.poll_transmit(at.now, &mut self.out) else {
             return Answer { is_known, ..Answer::default() };
         };
@@ -59,8 +59,9 @@ impl Sources {
     }
 
     /// Hands on what has happened; whether an update came of a session that is open.
-    fn attend(&mut self, now: Time, watch: &mut dyn Watch) -> bool {
+    fn attend(&mut self, at: impl Into<Clocked>, watch: &mut dyn Watch) -> bool {
         let Self { sessions, details, refusals, .. } = self;
+        let now = at.into().received_at;
         let mut is_known = false;
         while let Some(event) = sessions.poll_event() {
             match event {
@@ -95,6 +96,13 @@ impl Sources {
                         watch.removed(now, source, record, &topic);
                     }
                 }
+                MonitorEvent::Withheld { source } => {
+                    is_known = true;
+                    let Some(record) = sessions.record(source) else { continue };
+                    details.on_fresh(source, record, now);
+                }
+                MonitorEvent::Freshness(alarm) if alarm.is_stale => watch.stale(now, &alarm),
+                MonitorEvent::Freshness(alarm) => watch.recovered(now, &alarm),
                 MonitorEvent::Part { .. } | MonitorEvent::Stale { .. } => is_known = true,
                 MonitorEvent::Challenged => {}
                 MonitorEvent::Refused { at_peer_limit: true, .. } => {

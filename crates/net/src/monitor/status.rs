@@ -10,6 +10,7 @@ use freshline_core::session::{self, MonitorCounters, SourceKey};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
+use super::freshness::{FreshnessStatus, with_freshness};
 use super::topic_status::{SHOWN, TopicState, TopicStatus};
 use super::{Record, Sender};
 use crate::refusal::Refusals;
@@ -30,6 +31,9 @@ pub struct SourceStatus {
     pub silence_s: f64,
     /// Age of the freshest state in ms, once the source has sent the clocks' offset with it.
     pub age_ms: Option<f64>,
+    /// By how much that age may differ from the true one in ms, to either side; see
+    /// [`StateAge`](freshline_core::session::StateAge).
+    pub age_uncertainty_ms: Option<f64>,
     /// Time-average age in ms.
     pub age_mean_ms: Option<f64>,
     /// 95th percentile of age in ms.
@@ -48,6 +52,11 @@ pub struct SourceStatus {
     pub missing: u64,
     /// States that a newer one replaced before an output took them.
     pub replaced: u64,
+    /// Whether states are fresh enough, if there is a maximum age.
+    #[serde(flatten)]
+    pub freshness: FreshnessStatus,
+    /// Topics that are stale, the first one included.
+    pub stale_topics: u64,
     /// The code point (DSCP) of its last update as it came, 0 to 63; none where the kernel does not
     /// tell.
     pub dscp: Option<Dscp>,
@@ -55,7 +64,7 @@ pub struct SourceStatus {
     pub seq: u64,
     /// Length of the freshest state in bytes; none before the first state is complete.
     pub payload_bytes: Option<u64>,
-    /// The freshest state, if it is not longer than [`SHOWN`].
+    /// The freshest state, if it is not longer than [`SHOWN`], and not older than its maximum age.
     #[serde(skip)]
     pub payload: Option<Vec<u8>>,
     /// When it was sampled, on the source's clock.
@@ -73,6 +82,8 @@ pub struct MonitorReport {
     pub duration_s: f64,
     /// Sources at its end.
     pub sources_open: usize,
+    /// Topics that are stale, also of sources with a name that are gone.
+    pub stale_topics: usize,
     /// What was counted over all sources.
     #[serde(flatten)]
     pub counters: MonitorCounters,
@@ -194,8 +205,8 @@ impl Details {
         }
         let Some(meter) = self.take(source) else { return };
         let payload_bytes = payload_bytes(&record);
-        if record.payload.len() > SHOWN {
-            record.payload = Vec::new();
+        if record.payload().is_none_or(|payload| payload.len() > SHOWN) {
+            record.set_payload(Vec::new());
         }
         self.absent.push_back(Absent { record, payload_bytes, meter, replaced });
         if self.absent.len() > self.limit {
@@ -271,13 +282,17 @@ impl Details {
             let mut status = status(self.meter(source), record, now, replaced(source));
             let mut left = room.get();
             for (status, topic) in status.topics.iter_mut().zip(record.topics()) {
-                status.state = TopicState::of(topic, &mut left);
+                let number = topic.number();
+                let is_handed_out = sessions.max_age(record, number).is_none()
+                    || sessions.latest_of(now, record, number).is_some();
+                status.state = TopicState::of(topic, &mut left).filter(|_| is_handed_out);
             }
             room.set(left);
-            status
+            with_freshness(status, sessions, Some(source), record, now)
         };
         let absent = self.absent.iter().rev();
-        let absent = absent.map(|one| one.last(now));
+        let absent =
+            absent.map(|one| with_freshness(one.last(now), sessions, None, &one.record, now));
         let detailed = detailed.into_iter().map(status_of);
         let others = others.into_iter().map(status_of);
         detailed.chain(absent).chain(others).take(most).collect()
@@ -286,7 +301,7 @@ impl Details {
 
 /// The length of the state that is held, if there is one.
 fn payload_bytes(record: &Record) -> Option<u64> {
-    record.has_state().then_some(record.payload.len() as u64)
+    record.payload().map(|payload| payload.len() as u64)
 }
 
 fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -> SourceStatus {
@@ -295,13 +310,15 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
     let elapsed = record.age.duration(now).as_secs_f64();
     // Its statistics go back to before an absence.
     let age = meter.map_or(&record.age, AgeMeter::process);
-    let is_shown = record.has_state() && record.payload.len() <= SHOWN;
+    let shown = record.payload().filter(|payload| payload.len() <= SHOWN);
+    let uncertainty = record.bounded_age(now).map(|age| age.uncertainty);
     SourceStatus {
         source: if record.name.is_empty() { session.clone() } else { record.name.to_string() },
         session,
         address: record.peer.address,
         silence_s: now.since(record.heard_at).as_secs_f64(),
         age_ms: ms(record.state_age(now)),
+        age_uncertainty_ms: ms(record.state_age(now).and(uncertainty)),
         age_mean_ms: ms(age.mean(now)),
         age_p95_ms: ms(meter.and_then(|meter| meter.quantile(now, 0.95))),
         peak_age_mean_ms: ms(age.peaks().map(|peaks| peaks.mean)),
@@ -311,10 +328,12 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
         stale: record.stale(),
         missing: record.missing(),
         replaced,
+        freshness: FreshnessStatus::default(),
+        stale_topics: 0,
         dscp: record.dscp(),
         seq: record.newest_seq,
         payload_bytes: payload_bytes(record),
-        payload: is_shown.then(|| record.payload.clone()),
+        payload: shown.map(<[u8]>::to_vec),
         generated_at: record.generated_at,
         topics: record.topics().map(|topic| TopicStatus::of(record, topic, now)).collect(),
     }
@@ -323,7 +342,7 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
 #[cfg(test)]
 mod tests {
     use freshline_core::session::{Admission, MonitorEvent, MonitorParams, Origin, Secret};
-    use freshline_core::wire::{Frames, Opening, SessionId, Update};
+    use freshline_core::wire::{Frames, OffsetEstimate, Opening, SessionId, Update};
 
     use super::*;
 
@@ -364,7 +383,7 @@ mod tests {
                 session: SessionId(session),
                 seq: 0,
                 sent_at: now,
-                clock_offset: Some(0),
+                clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
                 wants_ack: true,
                 ack_mark: None,
                 opening: Some(Opening { cookie: Default::default(), name, token }),
@@ -501,7 +520,7 @@ mod tests {
                 world.sessions.handle_timeout(due);
                 while let Some(event) = world.sessions.poll_event() {
                     if let MonitorEvent::Gone { source, mut record, .. } = event {
-                        record.payload = vec![7; len];
+                        record.set_payload(vec![7; len]);
                         world.details.expire(source, record, due, 0);
                     }
                 }
@@ -511,7 +530,7 @@ mod tests {
             };
             let bytes = status.payload_bytes;
             assert_eq!((status.payload.is_some(), bytes), (is_kept, Some(len as u64)));
-            assert!(is_kept || world.details.absent[0].record.payload.is_empty());
+            assert!(is_kept || world.details.absent[0].record.payload() == Some(&[]));
         }
     }
 

@@ -6,6 +6,7 @@ use freshline_core::wire::KeyText;
 use serde::Serialize;
 
 use super::Record;
+use super::freshness::FreshnessStatus;
 use super::which::Which;
 
 /// The longest state that reports, lines of JSON and records of silent sources contain, in bytes. Of a longer
@@ -26,10 +27,15 @@ pub struct TopicStatus {
     pub age_mean_ms: Option<f64>,
     /// Largest age in ms.
     pub age_max_ms: Option<f64>,
+    /// By how much that age may differ from the true one in ms, to either side.
+    pub age_uncertainty_ms: Option<f64>,
     /// Length of its freshest state in bytes; none before the first state is complete.
     pub payload_bytes: Option<u64>,
     /// States for which there was no room.
     pub no_room: u64,
+    /// Whether its states are fresh enough, if there is a maximum age.
+    #[serde(flatten)]
+    pub freshness: FreshnessStatus,
     /// Its freshest state, of a topic other than the first or a key.
     #[serde(skip)]
     pub(crate) state: Option<TopicState>,
@@ -62,26 +68,21 @@ impl TopicState {
 impl TopicStatus {
     pub(super) fn of(record: &Record, topic: &TopicRecord, now: Time) -> Self {
         // The state of the first one is in the record.
-        let (age, state_age, len) = match topic.number() {
-            0 => (
-                &record.age,
-                record.state_age(now),
-                record.has_state().then_some(record.payload.len() as u64),
-            ),
-            _ => {
-                let len = topic.payload().map(|payload| payload.len() as u64);
-                (topic.age(), topic.state_age(now), len)
-            }
+        let (age, state_age, bounded, payload) = match topic.number() {
+            0 => (&record.age, record.state_age(now), record.bounded_age(now), record.payload()),
+            _ => (topic.age(), topic.state_age(now), topic.bounded_age(now), topic.payload()),
         };
         let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
         Self {
             topic: topic.name().to_owned(),
             key: topic.key().map(|key| KeyText(key).to_string()),
             age_ms: ms(state_age),
+            age_uncertainty_ms: ms(state_age.and(bounded).map(|age| age.uncertainty)),
             age_mean_ms: ms(age.mean(now)),
             age_max_ms: ms(age.max(now)),
-            payload_bytes: len,
+            payload_bytes: payload.map(|payload| payload.len() as u64),
             no_room: topic.no_room(),
+            freshness: FreshnessStatus::default(),
             state: None,
         }
     }

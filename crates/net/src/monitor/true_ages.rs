@@ -222,7 +222,7 @@ struct PassedOn(Vec<Vec<u8>>);
 
 impl Watch for PassedOn {
     fn fresh(&mut self, _now: Time, _source: SourceKey, record: &Record) {
-        self.0.push(record.payload.clone());
+        self.0.push(record.payload().unwrap_or_default().to_vec());
     }
 }
 

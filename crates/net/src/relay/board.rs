@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) number: u64,
     /// When it was generated, on this host's clock.
     pub(super) generated_at: Time,
+    /// By how much that can be too late.
+    pub(super) label_error: Span,
     pub(super) bytes: Arc<[u8]>,
 }
 
@@ -106,14 +108,14 @@ impl Relayed {
     }
 
     /// A state has come; whether it is newer than what was handed on.
-    fn put(&self, generated_at: Time, bytes: &[u8]) -> bool {
+    fn put(&self, generated_at: Time, label_error: Span, bytes: &[u8]) -> bool {
         let mut held = self.held();
         if held.former.as_ref().is_some_and(|former| is_old(former, generated_at, bytes)) {
             return false;
         }
         held.former = None;
         let number = held.newest.as_ref().map_or(1, |newest| newest.number + 1);
-        held.newest = Some(State { number, generated_at, bytes: bytes.into() });
+        held.newest = Some(State { number, generated_at, label_error, bytes: bytes.into() });
         true
     }
 }
@@ -199,7 +201,9 @@ impl Board {
         let place = source.index();
         let relayed = self.sources.get(place).and_then(Option::as_ref);
         let (Some(relayed), Some(age)) = (relayed, record.state_age(now)) else { return };
-        if relayed.put(now - age, &record.payload) {
+        let bounded = record.bounded_age(now);
+        let error = bounded.map_or(Span::MAX, |bounded| bounded.max() - age);
+        if relayed.put(now - age, error, record.payload().unwrap_or_default()) {
             self.publish(place);
         } else {
             self.old_states.0.fetch_add(1, Ordering::Relaxed);
@@ -300,7 +304,7 @@ mod tests {
         assert!(source.newest().is_none());
         // Within a session the monitor has sorted them: times of generation are estimates.
         for (number, millis) in [(1, 100), (2, 99), (3, 200)] {
-            assert!(source.put(at(millis), b"state"));
+            assert!(source.put(at(millis), Span::ZERO, b"state"));
             let newest = source.newest().unwrap();
             assert_eq!((newest.number, newest.generated_at), (number, at(millis)));
         }
@@ -309,16 +313,19 @@ mod tests {
     #[test]
     fn under_a_name_that_was_taken_over_only_newer_states_count() {
         let source = Relayed::new("robot", "1");
-        source.put(at(1_000), b"new");
+        source.put(at(1_000), Span::ZERO, b"new");
         source.on_taken_over();
         for (millis, bytes) in [(900, &b"old"[..]), (1_000, b"same"), (1_020, b"new")] {
-            assert!(!source.put(at(millis), bytes), "{bytes:?} of {millis} ms");
+            assert!(!source.put(at(millis), Span::ZERO, bytes), "{bytes:?} of {millis} ms");
         }
         assert_eq!(source.newest().unwrap().number, 1);
-        assert!(source.put(at(1_001), b"newer"));
-        assert!(source.put(at(900), b"late"), "the session counts from now on");
+        assert!(source.put(at(1_001), Span::ZERO, b"newer"));
+        assert!(source.put(at(900), Span::ZERO, b"late"), "the session counts from now on");
         source.on_taken_over();
-        assert!(source.put(at(2_001), b"late"), "unchanged for longer than two estimates differ");
+        assert!(
+            source.put(at(2_001), Span::ZERO, b"late"),
+            "unchanged for longer than two estimates differ"
+        );
     }
 
     #[test]

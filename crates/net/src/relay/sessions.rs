@@ -47,6 +47,8 @@ struct Newest {
     source: Arc<Relayed>,
     /// The number of the state that was taken last.
     taken: u64,
+    /// By how much its generation time can be too late.
+    label_error: Span,
 }
 
 impl Sampler for Newest {
@@ -56,9 +58,13 @@ impl Sampler for Newest {
         let newest = self.source.newest();
         let newest = newest.filter(|it| it.number > self.taken || need == Need::Newest);
         let Some(newest) = newest else { return Take::NotYet };
-        self.taken = newest.number;
+        (self.taken, self.label_error) = (newest.number, newest.label_error);
         into.extend_from_slice(&newest.bytes);
         Take::Sample { generated_at: newest.generated_at }
+    }
+
+    fn label_error(&self) -> Span {
+        self.label_error
     }
 }
 
@@ -200,7 +206,11 @@ impl Sessions {
                 ..params.clone()
             },
             law: law.build(),
-            states: States::Of(Box::new(Newest { source: Arc::clone(source), taken: 0 })),
+            states: States::Of(Box::new(Newest {
+                source: Arc::clone(source),
+                taken: 0,
+                label_error: Span::ZERO,
+            })),
         }
     }
 

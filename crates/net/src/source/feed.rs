@@ -137,6 +137,7 @@ impl Input {
             Take::Key { .. } | Take::NotYet | Take::End if has_put => Said::Put,
             Take::Key { .. } => Said::NotYet,
             Take::Sample { generated_at } => {
+                session.handle_label_error(self.sampler.label_error());
                 troubles.extend(self.put(now, generated_at, state, session));
                 Said::Put
             }

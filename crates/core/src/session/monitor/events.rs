@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use super::deadlines::Alarm;
 use crate::session::change::RemovedTopic;
 use crate::session::fifo::Fifo;
 use crate::session::record::{Record, SourceKey};
@@ -32,7 +33,16 @@ pub enum MonitorEvent<P> {
         /// an opening.
         brings_age: bool,
     },
-    /// A session was opened by an update without a state: its source's states take several updates.
+    /// The newest state of a source has come, or is complete, and is not handed out: it is, or may be,
+    /// older than [`MonitorParams::max_age`](super::MonitorParams::max_age) allows.
+    Withheld {
+        /// Whose.
+        source: SourceKey,
+    },
+    /// A topic with a maximum age has become stale, or fresh again.
+    Freshness(Box<Alarm>),
+    /// A session was opened by an update without a state, as its source's states take several updates; or
+    /// by one with a state that is withheld.
     Opened {
         /// Whose.
         source: SourceKey,

@@ -1,5 +1,6 @@
 //! The monitor's end of all sessions.
 
+mod deadlines;
 mod events;
 mod outbox;
 mod places;
@@ -20,6 +21,7 @@ use super::cookie::Secret;
 use super::datagram::Datagram;
 use super::held::{Arrival, LargeStates};
 use super::index::Index;
+use super::latest::Latest;
 use super::record::{Binding, Record, SourceKey};
 use super::shares::Origin;
 use crate::dscp::Dscp;
@@ -29,6 +31,9 @@ use crate::wire::{
     self, Ack, AckMark, Challenge, Close, CloseReason, Message, Opening, ParseError, SessionId,
     Update,
 };
+pub(super) use deadlines::DEADLINE_COST;
+pub use deadlines::{Alarm, Freshness};
+use deadlines::{Arrived, Deadlines, Topic, Verdict};
 use events::Events;
 pub use events::{End, MonitorEvent};
 pub use outbox::MonitorTransmit;
@@ -58,11 +63,15 @@ pub struct Monitor<P> {
     large: LargeStates,
     outbox: Outbox<P>,
     events: Events<P>,
+    deadlines: Deadlines,
     counters: MonitorCounters,
 }
 
 /// The shortest [`MonitorParams::idle`].
 const MIN_IDLE: Span = Span::from_millis(100);
+
+/// Topics of ended sessions whose deadlines are kept, at least.
+const MIN_LEFT: usize = 1024;
 
 /// A full look for idle records takes this many calls.
 const SWEEP_PARTS: u64 = 64;
@@ -90,6 +99,7 @@ impl<P: Copy + Hash> Monitor<P> {
             },
             outbox: Outbox::new(),
             events: Events::new(),
+            deadlines: Deadlines::new(params.max_age.clone(), params.max_sources.max(MIN_LEFT)),
             counters: MonitorCounters::default(),
             // Below it the looks for idle records would never end.
             params: MonitorParams { idle: params.idle.max(MIN_IDLE), ..params },
@@ -116,13 +126,14 @@ impl<P: Copy + Hash> Monitor<P> {
 
     // ---- inputs ----
 
-    /// A datagram came from `peer` at `now`.
+    /// A datagram came from `peer` at `now`; or, as [`Clocked`], came some time ago and is handed in now. A
+    /// state counts with its age at that time.
     ///
     /// # Errors
     /// [`Ignored`] says why it changed nothing.
     pub fn handle_datagram<'a>(
         &mut self,
-        now: Time,
+        now: impl Into<Clocked>,
         peer: P,
         datagram: impl Into<Datagram<'a>>,
     ) -> Result<(), Ignored> {
@@ -135,17 +146,20 @@ impl<P: Copy + Hash> Monitor<P> {
     /// As [`Monitor::handle_datagram`].
     pub fn handle_checked_datagram<'a>(
         &mut self,
-        now: Time,
+        now: impl Into<Clocked>,
         peer: P,
         access: Option<&dyn Access>,
         datagram: impl Into<Datagram<'a>>,
     ) -> Result<(), Ignored> {
+        let at = now.into();
+        // First what has become stale in a time in which nothing ran.
+        self.deadlines.handle_timeout(at.now);
         self.counters.datagrams += 1;
         let Datagram { bytes, dscp } = datagram.into();
         // Matched where it is: an update is large to move.
         let result = match &Message::parse(bytes) {
-            Ok(Message::Update(update)) => self.on_update(now, (peer, access), dscp, update),
-            Ok(Message::Close(close)) => self.on_close(now, &peer, close.session),
+            Ok(Message::Update(update)) => self.on_update(at, (peer, access), dscp, update),
+            Ok(Message::Close(close)) => self.on_close(at.now, &peer, close.session),
             Ok(_) => Err(Ignored::Misplaced),
             Err(error @ ParseError::Version(version)) => match wire::session_of_update(bytes) {
                 Some(session) if bytes.len() >= Close::LEN => {
@@ -160,9 +174,10 @@ impl<P: Copy + Hash> Monitor<P> {
         result
     }
 
-    /// Time has passed: forgets some of the records that have been idle for too long
-    /// ([`End::Idle`]). Calls before [`Monitor::poll_timeout`] change nothing.
+    /// Time has passed: finds the topics that have become stale ([`MonitorEvent::Freshness`]), and forgets
+    /// some of the records that have been idle for too long ([`End::Idle`]). Calls before [`Monitor::poll_timeout`] change nothing.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.deadlines.handle_timeout(now);
         let (mut at, due) = self.sweep;
         if now < due {
             return;
@@ -210,14 +225,20 @@ impl<P: Copy + Hash> Monitor<P> {
         self.outbox.write(now, out)
     }
 
-    /// What has happened since the last call.
+    /// What has happened since the last call. Topics that have become stale, or fresh again, come first.
     pub fn poll_event(&mut self) -> Option<MonitorEvent<P>> {
+        let records = &self.records;
+        if let Some(alarm) = self.deadlines.poll(|key| records.get(key as usize)) {
+            return Some(MonitorEvent::Freshness(Box::new(alarm)));
+        }
         self.events.pop()
     }
 
-    /// When to call [`Monitor::handle_timeout`] next; `None` while there is no source.
+    /// When to call [`Monitor::handle_timeout`] next; `None` while there is no source, and no topic of one
+    /// that can become stale.
     pub fn poll_timeout(&self) -> Option<Time> {
-        (!self.records.is_empty()).then_some(self.sweep.1)
+        let sweep = (!self.records.is_empty()).then_some(self.sweep.1);
+        Time::earliest([sweep, self.deadlines.poll_timeout()])
     }
 
     // ---- getters ----
@@ -248,6 +269,51 @@ impl<P: Copy + Hash> Monitor<P> {
         self.large.budget.used()
     }
 
+    /// The newest state of a topic, with its age at `now`. `None` if there is none, or if it is, or may be,
+    /// older than [`MonitorParams::max_age`] allows.
+    pub fn latest(&self, now: Time, source: SourceKey, topic: u16) -> Option<Latest<'_>> {
+        self.latest_of(now, self.record(source)?, topic)
+    }
+
+    /// The same of a record whose session may have ended.
+    pub fn latest_of<'a>(
+        &self,
+        now: Time,
+        record: &'a Record<P>,
+        topic: u16,
+    ) -> Option<Latest<'a>> {
+        let latest = match topic {
+            0 => record.latest(now),
+            topic => record.topic(topic)?.latest(now),
+        };
+        let limit = self.max_age(record, topic);
+        latest.filter(|latest| {
+            limit.is_none_or(|limit| latest.age.is_some_and(|age| age.max() <= limit))
+        })
+    }
+
+    /// The maximum age of a topic, if it has one. The session may have ended.
+    pub fn max_age(&self, record: &Record<P>, topic: u16) -> Option<Span> {
+        let name = record.topic(topic).map_or("", |topic| topic.name());
+        self.deadlines.limit(&record.name, name)
+    }
+
+    /// Whether a topic with a maximum age is stale; `None` if it has none, or no state has come.
+    pub fn freshness(&self, source: SourceKey, topic: u16) -> Option<Freshness> {
+        self.deadlines.freshness(source.0, topic)
+    }
+
+    /// The same of a source whose session has ended, by the names of source and topic, and the key if the
+    /// topic has keys.
+    pub fn freshness_after(&self, source: &str, topic: &str, key: &[u8]) -> Option<Freshness> {
+        self.deadlines.freshness_after(source, topic, key)
+    }
+
+    /// How many topics are stale now, also of sources with a name whose session has ended.
+    pub fn stale_topics(&self) -> usize {
+        self.deadlines.stale()
+    }
+
     /// Its counters.
     pub fn counters(&self) -> &MonitorCounters {
         &self.counters
@@ -257,7 +323,7 @@ impl<P: Copy + Hash> Monitor<P> {
 
     fn on_update(
         &mut self,
-        now: Time,
+        at: Clocked,
         (peer, access): (P, Option<&dyn Access>),
         dscp: Option<Dscp>,
         update: &Update<'_>,
@@ -266,8 +332,9 @@ impl<P: Copy + Hash> Monitor<P> {
             return self.refuse(peer, update.session, CloseReason::TooLarge);
         }
         let Some(key) = self.find(update.session) else {
-            return self.on_stranger(now, (peer, access), dscp, update);
+            return self.on_stranger(at, (peer, access), dscp, update);
         };
+        let now = at.received_at;
         match self.relation_to(key, &peer) {
             Relation::Same => {
                 let relation = self.relation;
@@ -291,14 +358,20 @@ impl<P: Copy + Hash> Monitor<P> {
         let received = record.on_update(update, now, &mut self.large);
         let arrival = received.arrival;
         let source = SourceKey(key);
+        self.judge(at.now, key);
+        let is_new = self.is_first_fresh();
         self.events.push(match arrival {
             Arrival::Fresh | Arrival::Repeat { .. } => {
                 self.counters.fresh += 1;
-                MonitorEvent::Fresh {
-                    source,
-                    opened: false,
-                    is_repeat: arrival != Arrival::Fresh,
-                    brings_age: arrival == Arrival::Repeat { brings_age: true },
+                // One that is handed out is new to the driver, and one that is withheld is nothing to it.
+                match self.records[key as usize].is_withheld() {
+                    true => MonitorEvent::Withheld { source },
+                    false => MonitorEvent::Fresh {
+                        source,
+                        opened: false,
+                        is_repeat: !is_new,
+                        brings_age: !is_new && arrival == Arrival::Repeat { brings_age: true },
+                    },
                 }
             }
             Arrival::Part | Arrival::NoRoom => {
@@ -314,6 +387,12 @@ impl<P: Copy + Hash> Monitor<P> {
                 MonitorEvent::Stale { source }
             }
         });
+        let is_reported = matches!(arrival, Arrival::Fresh | Arrival::Repeat { .. });
+        if is_new && !is_reported {
+            // A late repeat has brought the age of a state that was withheld.
+            let (is_repeat, brings_age) = (false, false);
+            self.events.push(MonitorEvent::Fresh { source, opened: false, is_repeat, brings_age });
+        }
         self.report_topics(source);
         if update.wants_ack {
             self.answer(now, peer, key, update, received.was_fresh);
@@ -323,12 +402,12 @@ impl<P: Copy + Hash> Monitor<P> {
 
     fn on_stranger(
         &mut self,
-        now: Time,
+        at: Clocked,
         (peer, access): (P, Option<&dyn Access>),
         dscp: Option<Dscp>,
         update: &Update<'_>,
     ) -> Result<(), Ignored> {
-        let session = update.session;
+        let (session, now) = (update.session, at.received_at);
         let proven = |opening: &Opening<'_>| match self.params.admission {
             Admission::Proven => true,
             Admission::Cookie => self.secret.accepts(opening.cookie, now, session, &peer),
@@ -378,12 +457,12 @@ impl<P: Copy + Hash> Monitor<P> {
         let mut record =
             Record::new(update, peer, opening.name.into(), binding, now, &mut self.large);
         record.set_dscp(dscp);
-        let has_state = record.has_state();
         let key = self.insert(record, now);
+        self.judge(at.now, key);
         self.counters.opened += 1;
         self.counters.fresh += 1;
         let (source, opened) = (SourceKey(key), true);
-        self.events.push(match has_state {
+        self.events.push(match self.records[key as usize].payload().is_some() {
             true => MonitorEvent::Fresh { source, opened, is_repeat: false, brings_age: false },
             false => MonitorEvent::Opened { source },
         });
@@ -392,9 +471,47 @@ impl<P: Copy + Hash> Monitor<P> {
         Ok(())
     }
 
+    /// Withholds what is too old, or may be: of what has come, that is no fresh state to the driver.
+    fn judge(&mut self, now: Time, key: u32) {
+        if self.deadlines.are_none() {
+            return;
+        }
+        let Self { deadlines, records, counters, large, .. } = self;
+        let record = &mut records[key as usize];
+        for change in &mut large.changes {
+            let (number, is_new) = match *change {
+                Change::Fresh(number) => (number, true),
+                Change::Repeated(number) => (number, false),
+                Change::Dropped(number) => {
+                    deadlines.forget(key, number);
+                    continue;
+                }
+                Change::Removed(_) => continue,
+            };
+            let arrived = Arrived {
+                is_new,
+                was_withheld: record.is_topic_withheld(number),
+                since: record.since_of(number),
+                age: record.age_of(number, now),
+            };
+            let topic = Topic::of(key, record, number);
+            let Verdict { withhold, hand_out } = deadlines.judge(now, topic, arrived);
+            record.withhold(number, withhold);
+            *change = if hand_out { Change::Fresh(number) } else { Change::Repeated(number) };
+        }
+        counters.too_old = deadlines.too_old();
+    }
+
+    /// Whether the first topic has a state that is new to the driver.
+    fn is_first_fresh(&self) -> bool {
+        self.large.changes.iter().any(|change| matches!(change, Change::Fresh(0)))
+    }
+
+    /// Reports what has changed in topics other than the first, which is that of the record.
     fn report_topics(&mut self, source: SourceKey) {
         for change in self.large.changes.drain(..) {
             self.events.push(match change {
+                Change::Fresh(0) | Change::Repeated(_) | Change::Dropped(_) => continue,
                 Change::Fresh(topic) => MonitorEvent::Topic { source, topic },
                 Change::Removed(topic) => MonitorEvent::Removed { source, topic },
             });

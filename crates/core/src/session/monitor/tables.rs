@@ -55,6 +55,7 @@ impl<P: Copy + Hash> Monitor<P> {
 
     pub(super) fn remove(&mut self, key: u32, now: Time) -> Record<P> {
         let mut record = self.records.remove(key as usize);
+        self.deadlines.leave(now, key, &record);
         record.release(&mut self.large);
         // Not that of the last update, which may have come from anywhere.
         let origin = self.places.origin(key);

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::session::max_age::MaxAge;
 use crate::unit::{Span, Time};
 use crate::wire::{AckMark, ParseError};
 
@@ -49,6 +50,11 @@ pub struct MonitorParams {
     /// A source that has not been heard for this long is forgotten, at most as long again later:
     /// each look at all the records is spread over this time.
     pub idle: Span,
+    /// The maximum ages of states; of several rules that match a topic, the first counts. A state that is
+    /// older as it comes, or may be, is withheld, and so is one until its age is known
+    /// ([`MonitorEvent::Withheld`](super::MonitorEvent::Withheld)). When the newest one becomes older, there
+    /// is a [`MonitorEvent::Freshness`](super::MonitorEvent::Freshness).
+    pub max_age: Vec<MaxAge>,
     /// The code point of acks, whatever the source asks for; without, as it asks, and 0 where it does
     /// not. Challenges and closes are never marked.
     pub ack_mark: Option<AckMark>,
@@ -66,6 +72,7 @@ impl Default for MonitorParams {
             max_payload: 8 << 20,
             max_large: 256 << 20,
             idle: Span::from_secs(60),
+            max_age: Vec::new(),
             ack_mark: None,
         }
     }
@@ -96,6 +103,8 @@ pub struct MonitorCounters {
     pub duplicates: u64,
     /// Challenges sent.
     pub challenged: u64,
+    /// States that were older than their maximum age as they came.
+    pub too_old: u64,
     /// Updates refused (full, token, payload, version).
     pub refused: u64,
     /// Of these, because the address holds as many sources as one may.
@@ -125,6 +134,13 @@ pub enum Relation {
     Unproven,
     /// Another one, whatever it shows.
     Other,
+}
+
+impl From<Time> for Clocked {
+    /// A datagram that is answered as it comes.
+    fn from(now: Time) -> Self {
+        Self { received_at: now, now }
+    }
 }
 
 /// When a datagram came and when it is answered.

@@ -29,6 +29,8 @@ pub(super) struct Acks {
     offset_unknown: Option<u64>,
     /// The first update after the last opening.
     first_of_session: u64,
+    /// The first update after the monitor was found to be gone, which may be another one now.
+    first_of_monitor: u64,
     srtt: Option<Span>,
     clock_offset: ClockOffset,
     /// The newest ack, with the monitor's counts.
@@ -46,6 +48,7 @@ impl Acks {
             asleep_before: 0,
             offset_unknown: None,
             first_of_session: 0,
+            first_of_monitor: 0,
             srtt: None,
             clock_offset: ClockOffset::default(),
             last: None,
@@ -104,7 +107,10 @@ impl Acks {
         let rtt = now.since(sent.sent_at) - ack.hold;
         // RFC 6298 section 2.3.
         self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8));
-        self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
+        // A late ack of the monitor before this one shows the clock of that one.
+        if ack.seq >= self.first_of_monitor {
+            self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
+        }
         sent.generated_at.into_iter().for_each(|at| self.on_delivered(now, at));
         self.backlog.on_ack(now, ack.seq);
         counters.acked += 1;
@@ -137,7 +143,8 @@ impl Acks {
 
     /// The monitor may be another process, with another clock.
     pub(super) fn on_reopening(&mut self) {
-        self.clock_offset = ClockOffset::default();
+        self.clock_offset.on_reopening();
+        self.first_of_monitor = self.next_seq();
     }
 
     /// The machine has slept: acks of updates that left before change nothing.

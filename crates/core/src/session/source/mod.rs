@@ -88,6 +88,8 @@ pub struct Source {
     events: Events,
     outgoing: Outgoing,
     counters: SourceCounters,
+    /// By how much the generation times of the states that were put last can be too late, and before.
+    label_errors: [Span; 2],
 }
 
 impl Source {
@@ -120,6 +122,7 @@ impl Source {
             events: Events::new(),
             outgoing: Outgoing::default(),
             counters: SourceCounters::default(),
+            label_errors: [Span::ZERO; 2],
             params,
         };
         source.opening(PathId::FIRST).check()?;
@@ -315,6 +318,13 @@ impl Source {
         } else if self.opener.is_open() && self.paths.up().next().is_none() {
             self.open_again(now);
         }
+    }
+
+    /// The generation times of states that are put from now on can be too late by `error`, as those of a
+    /// relay that knows the ages of its states with an error. The monitor adds it to its own uncertainty.
+    pub fn handle_label_error(&mut self, error: Span) {
+        // The former one is that of a state which is still sent in parts.
+        self.label_errors = [error, self.label_errors[0]];
     }
 
     /// The machine has slept: what was sent before says nothing of paths, and the monitor may be another.

@@ -245,6 +245,7 @@ impl Source {
     ) -> Option<(usize, usize)> {
         let Leaving { seq, sent_at, content } = *leaving;
         let Self { params, session, opener, states, transfers, topics, acks, .. } = self;
+        let label_error = self.label_errors[0].max(self.label_errors[1]);
         let (frames, payload_len) = match content {
             Content::Whole(id) => {
                 // A copy is of the state that has become the last one; a newer one may be ready by now.
@@ -259,12 +260,14 @@ impl Source {
             Content::Topics(load) => (Frames::appended(topics.frames()), load.bytes),
             Content::Nothing => (Frames::NONE, 0),
         };
+        let oldest = frames.iter().filter_map(|frame| frame.id()).map(|id| id.age).max();
+        let generated_at = sent_at - oldest.unwrap_or_default();
         let opening = opener.must_open(by).then(|| opening(params, opener, by));
         let update = Update {
             session: *session,
             seq,
             sent_at,
-            clock_offset: acks.clock_offset().nanos(),
+            clock_offset: acks.clock_offset().estimate(sent_at, generated_at, label_error),
             wants_ack,
             ack_mark: params.ack_mark,
             opening,

@@ -57,7 +57,8 @@ impl Check for Age {
 
     fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
         match seen {
-            Observation::Fresh { session, label, .. } => {
+            Observation::Fresh { session, label, .. }
+            | Observation::Withheld { session, label, .. } => {
                 if let Some(sampled) = hosts.ledger.put_at(*session, *label) {
                     let freshest = self.freshest.entry(*session).or_insert(sampled);
                     *freshest = sampled.max(*freshest);
@@ -73,6 +74,6 @@ impl Check for Age {
 }
 
 /// The most that a clock can count during `span` of another.
-fn on_any_clock(span: Span) -> Span {
+pub(super) fn on_any_clock(span: Span) -> Span {
     span + span.mul_f64(CLOCKS_DIFFER) + Span::from_micros(1)
 }

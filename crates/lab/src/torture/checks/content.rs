@@ -21,6 +21,12 @@ impl Check for Content {
     }
 
     fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
+        if let Observation::Withheld { session, label, .. } = seen
+            && self.damaged == Damaged::Dropped
+            && hosts.ledger.put_at(*session, *label).is_none()
+        {
+            return Err(format!("a state of {session:?} that is withheld was never put"));
+        }
         let Observation::Fresh { session, seq, label, given, held, .. } = seen else {
             return Ok(());
         };

@@ -31,6 +31,10 @@ impl Check for Freshest {
         if let Observation::Part { session, opened: true, .. } = seen {
             self.newest.remove(session);
         }
+        if let Observation::Withheld { session, seq, opened, .. } = seen {
+            let before = self.newest.remove(session).filter(|_| !opened);
+            self.newest.insert(*session, (*seq, before.and_then(|(_, number)| number)));
+        }
         let Observation::Fresh { session, seq, label, opened, is_repeat, held, .. } = seen else {
             return Ok(());
         };

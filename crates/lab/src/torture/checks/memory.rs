@@ -50,11 +50,11 @@ impl Check for Memory {
             if silence > self.max_silence {
                 return Err(format!("{:?} is held though silent for {silence}", record.session));
             }
-            if record.payload.capacity() > self.max_payload {
+            if record.payload_memory() > self.max_payload {
                 return Err(format!("{:?}: too long a state is held", record.session));
             }
         }
-        let large = hosts.monitor.records().map(|record| record.payload.capacity());
+        let large = hosts.monitor.records().map(|record| record.payload_memory());
         let large: usize = large.filter(|capacity| *capacity > MAX_WHOLE).sum();
         let counted = monitor.large_memory();
         if large > counted || counted > self.max_large {

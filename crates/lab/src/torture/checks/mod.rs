@@ -3,6 +3,7 @@
 mod age;
 mod answers;
 mod content;
+mod deadline;
 mod freshest;
 mod memory;
 mod normal;
@@ -42,6 +43,7 @@ pub(super) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
         Box::new(age::Age::new(plan)),
         Box::new(answers::Answers),
         Box::new(content::Content::new(plan)),
+        Box::new(deadline::Deadline::new(plan)),
         Box::new(freshest::Freshest::new(plan)),
         Box::new(memory::Memory::new(plan)),
         Box::new(progress::Progress::new(plan)),

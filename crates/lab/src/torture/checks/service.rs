@@ -45,7 +45,9 @@ impl Check for Service {
 
     fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
         match seen {
-            Observation::Fresh { session, .. } | Observation::Part { session, .. } => {
+            Observation::Fresh { session, .. }
+            | Observation::Withheld { session, .. }
+            | Observation::Part { session, .. } => {
                 let is_theirs = |host: &SourceHost| host.endpoint.session() == *session;
                 if let Some(source) = hosts.sources.iter().position(is_theirs) {
                     self.sources[source].fresh = hosts.now;

@@ -1,22 +1,22 @@
 //! A command that is run for fresh states.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::io::{self, Write};
 use std::ops::Bound::{Excluded, Included};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use freshline_core::session::SourceKey;
+use freshline_core::session::{Alarm, SourceKey};
 use freshline_core::unit::{Span, Time};
-use nix::sys::signal::{Signal, killpg};
+use freshline_core::wire::KeyText;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::Pid;
 
+use super::groups::Groups;
 use super::handover::{Handover, Pending};
-use super::held::Held;
+use super::held::{Held, shown_source};
 use crate::clock::Clock;
 use crate::monitor::which::Which;
 
@@ -31,6 +31,8 @@ const PENDING_BYTES: usize = 256 << 20;
 /// Maximum number of pending states. Beyond it another one of the same source is dropped: a source can have ever new
 /// keys.
 const PENDING: usize = 1 << 16;
+/// Maximum number of pending alarms.
+const PENDING_ALARMS: usize = 1 << 16;
 
 /// How long commands that run may go on once a signal ends the monitor.
 const GRACE: Span = Span::from_secs(2);
@@ -45,6 +47,8 @@ pub(super) struct Command {
     jobs: Arc<Handover<Jobs>>,
     runners: Vec<JoinHandle<()>>,
     limit: Span,
+    /// Makes keys of the names in alarms.
+    names: RandomState,
 }
 
 /// The index of a source, and one of its topics or keys.
@@ -54,11 +58,25 @@ struct Key {
     which: Which,
 }
 
+impl Key {
+    /// That of the first topic of a source, which is before its others.
+    fn first(source: usize) -> Self {
+        Self { source, which: Which::Topic(0) }
+    }
+
+    /// That of an alarm of a topic, which has a number here as a source has.
+    fn of_alarm(topic: usize, is_stale: bool) -> Self {
+        Self { source: topic, which: Which::Topic(u16::from(!is_stale)) }
+    }
+}
+
 #[derive(Default)]
 struct Jobs {
     newest: BTreeMap<Key, Job>,
     /// The sum of the lengths of their states.
     bytes: usize,
+    /// States that became too old before their turn.
+    too_old: usize,
     /// Sources whose commands run.
     running: BTreeSet<usize>,
     /// Whose turn was last; the next is of the source after it.
@@ -75,15 +93,15 @@ struct Job {
     source: String,
     /// The topic's name, of a source with topics.
     topic: Option<String>,
-    /// The key as text, of a topic with keys.
-    key: Option<String>,
-    is_removed: bool,
-    seq: u64,
+    /// Further variables of the environment.
+    environment: Vec<(&'static str, String)>,
     /// When the state was sampled, on the source's clock.
     generated_at: Time,
     /// The age of the state when it came, or when its age became known, and when that was.
     age: Option<Span>,
     received_at: Time,
+    /// Until when it is fresh enough; `None` if for ever.
+    fresh_until: Option<Time>,
     payload: Vec<u8>,
 }
 
@@ -103,28 +121,68 @@ impl Command {
                     if let Err(error) = run(&command, &job, limit, deadline, to_stderr, &RUNNING) {
                         tracing::warn!("cannot run `{command}`: {error}");
                     }
-                    jobs.put(|jobs| jobs.running.remove(&key.source));
+                    jobs.put(|jobs| jobs.end(key));
                 }
             })
         };
-        Self { runners: (0..RUNNERS).map(runner).collect(), jobs, limit }
+        let runners = (0..RUNNERS).map(runner).collect();
+        Self { runners, jobs, limit, names: RandomState::new() }
     }
 
     /// Gives the indices of the sources whose pending states were replaced by another one.
-    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, held: Held<'_>) -> Vec<usize> {
+    pub(super) fn fresh(
+        &mut self,
+        now: Time,
+        source: SourceKey,
+        held: Held<'_>,
+        fresh_until: Option<Time>,
+    ) -> Vec<usize> {
         let job = Job {
             source: held.source(),
             topic: held.topic_name().map(str::to_owned),
-            key: held.key(),
-            is_removed: held.is_removed(),
-            seq: held.record.newest_seq,
+            environment: vec![
+                ("FRESHLINE_KEY", held.key().unwrap_or_default()),
+                ("FRESHLINE_REMOVED", if held.is_removed() { "1" } else { "" }.to_owned()),
+                ("FRESHLINE_SEQ", held.record.newest_seq.to_string()),
+            ],
             generated_at: held.generated_at(),
             age: held.age(now),
             received_at: now,
+            fresh_until,
             payload: held.payload().unwrap_or_default().to_vec(),
         };
         let key = Key { source: source.index(), which: held.which() };
         self.jobs.put(|jobs| jobs.insert(key, job, PENDING_BYTES))
+    }
+
+    /// A topic has become stale, or fresh again. Both run if both are pending, in their order.
+    pub(super) fn alarm(&mut self, now: Time, alarm: &Alarm) {
+        let source = shown_source(&alarm.name, alarm.label);
+        let mut hasher = self.names.build_hasher();
+        (&source, alarm.number, &alarm.topic, &alarm.key).hash(&mut hasher);
+        // Half of all numbers, so that each has a next one.
+        let key = Key::of_alarm(hasher.finish() as usize / 2, alarm.is_stale);
+        let state = if alarm.is_stale { "stale" } else { "fresh" };
+        let ms = |span: Span| format!("{:.3}", span.as_millis_f64());
+        let job = Job {
+            source,
+            topic: Some(alarm.topic.to_string()),
+            environment: vec![
+                ("FRESHLINE_KEY", KeyText(&alarm.key).to_string()),
+                ("FRESHLINE_STATE", state.to_owned()),
+                (
+                    "FRESHLINE_UNCERTAINTY_MS",
+                    alarm.age.map(|age| ms(age.uncertainty)).unwrap_or_default(),
+                ),
+                ("FRESHLINE_MAX_AGE_MS", ms(alarm.max_age)),
+            ],
+            generated_at: now,
+            age: alarm.age.map(|age| age.estimate),
+            received_at: now,
+            fresh_until: None,
+            payload: Vec::new(),
+        };
+        self.jobs.put(|jobs| jobs.insert_alarm(key, job));
     }
 
     /// Runs what is pending, all together within the limit of one command, and drops the rest. Without
@@ -155,7 +213,10 @@ impl Command {
         for runner in self.runners {
             let _ = runner.join();
         }
-        let dropped = self.jobs.put(|jobs| jobs.dropped);
+        let (dropped, too_old) = self.jobs.put(|jobs| (jobs.dropped, jobs.too_old));
+        if too_old > 0 {
+            tracing::warn!("{too_old} states became too old before the command could take them");
+        }
         if dropped > 0 {
             tracing::warn!("the newest states of {dropped} sources did not get to the command");
         }
@@ -182,7 +243,7 @@ impl Jobs {
             replaced.extend((before.generated_at != generated_at).then_some(key.source));
         }
         while self.newest.len() > PENDING {
-            let first = Key { source: key.source, which: Which::Topic(0) };
+            let first = Key::first(key.source);
             let mut others = self.newest.range(first..).chain(&self.newest).map(|(other, _)| other);
             let Some(other) = others.find(|other| **other != key).cloned() else { break };
             let Some(job) = self.newest.remove(&other) else { break };
@@ -201,6 +262,29 @@ impl Jobs {
         replaced
     }
 
+    /// Pending alarms of a topic are one of each kind at most. One that comes once more cancels the
+    /// other, which lies between.
+    fn insert_alarm(&mut self, key: Key, job: Job) {
+        let other = Key::of_alarm(key.source, key != Key::of_alarm(key.source, true));
+        if self.newest.contains_key(&key) {
+            self.newest.remove(&other);
+        } else if self.newest.len() >= PENDING_ALARMS {
+            self.dropped += 1;
+            return;
+        }
+        self.newest.insert(key, job);
+    }
+
+    /// A command has ended.
+    fn end(&mut self, key: Key) {
+        self.running.remove(&key.source);
+        let all = Key::first(key.source)..Key::first(key.source + 1);
+        // The first topic is next without an entry, too.
+        if key.which != Which::Topic(0) && self.newest.range(all).next().is_none() {
+            self.last_topics.remove(&key.source);
+        }
+    }
+
     fn drop_pending(&mut self) {
         self.dropped += self.newest.len();
         self.newest.clear();
@@ -214,14 +298,22 @@ impl Pending for Jobs {
     /// The newest state of one source after the other, so that a fast source holds up no other, and of one
     /// of its topics after the other.
     fn take(&mut self) -> Option<Task> {
-        if self.until.is_some_and(|until| Clock::new().now() >= until) {
+        let now = Clock::new().now();
+        if self.until.is_some_and(|until| now >= until) {
             self.drop_pending();
         }
+        let (pending, bytes) = (self.newest.len(), &mut self.bytes);
+        self.newest.retain(|_, job| {
+            let is_fresh = job.fresh_until.is_none_or(|until| now <= until);
+            *bytes -= if is_fresh { 0 } else { job.payload.len() };
+            is_fresh
+        });
+        self.too_old += pending - self.newest.len();
         let mut idle = self.newest.keys().filter(|key| !self.running.contains(&key.source));
         let is_after = |key: &&&Key| self.last.is_some_and(|before| before < key.source);
         let source = idle.clone().find(|key| is_after(&key)).or_else(|| idle.next())?.source;
         let next = |from| {
-            let end = Excluded(Key { source: source + 1, which: Which::Topic(0) });
+            let end = Excluded(Key::first(source + 1));
             self.newest.range((from, end)).next().map(|(key, _)| key.clone())
         };
         let key = |which| Key { source, which };
@@ -244,56 +336,6 @@ static RUNNING: Groups = Groups::new();
 /// exits without waiting for them.
 pub fn end_all() {
     RUNNING.end();
-}
-
-/// Process groups that can be killed together. A group is in here while its number is its own: until
-/// its first process has ended, and has not been waited for yet.
-struct Groups(Mutex<State>);
-
-struct State {
-    running: BTreeSet<Pid>,
-    is_over: bool,
-}
-
-impl Groups {
-    const fn new() -> Self {
-        Self(Mutex::new(State { running: BTreeSet::new(), is_over: false }))
-    }
-
-    fn with<T>(&self, what: impl FnOnce(&mut State) -> T) -> T {
-        what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Starts a command in a group of its own.
-    fn start(&self, command: &mut std::process::Command) -> io::Result<(Child, Pid)> {
-        self.with(|state| {
-            if state.is_over {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            let child = command.process_group(0).spawn()?;
-            let group = Pid::from_raw(child.id().cast_signed());
-            state.running.insert(group);
-            Ok((child, group))
-        })
-    }
-
-    fn remove(&self, group: Pid) {
-        self.with(|state| state.running.remove(&group));
-    }
-
-    /// Whether the group still ran.
-    fn kill(&self, group: Pid) -> bool {
-        self.with(|state| state.running.contains(&group) && killpg(group, Signal::SIGKILL).is_ok())
-    }
-
-    fn end(&self) {
-        self.with(|state| {
-            state.is_over = true;
-            for group in &state.running {
-                let _ = killpg(*group, Signal::SIGKILL);
-            }
-        });
-    }
 }
 
 /// Runs a command for no longer than `limit`, and until `deadline` if that comes to be.
@@ -330,9 +372,7 @@ fn run(
         .args(["-c", command])
         .env("FRESHLINE_SOURCE", &job.source)
         .env("FRESHLINE_TOPIC", job.topic.as_deref().unwrap_or_default())
-        .env("FRESHLINE_KEY", job.key.as_deref().unwrap_or_default())
-        .env("FRESHLINE_REMOVED", if job.is_removed { "1" } else { "" })
-        .env("FRESHLINE_SEQ", job.seq.to_string())
+        .envs(job.environment.iter().map(|(name, value)| (name, value)))
         .env(
             "FRESHLINE_AGE_MS",
             age.map_or(String::new(), |age| format!("{:.3}", age.as_millis_f64())),
@@ -380,18 +420,22 @@ mod tests {
         Job {
             source: "it".into(),
             topic: None,
-            key: None,
-            is_removed: false,
-            seq,
+            environment: vec![("FRESHLINE_SEQ", seq.to_string())],
             generated_at,
             age,
             received_at,
+            fresh_until: None,
             payload: Vec::new(),
         }
     }
 
+    /// By which a test knows it.
+    fn seq(job: &Job) -> u64 {
+        job.generated_at.as_nanos()
+    }
+
     pub(super) fn key(source: usize) -> Key {
-        Key { source, which: Which::Topic(0) }
+        Key::first(source)
     }
 
     #[test]
@@ -404,7 +448,7 @@ mod tests {
         for _ in 0..6 {
             taken.extend(jobs.take().map(|Task { key, job, .. }| {
                 jobs.running.remove(&key.source);
-                job.seq
+                seq(&job)
             }));
             jobs.newest.insert(key(1), job(1));
         }
@@ -445,6 +489,44 @@ mod tests {
     }
 
     #[test]
+    fn a_pending_state_that_becomes_too_old_is_left_out() {
+        let mut jobs = Jobs::default();
+        let of = |index, fresh_until| {
+            (key(index), Job { fresh_until, payload: vec![0; 5], ..job(index as u64) })
+        };
+        let now = Clock::new().now();
+        for (key, job) in [of(1, Some(now)), of(2, Some(now + Span::from_secs(600)))] {
+            jobs.insert(key, job, 1000);
+        }
+        while Clock::new().now() <= now {}
+        assert_eq!(jobs.take().map(|task| task.key), Some(key(2)));
+        assert_eq!((jobs.too_old, jobs.bytes), (1, 0));
+    }
+
+    #[test]
+    fn alarms_of_a_topic_run_in_their_order_and_a_pair_too_much_cancels_out() {
+        let mut jobs = Jobs::default();
+        let alarm = |is_stale| Key::of_alarm(1, is_stale);
+        let (stale, fresh) = (Some(alarm(true)), Some(alarm(false)));
+        let next = |jobs: &mut Jobs| {
+            let key = jobs.take().map(|task| task.key);
+            key.clone().into_iter().for_each(|key| jobs.end(key));
+            key
+        };
+        jobs.insert_alarm(alarm(true), job(1));
+        assert_eq!(next(&mut jobs), stale);
+        for (number, is_stale) in [(2, false), (3, true)] {
+            jobs.insert_alarm(alarm(is_stale), job(number));
+        }
+        assert_eq!([next(&mut jobs), next(&mut jobs)], [fresh.clone(), stale]);
+        for (number, is_stale) in [(4, false), (5, true), (6, false)] {
+            jobs.insert_alarm(alarm(is_stale), job(number));
+        }
+        assert_eq!([next(&mut jobs), next(&mut jobs)], [fresh, None]);
+        assert!(jobs.last_topics.is_empty(), "no memory for topics of which nothing is to come");
+    }
+
+    #[test]
     fn a_slow_command_holds_up_its_own_source_alone() {
         let mut jobs = Jobs::default();
         for index in [1, 2] {
@@ -455,7 +537,7 @@ mod tests {
         assert_eq!(jobs.take().map(|task| task.key), Some(key(2)));
         assert!(jobs.take().is_none(), "both run");
         jobs.running.remove(&1);
-        assert_eq!(jobs.take().map(|task| task.job.seq), Some(10));
+        assert_eq!(jobs.take().map(|task| seq(&task.job)), Some(10));
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! A state that outputs show: that of a source, or of one of its topics.
 
-use freshline_core::session::{RemovedTopic, TopicRecord};
+use freshline_core::session::{MaxAge, RemovedTopic, SessionLabel, StateAge, TopicRecord};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::KeyText;
 
 use crate::monitor::which::Which;
 use crate::monitor::{Record, SHOWN};
+
+/// The name of a source, or the label of its session if it has none.
+pub(super) fn shown_source(name: &str, label: SessionLabel) -> String {
+    if name.is_empty() { label.to_string() } else { name.to_owned() }
+}
 
 /// A state that a monitor holds, or held until its key was removed.
 #[derive(Clone, Copy)]
@@ -40,10 +45,7 @@ impl<'a> Held<'a> {
 
     /// The name of the source, or the label of its session if it has none.
     pub(super) fn source(&self) -> String {
-        match self.record.name.is_empty() {
-            true => self.record.label().to_string(),
-            false => self.record.name.to_string(),
-        }
+        shown_source(&self.record.name, self.record.label())
     }
 
     pub(super) fn which(&self) -> Which {
@@ -83,7 +85,7 @@ impl<'a> Held<'a> {
         match self.of {
             Of::Topic(topic) => topic.payload(),
             Of::Removed(_) => None,
-            Of::Source => self.record.has_state().then_some(&self.record.payload),
+            Of::Source => self.record.payload(),
         }
     }
 
@@ -99,6 +101,25 @@ impl<'a> Held<'a> {
             Of::Removed(_) => Time::MAX,
             Of::Source => self.record.generated_at,
         }
+    }
+
+    /// Its age with its uncertainty, once the source has sent the clocks' offset with it, or with an older one.
+    pub(super) fn bounded_age(&self, now: Time) -> Option<StateAge> {
+        match self.of {
+            Of::Topic(topic) => topic.bounded_age(now),
+            Of::Removed(_) => None,
+            Of::Source => self.record.bounded_age(now),
+        }
+    }
+
+    /// Until when it may be handed out, with these maximum ages; `None` if for ever.
+    pub(super) fn fresh_until(&self, now: Time, rules: &[MaxAge]) -> Option<Time> {
+        if self.is_removed() {
+            return None;
+        }
+        let limit = MaxAge::of(rules, &self.record.name, self.topic_name().unwrap_or_default())?;
+        let age = self.bounded_age(now).map_or(Span::MAX, |age| age.max());
+        Some(now + (limit - age))
     }
 
     /// Its age, once the source has sent the clocks' offset with it.

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use freshline_core::session::SourceKey;
+use freshline_core::session::{Alarm, SourceKey};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::is_control;
 use serde_json::{Map, Value};
 
 use super::handover::{Handover, Pending};
 use super::held::Held;
-use super::{line, payload_len};
+use super::{line, line_of_alarm, payload_len};
 use crate::clock::Clock;
 use crate::framing::{push_cobs, push_u32};
 
@@ -87,26 +87,32 @@ impl OutFormat {
         }
     }
 
-    fn state(self, now: Time, held: Held<'_>) -> State {
+    fn content(self, now: Time, held: Held<'_>) -> Content {
         match self {
-            Self::Json => State::Line(line(now, held)),
-            Self::U32 | Self::Cobs => State::Payload(held.payload().unwrap_or_default().to_vec()),
+            Self::Json => Content::Line(line(now, held)),
+            Self::U32 | Self::Cobs => Content::Payload(held.payload().unwrap_or_default().to_vec()),
         }
     }
 
-    fn push(self, state: State, text: &mut Vec<u8>) {
-        match state {
-            State::Line(line) => {
+    fn push(self, content: Content, text: &mut Vec<u8>) {
+        match content {
+            Content::Line(line) => {
                 push_line(&Value::Object(line), text);
             }
-            State::Payload(payload) if self == Self::U32 => push_u32(&payload, text),
-            State::Payload(payload) => push_cobs(&payload, text),
+            Content::Payload(payload) if self == Self::U32 => push_u32(&payload, text),
+            Content::Payload(payload) => push_cobs(&payload, text),
         }
     }
 }
 
-/// A state to be written.
-enum State {
+/// What is written of a state, or of an alarm.
+struct State {
+    content: Content,
+    /// Until when it may be handed out; `None` if for ever.
+    fresh_until: Option<Time>,
+}
+
+enum Content {
     Line(Map<String, Value>),
     Payload(Vec<u8>),
 }
@@ -114,9 +120,9 @@ enum State {
 impl State {
     /// The length of the payload in it.
     fn len(&self) -> usize {
-        match self {
-            Self::Line(line) => payload_len(line),
-            Self::Payload(payload) => payload.len(),
+        match &self.content {
+            Content::Line(line) => payload_len(line),
+            Content::Payload(payload) => payload.len(),
         }
     }
 }
@@ -253,9 +259,29 @@ impl Lines {
     }
 
     /// Gives the indices of the sources whose lines were replaced.
-    pub(super) fn fresh(&mut self, now: Time, source: SourceKey, held: Held<'_>) -> Vec<usize> {
-        let state = self.format.state(now, held);
-        let replaced = self.waiting.put(|waiting| waiting.put(source.index(), state));
+    pub(super) fn fresh(
+        &mut self,
+        now: Time,
+        source: SourceKey,
+        held: Held<'_>,
+        fresh_until: Option<Time>,
+    ) -> Vec<usize> {
+        let state = State { content: self.format.content(now, held), fresh_until };
+        self.put(source.index(), state)
+    }
+
+    /// A topic has become stale, or fresh again: a line of JSON. Binary frames have no place for it.
+    pub(super) fn alarm(&mut self, alarm: &Alarm) -> Vec<usize> {
+        if self.format != OutFormat::Json {
+            return Vec::new();
+        }
+        let source = alarm.source.map_or(usize::MAX, SourceKey::index);
+        let content = Content::Line(line_of_alarm(alarm));
+        self.put(source, State { content, fresh_until: None })
+    }
+
+    fn put(&mut self, source: usize, state: State) -> Vec<usize> {
+        let replaced = self.waiting.put(|waiting| waiting.put(source, state));
         self.given = (self.given + 1).saturating_sub(replaced.len() as u64);
         replaced
     }
@@ -308,14 +334,20 @@ fn write(
     mut writer: LineWriter,
     progress: &Progress,
 ) -> Result<(), Unwritten> {
-    let mut goes_on = true;
+    let (mut goes_on, clock) = (true, Clock::new());
     while goes_on && let Some(mut lines) = waiting.next() {
         while goes_on && !lines.is_empty() {
             let (mut text, mut ends) = (Vec::new(), Vec::new());
             while text.len() < PIECE
                 && let Some((_, state)) = lines.pop_front()
             {
-                writer.format.push(state, &mut text);
+                // One that became too old while the reader was busy is done with.
+                if state.fresh_until.is_some_and(|until| clock.now() > until) {
+                    progress.written.fetch_add(1, Ordering::Relaxed);
+                    progress.done.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+                writer.format.push(state.content, &mut text);
                 ends.push(text.len());
             }
             let (before, count) = (writer.lost(), ends.len() as u64);
@@ -417,7 +449,9 @@ impl Lines {
     /// Has lines written, one by one.
     pub(super) fn put_test_lines(&mut self, count: u64) {
         for _ in 0..count {
-            self.waiting.put(|waiting| waiting.put(0, State::Line(Map::new())));
+            let content = Content::Line(Map::new());
+            let state = State { content, fresh_until: None };
+            self.waiting.put(|waiting| waiting.put(0, state));
         }
         self.given += count;
     }
@@ -468,8 +502,10 @@ mod tests {
     #[test]
     fn queued_states_take_bounded_memory_and_the_newest_is_kept_however_long() {
         let mut waiting = Waiting::default();
-        let put =
-            |waiting: &mut Waiting, source, len| waiting.put(source, State::Payload(vec![0; len]));
+        let put = |waiting: &mut Waiting, source, len| {
+            let content = Content::Payload(vec![0; len]);
+            waiting.put(source, State { content, fresh_until: None })
+        };
         assert!((0..4).all(|source| put(&mut waiting, source, 8 << 20).is_empty()));
         assert_eq!(put(&mut waiting, 4, 9 << 20), [0, 1], "as many as make room");
         assert_eq!(put(&mut waiting, 5, WAITING_BYTES + 1), [2, 3, 4]);
@@ -520,7 +556,7 @@ mod tests {
     fn a_torn_frame_of_cobs_is_left_out_wherever_it_was_cut() {
         for state in [&b"a\0b\0\0c"[..], &[0; 20], &[7; 600]] {
             let mut frame = Vec::new();
-            OutFormat::Cobs.push(State::Payload(state.to_vec()), &mut frame);
+            OutFormat::Cobs.push(Content::Payload(state.to_vec()), &mut frame);
             for cut in 1..frame.len() {
                 let disk = Disk::default();
                 let mut writer = writer(Box::new(disk.clone()), OutFormat::Cobs, false);
@@ -542,7 +578,7 @@ mod tests {
     fn nothing_follows_a_torn_frame_with_its_length_in_front() {
         let (mut text, mut ends) = (Vec::new(), Vec::new());
         for state in [b"first", b"later"] {
-            OutFormat::U32.push(State::Payload(state.to_vec()), &mut text);
+            OutFormat::U32.push(Content::Payload(state.to_vec()), &mut text);
             ends.push(text.len());
         }
         let disk = Disk::default();

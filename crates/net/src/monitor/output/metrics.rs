@@ -26,8 +26,14 @@ pub fn serve(address: SocketAddr, asker: Asker, most: usize) -> Result<SocketAdd
 #[derive(Debug)]
 struct Snapshot(MonitorReport);
 
-const GAUGES: [Column<SourceStatus, Option<f64>>; 8] = [
+const GAUGES: [Column<SourceStatus, Option<f64>>; 10] = [
     ("age_seconds", "Age of the freshest state", |s| s.age_ms.map(|ms| ms / 1e3)),
+    ("age_uncertainty_seconds", "By how much that age may differ from the true one", |s| {
+        s.age_uncertainty_ms.map(|ms| ms / 1e3)
+    }),
+    ("stale_topics", "Topics without a state that is fresh enough", |s| {
+        Some(s.stale_topics as f64)
+    }),
     ("silence_seconds", "Time since the last update", |s| Some(s.silence_s)),
     ("age_mean_seconds", "Time-average age", |s| s.age_mean_ms.map(|ms| ms / 1e3)),
     ("age_p95_seconds", "95th percentile of age", |s| s.age_p95_ms.map(|ms| ms / 1e3)),
@@ -42,21 +48,27 @@ const GAUGES: [Column<SourceStatus, Option<f64>>; 8] = [
     }),
 ];
 
-const COUNTERS: [Column<SourceStatus, u64>; 4] = [
+const COUNTERS: [Column<SourceStatus, u64>; 5] = [
     ("updates_fresh", "Updates that were the freshest", |s| s.fresh),
     ("updates_stale", "Updates that came after a fresher one", |s| s.stale),
     ("updates_missing", "Updates that have not come", |s| s.missing),
+    ("states_too_old", "States that were older than their maximum age as they came", |s| {
+        s.too_old()
+    }),
     ("states_replaced", "States that a newer one replaced before an output took them", |s| {
         s.replaced
     }),
 ];
 
 /// Sums over all sources, those without labels and those of the past included.
-const SUMS: [Column<MonitorCounters, u64>; 11] = [
+const SUMS: [Column<MonitorCounters, u64>; 12] = [
     ("datagrams", "Datagrams received", |c| c.datagrams),
     ("all_updates_fresh", "Updates that were the freshest of their source", |c| c.fresh),
     ("all_updates_stale", "Updates that came after a fresher one", |c| c.stale),
     ("all_updates_duplicate", "Updates that came more than once", |c| c.duplicates),
+    ("all_states_too_old", "States that were older than their maximum age as they came", |c| {
+        c.too_old
+    }),
     ("challenges", "Challenges sent", |c| c.challenged),
     ("updates_refused", "Updates refused", |c| c.refused),
     ("ignored", "Datagrams that were not meant for the monitor", |c| c.ignored),
@@ -83,6 +95,8 @@ pub(crate) fn encode(
     counters(encoder, &COUNTERS, sources)?;
     let open = ConstGauge::new(report.sources_open as u64);
     total(encoder, "sources", "Sources held", &open)?;
+    let stale = ConstGauge::new(report.stale_topics as u64);
+    total(encoder, "all_stale_topics", "Topics without a state that is fresh enough", &stale)?;
     totals(encoder, &SUMS, &report.counters)?;
     report.refusals.encode(encoder)
 }

@@ -5,6 +5,7 @@
 //! they did not get is counted as replaced.
 
 mod command;
+mod groups;
 mod handover;
 mod held;
 mod lines;
@@ -20,8 +21,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use freshline_core::session::{RemovedTopic, SourceKey, TopicRecord};
+use freshline_core::session::{Alarm, MaxAge, RemovedTopic, SourceKey, StateAge, TopicRecord};
 use freshline_core::unit::{Span, Time};
+use freshline_core::wire::KeyText;
 use serde_json::{Map, Value, json};
 
 use super::{Record, SourceStatus, Watch};
@@ -29,7 +31,7 @@ use crate::clock::{Clock, wall_clock_ms};
 use crate::stop::Stop;
 
 use command::Command;
-use held::Held;
+use held::{Held, shown_source};
 use lines::Lines;
 
 pub use command::end_all as end_commands;
@@ -54,6 +56,9 @@ const SUBSCRIBERS: Span = Span::from_secs(2);
 pub struct Outputs {
     lines: Option<Lines>,
     command: Option<Command>,
+    /// Runs when a topic becomes stale, or fresh again.
+    on_stale: Option<Command>,
+    max_age: Vec<MaxAge>,
     subscribers: Subscribers,
     /// By the sources' indices.
     replaced: Vec<u64>,
@@ -94,6 +99,18 @@ impl Outputs {
         self.command = Some(Command::new(command, limit, true));
     }
 
+    /// Leaves out states that become older than these rules allow while they are queued for an output. The
+    /// monitor needs the same ones ([`MonitorParams::max_age`](freshline_core::session::MonitorParams)).
+    pub fn limit_ages(&mut self, rules: Vec<MaxAge>) {
+        self.max_age = rules;
+    }
+
+    /// Runs `command` by `sh -c` when a topic with a maximum age becomes stale, and when it is fresh again,
+    /// each time for no longer than `limit`. What it prints goes to standard error if `to_stderr`.
+    pub fn run_on_stale(&mut self, command: String, limit: Span, to_stderr: bool) {
+        self.on_stale = Some(Command::new(command, limit, to_stderr));
+    }
+
     /// For readers that get each fresh state ([`StateSocket::subscriptions`]).
     pub fn subscribers(&self) -> Subscribers {
         self.subscribers.clone()
@@ -115,26 +132,24 @@ impl Outputs {
         let mut is_abandoned = false;
         loop {
             if stop.is_stopped() && !is_abandoned {
-                self.command.iter().for_each(Command::abandon);
+                self.commands().for_each(Command::abandon);
                 is_abandoned = true;
             }
             // Does nothing after the first time.
             self.lines.iter().for_each(Lines::finish);
-            self.command.iter().for_each(Command::finish);
+            self.commands().for_each(Command::finish);
             self.subscribers.finish();
             let patience = is_abandoned.then_some(READER);
             let are_written =
                 self.lines.as_mut().is_none_or(|lines| lines.is_over(&clock, patience));
             let are_served = self.subscribers.is_over() || clock.now() >= served_by;
-            let have_run = self.command.as_ref().is_none_or(Command::is_over);
+            let have_run = self.commands().all(Command::is_over);
             if are_written && are_served && have_run {
                 break;
             }
             std::thread::sleep(LOOK);
         }
-        if let Some(command) = self.command {
-            command.join();
-        }
+        self.command.into_iter().chain(self.on_stale).for_each(Command::join);
         self.lines.map_or(Ok(()), Lines::join)
     }
 }
@@ -159,14 +174,23 @@ impl Watch for Outputs {
     fn removed(&mut self, now: Time, source: SourceKey, record: &Record, removed: &RemovedTopic) {
         let held = Held::removed(record, removed);
         let lines = self.lines.as_mut().filter(|lines| lines.show_removals());
-        let replaced = lines.map(|lines| lines.fresh(now, source, held));
+        let replaced = lines.map(|lines| lines.fresh(now, source, held, None));
         self.hand_on(now, source, held, replaced.unwrap_or_default());
+    }
+
+    fn stale(&mut self, now: Time, alarm: &Alarm) {
+        self.on_alarm(now, alarm);
+    }
+
+    fn recovered(&mut self, now: Time, alarm: &Alarm) {
+        self.on_alarm(now, alarm);
     }
 
     fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
         let held = Held::of(record);
+        let until = held.fresh_until(now, &self.max_age);
         let lines = self.lines.as_mut().filter(|lines| lines.show_age());
-        let replaced = lines.map(|lines| lines.fresh(now, source, held));
+        let replaced = lines.map(|lines| lines.fresh(now, source, held, until));
         self.hand_on(now, source, held, replaced.unwrap_or_default());
     }
 
@@ -176,18 +200,37 @@ impl Watch for Outputs {
 }
 
 impl Outputs {
+    fn commands(&self) -> impl Iterator<Item = &Command> {
+        self.command.iter().chain(&self.on_stale)
+    }
+
+    fn on_alarm(&mut self, now: Time, alarm: &Alarm) {
+        let replaced = self.lines.as_mut().map(|lines| lines.alarm(alarm));
+        self.count_replaced(replaced.unwrap_or_default());
+        self.subscribers.alarm(alarm);
+        if let Some(command) = &mut self.on_stale {
+            command.alarm(now, alarm);
+        }
+    }
+
     /// Gives a fresh state to all outputs.
     fn show(&mut self, now: Time, source: SourceKey, held: Held<'_>) {
-        let replaced = self.lines.as_mut().map(|lines| lines.fresh(now, source, held));
+        let until = held.fresh_until(now, &self.max_age);
+        let replaced = self.lines.as_mut().map(|lines| lines.fresh(now, source, held, until));
         self.hand_on(now, source, held, replaced.unwrap_or_default());
     }
 
     /// Gives a state to all but the lines, of which those of sources `lines` were replaced.
     fn hand_on(&mut self, now: Time, source: SourceKey, held: Held<'_>, lines: Vec<usize>) {
-        self.subscribers.fresh(now, held);
+        let until = held.fresh_until(now, &self.max_age);
+        self.subscribers.fresh(now, held, until);
         let command = self.command.as_mut();
-        let states = command.map(|command| command.fresh(now, source, held));
-        for replaced in lines.into_iter().chain(states.unwrap_or_default()) {
+        let states = command.map(|command| command.fresh(now, source, held, until));
+        self.count_replaced(lines.into_iter().chain(states.unwrap_or_default()));
+    }
+
+    fn count_replaced(&mut self, sources: impl IntoIterator<Item = usize>) {
+        for replaced in sources {
             if let Some(count) = self.replaced.get_mut(replaced) {
                 *count += 1;
             }
@@ -198,17 +241,43 @@ impl Outputs {
 /// A fresh state as JSON; a payload that is not text is given in base64, and one that is longer than
 /// [`SHOWN`](crate::monitor::SHOWN) by its length alone.
 fn line(now: Time, held: Held<'_>) -> Map<String, Value> {
-    let age_ms = held.age(now).map(|age| age.as_millis_f64());
+    let age = held.age(now).map(|age| (age, held.bounded_age(now)));
     let session = held.record.label().to_string();
     let len = held.payload().map(|payload| payload.len() as u64);
     let (source, key) = (held.source(), held.key());
     let names =
         Names { source: &source, session: &session, topic: held.topic_name(), key: key.as_deref() };
-    let mut line = state(names, held.record.newest_seq, age_ms, (held.shown(), len));
+    let ms = |age: Span| age.as_millis_f64();
+    let uncertainty = age.and_then(|(_, bounded)| bounded).map(|age: StateAge| age.uncertainty);
+    let ages = (age.map(|(age, _)| ms(age)), uncertainty.map(ms));
+    let mut line = state(names, held.record.newest_seq, ages, (held.shown(), len));
     if held.is_removed() {
-        line.retain(|field, _| !matches!(field.as_str(), "age_ms" | "payload" | "payload_bytes"));
+        let is_of_state = |field: &str| {
+            matches!(field, "age_ms" | "age_uncertainty_ms" | "payload" | "payload_bytes")
+        };
+        line.retain(|field, _| !is_of_state(field));
         line.insert("removed".into(), true.into());
     }
+    line
+}
+
+/// An alarm as JSON.
+fn line_of_alarm(alarm: &Alarm) -> Map<String, Value> {
+    let ms = |span: Option<Span>| json!(span.map(Span::as_millis_f64));
+    let mut line = Map::new();
+    line.insert("unix_ms".into(), wall_clock_ms().into());
+    line.insert("event".into(), if alarm.is_stale { "stale" } else { "fresh" }.into());
+    line.insert("source".into(), shown_source(&alarm.name, alarm.label).into());
+    line.insert("session".into(), alarm.label.to_string().into());
+    if !alarm.topic.is_empty() {
+        line.insert("topic".into(), (*alarm.topic).into());
+    }
+    if !alarm.key.is_empty() {
+        line.insert("key".into(), KeyText(&alarm.key).to_string().into());
+    }
+    line.insert("age_ms".into(), ms(alarm.age.map(|age| age.estimate)));
+    line.insert("age_uncertainty_ms".into(), ms(alarm.age.map(|age| age.uncertainty)));
+    line.insert("max_age_ms".into(), ms(Some(alarm.max_age)));
     line
 }
 
@@ -221,8 +290,14 @@ fn payload_len(line: &Map<String, Value>) -> usize {
 fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
     let SourceStatus { source, session, seq, age_ms, payload, payload_bytes, .. } = status;
     let payload = (payload.as_deref(), *payload_bytes);
+    let ages = (*age_ms, status.age_uncertainty_ms);
     let names = Names { source, session, topic: None, key: None };
-    let mut line = state(names, *seq, *age_ms, payload);
+    let mut line = state(names, *seq, ages, payload);
+    if status.freshness.max_age_ms.is_some() {
+        line.insert("max_age_ms".into(), json!(status.freshness.max_age_ms));
+        line.insert("is_fresh".into(), json!(status.freshness.is_fresh));
+        line.insert("too_old".into(), json!(status.freshness.too_old));
+    }
     if !status.topics.is_empty() {
         line.insert("topics".into(), json!(status.topics));
     }
@@ -256,7 +331,7 @@ struct Names<'a> {
 fn state(
     Names { source, session, topic, key }: Names<'_>,
     seq: u64,
-    age_ms: Option<f64>,
+    (age_ms, age_uncertainty_ms): (Option<f64>, Option<f64>),
     (payload, payload_bytes): (Option<&[u8]>, Option<u64>),
 ) -> Map<String, Value> {
     let mut line = Map::new();
@@ -271,6 +346,7 @@ fn state(
     }
     line.insert("seq".into(), seq.into());
     line.insert("age_ms".into(), json!(age_ms));
+    line.insert("age_uncertainty_ms".into(), json!(age_uncertainty_ms));
     match payload.map(|payload| (payload, str::from_utf8(payload))) {
         Some((_, Ok(text))) => line.insert("payload".into(), text.into()),
         Some((bytes, Err(_))) => {
@@ -309,7 +385,7 @@ mod tests {
     fn a_line_has_a_payload_only_where_there_is_one_and_it_is_short() {
         let line = |payload| {
             let names = Names { source: "it", session: "s", topic: None, key: None };
-            Value::Object(state(names, 1, None, payload))
+            Value::Object(state(names, 1, (None, None), payload))
         };
         let (text, bytes) = (line((Some(b"on"), Some(2))), line((Some(b"\xff"), Some(1))));
         assert_eq!((&text["payload"], &bytes["payload_base64"]), (&json!("on"), &json!("/w==")));

@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use freshline_core::session::SessionLabel;
+use freshline_core::session::{Alarm, SessionLabel};
 use freshline_core::unit::Time;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value};
@@ -29,7 +29,8 @@ use super::held::Held;
 use super::lines::push_line;
 use super::pattern::Wanted;
 use super::reader::write_within;
-use super::{line, line_of_status, lines_of_topics, payload_len};
+use super::{line, line_of_alarm, line_of_status, lines_of_topics, payload_len};
+use crate::clock::Clock;
 use crate::monitor::which::Which;
 use crate::monitor::{Asker, SourceStatus};
 
@@ -57,11 +58,22 @@ const PENDING_BYTES: usize = 64 << 20;
 #[derive(Clone, Default)]
 pub struct Subscribers(Arc<Mutex<Vec<Arc<Handover<Newest>>>>>);
 
-/// A line of JSON that several readers share.
-type Line = Arc<Map<String, Value>>;
+/// A line of JSON that several readers share, and until when it may be handed out.
+#[derive(Clone)]
+struct Line {
+    content: Arc<Map<String, Value>>,
+    fresh_until: Option<Time>,
+}
 
-/// A session, and one of its topics or keys.
-type Key = (SessionLabel, Which);
+impl Line {
+    /// Whether it is too late to hand it out.
+    fn is_over(&self, now: Time) -> bool {
+        self.fresh_until.is_some_and(|until| now > until)
+    }
+}
+
+/// A session, one of its topics or keys, and whether it is a state: an alarm is not replaced by one.
+type Key = (SessionLabel, Which, bool);
 
 /// A state that a reader gets.
 struct Item {
@@ -86,16 +98,16 @@ impl Pending for Newest {
     fn take(&mut self) -> Option<Item> {
         let key = self.turns.pop_front()?;
         let (line, generated_at) = self.lines.remove(&key)?;
-        self.bytes -= payload_len(&line);
+        self.bytes -= payload_len(&line.content);
         Some(Item { line, which: key.1, generated_at })
     }
 }
 
 impl Newest {
     fn put(&mut self, key: Key, line: Line, generated_at: Time) {
-        self.bytes += payload_len(&line);
+        self.bytes += payload_len(&line.content);
         match self.lines.insert(key.clone(), (line, generated_at)) {
-            Some((before, _)) => self.bytes -= payload_len(&before),
+            Some((before, _)) => self.bytes -= payload_len(&before.content),
             None => self.turns.push_back(key),
         }
         while self.turns.len() > PENDING || self.bytes > PENDING_BYTES {
@@ -109,15 +121,35 @@ impl Subscribers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn fresh(&self, now: Time, held: Held<'_>) {
+    pub(super) fn fresh(&self, now: Time, held: Held<'_>, fresh_until: Option<Time>) {
+        let key = (held.record.label(), held.which(), true);
+        self.put(key, held.generated_at(), fresh_until, || line(now, held));
+    }
+
+    /// A topic has become stale, or fresh again. Of a slow reader, the newest alarm of a topic counts.
+    pub(super) fn alarm(&self, alarm: &Alarm) {
+        let which = match alarm.key.is_empty() {
+            true => Which::Topic(alarm.number),
+            false => Which::key(&alarm.topic, &alarm.key),
+        };
+        // None is in a snapshot.
+        self.put((alarm.label, which, false), Time::MAX, None, || line_of_alarm(alarm));
+    }
+
+    fn put(
+        &self,
+        key: Key,
+        generated_at: Time,
+        fresh_until: Option<Time>,
+        line: impl Fn() -> Map<String, Value>,
+    ) {
         let list = self.list();
         if list.is_empty() {
             return;
         }
-        let line = Arc::new(line(now, held));
-        let (key, generated_at) = ((held.record.label(), held.which()), held.generated_at());
+        let line = Line { content: Arc::new(line()), fresh_until };
         for reader in list.iter() {
-            reader.put(|newest| newest.put(key.clone(), Arc::clone(&line), generated_at));
+            reader.put(|newest| newest.put(key.clone(), line.clone(), generated_at));
         }
     }
 
@@ -154,10 +186,11 @@ fn follow(mut stream: UnixStream, asker: &Asker, queue: &Handover<Newest>) -> io
             shown = show(&mut stream, asker, &wanted, text)?;
         }
         match queue.next_within(LOOK) {
-            Next::Item(item) if shown.has(&item) || !wanted.takes(&item.line) => {}
+            Next::Item(item) if shown.has(&item) || !wanted.takes(&item.line.content) => {}
+            Next::Item(item) if item.line.is_over(Clock::new().now()) => {}
             Next::Item(item) => {
                 let mut text = Vec::new();
-                push_line(&Value::Object(Arc::unwrap_or_clone(item.line)), &mut text);
+                push_line(&Value::Object(Arc::unwrap_or_clone(item.line.content)), &mut text);
                 write_within(&mut stream, &text, PATIENCE)?;
             }
             Next::Late if has_left(&stream)? => return Ok(()),
@@ -204,7 +237,7 @@ impl Shown {
 
     /// Whether a state came before the snapshot, which has it or a newer one.
     fn has(&self, item: &Item) -> bool {
-        let (session, seq) = (item.line.get("session"), item.line.get("seq"));
+        let (session, seq) = (item.line.content.get("session"), item.line.content.get("seq"));
         let Some((shown, states)) = session.and_then(Value::as_str).and_then(|it| self.0.get(it))
         else {
             return false;
@@ -273,6 +306,10 @@ mod tests {
 
     use super::*;
 
+    fn pending(seq: u64) -> Line {
+        Line { content: Arc::new(a_line(seq)), fresh_until: None }
+    }
+
     fn a_line(seq: u64) -> Map<String, Value> {
         let Value::Object(line) = serde_json::json!({"session": "s", "seq": seq}) else {
             unreachable!("it is an object")
@@ -288,22 +325,23 @@ mod tests {
     fn pending_states_of_sources_that_come_and_go_take_bounded_memory() {
         let mut newest = Newest::default();
         for id in 0..2 * PENDING as u64 {
-            newest.put((label(id), Which::Topic(0)), Arc::new(a_line(id)), Time::ZERO);
+            newest.put((label(id), Which::Topic(0), true), pending(id), Time::ZERO);
         }
         assert_eq!((newest.turns.len(), newest.lines.len()), (PENDING, PENDING));
-        let oldest = newest.take().unwrap();
-        assert_eq!(oldest.line["seq"].as_u64(), Some(PENDING as u64), "the oldest were dropped");
+        let oldest = newest.take().unwrap().line.content;
+        assert_eq!(oldest["seq"].as_u64(), Some(PENDING as u64), "the oldest were dropped");
     }
 
     #[test]
     fn a_slow_reader_gets_the_newest_of_each_source_in_turn() {
         let mut newest = Newest::default();
         for seq in 0..1000 {
-            newest.put((label(7), Which::Topic(0)), Arc::new(a_line(seq)), Time::ZERO);
-            newest.put((label(3), Which::Topic(0)), Arc::new(a_line(seq + 1)), Time::ZERO);
+            newest.put((label(7), Which::Topic(0), true), pending(seq), Time::ZERO);
+            newest.put((label(3), Which::Topic(0), true), pending(seq + 1), Time::ZERO);
         }
-        let seqs: Vec<_> =
-            std::iter::from_fn(|| newest.take()).map(|item| item.line["seq"].as_u64()).collect();
+        let seqs: Vec<_> = std::iter::from_fn(|| newest.take())
+            .map(|item| item.line.content["seq"].as_u64())
+            .collect();
         assert_eq!(seqs, [Some(999), Some(1000)]);
     }
 
@@ -312,7 +350,7 @@ mod tests {
         let states = HashMap::from([(Which::Topic(0), Time::from_nanos(7))]);
         let shown = Shown(HashMap::from([("s".to_owned(), (5, states))]));
         let has = |seq, topic, at| {
-            let (line, which) = (Arc::new(a_line(seq)), Which::Topic(topic));
+            let (line, which) = (pending(seq), Which::Topic(topic));
             shown.has(&Item { line, which, generated_at: Time::from_nanos(at) })
         };
         assert!(has(4, 0, 6) && has(5, 0, 7));

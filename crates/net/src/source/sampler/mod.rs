@@ -62,6 +62,10 @@ pub trait Sampler: Send {
     fn start(&mut self, clock: Clock, waker: Arc<Waker>);
     /// Puts the state into the empty buffer.
     fn take(&mut self, now: Time, need: Need, into: &mut Vec<u8>) -> Take;
+    /// By how much the generation time of the state that was taken last can be too late.
+    fn label_error(&self) -> Span {
+        Span::ZERO
+    }
 }
 
 /// A payload of a given size, for measurements: a counter, then a pattern.
