@@ -27,6 +27,8 @@ mod said;
 mod age;
 #[cfg(feature = "bond")]
 mod bond;
+#[cfg(any(feature = "monitor", feature = "source"))]
+mod config;
 #[cfg(feature = "demo")]
 mod demo;
 #[cfg(feature = "emulate")]
@@ -146,7 +148,31 @@ fn main() -> ExitCode {
         )
         .init();
     error_report::install();
-    let result = match Cli::parse().command {
+    let result = match parsed() {
+        Err(report) => Err(Failure::Usage(report)),
+        Ok(cli) => run(cli.command),
+    };
+    let (report, code) = match result {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Command(code)) => return ExitCode::from(code),
+        Err(Failure::Interrupted) => return ExitCode::from(output::INTERRUPTED),
+        Err(Failure::Runtime(report)) => (report, 1),
+        Err(Failure::Usage(report)) => (report, 2),
+    };
+    say!("{report:?}");
+    ExitCode::from(code)
+}
+
+/// The command line, with the flags of a file that it names.
+fn parsed() -> miette::Result<Cli> {
+    #[cfg(any(feature = "monitor", feature = "source"))]
+    return config::parse();
+    #[cfg(not(any(feature = "monitor", feature = "source")))]
+    return Ok(Cli::parse());
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
         #[cfg(feature = "source")]
         Command::Source(args) => source::run(args),
         #[cfg(feature = "monitor")]
@@ -177,16 +203,7 @@ fn main() -> ExitCode {
         Command::Mesh(args) => mesh::run(args),
         #[cfg(feature = "monitor")]
         Command::Token(args) => token::run(args),
-    };
-    let (report, code) = match result {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Command(code)) => return ExitCode::from(code),
-        Err(Failure::Interrupted) => return ExitCode::from(output::INTERRUPTED),
-        Err(Failure::Runtime(report)) => (report, 1),
-        Err(Failure::Usage(report)) => (report, 2),
-    };
-    say!("{report:?}");
-    ExitCode::from(code)
+    }
 }
 
 #[cfg(test)]

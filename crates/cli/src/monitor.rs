@@ -15,6 +15,7 @@ use freshline_net::monitor::{
 };
 use miette::{IntoDiagnostic, miette};
 
+use crate::config::ConfigArgs;
 use crate::failure::Failure;
 use crate::held::{HeldArgs, MetricsArgs};
 use crate::listening::{ListenArgs, Quic, say_where};
@@ -60,6 +61,8 @@ EXIT CODES
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if ADDRESS
     /// is not loopback. Port 0 takes a free one. Default: quic://0.0.0.0:3774 with --credentials,
     /// --token-file or --client-ca, otherwise quic://127.0.0.1:3774.

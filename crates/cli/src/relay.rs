@@ -13,6 +13,7 @@ use freshline_net::relay::{Destination, Relay, RelayConfig, RelayError, Watch, s
 use freshline_net::source::Transport;
 use miette::{IntoDiagnostic, miette};
 
+use crate::config::ConfigArgs;
 use crate::failure::Failure;
 use crate::held::{HeldArgs, MetricsArgs};
 use crate::law::LawArgs;
@@ -54,6 +55,8 @@ EXIT CODES
 2  the flags or the files that they name cannot be understood, or a destination is the relay itself
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Where to listen for sources: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if
     /// ADDRESS is not loopback. Port 0 takes a free one.
     listen: MonitorUrl,

@@ -16,6 +16,7 @@ use freshline_net::source::sampler::{Command, File, Keys, Latest, Sampler, Synth
 use freshline_net::source::{Source, SourceConfig, SourceError, States, Topic};
 use miette::miette;
 
+use crate::config::ConfigArgs;
 use crate::epochs::EpochLog;
 use crate::failure::Failure;
 use crate::law::LawArgs;
@@ -76,6 +77,8 @@ EXIT CODES
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
     /// The monitor: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
     url: MonitorUrl,
     /// Run this shell command for every update; its output is the state.

@@ -162,7 +162,7 @@ impl Source {
 
     /// Whether the update that is due is so for an urgent state alone.
     pub(super) fn is_ahead(&self, now: Time) -> bool {
-        self.topics.has_any() && !self.due_for_all_at().is_some_and(|at| at <= now)
+        self.topics.has_any() && self.due_for_all_at().is_none_or(|at| at > now)
     }
 
     /// Whether an update of a source with topics is to leave even without a state.
