@@ -14,7 +14,7 @@ use super::ledger::Ledger;
 use super::monitor_host::MonitorHost;
 use super::network::{Address, Arrived, Network};
 use super::observation::Observation;
-use super::plan::{Incident, MonitorPlan, Plan, What};
+use super::plan::{Incident, Plan, What};
 use super::sabotage::Sabotage;
 use super::source_host::{Leaving, SourceHost};
 
@@ -51,8 +51,7 @@ impl Hosts {
     pub(super) fn new(plan: &Plan, sabotage: Box<dyn Sabotage>) -> Self {
         let stream = |number| Pcg64::new(plan.seed.into(), number);
         let sources = (SOURCE_STREAMS..).zip(&plan.sources);
-        let max_age = sabotage.max_age(plan.monitor.max_age);
-        let monitor = MonitorPlan { max_age, ..plan.monitor.clone() };
+        let monitor = sabotage.monitor(plan.monitor.clone());
         Self {
             now: Time::ZERO,
             sources: sources
@@ -76,7 +75,7 @@ impl Hosts {
             .sources
             .iter()
             .map(SourceHost::wakes_at)
-            .chain([self.monitor_timer(), self.network.poll_timeout(), incident])
+            .chain([self.monitor.poll_timeout(), self.network.poll_timeout(), incident])
             .flatten()
             .min()
             .unwrap_or(Time::MAX);
@@ -95,7 +94,7 @@ impl Hosts {
         while let Some(arrived) = self.network.poll_arrival(&mut datagram) {
             self.arrive(arrived, &datagram);
         }
-        if self.monitor_timer().is_some_and(|at| at <= now) {
+        if self.monitor.poll_timeout().is_some_and(|at| at <= now) {
             let seen = &mut self.seen;
             self.monitor.handle_timeout(now, |observed| seen.push(observed));
         }
@@ -134,10 +133,6 @@ impl Hosts {
     pub(super) fn source_of(&self, session: SessionId) -> Option<usize> {
         let process = self.ledger.process_of(session)?;
         self.sources.iter().position(|host| host.has_run(process))
-    }
-
-    fn monitor_timer(&self) -> Option<Time> {
-        self.monitor.poll_timeout().filter(|_| !self.sabotage.stops_monitor_timer())
     }
 
     fn befall(&mut self, what: What) {

@@ -1,10 +1,11 @@
 //! Faults of endpoints, planted on purpose: each breaks one property, so that its checker is seen
 //! to fail. For tests only; not part of an ordinary build.
 
-use freshline_core::unit::{Span, Time, UpdateRate};
+use freshline_core::unit::{Time, UpdateRate};
 use freshline_core::wire::Message;
 
 use super::observation::Observation;
+use super::plan::MonitorPlan;
 use super::sabotage::Sabotage;
 use super::source_host::MAX_WHOLE;
 
@@ -73,12 +74,14 @@ impl Sabotage for Planted {
         }
     }
 
-    fn stops_monitor_timer(&self) -> bool {
-        *self == Self::RecordsKept
-    }
-
-    fn max_age(&self, max_age: Option<Span>) -> Option<Span> {
-        if *self == Self::TooOldHandedOut { max_age.map(|limit| limit * 4) } else { max_age }
+    fn monitor(&self, plan: MonitorPlan) -> MonitorPlan {
+        match self {
+            Self::RecordsKept => MonitorPlan { idle: plan.idle * 10, ..plan },
+            Self::TooOldHandedOut => {
+                MonitorPlan { max_age: plan.max_age.map(|limit| limit * 4), ..plan }
+            }
+            _ => plan,
+        }
     }
 
     fn next_step_at(&self, now: Time, next: Time) -> Time {

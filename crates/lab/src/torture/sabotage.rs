@@ -1,9 +1,10 @@
 //! Where something can be made to go wrong that no fault of a path or a host brings about: the
 //! endpoints themselves. In an ordinary build nothing is.
 
-use freshline_core::unit::{Span, Time};
+use freshline_core::unit::Time;
 
 use super::observation::Observation;
+use super::plan::MonitorPlan;
 
 /// Gets between the endpoints and the world. By default it does nothing.
 pub(super) trait Sabotage: Send {
@@ -12,14 +13,9 @@ pub(super) trait Sabotage: Send {
         false
     }
 
-    /// Whether the monitor's timer is never served.
-    fn stops_monitor_timer(&self) -> bool {
-        false
-    }
-
-    /// The maximum age that the monitor has, instead of the one that is checked.
-    fn max_age(&self, max_age: Option<Span>) -> Option<Span> {
-        max_age
+    /// The monitor that there is, instead of the one that is checked.
+    fn monitor(&self, plan: MonitorPlan) -> MonitorPlan {
+        plan
     }
 
     /// When the world goes on, instead of at `next`.
