@@ -83,8 +83,8 @@ impl<R: Read + Send + 'static> Sampler for Keys<R> {
                 }
                 let has_ended = changes.ended.is_some();
                 // Waking fails only when the source has ended.
-                let is_over = (is_news || has_ended) && waker.wake().is_err();
-                if is_over || has_ended {
+                let is_gone = (is_news || has_ended) && waker.wake().is_err();
+                if is_gone || has_ended {
                     return;
                 }
                 let is_full = |changes: &mut Changes| changes.newest.len() >= MAX_STREAMS;

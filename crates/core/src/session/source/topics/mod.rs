@@ -40,6 +40,9 @@ pub use types::{
 /// An update in this number asks for an ack: acks name 64 updates before their own.
 const ACK_EVERY: u32 = 32;
 
+/// States that are tried to join an update, of thousands of keys: many more than fit.
+const JOINING: usize = 512;
+
 /// A topic in the update that leaves.
 #[derive(Debug, Clone, Copy)]
 struct Carried {
@@ -447,7 +450,12 @@ impl Topics {
     /// Small states of other topics whose index is at least this one join, the greatest first.
     fn join(&mut self, slot: &Slot, leader: usize, least: f64) {
         self.joining.retain(|(index, place)| *place != leader && *index >= least);
-        self.joining.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));
+        let greater_first = |one: &(f64, usize), other: &(f64, usize)| other.0.total_cmp(&one.0);
+        if self.joining.len() > JOINING {
+            self.joining.select_nth_unstable_by(JOINING, greater_first);
+            self.joining.truncate(JOINING);
+        }
+        self.joining.sort_unstable_by(greater_first);
         for at in 0..self.joining.len() {
             let (_, place) = self.joining[at];
             if self.frames.len() + self.list[place].frame_len(slot) <= slot.room {
