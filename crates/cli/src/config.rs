@@ -3,7 +3,7 @@
 //! The file's table that is named like the command becomes flags, which clap reads as if they stood before
 //! those of the command line. So there is one definition of each flag, and one text for each mistake.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Command, CommandFactory, FromArgMatches};
