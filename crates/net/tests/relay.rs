@@ -32,7 +32,7 @@ struct States(Sender<(Vec<u8>, Option<Span>)>);
 impl States {
     fn send(&self, now: Time, record: &Record) {
         // The test may have ended.
-        let _ = self.0.send((record.payload.clone(), record.state_age(now)));
+        let _ = self.0.send((record.payload().unwrap_or_default().to_vec(), record.state_age(now)));
     }
 }
 

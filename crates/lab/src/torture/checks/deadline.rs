@@ -98,7 +98,7 @@ impl Check for Deadline {
     fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
         let Some(limit) = self.max_age else { return Ok(()) };
         match seen {
-            Observation::Happened(What::MonitorDies) => {
+            Observation::Happened(What::MonitorDies | What::MonitorStarts) => {
                 self.known.clear();
                 Ok(())
             }
