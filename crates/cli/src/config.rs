@@ -38,6 +38,7 @@ pub(crate) fn parse<C: CommandFactory + FromArgMatches>() -> miette::Result<C> {
         Some((file, rest)) => {
             let name = rest[1].to_string_lossy().into_owned();
             command = command.mut_subcommand(&name, |command| command.args_override_self(true));
+            command.build();
             let flags = read(&file, &name, &command)?;
             [&rest[..2], &flags, &rest[2..]].concat()
         }
@@ -176,12 +177,30 @@ fn topic_text(table: &Table) -> Result<String, String> {
     Ok(options.join(","))
 }
 
-#[cfg(all(test, feature = "source", feature = "monitor"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Commands as the real ones, with some of their flags.
+    fn cli() -> Command {
+        use clap::Arg;
+        let flag = |name: &'static str| Arg::new(name).long(name);
+        let switch = |name| flag(name).action(ArgAction::SetTrue);
+        let source = Command::new("source")
+            .arg(Arg::new("url"))
+            .args(["name", "max-rate", "size", "config"].map(flag))
+            .args(["json", "on-change"].map(switch))
+            .arg(flag("topic").action(ArgAction::Append));
+        let destinations = Arg::new("destinations").action(ArgAction::Append);
+        let relay = Command::new("relay").args([Arg::new("listen"), destinations]);
+        Command::new("freshline").subcommands([source, relay])
+    }
+
     fn of(text: &str, name: &str) -> Result<Vec<String>, String> {
-        let flags = flags(text, name, &crate::Cli::command())?;
+        // Places have their numbers once a command is built.
+        let mut cli = cli();
+        cli.build();
+        let flags = flags(text, name, &cli)?;
         Ok(flags.into_iter().map(|flag| flag.into_string().unwrap()).collect())
     }
 
@@ -271,8 +290,7 @@ mod tests {
         let flags = of("[source]\nurl = 'udp://127.0.0.1:9'\nname = 'a'\nsize = 9\n", "source");
         let words = [vec!["freshline".into(), "source".into()], flags.unwrap()].concat();
         let words = words.into_iter().chain(["--name".into(), "b".into()]);
-        let cli = crate::Cli::command()
-            .mut_subcommand("source", |command| command.args_override_self(true));
+        let cli = cli().mut_subcommand("source", |command| command.args_override_self(true));
         let matches = cli.try_get_matches_from(words).unwrap();
         let source = matches.subcommand_matches("source").unwrap();
         assert_eq!(source.get_one::<String>("name").map(String::as_str), Some("b"));

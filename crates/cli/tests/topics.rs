@@ -237,7 +237,7 @@ fn an_urgent_state_does_not_wait_for_the_laws_next_time() {
     let mut source = source.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = source.stdin.take().unwrap();
     let _source = Process(source);
-    let mut next = || {
+    let next = || {
         let line = states.recv_timeout(PATIENCE).expect("a state comes");
         serde_json::from_str::<Value>(&line).unwrap()["topic"].as_str().map(str::to_owned)
     };

@@ -2,13 +2,15 @@
 //! a source whose updates come by paths with very different delays, and for one with large states what
 //! their [`Budget`] allows.
 
+mod any_topic;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::change::Change;
 use super::cookie::SessionLabel;
 use super::held::{
-    AGE_KNOWN, Arrival, BOUNDED, By, HAS_STATE, Large, LargeStates, OWN, Since, StateMut, WITHHELD,
+    AGE_KNOWN, Arrival, By, HAS_STATE, Large, LargeStates, OWN, Since, StateMut, WITHHELD,
     error_in, is_credible,
 };
 use super::latest::{Latest, StateAge};
@@ -364,40 +366,6 @@ impl<P> Record<P> {
     pub fn bounded_age(&self, now: Time) -> Option<StateAge> {
         let estimate = self.state_age(now).map(|age| (age, error_in(self.packed)));
         Some(StateAge::of(estimate, self.since_of(0)?, now))
-    }
-
-    /// The same of a topic.
-    pub(super) fn age_of(&self, topic: u16, now: Time) -> Option<StateAge> {
-        match topic {
-            0 => self.bounded_age(now),
-            topic => self.topic(topic)?.bounded_age(now),
-        }
-    }
-
-    pub(super) fn is_topic_withheld(&self, topic: u16) -> bool {
-        match topic {
-            0 => self.is_withheld(),
-            topic => self.topic(topic).is_some_and(TopicRecord::is_withheld),
-        }
-    }
-
-    /// The bound of the age of the newest state of a topic.
-    pub(super) fn since_of(&self, topic: u16) -> Option<Since> {
-        match topic {
-            0 => (self.packed & BOUNDED != 0).then_some(self.since),
-            topic => self.topic(topic)?.since(),
-        }
-    }
-
-    /// Withholds the newest state of a topic, or not.
-    pub(super) fn withhold(&mut self, topic: u16, is_withheld: bool) {
-        let flags = match topic {
-            0 => Some(&mut self.packed),
-            topic => self.more.as_mut().and_then(|more| more.topics.flags_mut(topic)),
-        };
-        if let Some(flags) = flags {
-            *flags = (*flags & !WITHHELD) | if is_withheld { WITHHELD } else { 0 };
-        }
     }
 
     /// Whether there is a state: the session of a source with large states opens without one.

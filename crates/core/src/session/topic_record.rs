@@ -18,11 +18,13 @@ use super::held::{
     error_in,
 };
 use super::latest::{Latest, StateAge};
-use super::monitor::DEADLINE_COST;
 use crate::age::AgeProcess;
 use crate::state::Budget;
 use crate::unit::{Span, Time};
 use crate::wire::{Frame, Opening, TopicName};
+
+/// What the deadline of a topic costs at most, besides its names, in bytes.
+pub(super) const DEADLINE_COST: usize = 512;
 
 /// What a record costs besides its name, its key and its state, in bytes: with its places in two lists that
 /// grow by doubling, and its deadline.

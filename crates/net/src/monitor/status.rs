@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 
 use freshline_core::age::AgeMeter;
 use freshline_core::dscp::Dscp;
-use freshline_core::session::{self, MonitorCounters, SourceKey};
+use freshline_core::session::{self, MonitorCounters, SourceKey, TopicRecord};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
-use super::freshness::{FreshnessStatus, with_freshness};
+use super::freshness::FreshnessStatus;
 use super::topic_status::{SHOWN, TopicState, TopicStatus};
 use super::{Record, Sender};
 use crate::refusal::Refusals;
@@ -57,8 +57,7 @@ pub struct SourceStatus {
     pub freshness: FreshnessStatus,
     /// Topics that are stale, the first one included.
     pub stale_topics: u64,
-    /// The code point (DSCP) of its last update as it came, 0 to 63; none where the kernel does not
-    /// tell.
+    /// The code point (DSCP) of its last update as it came, 0 to 63; none where the kernel has none.
     pub dscp: Option<Dscp>,
     /// Sequence number of the freshest update.
     pub seq: u64,
@@ -73,6 +72,16 @@ pub struct SourceStatus {
     /// Its topics, if it has any; the state of the first one is that of the source.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<TopicStatus>,
+}
+
+impl SourceStatus {
+    /// States of all topics that were too old as they came.
+    pub fn too_old(&self) -> u64 {
+        match &self.topics[..] {
+            [] => self.freshness.too_old,
+            topics => topics.iter().map(|topic| topic.freshness.too_old).sum(),
+        }
+    }
 }
 
 /// A monitor's run in numbers.
@@ -337,6 +346,39 @@ fn status(meter: Option<&AgeMeter>, record: &Record, now: Time, replaced: u64) -
         generated_at: record.generated_at,
         topics: record.topics().map(|topic| TopicStatus::of(record, topic, now)).collect(),
     }
+}
+
+/// A status with what the monitor knows of maximum ages, and without a state that is too old. Of an absent
+/// source, `source` is `None`.
+fn with_freshness(
+    mut status: SourceStatus,
+    sessions: &session::Monitor<Sender>,
+    source: Option<SourceKey>,
+    record: &Record,
+    now: Time,
+) -> SourceStatus {
+    let freshness = |number: u16, topic: Option<&TopicRecord>| match source {
+        Some(source) => sessions.freshness(source, number),
+        None => {
+            let name = topic.map_or("", TopicRecord::name);
+            let key = topic.and_then(TopicRecord::key).unwrap_or_default();
+            sessions.freshness_after(&record.name, name, key)
+        }
+    };
+    let first = FreshnessStatus::of(freshness(0, record.topic(0)));
+    let (mut all, mut topics) = (vec![first], record.topics());
+    status.freshness = all[0];
+    for status in &mut status.topics {
+        let topic = topics.next();
+        let number = topic.map_or(0, TopicRecord::number);
+        status.freshness = FreshnessStatus::of(freshness(number, topic));
+        all.extend((number > 0).then_some(status.freshness));
+    }
+    status.stale_topics = all.iter().filter(|one| one.is_fresh == Some(false)).count() as u64;
+    if sessions.max_age(record, 0).is_some() && sessions.latest_of(now, record, 0).is_none() {
+        (status.payload, status.payload_bytes) = (None, None);
+    }
+    status
 }
 
 #[cfg(test)]

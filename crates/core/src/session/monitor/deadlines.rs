@@ -24,6 +24,7 @@ use crate::session::held::Since;
 use crate::session::latest::StateAge;
 use crate::session::max_age::MaxAge;
 use crate::session::record::{Record, SourceKey};
+use crate::session::topic_record::DEADLINE_COST;
 use crate::unit::{Span, Time};
 
 /// A topic with a maximum age became stale, or fresh again.
@@ -146,8 +147,8 @@ struct Entry {
     too_old: u64,
 }
 
-/// What a topic costs here at most, besides its names, in bytes.
-pub(in crate::session) const DEADLINE_COST: usize = size_of::<Entry>() + 128;
+/// With its places in the maps and queues.
+const _: () = assert!(size_of::<Entry>() + 128 <= DEADLINE_COST);
 
 #[derive(Debug)]
 pub(super) struct Deadlines {

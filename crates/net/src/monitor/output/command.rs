@@ -1,7 +1,7 @@
 //! A command that is run for fresh states.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::ops::Bound::{Excluded, Included};
 use std::process::Stdio;
@@ -17,6 +17,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use super::groups::Groups;
 use super::handover::{Handover, Pending};
 use super::held::{Held, shown_source};
+use super::job_key::Key;
 use crate::clock::Clock;
 use crate::monitor::which::Which;
 
@@ -28,11 +29,9 @@ const RUNNERS: usize = 8;
 /// longest pending state is dropped, so that sources with small states keep theirs.
 const PENDING_BYTES: usize = 256 << 20;
 
-/// Maximum number of pending states. Beyond it another one of the same source is dropped: a source can have ever new
-/// keys.
+/// Maximum number of pending states, and of pending alarms. Beyond it another state of the same source is
+/// dropped, as a source can have ever new keys, and a new alarm.
 const PENDING: usize = 1 << 16;
-/// Maximum number of pending alarms.
-const PENDING_ALARMS: usize = 1 << 16;
 
 /// How long commands that run may go on once a signal ends the monitor.
 const GRACE: Span = Span::from_secs(2);
@@ -49,25 +48,6 @@ pub(super) struct Command {
     limit: Span,
     /// Makes keys of the names in alarms.
     names: RandomState,
-}
-
-/// The index of a source, and one of its topics or keys.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    source: usize,
-    which: Which,
-}
-
-impl Key {
-    /// That of the first topic of a source, which is before its others.
-    fn first(source: usize) -> Self {
-        Self { source, which: Which::Topic(0) }
-    }
-
-    /// That of an alarm of a topic, which has a number here as a source has.
-    fn of_alarm(topic: usize, is_stale: bool) -> Self {
-        Self { source: topic, which: Which::Topic(u16::from(!is_stale)) }
-    }
 }
 
 #[derive(Default)]
@@ -158,10 +138,9 @@ impl Command {
     /// A topic has become stale, or fresh again. Both run if both are pending, in their order.
     pub(super) fn alarm(&mut self, now: Time, alarm: &Alarm) {
         let source = shown_source(&alarm.name, alarm.label);
-        let mut hasher = self.names.build_hasher();
-        (&source, alarm.number, &alarm.topic, &alarm.key).hash(&mut hasher);
+        let hash = self.names.hash_one((&source, alarm.number, &alarm.topic, &alarm.key));
         // Half of all numbers, so that each has a next one.
-        let key = Key::of_alarm(hasher.finish() as usize / 2, alarm.is_stale);
+        let key = Key::of_alarm(hash as usize / 2, alarm.is_stale);
         let state = if alarm.is_stale { "stale" } else { "fresh" };
         let ms = |span: Span| format!("{:.3}", span.as_millis_f64());
         let job = Job {
@@ -268,7 +247,7 @@ impl Jobs {
         let other = Key::of_alarm(key.source, key != Key::of_alarm(key.source, true));
         if self.newest.contains_key(&key) {
             self.newest.remove(&other);
-        } else if self.newest.len() >= PENDING_ALARMS {
+        } else if self.newest.len() >= PENDING {
             self.dropped += 1;
             return;
         }
@@ -367,16 +346,14 @@ fn run(
         }
     })?;
     let age = job.age.map(|age| age + Clock::new().now().since(job.received_at));
+    let age_ms = age.map_or(String::new(), |age| format!("{:.3}", age.as_millis_f64()));
     let mut shell = std::process::Command::new("sh");
     shell
         .args(["-c", command])
         .env("FRESHLINE_SOURCE", &job.source)
         .env("FRESHLINE_TOPIC", job.topic.as_deref().unwrap_or_default())
         .envs(job.environment.iter().map(|(name, value)| (name, value)))
-        .env(
-            "FRESHLINE_AGE_MS",
-            age.map_or(String::new(), |age| format!("{:.3}", age.as_millis_f64())),
-        )
+        .env("FRESHLINE_AGE_MS", age_ms)
         .stdin(Stdio::piped())
         .stdout(if to_stderr { Stdio::from(io::stderr()) } else { Stdio::inherit() });
     let (mut child, group) = groups.start(&mut shell)?;
@@ -429,7 +406,6 @@ mod tests {
         }
     }
 
-    /// By which a test knows it.
     fn seq(job: &Job) -> u64 {
         job.generated_at.as_nanos()
     }

@@ -286,13 +286,9 @@ impl Lines {
         replaced
     }
 
-    /// Whether a state is written again as its age becomes known.
-    pub(super) fn show_age(&self) -> bool {
-        self.format == OutFormat::Json
-    }
-
-    /// Whether it is written that a key is removed: frames do not say whose they are.
-    pub(super) fn show_removals(&self) -> bool {
+    /// Whether lines say whose states they are: then a state is written again as its age becomes known, and
+    /// that a key is removed.
+    pub(super) fn have_names(&self) -> bool {
         self.format == OutFormat::Json
     }
 

@@ -8,6 +8,7 @@ mod command;
 mod groups;
 mod handover;
 mod held;
+mod job_key;
 mod lines;
 mod metrics;
 mod pattern;
@@ -173,7 +174,7 @@ impl Watch for Outputs {
 
     fn removed(&mut self, now: Time, source: SourceKey, record: &Record, removed: &RemovedTopic) {
         let held = Held::removed(record, removed);
-        let lines = self.lines.as_mut().filter(|lines| lines.show_removals());
+        let lines = self.lines.as_mut().filter(|lines| lines.have_names());
         let replaced = lines.map(|lines| lines.fresh(now, source, held, None));
         self.hand_on(now, source, held, replaced.unwrap_or_default());
     }
@@ -189,7 +190,7 @@ impl Watch for Outputs {
     fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
         let held = Held::of(record);
         let until = held.fresh_until(now, &self.max_age);
-        let lines = self.lines.as_mut().filter(|lines| lines.show_age());
+        let lines = self.lines.as_mut().filter(|lines| lines.have_names());
         let replaced = lines.map(|lines| lines.fresh(now, source, held, until));
         self.hand_on(now, source, held, replaced.unwrap_or_default());
     }
@@ -314,7 +315,7 @@ fn lines_of_topics(status: &SourceStatus) -> impl Iterator<Item = Map<String, Va
         let key = topic.key.as_deref();
         let names = Names { source, session, topic: Some(&topic.topic), key };
         let payload = (held.payload.as_deref(), topic.payload_bytes);
-        let mut line = state(names, *seq, topic.age_ms, payload);
+        let mut line = state(names, *seq, (topic.age_ms, topic.age_uncertainty_ms), payload);
         line.insert("silence_s".into(), json!(silence_s));
         Some(line)
     })
