@@ -50,7 +50,7 @@ Accept the changed file, and end the sessions that it does not permit any more:
 
 Hand out no command that is older than 200 ms, and stop the machine when there is no younger one:
 
-    freshline monitor quic://0.0.0.0:3774 --credentials credentials --exec execute-command \
+    freshline monitor quic://0.0.0.0:3774 --credentials credentials --exec execute-command \\
         --max-age 'cmd/*=200ms' --on-stale 'test $FRESHLINE_STATE = fresh || stop-machine'
 
 EXIT CODES

@@ -71,6 +71,6 @@ fn what_is_wrong_with_a_file_ends_the_command() {
     assert!(refused(None).contains("cannot be read"));
     assert!(refused(Some("[source]\ncolour = 'red'\n")).contains("colour"));
     assert!(refused(Some("[source]\nurl = 'udp://127.0.0.1:9'\n")).contains("--topic"));
-    let rate = "[source]\nurl = 'udp://127.0.0.1:9'\nsize = 9\nlaw = 'fixed'\nrate = 700\n";
-    assert!(refused(Some(rate)).contains("700/s"));
+    let rate = "[source]\nurl = 'udp://127.0.0.1:9'\nsize = 9\nlaw = 'fixed'\nrate = 'fast'\n";
+    assert!(refused(Some(rate)).contains("--rate"));
 }
