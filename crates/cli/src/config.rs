@@ -19,7 +19,8 @@ const INPUTS: [&str; 4] = ["read", "sample", "latest", "size"];
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigArgs {
     /// Read flags from this file of TOML: the table named like the command has them without dashes, and its
-    /// `url`, `listen` or `destinations`. A flag that is given here as well wins.
+    /// `url`, `listen` or `destinations`. A flag that is given here as well wins, but
+    /// lists add up, and the URL stands in one place alone.
     #[arg(long, value_name = "FILE")]
     #[allow(dead_code, reason = "it is taken out before the rest is read")]
     config: Option<PathBuf>,

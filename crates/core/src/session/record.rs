@@ -218,7 +218,10 @@ impl<P> Record<P> {
         large: &mut LargeStates,
     ) -> Arrival {
         let (mut first, mut is_fresh, mut is_repeated) = (Arrival::Part, false, false);
-        for frame in update.frames.iter() {
+        // An update from before the opening may be of a monitor that was here before: it can have a key that
+        // is removed since. What is missing leaves again.
+        let is_before = update.seq < self.first_seq;
+        for frame in update.frames.iter().filter(|frame| !(is_before && frame.topic() > 0)) {
             let arrival = self.on_frame(update, frame, received_at, large);
             match frame.topic() {
                 0 => {

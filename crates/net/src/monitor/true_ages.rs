@@ -354,7 +354,7 @@ impl World {
                 let output = Ok(stamp(began_at));
                 let (generated_at, ended_at) = (began_at + SOURCE_AHEAD, self.source_clock());
                 answer.send(Run { generated_at, ended_at, output }).expect("it is running");
-                self.feed.on_woken(&mut self.source);
+                self.feed.on_woken(self.source_clock(), &mut self.source);
             }
             Event::MonitorDies => (self.monitor, self.unknown) = (None, None),
             Event::MonitorStarts => self.start_monitor(),
@@ -372,7 +372,7 @@ impl World {
             return;
         };
         if put(self.source_clock(), stamp(self.now)) {
-            self.feed.on_woken(&mut self.source);
+            self.feed.on_woken(self.source_clock(), &mut self.source);
         }
         self.lines.push(self.now);
         let is_pause = self.dice.is(interval.as_secs_f64() / 20.0);

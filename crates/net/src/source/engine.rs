@@ -92,7 +92,7 @@ impl Engine {
 
     /// The sampler may have a state; whether one was awaited, so that a turn is due.
     pub(crate) fn on_woken(&mut self) -> bool {
-        self.feed.on_woken(&mut self.session)
+        self.feed.on_woken(self.clock.now(), &mut self.session)
     }
 
     /// When the next turn is due although nothing comes.

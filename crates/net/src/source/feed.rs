@@ -12,11 +12,15 @@ pub(crate) struct Feed {
     /// One, or one for each topic.
     inputs: Vec<Input>,
     state: Vec<u8>,
+    /// Those that nobody has been told of.
+    troubles: Vec<Trouble>,
 }
 
 /// Where the states of a source, or of one of its topics, are from.
 struct Input {
     topic: Option<TopicId>,
+    /// Whether its states do not wait for the law's next time.
+    is_urgent: bool,
     sampler: Box<dyn Sampler>,
     /// Whether the sampler had nothing yet, and wakes the source when it has.
     awaits_waker: bool,
@@ -53,16 +57,18 @@ enum Said {
 impl Feed {
     /// The states of samplers that were started: of one, or of one for each topic of the session.
     pub(crate) fn new(samplers: Vec<Box<dyn Sampler>>, session: &session::Source) -> Self {
-        let topics = session.topics().map(|(topic, _)| Some(topic)).chain([None]);
+        let topics = session.topics().map(|(topic, params)| (Some(topic), params.is_urgent));
+        let topics = topics.chain([(None, false)]);
         let inputs = samplers.into_iter().zip(topics);
-        let inputs = inputs.map(|(sampler, topic)| Input {
+        let inputs = inputs.map(|(sampler, (topic, is_urgent))| Input {
             topic,
+            is_urgent,
             sampler,
             awaits_waker: false,
             rests_until: None,
             over: None,
         });
-        Self { inputs: inputs.collect(), state: Vec::new() }
+        Self { inputs: inputs.collect(), state: Vec::new(), troubles: Vec::new() }
     }
 
     /// The session wants a state: asks the samplers for theirs.
@@ -75,7 +81,8 @@ impl Feed {
         need: Need,
         session: &mut session::Source,
     ) -> Result<Vec<Trouble>, String> {
-        let (mut troubles, mut has_put, mut again_at) = (Vec::new(), false, None);
+        let (mut has_put, mut again_at) = (false, None);
+        let mut troubles = std::mem::take(&mut self.troubles);
         let (mut fails, mut has_more) = (false, false);
         for input in &mut self.inputs {
             let said = input.take(now, need, &mut self.state, session, &mut troubles);
@@ -103,11 +110,20 @@ impl Feed {
         Ok(troubles)
     }
 
-    /// A sampler has woken the source; whether one was awaited.
-    pub(crate) fn on_woken(&mut self, session: &mut session::Source) -> bool {
-        let taken = self.inputs.iter_mut().map(|input| std::mem::take(&mut input.awaits_waker));
+    /// A sampler has woken the source; whether one was awaited. It is asked for again when an update is due;
+    /// an urgent state is put now.
+    pub(crate) fn on_woken(&mut self, now: Time, session: &mut session::Source) -> bool {
+        let Self { inputs, state, troubles } = self;
+        let mut is_awaited = false;
         // Of all of them, whichever it was.
-        let is_awaited = taken.fold(false, |any, awaits| any | awaits);
+        for input in inputs {
+            let awaits = std::mem::take(&mut input.awaits_waker);
+            is_awaited |= awaits;
+            if awaits && input.is_urgent {
+                // What it says is said again when states are wanted.
+                input.take(now, Need::Newer, state, session, troubles);
+            }
+        }
         if is_awaited {
             session.ask_again();
         }

@@ -17,22 +17,27 @@ pub(super) struct Ahead {
 impl Ahead {
     /// From when on an update may leave ahead of its time, which is `due`; `period` is that of the law's rate.
     pub(super) fn at(&self, due: Time, period: Span) -> Time {
-        due + self.debt - period * BURST
+        due + self.debt(period) - period * BURST
     }
 
     /// How long after its time an update leaves that is not urgent.
     pub(super) fn delay(&self, period: Span) -> Span {
-        self.debt.min(period / 2)
+        self.debt(period).min(period / 2)
     }
 
     /// An update left now instead of when it was due, for an urgent state.
     pub(super) fn on_early(&mut self, now: Time, due: Time, period: Span) {
-        self.debt = (self.debt + due.since(now)).min(period * BURST);
+        self.debt = (self.debt(period) + due.since(now)).min(period * BURST);
     }
 
     /// One left now that was due then.
-    pub(super) fn on_late(&mut self, now: Time, due: Time) {
-        self.debt = self.debt - now.since(due).min(self.debt);
+    pub(super) fn on_late(&mut self, now: Time, due: Time, period: Span) {
+        self.debt = self.debt(period) - now.since(due);
+    }
+
+    /// The rate may have risen since.
+    fn debt(&self, period: Span) -> Span {
+        self.debt.min(period * BURST)
     }
 }
 
@@ -48,7 +53,7 @@ mod tests {
         // There is always an urgent state.
         for now in (0..60_000).map(at) {
             if now >= due + ahead.delay(period) {
-                ahead.on_late(now, due);
+                ahead.on_late(now, due, period);
             } else if now >= ahead.at(due, period) {
                 ahead.on_early(now, due, period);
             } else {
@@ -68,7 +73,19 @@ mod tests {
         let mut ahead = Ahead::default();
         ahead.on_early(now, now + period, period);
         assert_eq!(ahead.delay(period), period / 2);
-        ahead.on_late(now + Span::from_secs(5), now + period);
+        ahead.on_late(now + Span::from_secs(5), now + period, period);
         assert_eq!(ahead.delay(period), Span::ZERO);
+    }
+
+    #[test]
+    fn a_debt_of_a_slow_rate_does_not_burden_a_fast_one() {
+        let (slow, fast) = (Span::from_secs(2), Span::from_millis(20));
+        let now = Time::ZERO + Span::from_secs(10);
+        let mut ahead = Ahead::default();
+        (0..4).for_each(|_| ahead.on_early(now, now + slow, slow));
+        for number in 1..=8 {
+            ahead.on_late(now + fast * number, now + fast * number - fast / 2, fast);
+        }
+        assert_eq!(ahead.delay(fast), Span::ZERO, "80 ms of debt, each 10 ms later");
     }
 }

@@ -136,9 +136,8 @@ impl Source {
             return None;
         }
         let at = self.topics.hurried_at(self.max_whole())?;
-        // A law that waits for an ack says nothing of when.
         let period = self.law.rate().period();
-        let due = self.next_by_law().unwrap_or(at + period);
+        let due = self.paced_at(period);
         Some(at.max(self.ahead.at(due, period)).max(self.law.affordable_at()))
     }
 
@@ -153,11 +152,18 @@ impl Source {
             return;
         }
         let period = self.law.rate().period();
-        let due = self.next_by_law().unwrap_or(now + period);
+        let due = self.paced_at(period);
         match self.is_ahead(now) {
             true => self.ahead.on_early(now, due, period),
-            false => self.ahead.on_late(now, due),
+            false => self.ahead.on_late(now, due, period),
         }
+    }
+
+    /// When the law's pace allows the next update. A law that waits for an ack says nothing of it: then a
+    /// period of its rate after the last.
+    fn paced_at(&self, period: Span) -> Time {
+        let last = self.acks.last_sent_at();
+        self.next_by_law().or(last.map(|last| last + period)).unwrap_or(Time::ZERO)
     }
 
     /// Whether the update that is due is so for an urgent state alone.

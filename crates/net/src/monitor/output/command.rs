@@ -138,7 +138,9 @@ impl Command {
     /// A topic has become stale, or fresh again. Both run if both are pending, in their order.
     pub(super) fn alarm(&mut self, now: Time, alarm: &Alarm) {
         let source = shown_source(&alarm.name, alarm.label);
-        let hash = self.names.hash_one((&source, alarm.number, &alarm.topic, &alarm.key));
+        // A key is the same one under whatever number it comes.
+        let number = if alarm.topic.is_empty() { alarm.number } else { 0 };
+        let hash = self.names.hash_one((&source, number, &alarm.topic, &alarm.key));
         // Half of all numbers, so that each has a next one.
         let key = Key::of_alarm(hash as usize / 2, alarm.is_stale);
         let state = if alarm.is_stale { "stale" } else { "fresh" };
