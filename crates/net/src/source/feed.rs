@@ -117,11 +117,11 @@ impl Feed {
         let mut is_awaited = false;
         // Of all of them, whichever it was.
         for input in inputs {
-            let awaits = std::mem::take(&mut input.awaits_waker);
-            is_awaited |= awaits;
-            if awaits && input.is_urgent {
-                // What it says is said again when states are wanted.
-                input.take(now, Need::Newer, state, session, troubles);
+            is_awaited |= std::mem::take(&mut input.awaits_waker);
+            if input.is_urgent {
+                // What it says besides is said again when states are wanted.
+                let said = input.take(now, Need::Newer, state, session, troubles);
+                is_awaited |= matches!(said, Said::Put);
             }
         }
         if is_awaited {
