@@ -29,8 +29,7 @@ const RUNNERS: usize = 8;
 /// longest pending state is dropped, so that sources with small states keep theirs.
 const PENDING_BYTES: usize = 256 << 20;
 
-/// Maximum number of pending states, and of pending alarms. Beyond it another state of the same source is
-/// dropped, as a source can have ever new keys, and a new alarm.
+/// Maximum number of pending states, and of alarms: beyond it one of the same source, or the alarm, is dropped.
 const PENDING: usize = 1 << 16;
 
 /// How long commands that run may go on once a signal ends the monitor.
@@ -138,7 +137,6 @@ impl Command {
     /// A topic has become stale, or fresh again. Both run if both are pending, in their order.
     pub(super) fn alarm(&mut self, now: Time, alarm: &Alarm) {
         let source = shown_source(&alarm.name, alarm.label);
-        // A key is the same one under whatever number it comes.
         let number = if alarm.topic.is_empty() { alarm.number } else { 0 };
         let hash = self.names.hash_one((&source, number, &alarm.topic, &alarm.key));
         // Half of all numbers, so that each has a next one.
