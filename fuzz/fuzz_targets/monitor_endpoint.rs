@@ -12,8 +12,8 @@ use freshline_core::session::{
 use freshline_core::state::Layout;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{
-    Ack, AckMark, Close, CloseReason, Cookie, Frame, Frames, Message, OffsetEstimate, Opening, Part,
-    SessionId, StateId, TopicKey, TopicName, Update,
+    Ack, AckMark, Close, CloseReason, Cookie, Frame, Frames, Message, OffsetEstimate, Opening,
+    Part, SessionId, StateId, TopicKey, TopicName, Update,
 };
 use libfuzzer_sys::fuzz_target;
 
