@@ -261,3 +261,13 @@ fn of_too_many_ended_sessions_the_oldest_becomes_stale_early() {
     assert_eq!(stale, 6);
     assert_eq!(world.wait(925).len(), 1_024, "none is lost");
 }
+
+#[test]
+fn at_the_end_of_time_nothing_loops() {
+    let mut world = World::new(9);
+    world.tell(u64::MAX, &Sent::opening(1, "robot", u64::MAX));
+    let seen = world.tell(u64::MAX, &Sent::new(1, 11, u64::MAX));
+    assert_eq!(seen.last(), Some(&Seen::State));
+    world.monitor.handle_timeout(Time::MAX);
+    assert!(world.has_latest(u64::MAX));
+}

@@ -38,7 +38,7 @@ pub struct Alarm {
     pub label: SessionLabel,
     /// The number of the topic, or of the key, at its source.
     pub number: u16,
-    /// The name of the topic; empty if there is none.
+    /// The name of the topic; empty for a source without topics, and while it is unknown.
     pub topic: Box<str>,
     /// The key; empty if the topic has none.
     pub key: Box<[u8]>,
@@ -108,7 +108,7 @@ pub(super) struct Arrived {
     pub(super) age: Option<StateAge>,
 }
 
-/// What is done with a state.
+/// The decision on a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) withhold: bool,
@@ -288,7 +288,11 @@ impl Deadlines {
             let (Some(limit), phase) = (entry.limit, entry.phase) else { continue };
             match (phase, entry.shown) {
                 (Phase::Fresh, Some((since, _))) if since.max_age(now) <= limit => {
-                    self.arm(id, since.is_above_at(limit, now));
+                    let later = since.is_above_at(limit, now);
+                    // At the end of time nothing is later, and nothing ages.
+                    if later > now {
+                        self.arm(id, later);
+                    }
                 }
                 (Phase::Fresh | Phase::Unknown, _) => {
                     let age = entry.age_at(now);
@@ -540,7 +544,7 @@ impl Entry {
         })
     }
 
-    /// The age of what was handed out last.
+    /// The age of the state that was handed out last.
     fn age_at(&self, now: Time) -> Option<StateAge> {
         self.shown.map(|(since, uncertainty)| {
             let max = since.max_age(now);
