@@ -1,7 +1,7 @@
 //! Flags from a file: `freshline source --config freshline.toml`.
 //!
-//! The file's table that is named like the command becomes flags, which clap reads as if they stood before
-//! those of the command line. So there is one definition of each flag, and one text for each mistake.
+//! The keys of the table that has the command's name become flags, which clap reads before those of the
+//! command line. So there is one definition of each flag, and one text for each mistake.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use toml::{Table, Value};
 /// Commands that take a file.
 const COMMANDS: [&str; 3] = ["source", "monitor", "relay"];
 
-/// What may end a topic; it has to stand last.
+/// The keys of a topic's input, which comes last in the value of `--topic`.
 const INPUTS: [&str; 4] = ["read", "sample", "latest", "size"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigArgs {
     /// Read flags from this file of TOML: the table named like the command has them without dashes, and its
-    /// `url`, `listen` or `destinations`. A flag that is given here as well wins, but
-    /// lists add up, and the URL stands in one place alone.
+    /// `url`, `listen` or `destinations`. A flag on the command line wins, but lists add up, and each URL is
+    /// given in one place only.
     #[arg(long, value_name = "FILE")]
     #[allow(dead_code, reason = "it is taken out before the rest is read")]
     config: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub(crate) struct ConfigArgs {
 /// The command line, with the flags of its file.
 ///
 /// # Errors
-/// If the file cannot be read, or has what is no flag of the command; mistakes of the command line itself
+/// If the file cannot be read, or has a key that is not a flag of the command. Mistakes on the command line
 /// end the process as clap does.
 pub(crate) fn parse<C: CommandFactory + FromArgMatches>() -> miette::Result<C> {
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -65,7 +65,7 @@ fn taken_out(words: &[OsString]) -> Option<(PathBuf, Vec<OsString>)> {
         }
         let text = word.to_str().unwrap_or_default();
         match text.strip_prefix("--config") {
-            // Without a file, clap says what is missing.
+            // Without a file name, clap reports the mistake.
             Some("") => match others.next() {
                 Some(name) => file = Some(name.into()),
                 None => return None,
@@ -87,8 +87,7 @@ fn read(file: &Path, name: &str, cli: &Command) -> miette::Result<Vec<OsString>>
 
 fn flags(text: &str, name: &str, cli: &Command) -> Result<Vec<OsString>, String> {
     let all: Table = text.parse().map_err(|error| format!("{error}"))?;
-    let tables: Vec<&str> = all.keys().map(String::as_str).collect();
-    if let Some(strange) = tables.iter().find(|table| !COMMANDS.contains(table)) {
+    if let Some(strange) = all.keys().find(|table| !COMMANDS.contains(&table.as_str())) {
         return Err(format!("{strange:?} is no table; there are [source], [monitor] and [relay]"));
     }
     let Some(Value::Table(table)) = all.get(name) else {

@@ -106,8 +106,8 @@ pub(crate) struct Args {
     max_age: Vec<MaxAge>,
     /// Run this shell command when a topic of --max-age has no state that is young enough any more, and when
     /// it has one again, with FRESHLINE_STATE (`stale` or `fresh`), FRESHLINE_SOURCE, FRESHLINE_TOPIC,
-    /// FRESHLINE_AGE_MS, FRESHLINE_UNCERTAINTY_MS and FRESHLINE_MAX_AGE_MS in its environment. It runs for
-    /// several topics at a time, and for one topic in the order of events.
+    /// FRESHLINE_KEY, FRESHLINE_AGE_MS, FRESHLINE_UNCERTAINTY_MS and FRESHLINE_MAX_AGE_MS in its environment.
+    /// It runs for several topics at a time, and for one topic in the order of events.
     #[arg(
         long,
         value_name = "CMD",

@@ -2,21 +2,20 @@
 
 #[path = "common/lines.rs"]
 mod lines;
+#[path = "common/monitor.rs"]
+mod monitor;
 #[path = "common/process.rs"]
 mod process;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use lines::lines;
-use process::Process;
+use monitor::{PATIENCE, freshline, listening};
 use serde_json::Value;
 
-fn freshline(command: &str, file: &Path, words: &[&str]) -> Command {
-    let mut freshline = Command::new(env!("CARGO_BIN_EXE_freshline"));
-    freshline.arg(command).arg("--config").arg(file).args(words);
-    freshline.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+fn with_file(command: &str, file: &Path, words: &[&str]) -> Command {
+    let mut freshline = freshline(&[command, "--config"]);
+    freshline.arg(file).args(words);
     freshline
 }
 
@@ -24,31 +23,21 @@ fn freshline(command: &str, file: &Path, words: &[&str]) -> Command {
 fn one_file_serves_a_monitor_and_a_source() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("freshline.toml");
-    let patience = Duration::from_secs(30);
     std::fs::write(&file, "[monitor]\nlisten = 'udp://127.0.0.1:0'\nout = '-'\n").unwrap();
-    let mut monitor = freshline("monitor", &file, &[]).spawn().unwrap();
-    let states = lines(monitor.stdout.take().unwrap());
-    let said = lines(monitor.stderr.take().unwrap());
-    let _monitor = Process(monitor);
-    let url = loop {
-        let line = said.recv_timeout(patience).expect("it listens");
-        if let Some(rest) = line.strip_prefix("listening at ") {
-            break rest.split(';').next().unwrap().to_owned();
-        }
-    };
+    let (_monitor, states, url) = listening(&mut with_file("monitor", &file, &[]));
     let source = format!(
         "[source]\nurl = '{url}'\nname = 'of-the-file'\nlaw = 'fixed'\nrate = '50/s'\njson = true\n\
          duration = '1s'\n[[source.topic]]\nname = 'pose'\nsize = 40\n[[source.topic]]\n\
          sample = 'echo a,b'\nname = 'said'\nweight = 2.5\nmax-rate = '5/s'\n"
     );
     std::fs::write(&file, source).unwrap();
-    let done = freshline("source", &file, &["--name", "robot"]).output().unwrap();
+    let done = with_file("source", &file, &["--name", "robot"]).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let report: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert!(report["topics"].as_array().is_some_and(|topics| topics.len() == 2), "{report}");
     let mut topics = std::collections::BTreeSet::new();
     while topics.len() < 2 {
-        let line = states.recv_timeout(patience).expect("both topics come");
+        let line = states.recv_timeout(PATIENCE).expect("both topics come");
         let line: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(line["source"], "robot", "the command line wins");
         topics.insert(line["topic"].as_str().unwrap_or_default().to_owned());
@@ -64,7 +53,7 @@ fn what_is_wrong_with_a_file_ends_the_command() {
         if let Some(text) = text {
             std::fs::write(&file, text).unwrap();
         }
-        let done = freshline("source", &file, &[]).output().unwrap();
+        let done = with_file("source", &file, &[]).output().unwrap();
         assert_eq!(done.status.code(), Some(2), "{text:?}");
         String::from_utf8_lossy(&done.stderr).into_owned()
     };

@@ -3,46 +3,23 @@
 
 #[path = "common/lines.rs"]
 mod lines;
+#[path = "common/monitor.rs"]
+mod monitor;
 #[path = "common/process.rs"]
 mod process;
 
-use std::process::{Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use lines::lines;
+use monitor::{PATIENCE, freshline, monitor};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use process::Process;
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// The maximum age. Longer than a busy machine delays a state.
 const LIMIT_MS: f64 = 2_000.0;
-
-fn freshline(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_freshline"));
-    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// A monitor, what it writes, and its URL.
-fn monitor(flags: &[&str]) -> (Process, Receiver<String>, String) {
-    let words = [&["monitor", "udp://127.0.0.1:0", "--out", "-"], flags].concat();
-    let mut child = freshline(&words).spawn().unwrap();
-    let states = lines(child.stdout.take().unwrap());
-    let said = lines(child.stderr.take().unwrap());
-    let process = Process(child);
-    let url = loop {
-        let line = said.recv_timeout(PATIENCE).expect("it listens");
-        if let Some(rest) = line.strip_prefix("listening at ") {
-            break rest.split(';').next().unwrap().to_owned();
-        }
-    };
-    std::thread::spawn(move || said.iter().count());
-    (process, states, url)
-}
 
 fn source(url: &str) -> Process {
     let words = [

@@ -3,6 +3,8 @@
 
 #[path = "common/session.rs"]
 mod driven;
+#[path = "common/wire.rs"]
+mod wire;
 
 use std::collections::BinaryHeap;
 
@@ -15,6 +17,7 @@ use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Ack, Message};
 
 use driven::{next_update, turn};
+use wire::advance_to_first;
 
 /// How long a path takes there and back, in ms; `None`: nothing comes through.
 type Delays = [Option<u64>; 2];
@@ -56,13 +59,9 @@ impl World {
         let end = self.now + length;
         loop {
             let first = self.under_way.peek().map(|next| next.0.0);
-            let next = Time::earliest([self.source.poll_timeout(), first]);
-            let next = next.expect("a source always wants something").max(self.now);
-            if next > end {
-                self.now = end;
+            if !advance_to_first(&mut self.now, end, &self.source, first) {
                 return;
             }
-            self.now = next;
             self.arrive();
             for (transmit, datagram) in turn(&mut self.source, self.now, b"state", |_| ()) {
                 self.carry(transmit.path.0, true, &datagram);

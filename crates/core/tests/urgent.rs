@@ -3,6 +3,8 @@
 
 #[path = "common/session.rs"]
 mod driven;
+#[path = "common/wire.rs"]
+mod wire;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,6 +19,7 @@ use freshline_core::unit::{BitRate, Bytes, Span, Time, UpdateRate};
 use freshline_core::wire::Message;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use wire::advance_to_first;
 
 /// The longest datagram, with headers of IPv4 and UDP, and what a path takes for it.
 const DATAGRAM: usize = 1_200;
@@ -55,14 +58,14 @@ impl Line {
 }
 
 /// When it arrives, its number, its path, whether it goes to the monitor, and its bytes.
-type UnderWay = Reverse<(Time, u64, u8, bool, Vec<u8>)>;
+type InFlight = Reverse<(Time, u64, u8, bool, Vec<u8>)>;
 
 struct World {
     now: Time,
     source: Source,
     monitor: Monitor<u8>,
     lines: Vec<[Line; 2]>,
-    under_way: BinaryHeap<UnderWay>,
+    in_flight: BinaryHeap<InFlight>,
     datagrams: u64,
     updates: u64,
     random: Pcg32,
@@ -99,7 +102,7 @@ impl World {
             source: source.over(paths).with_topics(topics).expect("they are legal"),
             monitor: Monitor::new(MonitorParams::default(), Secret::new([1; 16])),
             lines: lines.iter().map(|line| [*line, *line]).collect(),
-            under_way: BinaryHeap::new(),
+            in_flight: BinaryHeap::new(),
             datagrams: 0,
             updates: 0,
             random: Pcg32::seed_from_u64(3),
@@ -112,14 +115,10 @@ impl World {
     fn run(&mut self, length: Span) {
         let end = self.now + length;
         loop {
-            let first = self.under_way.peek().map(|next| next.0.0);
-            let next = Time::earliest([self.source.poll_timeout(), first]);
-            let next = next.expect("a source always wants something").max(self.now);
-            if next > end {
-                self.now = end;
+            let first = self.in_flight.peek().map(|next| next.0.0);
+            if !advance_to_first(&mut self.now, end, &self.source, first) {
                 return;
             }
-            self.now = next;
             self.arrive();
             self.send();
         }
@@ -161,13 +160,13 @@ impl World {
             return;
         }
         self.datagrams += 1;
-        self.under_way.push(Reverse((at, self.datagrams, path, forward, datagram.to_vec())));
+        self.in_flight.push(Reverse((at, self.datagrams, path, forward, datagram.to_vec())));
     }
 
     fn arrive(&mut self) {
-        while self.under_way.peek().is_some_and(|next| next.0.0 <= self.now) {
+        while self.in_flight.peek().is_some_and(|next| next.0.0 <= self.now) {
             let Reverse((_, _, path, forward, datagram)) =
-                self.under_way.pop().expect("it was seen");
+                self.in_flight.pop().expect("it was seen");
             if !forward {
                 let _ = self.source.handle_datagram(self.now, PathId(path), &datagram);
                 continue;
@@ -298,9 +297,9 @@ fn an_urgent_update_asks_for_an_ack_and_carries_the_stop_alone() {
     let mut world = World::new(true, 1.0, &[Line::new(Span::ZERO, 0)], "freshest", 100);
     world.run(Span::from_secs(3));
     world.run(Span::from_millis(300));
-    world.under_way.clear();
+    world.in_flight.clear();
     world.stop();
-    let Some(Reverse((_, _, _, true, datagram))) = world.under_way.pop() else {
+    let Some(Reverse((_, _, _, true, datagram))) = world.in_flight.pop() else {
         panic!("it leaves at once");
     };
     let Ok(Message::Update(update)) = Message::parse(&datagram) else { panic!("an update") };

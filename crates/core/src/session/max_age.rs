@@ -20,7 +20,7 @@ pub struct MaxAge {
 }
 
 impl MaxAge {
-    /// The limit of the first rule that matches a topic; its name is empty if there is none.
+    /// The limit of the first rule that matches a topic; `topic` is empty for a source without topics.
     pub fn of(rules: &[Self], source: &str, topic: &str) -> Option<Span> {
         if rules.is_empty() {
             return None;

@@ -23,6 +23,20 @@ pub(crate) fn advance(now: &mut Time, end: Time, source: &Source, wires: [&Wire;
     next < end
 }
 
+/// Lets time pass until the source wants to be called or `first` arrives, at `end` at most; whether one of
+/// them comes at `end` or before it.
+pub(crate) fn advance_to_first(
+    now: &mut Time,
+    end: Time,
+    source: &Source,
+    first: Option<Time>,
+) -> bool {
+    let next = Time::earliest([source.poll_timeout(), first]);
+    let next = next.expect("a source always wants something").max(*now);
+    *now = next.min(end);
+    next <= end
+}
+
 /// The next one that has come by now.
 pub(crate) fn arrived(wire: &mut Wire, now: Time) -> Option<(Time, PathId, Vec<u8>)> {
     let is_there = wire.front().is_some_and(|next| next.0 <= now);

@@ -151,7 +151,7 @@ impl<P: Copy + Hash> Monitor<P> {
         datagram: impl Into<Datagram<'a>>,
     ) -> Result<(), Ignored> {
         let at = now.into();
-        // First what has become stale in a time in which nothing ran.
+        // Topics may have become stale while the process did not run.
         self.deadlines.handle_timeout(at.now);
         self.counters.datagrams += 1;
         let Datagram { bytes, dscp } = datagram.into();
@@ -224,7 +224,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.outbox.write(now, out)
     }
 
-    /// What has happened since the last call. Topics that have become stale, or fresh again, come first.
+    /// The next event. Topics that have become stale, or fresh again, come first.
     pub fn poll_event(&mut self) -> Option<MonitorEvent<P>> {
         let records = &self.records;
         if let Some(alarm) = self.deadlines.poll(|key| records.get(key as usize)) {
@@ -268,8 +268,8 @@ impl<P: Copy + Hash> Monitor<P> {
         self.large.budget.used()
     }
 
-    /// The newest state of a topic, with its age at `now`. `None` if there is none, or if it is, or may be,
-    /// older than [`MonitorParams::max_age`] allows.
+    /// The newest state of a topic, with its age at `now`. `None` without a state, or if it is, or may be, older
+    /// than [`MonitorParams::max_age`] allows.
     pub fn latest(&self, now: Time, source: SourceKey, topic: u16) -> Option<Latest<'_>> {
         self.latest_of(now, self.record(source)?, topic)
     }

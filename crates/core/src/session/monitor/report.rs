@@ -11,7 +11,7 @@ use crate::session::record::SourceKey;
 use crate::unit::Time;
 
 impl<P: Copy + Hash> Monitor<P> {
-    /// Withholds what is too old, or may be: of what has come, that is no fresh state to the driver.
+    /// Withholds states that are, or may be, too old. The driver gets no event of a fresh state for them.
     pub(super) fn judge(&mut self, now: Time, key: u32) {
         if self.deadlines.are_none() {
             return;
@@ -85,7 +85,7 @@ impl<P: Copy + Hash> Monitor<P> {
         }
     }
 
-    /// Reports what has changed in topics other than the first, which is that of the record.
+    /// Reports changes of topics other than the first, whose state is that of the record.
     pub(super) fn report_topics(&mut self, source: SourceKey) {
         for change in self.large.changes.drain(..) {
             self.events.push(match change {

@@ -189,14 +189,15 @@ impl Source {
             Some(limit) => limit == Limit::MaxBandwidth,
             None => self.law.adapts(),
         };
+        let is_ahead = self.is_ahead(now);
         let slot = Slot {
             now,
             seq,
             max_whole: self.max_whole(),
             symbol_len: self.symbol_len(),
             room: self.room(0),
-            may_begin: now >= self.law.not_before() && !self.is_ahead(now),
-            is_ahead: self.is_ahead(now),
+            may_begin: now >= self.law.not_before() && !is_ahead,
+            is_ahead,
             are_bytes_scarce,
             period: self.law.rate().period(),
             srtt: self.acks.srtt().unwrap_or(self.params.first_wait),
