@@ -168,6 +168,11 @@ fn keys_of_a_topic_arrive_can_be_removed_and_are_there_at_once_for_a_late_subscr
         let line: Value = serde_json::from_str(&seen.recv_timeout(PATIENCE).unwrap()).unwrap();
         assert_eq!((&line["key"], &line["payload"]), (&"base".into(), &state.into()), "{line}");
     }
+    // The state of the first topic is in the line of its source.
+    reader.write_all(b"\tpose\n").unwrap();
+    line_with(&seen, |line| line["subscribed"]["topic"] == "pose");
+    let line: Value = serde_json::from_str(&seen.recv_timeout(PATIENCE).unwrap()).unwrap();
+    assert!(line["topic"] == "pose" && line["topics"].is_array(), "{line}");
     let (_late, seen) = connect();
     let keys = [(); 3].map(|()| line_with(&seen, |line| line["key"].is_string())["key"].clone());
     assert!(keys.iter().all(|key| *key != "arm"), "{keys:?}");

@@ -252,14 +252,14 @@ fn a_driver_that_does_not_poll_gets_the_last_two_alarms_of_a_topic() {
 fn of_too_many_ended_sessions_the_oldest_becomes_stale_early() {
     let mut world = World::new(1);
     let mut stale = 0;
-    for session in 0..1_030 {
+    for session in 0..16_390 {
         world.tell(10, &Sent::opening(session, "", 0));
         world.tell(30, &Sent::new(session, 11, 20));
         let events = world.close(40, session);
         stale += events.iter().filter(|seen| **seen == Seen::Stale("")).count();
     }
     assert_eq!(stale, 6);
-    assert_eq!(world.wait(925).len(), 1_024, "none is lost");
+    assert_eq!(world.wait(925).len(), 16_384, "none is lost");
 }
 
 #[test]

@@ -377,7 +377,7 @@ fn a_state_for_which_there_is_no_room_is_not_taken_for_delivered_and_arrives_lat
     let topics = vec![topic("a", 1.0), topic("b", 1.0), topic("c", 1.0)];
     let mut world = World::new(topics, &[40, 800, 800], 200.0, Limits::NONE);
     (world.most, world.puts_again) = (1, true);
-    world.monitor = new_monitor(3_000);
+    world.monitor = new_monitor(3_400);
     world.run(Span::from_secs(10));
     let delivered: Vec<u64> = world.known.iter().map(|known| known.delivered).collect();
     assert_eq!(delivered.iter().sum::<u64>(), 2, "{delivered:?}");

@@ -113,6 +113,11 @@ impl ClockOffset {
         self.best.map(|best| best.error(now))
     }
 
+    /// States that were generated before this time have an error that is not bounded.
+    pub fn bounded_from(&self) -> Option<Time> {
+        self.grown_at
+    }
+
     /// What an update carries that leaves at `now` with states, of which the oldest was generated at
     /// `generated_at`, and whose generation times can be too late by `label_error`.
     pub fn estimate(

@@ -282,11 +282,12 @@ impl<P> Record<P> {
         }
     }
 
-    /// The record ends: what it holds in parts is freed.
+    /// The record ends: what it holds in parts, and of further topics, is freed.
     pub(super) fn release(&mut self, large: &mut LargeStates) {
         if let Some(mut more) = self.more.take() {
             more.large.release(&mut large.budget);
             more.topics.release(&mut large.budget);
+            self.more = (!more.topics.is_empty()).then_some(more);
         }
     }
 

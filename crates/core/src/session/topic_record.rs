@@ -21,15 +21,18 @@ use super::latest::{Latest, StateAge};
 use crate::age::AgeProcess;
 use crate::state::Budget;
 use crate::unit::{Span, Time};
-use crate::wire::{Frame, Opening, TopicName};
+use crate::wire::{Frame, Opening, TopicKey, TopicName};
 
 /// What the deadline of a topic costs at most, besides its names, in bytes.
 pub(super) const DEADLINE_COST: usize = 512;
 
-/// What a record costs besides its name, its key and its state, in bytes: with its places in two lists that
-/// grow by doubling, and its deadline.
-const COST: usize =
-    size_of::<TopicRecord>() + 2 * (size_of::<usize>() + size_of::<u16>()) + DEADLINE_COST;
+/// What a record costs besides its state, in bytes: with its places in two lists that grow by doubling, its
+/// deadline, and the longest name and key, so that no state is without a name for want of room.
+const COST: usize = size_of::<TopicRecord>()
+    + 2 * (size_of::<usize>() + size_of::<u16>())
+    + DEADLINE_COST
+    + Opening::MAX_NAME
+    + TopicKey::MAX_LEN;
 
 /// What is kept of a key that is removed, in bytes. Less than [`COST`], so that there is always room for it.
 const COST_OF_REMOVED: usize = 2 * size_of::<(u16, u64)>();
@@ -212,7 +215,7 @@ pub(super) struct TopicRecords {
     /// The numbers of those that are removed, each with that of the removal.
     removed: Vec<(u16, u64)>,
     refused: Refused,
-    /// What the budget is charged for records and names.
+    /// What the budget is charged for records.
     share: usize,
 }
 
@@ -280,14 +283,11 @@ impl TopicRecords {
 
     fn set_name(&mut self, topic: u16, life: u64, (name, key): (&str, &[u8]), budget: &mut Budget) {
         let Some(place) = self.find(topic, budget) else { return };
-        let wanted = self.share + name.len() + key.len();
         let Err(by_name) = self.place_of_name(name, key) else { return };
-        if budget.resize(&mut self.share, wanted) {
-            let record = &mut self.all[place];
-            (record.name, record.key) = (name.into(), key.into());
-            record.life = record.life.max(life);
-            self.by_name.insert(by_name, topic);
-        }
+        let record = &mut self.all[place];
+        (record.name, record.key) = (name.into(), key.into());
+        record.life = record.life.max(life);
+        self.by_name.insert(by_name, topic);
     }
 
     /// A frame of a topic or a key has come, other than a name.
@@ -351,7 +351,7 @@ impl TopicRecords {
         }
         let mut gone = self.all.remove(place);
         gone.large.release(&mut large.budget);
-        let kept = self.share - COST - gone.name.len() - gone.key.len();
+        let kept = self.share - COST;
         // Less always fits.
         let _ = large.budget.resize(&mut self.share, kept);
         // Frames of this life, or from before the number was another key's, are late from now on.
@@ -384,10 +384,19 @@ impl TopicRecords {
         Some(self.removed[place].1)
     }
 
+    /// Drops all but the name of the first topic: whose state the record goes on to hold.
     pub(super) fn release(&mut self, budget: &mut Budget) {
         self.all.iter_mut().for_each(|topic| topic.large.release(budget));
         budget.release(&mut self.share);
-        *self = Self::default();
+        let is_first = |topic: &TopicRecord| topic.number == 0 && !topic.name.is_empty();
+        let first = self.all.drain(..).next().filter(|topic| is_first(topic));
+        let by_name = first.iter().map(|topic| topic.number).collect();
+        *self = Self { all: first.into_iter().collect(), by_name, ..Self::default() };
+    }
+
+    /// Whether nothing has come of any topic.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
     /// The place of a topic, which is new if need be; `None` if there is no room for it.

@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) source: Source,
     pub(crate) monitor: Monitor<u8>,
+    /// By how much its clock is ahead of the source's.
+    pub(crate) ahead: Span,
     pub(crate) forward: Wire,
     pub(crate) reverse: Wire,
     pub(crate) delay: Span,
@@ -117,6 +119,7 @@ impl World {
             now: Time::ZERO,
             source: new_source(law, limits, vec![keyed("tf", max_keys)]).expect("it is legal"),
             monitor: new_monitor(1 << 30),
+            ahead: Span::ZERO,
             forward: Wire::new(),
             reverse: Wire::new(),
             delay: Span::from_millis(20),
@@ -193,7 +196,7 @@ impl World {
 
     pub(crate) fn arrive(&mut self) {
         while let Some((_, path, datagram)) = arrived(&mut self.forward, self.now) {
-            let heard = driven::tell(&mut self.monitor, self.now, path.0, &datagram);
+            let heard = driven::tell(&mut self.monitor, self.now + self.ahead, path.0, &datagram);
             assert!(heard.reply.len() <= datagram.len(), "no amplification");
             heard.events.iter().for_each(|event| self.see(event));
             let (at, is_lost) = (self.arrival(self.now), self.draw() < self.loss);

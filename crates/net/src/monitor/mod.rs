@@ -9,6 +9,7 @@
 //! running monitor asks it through an [`Asker`] and is answered between two turns of its loop, so
 //! that nothing is locked while updates come.
 
+mod details;
 mod freshness;
 pub mod output;
 mod sources;
@@ -45,8 +46,8 @@ pub use freshness::FreshnessStatus;
 pub use status::{MonitorReport, SourceStatus};
 pub use topic_status::{SHOWN, TopicStatus};
 
+use details::Details;
 use sources::Sources;
-use status::Details;
 
 /// What a monitor holds of a source; see [`session::Record`].
 pub type Record = session::Record<Sender>;

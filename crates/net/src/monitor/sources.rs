@@ -11,7 +11,7 @@ use freshline_core::session::{
 use freshline_core::unit::Time;
 use freshline_core::wire::Ack;
 
-use super::status::Details;
+use super::details::Details;
 use super::{Record, Sender, SourceStatus, Watch};
 use crate::carrier::Answer;
 use crate::credentials::{Credentials, Rules};

@@ -36,6 +36,9 @@ pub struct TopicStatus {
     /// Whether its states are fresh enough, if there is a maximum age.
     #[serde(flatten)]
     pub freshness: FreshnessStatus,
+    /// Its number at the source.
+    #[serde(skip)]
+    pub(crate) number: u16,
     /// Its freshest state, of a topic other than the first or a key.
     #[serde(skip)]
     pub(crate) state: Option<TopicState>,
@@ -83,6 +86,7 @@ impl TopicStatus {
             payload_bytes: payload.map(|payload| payload.len() as u64),
             no_room: topic.no_room(),
             freshness: FreshnessStatus::default(),
+            number: topic.number(),
             state: None,
         }
     }

@@ -19,8 +19,8 @@ use freshline_core::wire::Ack;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
+use super::details::Details;
 use super::sources::Sources;
-use super::status::Details;
 use super::{MonitorConfig, Record, Sender, Watch};
 use crate::clock::Clock;
 use crate::credentials::{Right, Rules};

@@ -30,7 +30,7 @@ use crate::unit::{Span, Time};
 /// A topic with a maximum age became stale, or fresh again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alarm {
-    /// Whose it is; `None` if the session has ended.
+    /// Whose it is; `None` if the session has ended, or the key is removed.
     pub source: Option<SourceKey>,
     /// The name of the source; may be empty.
     pub name: Box<str>,
@@ -42,7 +42,7 @@ pub struct Alarm {
     pub topic: Box<str>,
     /// The key; empty if the topic has none.
     pub key: Box<[u8]>,
-    /// Whether it is stale now.
+    /// Whether it is stale now. A key that is removed is not.
     pub is_stale: bool,
     /// The age, as this happened, of the newest state that was handed out, and before the first one of the
     /// newest that was not; `None` if it is unknown.
@@ -219,11 +219,12 @@ impl Deadlines {
         Verdict { withhold: is_new || was_withheld, hand_out: false }
     }
 
-    /// A key is removed, or goes on under another number: it is not stale.
-    pub(super) fn forget(&mut self, key: u32, number: u16) {
+    /// A key of this source is removed, or goes on under another number: it is not stale any more.
+    pub(super) fn forget(&mut self, key: u32, number: u16, source: &str) {
         if let Some(id) = self.by_place.remove(&(key, number)) {
             let entry = &mut self.entries[id as usize];
-            (entry.place, entry.pending) = (None, 0);
+            (entry.place, entry.source) = (None, source.into());
+            self.enter(id, Phase::Unknown, None);
             self.drop_when_reported(id);
         }
     }

@@ -28,8 +28,8 @@ use crate::dscp::Dscp;
 use crate::state::{Budget, Decoder, Limits};
 use crate::unit::{Span, Time};
 use crate::wire::{
-    self, Ack, AckMark, Challenge, Close, CloseReason, Message, Opening, ParseError, SessionId,
-    Update,
+    self, Ack, AckMark, Challenge, Close, CloseReason, MAX_TOPIC, Message, Opening, ParseError,
+    SessionId, Update,
 };
 use deadlines::Deadlines;
 pub use deadlines::{Alarm, Freshness};
@@ -69,8 +69,8 @@ pub struct Monitor<P> {
 /// The shortest [`MonitorParams::idle`].
 const MIN_IDLE: Span = Span::from_millis(100);
 
-/// Topics of ended sessions whose deadlines are kept, at least.
-const MIN_LEFT: usize = 1024;
+/// Topics and keys of ended sessions whose deadlines are kept, at least: all of four sources.
+const MIN_LEFT: usize = 4 * (MAX_TOPIC as usize + 1);
 
 /// A full look for idle records takes this many calls.
 const SWEEP_PARTS: u64 = 64;

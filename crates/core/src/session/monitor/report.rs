@@ -23,7 +23,7 @@ impl<P: Copy + Hash> Monitor<P> {
                 Change::Fresh(number) => (number, true),
                 Change::Repeated(number) => (number, false),
                 Change::Dropped(number) => {
-                    deadlines.forget(key, number);
+                    deadlines.forget(key, number, &record.name);
                     continue;
                 }
                 Change::Removed(_) => continue,

@@ -199,6 +199,7 @@ impl Source {
             may_begin: now >= self.law.not_before() && !is_ahead,
             is_ahead,
             are_bytes_scarce,
+            bounded_from: self.acks.clock_offset().bounded_from().unwrap_or(Time::ZERO),
             period: self.law.rate().period(),
             srtt: self.acks.srtt().unwrap_or(self.params.first_wait),
         };

@@ -292,7 +292,7 @@ fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
     let SourceStatus { source, session, seq, age_ms, payload, payload_bytes, .. } = status;
     let payload = (payload.as_deref(), *payload_bytes);
     let ages = (*age_ms, status.age_uncertainty_ms);
-    let names = Names { source, session, topic: None, key: None };
+    let names = Names { source, session, topic: status.first_topic(), key: None };
     let mut line = state(names, *seq, ages, payload);
     if status.freshness.max_age_ms.is_some() {
         line.insert("max_age_ms".into(), json!(status.freshness.max_age_ms));

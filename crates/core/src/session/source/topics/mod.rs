@@ -16,6 +16,7 @@
 
 mod by_key;
 mod keys;
+mod slot;
 mod topic;
 mod types;
 
@@ -29,8 +30,9 @@ use crate::state::schedule::{Candidate, HEADERS};
 use crate::unit::{Span, Time};
 use crate::wire::Frame;
 use keys::Keys;
+pub(super) use slot::Slot;
+pub(super) use topic::Put;
 use topic::{Content, Topic};
-pub(super) use topic::{Put, Slot};
 pub use types::{
     KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicKind,
     TopicParams,
@@ -353,6 +355,11 @@ impl Topics {
                 begins(begun);
             }
             self.carry(slot, leader, content);
+            let is_unbounded = self.list[leader].is_unbounded(slot, content);
+            // All states of an update share the bound of its clock offset.
+            self.joining.retain(|(_, place)| {
+                self.list[*place].is_unbounded(slot, Content::Whole) == is_unbounded
+            });
             self.join(slot, leader, if slot.are_bytes_scarce { index } else { 0.0 });
             return;
         }

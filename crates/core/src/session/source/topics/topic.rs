@@ -9,33 +9,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::transfers::{AckedParts, Symbol, Transfers};
+use super::slot::Slot;
 use super::types::{TopicCounters, TopicParams};
 use crate::age::AgeProcess;
 use crate::state::schedule::Candidate;
 use crate::unit::{Span, Time, UpdateRate};
 use crate::wire::{Frame, StateId, TopicKey, TopicName};
-
-/// What the datagram that is due allows.
-#[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Slot {
-    pub(in super::super) now: Time,
-    /// The number of the update.
-    pub(in super::super) seq: u64,
-    /// The longest state that it carries whole, with its topic's name.
-    pub(in super::super) max_whole: usize,
-    pub(in super::super) symbol_len: u16,
-    /// Bytes of frames in it.
-    pub(in super::super) room: usize,
-    /// Whether limits allow a state to begin; parts of one go on all the same.
-    pub(in super::super) may_begin: bool,
-    /// Whether the update leaves ahead of the law's pace, and carries urgent states alone.
-    pub(in super::super) is_ahead: bool,
-    /// Whether it is bytes that the path, or a limit, lets no more of leave; otherwise it is datagrams.
-    pub(in super::super) are_bytes_scarce: bool,
-    /// The period of the law's rate, and the smoothed round trip.
-    pub(in super::super) period: Span,
-    pub(in super::super) srtt: Span,
-}
 
 /// What became of a state that was put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -345,6 +324,15 @@ impl Topic {
     /// Whether a whole state of it can join an update.
     pub(super) fn can_join(&self, slot: &Slot) -> bool {
         self.may_begin(slot) && !self.is_large(slot)
+    }
+
+    /// Whether what an update carries of it is from before a jump of clocks, so that its age has no bound.
+    pub(super) fn is_unbounded(&self, slot: &Slot, content: Content) -> bool {
+        let generated_at = match content {
+            Content::Part(_) => self.transfers.current_generated_at(),
+            Content::Whole | Content::Again => self.generated_at,
+        };
+        generated_at.is_some_and(|at| at < slot.bounded_from)
     }
 
     /// The most bytes of its frames in an update that it joins.
