@@ -114,7 +114,7 @@ impl<'a> Content<'a> {
                 let StateId { topic, behind, .. } = id.state();
                 let key = &key[..key.len().min(TopicKey::MAX_LEN)];
                 let key = (!key.is_empty()).then_some(TopicKey { behind, bytes: key });
-                Frames::one(Frame::Name(TopicName { topic, name: "tf", key }))
+                Frames::one(Frame::Name(TopicName { topic, name: "tf", key, stream: None }))
             }
             Self::Removed(id) => Frames::one(Frame::Removed(id.state())),
             Self::Raw(_) => Frames::NONE,

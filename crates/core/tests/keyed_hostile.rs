@@ -67,7 +67,8 @@ fn id(topic: u16, behind: u64) -> StateId {
 }
 
 fn name(topic: u16, behind: u64, key: &[u8]) -> Frame<'_> {
-    Frame::Name(TopicName { topic, name: "tf", key: Some(TopicKey { behind, bytes: key }) })
+    let key = Some(TopicKey { behind, bytes: key });
+    Frame::Name(TopicName { topic, name: "tf", key, stream: None })
 }
 
 /// The keys that a monitor holds a state of, with their states.
@@ -126,7 +127,7 @@ fn a_hostile_peer_makes_a_monitor_hold_no_more_than_its_budget() {
             frames.push(match random.next_u32() % 5 {
                 0 | 1 => name(topic, behind, key),
                 2 => Frame::Removed(id(topic, behind)),
-                3 => Frame::Name(TopicName { topic, name: "tf", key: None }),
+                3 => Frame::Name(TopicName { topic, name: "tf", key: None, stream: None }),
                 _ => Frame::State { id: id(topic, behind), bytes: key },
             });
         }

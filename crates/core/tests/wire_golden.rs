@@ -339,12 +339,12 @@ fn an_update_with_a_name_and_states_of_two_topics() {
     let Ok(Message::Update(update)) = Message::parse(&bytes) else { panic!("an update") };
     let id = |topic, behind| StateId { topic, behind, age: Span::from_nanos(10) };
     let expected = [
-        Frame::Name(TopicName { topic: 1, name: "pose", key: None }),
+        Frame::Name(TopicName { topic: 1, name: "pose", key: None, stream: None }),
         Frame::State { id: id(1, 0), bytes: b"ok" },
         Frame::State { id: id(2, 3), bytes: b"no" },
     ];
     assert_eq!(update.frames.iter().collect::<Vec<_>>(), expected);
-    assert_eq!((update.frames.lead(), update.is_of_parts()), (1, true));
+    assert_eq!((update.frames.lead().map(|it| it.topic()), update.is_of_parts()), (Some(1), true));
     let mut again = vec![0; update.len()];
     assert_eq!((update.write(&mut again), again), (Some(bytes.len()), bytes.clone()));
     let mut bad = bytes;
@@ -369,12 +369,12 @@ fn an_update_with_keys_of_a_topic() {
     let key = TopicKey { behind: 2, bytes: &[0x61, 0xff] };
     let id = |topic, behind, age| StateId { topic, behind, age: Span::from_nanos(age) };
     let expected = [
-        Frame::Name(TopicName { topic: 64, name: "tf", key: Some(key) }),
+        Frame::Name(TopicName { topic: 64, name: "tf", key: Some(key), stream: None }),
         Frame::State { id: id(64, 0, 10), bytes: b"ok" },
         Frame::Removed(id(65, 3, 64)),
     ];
     assert_eq!(update.frames.iter().collect::<Vec<_>>(), expected);
-    assert_eq!((update.frames.lead(), update.is_of_parts()), (64, true));
+    assert_eq!((update.frames.lead().map(|it| it.topic()), update.is_of_parts()), (Some(64), true));
     let one = Update { frames: Frames::one(expected[0]), ..update };
     let mut again = vec![0; one.len()];
     assert_eq!((one.write(&mut again), &again[40..51]), (Some(72), &bytes[40..51]));

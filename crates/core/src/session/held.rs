@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::change::Change;
 use super::clock_offset::{ClockOffset, drift};
+use super::streams::{Cursors, RecordCounts};
 use crate::age::AgeProcess;
 use crate::state::{self, Assembly, Budget, Decoder, Limits, Outcome};
 use crate::unit::{Span, Time};
@@ -35,7 +36,7 @@ pub(super) struct Since(u64);
 
 impl Since {
     /// What follows of an update for a state in it: `None` without an offset.
-    fn of(by: &By<'_>, id: StateId) -> Option<Self> {
+    pub(super) fn of(by: &By<'_>, id: StateId) -> Option<Self> {
         let offset = by.update.clock_offset?;
         let sent_at = by.update.sent_at.as_nanos();
         let before = id.age.as_nanos().checked_add(error(offset, id).as_nanos())?;
@@ -64,7 +65,7 @@ impl Since {
 }
 
 /// The error of the age of a state in an update with this offset, which is that at the sending.
-fn error(offset: OffsetEstimate, id: StateId) -> Span {
+pub(super) fn error(offset: OffsetEstimate, id: StateId) -> Span {
     offset.error() + drift(id.age)
 }
 
@@ -101,6 +102,9 @@ pub(super) struct LargeStates {
     pub(super) decoder: Decoder,
     /// What the update at hand has changed in further topics.
     pub(super) changes: Vec<Change>,
+    /// How far the application is with the records of each topic, and what was counted of them.
+    pub(super) cursors: Cursors,
+    pub(super) records: RecordCounts,
 }
 
 /// What an update was to its record, or a frame to its topic.
@@ -159,7 +163,11 @@ impl StateMut<'_> {
             // is held.
             Frame::Again(id) if self.holds(by, id) => self.on_repeat(by, id),
             Frame::Part(part) => self.on_part(by, &part, large),
-            Frame::Again(_) | Frame::Name(_) | Frame::Removed(_) => Arrival::Part,
+            Frame::Again(_)
+            | Frame::Name(_)
+            | Frame::Removed(_)
+            | Frame::Record(_)
+            | Frame::Cursor(_) => Arrival::Part,
         }
     }
 

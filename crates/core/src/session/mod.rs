@@ -38,6 +38,7 @@ mod recent;
 mod record;
 mod shares;
 mod source;
+mod streams;
 mod topic_record;
 
 pub use access::Access;
@@ -59,7 +60,10 @@ pub use record::{Record, SourceKey};
 pub use shares::{Origin, Shares};
 pub use source::{
     AckedUpdate, Ignored as SourceIgnored, KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, Need, Reach,
-    Source, SourceCounters, SourceEvent, SourceParams, StateTooLarge, TopicCounters, TopicError,
-    TopicId, TopicKind, TopicParams, Transmit, TransportState,
+    RecordError, RecordsView, Source, SourceCounters, SourceEvent, SourceParams, StateTooLarge,
+    TopicCounters, TopicError, TopicId, TopicKind, TopicParams, Transmit, TransportState,
 };
+pub use streams::{Cursor, TakenRecord};
 pub use topic_record::TopicRecord;
+
+pub use crate::wire::{RecordChunk, StreamId};

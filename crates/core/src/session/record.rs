@@ -15,12 +15,13 @@ use super::held::{
 };
 use super::latest::{Latest, StateAge};
 use super::recent::Recent;
+use super::streams::{Streams, TakenRecord};
 use super::topic_record::{Refused, TopicRecord, TopicRecords};
 use crate::age::AgeProcess;
 use crate::dscp::Dscp;
 use crate::path::MAX_PATHS;
 use crate::unit::{Span, Time};
-use crate::wire::{Ack, Frame, Marks, PartsAck, SessionId, Update};
+use crate::wire::{Ack, Frame, Marks, PartsAck, SessionId, TopicName, TopicStream, Update};
 
 /// Finds a source's [`Record`] in its monitor, as long as the record lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +93,24 @@ pub struct Record<P> {
 struct More {
     large: Large,
     topics: TopicRecords,
+    streams: Streams,
+}
+
+impl More {
+    /// The name of a topic of records has come, with their stream.
+    fn on_stream(
+        &mut self,
+        source: &str,
+        name: TopicName<'_>,
+        stream: TopicStream,
+        large: &mut LargeStates,
+    ) -> Arrival {
+        let has_name = |topic: &TopicRecord| topic.name() == name.name && topic.key().is_none();
+        let is_named = self.topics.get(name.topic).is_some_and(has_name);
+        let has_room =
+            is_named && self.streams.announce((source, name.name), name.topic, stream, large);
+        if has_room { Arrival::Part } else { Arrival::NoRoom }
+    }
 }
 
 /// The bits of the code point.
@@ -224,7 +243,7 @@ impl<P> Record<P> {
         for frame in update.frames.iter().filter(|frame| !(is_before && frame.topic() > 0)) {
             let arrival = self.on_frame(update, frame, received_at, large);
             match frame.topic() {
-                0 => {
+                0 if frame.id().is_some() => {
                     is_fresh |= arrival == Arrival::Fresh;
                     is_repeated |= matches!(arrival, Arrival::Repeat { .. });
                     first = if first == Arrival::Part { arrival } else { first };
@@ -262,8 +281,15 @@ impl<P> Record<P> {
             (_, Frame::Name(name)) => {
                 let more = self.more.get_or_insert_default();
                 more.topics.on_name(update.seq, name, large);
-                Arrival::Part
+                match name.stream {
+                    Some(stream) => more.on_stream(&self.name, name, stream, large),
+                    None => Arrival::Part,
+                }
             }
+            (_, Frame::Record(chunk)) => {
+                self.more.get_or_insert_default().streams.on_chunk(&by, &chunk, large)
+            }
+            (_, Frame::Cursor(_)) => Arrival::Part,
             (0, frame) => self.state_mut().on_frame(&by, frame, large),
             (_, frame) => self.more.get_or_insert_default().topics.on_frame(&by, frame, large),
         }
@@ -287,8 +313,19 @@ impl<P> Record<P> {
         if let Some(mut more) = self.more.take() {
             more.large.release(&mut large.budget);
             more.topics.release(&mut large.budget);
+            more.streams.release(&mut large.budget);
             self.more = (!more.topics.is_empty()).then_some(more);
         }
+    }
+
+    /// The next record of a topic, which the application gets.
+    pub(super) fn take_record(
+        &mut self,
+        now: Time,
+        topic: u16,
+        large: &mut LargeStates,
+    ) -> Option<TakenRecord> {
+        self.more.as_mut()?.streams.take(now, (&self.name, topic), large)
     }
 
     /// The answer to `update`, which came last; it leaves with `dscp`.
@@ -316,7 +353,11 @@ impl<P> Record<P> {
     }
 
     fn parts(&self, update: &Update<'_>) -> PartsAck {
-        let newest = match update.frames.lead() {
+        let lead = update.frames.lead();
+        let newest = match lead.map_or(0, |frame| frame.topic()) {
+            topic if lead.is_some_and(|frame| frame.id().is_none()) => {
+                self.more.as_ref().and_then(|more| more.streams.cursor(topic))
+            }
             0 => self.has_state().then_some(self.state_number),
             topic => self.topic(topic).and_then(TopicRecord::state_number),
         };
@@ -430,6 +471,7 @@ impl<P> Record<P> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::streams::{Cursors, RecordCounts};
     use super::*;
     use crate::state::{Budget, Decoder, Limits};
     use crate::wire::{Frames, OffsetEstimate};
@@ -440,6 +482,8 @@ mod tests {
             budget: Budget::new(0),
             decoder: Decoder::new(),
             changes: Vec::new(),
+            cursors: Cursors::new(9),
+            records: RecordCounts::default(),
         }
     }
 

@@ -245,7 +245,7 @@ impl TopicRecords {
     /// The name of a topic or a key, if it can be used as a file name and a label and no other has it. That
     /// of a topic is final; a number can be that of another key in a later life.
     pub(super) fn on_name(&mut self, seq: u64, name: TopicName<'_>, large: &mut LargeStates) {
-        let TopicName { topic, name, key } = name;
+        let TopicName { topic, name, key, .. } = name;
         // The first topic's states are elsewhere.
         if name.is_empty() || !Opening::is_plain_name(name) || (topic == 0 && key.is_some()) {
             return;

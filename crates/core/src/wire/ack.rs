@@ -50,7 +50,8 @@ pub struct PartsAck {
     /// Whether there was no room for a state in the acknowledged update.
     pub no_room: bool,
     /// The number of the newest whole state of the topic that [leads](super::Frames::lead) the update, if
-    /// there is one.
+    /// there is one. If a record leads it, or a question for the cursor: the cursor of its stream, the number
+    /// of chunks that the application has got, if the stream is known.
     pub newest: Option<u64>,
 }
 

@@ -10,8 +10,10 @@
 //! | 1 | a whole state | behind, age; its bytes |
 //! | 2 | part of a state | behind, age, length of the state, of a symbol, repair symbols, index; the symbol |
 //! | 3 | a state again, by its number alone | behind, age |
-//! | 4 | the topic's name | length (1), name; of a key: 1 (1), behind, key |
+//! | 4 | the topic's name | length (1), name; of a key: 1 (1), behind, key; of a stream: 2 (1), stream (8), first |
 //! | 5 | there is no state any more | behind, age |
+//! | 6 | a chunk of a [record](RecordChunk) | number, 1 (1) if the record ends with it, otherwise 0, age; its bytes |
+//! | 7 | how many chunks of records are there? | |
 //!
 //! All numbers but the name's length are varints. The **topic** is the number, 0 to 4095, of a topic or of
 //! one key of a topic with keys: either has states of its own. Its name frame says which it is; how far
@@ -27,9 +29,10 @@
 
 use alloc::vec::Vec;
 
-use super::ParseError;
 use super::cursor::{Reader, Writer, varint_len};
 use super::name::{MAX_KEY, MAX_NAME, is_control};
+use super::record::{RecordChunk, TopicStream};
+use super::{ParseError, StreamId};
 use crate::state::Layout;
 use crate::unit::{Span, Time};
 
@@ -38,9 +41,16 @@ const PART: u8 = 2;
 const AGAIN: u8 = 3;
 const NAME: u8 = 4;
 const REMOVED: u8 = 5;
+const RECORD: u8 = 6;
+const CURSOR: u8 = 7;
 
-/// In a name: a key of a topic with keys follows. Other kinds of topics are skipped.
+/// In a name: a key of a topic with keys follows, or the stream of a topic of records. Other kinds of topics
+/// are skipped.
 const KEYED: u8 = 1;
+const STREAM: u8 = 2;
+
+/// In a chunk: the record ends with it.
+const LAST: u8 = 1;
 
 /// The greatest number of a topic, or of a key.
 pub const MAX_TOPIC: u16 = 4095;
@@ -63,6 +73,10 @@ pub enum Frame<'a> {
     Name(TopicName<'a>),
     /// The key is removed: this number is newer than all its states.
     Removed(StateId),
+    /// A chunk of a record of a topic of which each record counts.
+    Record(RecordChunk<'a>),
+    /// The ack shall have the cursor of the stream of this topic.
+    Cursor(u16),
 }
 
 /// The name of a topic or of a key, for people and programs.
@@ -75,6 +89,8 @@ pub struct TopicName<'a> {
     pub name: &'a str,
     /// Which key of the topic, if it has keys.
     pub key: Option<TopicKey<'a>>,
+    /// The stream of the topic, if each of its records counts. Such a topic has no keys.
+    pub stream: Option<TopicStream>,
 }
 
 /// A key of a topic.
@@ -96,17 +112,25 @@ impl TopicName<'_> {
     pub const MAX_LEN: usize = 1 + 2 + 2 + 1 + MAX_NAME;
     /// The same with a key.
     pub const MAX_LEN_OF_KEY: usize = Self::MAX_LEN + 1 + 8 + MAX_KEY;
+    /// The same with a stream.
+    pub const MAX_LEN_OF_STREAM: usize = Self::MAX_LEN + 1 + 8 + 8;
 
     fn is_legal(&self) -> bool {
         let is_key = |key: TopicKey<'_>| (1..=MAX_KEY).contains(&key.bytes.len());
         self.name.len() <= MAX_NAME
             && !self.name.chars().any(is_control)
             && self.key.is_none_or(is_key)
+            && !(self.key.is_some() && self.stream.is_some())
     }
 
     fn len(&self) -> usize {
         let key = |key: TopicKey<'_>| 1 + varint_len(key.behind) + key.bytes.len();
-        varint_len(self.topic.into()) + 1 + self.name.len() + self.key.map_or(0, key)
+        let stream = |stream: TopicStream| 1 + 8 + varint_len(stream.first);
+        varint_len(self.topic.into())
+            + 1
+            + self.name.len()
+            + self.key.map_or(0, key)
+            + self.stream.map_or(0, stream)
     }
 }
 
@@ -170,15 +194,25 @@ impl<'a> Frame<'a> {
     pub const MAX_OVERHEAD: usize = 1 + 4 + 1 + 8 + 8;
     /// The most bytes of a part besides its symbol.
     pub const MAX_OVERHEAD_OF_PART: usize = Self::MAX_OVERHEAD + 4 + 4 + 4 + 4;
+    /// The most bytes of a chunk of a record besides its own.
+    pub const MAX_OVERHEAD_OF_RECORD: usize = 1 + 4 + 2 + 8 + 1 + 8;
 
-    /// Which state it is about; `None` of a name.
+    /// Which state it is about; `None` of a name, and of records.
     pub fn id(&self) -> Option<StateId> {
         match self {
             Self::State { id, .. }
             | Self::Part(Part { id, .. })
             | Self::Again(id)
             | Self::Removed(id) => Some(*id),
-            Self::Name(_) => None,
+            Self::Name(_) | Self::Record(_) | Self::Cursor(_) => None,
+        }
+    }
+
+    /// The age of the record of which it is a chunk, when the update left.
+    pub(crate) fn record_age(&self) -> Option<Span> {
+        match self {
+            Self::Record(chunk) => Some(chunk.age),
+            _ => None,
         }
     }
 
@@ -190,6 +224,8 @@ impl<'a> Frame<'a> {
             | Self::Again(id)
             | Self::Removed(id) => id.topic,
             Self::Name(name) => name.topic,
+            Self::Record(chunk) => chunk.topic,
+            Self::Cursor(topic) => *topic,
         }
     }
 
@@ -199,7 +235,11 @@ impl<'a> Frame<'a> {
         match self {
             Self::State { bytes, .. } => bytes.len(),
             Self::Part(part) => part.layout.len(),
-            Self::Again(_) | Self::Removed(_) | Self::Name(_) => 0,
+            Self::Again(_)
+            | Self::Removed(_)
+            | Self::Name(_)
+            | Self::Record(_)
+            | Self::Cursor(_) => 0,
         }
     }
 
@@ -209,6 +249,8 @@ impl<'a> Frame<'a> {
             Self::Part(part) => part.id.len() + part.head_len() + part.bytes.len(),
             Self::Again(id) | Self::Removed(id) => id.len(),
             Self::Name(name) => name.len(),
+            Self::Record(chunk) => chunk.len(),
+            Self::Cursor(topic) => varint_len((*topic).into()),
         }
     }
 
@@ -226,6 +268,8 @@ impl<'a> Frame<'a> {
             Self::Again(_) => AGAIN,
             Self::Name(_) => NAME,
             Self::Removed(_) => REMOVED,
+            Self::Record(_) => RECORD,
+            Self::Cursor(_) => CURSOR,
         };
         writer.put(&[kind]).varint(self.content_len() as u64).varint(self.topic().into());
         if let Some(StateId { behind, age, .. }) = self.id() {
@@ -241,11 +285,18 @@ impl<'a> Frame<'a> {
                 }
                 writer.put(part.bytes);
             }
-            Self::Again(_) | Self::Removed(_) => {}
-            Self::Name(TopicName { name, key, .. }) => {
+            Self::Again(_) | Self::Removed(_) | Self::Cursor(_) => {}
+            Self::Record(RecordChunk { number, is_last, age, bytes, .. }) => {
+                let last = if *is_last { LAST } else { 0 };
+                writer.varint(*number).put(&[last]).varint(age.as_nanos()).put(bytes);
+            }
+            Self::Name(TopicName { name, key, stream, .. }) => {
                 writer.put(&[name.len() as u8]).put(name.as_bytes());
                 if let Some(TopicKey { behind, bytes }) = key {
                     writer.put(&[KEYED]).varint(*behind).put(bytes);
+                }
+                if let Some(TopicStream { id, first }) = stream {
+                    writer.put(&[STREAM]).put(&id.0.to_be_bytes()).varint(*first);
                 }
             }
         }
@@ -282,6 +333,8 @@ impl<'a> Frame<'a> {
                     None => continue,
                 },
                 REMOVED => Self::Removed(id(&mut content)?),
+                RECORD => Self::Record(read_record(content)?),
+                CURSOR => Self::Cursor(read_topic(&mut content)?),
                 _ => continue,
             }));
         }
@@ -308,13 +361,26 @@ const TOPIC: &str = "number of a topic";
 fn read_name<'a>(mut content: Reader<'a>) -> Result<Option<TopicName<'a>>, ParseError> {
     let (topic, len) = (read_topic(&mut content)?, content.u8()?);
     let name = str::from_utf8(content.take(len.into())?).ok();
-    let key = match content.is_empty() {
-        true => None,
-        false if content.u8()? != KEYED => return Ok(None),
-        false => Some(TopicKey { behind: content.varint()?, bytes: content.rest() }),
-    };
-    let name = name.map(|name| TopicName { topic, name, key }).filter(TopicName::is_legal);
+    let (mut key, mut stream) = (None, None);
+    if !content.is_empty() {
+        match content.u8()? {
+            KEYED => key = Some(TopicKey { behind: content.varint()?, bytes: content.rest() }),
+            STREAM => {
+                let id = StreamId(content.u64()?);
+                stream = Some(TopicStream { id, first: content.varint()? });
+            }
+            _ => return Ok(None),
+        }
+    }
+    let name = name.map(|name| TopicName { topic, name, key, stream }).filter(TopicName::is_legal);
     name.map(Some).ok_or(ParseError::Field("name of a topic"))
+}
+
+fn read_record(mut content: Reader<'_>) -> Result<RecordChunk<'_>, ParseError> {
+    let (topic, number) = (read_topic(&mut content)?, content.varint()?);
+    let is_last = content.u8()? & LAST != 0;
+    let age = Span::from_nanos(content.varint()?);
+    Ok(RecordChunk { topic, number, is_last, age, bytes: content.rest() })
 }
 
 fn narrow<T: TryFrom<u64>>(number: u64, field: &'static str) -> Result<T, ParseError> {
@@ -348,9 +414,10 @@ impl<'a> Frames<'a> {
         Self { one: None, encoded }
     }
 
-    /// The topic of the first state, whole, in part, again or removed; 0 where there is none.
-    pub fn lead(&self) -> u16 {
-        self.iter().find_map(|frame| frame.id()).map_or(0, |id| id.topic)
+    /// The first frame that is not a name: the ack has the number of the newest state, or the cursor, of its
+    /// topic. `None` where there is none.
+    pub fn lead(&self) -> Option<Frame<'a>> {
+        self.iter().find(|frame| !matches!(frame, Frame::Name(_)))
     }
 
     /// The frames in order.

@@ -46,6 +46,7 @@ mod frame;
 mod marks;
 mod name;
 mod offset;
+mod record;
 mod update;
 
 pub use ack::{Ack, AckBytes, PartsAck};
@@ -57,6 +58,7 @@ pub use marks::{AckMark, Marks, ParseAckMarkError};
 pub use name::{KeyText, is_control};
 pub use offset::OffsetEstimate;
 pub(crate) use offset::{error_code, error_of};
+pub use record::{RecordChunk, TopicStream};
 pub use update::{Opening, OpeningTooLong, Update};
 
 use cursor::Reader;
@@ -100,6 +102,11 @@ const _: () = assert!(
 /// Names one session; random, so that who cannot see the traffic cannot guess it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
+
+/// Names a stream of records; random, so that no two are the same. It stays with the records over sessions and
+/// restarts of either end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct StreamId(pub u64);
 
 /// Proof that the sender can be reached at the address that it claims; only the monitor that
 /// made it can read anything from it.
@@ -272,7 +279,7 @@ mod tests {
             ack_mark in 0u8..66,
             opening in proptest::option::of(("[a-z0-9-]{0,63}", any::<[u8; 16]>(), proptest::collection::vec(any::<u8>(), 0..255))),
             payload in proptest::collection::vec(any::<u8>(), 0..1500),
-            kind in 0u8..8, topic in 0..=MAX_TOPIC, behind in 0u64..1 << 62, age in 0u64..1 << 62,
+            kind in 0u8..11, topic in 0..=MAX_TOPIC, behind in 0u64..1 << 62, age in 0u64..1 << 62,
             layout in (1u32..1 << 23, 1u16.., 0u16..4, any::<u32>()),
         ) {
             let id = StateId { topic, behind, age: Span::from_nanos(age) };
@@ -290,8 +297,16 @@ mod tests {
                 5 | 6 => {
                     let bytes = &payload[..payload.len().min(TopicKey::MAX_LEN)];
                     let key = (kind == 6 && !bytes.is_empty()).then_some(TopicKey { behind, bytes });
-                    Frames::one(Frame::Name(TopicName { topic, name: "pose", key }))
+                    Frames::one(Frame::Name(TopicName { topic, name: "pose", key, stream: None }))
                 }
+                7 => {
+                    let stream = Some(TopicStream { id: StreamId(seq), first: behind });
+                    Frames::one(Frame::Name(TopicName { topic, name: "log", key: None, stream }))
+                }
+                8 => Frames::one(Frame::Record(RecordChunk {
+                    topic, number: behind, is_last: wants_ack, age: Span::from_nanos(age), bytes: &payload,
+                })),
+                9 => Frames::one(Frame::Cursor(topic)),
                 _ => Frames::fresh(&payload),
             };
             let ack_mark = match ack_mark {

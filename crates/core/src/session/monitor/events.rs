@@ -62,6 +62,15 @@ pub enum MonitorEvent<P> {
         /// Which key of which topic.
         topic: Box<RemovedTopic>,
     },
+    /// One or more records of a topic are complete and in order:
+    /// [`Monitor::take_record`](super::Monitor::take_record) gives them, until there is none. It follows the
+    /// event of the update that brings them.
+    Record {
+        /// Whose.
+        source: SourceKey,
+        /// Which of its topics: [`Record::topic`] has its name.
+        topic: u16,
+    },
     /// An update that is newer than all before and completes no state of the first topic.
     Part {
         /// Whose.

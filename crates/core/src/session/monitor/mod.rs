@@ -4,6 +4,7 @@ mod deadlines;
 mod events;
 mod outbox;
 mod places;
+mod records;
 mod report;
 mod tables;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use super::index::Index;
 use super::latest::Latest;
 use super::record::{Binding, Record, SourceKey};
 use super::shares::Origin;
+use super::streams::{Cursors, RecordCounts};
 use crate::dscp::Dscp;
 use crate::state::{Budget, Decoder, Limits};
 use crate::unit::{Span, Time};
@@ -72,6 +74,9 @@ const MIN_IDLE: Span = Span::from_millis(100);
 /// Topics and keys of ended sessions whose deadlines are kept, at least: all of four sources.
 const MIN_LEFT: usize = 4 * (MAX_TOPIC as usize + 1);
 
+/// Topics of which it is remembered how far the application is with their records, at least.
+const MIN_CURSORS: usize = 1024;
+
 /// A full look for idle records takes this many calls.
 const SWEEP_PARTS: u64 = 64;
 
@@ -95,6 +100,8 @@ impl<P: Copy + Hash> Monitor<P> {
                 budget: Budget::new(params.max_large),
                 decoder: Decoder::new(),
                 changes: Vec::new(),
+                cursors: Cursors::new(params.max_sources.max(MIN_CURSORS)),
+                records: RecordCounts::default(),
             },
             outbox: Outbox::new(),
             events: Events::new(),

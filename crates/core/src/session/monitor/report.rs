@@ -26,7 +26,7 @@ impl<P: Copy + Hash> Monitor<P> {
                     deadlines.forget(key, number, &record.name);
                     continue;
                 }
-                Change::Removed(_) => continue,
+                Change::Removed(_) | Change::Record(_) => continue,
             };
             let arrived = Arrived {
                 is_new,
@@ -91,8 +91,10 @@ impl<P: Copy + Hash> Monitor<P> {
             self.events.push(match change {
                 Change::Fresh(0) | Change::Repeated(_) | Change::Dropped(_) => continue,
                 Change::Fresh(topic) => MonitorEvent::Topic { source, topic },
+                Change::Record(topic) => MonitorEvent::Record { source, topic },
                 Change::Removed(topic) => MonitorEvent::Removed { source, topic },
             });
         }
+        self.count_records();
     }
 }

@@ -44,8 +44,8 @@ pub struct MonitorParams {
     pub reserved: usize,
     /// The longest state taken, in bytes. 8 MiB: an uncompressed image of 1920 by 1080 pixels.
     pub max_payload: usize,
-    /// The most bytes that states in parts of all sources may take together, half received or held. States
-    /// that one update carries do not count: `max_sources` bounds those. 256 MiB.
+    /// The most bytes that states in parts and records of all sources may take together, half received or held.
+    /// States of the first topics that one update carries do not count: `max_sources` bounds those. 256 MiB.
     pub max_large: usize,
     /// A source that has not been heard for this long is forgotten, at most as long again later:
     /// each look at all the records is spread over this time.
@@ -105,6 +105,13 @@ pub struct MonitorCounters {
     pub challenged: u64,
     /// States that were older than their maximum age as they came.
     pub too_old: u64,
+    /// Records that the application has got.
+    pub records: u64,
+    /// Chunks of records that came again.
+    pub repeated_records: u64,
+    /// Chunks of records that a source did not have any more when this monitor, restarted with an old cursor,
+    /// needed them.
+    pub lost_records: u64,
     /// Updates refused (full, token, payload, version).
     pub refused: u64,
     /// Of these, because the address holds as many sources as one may.

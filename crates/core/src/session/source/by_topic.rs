@@ -18,6 +18,7 @@ impl Source {
             return Err(TopicError::TooLate);
         }
         self.topics = Topics::new(topics)?;
+        self.check_records()?;
         Ok(self)
     }
 

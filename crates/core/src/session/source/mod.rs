@@ -7,6 +7,7 @@
 
 mod acks;
 mod ahead;
+mod by_record;
 mod by_topic;
 mod events;
 mod getters;
@@ -41,8 +42,8 @@ use states::{Asking, States};
 pub use states::{Need, StateTooLarge};
 use topics::Topics;
 pub use topics::{
-    KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicKind,
-    TopicParams,
+    KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, RecordError, RecordsView, TopicCounters,
+    TopicError, TopicId, TopicKind, TopicParams,
 };
 use transfers::Transfers;
 use transmit::Outgoing;
@@ -211,6 +212,9 @@ impl Source {
     pub fn poll_event(&mut self) -> Option<SourceEvent> {
         if let Some(event) = self.events.pop() {
             return Some(event);
+        }
+        if let Some(topic) = self.topics.poll_done() {
+            return Some(SourceEvent::RecordsDone { topic });
         }
         if let Some(all) = self.opener.poll_renewal() {
             return Some(SourceEvent::RenewTransports { all });

@@ -262,7 +262,9 @@ impl Source {
             Content::Topics(load) => (Frames::appended(topics.frames()), load.bytes),
             Content::Nothing => (Frames::NONE, 0),
         };
+        // Records may be far older; if a state is with them, its age counts.
         let oldest = frames.iter().filter_map(|frame| frame.id()).map(|id| id.age).max();
+        let oldest = oldest.or_else(|| frames.iter().filter_map(|frame| frame.record_age()).max());
         let generated_at = sent_at - oldest.unwrap_or_default();
         let opening = opener.must_open(by).then(|| opening(params, opener, by));
         let update = Update {

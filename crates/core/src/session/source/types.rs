@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::TopicId;
 use super::states::Need;
 use crate::dscp::Dscp;
 use crate::path::PathId;
@@ -140,6 +141,12 @@ pub enum SourceEvent {
     Closed(CloseReason),
     /// No ack for too long; openings go on.
     Silent,
+    /// The application at the monitor has got more of the records of a topic:
+    /// [`Source::records_done`](super::Source::records_done).
+    RecordsDone {
+        /// Which topic.
+        topic: TopicId,
+    },
 }
 
 /// Why a datagram was left aside.

@@ -15,7 +15,9 @@
 //! have something to send, only these are looked at with each update: the **active** ones.
 
 mod by_key;
+mod by_record;
 mod keys;
+mod records;
 mod slot;
 mod topic;
 mod types;
@@ -29,13 +31,15 @@ use crate::age::AgeProcess;
 use crate::state::schedule::{Candidate, HEADERS};
 use crate::unit::{Span, Time};
 use crate::wire::Frame;
+use by_record::Share;
 use keys::Keys;
+use records::Records;
 pub(super) use slot::Slot;
 pub(super) use topic::Put;
 use topic::{Content, Topic};
 pub use types::{
-    KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, TopicCounters, TopicError, TopicId, TopicKind,
-    TopicParams,
+    KeyError, KeyView, MAX_STREAMS, MAX_TOPICS, RecordError, RecordsView, TopicCounters,
+    TopicError, TopicId, TopicKind, TopicParams,
 };
 
 /// An update in this number asks for an ack: acks name 64 updates before their own.
@@ -79,6 +83,11 @@ struct Wants {
 }
 
 impl Wants {
+    fn add_records(&mut self, records: &Records, passed: u64, patience: Span) {
+        self.ready_at = Time::earliest([self.ready_at, records.ready_at()]);
+        self.timeout = Time::earliest([self.timeout, records.poll_timeout(passed, patience)]);
+    }
+
     fn add(&mut self, topic: &Topic, passed: u64, patience: Span) {
         self.ready_at = Time::earliest([self.ready_at, topic.ready_at()]);
         self.has_symbol |= topic.has_symbol();
@@ -93,6 +102,9 @@ pub(super) struct Topics {
     /// Of each topic.
     keys: Vec<Keys>,
     has_keyed: bool,
+    /// Of the topics of which each record counts.
+    records: Vec<Records>,
+    share: Share,
     /// Numbers of keys that are gone.
     free: BTreeSet<u16>,
     /// The numbers of those that have something to send, or in flight, in ascending order.
@@ -138,9 +150,12 @@ impl Topics {
             list.map(|(number, params)| Topic::new(number as u16, Arc::new(params))).collect();
         let keys = list.iter().map(|_| Keys::default()).collect();
         let has_deadline = list.iter().any(|topic| topic.params.deadline.is_some());
-        let has_keyed = list.iter().any(|topic| topic.params.kind != TopicKind::Latest);
+        let has_keyed = list.iter().any(|topic| topic.params.kind.max_keys().is_some());
         let has_urgent = list.iter().any(|topic| topic.params.is_urgent);
-        Ok(Self { list, keys, has_keyed, has_deadline, has_urgent, ..Self::default() })
+        let numbered = (0..).zip(&list);
+        let records = numbered.filter_map(|(number, topic)| Records::new(number, &topic.params));
+        let records = records.collect();
+        Ok(Self { list, keys, has_keyed, records, has_deadline, has_urgent, ..Self::default() })
     }
 
     // ---- inputs ----
@@ -165,10 +180,10 @@ impl Topics {
         put
     }
 
-    /// The number of a topic without keys; `None` if there is no such topic.
+    /// The number of a topic of one state; `None` if there is no such topic.
     pub(super) fn number(&self, topic: TopicId) -> Option<u16> {
-        let has_keys = |params: &TopicParams| params.kind.max_keys().is_some();
-        self.params(topic).filter(|params| !has_keys(params)).map(|_| topic.index() as u16)
+        let is_latest = |params: &&TopicParams| params.kind == TopicKind::Latest;
+        self.params(topic).filter(is_latest).map(|_| topic.index() as u16)
     }
 
     /// The driver was asked, and the state that it has put was left out.
@@ -182,17 +197,21 @@ impl Topics {
         }
         let (passed, patience) = (self.passed, self.patience);
         self.each_active(|topic| topic.handle_timeout(now, passed, patience));
+        let records = self.records.iter_mut();
+        records.for_each(|records| records.handle_timeout(now, passed, patience));
         self.settle();
     }
 
     /// No ack has come for so long that what left until `before` is taken for lost.
     pub(super) fn on_silence(&mut self, now: Time, before: Time) {
         self.each_active(|topic| topic.on_silence(now, before));
+        self.records.iter_mut().for_each(|records| records.on_silence(before));
         self.settle();
     }
 
     pub(super) fn on_opened(&mut self, now: Time) {
         self.list.iter_mut().for_each(|topic| topic.on_opened(now));
+        self.on_records_opened();
         for number in 0..self.list.len() {
             if self.list[number].is_unsettled() {
                 self.activate(number as u16);
@@ -242,6 +261,7 @@ impl Topics {
             wants.add(topic, *passed, *patience);
             topic.is_active
         });
+        self.records.iter().for_each(|records| wants.add_records(records, *passed, *patience));
         if is_any_over {
             let over = self.active().filter(|(_, topic)| topic.is_over());
             let over: Vec<usize> = over.map(|(number, _)| number).collect();
@@ -282,6 +302,7 @@ impl Topics {
                 (states, bytes) = (states + 1, bytes + len as u64);
             }
         });
+        self.on_records_ack(now, ack, false);
         self.settle();
         (states, bytes)
     }
@@ -289,11 +310,13 @@ impl Topics {
     /// An ack has come that says nothing of other updates.
     pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
         self.each_active(|topic| topic.on_lone_ack(now, seq));
+        self.records.iter_mut().for_each(|records| records.on_lone_ack(now, seq));
         self.settle();
     }
 
     pub(super) fn on_late_ack(&mut self, now: Time, ack: &AckedParts) {
         self.each_active(|topic| topic.on_late_ack(now, ack));
+        self.on_records_ack(now, ack, true);
         self.settle();
     }
 
@@ -308,6 +331,7 @@ impl Topics {
     pub(super) fn clear(&mut self) {
         self.frames.clear();
         self.carried.clear();
+        self.clear_records();
     }
 
     /// Chooses what the update carries that is due, and writes it to [`Topics::frames`]; whether there is
@@ -322,18 +346,25 @@ impl Topics {
         if self.has_deadline {
             self.each_active(|topic| topic.expire(slot.now));
         }
-        self.choose_states(slot, begins);
-        if self.carried.is_empty() {
-            self.settle();
+        if !self.lead_by_records(slot) {
+            self.choose_states(slot, begins);
+            if self.carried.is_empty() {
+                self.settle();
+            } else {
+                self.join_records(slot);
+            }
         }
-        if (self.carried.is_empty() && !is_empty_wanted) || self.asks_for_parts() {
-            return !self.carried.is_empty();
+        let has_any = !self.carried.is_empty() || self.has_records();
+        if (!has_any && !is_empty_wanted) || self.asks_for_parts() {
+            return has_any;
         }
         // Its ack tells which earlier updates have arrived.
         let room = slot.room.saturating_sub(self.frames.len());
         let unresolved = self.active().find(|(_, topic)| topic.is_unresolved());
         let unresolved = unresolved.filter(|_| room > Frame::MAX_OVERHEAD).map(|(place, _)| place);
-        if let Some(place) = unresolved {
+        if !self.ask_of_records(slot)
+            && let Some(place) = unresolved
+        {
             self.list[place].write_again(slot, &mut self.frames);
         }
         !self.frames.is_empty()
@@ -343,7 +374,7 @@ impl Topics {
     fn asks_for_parts(&self) -> bool {
         let is_plain = |it: &Carried| it.topic == 0 && matches!(it.content, Content::Whole);
         let has_name = self.list.first().is_some_and(|first| !first.is_named());
-        self.carried.iter().any(|it| !is_plain(it) || has_name)
+        self.has_records() || self.carried.iter().any(|it| !is_plain(it) || has_name)
     }
 
     fn choose_states(&mut self, slot: &Slot, mut begins: impl FnMut(Begun)) {
@@ -410,7 +441,8 @@ impl Topics {
 
     /// What the chosen update carries.
     pub(super) fn load(&self) -> Load {
-        let mut load = Load { whole: 0, bytes: 0, is_part: false, has_state: false };
+        let bytes = self.records_len();
+        let mut load = Load { whole: 0, bytes, is_part: false, has_state: false };
         for Carried { content, bytes, .. } in &self.carried {
             load.bytes += bytes;
             match content {
@@ -432,6 +464,7 @@ impl Topics {
             list[*topic].on_sent(now, seq, *content, *bytes)
         });
         let repair = repair.count() as u64;
+        self.on_records_sent(now, seq);
         self.settle();
         repair
     }
@@ -454,18 +487,23 @@ impl Topics {
 
     /// From when on a state that one update carries is to leave ahead of the law's pace.
     pub(super) fn hurried_at(&self, max_whole: usize) -> Option<Time> {
-        let urgent = || self.active().filter_map(|(_, topic)| topic.hurried_at(max_whole)).min();
+        let urgent = || {
+            let states = self.active().filter_map(|(_, topic)| topic.hurried_at(max_whole));
+            states.chain(self.records.iter().filter_map(Records::hurried_at)).min()
+        };
         self.has_urgent.then(urgent).flatten()
     }
 
     /// Whether the update that leaves now must ask for an ack.
     pub(super) fn wants_ack(&self) -> bool {
-        self.has_any() && (self.unasked + 1 >= ACK_EVERY || self.is_urgent())
+        let is_asked = self.is_urgent() || self.asks_for_cursor();
+        self.has_any() && (self.unasked + 1 >= ACK_EVERY || is_asked)
     }
 
     /// Whether the chosen update carries an urgent state, or a part of one.
     pub(super) fn is_urgent(&self) -> bool {
-        self.carried.iter().any(|carried| self.list[carried.topic].params.is_urgent)
+        let is_urgent = |carried: &Carried| self.list[carried.topic].params.is_urgent;
+        self.carried.iter().any(is_urgent) || self.has_urgent_records()
     }
 
     // ---- getters ----
@@ -485,9 +523,9 @@ impl Topics {
         self.is_empty_wanted
     }
 
-    /// Whether a topic has ever had a state.
+    /// Whether a topic has ever had a state, or holds records.
     pub(super) fn has_state(&self) -> bool {
-        self.list.iter().any(Topic::has_state)
+        self.list.iter().any(Topic::has_state) || !self.records.iter().all(Records::is_empty)
     }
 
     /// Whether a symbol of a state in parts is to leave.
@@ -495,9 +533,9 @@ impl Topics {
         self.wants.has_symbol
     }
 
-    /// Whether the monitor is known to have the newest state of each.
+    /// Whether the monitor is known to have the newest state of each, and the application there all records.
     pub(super) fn are_delivered(&self) -> bool {
-        self.list.iter().all(Topic::is_delivered)
+        self.list.iter().all(Topic::is_delivered) && self.records.iter().all(Records::is_empty)
     }
 
     /// The frames of the chosen update.

@@ -488,7 +488,7 @@ impl Topic {
             let behind = slot.seq - named_in.unwrap_or(slot.seq);
             TopicKey { behind, bytes }
         });
-        Some(TopicName { topic: self.number, name: &self.params.name, key })
+        Some(TopicName { topic: self.number, name: &self.params.name, key, stream: None })
     }
 
     /// The newest state whole, or that there is none any more.

@@ -5,7 +5,7 @@ use alloc::string::String;
 use super::super::StateTooLarge;
 use crate::age::AgeProcess;
 use crate::unit::{Span, UpdateRate};
-use crate::wire::{MAX_TOPIC, Opening, OpeningTooLong, TopicKey};
+use crate::wire::{MAX_TOPIC, Opening, OpeningTooLong, RecordChunk, StreamId, TopicKey};
 
 /// One of a source's topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,16 +34,42 @@ pub enum TopicKind {
         /// [`MAX_STREAMS`].
         max_keys: u16,
     },
+    /// Each one, called a **record**: all reach the application, in order and once, over reconnections and
+    /// restarts of either end ([`Source::put_record`](super::super::Source::put_record)).
+    Every {
+        /// The stream of the records: drawn at random, or that of the process before this one, which puts
+        /// again what it has put from `first` on.
+        stream: StreamId,
+        /// The number of the first chunk that will be put: 0 for a new stream, at most
+        /// [`RecordChunk::MAX_NUMBER`].
+        first: u64,
+        /// The most bytes of records that are held until the application has got them, each chunk with
+        /// [`RecordChunk::COST`]; at least 1 KiB. When they are reached, no further record is taken.
+        max_bytes: u32,
+    },
 }
 
 impl TopicKind {
     /// With keys, at most 512 of them at a time.
     pub const KEYED: Self = Self::Keyed { max_keys: 512 };
 
+    /// The fewest bytes of records that a topic holds.
+    pub const MIN_BYTES: u32 = 1 << 10;
+
+    /// Of records, in a new stream of this id, of which 1 MiB is held.
+    pub const fn every(stream: StreamId) -> Self {
+        Self::Every { stream, first: 0, max_bytes: 1 << 20 }
+    }
+
+    /// Whether each record counts.
+    pub const fn is_every(self) -> bool {
+        matches!(self, Self::Every { .. })
+    }
+
     /// The most keys; `None` if it has no keys.
     pub fn max_keys(self) -> Option<usize> {
         match self {
-            Self::Latest => None,
+            Self::Latest | Self::Every { .. } => None,
             Self::Keyed { max_keys } => Some(max_keys.into()),
         }
     }
@@ -108,6 +134,22 @@ impl TopicParams {
         if self.kind.max_keys() == Some(0) {
             return Err(TopicError::NoKeys(name()));
         }
+        if let TopicKind::Every { first, max_bytes, .. } = self.kind {
+            let setting = match self {
+                Self { deadline: Some(_), .. } => Some("a deadline"),
+                Self { min_rate: Some(_), .. } => Some("a lowest rate"),
+                _ => None,
+            };
+            if let Some(setting) = setting {
+                return Err(TopicError::NotOfRecords { name: name(), setting });
+            }
+            if first > RecordChunk::MAX_NUMBER {
+                return Err(TopicError::FirstRecord { name: name(), first });
+            }
+            if max_bytes < TopicKind::MIN_BYTES {
+                return Err(TopicError::TooFewBytes { name: name(), max_bytes });
+            }
+        }
         Ok(())
     }
 }
@@ -156,6 +198,42 @@ pub enum TopicError {
     /// It could not have a single key.
     #[error("topic {0:?}: it must have room for 1 key at least")]
     NoKeys(String),
+    /// The topic is of records, and has a setting that is of states alone.
+    #[error("topic {name:?}: {setting} is for states; each record of this topic counts")]
+    NotOfRecords {
+        /// The topic.
+        name: String,
+        /// What it has.
+        setting: &'static str,
+    },
+    /// The number of the first chunk of a record is too great.
+    #[error("topic {name:?}: its first record has the number {first}; at most {max} is possible", max = RecordChunk::MAX_NUMBER)]
+    FirstRecord {
+        /// The topic.
+        name: String,
+        /// The number.
+        first: u64,
+    },
+    /// The buffer of a topic of records is too small.
+    #[error("topic {name:?}: {max_bytes} bytes for records; it needs at least {min}", min = TopicKind::MIN_BYTES)]
+    TooFewBytes {
+        /// The topic.
+        name: String,
+        /// The size of its buffer.
+        max_bytes: u32,
+    },
+    /// The source's datagrams are too short for a chunk of a record.
+    #[error(
+        "topic {name:?}: records need {needed} bytes in a datagram with name and token of the source, and there are {room}"
+    )]
+    NoRoomForRecords {
+        /// The topic.
+        name: String,
+        /// What a chunk of a record takes, with the topic's name, in bytes.
+        needed: usize,
+        /// What there is.
+        room: usize,
+    },
     /// All topics and keys together are too many.
     #[error("{0} topics and keys; a source has at most {MAX_STREAMS}: lower the numbers of keys")]
     TooManyKeys(usize),
@@ -195,6 +273,50 @@ pub enum KeyError {
     TooLarge(#[from] StateTooLarge),
 }
 
+/// A record that a source cannot take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The topic is not of records, or there is no such topic.
+    #[error("topic {0:?} is not of the kind whose every record counts")]
+    NotEvery(String),
+    /// The record is longer than [`RecordChunk::MAX_RECORD`], or than the topic's buffer.
+    #[error("a record of {given} bytes; at most {max} are possible")]
+    TooLong {
+        /// Its length in bytes.
+        given: usize,
+        /// The longest record of the topic.
+        max: usize,
+    },
+    /// The buffer is full: the application at the monitor has not got the records before yet. Nothing was
+    /// taken, and nothing of what was taken before is lost.
+    #[error(
+        "topic {topic:?} holds {bytes} bytes of records that have not arrived yet, and has no room for this one"
+    )]
+    Full {
+        /// The topic.
+        topic: String,
+        /// What it holds, in bytes.
+        bytes: usize,
+    },
+}
+
+/// The records of a topic, as a source sees them. Numbers are of chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordsView {
+    /// Their stream.
+    pub stream: StreamId,
+    /// The next record that is put has this number.
+    pub next: u64,
+    /// All chunks below are with the application.
+    pub done: u64,
+    /// Bytes that are held, each chunk with [`RecordChunk::COST`].
+    pub bytes: usize,
+    /// The most of these.
+    pub max_bytes: usize,
+    /// Chunks that left once more, because they were lost or the session was opened again.
+    pub repeated: u64,
+}
+
 /// A key of a topic, as a source sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyView<'a> {
@@ -209,9 +331,9 @@ pub struct KeyView<'a> {
 /// What was counted of a topic, of all its keys together, or of one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TopicCounters {
-    /// States that left whole, repeats included, and states in parts that began.
+    /// States that left whole, repeats included, and states in parts that began; records whose end left.
     pub sent: u64,
-    /// States that the monitor is known to have.
+    /// States that the monitor is known to have; records that the application there has got.
     pub delivered: u64,
     /// States that a newer one replaced before they left.
     pub replaced: u64,
@@ -219,7 +341,7 @@ pub struct TopicCounters {
     pub expired: u64,
     /// Unchanged states that were left out.
     pub unchanged: u64,
-    /// Bytes of states, whole or in parts, that left.
+    /// Bytes of states, whole or in parts, and of records, that left.
     pub payload_bytes: u64,
     /// Keys that were removed.
     pub removed: u64,

@@ -1,0 +1,291 @@
+//! Topics of which each record counts: when their records leave, beside the states of other topics.
+//!
+//! | update | records in it |
+//! |---|---|
+//! | no state is ready | as many as fit |
+//! | states lead, and datagrams are scarce | as many as fit beside them |
+//! | states lead, and bytes are scarce | as many as the credit allows |
+//! | the credit is that of a whole datagram | they lead |
+//! | an urgent topic has records | they lead, ahead of the law's pace |
+//!
+//! Each byte of states that leaves gives 1/7 byte of **credit**. So where states want everything, records get
+//! an eighth, and intervals between states grow by 1/(1 − 1/8) = 1.14 at most.
+
+use super::super::transfers::AckedParts;
+use super::records::{Done, Records};
+use super::{Content, RecordError, Slot, TopicId, Topics};
+use crate::state::schedule::HEADERS;
+use crate::unit::Time;
+use crate::wire::{Frame, Frames};
+
+/// Bytes of states for each byte of records, where states want all.
+const STATES_PER_RECORD: usize = 7;
+
+/// The most credit in bytes: what two datagrams take on most paths.
+const MAX_CREDIT: usize = 3_000;
+
+/// Credit with which records lead, at the most.
+const MAX_LEAD: usize = 1_500;
+
+/// How records share the path with states.
+#[derive(Debug)]
+pub(super) struct Share {
+    /// Bytes of states that have left since the credit was spent, at most [`MAX_CREDIT`] times
+    /// [`STATES_PER_RECORD`].
+    earned: usize,
+    /// Whether the monitor is known to know records. Until then they share no update with states: one that does
+    /// not skips them, and its ack speaks of the states.
+    is_understood: bool,
+    /// Of the chosen update: bytes of frames of records, and whether they are paid for by credit.
+    bytes: usize,
+    is_charged: bool,
+    /// Bytes of records in it.
+    payload: usize,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            earned: MAX_CREDIT * STATES_PER_RECORD,
+            is_understood: false,
+            bytes: 0,
+            is_charged: false,
+            payload: 0,
+        }
+    }
+}
+
+impl Share {
+    fn credit(&self) -> usize {
+        self.earned / STATES_PER_RECORD
+    }
+
+    fn clear(&mut self) {
+        (self.bytes, self.is_charged, self.payload) = (0, false, 0);
+    }
+}
+
+impl Topics {
+    /// The next record of a topic; gives its first number.
+    ///
+    /// # Errors
+    /// [`RecordError`] says why it is not taken.
+    pub(in super::super) fn put_record(
+        &mut self,
+        topic: TopicId,
+        generated_at: Time,
+        record: &[u8],
+    ) -> Result<u64, RecordError> {
+        let Some(records) = self.records_mut(topic) else {
+            let name = self.params(topic).map(|params| params.name.clone());
+            return Err(RecordError::NotEvery(name.unwrap_or_default()));
+        };
+        let first = records.put(generated_at, record)?;
+        let ready_at = records.ready_at();
+        self.wants.ready_at = Time::earliest([self.wants.ready_at, ready_at]);
+        Ok(first)
+    }
+
+    /// The records of a topic, if it is of records.
+    pub(in super::super) fn records(&self, topic: TopicId) -> Option<&Records> {
+        self.records.iter().find(|records| usize::from(records.number) == topic.index())
+    }
+
+    fn records_mut(&mut self, topic: TopicId) -> Option<&mut Records> {
+        self.records.iter_mut().find(|records| usize::from(records.number) == topic.index())
+    }
+
+    /// A topic of which more records are done than the driver knows.
+    pub(in super::super) fn poll_done(&mut self) -> Option<TopicId> {
+        let news = self.records.iter_mut().find(|records| records.has_news)?;
+        news.has_news = false;
+        Some(TopicId(news.number as u8))
+    }
+
+    // ---- inputs ----
+
+    pub(super) fn on_records_opened(&mut self) {
+        self.records.iter_mut().for_each(Records::on_opened);
+        self.share = Share::default();
+    }
+
+    pub(super) fn on_records_ack(&mut self, now: Time, ack: &AckedParts, is_late: bool) {
+        for place in 0..self.records.len() {
+            let records = &mut self.records[place];
+            self.share.is_understood |= records.leads(ack.seq);
+            let done = match is_late {
+                true => records.on_late_ack(ack),
+                false => records.on_ack(now, ack),
+            };
+            let Some(Done { records: count, generated_at }) = done else { continue };
+            let topic = &mut self.list[usize::from(records.number)];
+            topic.counters.delivered += count;
+            if generated_at > Time::ZERO {
+                topic.age.on_update(now, generated_at);
+            }
+        }
+    }
+
+    // ---- sending ----
+
+    pub(super) fn clear_records(&mut self) {
+        self.share.clear();
+        self.records.iter_mut().for_each(Records::clear);
+    }
+
+    /// Whether records, or a question for a cursor, lead the update; then they are written, and states that
+    /// join them.
+    pub(super) fn lead_by_records(&mut self, slot: &Slot) -> bool {
+        if self.records.is_empty() {
+            return false;
+        }
+        let leads = self.write_records(slot, usize::MAX, true)
+            || (slot.may_begin && !slot.is_ahead)
+                && (self.ask_for_cursor(slot) || self.lead_by_turn(slot));
+        if leads
+            && self.share.is_understood
+            && let Some((_, index)) = self.leader(slot)
+        {
+            self.join(slot, usize::MAX, if slot.are_bytes_scarce { index } else { 0.0 });
+        }
+        leads
+    }
+
+    /// Whether it is the turn of records: no state is ready, or there is credit for a datagram of them and not
+    /// one fits beside the states.
+    fn lead_by_turn(&mut self, slot: &Slot) -> bool {
+        let waiting = self.records.iter().filter(|records| records.can_send(slot.now));
+        let (wanted, first) = waiting.fold((0, usize::MAX), |(wanted, first), records| {
+            (wanted + records.wanted(), first.min(records.next_len()))
+        });
+        if wanted == 0 {
+            return false;
+        }
+        let Some((place, _)) = self.leader(slot) else {
+            return self.write_records(slot, usize::MAX, false);
+        };
+        let topic = &self.list[place];
+        let taken = if topic.can_join(slot) { topic.frame_len(slot) } else { slot.room };
+        let (fits, credit) = (first.saturating_add(taken) <= slot.room, self.share.credit());
+        if (fits && self.share.is_understood) || credit < (HEADERS + wanted).min(MAX_LEAD) {
+            return false;
+        }
+        self.share.is_charged = true;
+        self.write_records(slot, credit - HEADERS, false)
+    }
+
+    /// States lead: records join them. They are before the states if the ack need not have the number of one.
+    pub(super) fn join_records(&mut self, slot: &Slot) {
+        if self.records.is_empty() || slot.is_ahead || !slot.may_begin || !self.share.is_understood
+        {
+            return;
+        }
+        let states = core::mem::take(&mut self.frames);
+        let room = slot.room.saturating_sub(states.len());
+        let budget = if slot.are_bytes_scarce { self.share.credit() } else { usize::MAX };
+        self.write_records(&Slot { room, ..*slot }, budget, false);
+        self.share.is_charged = true;
+        match self.carried.iter().all(|it| matches!(it.content, Content::Whole)) {
+            true => self.frames.extend_from_slice(&states),
+            false => drop(self.frames.splice(0..0, states)),
+        }
+    }
+
+    /// Records of topics leave, those with the oldest first; whether there are any.
+    fn write_records(&mut self, slot: &Slot, budget: usize, are_urgent: bool) -> bool {
+        let start = self.frames.len();
+        let can_send = |records: &Records| {
+            records.can_send(slot.now)
+                && records.params.is_urgent >= are_urgent
+                && (slot.may_begin || slot.is_ahead)
+        };
+        let count = self.records.iter().filter(|records| can_send(records)).count();
+        for _ in 0..count {
+            let free = self.records.iter_mut().filter(|it| can_send(it) && !it.is_chosen());
+            let Some(first) = free.min_by_key(|records| records.next_generated_at()) else { break };
+            let budget = budget.saturating_sub(self.frames.len() - start);
+            self.share.payload += first.write(slot, budget, &mut self.frames);
+            if !first.is_chosen() {
+                break;
+            }
+        }
+        self.share.bytes += self.frames.len() - start;
+        self.frames.len() > start
+    }
+
+    /// Writes a question for a cursor if one is due; an ack has one cursor.
+    fn ask_for_cursor(&mut self, slot: &Slot) -> bool {
+        let is_due = |records: &&mut Records| records.ask_at().is_some_and(|at| at <= slot.now);
+        let Some(records) = self.records.iter_mut().find(is_due) else { return false };
+        records.ask(slot.srtt, &mut self.frames);
+        self.share.bytes += self.frames.len();
+        true
+    }
+
+    /// Of an update whose ack would not tell which others have come: a question for a cursor leads it, if it
+    /// is not known of one with records. Whether it is so.
+    pub(super) fn ask_of_records(&mut self, slot: &Slot) -> bool {
+        if !self.share.is_understood || self.frames.len() + 8 > slot.room {
+            return false;
+        }
+        let Some(records) = self.records.iter_mut().find(|it| it.is_unresolved()) else {
+            return false;
+        };
+        let states = core::mem::take(&mut self.frames);
+        records.ask(slot.srtt, &mut self.frames);
+        self.share.bytes += self.frames.len();
+        self.frames.extend_from_slice(&states);
+        true
+    }
+
+    /// Bytes of records in the chosen update.
+    pub(super) fn records_len(&self) -> usize {
+        self.share.payload
+    }
+
+    /// Whether records, or a question for a cursor, are in the chosen update.
+    pub(super) fn has_records(&self) -> bool {
+        self.records.iter().any(Records::is_chosen)
+    }
+
+    /// Whether records of an urgent topic are in the chosen update.
+    pub(super) fn has_urgent_records(&self) -> bool {
+        self.records.iter().any(|it| it.is_chosen() && !it.asks_now && it.params.is_urgent)
+    }
+
+    /// Whether the ack of the chosen update is to have a cursor.
+    pub(super) fn asks_for_cursor(&self) -> bool {
+        self.records.iter().any(|records| records.asks_now)
+    }
+
+    /// The chosen update has left.
+    pub(super) fn on_records_sent(&mut self, now: Time, seq: u64) {
+        if self.records.is_empty() {
+            return;
+        }
+        // The ack has the cursor of this one.
+        let lead = match Frames::appended(&self.frames).lead() {
+            Some(Frame::Record(chunk)) => Some(chunk.topic),
+            Some(Frame::Cursor(topic)) => Some(topic),
+            _ => None,
+        };
+        let Share { bytes, is_charged, .. } = self.share;
+        let states = self.frames.len() - bytes.min(self.frames.len());
+        let share = &mut self.share;
+        if states > 0 {
+            let headers = if lead.is_some() { 0 } else { HEADERS };
+            let most = MAX_CREDIT * STATES_PER_RECORD;
+            share.earned = (share.earned + states + headers).min(most);
+        }
+        if is_charged {
+            let headers = if states > 0 { 0 } else { HEADERS };
+            let spent = (bytes + headers) * STATES_PER_RECORD;
+            share.earned = share.earned.saturating_sub(if bytes > 0 { spent } else { 0 });
+        }
+        for records in &mut self.records {
+            let ends = records.on_sent(now, seq, lead == Some(records.number));
+            self.list[usize::from(records.number)].counters.sent += ends;
+        }
+        self.share.clear();
+    }
+}

@@ -1,0 +1,557 @@
+//! The records of one topic: what has yet to leave, what is in flight, and what the application has got.
+//!
+//! ```text
+//!   put ─► new ─► in flight ─┬─► arrived ─► done: the cursor has passed it, it is freed
+//!                  ▲         └─ lost ─► again
+//!                  └──────────────────────┘
+//! ```
+//!
+//! Chunks are freed by the monitor's **cursor** alone, as a monitor that is restarted has none of those that
+//! had arrived. When the session opens, all that are held leave again. What is sent and not done is within
+//! [`RecordChunk::WINDOW`]. If all has arrived and the cursor stays behind, a question for it leaves after one
+//! and a half round trips, then after twice that, up to 1 s. If the answers change nothing for long, the first
+//! record leaves again: a monitor whose memory is full may have dropped it.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::super::transfers::AckedParts;
+use super::slot::Slot;
+use super::types::{RecordError, RecordsView, TopicKind, TopicParams};
+use crate::unit::{Span, Time};
+use crate::wire::{Frame, RecordChunk, StreamId, TopicName, TopicStream};
+
+/// What the monitor had no room for, or does not know what to do with, leaves again after this time.
+const AGAIN: Span = Span::from_secs(1);
+
+/// Questions and urgent chunks without an answer leave again after one and a half round trips, and later
+/// after twice as long each time (RFC 8085 section 3.1.1), within these bounds.
+const MIN_REPEAT: Span = Span::from_millis(10);
+const MAX_REPEAT: Span = Span::from_secs(1);
+
+/// After this number of questions without progress, and after twice as many each time, the first record
+/// leaves again.
+const STALLED: u32 = 8;
+
+/// Updates in flight that are remembered: the window has fewer, but for repeats of urgent chunks.
+const MAX_IN_FLIGHT: usize = 1 << 13;
+
+#[derive(Debug)]
+struct Chunk {
+    bytes: Box<[u8]>,
+    generated_at: Time,
+    is_last: bool,
+    has_arrived: bool,
+    /// The last update with it, and how often it has left; of this session.
+    sent_in: Option<u64>,
+    sent_times: u32,
+}
+
+/// Chunks in a row in an update in flight; none of a question for the cursor.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    seq: u64,
+    sent_at: Time,
+    from: u64,
+    to: u64,
+    has_name: bool,
+    /// Whether the ack has the cursor.
+    leads: bool,
+    /// When chunks of an urgent topic leave once more.
+    again_at: Option<Time>,
+}
+
+/// What the application has got since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Done {
+    /// Whole records.
+    pub(super) records: u64,
+    /// When the newest of them was generated.
+    pub(super) generated_at: Time,
+}
+
+#[derive(Debug)]
+pub(in super::super) struct Records {
+    /// The topic's number.
+    pub(super) number: u16,
+    pub(super) params: Arc<TopicParams>,
+    stream: StreamId,
+    max_bytes: usize,
+    /// The number of the first chunk that is held: all below are done.
+    base: u64,
+    chunks: VecDeque<Chunk>,
+    /// What they cost.
+    bytes: usize,
+    /// Chunks from this number on have not left in this session; those that have cost this much.
+    new: u64,
+    ahead: usize,
+    /// Chunks that leave again.
+    again: BTreeSet<u64>,
+    in_flight: VecDeque<Sent>,
+    is_named: bool,
+    /// Chunks do not leave before this time, as the monitor had no room.
+    held_until: Time,
+    /// When chunks last left, and when these or a question did.
+    last_sent: Option<Time>,
+    last_left: Option<Time>,
+    /// Questions for the cursor since it has moved.
+    asks: u32,
+    srtt: Span,
+    repeated: u64,
+    /// Whether [`Records::done`] has grown and the driver does not know.
+    pub(super) has_news: bool,
+    /// What the chosen update carries: chunks, whether their name, and whether the question.
+    chosen: Vec<u64>,
+    names: bool,
+    pub(super) asks_now: bool,
+}
+
+impl Records {
+    /// `None` if the topic is not of records.
+    pub(super) fn new(number: u16, params: &Arc<TopicParams>) -> Option<Self> {
+        let TopicKind::Every { stream, first, max_bytes } = params.kind else { return None };
+        Some(Self {
+            number,
+            params: Arc::clone(params),
+            stream,
+            max_bytes: max_bytes as usize,
+            base: first,
+            chunks: VecDeque::new(),
+            bytes: 0,
+            new: first,
+            ahead: 0,
+            again: BTreeSet::new(),
+            in_flight: VecDeque::new(),
+            is_named: false,
+            held_until: Time::ZERO,
+            last_sent: None,
+            last_left: None,
+            asks: 0,
+            srtt: Span::ZERO,
+            repeated: 0,
+            has_news: false,
+            chosen: Vec::new(),
+            names: false,
+            asks_now: false,
+        })
+    }
+
+    // ---- inputs ----
+
+    /// # Errors
+    /// [`RecordError`] if it is too long, or if there is no room for it now.
+    pub(super) fn put(&mut self, generated_at: Time, record: &[u8]) -> Result<u64, RecordError> {
+        let max = longest_within(self.max_bytes).min(RecordChunk::MAX_RECORD);
+        if record.len() > max {
+            return Err(RecordError::TooLong { given: record.len(), max });
+        }
+        let count = record.len().div_ceil(RecordChunk::MAX_LEN).max(1);
+        let cost = record.len() + count * RecordChunk::COST;
+        if self.bytes + cost > self.max_bytes {
+            let topic = self.params.name.clone();
+            return Err(RecordError::Full { topic, bytes: self.bytes });
+        }
+        let first = self.end();
+        for place in 0..count {
+            let rest = &record[place * RecordChunk::MAX_LEN..];
+            self.chunks.push_back(Chunk {
+                bytes: rest[..rest.len().min(RecordChunk::MAX_LEN)].into(),
+                generated_at,
+                is_last: place + 1 == count,
+                has_arrived: false,
+                sent_in: None,
+                sent_times: 0,
+            });
+        }
+        self.bytes += cost;
+        Ok(first)
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time, passed: u64, patience: Span) {
+        let is_lost = |sent: &Sent| sent.seq < passed && sent.sent_at + patience <= now;
+        self.settle(|sent| is_lost(sent).then_some(false));
+        // An update that is overdue may still arrive.
+        for place in 0..self.in_flight.len() {
+            let sent = &mut self.in_flight[place];
+            if sent.again_at.is_some_and(|at| at <= now) {
+                sent.again_at = None;
+                let sent = *sent;
+                self.send_again(&sent);
+            }
+        }
+    }
+
+    /// No ack has come for so long that what left until `before` is taken for lost.
+    pub(super) fn on_silence(&mut self, before: Time) {
+        self.settle(|sent| (sent.sent_at <= before).then_some(false));
+    }
+
+    /// The session is open, maybe at another monitor: nothing is known of what it has.
+    pub(super) fn on_opened(&mut self) {
+        for chunk in &mut self.chunks {
+            (chunk.has_arrived, chunk.sent_in, chunk.sent_times) = (false, None, 0);
+        }
+        self.in_flight.clear();
+        self.again.clear();
+        (self.new, self.ahead) = (self.base, 0);
+        (self.is_named, self.held_until, self.asks) = (false, Time::ZERO, 0);
+    }
+
+    /// The newest ack has come.
+    pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> Option<Done> {
+        if ack.parts.no_room && self.is_in_flight(ack.seq) {
+            self.held_until = now + AGAIN;
+        }
+        let leads = self.leads(ack.seq);
+        self.settle(|sent| match ack.parts.names(ack.seq, sent.seq) {
+            true => Some(true),
+            false if sent.seq > ack.seq => None,
+            // What found no room is as good as lost.
+            false if sent.seq == ack.seq => Some(false),
+            false => ack.loses(sent.seq, sent.sent_at).then_some(false),
+        });
+        ack.parts.newest.filter(|_| leads).and_then(|cursor| self.on_cursor(cursor))
+    }
+
+    /// An ack that is older than others has come.
+    pub(super) fn on_late_ack(&mut self, ack: &AckedParts) -> Option<Done> {
+        let leads = self.leads(ack.seq);
+        self.settle(|sent| ack.parts.names(ack.seq, sent.seq).then_some(true));
+        ack.parts.newest.filter(|_| leads).and_then(|cursor| self.on_cursor(cursor))
+    }
+
+    /// An ack of this update has come that says nothing of others: a monitor that does not know records.
+    pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
+        if self.is_in_flight(seq) {
+            self.held_until = now + AGAIN;
+            self.settle(|sent| (sent.seq == seq).then_some(false));
+        }
+    }
+
+    // ---- sending ----
+
+    /// Nothing is chosen.
+    pub(super) fn clear(&mut self) {
+        self.chosen.clear();
+        (self.names, self.asks_now) = (false, false);
+    }
+
+    /// Appends chunks that leave now, the lowest first, while `out` has room and they take at most `budget`;
+    /// gives how many bytes of records are in them.
+    pub(super) fn write(&mut self, slot: &Slot, budget: usize, out: &mut Vec<u8>) -> usize {
+        self.srtt = slot.srtt;
+        let (start, mut payload) = (out.len(), 0);
+        let (mut chosen, mut ahead) = (core::mem::take(&mut self.chosen), self.ahead);
+        let name = (!self.is_named).then(|| Frame::Name(self.name()));
+        for number in self.again.iter().copied().chain(self.new..self.end()) {
+            let Some(chunk) = self.chunk(number) else { continue };
+            if number >= self.new {
+                ahead += RecordChunk::cost(chunk.bytes.len());
+            }
+            let frame = Frame::Record(RecordChunk {
+                topic: self.number,
+                number,
+                is_last: chunk.is_last,
+                age: slot.now.since(chunk.generated_at),
+                bytes: &chunk.bytes,
+            });
+            let name = name.filter(|_| chosen.is_empty());
+            let end = out.len() + name.map_or(0, |name| name.len()) + frame.len();
+            if ahead > RecordChunk::WINDOW || end > slot.room || end - start > budget {
+                break;
+            }
+            name.into_iter().chain([frame]).for_each(|frame| frame.append_to(out));
+            payload += chunk.bytes.len();
+            chosen.push(number);
+        }
+        (self.names, self.chosen) = (!self.is_named && !chosen.is_empty(), chosen);
+        payload
+    }
+
+    /// Appends a question for the cursor.
+    pub(super) fn ask(&mut self, srtt: Span, out: &mut Vec<u8>) {
+        self.srtt = srtt;
+        Frame::Cursor(self.number).append_to(out);
+        self.asks_now = true;
+    }
+
+    /// The chosen update has left, and its ack has the cursor or not; gives how many records end in it.
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64, leads: bool) -> u64 {
+        if !self.is_chosen() {
+            return 0;
+        }
+        let (mut sent_times, mut ends) = (0, 0);
+        let (chosen, has_name) = (core::mem::take(&mut self.chosen), self.names);
+        for number in &chosen {
+            self.again.remove(number);
+            let is_new = *number >= self.new;
+            let Some(chunk) = self.chunk_mut(*number) else { continue };
+            chunk.sent_in = Some(seq);
+            chunk.sent_times = chunk.sent_times.saturating_add(1);
+            sent_times = sent_times.max(chunk.sent_times);
+            ends += u64::from(chunk.is_last);
+            let cost = RecordChunk::cost(chunk.bytes.len());
+            if is_new {
+                (self.new, self.ahead) = (number + 1, self.ahead + cost);
+            } else {
+                self.repeated += 1;
+            }
+        }
+        let again_at =
+            (self.params.is_urgent && sent_times > 0).then(|| now + self.wait(sent_times));
+        let sent = Sent { seq, sent_at: now, from: 0, to: 0, has_name, leads, again_at };
+        for run in chosen.chunk_by(|one, next| one + 1 == *next) {
+            let (from, to) = (run[0], run[run.len() - 1] + 1);
+            self.remember(Sent { from, to, ..sent });
+        }
+        if chosen.is_empty() {
+            self.remember(Sent { again_at: None, ..sent });
+            self.on_asked();
+        } else {
+            self.last_sent = Some(now);
+        }
+        self.last_left = Some(now);
+        self.chosen = chosen;
+        self.clear();
+        ends
+    }
+
+    // ---- what it wants ----
+
+    /// From when on it has something to send; `None` if it has nothing.
+    pub(super) fn ready_at(&self) -> Option<Time> {
+        let chunks_at = self.has_next().then(|| self.not_before());
+        Time::earliest([chunks_at, self.ask_at()])
+    }
+
+    /// Whether chunks may leave now.
+    pub(super) fn can_send(&self, now: Time) -> bool {
+        self.has_next() && self.not_before() <= now
+    }
+
+    /// From when on chunks may leave ahead of the law's pace.
+    pub(super) fn hurried_at(&self) -> Option<Time> {
+        (self.params.is_urgent && self.has_next()).then(|| self.not_before())
+    }
+
+    /// When it asks for the cursor: all that may leave has, all of that has arrived, and the cursor is behind.
+    pub(super) fn ask_at(&self) -> Option<Time> {
+        let is_quiet = !self.has_next() && self.base < self.new && !self.has_chunks_in_flight();
+        let left = self.last_left.filter(|_| is_quiet)?;
+        Some(left + self.wait(self.asks.saturating_add(1)))
+    }
+
+    pub(super) fn poll_timeout(&self, passed: u64, patience: Span) -> Option<Time> {
+        let lost_at = self.in_flight.front().filter(|sent| sent.seq < passed);
+        let lost_at = lost_at.map(|sent| sent.sent_at + patience);
+        let again_at = || self.in_flight.iter().filter_map(|sent| sent.again_at).min();
+        Time::earliest([lost_at, self.params.is_urgent.then(again_at).flatten()])
+    }
+
+    // ---- getters ----
+
+    pub(in super::super) fn view(&self) -> RecordsView {
+        RecordsView {
+            stream: self.stream,
+            next: self.end(),
+            done: self.base,
+            bytes: self.bytes,
+            max_bytes: self.max_bytes,
+            repeated: self.repeated,
+        }
+    }
+
+    /// The longest record for which there is room.
+    pub(in super::super) fn room(&self) -> usize {
+        longest_within(self.max_bytes - self.bytes).min(RecordChunk::MAX_RECORD)
+    }
+
+    /// All chunks below are with the application.
+    pub(in super::super) fn done(&self) -> u64 {
+        self.base
+    }
+
+    /// Whether no record is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// Whether it is not known yet of an update with something of it whether it has come.
+    pub(super) fn is_unresolved(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    /// Whether the chosen update carries something of it.
+    pub(super) fn is_chosen(&self) -> bool {
+        self.asks_now || !self.chosen.is_empty()
+    }
+
+    /// Whether its ack has the cursor.
+    pub(super) fn leads(&self, seq: u64) -> bool {
+        self.in_flight.iter().any(|sent| sent.seq == seq && sent.leads)
+    }
+
+    /// When the record was generated of which a chunk leaves next.
+    pub(super) fn next_generated_at(&self) -> Option<Time> {
+        let next = self.again.first().copied().unwrap_or(self.new);
+        self.chunk(next).map(|chunk| chunk.generated_at)
+    }
+
+    /// About how many bytes of chunks are to leave.
+    pub(super) fn wanted(&self) -> usize {
+        self.bytes - self.ahead + self.again.len() * (RecordChunk::MAX_LEN + RecordChunk::COST)
+    }
+
+    /// The most bytes that the frame of the chunk takes that leaves next, with the name if need be.
+    pub(super) fn next_len(&self) -> usize {
+        let name = if self.is_named { 0 } else { Frame::Name(self.name()).len() };
+        let next = self.again.first().copied().unwrap_or(self.new);
+        let chunk = self.chunk(next).map_or(0, |chunk| chunk.bytes.len());
+        name + chunk + Frame::MAX_OVERHEAD_OF_RECORD
+    }
+
+    // ---- steps ----
+
+    /// The next number.
+    fn end(&self) -> u64 {
+        self.base + self.chunks.len() as u64
+    }
+
+    fn name(&self) -> TopicName<'_> {
+        let stream = TopicStream { id: self.stream, first: self.base };
+        let Self { number: topic, params, .. } = self;
+        TopicName { topic: *topic, name: &params.name, key: None, stream: Some(stream) }
+    }
+
+    fn chunk(&self, number: u64) -> Option<&Chunk> {
+        self.chunks.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
+    fn chunk_mut(&mut self, number: u64) -> Option<&mut Chunk> {
+        self.chunks.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
+    /// Whether a chunk may leave, within the window.
+    fn has_next(&self) -> bool {
+        let fits = |chunk: &Chunk| {
+            self.ahead + RecordChunk::cost(chunk.bytes.len()) <= RecordChunk::WINDOW
+        };
+        !self.again.is_empty() || self.chunk(self.new).is_some_and(fits)
+    }
+
+    /// The earliest time for the next chunks.
+    fn not_before(&self) -> Time {
+        let period = self.params.max_rate.map(|rate| rate.period());
+        let next = self.last_sent.zip(period).map(|(last, period)| last + period);
+        next.map_or(self.held_until, |next| next.max(self.held_until))
+    }
+
+    /// How long what has left this often without an answer waits.
+    fn wait(&self, times: u32) -> Span {
+        let first = (self.srtt * 3 / 2).max(MIN_REPEAT);
+        (first * (1 << times.saturating_sub(1).min(16))).min(MAX_REPEAT)
+    }
+
+    fn is_in_flight(&self, seq: u64) -> bool {
+        self.in_flight.iter().any(|sent| sent.seq == seq)
+    }
+
+    fn has_chunks_in_flight(&self) -> bool {
+        self.in_flight.iter().any(|sent| sent.from < sent.to && sent.to > self.base)
+    }
+
+    fn remember(&mut self, sent: Sent) {
+        if self.in_flight.len() == MAX_IN_FLIGHT
+            && let Some(oldest) = self.in_flight.pop_front()
+        {
+            self.send_again(&oldest);
+        }
+        self.in_flight.push_back(sent);
+    }
+
+    fn on_asked(&mut self) {
+        self.asks = self.asks.saturating_add(1);
+        if self.asks < STALLED || !self.asks.is_power_of_two() {
+            return;
+        }
+        for number in self.base..self.new {
+            let Some(chunk) = self.chunk_mut(number) else { return };
+            chunk.has_arrived = false;
+            let is_last = chunk.is_last;
+            self.again.insert(number);
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// What is in flight has arrived (`Some(true)`), or is lost (`Some(false)`).
+    fn settle(&mut self, verdict: impl Fn(&Sent) -> Option<bool>) {
+        let mut in_flight = core::mem::take(&mut self.in_flight);
+        in_flight.retain(|sent| {
+            let verdict = verdict(sent);
+            match verdict {
+                Some(true) => self.on_arrived(sent),
+                Some(false) => self.send_again(sent),
+                None => {}
+            }
+            verdict.is_none()
+        });
+        self.in_flight = in_flight;
+    }
+
+    fn on_arrived(&mut self, sent: &Sent) {
+        self.is_named |= sent.has_name;
+        for number in sent.from.max(self.base)..sent.to {
+            if let Some(chunk) = self.chunk_mut(number) {
+                chunk.has_arrived = true;
+                self.again.remove(&number);
+            }
+        }
+    }
+
+    /// Its chunks leave again, unless another update has carried them since.
+    fn send_again(&mut self, sent: &Sent) {
+        for number in sent.from.max(self.base)..sent.to {
+            let is_missing = |chunk: &Chunk| !chunk.has_arrived && chunk.sent_in == Some(sent.seq);
+            if self.chunk(number).is_some_and(is_missing) {
+                self.again.insert(number);
+            }
+        }
+    }
+
+    /// The application has got all chunks below. A cursor beyond what was put is that of a source with this
+    /// stream which had put more: the next record comes after those, as the monitor would take it for one that
+    /// it has.
+    fn on_cursor(&mut self, cursor: u64) -> Option<Done> {
+        if cursor <= self.base || cursor > RecordChunk::MAX_NUMBER {
+            return None;
+        }
+        let mut done = Done { records: 0, generated_at: Time::ZERO };
+        while self.base < cursor {
+            let Some(chunk) = self.chunks.pop_front() else { break };
+            let cost = RecordChunk::cost(chunk.bytes.len());
+            self.bytes -= cost;
+            if self.base < self.new {
+                self.ahead -= cost;
+            }
+            done.records += u64::from(chunk.is_last);
+            done.generated_at = chunk.generated_at;
+            self.base += 1;
+        }
+        self.base = self.base.max(cursor);
+        self.new = self.new.max(self.base);
+        self.again = self.again.split_off(&self.base);
+        (self.asks, self.has_news) = (0, true);
+        Some(done)
+    }
+}
+
+/// The longest record that costs no more than this.
+fn longest_within(bytes: usize) -> usize {
+    let whole = RecordChunk::MAX_LEN + RecordChunk::COST;
+    let rest = (bytes % whole).saturating_sub(RecordChunk::COST);
+    bytes / whole * RecordChunk::MAX_LEN + rest
+}

@@ -1,0 +1,66 @@
+//! Records of topics of which each record counts: chunks of them, and the stream that numbers the chunks.
+//!
+//! A topic's **stream** is its chunks, numbered from 0 without gaps. A record of up to [`RecordChunk::MAX_LEN`]
+//! bytes is one chunk; a longer one is cut into chunks of that length, of which the last one may be shorter
+//! and says that the record ends. The length does not depend on the path, so that a source that is restarted
+//! and puts its records again gives them the same numbers. The monitor answers with its **cursor**: the
+//! number of chunks that the application has got, in order.
+
+use super::StreamId;
+use super::cursor::varint_len;
+use crate::unit::{Span, Time};
+
+/// One chunk of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordChunk<'a> {
+    /// Of which topic: at most [`MAX_TOPIC`](super::MAX_TOPIC).
+    pub topic: u16,
+    /// Its number in the topic's stream, at most 2⁶² − 1.
+    pub number: u64,
+    /// Whether the record ends with it.
+    pub is_last: bool,
+    /// Time from the generation of the record to the sending of the update; at most 2⁶² − 1 ns.
+    pub age: Span,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+impl RecordChunk<'_> {
+    /// The length of each chunk but the last of a record, which may be shorter, in bytes. A frame with one
+    /// fits into the updates of all paths that carry packets of 1,200 bytes, the opening included.
+    pub const MAX_LEN: usize = 512;
+    /// The longest record in bytes.
+    pub const MAX_RECORD: usize = 64 << 10;
+    /// What a chunk counts for [`RecordChunk::WINDOW`] besides its bytes.
+    pub const COST: usize = 64;
+    /// The chunks from the cursor on that a source may have sent, in bytes, each with
+    /// [`RecordChunk::COST`]. 256 KiB: 3.5 Mbit/s over a round trip of 600 ms.
+    pub const WINDOW: usize = 256 << 10;
+    /// The greatest number that a source gives to a chunk. The greatest one on the wire is never reached.
+    pub const MAX_NUMBER: u64 = 1 << 61;
+
+    /// When the record was generated, on the source's clock, of an update that left at `sent_at`.
+    pub fn generated_at(&self, sent_at: Time) -> Time {
+        sent_at - self.age
+    }
+
+    /// What it counts for the window.
+    pub(crate) fn cost(len: usize) -> usize {
+        len + Self::COST
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let numbers = [self.topic.into(), self.number, self.age.as_nanos()];
+        numbers.into_iter().map(varint_len).sum::<usize>() + 1 + self.bytes.len()
+    }
+}
+
+/// The stream of a topic, as its name announces it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicStream {
+    /// Which.
+    pub id: StreamId,
+    /// The lowest number that the source still has, at most 2⁶² − 1. The application has got all chunks
+    /// below, or nobody has them any more.
+    pub first: u64,
+}
