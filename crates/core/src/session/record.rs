@@ -15,7 +15,7 @@ use super::held::{
 };
 use super::latest::{Latest, StateAge};
 use super::recent::Recent;
-use super::streams::{Streams, TakenRecord};
+use super::streams::{Cursor, Streams, TakenRecord};
 use super::topic_record::{Refused, TopicRecord, TopicRecords};
 use crate::age::AgeProcess;
 use crate::dscp::Dscp;
@@ -318,14 +318,21 @@ impl<P> Record<P> {
         }
     }
 
+    /// The application is done with records.
+    pub(super) fn on_records_done(&mut self, cursor: &Cursor, large: &mut LargeStates) {
+        if let Some(more) = &mut self.more {
+            more.streams.on_done(cursor, large);
+        }
+    }
+
     /// The next record of a topic, which the application gets.
-    pub(super) fn take_record(
+    pub(super) fn next_record(
         &mut self,
         now: Time,
         topic: u16,
         large: &mut LargeStates,
     ) -> Option<TakenRecord> {
-        self.more.as_mut()?.streams.take(now, (&self.name, topic), large)
+        self.more.as_mut()?.streams.next(now, (&self.name, topic), large)
     }
 
     /// The answer to `update`, which came last; it leaves with `dscp`.

@@ -1,10 +1,10 @@
 //! The streams of records of one source at its monitor: chunks that have come, in any order, until the
-//! application takes the records, in order.
+//! application is done with the records, which it gets in order.
 //!
 //! ```text
-//!      taken          whole records        a record begins         missing   out of order
-//!   ───────────────┼──────────────────┼───────────────────────┼─────────────┼───────────────
-//!                  cursor             complete                contiguous
+//!      done      handed out      whole records     a record begins         missing   out of order
+//!   ──────────┼──────────────┼──────────────────┼───────────────────────┼─────────────┼───────────────
+//!             cursor         given              complete                contiguous
 //! ```
 //!
 //! All that is held is charged to the [`Budget`] of states in parts, and each stream is bounded by
@@ -37,13 +37,13 @@ pub struct Cursor {
     pub next: u64,
 }
 
-/// A record that the application has got.
+/// A record that the application gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenRecord {
     /// The number of its first chunk: those of later records of the stream are greater.
     pub number: u64,
-    /// How far the application is with it. Written down before the next datagram is handed in, it makes each
-    /// record reach the application once over a restart of the monitor.
+    /// How far the application is once it is done with it. Written down by then, it makes each record reach the
+    /// application once over a restart of the monitor.
     pub cursor: Cursor,
     /// When it was generated, on the source's clock.
     pub generated_at: Time,
@@ -108,6 +108,7 @@ struct Stream {
     name: Box<str>,
     id: StreamId,
     cursor: u64,
+    given: u64,
     complete: u64,
     contiguous: u64,
     chunks: BTreeMap<u64, Held>,
@@ -192,38 +193,43 @@ impl Stream {
             let number = *number;
             self.drop_chunk(number, &mut large.budget);
         }
-        self.cursor = first;
+        (self.cursor, self.given) = (first, self.given.max(first));
         (self.complete, self.contiguous) = (self.complete.max(first), self.contiguous.max(first));
         if self.advance() {
             large.changes.push(Change::Record(self.topic));
         }
     }
 
-    fn take(&mut self, now: Time, source: &str, large: &mut LargeStates) -> Option<TakenRecord> {
-        if self.cursor >= self.complete {
+    fn next(&mut self, now: Time, source: &str, large: &mut LargeStates) -> Option<TakenRecord> {
+        let number = self.given;
+        if number >= self.complete {
             return None;
         }
-        let number = self.cursor;
         let (mut bytes, mut generated_at, mut age) = (Vec::new(), Time::ZERO, None);
-        while self.cursor < self.complete {
-            let held = self.drop_chunk(self.cursor, &mut large.budget)?;
-            self.cursor += 1;
+        for (number, held) in self.chunks.range(number..self.complete) {
             bytes.extend_from_slice(&held.bytes);
             generated_at = held.generated_at;
             age = age.or_else(|| held.age(now));
+            self.given = number + 1;
             if held.is_last {
                 break;
             }
         }
         large.records.taken += 1;
-        let cursor = self.cursor(source);
-        large.cursors.set(&cursor);
+        let (name, next) = (self.name.clone(), self.given);
+        let cursor = Cursor { source: source.into(), topic: name, stream: self.id, next };
+        large.cursors.give(&cursor, self.cursor);
         Some(TakenRecord { number, cursor, generated_at, age, bytes })
     }
 
-    fn cursor(&self, source: &str) -> Cursor {
-        let Self { name, id, cursor, .. } = self;
-        Cursor { source: source.into(), topic: name.clone(), stream: *id, next: *cursor }
+    /// The application is done with all below `next`.
+    fn on_done(&mut self, next: u64, large: &mut LargeStates) {
+        let next = next.min(self.given);
+        while let Some((number, _)) = self.chunks.first_key_value().filter(|(at, _)| **at < next) {
+            let number = *number;
+            self.drop_chunk(number, &mut large.budget);
+        }
+        self.cursor = self.cursor.max(next);
     }
 }
 
@@ -253,11 +259,19 @@ impl Streams {
                 if !large.budget.resize(&mut share, COST + name.len()) {
                     return false;
                 }
-                let cursor = large.cursors.get(source, name, id).unwrap_or(first);
-                let (complete, contiguous) = (cursor, cursor);
-                let (name, chunks, bytes) = (name.into(), BTreeMap::new(), 0);
-                let new =
-                    Stream { topic, name, id, cursor, complete, contiguous, chunks, bytes, share };
+                let (cursor, given) = large.cursors.get(source, name, id).unwrap_or((first, first));
+                let new = Stream {
+                    topic,
+                    name: name.into(),
+                    id,
+                    cursor,
+                    given,
+                    complete: cursor,
+                    contiguous: cursor,
+                    chunks: BTreeMap::new(),
+                    bytes: 0,
+                    share,
+                };
                 self.all.insert(place, new);
                 place
             }
@@ -278,17 +292,26 @@ impl Streams {
         }
     }
 
-    pub(super) fn take(
+    pub(super) fn next(
         &mut self,
         now: Time,
         (source, topic): (&str, u16),
         large: &mut LargeStates,
     ) -> Option<TakenRecord> {
         let place = self.place(topic).ok()?;
-        self.all[place].take(now, source, large)
+        self.all[place].next(now, source, large)
     }
 
-    /// The chunks that the application has got.
+    /// The application is done with the records up to this cursor.
+    pub(super) fn on_done(&mut self, cursor: &Cursor, large: &mut LargeStates) {
+        let is_it =
+            |stream: &&mut Stream| stream.id == cursor.stream && stream.name == cursor.topic;
+        if let Some(stream) = self.all.iter_mut().find(is_it) {
+            stream.on_done(cursor.next, large);
+        }
+    }
+
+    /// The chunks that the application is done with.
     pub(super) fn cursor(&self, topic: u16) -> Option<u64> {
         self.place(topic).ok().map(|place| self.all[place].cursor)
     }
@@ -318,6 +341,8 @@ pub(super) struct Cursors {
 struct Kept {
     stream: StreamId,
     next: u64,
+    /// What was handed out is below.
+    given: u64,
     used: u64,
 }
 
@@ -329,11 +354,28 @@ impl Cursors {
         Self { max, by_name: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
+    /// The application is done with all below a cursor.
     pub(super) fn set(&mut self, cursor: &Cursor) {
-        let Cursor { source, topic, stream, next } = cursor;
+        let (next, given) = self.kept(cursor).map_or((0, 0), |kept| (kept.next, kept.given));
+        self.keep(cursor, next.max(cursor.next), given.max(cursor.next));
+    }
+
+    /// All below a cursor is handed out, and all below `done` is done with.
+    fn give(&mut self, cursor: &Cursor, done: u64) {
+        let next = self.kept(cursor).map_or(done, |kept| kept.next);
+        self.keep(cursor, next, cursor.next);
+    }
+
+    fn kept(&self, cursor: &Cursor) -> Option<&Kept> {
+        let Cursor { source, topic, stream, .. } = cursor;
+        self.by_name.get(&name_of(source, topic, *stream)).filter(|kept| kept.stream == *stream)
+    }
+
+    fn keep(&mut self, cursor: &Cursor, next: u64, given: u64) {
+        let Cursor { source, topic, stream, .. } = cursor;
         let name = name_of(source, topic, *stream);
         self.uses += 1;
-        let kept = Kept { stream: *stream, next: *next, used: self.uses };
+        let kept = Kept { stream: *stream, next, given, used: self.uses };
         let name = match self.by_name.get_mut(&name) {
             Some(before) => {
                 let name = self.by_use.remove(&before.used).unwrap_or(name);
@@ -353,9 +395,10 @@ impl Cursors {
         }
     }
 
-    fn get(&self, source: &str, topic: &str, stream: StreamId) -> Option<u64> {
+    /// What is done, and what is handed out.
+    fn get(&self, source: &str, topic: &str, stream: StreamId) -> Option<(u64, u64)> {
         let kept = self.by_name.get(&name_of(source, topic, stream))?;
-        (kept.stream == stream).then_some(kept.next)
+        (kept.stream == stream).then_some((kept.next, kept.given))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Cursor> {
@@ -389,9 +432,9 @@ mod tests {
         let mut cursors = Cursors::new(9);
         let all = [cursor("", "log", 3, 5), cursor("", "log", 4, 6), cursor("robot", "log", 1, 7)];
         all.iter().for_each(|cursor| cursors.set(cursor));
-        assert_eq!(cursors.get("robot", "log", StreamId(1)), Some(7));
+        assert_eq!(cursors.get("robot", "log", StreamId(1)), Some((7, 7)));
         assert_eq!(cursors.get("robot", "log", StreamId(2)), None, "another stream begins anew");
-        assert_eq!(cursors.get("", "log", StreamId(4)), Some(6));
+        assert_eq!(cursors.get("", "log", StreamId(4)), Some((6, 6)));
         assert_eq!(cursors.iter().collect::<Vec<_>>(), all);
     }
 

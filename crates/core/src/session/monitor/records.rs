@@ -3,7 +3,7 @@
 use core::hash::Hash;
 
 use super::Monitor;
-use crate::session::record::SourceKey;
+use crate::session::record::{Record, SourceKey};
 use crate::session::streams::{Cursor, TakenRecord};
 use crate::unit::Time;
 
@@ -16,16 +16,40 @@ impl<P: Copy + Hash> Monitor<P> {
         self
     }
 
-    /// The next record of a topic, which the application gets with this call; `None` if none is complete.
+    /// The next record of a topic, with which the application is done at once; `None` if none is complete.
     pub fn take_record(&mut self, now: Time, source: SourceKey, topic: u16) -> Option<TakenRecord> {
+        let taken = self.next_record(now, source, topic)?;
+        self.handle_record_done(source, &taken.cursor);
+        Some(taken)
+    }
+
+    /// The next record of a topic, for an application that says later when it is done with it
+    /// ([`Monitor::handle_record_done`]); `None` if none is complete. Until then its source keeps the record, so
+    /// that it is not lost if the process ends, and all that is kept is within the window of the stream.
+    pub fn next_record(&mut self, now: Time, source: SourceKey, topic: u16) -> Option<TakenRecord> {
         let record = self.records.get_mut(source.index())?;
-        let taken = record.take_record(now, topic, &mut self.large);
+        let taken = record.next_record(now, topic, &mut self.large);
         self.count_records();
         taken
     }
 
+    /// The application is done with the record that came with this cursor, and with all before it: the source
+    /// learns that with the next acks. `source` is whose it was, whatever has become of the session.
+    pub fn handle_record_done(&mut self, source: SourceKey, cursor: &Cursor) {
+        self.large.cursors.set(cursor);
+        let is_it = |record: &Record<P>| record.name == cursor.source;
+        let known = self.records.get(source.index()).filter(|record| is_it(record));
+        let key = match known {
+            Some(_) => Some(source.0),
+            None => self.find_named(&cursor.source),
+        };
+        if let Some(record) = key.and_then(|key| self.records.get_mut(key as usize)) {
+            record.on_records_done(cursor, &mut self.large);
+        }
+    }
+
     /// How far the application is with the records of each topic of which it has got any, as far as is known:
-    /// of `max_sources` topics, but at least 1024, those whose records were taken last.
+    /// of `max_sources` topics, but at least 1024, those whose records it has got last.
     pub fn cursors(&self) -> impl Iterator<Item = Cursor> {
         self.large.cursors.iter()
     }
