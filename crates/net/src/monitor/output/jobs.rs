@@ -245,7 +245,7 @@ pub(super) mod tests {
     fn records_run_one_after_the_other_and_give_way_to_nothing() {
         let (mut jobs, mut records) = (Jobs::default(), Records::new(None, None));
         for number in 1..=200 {
-            let ticket = Some(records.ticket(source(), &cursor(number), 0));
+            let ticket = Some(records.ticket(source(), &cursor(number), 1));
             let job = Job { ticket, payload: vec![0; 9], ..job(number) };
             jobs.insert(Key { source: 1, which: Which::Record(number) }, job, 100);
             jobs.insert(key(1), Job { payload: vec![0; 9], ..super::tests::job(0) }, 100);

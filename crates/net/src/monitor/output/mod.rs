@@ -236,13 +236,15 @@ impl Watch for Outputs {
         taken: &TakenRecord,
     ) {
         let given = Given { source, record, topic, taken };
+        self.subscribers.record(&given);
         let outputs = usize::from(self.lines.is_some()) + usize::from(self.command.is_some());
+        if outputs == 0 {
+            return self.records.pass(source, &taken.cursor);
+        }
         let ticket = self.records.ticket(source, &taken.cursor, outputs);
         let lines = self.lines.as_mut().map(|lines| lines.record(&given, ticket.clone()));
-        self.subscribers.record(&given);
         let command = self.command.as_mut();
-        let states = command.map(|command| command.record(now, &given, ticket.clone()));
-        ticket.done();
+        let states = command.map(|command| command.record(now, &given, ticket));
         self.count_replaced([lines, states].into_iter().flatten().flatten());
     }
 
