@@ -94,8 +94,8 @@ pub(crate) struct Args {
     /// FRESHLINE_SOURCE, FRESHLINE_TOPIC, FRESHLINE_KEY, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its
     /// environment, the age as the command starts. For a key that is removed FRESHLINE_REMOVED is 1. It runs
     /// for several sources at a time; while it runs for one, only the newest state of each of its topics and
-    /// keys is kept. What it prints goes to standard output, with --json or
-    /// --out - to standard error.
+    /// keys is kept, but all records of topics of kind `every`, which have FRESHLINE_RECORD. What it prints
+    /// goes to standard output, with --json or --out - to standard error.
     #[arg(long, value_name = "CMD", group = "commands", help_heading = "Output")]
     exec: Option<String>,
     /// Hand out states of matching topics only while they are younger than this. PATTERN is compared with
