@@ -318,11 +318,9 @@ impl<P> Record<P> {
         }
     }
 
-    /// The application is done with records.
-    pub(super) fn on_records_done(&mut self, cursor: &Cursor, large: &mut LargeStates) {
-        if let Some(more) = &mut self.more {
-            more.streams.on_done(cursor, large);
-        }
+    /// The application is done with records; whether their stream is here.
+    pub(super) fn on_records_done(&mut self, cursor: &Cursor, large: &mut LargeStates) -> bool {
+        self.more.as_mut().is_some_and(|more| more.streams.on_done(cursor, large))
     }
 
     /// The next record of a topic, which the application gets.

@@ -302,13 +302,12 @@ impl Streams {
         self.all[place].next(now, source, large)
     }
 
-    /// The application is done with the records up to this cursor.
-    pub(super) fn on_done(&mut self, cursor: &Cursor, large: &mut LargeStates) {
+    /// The application is done with the records up to this cursor; whether the stream is there.
+    pub(super) fn on_done(&mut self, cursor: &Cursor, large: &mut LargeStates) -> bool {
         let is_it =
             |stream: &&mut Stream| stream.id == cursor.stream && stream.name == cursor.topic;
-        if let Some(stream) = self.all.iter_mut().find(is_it) {
-            stream.on_done(cursor.next, large);
-        }
+        let stream = self.all.iter_mut().find(is_it);
+        stream.map(|stream| stream.on_done(cursor.next, large)).is_some()
     }
 
     /// The chunks that the application is done with.
@@ -354,8 +353,19 @@ impl Cursors {
         Self { max, by_name: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// The application is done with all below a cursor.
+    /// The application was there before a restart of the monitor.
+    pub(super) fn restore(&mut self, cursor: &Cursor) {
+        self.keep(cursor, cursor.next, cursor.next);
+    }
+
+    /// The application is done with all below a cursor, of a stream of which something was handed out. If another
+    /// stream has taken its place since, that one counts.
     pub(super) fn set(&mut self, cursor: &Cursor) {
+        let Cursor { source, topic, stream, .. } = cursor;
+        let kept = self.by_name.get(&name_of(source, topic, *stream));
+        if kept.is_some_and(|kept| kept.stream != *stream) {
+            return;
+        }
         let (next, given) = self.kept(cursor).map_or((0, 0), |kept| (kept.next, kept.given));
         self.keep(cursor, next.max(cursor.next), given.max(cursor.next));
     }
@@ -431,7 +441,7 @@ mod tests {
     fn cursors_are_found_by_names_and_stream_and_without_a_name_by_the_stream() {
         let mut cursors = Cursors::new(9);
         let all = [cursor("", "log", 3, 5), cursor("", "log", 4, 6), cursor("robot", "log", 1, 7)];
-        all.iter().for_each(|cursor| cursors.set(cursor));
+        all.iter().for_each(|cursor| cursors.restore(cursor));
         assert_eq!(cursors.get("robot", "log", StreamId(1)), Some((7, 7)));
         assert_eq!(cursors.get("robot", "log", StreamId(2)), None, "another stream begins anew");
         assert_eq!(cursors.get("", "log", StreamId(4)), Some((6, 6)));
@@ -441,12 +451,23 @@ mod tests {
     #[test]
     fn of_too_many_the_one_that_has_not_moved_for_longest_is_forgotten() {
         let mut cursors = Cursors::new(2);
-        cursors.set(&cursor("a", "log", 1, 1));
-        cursors.set(&cursor("b", "log", 1, 1));
-        cursors.set(&cursor("a", "log", 1, 2));
-        cursors.set(&cursor("c", "log", 1, 1));
+        cursors.restore(&cursor("a", "log", 1, 1));
+        cursors.restore(&cursor("b", "log", 1, 1));
+        cursors.restore(&cursor("a", "log", 1, 2));
+        cursors.restore(&cursor("c", "log", 1, 1));
         let left: Vec<_> = cursors.iter().map(|cursor| cursor.source).collect();
         assert_eq!(left, ["a".into(), "c".into()]);
         assert_eq!(cursors.by_use.len(), 2);
+    }
+
+    #[test]
+    fn what_is_done_late_of_a_former_stream_does_not_take_the_place_of_the_present_one() {
+        let mut cursors = Cursors::new(9);
+        cursors.give(&cursor("robot", "log", 1, 5), 0);
+        cursors.give(&cursor("robot", "log", 2, 3), 1);
+        cursors.set(&cursor("robot", "log", 1, 5));
+        assert_eq!(cursors.get("robot", "log", StreamId(2)), Some((1, 3)));
+        cursors.set(&cursor("robot", "log", 2, 2));
+        assert_eq!(cursors.get("robot", "log", StreamId(2)), Some((2, 3)));
     }
 }

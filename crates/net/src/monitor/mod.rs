@@ -143,8 +143,8 @@ pub trait Watch {
         _removed: &RemovedTopic,
     ) {
     }
-    /// Whether it can take a further record: as long as not, the records stay with their sources.
-    fn has_room_for_record(&self) -> bool {
+    /// Whether it can take a further record of a source: as long as not, they stay with the source.
+    fn has_room_for_record(&self, _source: SourceKey) -> bool {
         false
     }
     /// The next record of a topic, of which each counts, in order. The source keeps it until

@@ -146,16 +146,22 @@ impl Sources {
         while let Some((source, cursor)) = watch.poll_record_done() {
             sessions.handle_record_done(source, &cursor);
         }
-        while watch.has_room_for_record() {
+        let mut left = ready.len();
+        while left > 0 {
+            left -= 1;
             let after = last.map(|last| (Excluded(last), Unbounded));
             let next = after.and_then(|after| ready.range(after).next());
             let Some(&next) = next.or_else(|| ready.first()) else { return };
             *last = Some(next);
             let (source, topic) = next;
+            if !watch.has_room_for_record(source) {
+                continue;
+            }
             let taken = sessions.next_record(now, source, topic);
             match taken.as_ref().zip(sessions.record(source)) {
                 Some((taken, record)) => {
                     watch.record(now, source, record, &taken.cursor.topic, taken);
+                    left = ready.len();
                 }
                 None => _ = ready.remove(&next),
             }

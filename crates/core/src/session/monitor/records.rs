@@ -3,7 +3,7 @@
 use core::hash::Hash;
 
 use super::Monitor;
-use crate::session::record::{Record, SourceKey};
+use crate::session::record::SourceKey;
 use crate::session::streams::{Cursor, TakenRecord};
 use crate::unit::Time;
 
@@ -12,7 +12,7 @@ impl<P: Copy + Hash> Monitor<P> {
     /// come. Of several cursors of one topic the last one counts.
     #[must_use]
     pub fn with_cursors(mut self, cursors: impl IntoIterator<Item = Cursor>) -> Self {
-        cursors.into_iter().for_each(|cursor| self.large.cursors.set(&cursor));
+        cursors.into_iter().for_each(|cursor| self.large.cursors.restore(&cursor));
         self
     }
 
@@ -37,14 +37,16 @@ impl<P: Copy + Hash> Monitor<P> {
     /// learns that with the next acks. `source` is whose it was, whatever has become of the session.
     pub fn handle_record_done(&mut self, source: SourceKey, cursor: &Cursor) {
         self.large.cursors.set(cursor);
-        let is_it = |record: &Record<P>| record.name == cursor.source;
-        let known = self.records.get(source.index()).filter(|record| is_it(record));
-        let key = match known {
-            Some(_) => Some(source.0),
-            None => self.find_named(&cursor.source),
-        };
-        if let Some(record) = key.and_then(|key| self.records.get_mut(key as usize)) {
-            record.on_records_done(cursor, &mut self.large);
+        let named = self.find_named(&cursor.source).map(|key| key as usize);
+        let Self { records, large, .. } = self;
+        let is_done = [Some(source.index()), named].into_iter().flatten().any(|key| {
+            let record = records.get_mut(key).filter(|record| record.name == cursor.source);
+            record.is_some_and(|record| record.on_records_done(cursor, large))
+        });
+        if !is_done && cursor.source.is_empty() {
+            // It has opened its session again under another key.
+            let mut nameless = records.iter_mut().filter(|(_, record)| record.name.is_empty());
+            nameless.any(|(_, record)| record.on_records_done(cursor, large));
         }
     }
 

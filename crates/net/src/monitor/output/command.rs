@@ -16,8 +16,8 @@ use super::groups::Groups;
 use super::handover::Handover;
 use super::held::{Held, shown_source};
 use super::job_key::Key;
-use super::jobs::{Job, Jobs, Task};
-use super::records::{Given, Ticket};
+use super::jobs::{Ended, Job, Jobs, Task};
+use super::records::{Given, RETRY, Ticket};
 use crate::clock::Clock;
 use crate::monitor::which::Which;
 
@@ -62,11 +62,12 @@ impl Command {
                     let ending = Arc::clone(&jobs);
                     let deadline = move || ending.put(|jobs| jobs.until);
                     let ran = run(&command, &job, limit, deadline, to_stderr, &RUNNING);
-                    match (&ran, job.ticket) {
-                        (Err(error), _) => tracing::warn!("cannot run `{command}`: {error}"),
-                        (Ok(()), ticket) => ticket.into_iter().for_each(Ticket::done),
+                    if let Err(error) = &ran {
+                        tracing::warn!("cannot run `{command}`: {error}");
+                        let waits = job.ticket.as_ref().is_some_and(|ticket| !ticket.is_over());
+                        thread::sleep(if waits { RETRY } else { std::time::Duration::ZERO });
                     }
-                    jobs.put(|jobs| jobs.end(key));
+                    jobs.put(|jobs| jobs.end(key, job, ran.ok()));
                 }
             })
         };
@@ -104,9 +105,13 @@ impl Command {
     /// A record: it runs after those of its source that were given before. Gives the same as
     /// [`Command::fresh`].
     pub(super) fn record(&mut self, now: Time, given: &Given<'_>, ticket: Ticket) -> Vec<usize> {
-        let Given { source, record, topic, taken } = *given;
+        let Given { record, topic, taken, .. } = *given;
+        let source = given.source_name();
+        // A source that comes back under another index goes on behind its records of before. States have turns of
+        // their own.
+        let hash = self.names.hash_one((&source, "records")) as usize / 2;
         let job = Job {
-            source: given.source_name(),
+            source,
             topic: Some(topic.to_owned()),
             environment: vec![
                 ("FRESHLINE_RECORD", taken.number.to_string()),
@@ -120,7 +125,7 @@ impl Command {
             ticket: Some(ticket),
         };
         self.records += 1;
-        let key = Key { source: source.index(), which: Which::Record(self.records) };
+        let key = Key { source: hash, which: Which::Record(self.records) };
         self.jobs.put(|jobs| jobs.insert(key, job, PENDING_BYTES))
     }
 
@@ -210,23 +215,25 @@ fn run(
     deadline: impl Fn() -> Option<Time> + Send + 'static,
     to_stderr: bool,
     groups: &'static Groups,
-) -> io::Result<()> {
+) -> io::Result<Ended> {
     // A system that is short of threads has none for the watchdog: then nothing is started.
     let (started, group) = channel();
     let (ended, end) = channel::<()>();
     let watchdog = thread::Builder::new().spawn(move || {
-        let Ok(group) = group.recv() else { return false };
+        let Ok(group) = group.recv() else { return Ended::Itself };
         let clock = Clock::new();
         let last = clock.now() + limit;
         loop {
             let now = clock.now();
-            let last = deadline().map_or(last, |deadline| deadline.min(last));
+            let deadline = deadline();
+            let last = deadline.map_or(last, |deadline| deadline.min(last));
             if now >= last {
-                return groups.kill(group);
+                let ended = if deadline.is_some() { Ended::ByEnd } else { Ended::ByLimit };
+                return if groups.kill(group) { ended } else { Ended::Itself };
             }
             if end.recv_timeout(last.since(now).min(LOOK).into()) != Err(RecvTimeoutError::Timeout)
             {
-                return false;
+                return Ended::Itself;
             }
         }
     })?;
@@ -253,12 +260,13 @@ fn run(
     let _ = ended.send(());
     waited?;
     let status = child.wait()?;
-    if watchdog.join().unwrap_or(false) {
+    let ended = watchdog.join().unwrap_or(Ended::Itself);
+    if ended != Ended::Itself {
         tracing::warn!("`{command}` ran for too long for {} and was ended", job.source);
     } else if !status.success() {
         tracing::warn!("`{command}` failed with {status} for {}", job.source);
     }
-    Ok(())
+    Ok(ended)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -17,8 +18,14 @@ use serde::{Deserialize, Serialize};
 /// A file is written anew when it is longer than this, and than four times what was needed the last time.
 const MIN_LEN: u64 = 1 << 20;
 
-/// The longest file that is read, in bytes: a million lines.
+/// The longest file that is read, in bytes.
 const MAX_LEN: u64 = 512 << 20;
+
+/// Topics of sources that are kept.
+const MAX_CURSORS: usize = 1 << 16;
+
+/// How each line begins.
+const START: &[u8] = b"{\"source\":";
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -39,10 +46,9 @@ pub(super) struct Journal {
 struct Open {
     file: Flock<File>,
     len: u64,
-    /// How long it was when it was written anew.
-    needed: u64,
-    /// The newest cursor of each topic of a source.
-    newest: BTreeMap<(Box<str>, Box<str>), Cursor>,
+    /// It is written anew when it is longer.
+    rewrite_beyond: u64,
+    newest: Newest,
     /// Whether the last line has no end.
     is_torn: bool,
 }
@@ -85,19 +91,20 @@ impl Journal {
     /// [`JournalError`] if it cannot be read or written, if another process has it open, or if it is no journal.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Cursor>), JournalError> {
         let failed = |error| JournalError { path: path.to_owned(), error };
-        let file = File::options().create(true).read(true).append(true).open(path);
-        let mut file = lock(file.map_err(failed)?).map_err(failed)?;
+        let mut file = open_and_lock(path).map_err(failed)?;
+        // A file that is written anew takes the place of this one, not of a link to it.
+        let path = path.canonicalize().map_err(failed)?;
         let mut text = Vec::new();
         let len = file.metadata().map_err(failed)?.len();
         if len > MAX_LEN {
             return Err(failed(io::Error::other("it is too long for a journal")));
         }
         file.read_to_end(&mut text).map_err(failed)?;
-        let newest = read(&text).map_err(failed)?;
+        let newest = Newest::read(&text).map_err(failed)?;
         let is_torn = text.last().is_some_and(|last| *last != b'\n');
-        let cursors = newest.values().cloned().collect();
-        let open = Mutex::new(Open { file, len, needed: 0, newest, is_torn });
-        Ok((Self { path: path.to_owned(), open }, cursors))
+        let cursors = newest.by_use();
+        let open = Mutex::new(Open { file, len, rewrite_beyond: MIN_LEN, newest, is_torn });
+        Ok((Self { path, open }, cursors))
     }
 
     /// Writes a cursor down.
@@ -108,8 +115,12 @@ impl Journal {
         let failed = |error| JournalError { path: self.path.clone(), error };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.append(cursor).map_err(failed)?;
-        if open.len > MIN_LEN.max(4 * open.needed) {
-            open.rewrite(&self.path).map_err(failed)?;
+        if open.len > open.rewrite_beyond
+            && let Err(error) = open.rewrite(&self.path)
+        {
+            let error = failed(error);
+            tracing::warn!("{error}; it is written anew later");
+            open.rewrite_beyond = open.len + MIN_LEN;
         }
         Ok(())
     }
@@ -128,7 +139,7 @@ impl Open {
             return Err(io::ErrorKind::WriteZero.into());
         }
         self.is_torn = false;
-        keep(&mut self.newest, cursor.clone());
+        self.newest.keep(cursor.clone());
         Ok(())
     }
 
@@ -136,7 +147,8 @@ impl Open {
     fn rewrite(&mut self, path: &Path) -> io::Result<()> {
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
-        let text: String = self.newest.values().map(Line::of).collect();
+        self.newest.forget_oldest();
+        let text: String = self.newest.by_use().iter().map(Line::of).collect();
         let file =
             File::options().create(true).truncate(true).read(true).write(true).open(&name)?;
         let mut file = lock(file)?;
@@ -144,8 +156,18 @@ impl Open {
         file.seek(SeekFrom::End(0))?;
         std::fs::rename(&name, path)?;
         (self.file, self.len, self.is_torn) = (file, text.len() as u64, false);
-        self.needed = self.len;
+        self.rewrite_beyond = MIN_LEN.max(4 * self.len);
         Ok(())
+    }
+}
+
+/// The file at a path, which another process may write anew meanwhile.
+fn open_and_lock(path: &Path) -> io::Result<Flock<File>> {
+    loop {
+        let file = lock(File::options().create(true).read(true).append(true).open(path)?)?;
+        if file.metadata()?.ino() == std::fs::metadata(path)?.ino() {
+            return Ok(file);
+        }
     }
 }
 
@@ -156,31 +178,67 @@ fn lock(file: File) -> io::Result<Flock<File>> {
     })
 }
 
-/// The newest cursors of a text. Its last line may be torn, and so may lines before which a monitor went on.
-fn read(text: &[u8]) -> io::Result<BTreeMap<(Box<str>, Box<str>), Cursor>> {
-    let mut newest = BTreeMap::new();
-    for line in text.split(|byte| *byte == b'\n') {
-        let line = serde_json::from_slice::<Line<'_>>(line).ok();
-        if let Some(cursor) = line.and_then(|line| line.cursor()) {
-            keep(&mut newest, cursor);
-        }
-    }
-    match newest.is_empty() && text.contains(&b'\n') {
-        true => Err(io::Error::other("it has no line of a journal; choose another file")),
-        false => Ok(newest),
-    }
+/// The newest cursor of each topic of a source, and of a source without a name of each stream.
+#[derive(Debug, Default)]
+struct Newest {
+    /// With the number of its last use.
+    cursors: BTreeMap<(Box<str>, Box<str>), (Cursor, u64)>,
+    uses: u64,
 }
 
-/// Two outputs may be done with two records at once: the greater number of a stream counts.
-fn keep(newest: &mut BTreeMap<(Box<str>, Box<str>), Cursor>, cursor: Cursor) {
-    // Of a source without a name the stream alone says whose it is.
-    let source = match cursor.source.is_empty() {
-        true => format!("\0{:x}", cursor.stream.0).into(),
-        false => cursor.source.clone(),
-    };
-    let kept = newest.entry((source, cursor.topic.clone())).or_insert_with(|| cursor.clone());
-    if kept.stream != cursor.stream || kept.next < cursor.next {
-        *kept = cursor;
+impl Newest {
+    /// Those of a text. Its last line may be torn, and so may lines before which a monitor went on.
+    fn read(text: &[u8]) -> io::Result<Self> {
+        let mut newest = Self::default();
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            let is_whole = line.ends_with(b"\n");
+            let line = line.trim_ascii_end();
+            let parsed = serde_json::from_slice::<Line<'_>>(line).ok();
+            match parsed.and_then(|line| line.cursor()) {
+                Some(cursor) => newest.keep(cursor),
+                None if is_whole && !START.starts_with(&line[..line.len().min(START.len())]) => {
+                    let error = "it has lines that are no journal's; choose another file";
+                    return Err(io::Error::other(error));
+                }
+                None => {}
+            }
+        }
+        newest.forget_oldest();
+        Ok(newest)
+    }
+
+    /// Of a stream the greatest number counts.
+    fn keep(&mut self, cursor: Cursor) {
+        // Of a source without a name the stream alone says whose it is.
+        let source = match cursor.source.is_empty() {
+            true => format!("\0{:x}", cursor.stream.0).into(),
+            false => cursor.source.clone(),
+        };
+        self.uses += 1;
+        let name = (source, cursor.topic.clone());
+        let kept = self.cursors.entry(name).or_insert_with(|| (cursor.clone(), 0));
+        if kept.0.stream != cursor.stream || kept.0.next < cursor.next {
+            kept.0 = cursor;
+        }
+        kept.1 = self.uses;
+    }
+
+    /// Beyond [`MAX_CURSORS`], those that were not used for longest are forgotten.
+    fn forget_oldest(&mut self) {
+        let mut uses: Vec<u64> = self.cursors.values().map(|(_, used)| *used).collect();
+        let beyond = uses.len().saturating_sub(MAX_CURSORS);
+        if beyond > 0 {
+            let (_, oldest, _) = uses.select_nth_unstable(beyond);
+            let oldest = *oldest;
+            self.cursors.retain(|_, (_, used)| *used >= oldest);
+        }
+    }
+
+    /// Those used last come last.
+    fn by_use(&self) -> Vec<Cursor> {
+        let mut all: Vec<_> = self.cursors.values().collect();
+        all.sort_unstable_by_key(|(_, used)| *used);
+        all.into_iter().map(|(cursor, _)| cursor.clone()).collect()
     }
 }
 
@@ -206,7 +264,7 @@ mod tests {
             journal.append(&cursor(one.0, "log", one.1, one.2)).unwrap();
         }
         drop(journal);
-        let expected = [("", 7, 1), ("", 8, 2), ("a", 2, 1), ("b", 3, 5)];
+        let expected = [("b", 3, 5), ("a", 2, 1), ("", 7, 1), ("", 8, 2)];
         let expected = expected.map(|(source, stream, next)| cursor(source, "log", stream, next));
         assert_eq!(reopened(&path), expected);
         let whole = std::fs::read(&path).unwrap();

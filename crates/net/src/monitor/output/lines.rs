@@ -477,9 +477,9 @@ mod tests {
             lines.put(0, State { content, fresh_until, ticket })
         };
         disk.grow(9);
-        let first = Some(records.ticket(source(), &cursor(1), 1));
+        let first = Some(records.ticket(source(), &cursor(1), 9, 1));
         put(&mut lines, first);
-        put(&mut lines, Some(records.ticket(source(), &cursor(2), 1)));
+        put(&mut lines, Some(records.ticket(source(), &cursor(2), 9, 1)));
         let clock = Clock::new();
         let began_at = clock.now();
         let mut seen = Vec::new();
@@ -504,7 +504,7 @@ mod tests {
             waiting.put(source, State { content, fresh_until: None, ticket })
         };
         for next in 0..100 {
-            put(1, Some(records.ticket(source(), &cursor(next), 1)));
+            put(1, Some(records.ticket(source(), &cursor(next), 9, 1)));
         }
         let replaced: usize = (0..2_000).map(|_| put(2, None).len()).sum();
         assert_eq!(replaced, 2_100 - WAITING);

@@ -180,6 +180,7 @@ impl Outputs {
                 is_abandoned = true;
             }
             self.records.finish();
+            self.records.settle();
             // Does nothing after the first time.
             self.lines.iter().for_each(Lines::finish);
             self.commands().for_each(Command::finish);
@@ -195,7 +196,9 @@ impl Outputs {
             std::thread::sleep(LOOK);
         }
         self.command.into_iter().chain(self.on_stale).for_each(Command::join);
-        self.lines.map_or(Ok(()), Lines::join)
+        let written = self.lines.map_or(Ok(()), Lines::join);
+        self.records.join();
+        written
     }
 }
 
@@ -223,8 +226,8 @@ impl Watch for Outputs {
         self.hand_on(now, source, held, replaced.unwrap_or_default());
     }
 
-    fn has_room_for_record(&self) -> bool {
-        self.records.has_room()
+    fn has_room_for_record(&self, source: SourceKey) -> bool {
+        self.records.has_room(source)
     }
 
     fn record(
@@ -241,7 +244,7 @@ impl Watch for Outputs {
         if outputs == 0 {
             return self.records.pass(source, &taken.cursor);
         }
-        let ticket = self.records.ticket(source, &taken.cursor, outputs);
+        let ticket = self.records.ticket(source, &taken.cursor, taken.bytes.len(), outputs);
         let lines = self.lines.as_mut().map(|lines| lines.record(&given, ticket.clone()));
         let command = self.command.as_mut();
         let states = command.map(|command| command.record(now, &given, ticket));

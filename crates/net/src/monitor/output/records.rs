@@ -6,11 +6,14 @@
 //! ```
 //!
 //! Until then the source keeps the record. So whatever ends the process, each record is written, or its command
-//! has run; the ones that were done and not in the journal yet are so once more.
+//! has run; those that were done and not in the journal yet come once more. A cursor says that all before it is
+//! done: so a record counts as done after all earlier ones of its stream.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use freshline_core::session::{Cursor, SourceKey, StateAge, TakenRecord};
@@ -23,8 +26,11 @@ use super::{Names, state};
 use crate::monitor::Record;
 use crate::waker::Waker;
 
-/// Records that are handed out and not done at a time; no more are taken from the monitor then.
-const MAX_OPEN: usize = 256;
+/// Records of a source that are handed out and not done at a time; no more are taken from the monitor then.
+const MAX_OF_SOURCE: usize = 64;
+
+/// The bytes of those of all sources, about.
+const MAX_BYTES: usize = 64 << 20;
 
 /// How long what has failed rests.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -57,26 +63,23 @@ impl Given<'_> {
     }
 }
 
-/// What an output holds of a record until it is done with it. Dropped before, it leaves the record to its source.
+/// What an output holds of a record until it is done with it. If one is dropped before, the record stays with its
+/// source, and so do all later ones of its stream.
 #[derive(Clone)]
 pub(super) struct Ticket(Arc<Slip>);
 
 struct Slip {
-    source: SourceKey,
-    cursor: Cursor,
-    /// Outputs that are not done with it.
-    left: AtomicUsize,
+    number: u64,
+    /// Outputs that have a ticket, and those that are done.
+    outputs: usize,
+    done: AtomicUsize,
     desk: Arc<Desk>,
 }
 
 impl Ticket {
-    /// An output is done with the record. The last one waits until it is in the journal.
+    /// An output is done with the record.
     pub(super) fn done(self) {
-        let Slip { source, cursor, left, desk } = &*self.0;
-        if left.fetch_sub(1, Ordering::AcqRel) == 1 && desk.note(cursor) {
-            let _ = desk.done.send((*source, cursor.clone()));
-            desk.wake();
-        }
+        self.0.done.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether the outputs end.
@@ -85,81 +88,203 @@ impl Ticket {
     }
 }
 
+impl Drop for Slip {
+    fn drop(&mut self) {
+        let is_done = self.done.load(Ordering::Relaxed) == self.outputs;
+        let _ = self.desk.ended.send((self.number, is_done));
+        self.desk.wake();
+    }
+}
+
 /// What the threads of the outputs share.
 struct Desk {
-    done: Sender<(SourceKey, Cursor)>,
-    journal: Option<Journal>,
+    ended: Sender<(u64, bool)>,
     waker: Option<Arc<Waker>>,
     is_over: AtomicBool,
 }
 
 impl Desk {
-    /// Writes a cursor down; whether that is done, and not the end.
-    fn note(&self, cursor: &Cursor) -> bool {
-        let Some(journal) = &self.journal else { return true };
-        let mut has_failed = false;
-        while let Err(error) = journal.append(cursor) {
-            if !std::mem::replace(&mut has_failed, true) {
-                tracing::warn!("{error}; records are not taken until it can be written");
-            }
-            if self.is_over.load(Ordering::Relaxed) {
-                return false;
-            }
-            std::thread::sleep(RETRY);
-        }
-        true
-    }
-
     fn wake(&self) {
         // It fails only when the monitor has ended.
         let _ = self.waker.as_ref().map(|waker| waker.wake());
     }
 }
 
+/// A record that outputs, or the journal, have.
+struct Open {
+    number: u64,
+    source: SourceKey,
+    cursor: Cursor,
+    bytes: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Outputs have it.
+    Given,
+    Done,
+    /// An output has dropped it.
+    Dropped,
+    /// It is being written down.
+    Noted,
+}
+
+impl Open {
+    fn is_of(&self, other: &Cursor) -> bool {
+        let Cursor { source, topic, stream, .. } = &self.cursor;
+        *source == other.source && *topic == other.topic && *stream == other.stream
+    }
+}
+
 /// The records that the outputs of a monitor have, and are done with.
 pub(super) struct Records {
     desk: Arc<Desk>,
-    done: Receiver<(SourceKey, Cursor)>,
-    open: usize,
+    ended: Receiver<(u64, bool)>,
+    /// In the order in which they were handed out.
+    open: VecDeque<Open>,
+    bytes: usize,
+    given: u64,
+    notes: Option<Notes>,
+    done: VecDeque<(SourceKey, Cursor)>,
 }
 
 impl Records {
     pub(super) fn new(journal: Option<Journal>, waker: Option<Arc<Waker>>) -> Self {
-        let (sender, done) = channel();
-        let is_over = AtomicBool::new(false);
-        Self { desk: Arc::new(Desk { done: sender, journal, waker, is_over }), done, open: 0 }
+        let (sender, ended) = channel();
+        let desk = Arc::new(Desk { ended: sender, waker, is_over: AtomicBool::new(false) });
+        let notes = journal.map(|journal| Notes::new(journal, Arc::clone(&desk)));
+        let (open, done) = (VecDeque::new(), VecDeque::new());
+        Self { desk, ended, open, bytes: 0, given: 0, notes, done }
     }
 
-    /// Whether a further one can be taken.
-    pub(super) fn has_room(&self) -> bool {
-        self.open < MAX_OPEN
+    /// Whether a further one of a source can be taken.
+    pub(super) fn has_room(&self, source: SourceKey) -> bool {
+        let of_source = self.open.iter().filter(|open| open.source == source).count();
+        of_source < MAX_OF_SOURCE && self.bytes < MAX_BYTES
     }
 
     /// What each of so many outputs, at least one, holds of a record until it is done with it.
-    pub(super) fn ticket(&mut self, source: SourceKey, cursor: &Cursor, outputs: usize) -> Ticket {
-        self.open += 1;
-        let (cursor, left) = (cursor.clone(), AtomicUsize::new(outputs));
-        Ticket(Arc::new(Slip { source, cursor, left, desk: Arc::clone(&self.desk) }))
+    pub(super) fn ticket(
+        &mut self,
+        source: SourceKey,
+        cursor: &Cursor,
+        bytes: usize,
+        outputs: usize,
+    ) -> Ticket {
+        let (number, cursor) = (self.given, cursor.clone());
+        self.given += 1;
+        let bytes = bytes + size_of::<Open>();
+        self.bytes += bytes;
+        self.open.push_back(Open { number, source, cursor, bytes, state: State::Given });
+        let (done, desk) = (AtomicUsize::new(0), Arc::clone(&self.desk));
+        Ticket(Arc::new(Slip { number, outputs, done, desk }))
     }
 
     /// A record for which there is no output.
     pub(super) fn pass(&mut self, source: SourceKey, cursor: &Cursor) {
-        self.open += 1;
-        let _ = self.desk.done.send((source, cursor.clone()));
+        self.done.push_back((source, cursor.clone()));
         self.desk.wake();
     }
 
-    /// The next one with which all outputs are done.
+    /// The next one that is done for good: of a stream one after the other.
     pub(super) fn poll_done(&mut self) -> Option<(SourceKey, Cursor)> {
-        let done = self.done.try_recv().ok()?;
-        self.open -= 1;
-        Some(done)
+        if self.done.is_empty() {
+            self.settle();
+        }
+        self.done.pop_front()
+    }
+
+    /// Looks for records with which outputs and the journal are done.
+    pub(super) fn settle(&mut self) {
+        for (number, is_done) in self.ended.try_iter() {
+            let state = if is_done { State::Done } else { State::Dropped };
+            if let Ok(place) = self.open.binary_search_by_key(&number, |open| open.number) {
+                self.open[place].state = state;
+            }
+        }
+        for number in self.notes.iter().flat_map(|notes| notes.written.try_iter()) {
+            if let Ok(place) = self.open.binary_search_by_key(&number, |open| open.number)
+                && let Some(open) = self.open.remove(place)
+            {
+                self.bytes -= open.bytes;
+                self.done.push_back((open.source, open.cursor));
+            }
+        }
+        let mut at = 0;
+        while let Some(open) = self.open.get(at) {
+            // A cursor says that all before it is done, too.
+            let mut before = self.open.range(..at);
+            let is_next = open.state == State::Done
+                && before.all(|one| one.state == State::Noted || !one.is_of(&open.cursor));
+            match &self.notes {
+                _ if !is_next => at += 1,
+                Some(notes) => {
+                    let _ = notes.writer.send((open.number, open.cursor.clone()));
+                    self.open[at].state = State::Noted;
+                    at += 1;
+                }
+                None => {
+                    self.bytes -= open.bytes;
+                    let open = self.open.remove(at);
+                    self.done.extend(open.map(|open| (open.source, open.cursor)));
+                }
+            }
+        }
     }
 
     /// The outputs end: what cannot be written now is left to the sources.
     pub(super) fn finish(&self) {
         self.desk.is_over.store(true, Ordering::Relaxed);
     }
+
+    /// Waits until all that is done is written down.
+    pub(super) fn join(mut self) {
+        self.settle();
+        let Some(Notes { writer, written, thread }) = self.notes.take() else { return };
+        drop(writer);
+        let _ = thread.join();
+        drop(written);
+    }
+}
+
+/// Writes cursors down on a thread of its own, as a disk can be slow.
+struct Notes {
+    writer: Sender<(u64, Cursor)>,
+    /// The numbers of the records that are.
+    written: Receiver<u64>,
+    thread: JoinHandle<()>,
+}
+
+impl Notes {
+    fn new(journal: Journal, desk: Arc<Desk>) -> Self {
+        let (writer, cursors) = channel::<(u64, Cursor)>();
+        let (sender, written) = channel();
+        let thread = std::thread::spawn(move || {
+            for (number, cursor) in cursors {
+                if !note(&journal, &cursor, &desk.is_over) || sender.send(number).is_err() {
+                    return;
+                }
+                desk.wake();
+            }
+        });
+        Self { writer, written, thread }
+    }
+}
+
+/// Writes a cursor down, again and again until that succeeds or the outputs end; whether it did.
+fn note(journal: &Journal, cursor: &Cursor, is_over: &AtomicBool) -> bool {
+    let mut has_failed = false;
+    while let Err(error) = journal.append(cursor) {
+        if !std::mem::replace(&mut has_failed, true) {
+            tracing::warn!("{error}; records stay with their sources until it can be written");
+        }
+        if is_over.load(Ordering::Relaxed) {
+            return false;
+        }
+        std::thread::sleep(RETRY);
+    }
+    true
 }
 
 #[cfg(test)]
@@ -169,6 +294,7 @@ pub(super) mod tests {
     use freshline_core::wire::{Frames, Opening, SessionId, Update};
 
     use super::*;
+    use crate::clock::Clock;
 
     pub(in super::super) fn cursor(next: u64) -> Cursor {
         Cursor { source: "robot".into(), topic: "log".into(), stream: StreamId(1), next }
@@ -179,38 +305,53 @@ pub(super) mod tests {
         std::iter::from_fn(|| records.poll_done()).map(|(_, cursor)| cursor.next).collect()
     }
 
+    fn done_in_time(records: &mut Records, count: usize) -> Vec<u64> {
+        let (clock, mut all) = (Clock::new(), Vec::new());
+        let began_at = clock.now();
+        while all.len() < count {
+            assert!(clock.now().since(began_at) < Span::from_secs(25), "{all:?}");
+            all.extend(done(records));
+        }
+        all
+    }
+
     #[test]
-    fn a_record_is_done_and_written_down_when_all_outputs_are_done_with_it() {
+    fn a_record_is_done_when_all_outputs_are_and_all_earlier_ones_and_is_written_down() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
         let (journal, _) = Journal::open(&path).unwrap();
         let mut records = Records::new(Some(journal), None);
-        let tickets = [1, 2, 3].map(|next| records.ticket(source(), &cursor(next), 2));
-        for ticket in &tickets {
+        let [first, second, third, fourth] =
+            [1, 2, 3, 4].map(|next| records.ticket(source(), &cursor(next), 9, 2));
+        for ticket in [&first, &second, &third, &fourth] {
             ticket.clone().done();
         }
         assert_eq!(done(&mut records), [0; 0], "one of two is done");
-        let [first, second, third] = tickets;
-        first.done();
         second.done();
+        assert_eq!(done(&mut records), [0; 0], "the first one is not");
+        first.done();
+        assert_eq!(done_in_time(&mut records, 2), [1, 2]);
         drop(third);
-        assert_eq!(done(&mut records), [1, 2], "the third one stays with its source");
-        drop(records);
-        assert_eq!(Journal::open(&path).unwrap().1, [cursor(2)]);
+        fourth.done();
+        let other = Cursor { topic: "other".into(), ..cursor(9) };
+        records.ticket(source(), &other, 9, 1).done();
+        assert_eq!(done_in_time(&mut records, 1), [9], "what is dropped stays with its source");
+        records.join();
+        let (_, cursors) = Journal::open(&path).unwrap();
+        assert_eq!(cursors, [cursor(2), other]);
     }
 
     #[test]
     fn no_more_are_taken_than_the_outputs_can_hold() {
         let mut records = Records::new(None, None);
         let mut tickets = Vec::new();
-        while records.has_room() {
-            tickets.push(records.ticket(source(), &cursor(tickets.len() as u64), 1));
+        while records.has_room(source()) {
+            tickets.push(records.ticket(source(), &cursor(tickets.len() as u64), 9, 1));
         }
-        assert_eq!(tickets.len(), MAX_OPEN);
-        tickets.pop().into_iter().for_each(Ticket::done);
-        assert!(!records.has_room(), "nobody has looked");
-        assert_eq!(done(&mut records), [MAX_OPEN as u64 - 1]);
-        assert!(records.has_room());
+        assert_eq!(tickets.len(), MAX_OF_SOURCE);
+        tickets.remove(0).done();
+        assert_eq!(done(&mut records), [0]);
+        assert!(records.has_room(source()));
     }
 
     /// That of the only source of some monitor.
