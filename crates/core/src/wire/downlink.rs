@@ -212,8 +212,10 @@ impl Report {
         let loss = finite(&mut reader, "loss")?;
         let rate = BitRate::from_bps(reader.u64()?);
         let [arrived, left, flags, _]: [u8; 4] = reader.array().unwrap_or_default();
-        let delivered = read_delivered(&mut reader).filter(|_| flags & 1 != 0);
-        let max_packets = reader.u16().ok().and_then(NonZeroU16::new);
+        let delivered = read_delivered(&mut reader);
+        // Behind a group of fields that is cut, nothing is where it should be.
+        let max_packets = delivered.and_then(|_| reader.u16().ok()).and_then(NonZeroU16::new);
+        let delivered = delivered.filter(|_| flags & 1 != 0);
         let seen = wlan::Report { level, deviation, frames, rate, loss };
         Ok(Self {
             session,
