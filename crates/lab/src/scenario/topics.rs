@@ -310,3 +310,124 @@ impl UpdatesConfig {
 fn one() -> f64 {
     1.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scenario;
+    use super::*;
+
+    /// A scenario with a flow whose `[flow.updates]` ends with these lines. The first of them is line 11.
+    fn parse(lines: &str) -> Result<TopicsSettings, String> {
+        let text = format!(
+            r#"title = "topics"
+duration = "10s"
+[[link]]
+name = "path"
+forward = {{ delay = "10ms" }}
+[[flow]]
+name = "robot"
+path = ["path"]
+[flow.updates]
+law = "tenth"
+{lines}"#
+        );
+        let scenario = Scenario::parse(&text[..]).map_err(|error| error.to_string())?;
+        let flow = &scenario.flows[0];
+        let settings = flow.updates.as_ref().expect("it has").topics(flow).expect("it was checked");
+        Ok(settings.expect("it has topics"))
+    }
+
+    #[test]
+    fn a_topic_has_the_words_of_the_command_line() {
+        let settings = parse(
+            r#"max_age = ["robot/*=200ms"]
+            rules = "none"
+            max_datagram = "1200B"
+            [[flow.updates.topic]]
+            name = "pose"
+            size = "100B"
+            weight = 100
+            deadline = "200ms"
+            max_rate = "50/s"
+            min_rate = "1/s"
+            urgent = true
+            [[flow.updates.topic]]
+            name = "tf"
+            kind = "keyed"
+            keys = 40
+            size = ["72B", "90B"]
+            period = ["20ms", "1s"]
+            jitter = "5ms"
+            [[flow.updates.topic]]
+            name = "camera"
+            size = { min = "20kB", max = "50kB" }
+            period = "33ms"
+            pattern = "poisson""#,
+        );
+        let settings = settings.unwrap();
+        assert_eq!((settings.name.as_str(), settings.has_rules), ("robot", false));
+        assert_eq!(settings.max_datagram, Bytes::new(1200));
+        assert_eq!(settings.max_age, ["robot/*=200ms".parse().unwrap()]);
+        let [pose, tf, camera] = &settings.topics[..] else { panic!("{settings:?}") };
+        let params = TopicParams {
+            weight: 100.0,
+            deadline: Some(Span::from_millis(200)),
+            max_rate: Some(UpdateRate::saturating(50.0)),
+            min_rate: Some(UpdateRate::saturating(1.0)),
+            is_urgent: true,
+            ..TopicParams::new("pose")
+        };
+        assert_eq!((&pose.params, &pose.generation), (&params, &Generation::Sampled));
+        assert_eq!(tf.params.kind, TopicKind::Keyed { max_keys: 40 });
+        assert_eq!(tf.sizes, StateSizes::InTurn([72, 90].map(Bytes::new).to_vec()));
+        let periods = [20, 1_000].map(Span::from_millis).to_vec();
+        let jitter = Span::from_millis(5);
+        assert_eq!(tf.generation, Generation::Periodic { periods, jitter });
+        assert_eq!(camera.sizes, StateSizes::Between(Bytes::new(20_000), Bytes::new(50_000)));
+        let periods = vec![Span::from_millis(33)];
+        assert_eq!(camera.generation, Generation::Poisson { periods });
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let topic = |lines: &str| {
+            format!("[[flow.updates.topic]]\nname = \"pose\"\nsize = \"9B\"\n{lines}")
+        };
+        for (lines, expected) in [
+            (topic("weight = 0"), "line 12: flow `robot`, topic `pose`"),
+            (topic("weight = 0"), "weight 0"),
+            (topic("weight = \"much\""), "line 14, column 10"),
+            (topic("colour = 1"), "line 14, column 1"),
+            (topic("kind = \"other\""), "`latest` or `keyed`"),
+            (topic("kind = \"keyed\""), "needs `keys`"),
+            (topic("keys = 3"), "needs `kind = \"keyed\"`"),
+            (topic("kind = \"keyed\"\nkeys = 0"), "1 key at least"),
+            (topic("kind = \"keyed\"\nkeys = 5000"), "at most 4096"),
+            (topic("period = 50"), "such as \"50ms\""),
+            (topic("period = \"0s\""), "above zero"),
+            (topic("period = [\"1s\", \"2s\"]"), "of keys in turn"),
+            (topic("jitter = \"1ms\""), "need a `period`"),
+            (topic("pattern = \"poisson\""), "need a `period`"),
+            (topic("period = \"5ms\"\njitter = \"5ms\""), "not shorter than `period`"),
+            (topic("period = \"5ms\"\njitter = \"1ms\"\npattern = \"poisson\""), "has no `jitter`"),
+            (topic("min_rate = \"9/s\"\nmax_rate = \"3/s\""), "lowest rate"),
+            (topic("").replace("pose", "a b"), "a name has"),
+            (topic("").replace("\"9B\"", "9"), "a size such as"),
+            (topic("").replace("\"9B\"", "[]"), "empty list"),
+            (topic("").replace("9B", "0B"), "from 1B"),
+            (topic("").replace("9B", "9MB"), "give from"),
+            (topic("").replace("\"9B\"", "{ min = \"3B\", max = \"2B\" }"), "line 13, column 8"),
+            (format!("{0}\n{0}", topic("")), "line 15: flow `robot`, topic `pose`: two"),
+            (format!("max_age = [\"robot\"]\n{}", topic("")), "line 11, column 12"),
+            (format!("rules = \"some\"\n{}", topic("")), "`declared` or `none`"),
+            (format!("max_datagram = \"9B\"\n{}", topic("")), "`max_datagram` is 9B"),
+            (format!("payload = \"9B\"\n{}", topic("")), "leave `payload`"),
+            (format!("ack = \"0B\"\n{}", topic("")), "leave `payload`"),
+            ("payload = \"9B\"\nmax_age = [\"robot=1s\"]".to_owned(), "line 7: flow `robot`"),
+            (String::new(), "give the `payload`"),
+        ] {
+            let error = parse(&lines).unwrap_err();
+            assert!(error.contains(expected), "{lines}: {error}");
+        }
+    }
+}

@@ -7,8 +7,8 @@
 //!
 //! States that have a period are put when they are generated; those that are sampled, when the source wants
 //! states. Both endpoints read one clock. Addresses are taken as proven, so that a session opens in a round
-//! trip. States are zeroes, but for a number at the front of those of a key, by which the tally knows
-//! them before the key's name has arrived.
+//! trip. A state of a key has the number of its stream at its front, by which the tally knows it before
+//! the key's name has arrived.
 
 mod states;
 mod tally;

@@ -196,8 +196,12 @@ impl States {
         let place = stream.key.as_ref().map_or(stream.count, |(_, key)| (*key).into());
         let len = topics[topic].sizes.draw(place, rng).get() as usize;
         stream.count += 1;
-        if stream.key.is_some() {
-            bytes[..2].copy_from_slice(&number.to_be_bytes());
+        let front = if stream.key.is_some() { 2 } else { 0 };
+        bytes[..front].copy_from_slice(&number.to_be_bytes()[..front]);
+        // Two states that are sampled at one time are two.
+        let count = stream.count.to_le_bytes();
+        for (byte, of_count) in bytes[front..len].iter_mut().zip(count) {
+            *byte = of_count;
         }
         let key = stream.key.as_ref().map(|(name, _)| &name[..]);
         Generated { stream: number, topic, key, bytes: &bytes[..len] }
