@@ -127,7 +127,7 @@ fn a_pause_of_the_path_makes_commands_stale_and_none_is_obeyed_too_late() {
     let get = |name| without.get("robot/cmd", name);
     assert_eq!((get("stale_alarms"), get("withheld"), get("stale_time")), (0.0, 0.0, 0.0));
     let over = get("over_max_age") / 10.0;
-    assert!((2.65..=2.8).contains(&over), "{over}");
+    assert!((2.65..=2.85).contains(&over), "{over}");
 }
 
 #[test]

@@ -71,8 +71,8 @@ impl Load {
 pub enum Body {
     /// A source's datagram, which its flow keeps under this number.
     Update(u32),
-    /// A datagram of a source with topics, likewise. It is not marked as an update, as a newer one does not
-    /// stand for it: no router replaces it.
+    /// A datagram of a source with topics, likewise. It is not marked as an update: a newer one may carry other
+    /// topics, so routers must not replace it.
     Topics(u32),
     /// A monitor's answer, likewise.
     Answer(u32),

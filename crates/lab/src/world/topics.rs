@@ -365,9 +365,9 @@ impl TopicsFlow {
                     self.on_state(now, source, 0);
                 }
                 MonitorEvent::Topic { source, topic } => self.on_state(now, source, topic),
-                MonitorEvent::Opened { source } | MonitorEvent::Part { source } => {
-                    self.heard = Some(source);
-                }
+                MonitorEvent::Opened { source }
+                | MonitorEvent::Part { source }
+                | MonitorEvent::Withheld { source } => self.heard = Some(source),
                 MonitorEvent::Freshness(alarm) => {
                     let found = self.named(alarm.number, &alarm.topic, &alarm.key);
                     if let Some(stream) = self.stream(alarm.number, found) {
