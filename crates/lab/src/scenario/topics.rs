@@ -186,7 +186,9 @@ impl TopicConfig {
             min_rate: self.min_rate,
             is_urgent: self.urgent,
         };
-        params.check().map_err(|error| error.to_string())?;
+        // The name is said already.
+        let named = format!("topic {:?}: ", self.name);
+        params.check().map_err(|error| error.to_string().trim_start_matches(&named).to_owned())?;
         let sizes = self.sizes()?.clone();
         Ok(Topic { params, sizes, generation: self.generation()? })
     }
