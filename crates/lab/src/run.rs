@@ -7,6 +7,7 @@ mod goodput;
 mod mesh;
 mod offered;
 mod sampled;
+mod topics;
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,7 @@ pub struct Metric {
     pub of: String,
     /// The mean over the runs.
     pub value: f64,
-    /// Its unit: `s`, `1/s`, `bit/s`, `packets`, `updates`, `flows`, or `1` for a plain number.
+    /// Its unit: `s`, `1/s`, `bit/s`, `packets`, `updates`, `states`, `flows`, or `1` for a plain number.
     pub unit: &'static str,
     /// Half the width of the 95 % confidence interval; `None` with one run.
     pub ci95: Option<f64>,
@@ -140,6 +141,7 @@ fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Measure
         let mut group = Group { of: &config.name, measured: &mut all };
         let all_alike = || flows[range.clone()].iter().map(|routed| &routed.flow);
         let updates = outcomes(all_alike().filter_map(Flow::updates), |it| it.outcome(now));
+        let topics = outcomes(all_alike().filter_map(Flow::topics), |it| it.outcome(now));
         let streams = outcomes(all_alike().filter_map(Flow::stream), |it| it.outcome(now));
         let multipaths = outcomes(all_alike().filter_map(Flow::multipath), |it| it.outcome(now));
         let exchanges = outcomes(all_alike().filter_map(Flow::exchange), |it| it.outcome(now));
@@ -155,6 +157,11 @@ fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Measure
         if !updates.is_empty() {
             group.updates(&updates);
             on_links(scenario, built, config, range.start, &mut all);
+            continue;
+        }
+        if !topics.is_empty() {
+            group.topics(&topics);
+            topics::each(&config.name, &topics, &mut all);
             continue;
         }
         if !streams.is_empty() {

@@ -33,8 +33,14 @@ fn changes(row: &Row) -> Vec<Change> {
 
 /// Whether the scenario has a flow, link or cell of this name; of `flow@link`, both, of `cell/ap` the
 /// cell, and of `flow/1` the flow with so many paths, or in a mesh with nodes so many hops away; of
-/// `mesh/1` the mesh with such a node.
+/// `mesh/1` the mesh with such a node; of `flow/topic` the flow with such a topic.
 fn has(scenario: &Scenario, of: &str) -> bool {
+    if let Some((name, topic)) = of.split_once('/')
+        && let Some(flow) = scenario.flows.iter().find(|flow| flow.name == name && flow.count > 0)
+        && let Some(updates) = &flow.updates
+    {
+        return updates.topics.iter().any(|known| known.name == topic);
+    }
     if let Some((name, path)) = of.split_once('/')
         && let Ok(path) = path.parse::<usize>()
     {

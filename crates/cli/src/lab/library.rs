@@ -14,7 +14,8 @@ use crate::failure::Failure;
 static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 
 /// Folders of scenarios that belong together: their names stand in front of the scenarios'.
-const GROUPS: [&str; 8] = ["dtpa", "fresher", "ifc", "large", "qaware", "rtac", "sorpc", "wlan"];
+const GROUPS: [&str; 9] =
+    ["dtpa", "fresher", "ifc", "large", "qaware", "rtac", "sorpc", "topics", "wlan"];
 
 /// Reads what a scenario names.
 type ReadFile = dyn Fn(&str) -> io::Result<String>;

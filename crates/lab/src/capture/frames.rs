@@ -49,11 +49,13 @@ impl Frames {
         let size = parcel.load.size;
         self.frame.clear();
         match parcel.load.body {
+            Body::Answer(number) if flow.topics().is_some() => self.topics(left, number),
             Body::Update(number) | Body::Answer(number) => {
                 let length =
                     flow.updates().map_or(0, |updates| self.session(updates, number, size));
                 self.datagram(left, length);
             }
+            Body::Topics(number) => self.topics(left, number),
             Body::Segment(number) => self.tcp(left, number),
             // Their messages are not ours to write.
             Body::Paced(_) | Body::Report(_) | Body::Filler => self.datagram(left, 0),
@@ -61,6 +63,14 @@ impl Frames {
         let whole = usize::try_from(size.get()).unwrap_or(usize::MAX);
         self.frame.truncate(whole.min(CAPTURED));
         &self.frame
+    }
+
+    /// A datagram of a source with topics or of its monitor, as it was written.
+    fn topics(&mut self, left: Left<'_>, number: u32) {
+        let datagram = left.flow.topics().and_then(|topics| topics.datagram(number));
+        let front = datagram.map_or(&[][..], |bytes| &bytes[..bytes.len().min(ROOM)]);
+        let length = self.message(front);
+        self.datagram(left, length);
     }
 
     /// Writes the segment with this number of whichever stream it is.

@@ -45,6 +45,9 @@ impl Scenario {
         let Some(updates) = &flow.updates else {
             return Err(flow.refused("runs over sockets need a flow with [flow.updates]"));
         };
+        let Some(payload) = updates.payload else {
+            return Err(flow.refused("runs over sockets have no topics; leave them out"));
+        };
         if updates.overhead.or(updates.ack).is_some()
             || updates.sizes != SizeDistribution::Constant
             || !updates.paths.is_empty()
@@ -68,7 +71,7 @@ impl Scenario {
             conditions: self.conditions(flow, streams)?,
             seed: streams.stream("emulator", 0).random(),
             flow: flow.name.clone(),
-            payload: updates.state.unwrap_or(updates.payload).max(updates.payload),
+            payload: updates.state.unwrap_or(payload).max(payload),
             limits,
             sources: (0..flow.count as usize).map(source).collect::<Result<_, _>>()?,
         })

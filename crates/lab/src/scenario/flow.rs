@@ -24,7 +24,7 @@ use crate::tcp::congestion::{Algorithm, CongestionControl, Dtpa};
 use crate::tcp::{BufferParams, Echo, Receiver, ReceiverParams, Sender, SenderParams, SmallQueue};
 use crate::world::{
     Application, Cross, Downlink, DownlinkSettings, Exchange, Flow, Leg, Pattern, Period, Server,
-    Sizes, Stream, UpdateFlow,
+    Sizes, Stream, TopicsFlow, UpdateFlow,
 };
 use freshline_core::wlan::mac::Category;
 use freshline_core::wlan::{DownlinkLawConfig, DownlinkParams, Locator, StationId, Weights};
@@ -98,17 +98,9 @@ impl FlowConfig {
         remote: &Remote,
         servers: &mut Servers,
     ) -> Result<Flow, ScenarioError> {
-        let bad_law = |error| ScenarioError::Law { flow: self.name.clone(), error };
         match (&self.updates, &self.tcp, &self.multipath, &self.downlink, &self.cross_traffic) {
             (Some(updates), None, None, None, None) => {
-                let sizes = updates.sizes().map_err(|what| self.refused(what))?;
-                let paths = updates.paths().map_err(|what| self.refused(what))?;
-                let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
-                let law =
-                    (law.map_err(bad_law)?, updates.limits().map_err(|what| self.refused(what))?);
-                let mut secrets = streams.stream("session", index);
-                let flow = UpdateFlow::new(law, paths, sizes, period, &mut secrets, rng);
-                Ok(Flow::Updates(flow))
+                self.build_updates(updates, period, streams, index, rng)
             }
             (None, Some(tcp), None, None, None) => {
                 if self.path.is_empty() && !self.each_pair {
@@ -141,16 +133,42 @@ impl FlowConfig {
             _ => Err(ScenarioError::NotOneKind(self.name.clone())),
         }
     }
+
+    /// A source with its monitor.
+    fn build_updates(
+        &self,
+        updates: &UpdatesConfig,
+        period: Period,
+        streams: Streams,
+        index: usize,
+        rng: Pcg64,
+    ) -> Result<Flow, ScenarioError> {
+        let refused = |what| self.refused(what);
+        let topics = updates.topics(self)?;
+        let paths = updates.paths().map_err(|what| self.refused(what))?;
+        let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
+        let law = law.map_err(|error| ScenarioError::Law { flow: self.name.clone(), error })?;
+        let law = (law, updates.limits().map_err(refused)?);
+        let mut secrets = streams.stream("session", index);
+        if let Some(topics) = topics {
+            let flow = TopicsFlow::new(law, paths, topics, period, &mut secrets, rng);
+            let flow = flow.map_err(|error| self.refused(error.to_string()))?;
+            return Ok(Flow::Topics(Box::new(flow)));
+        }
+        let sizes = updates.sizes().map_err(refused)?;
+        Ok(Flow::Updates(UpdateFlow::new(law, paths, sizes, period, &mut secrets, rng)))
+    }
 }
 
 impl UpdatesConfig {
     fn sizes(&self) -> Result<Sizes, &'static str> {
-        let ours = Sizes::of_our_protocol(self.payload);
+        let payload = self.payload.ok_or("give the `payload` of its updates, or topics")?;
+        let ours = Sizes::of_our_protocol(payload);
         let sizes = Sizes {
             overhead: self.overhead.unwrap_or(ours.overhead),
             ack: self.ack.map_or(ours.ack, |ack| (ack > Bytes::ZERO).then_some(ack)),
             distribution: self.sizes,
-            symbols: self.symbols()?,
+            symbols: self.symbols(payload)?,
             ..ours
         };
         if sizes.payload + sizes.overhead == Bytes::ZERO {
@@ -166,12 +184,12 @@ impl UpdatesConfig {
     }
 
     /// How many updates a state takes.
-    fn symbols(&self) -> Result<u32, &'static str> {
-        let Some(state) = self.state.filter(|state| *state > self.payload) else { return Ok(1) };
-        if self.payload == Bytes::ZERO {
+    fn symbols(&self, payload: Bytes) -> Result<u32, &'static str> {
+        let Some(state) = self.state.filter(|state| *state > payload) else { return Ok(1) };
+        if payload == Bytes::ZERO {
             return Err("`state` is cut into parts of `payload` bytes; raise `payload`");
         }
-        let symbols = state.get().div_ceil(self.payload.get());
+        let symbols = state.get().div_ceil(payload.get());
         u32::try_from(symbols)
             .ok()
             .filter(|symbols| *symbols <= Layout::MAX_SYMBOLS)

@@ -28,11 +28,19 @@ struct Places {
 #[derive(Deserialize)]
 struct Named {
     name: Spanned<String>,
+    /// Of a flow.
+    updates: Option<WithTopics>,
+}
+
+#[derive(Deserialize)]
+struct WithTopics {
+    #[serde(default)]
+    topic: Vec<Named>,
 }
 
 impl ScenarioError {
-    /// The same, with the line of the key that it is about, or of the name of the link, cell or
-    /// flow.
+    /// The same, with the line of the key that it is about, or of the name of the link, cell, flow or
+    /// topic.
     pub(super) fn with_line(self, text: &str) -> Self {
         let Some(place) = toml::from_str(text).ok().and_then(|places| self.place(&places)) else {
             return self;
@@ -54,6 +62,10 @@ impl ScenarioError {
             | Self::Law { flow: name, .. }
             | Self::Flow { flow: name, .. }
             | Self::SameName("flows", name) => ([&flow[..], &[], &[]], name),
+            Self::Topic { flow: of, topic, .. } => {
+                let flow = flow.iter().find(|flow| flow.name.get_ref() == of)?;
+                ([&flow.updates.as_ref()?.topic[..], &[], &[]], topic)
+            }
             Self::Link { link: name, .. }
             | Self::Trace { link: name, .. }
             | Self::TooManyHops { link: name, .. }

@@ -17,6 +17,7 @@ mod reproduction;
 mod safety;
 mod set;
 mod settled;
+mod topics;
 mod topology;
 
 use std::borrow::Cow;
@@ -49,6 +50,10 @@ pub use reproduction::{
 };
 pub use safety::{Half, SafetyCategory, SafetyConfig};
 pub use set::{Change, SetError};
+pub use topics::{
+    GenerationPattern, MaxAgeConfig, PeriodsConfig, SizesConfig, TopicConfig, TopicKindName,
+    TopicRules,
+};
 pub use topology::{BadTopology, LinkHops, TopologyConfig};
 
 /// An experiment.
@@ -230,8 +235,8 @@ pub struct UpdatesConfig {
     pub min_age_gain: Option<MinAgeGain>,
     /// No more data than this on average, with headers.
     pub max_bandwidth: Option<BitRate>,
-    /// State in each update.
-    pub payload: Bytes,
+    /// State in each update. A flow has either this or topics.
+    pub payload: Option<Bytes>,
     /// The length of a state. One that is longer than `payload` takes several updates, each of which has
     /// that much of it, or of what repairs it; `payload` unless said.
     pub state: Option<Bytes>,
@@ -249,6 +254,16 @@ pub struct UpdatesConfig {
     pub paths: Vec<Vec<String>>,
     /// With `paths`: which of them an update takes; `freshest` unless said.
     pub scheduler: Option<SchedulerConfig>,
+    /// Its topics, with states of their own; packets then have the sizes of the session's datagrams.
+    #[serde(default, rename = "topic")]
+    pub topics: Vec<TopicConfig>,
+    /// With topics: their maximum ages at the monitor. Of several rules that match, the first counts.
+    #[serde(default)]
+    pub max_age: Vec<MaxAgeConfig>,
+    /// With topics: whether the endpoints know of weights, deadlines, rates, urgency and maximum ages.
+    pub rules: Option<TopicRules>,
+    /// With topics: the longest datagram; QUIC's unless said.
+    pub max_datagram: Option<Bytes>,
 }
 
 /// A TCP stream with its application; a bulk transfer without end unless said.
@@ -475,6 +490,16 @@ pub enum ScenarioError {
         flow: String,
         /// What is wrong.
         error: BadLaw,
+    },
+    /// A topic that makes no sense.
+    #[error("flow `{flow}`, topic `{topic}`: {what}")]
+    Topic {
+        /// The flow.
+        flow: String,
+        /// The topic.
+        topic: String,
+        /// What is wrong, and what to do.
+        what: Cow<'static, str>,
     },
     /// Sizes or patterns that make no sense.
     #[error("flow `{flow}`: {what}")]

@@ -7,7 +7,9 @@ use freshline_core::unit::{Bytes, Span, Time};
 use freshline_core::wlan::{Belief, Bottleneck};
 
 use crate::scenario::MultipathConfig;
-use crate::world::{Cross, Downlink, Exchange, External, Multipath, Stream, UpdateFlow};
+use crate::world::{
+    Cross, Downlink, Exchange, External, Multipath, Stream, TopicsFlow, UpdateFlow,
+};
 
 /// Where the running sums of a flow are at a moment.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,6 +23,8 @@ pub(super) struct Mark {
     /// that arrived.
     round_trips: u64,
     round_trip_sum: Span,
+    /// Of a source with topics, their weighted ages in s and how many are stale.
+    topics: (f64, usize),
     /// Of a stream over several paths, payload delivered over each.
     by_path: [Bytes; MultipathConfig::MAX_PATHS],
 }
@@ -68,6 +72,25 @@ impl Tabled for UpdateFlow {
         let backlog = BacklogProcess::mean_between(gained.before.backlog, gained.after.backlog);
         let (age, rtt) = (seconds(gained.age(self.age())), seconds(gained.rtt()));
         writeln!(out, "{front},{age},{rate},{},{rtt}", known(backlog))
+    }
+}
+
+impl Tabled for Box<TopicsFlow> {
+    fn columns(&self) -> &'static str {
+        "weighted_age_s,updates_per_s,rtt_s,stale"
+    }
+
+    fn mark(&self, now: Time) -> Mark {
+        let (round_trips, round_trip_sum) = self.round_trips();
+        let (sent, topics) = (self.sent(), self.present(now));
+        Mark { sent, round_trips, round_trip_sum, topics, ..Mark::default() }
+    }
+
+    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
+        let sent = (gained.after.sent - gained.before.sent) as f64;
+        let rate = sent / gained.interval.as_secs_f64();
+        let (age, stale) = gained.after.topics;
+        writeln!(out, "{front},{age},{rate},{},{stale}", seconds(gained.rtt()))
     }
 }
 

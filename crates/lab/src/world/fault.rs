@@ -49,6 +49,7 @@ impl Fault {
         }
         Some(match body {
             Body::Update(number) => Body::Update(datagrams.duplicate(number)?),
+            Body::Topics(number) => Body::Topics(datagrams.duplicate(number)?),
             Body::Answer(number) => Body::Answer(datagrams.duplicate(number)?),
             _ => return None,
         })
@@ -62,10 +63,10 @@ impl Fault {
         if !is_cut && !is_corrupt {
             return true;
         }
-        let (Some(datagrams), Body::Update(number) | Body::Answer(number)) = (datagrams, body)
-        else {
+        let (Body::Update(number) | Body::Topics(number) | Body::Answer(number)) = body else {
             return false;
         };
+        let Some(datagrams) = datagrams else { return false };
         if is_corrupt && !faults.unchecked {
             return false;
         }

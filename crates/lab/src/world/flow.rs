@@ -12,7 +12,8 @@ use freshline_core::unit::{Bytes, Time};
 use super::datagrams::Datagrams;
 use super::parcel::{Body, Load, Parcel};
 use super::{
-    Cross, Downlink, Exchange, External, Landing, Multipath, SizeDistribution, Stream, UpdateFlow,
+    Cross, Downlink, Exchange, External, Landing, Multipath, SizeDistribution, Stream, TopicsFlow,
+    UpdateFlow,
 };
 
 /// What a flow is.
@@ -20,6 +21,8 @@ use super::{
 pub enum Flow {
     /// A source that keeps a monitor fresh.
     Updates(UpdateFlow),
+    /// A source with topics, and its monitor.
+    Topics(Box<TopicsFlow>),
     /// A TCP stream.
     Stream(Stream),
     /// A stream over several paths.
@@ -106,6 +109,7 @@ macro_rules! each {
     ($flow:expr, $one:ident => $answer:expr) => {
         match $flow {
             $crate::world::Flow::Updates($one) => $answer,
+            $crate::world::Flow::Topics($one) => $answer,
             $crate::world::Flow::Stream($one) => $answer,
             $crate::world::Flow::Multipath($one) => $answer,
             $crate::world::Flow::Exchange($one) => $answer,
@@ -174,6 +178,11 @@ impl Flow {
         if let Self::Updates(updates) = self { Some(updates) } else { None }
     }
 
+    /// If it is a source with topics.
+    pub const fn topics(&self) -> Option<&TopicsFlow> {
+        if let Self::Topics(topics) = self { Some(topics) } else { None }
+    }
+
     /// If it is a TCP stream over one path.
     pub const fn stream(&self) -> Option<&Stream> {
         if let Self::Stream(stream) = self { Some(stream) } else { None }
@@ -218,6 +227,7 @@ impl Flow {
     pub(super) const fn datagrams_mut(&mut self) -> Option<&mut Datagrams> {
         match self {
             Self::Updates(updates) => Some(updates.datagrams_mut()),
+            Self::Topics(topics) => Some(topics.datagrams_mut()),
             Self::External(external) => Some(external.datagrams_mut()),
             _ => None,
         }
@@ -275,6 +285,53 @@ impl Traffic for UpdateFlow {
 
     fn poll_timeout(&self) -> Option<Time> {
         self.poll_timeout()
+    }
+}
+
+impl Traffic for Box<TopicsFlow> {
+    fn begin_measuring(&mut self, now: Time) {
+        TopicsFlow::begin_measuring(self, now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.on_wake(now);
+    }
+
+    fn handle_arrival(&mut self, now: Time, parcel: &Parcel, _: Option<Landing>) -> FollowUp {
+        match parcel.load.body {
+            Body::Topics(number) => {
+                self.on_update(now, PathId(parcel.path), number);
+                // A maximum age may have begun.
+                FollowUp::TransmitAndReschedule
+            }
+            Body::Answer(number) => {
+                self.on_answer(now, PathId(parcel.path), number);
+                FollowUp::Reschedule
+            }
+            _ => FollowUp::Nothing,
+        }
+    }
+
+    fn handle_drop(&mut self, body: Body) {
+        if let Body::Topics(number) | Body::Answer(number) = body {
+            self.on_dropped(number);
+        }
+    }
+
+    fn looks(&self) -> Looks {
+        if self.has_choice() { Looks::BeforeTimeouts } else { Looks::Never }
+    }
+
+    fn look(&mut self, now: Time, path: PathId, packets: u64, left: u64) {
+        TopicsFlow::look(self, now, path, packets, left);
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
+        TopicsFlow::poll_transmit(self, now)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        TopicsFlow::poll_timeout(self)
     }
 }
 

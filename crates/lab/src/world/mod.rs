@@ -31,6 +31,7 @@ mod parcel;
 mod period;
 mod shared;
 mod stream;
+mod topics;
 mod updates;
 
 use std::ops::Range;
@@ -57,6 +58,10 @@ pub use multipath::{Multipath, MultipathOutcome, MultipathSource, SubflowOutcome
 pub use parcel::{Body, Load, Paced, Parcel, Passed};
 pub use period::Period;
 pub use stream::{Application, Completion, RoundTrips, Stream, StreamOutcome};
+pub use topics::{
+    BadTopics, DeadlineOutcome, Generation, StateSizes, Topic, TopicOutcome, TopicsFlow,
+    TopicsOutcome, TopicsSettings,
+};
 pub use updates::{SizeDistribution, Sizes, UpdateFlow, UpdateOutcome};
 
 use crate::mesh::Mesh;

@@ -71,6 +71,9 @@ impl Load {
 pub enum Body {
     /// A source's datagram, which its flow keeps under this number.
     Update(u32),
+    /// A datagram of a source with topics, likewise. It is not marked as an update: a newer one may carry other
+    /// topics, so routers must not replace it.
+    Topics(u32),
     /// A monitor's answer, likewise.
     Answer(u32),
     /// A TCP segment, which its flow keeps under this number.
@@ -98,9 +101,11 @@ impl Parcel {
         const NET: u32 = 0x0A00_0000;
         const FAR_END: u32 = 1 << 23;
         let (protocol, port) = match self.load.body {
-            Body::Update(_) | Body::Answer(_) | Body::Paced(_) | Body::Report(_) => {
-                (FlowKey::UDP, MONITOR_PORT)
-            }
+            Body::Update(_)
+            | Body::Topics(_)
+            | Body::Answer(_)
+            | Body::Paced(_)
+            | Body::Report(_) => (FlowKey::UDP, MONITOR_PORT),
             Body::Segment(_) => (FlowKey::TCP, TCP_PORT),
             Body::Filler => (FlowKey::UDP, DISCARD_PORT),
         };

@@ -1,0 +1,324 @@
+//! What the topics of a flow were like, measured from outside of the session, by the true clock.
+//!
+//! ```text
+//!   generated ─┬─► handed out by the monitor       delivered
+//!              ├─► a newer one was handed out      replaced
+//!              └─► older than the maximum age      withheld
+//! ```
+
+use std::collections::VecDeque;
+
+use freshline_core::age::{AgeHistogram, AgeProcess, Freshness, Integral, Ramp};
+use freshline_core::unit::{Span, Time};
+
+use super::states::{Generation, States};
+use crate::world::Period;
+use crate::world::measured::Measured;
+
+/// States of one series that have been generated and not handed out, of topics that are not urgent: older
+/// ones are counted alone.
+const MAX_PENDING: usize = 256;
+
+/// What a topic was like. Of a topic with keys, ages are of all keys over all time, and counts and times are
+/// sums.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopicOutcome {
+    /// Its name.
+    pub name: String,
+    /// The mean true age at the monitor of what it has handed out, from the flow's start on; `None`, as the
+    /// other ages, without measured time.
+    pub age_mean: Option<Span>,
+    /// The age not exceeded during 95 % of the time.
+    pub age_p95: Option<Span>,
+    /// The largest age.
+    pub age_max: Option<Span>,
+    /// States generated, and those in whose place a newer one was handed out; `None` if states are sampled as
+    /// updates leave.
+    pub generated: Option<[u64; 2]>,
+    /// States that the monitor handed out.
+    pub delivered: u64,
+    /// What its maximum age brought; `None` without one.
+    pub deadline: Option<DeadlineOutcome>,
+    /// From the generation of a state until that state or a newer one was handed out: the times that 50 % and
+    /// 99 % of them did not exceed, and the longest. A state that is pending at the end counts with the time so
+    /// far if that is longer than the mean. `None` if the topic is not urgent, or had no states.
+    pub delivery: Option<[Span; 3]>,
+}
+
+/// What a maximum age brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeadlineOutcome {
+    /// States that were older, or may have been, as they arrived.
+    pub withheld: u64,
+    /// How often it became stale.
+    pub alarms: u64,
+    /// How long it was stale.
+    pub stale_time: Span,
+    /// How long the newest state that was handed out was older, without being reported stale.
+    pub over: Span,
+}
+
+/// One series of states: a topic without keys, or a key.
+#[derive(Debug, Clone)]
+struct Series {
+    topic: usize,
+    age: AgeProcess,
+    from: Integral,
+    /// When the states were generated that are newer than the last one that was handed out.
+    pending: VecDeque<Time>,
+    /// How many more there are, and how many of all were withheld.
+    earlier: u64,
+    withheld: u64,
+    has_state: bool,
+    stale_since: Option<Time>,
+    /// From when on time over the maximum age has not been added up.
+    over_from: Time,
+}
+
+/// A topic.
+#[derive(Debug, Clone)]
+struct OneTopic {
+    name: String,
+    weight: f64,
+    is_sampled: bool,
+    is_urgent: bool,
+    max_age: Option<Span>,
+    ages: AgeHistogram,
+    age_max: Span,
+    generated: u64,
+    replaced: u64,
+    delivered: u64,
+    deadline: DeadlineOutcome,
+    took: Vec<Span>,
+}
+
+/// The measurement. Ages run from the flow's start on, so that one from the warm-up goes on.
+#[derive(Debug, Clone)]
+pub(super) struct Tally {
+    pub(super) measured: Measured,
+    from: Time,
+    topics: Vec<OneTopic>,
+    series: Vec<Series>,
+}
+
+impl Tally {
+    /// For the streams of `states`, of which topics have the maximum ages of `max_age`.
+    pub(super) fn new(period: Period, states: &States, max_age: &[Option<Span>]) -> Self {
+        let topics = states.topics().iter().zip(max_age).map(|(topic, max_age)| OneTopic {
+            name: topic.params.name.clone(),
+            weight: topic.params.weight,
+            is_sampled: topic.generation == Generation::Sampled,
+            is_urgent: topic.params.is_urgent,
+            max_age: *max_age,
+            ages: AgeHistogram::new(),
+            age_max: Span::ZERO,
+            generated: 0,
+            replaced: 0,
+            delivered: 0,
+            deadline: DeadlineOutcome::default(),
+            took: Vec::new(),
+        });
+        let series = states.streams().iter().map(|stream| {
+            let age = AgeProcess::starting_at(period.from);
+            Series {
+                topic: stream.topic.into(),
+                from: age.mark(period.from),
+                age,
+                pending: VecDeque::new(),
+                earlier: 0,
+                withheld: 0,
+                has_state: false,
+                stale_since: None,
+                over_from: period.from,
+            }
+        });
+        Self {
+            measured: Measured::between(period),
+            from: period.from,
+            topics: topics.collect(),
+            series: series.collect(),
+        }
+    }
+
+    /// The warm-up has ended.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.measured.begin(now);
+        self.from = self.from.max(now);
+        for topic in &mut self.topics {
+            (topic.ages, topic.age_max) = (AgeHistogram::new(), Span::ZERO);
+            (topic.generated, topic.replaced, topic.delivered) = (0, 0, 0);
+            topic.deadline = DeadlineOutcome::default();
+            topic.took.clear();
+        }
+        for series in &mut self.series {
+            series.from = series.age.mark(self.from);
+            series.over_from = series.over_from.max(self.from);
+            series.stale_since = series.stale_since.map(|at| at.max(self.from));
+        }
+    }
+
+    /// A state has been generated that is not sampled.
+    pub(super) fn on_generated(&mut self, now: Time, stream: u16) {
+        let series = &mut self.series[usize::from(stream)];
+        let topic = &mut self.topics[series.topic];
+        if topic.is_sampled || !self.measured.has(now) {
+            return;
+        }
+        topic.generated += 1;
+        series.pending.push_back(now);
+        if !topic.is_urgent && series.pending.len() > MAX_PENDING {
+            series.pending.pop_front();
+            series.earlier += 1;
+        }
+    }
+
+    /// The monitor hands out a state.
+    pub(super) fn on_state(&mut self, now: Time, stream: u16, generated_at: Time) {
+        if !self.measured.has(now) {
+            return;
+        }
+        let series = &mut self.series[usize::from(stream)];
+        let topic = &mut self.topics[series.topic];
+        let ramp = series.ramp(now, self.from);
+        series.add_over(now, topic);
+        if series.age.on_update(now, generated_at) == Freshness::Stale {
+            return;
+        }
+        topic.record(ramp);
+        topic.delivered += 1;
+        series.has_state = true;
+        if topic.is_sampled {
+            return;
+        }
+        let mut passed = std::mem::take(&mut series.earlier);
+        while let Some(at) = series.pending.front().copied().filter(|at| *at <= generated_at) {
+            series.pending.pop_front();
+            passed += 1;
+            if topic.is_urgent && at >= self.from {
+                topic.took.push(now.since(at));
+            }
+        }
+        topic.replaced += passed.saturating_sub(1 + std::mem::take(&mut series.withheld));
+    }
+
+    /// States of a series were older than the maximum age as they arrived.
+    pub(super) fn on_withheld(&mut self, now: Time, stream: u16, count: u64) {
+        if self.measured.has(now) {
+            let series = &mut self.series[usize::from(stream)];
+            series.withheld += count;
+            self.topics[series.topic].deadline.withheld += count;
+        }
+    }
+
+    /// A series became stale, or recovered.
+    pub(super) fn on_freshness(&mut self, now: Time, stream: u16, is_stale: bool) {
+        let series = &mut self.series[usize::from(stream)];
+        let topic = &mut self.topics[series.topic];
+        if !self.measured.has(now) || is_stale == series.stale_since.is_some() {
+            return;
+        }
+        series.add_over(now, topic);
+        if is_stale {
+            topic.deadline.alarms += 1;
+            series.stale_since = Some(now);
+        } else if let Some(since) = series.stale_since.take() {
+            topic.deadline.stale_time += now.since(since);
+        }
+    }
+
+    /// How many series are stale now.
+    pub(super) fn stale(&self) -> usize {
+        self.series.iter().filter(|series| series.stale_since.is_some()).count()
+    }
+
+    /// The ages at `now`, summed up with the weights of their topics, in s.
+    pub(super) fn weighted_age(&self, now: Time) -> f64 {
+        let age = |series: &Series| series.age.age(now).map_or(0.0, Span::as_secs_f64);
+        self.series.iter().map(|series| self.topics[series.topic].weight * age(series)).sum()
+    }
+
+    /// The mean ages until `now`, summed up likewise; `None` without measured time.
+    pub(super) fn weighted_age_mean(&self, now: Time) -> Option<f64> {
+        let until = self.measured.clip(now);
+        let mean = |series: &Series| {
+            let age = series.age.mean_since(series.from, until)?;
+            Some(self.topics[series.topic].weight * age.as_secs_f64())
+        };
+        self.measured.passed(now)?;
+        self.series.iter().map(mean).sum()
+    }
+
+    /// What was measured until `now`, topic by topic.
+    pub(super) fn outcomes(&self, now: Time) -> Vec<TopicOutcome> {
+        let until = self.measured.clip(now);
+        let has_time = self.measured.passed(now).is_some();
+        let outcome = |(place, topic): (usize, &OneTopic)| {
+            let mut topic = topic.clone();
+            let (mut sum, mut count) = (0u128, 0u128);
+            let mut open: Vec<Span> = Vec::new();
+            for series in self.series.iter().filter(|series| series.topic == place) {
+                let mut series = series.clone();
+                topic.record(series.ramp(until, self.from));
+                series.add_over(until, &mut topic);
+                let stale = series.stale_since.map(|since| until.since(since));
+                topic.deadline.stale_time += stale.unwrap_or(Span::ZERO);
+                let mean = series.age.mean_since(series.from, until);
+                sum += u128::from(mean.unwrap_or(Span::ZERO).as_nanos());
+                count += 1;
+                let pending = series.pending.iter().filter(|at| **at >= self.from);
+                open.extend(pending.map(|at| until.since(*at)));
+            }
+            // The mean of numbers of 64 bits has 64 bits.
+            let mean = Span::from_nanos(sum.checked_div(count).unwrap_or(0) as u64);
+            TopicOutcome {
+                age_mean: has_time.then_some(mean),
+                age_p95: topic.ages.quantile(0.95).map(|age| age.min(topic.age_max)),
+                age_max: has_time.then_some(topic.age_max),
+                generated: (!topic.is_sampled).then_some([topic.generated, topic.replaced]),
+                delivered: topic.delivered,
+                deadline: topic.max_age.map(|_| topic.deadline),
+                delivery: if topic.is_urgent { delivery(topic.took, open) } else { None },
+                name: topic.name,
+            }
+        };
+        self.topics.iter().enumerate().map(outcome).collect()
+    }
+}
+
+impl OneTopic {
+    fn record(&mut self, ramp: Option<Ramp>) {
+        if let Some(ramp) = ramp {
+            self.ages.record(ramp);
+            self.age_max = self.age_max.max(ramp.to());
+        }
+    }
+}
+
+impl Series {
+    /// The growth of age since it was last reset, without what was before `from`.
+    fn ramp(&self, now: Time, from: Time) -> Option<Ramp> {
+        let ramp = self.age.ramp(now)?;
+        let measured = ramp.duration().min(now.since(from));
+        Some(Ramp::new(ramp.to() - measured, ramp.to()))
+    }
+
+    /// Adds the time until `now` in which its state is older than the maximum age and it is not stale.
+    fn add_over(&mut self, now: Time, topic: &mut OneTopic) {
+        if let (true, None, Some(max)) = (self.has_state, self.stale_since, topic.max_age) {
+            let age = self.age.age(now).unwrap_or(Span::ZERO);
+            let over = age.checked_sub(max).unwrap_or(Span::ZERO);
+            topic.deadline.over += over.min(now.since(self.over_from));
+        }
+        self.over_from = self.over_from.max(now);
+    }
+}
+
+/// The times that half of the states and 99 % of them did not exceed, and the longest.
+fn delivery(mut took: Vec<Span>, open: Vec<Span>) -> Option<[Span; 3]> {
+    let sum: u128 = took.iter().map(|span| u128::from(span.as_nanos())).sum();
+    let mean = sum.checked_div(took.len() as u128).unwrap_or(0);
+    took.extend(open.into_iter().filter(|span| u128::from(span.as_nanos()) > mean));
+    took.sort_unstable();
+    let rank = |percent: usize| took.get((took.len() * percent).div_ceil(100).checked_sub(1)?);
+    Some([*rank(50)?, *rank(99)?, *took.last()?])
+}
