@@ -72,13 +72,13 @@ fn story(records: u64) {
     let counters = world.monitor.counters();
     assert_eq!(counters.lost_records, 0);
     assert!(world.full > 0, "there were more records than room");
-    assert!(world.most_held[0] <= 1 << 20, "the source held {} bytes", world.most_held[0]);
+    assert!(world.max_held[0] <= 1 << 20, "the source held {} bytes", world.max_held[0]);
     let bound = 4 * RecordChunk::WINDOW;
-    assert!(world.most_held[1] <= bound, "the monitor held {} bytes", world.most_held[1]);
+    assert!(world.max_held[1] <= bound, "the monitor held {} bytes", world.max_held[1]);
     println!(
         "{records} records in {}, held {:?} bytes, repeated {}, again at the monitor {}, last part {}",
         world.now.since(freshline_core::unit::Time::ZERO + Span::from_secs(1_000)),
-        world.most_held,
+        world.max_held,
         world.view().repeated,
         counters.repeated_records,
         world.now.since(start),
@@ -178,7 +178,9 @@ fn a_pose_is_nearly_as_fresh_beside_records_as_without_them() {
 fn table_of_ages_beside_records() {
     for (rate, loss) in [(2_000_000, 0.0), (2_000_000, 0.05), (10_000_000, 0.05)] {
         for law in laws() {
-            poses().map(|pose| line(Span::from_secs(60), rate, loss, law, pose));
+            for pose in poses() {
+                line(Span::from_secs(60), rate, loss, law, pose);
+            }
         }
     }
 }
@@ -199,7 +201,7 @@ fn with_a_full_buffer_the_sender_knows_and_nothing_is_lost() {
     world.resume_taking();
     world.finish(Span::from_secs(60));
     assert_eq!(world.digest, expected);
-    assert!(world.most_held[0] <= 64 << 10);
+    assert!(world.max_held[0] <= 64 << 10);
 }
 
 #[test]
