@@ -444,7 +444,7 @@ impl<P> Record<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::streams::{Cursors, RecordCounts};
+    use super::super::cursors::{Cursors, RecordCounts};
     use super::*;
     use crate::state::{Budget, Decoder, Limits};
     use crate::wire::{Frames, OffsetEstimate};
