@@ -103,6 +103,8 @@ fn name_of(source: &str, topic: &str, stream: StreamId) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     fn cursor(source: &str, topic: &str, stream: u64, next: u64) -> Cursor {
