@@ -13,7 +13,7 @@ use freshline_core::state::Layout;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{
     Ack, AckMark, Close, CloseReason, Cookie, Frame, Frames, Message, OffsetEstimate, Opening,
-    Part, SessionId, StateId, TopicKey, TopicName, Update,
+    Part, RecordChunk, SessionId, StateId, StreamId, TopicKey, TopicName, TopicStream, Update,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -21,7 +21,7 @@ const MAX_SOURCES: usize = 3;
 
 /// The longest state in bytes, and the most that those in parts take together.
 const MAX_PAYLOAD: usize = 100;
-const MAX_LARGE: usize = 500;
+const MAX_LARGE: usize = 4_000;
 
 #[derive(Debug, Arbitrary)]
 struct Story<'a> {
@@ -56,6 +56,8 @@ enum Step<'a> {
         peer: u8,
         session: u8,
     },
+    /// The application takes records of a topic of each source, at most so many.
+    Take(u8, u8),
 }
 
 /// What an update carries.
@@ -76,6 +78,16 @@ enum Content<'a> {
     /// The name of a key, or of a topic.
     Key(Id, &'a [u8]),
     Removed(Id),
+    /// The name of a topic of records, with the lowest number of chunks.
+    Stream(u8, u64),
+    /// A chunk of a record of this length.
+    Record {
+        topic: u8,
+        number: u64,
+        is_last: bool,
+        len: u8,
+    },
+    Cursor(u8),
     /// Frames of any kind and number.
     Raw(&'a [u8]),
 }
@@ -87,10 +99,19 @@ struct Id {
     age: u8,
 }
 
+/// One of few, so that they meet; some take two bytes.
+fn topic_of(topic: u8) -> u16 {
+    [0, 1, 2, 64, 4095][usize::from(topic % 5)]
+}
+
+/// Small numbers mostly, so that they meet.
+fn number_of(number: u64) -> u64 {
+    if number % 16 == 0 { number >> 2 } else { number % 8 }
+}
+
 impl Id {
     fn state(self) -> StateId {
-        // Of few, so that they meet; some take two bytes.
-        let topic = [0, 1, 2, 64, 4095][usize::from(self.topic % 5)];
+        let topic = topic_of(self.topic);
         StateId { topic, behind: self.behind.into(), age: Span::from_nanos(self.age.into()) }
     }
 }
@@ -117,6 +138,18 @@ impl<'a> Content<'a> {
                 Frames::one(Frame::Name(TopicName { topic, name: "tf", key, stream: None }))
             }
             Self::Removed(id) => Frames::one(Frame::Removed(id.state())),
+            Self::Stream(topic, first) => {
+                let stream = Some(TopicStream { id: StreamId(first % 2), first: number_of(first) });
+                let topic = topic_of(topic);
+                Frames::one(Frame::Name(TopicName { topic, name: "log", key: None, stream }))
+            }
+            Self::Record { topic, number, is_last, len } => {
+                let (topic, number) = (topic_of(topic), number_of(number));
+                let bytes = &bytes[..len.into()];
+                let age = Span::from_nanos(9);
+                Frames::one(Frame::Record(RecordChunk { topic, number, is_last, age, bytes }))
+            }
+            Self::Cursor(topic) => Frames::one(Frame::Cursor(topic_of(topic))),
             Self::Raw(_) => Frames::NONE,
         }
     }
@@ -165,6 +198,16 @@ fuzz_target!(|story: Story<'_>| {
                         event => panic!("{event:?}"),
                     };
                     assert!(record.payload().unwrap_or_default().len() <= MAX_PAYLOAD);
+                }
+                continue;
+            }
+            Step::Take(topic, count) => {
+                let sources: Vec<_> = monitor.records().map(|(source, _)| source).collect();
+                for source in sources {
+                    let records =
+                        (0..count).map_while(|_| monitor.take_record(now, source, topic_of(topic)));
+                    let numbers: Vec<u64> = records.map(|record| record.number).collect();
+                    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
                 }
                 continue;
             }

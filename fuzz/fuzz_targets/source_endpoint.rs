@@ -7,8 +7,8 @@ use arbitrary::Arbitrary;
 use freshline_core::dscp::Dscp;
 use freshline_core::path::{DeviceQueue, PathId};
 use freshline_core::session::{
-    Datagram, PathPhase, Paths, Reach, Secret, Source, SourceEvent, SourceParams, TopicId,
-    TopicKind, TopicParams, TransportState,
+    Datagram, PathPhase, Paths, Reach, Secret, Source, SourceEvent, SourceParams, StreamId,
+    TopicId, TopicKind, TopicParams, TransportState,
 };
 use freshline_core::source::{Acp, AcpParams, AcpPlus, AcpPlusParams, Fixed, Lazy, RateLaw, Tenth};
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -56,12 +56,18 @@ enum Step<'a> {
     /// One of a key is put, or the key is removed, if there are keys.
     PutKey(u8),
     RemoveKey(u8),
+    /// A record of this length is put, if there is a topic of records.
+    PutRecord(u16),
     Resume,
 }
 
 /// Of states and of updates, in bytes.
 const MAX_STATE: usize = 20_000;
 const MAX_DATAGRAM: usize = 300;
+
+/// The same of updates with records, and the most bytes of these.
+const MAX_DATAGRAM_OF_RECORDS: usize = 900;
+const MAX_RECORDS: u32 = 20_000;
 
 /// What a monitor that reacts does with each update, of which it knows the session and the number.
 #[derive(Debug, Clone, Copy, Arbitrary)]
@@ -92,7 +98,9 @@ fn parts_ack((recent, newest): (u64, Option<u64>)) -> PartsAck {
 
 fuzz_target!(|story: (Law, u8, u8, Vec<Step<'_>>)| {
     let (law, count, scheduler, steps) = story;
-    let mut endpoint = Endpoint::new(law, 1 + usize::from(count % 4), scheduler, count >= 128);
+    let kinds = [Kinds::States, Kinds::Keys, Kinds::Records, Kinds::UrgentRecords];
+    let kinds = kinds[usize::from(count / 4) % 4];
+    let mut endpoint = Endpoint::new(law, 1 + usize::from(count % 4), scheduler, kinds);
     for step in steps {
         endpoint.step(step);
         let rate = endpoint.source.law().rate().per_second();
@@ -101,8 +109,20 @@ fuzz_target!(|story: (Law, u8, u8, Vec<Step<'_>>)| {
     }
 });
 
+/// What the source has besides a pose.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kinds {
+    States,
+    Keys,
+    Records,
+    UrgentRecords,
+}
+
 struct Endpoint {
     source: Source,
+    max_datagram: usize,
+    /// Chunks of records that are done, as far as is known.
+    done: u64,
     now: Time,
     sent: Vec<Time>,
     reaction: Reaction,
@@ -115,7 +135,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    fn new(law: Law, count: usize, scheduler: u8, has_keys: bool) -> Self {
+    fn new(law: Law, count: usize, scheduler: u8, kinds: Kinds) -> Self {
         let law: Box<dyn RateLaw> = match law {
             Law::AcpPlus => Box::new(AcpPlus::new(AcpPlusParams::departure())),
             Law::Acp => Box::new(Acp::new(AcpParams::default())),
@@ -123,15 +143,21 @@ impl Endpoint {
             Law::Lazy => Box::new(Lazy::new(Default::default())),
             Law::Fixed => Box::new(Fixed::new(UpdateRate::saturating(50.0))),
         };
-        let params = SourceParams { max_datagram: MAX_DATAGRAM, ..SourceParams::default() };
+        let max_datagram = match kinds {
+            Kinds::States | Kinds::Keys => MAX_DATAGRAM,
+            Kinds::Records | Kinds::UrgentRecords => MAX_DATAGRAM_OF_RECORDS,
+        };
+        let params = SourceParams { max_datagram, ..SourceParams::default() };
         let secret = Secret::new([7; 16]);
         let source = Source::new(params, secret, law, Time::ZERO).expect("an empty name fits");
-        let topics = match has_keys {
-            true => vec![
-                TopicParams::new("pose"),
-                TopicParams { kind: TopicKind::Keyed { max_keys: 4 }, ..TopicParams::new("tf") },
-            ],
-            false => Vec::new(),
+        let tf = TopicParams { kind: TopicKind::Keyed { max_keys: 4 }, ..TopicParams::new("tf") };
+        let kind = TopicKind::Every { stream: StreamId(9), first: 3, max_bytes: MAX_RECORDS };
+        let is_urgent = kinds == Kinds::UrgentRecords;
+        let log = TopicParams { kind, is_urgent, ..TopicParams::new("log") };
+        let topics = match kinds {
+            Kinds::States => Vec::new(),
+            Kinds::Keys => vec![TopicParams::new("pose"), tf],
+            Kinds::Records | Kinds::UrgentRecords => vec![TopicParams::new("pose"), log],
         };
         let source = source.with_topics(topics).expect("they are legal");
         let names = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
@@ -139,6 +165,8 @@ impl Endpoint {
         let paths = Paths::new(count, &scheduler.expect("there is one")).expect("a few paths");
         Self {
             source: source.over(paths),
+            max_datagram,
+            done: 0,
             now: Time::ZERO,
             sent: Vec::new(),
             reaction: Reaction::Silence,
@@ -191,8 +219,9 @@ impl Endpoint {
                 // There may be no room.
                 let _ = source.put_keyed(now, topic, key, now, &[key[0]; 40]);
             }),
+            Step::PutRecord(len) => self.put_record(len),
             Step::RemoveKey(key) => self.on_key(key, |source, now, topic, key| {
-                source.remove_key(now, topic, key).expect("it has keys");
+                let _ = source.remove_key(now, topic, key);
             }),
             Step::Resume => self.source.handle_resume(self.now),
             Step::React(reaction) => self.reaction = reaction,
@@ -214,6 +243,20 @@ impl Endpoint {
 
     fn put(&mut self) {
         self.source.put(self.now, self.now, &[7; MAX_STATE][..self.len]).expect("it fits");
+    }
+
+    fn put_record(&mut self, len: u16) {
+        let topic = self.source.topics().nth(1).map(|(topic, _)| topic);
+        let Some(topic) = topic.filter(|topic| self.source.records(*topic).is_some()) else {
+            return;
+        };
+        let len = usize::from(len) % 3_000;
+        let fits = len > 0 && self.source.record_room(topic) >= len;
+        let given = self.source.put_record(self.now, topic, self.now, &[9; 3_000][..len]);
+        assert!(given.is_ok() || !fits, "{given:?}");
+        let view = self.source.records(topic).expect("it is of records");
+        assert!(view.bytes <= MAX_RECORDS as usize && view.done >= self.done);
+        self.done = view.done;
     }
 
     /// Does something with a key of the topic that has keys, if there is one.
@@ -243,7 +286,7 @@ impl Endpoint {
             if !transmit.is_copy && is_open && phases.contains(&PathPhase::Live) {
                 assert_eq!(phases[usize::from(transmit.path.0)], PathPhase::Live);
             }
-            assert!(transmit.len <= MAX_DATAGRAM);
+            assert!(transmit.len <= self.max_datagram);
             if !transmit.is_copy {
                 self.sent.push(self.now);
                 self.openings += u64::from(!is_open);

@@ -8,8 +8,8 @@ use freshline_core::state::Layout;
 use freshline_core::unit::{BitRate, Span, Time};
 use freshline_core::wire::{
     Ack, AckMark, Challenge, Close, CloseReason, Cookie, Frame, Frames, Join, Marks, Message,
-    OffsetEstimate, Opening, Packet, Part, PartsAck, Report, SessionId, StateId, TopicKey,
-    TopicName, Update,
+    OffsetEstimate, Opening, Packet, Part, PartsAck, RecordChunk, Report, SessionId, StateId,
+    StreamId, TopicKey, TopicName, TopicStream, Update,
 };
 use freshline_core::wlan;
 
@@ -378,6 +378,37 @@ fn an_update_with_keys_of_a_topic() {
     let one = Update { frames: Frames::one(expected[0]), ..update };
     let mut again = vec![0; one.len()];
     assert_eq!((one.write(&mut again), &again[40..51]), (Some(72), &bytes[40..51]));
+}
+
+#[test]
+fn an_update_with_records_of_a_topic() {
+    let bytes = bytes(&[
+        "46 4c 02 01 01 23 45 67 89 ab cd ef", // header of an update
+        "00 00 00 27",                         // no flags, 39 bytes of frames
+        "00 00 00 00 00 00 00 09",             // sequence number: 9
+        "00 00 00 00 00 00 03 e8",             // sent at: 1000 ns
+        "00 00 00 00 00 00 00 00",             // no clock offset
+        "04 10 03 03 6c 6f 67 02 00 00 00 00 00 00 5e ed", // a name: topic 3, \"log\", stream 5eed,
+        "40 40",                               // of which the source has 64 and more
+        "06 07 03 40 40 00 0a 68 65",          // a chunk: topic 3, number 64, 10 ns old, \"he\"
+        "06 07 03 40 41 01 0a 6c 6c",          // the last one of the record, 65: \"ll\"
+        "07 01 03",                            // the cursor of topic 3 is asked for
+    ]);
+    let Ok(Message::Update(update)) = Message::parse(&bytes) else { panic!("an update") };
+    let stream = Some(TopicStream { id: StreamId(0x5eed), first: 64 });
+    let chunk = |number, is_last, bytes| {
+        Frame::Record(RecordChunk { topic: 3, number, is_last, age: Span::from_nanos(10), bytes })
+    };
+    let expected = [
+        Frame::Name(TopicName { topic: 3, name: "log", key: None, stream }),
+        chunk(64, false, b"he"),
+        chunk(65, true, b"ll"),
+        Frame::Cursor(3),
+    ];
+    assert_eq!(update.frames.iter().collect::<Vec<_>>(), expected);
+    assert_eq!((update.frames.lead(), update.is_of_parts()), (Some(expected[1]), true));
+    let mut again = vec![0; update.len()];
+    assert_eq!((update.write(&mut again), again), (Some(bytes.len()), bytes));
 }
 
 #[test]

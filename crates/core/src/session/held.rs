@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::change::Change;
 use super::clock_offset::{ClockOffset, drift};
-use super::streams::{Cursors, RecordCounts};
+use super::cursors::{Cursors, RecordCounts};
 use crate::age::AgeProcess;
 use crate::state::{self, Assembly, Budget, Decoder, Limits, Outcome};
 use crate::unit::{Span, Time};

@@ -22,6 +22,7 @@ mod backoff;
 mod change;
 mod clock_offset;
 mod cookie;
+mod cursors;
 mod datagram;
 #[cfg(feature = "wlan")]
 pub mod downlink;
@@ -45,6 +46,7 @@ pub use access::Access;
 pub use change::RemovedTopic;
 pub use clock_offset::ClockOffset;
 pub use cookie::{Secret, SessionLabel};
+pub use cursors::Cursor;
 pub use datagram::Datagram;
 pub use latest::{Latest, StateAge};
 pub use marks::{MarkCheck, MarkVerdict, PathMarks};
@@ -63,7 +65,7 @@ pub use source::{
     RecordError, RecordsView, Source, SourceCounters, SourceEvent, SourceParams, StateTooLarge,
     TopicCounters, TopicError, TopicId, TopicKind, TopicParams, Transmit, TransportState,
 };
-pub use streams::{Cursor, TakenRecord};
+pub use streams::TakenRecord;
 pub use topic_record::TopicRecord;
 
 pub use crate::wire::{RecordChunk, StreamId};

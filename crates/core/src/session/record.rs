@@ -3,6 +3,7 @@
 //! their [`Budget`] allows.
 
 mod any_topic;
+mod of_records;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,13 +16,13 @@ use super::held::{
 };
 use super::latest::{Latest, StateAge};
 use super::recent::Recent;
-use super::streams::{Cursor, Streams, TakenRecord};
+use super::streams::Streams;
 use super::topic_record::{Refused, TopicRecord, TopicRecords};
 use crate::age::AgeProcess;
 use crate::dscp::Dscp;
 use crate::path::MAX_PATHS;
 use crate::unit::{Span, Time};
-use crate::wire::{Ack, Frame, Marks, PartsAck, SessionId, TopicName, TopicStream, Update};
+use crate::wire::{Ack, Frame, Marks, PartsAck, SessionId, Update};
 
 /// Finds a source's [`Record`] in its monitor, as long as the record lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,23 +95,6 @@ struct More {
     large: Large,
     topics: TopicRecords,
     streams: Streams,
-}
-
-impl More {
-    /// The name of a topic of records has come, with their stream.
-    fn on_stream(
-        &mut self,
-        source: &str,
-        name: TopicName<'_>,
-        stream: TopicStream,
-        large: &mut LargeStates,
-    ) -> Arrival {
-        let has_name = |topic: &TopicRecord| topic.name() == name.name && topic.key().is_none();
-        let is_named = self.topics.get(name.topic).is_some_and(has_name);
-        let has_room =
-            is_named && self.streams.announce((source, name.name), name.topic, stream, large);
-        if has_room { Arrival::Part } else { Arrival::NoRoom }
-    }
 }
 
 /// The bits of the code point.
@@ -318,21 +302,6 @@ impl<P> Record<P> {
         }
     }
 
-    /// The application is done with records; whether their stream is here.
-    pub(super) fn on_records_done(&mut self, cursor: &Cursor, large: &mut LargeStates) -> bool {
-        self.more.as_mut().is_some_and(|more| more.streams.on_done(cursor, large))
-    }
-
-    /// The next record of a topic, which the application gets.
-    pub(super) fn next_record(
-        &mut self,
-        now: Time,
-        topic: u16,
-        large: &mut LargeStates,
-    ) -> Option<TakenRecord> {
-        self.more.as_mut()?.streams.next(now, (&self.name, topic), large)
-    }
-
     /// The answer to `update`, which came last; it leaves with `dscp`.
     pub(super) fn ack(
         &self,
@@ -476,7 +445,7 @@ impl<P> Record<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::streams::{Cursors, RecordCounts};
+    use super::super::cursors::{Cursors, RecordCounts};
     use super::*;
     use crate::state::{Budget, Decoder, Limits};
     use crate::wire::{Frames, OffsetEstimate};

@@ -88,7 +88,7 @@ pub(crate) struct World {
     pub(crate) is_taking: bool,
     pub(crate) delays: Vec<Span>,
     pub(crate) age: AgeMeter,
-    pub(crate) most_held: [usize; 2],
+    pub(crate) max_held: [usize; 2],
     /// Updates so far.
     pub(crate) updates: u64,
 }
@@ -137,7 +137,7 @@ impl World {
             is_taking: true,
             delays: Vec::new(),
             age: AgeMeter::new(),
-            most_held: [0; 2],
+            max_held: [0; 2],
             updates: 0,
         }
     }
@@ -260,7 +260,7 @@ impl World {
                 _ => {}
             }
         }
-        self.most_held[0] = self.most_held[0].max(self.view().bytes);
+        self.max_held[0] = self.max_held[0].max(self.view().bytes);
         let mut out = Vec::new();
         while let Some(transmit) = self.source.poll_transmit(self.now, &mut out) {
             assert!(transmit.len <= DATAGRAM, "{transmit:?}");
@@ -288,7 +288,7 @@ impl World {
             let heard = driven::tell(&mut self.monitor, self.now, path.0, &datagram);
             assert!(heard.reply.len() <= datagram.len(), "no amplification");
             heard.events.iter().for_each(|event| self.see(event));
-            self.most_held[1] = self.most_held[1].max(self.monitor.large_memory());
+            self.max_held[1] = self.max_held[1].max(self.monitor.large_memory());
             if !heard.reply.is_empty() && !self.is_lost() {
                 self.reverse.push_back((self.now + self.setup.delay, path, heard.reply));
             }

@@ -19,13 +19,13 @@ use slab::Slab;
 
 use super::access::Access;
 use super::cookie::Secret;
+use super::cursors::{Cursors, RecordCounts};
 use super::datagram::Datagram;
 use super::held::LargeStates;
 use super::index::Index;
 use super::latest::Latest;
 use super::record::{Binding, Record, SourceKey};
 use super::shares::Origin;
-use super::streams::{Cursors, RecordCounts};
 use crate::dscp::Dscp;
 use crate::state::{Budget, Decoder, Limits};
 use crate::unit::{Span, Time};

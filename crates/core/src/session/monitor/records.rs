@@ -3,8 +3,9 @@
 use core::hash::Hash;
 
 use super::Monitor;
+use crate::session::cursors::Cursor;
 use crate::session::record::SourceKey;
-use crate::session::streams::{Cursor, TakenRecord};
+use crate::session::streams::TakenRecord;
 use crate::unit::Time;
 
 impl<P: Copy + Hash> Monitor<P> {

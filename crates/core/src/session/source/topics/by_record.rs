@@ -166,8 +166,8 @@ impl Topics {
     /// Whether it is the turn of records: no state is ready, or there is credit for a datagram of them and not
     /// one fits beside the states.
     fn lead_by_turn(&mut self, slot: &Slot) -> bool {
-        let waiting = self.records.iter().filter(|records| records.can_send(slot.now));
-        let (wanted, first) = waiting.fold((0, usize::MAX), |(wanted, first), records| {
+        let ready = self.records.iter().filter(|records| records.can_send(slot.now));
+        let (wanted, first) = ready.fold((0, usize::MAX), |(wanted, first), records| {
             (wanted + records.wanted(), first.min(records.next_len()))
         });
         if wanted == 0 {
@@ -300,8 +300,8 @@ impl Topics {
         let share = &mut self.share;
         if states > 0 {
             let headers = if lead.is_some() { 0 } else { HEADERS };
-            let most = MAX_CREDIT * STATES_PER_RECORD;
-            share.earned = (share.earned + states + headers).min(most);
+            let limit = MAX_CREDIT * STATES_PER_RECORD;
+            share.earned = (share.earned + states + headers).min(limit);
         }
         if is_charged {
             let headers = if states > 0 { 0 } else { HEADERS };

@@ -143,7 +143,7 @@ impl Records {
     /// # Errors
     /// [`RecordError`] if it is too long, or if there is no room for it now.
     pub(super) fn put(&mut self, generated_at: Time, record: &[u8]) -> Result<u64, RecordError> {
-        let max = longest_within(self.max_bytes).min(RecordChunk::MAX_RECORD);
+        let max = max_len_within(self.max_bytes).min(RecordChunk::MAX_RECORD);
         if record.len() > max {
             return Err(RecordError::TooLong { given: record.len(), max });
         }
@@ -381,7 +381,7 @@ impl Records {
 
     /// The longest record for which there is room.
     pub(in super::super) fn room(&self) -> usize {
-        longest_within(self.max_bytes - self.bytes).min(RecordChunk::MAX_RECORD)
+        max_len_within(self.max_bytes - self.bytes).min(RecordChunk::MAX_RECORD)
     }
 
     /// All chunks below are with the application.
@@ -562,7 +562,7 @@ impl Records {
 }
 
 /// The longest record that costs no more than this.
-fn longest_within(bytes: usize) -> usize {
+fn max_len_within(bytes: usize) -> usize {
     let whole = RecordChunk::MAX_LEN + RecordChunk::COST;
     let rest = (bytes % whole).saturating_sub(RecordChunk::COST);
     bytes / whole * RecordChunk::MAX_LEN + rest

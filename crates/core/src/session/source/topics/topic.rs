@@ -1,9 +1,9 @@
 //! One topic of a source, or one key of a topic: its newest state, and what the monitor has of it. That a key
 //! is removed counts as its newest state.
 
-use alloc::boxed::Box;
 mod urgent;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use super::slot::Slot;
 use super::types::{TopicCounters, TopicParams};
 use crate::age::AgeProcess;
 use crate::state::schedule::Candidate;
-use crate::unit::{Span, Time, UpdateRate};
+use crate::unit::{Span, Time};
 use crate::wire::{Frame, StateId, TopicKey, TopicName};
 
 /// What became of a state that was put.
@@ -289,17 +289,6 @@ impl Topic {
         Some(Candidate { weight: self.params.weight, age, gain, bytes })
     }
 
-    /// Which topics go before others: urgent ones, then those that are below their lowest rate.
-    pub(super) fn rank(&self, now: Time) -> u8 {
-        let is_over =
-            |rate: UpdateRate| self.last_sent.is_none_or(|last| last + rate.period() <= now);
-        match self.is_pending && self.params.min_rate.is_some_and(is_over) {
-            _ if self.params.is_urgent => 2,
-            true => 1,
-            false => 0,
-        }
-    }
-
     /// What leads the update of this slot; with the symbols of a state that begins.
     pub(super) fn lead(&mut self, slot: &Slot) -> Option<(Content, Option<(u32, f64)>)> {
         let is_large = self.is_large(slot);
@@ -488,7 +477,8 @@ impl Topic {
             let behind = slot.seq - named_in.unwrap_or(slot.seq);
             TopicKey { behind, bytes }
         });
-        Some(TopicName { topic: self.number, name: &self.params.name, key, stream: None })
+        let (topic, name) = (self.number, &*self.params.name);
+        Some(TopicName { topic, name, key, stream: None })
     }
 
     /// The newest state whole, or that there is none any more.
