@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    self, Monitor, MonitorEvent, MonitorParams, Secret, SourceEvent, SourceParams, TakenRecord,
-    TopicId, TopicKind, TopicParams,
+    self, Monitor, MonitorEvent, MonitorParams, Secret, SourceEvent, SourceKey, SourceParams,
+    TakenRecord, TopicId, TopicKind, TopicParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
@@ -68,6 +68,7 @@ struct World {
     monitor: Monitor<u8>,
     /// Whether the application takes records.
     takes: bool,
+    has_records: Option<(SourceKey, u16)>,
     taken: Vec<TakenRecord>,
     /// Records that the writer of the stream could write.
     written: u8,
@@ -80,6 +81,7 @@ impl World {
             process: Process::new(1, dir, Time::ZERO, Span::ZERO),
             monitor: Monitor::new(MonitorParams::default(), Secret::new([2; 16])),
             takes: true,
+            has_records: None,
             taken: Vec::new(),
             written: 0,
         }
@@ -110,12 +112,15 @@ impl World {
         while let Some(transmit) = source.poll_transmit(own, &mut out) {
             let _ = self.monitor.handle_datagram(self.now, 1, &out[..transmit.len]);
             while let Some(event) = self.monitor.poll_event() {
-                let MonitorEvent::Record { source, topic } = event else { continue };
-                while self.takes
-                    && let Some(record) = self.monitor.take_record(self.now, source, topic)
-                {
-                    self.taken.push(record);
+                if let MonitorEvent::Record { source, topic } = event {
+                    self.has_records = Some((source, topic));
                 }
+            }
+            while self.takes
+                && let Some((source, topic)) = self.has_records
+                && let Some(record) = self.monitor.take_record(self.now, source, topic)
+            {
+                self.taken.push(record);
             }
             let mut reply = Vec::new();
             while let Some(answer) = self.monitor.poll_transmit(self.now, &mut reply) {
@@ -177,8 +182,10 @@ fn a_full_buffer_holds_the_writer_up_and_loses_nothing() {
     let tally = world.process.feed.records(TopicId::FIRST).unwrap();
     assert_eq!((tally.put, tally.queued), (16, 0));
     world.takes = true;
-    while world.written < 200 {
-        world.write();
+    for _ in 0..2_000 {
+        if world.written < 200 {
+            world.write();
+        }
         world.step();
     }
     world.process.stream.end();
