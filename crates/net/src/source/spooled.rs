@@ -93,7 +93,9 @@ impl World {
         let own = self.now + *ahead;
         let has_room = stream.offer(own, wall(self.now), &[self.written; 64]);
         self.written += u8::from(has_room);
-        feed.on_woken(own, source);
+        if stream.has_news() {
+            feed.on_woken(own, source);
+        }
         has_room
     }
 
@@ -130,7 +132,9 @@ impl World {
             }
         }
         stream.replay();
-        feed.on_woken(own, source);
+        if stream.has_news() {
+            feed.on_woken(own, source);
+        }
         true
     }
 

@@ -135,6 +135,11 @@ impl ByHand {
         false
     }
 
+    /// Whether the source is to be woken.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.0.shared.lock().items.is_empty()
+    }
+
     pub(crate) fn end(&self) {
         self.0.end(Ok(()));
     }
