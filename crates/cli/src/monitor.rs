@@ -94,8 +94,8 @@ pub(crate) struct Args {
     /// FRESHLINE_SOURCE, FRESHLINE_TOPIC, FRESHLINE_KEY, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its
     /// environment, the age as the command starts. For a key that is removed FRESHLINE_REMOVED is 1. It runs
     /// for several sources at a time; while it runs for one, only the newest state of each of its topics and
-    /// keys is kept. What it prints goes to standard output, with --json or
-    /// --out - to standard error.
+    /// keys is kept, but all records of topics of kind `every`, which have FRESHLINE_RECORD. What it prints
+    /// goes to standard output, with --json or --out - to standard error.
     #[arg(long, value_name = "CMD", group = "commands", help_heading = "Output")]
     exec: Option<String>,
     /// Hand out states of matching topics only while they are younger than this. PATTERN is compared with
@@ -133,6 +133,11 @@ pub(crate) struct Args {
     /// fresh state as a line of JSON, as it comes; a slow client gets the newest state of each source.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     subscribe: Option<PathBuf>,
+    /// Write into this file which records of topics of kind `every` are done, and go on there after a restart:
+    /// each record is written by --out, or its --exec has run, once. Without it, a monitor that is started again
+    /// gets those that its sources still hold.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    journal: Option<PathBuf>,
     #[command(flatten)]
     metrics: MetricsArgs,
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
@@ -153,7 +158,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
     let quic = args.listening.quic(&url, args.held.limits())?;
-    let mut monitor = Monitor::bind(MonitorConfig {
+    let monitor = Monitor::bind(MonitorConfig {
         listen: args.listening.address(&url)?,
         quic: quic.as_ref().map(|quic| quic.config.clone()),
         params: MonitorParams {
@@ -170,12 +175,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.exec.is_none() && args.on_stale.is_none() {
         let needs = Needs::default().listens(args.metrics.address);
         let needs = needs.writes(args.out.as_deref()).writes(args.socket.as_deref());
-        needs.writes(args.subscribe.as_deref()).confine();
+        needs.writes(args.subscribe.as_deref()).writes(args.journal.as_deref()).confine();
     }
     let stop = args.listening.stop_on_signals()?;
 
     let address = monitor.local_addr().map_err(failure)?;
     let mut outputs = outputs(&args)?;
+    let cursors = outputs.take_records(monitor.waker(), args.journal.as_deref());
+    let mut monitor = monitor.with_cursors(cursors.into_diagnostic().map_err(Failure::Usage)?);
     let runtime = |report: miette::Report| Failure::Runtime(report);
     let _sockets = sockets(&args, &monitor, &outputs)?;
     let metrics = args.metrics;
@@ -312,5 +319,14 @@ fn print_summary(report: &MonitorReport) -> io::Result<()> {
         counters.refused,
         counters.displaced,
         counters.ignored,
-    )
+    )?;
+    let (records, lost) = (counters.records, counters.lost_records);
+    match (records, lost) {
+        (0, 0) => Ok(()),
+        (records, 0) => writeln!(err, "{records} records"),
+        (records, lost) => writeln!(
+            err,
+            "{records} records; {lost} parts of records are missing, which their sources did not have any more"
+        ),
+    }
 }

@@ -287,6 +287,13 @@ impl Limited {
         burst.map_or(Time::ZERO, |burst| self.paid - burst)
     }
 
+    /// The earliest time at which the bandwidth allows an update and `reserve` more at once; at most [`BURST`]
+    /// can be.
+    pub fn affordable_with(&self, reserve: Bytes) -> Time {
+        let rate = self.limits.max_bandwidth;
+        self.affordable_at() + rate.map_or(Span::ZERO, |rate| rate.time_to_send(reserve))
+    }
+
     /// The limit of the number of updates with a state each.
     pub fn max_rate(&self) -> Option<UpdateRate> {
         let both = [self.limits.max_rate, self.min_age_gain()];

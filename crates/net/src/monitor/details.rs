@@ -400,7 +400,7 @@ mod tests {
         let params = MonitorParams { max_age, max_large: 1 << 20, ..MonitorParams::default() };
         let mut world = World::with_params(2, params);
         world.open(at(0), "robot", 1);
-        let name = Frame::Name(TopicName { topic: 0, name: "pose", key: None });
+        let name = Frame::Name(TopicName { topic: 0, name: "pose", key: None, stream: None });
         for (seq, frames) in [(2, Frames::one(name)), (3, Frames::fresh(b"here"))] {
             let update = Update {
                 session: SessionId(1),

@@ -22,10 +22,11 @@ mod which;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use freshline_core::session::{
-    self, Alarm, End, MonitorCounters, MonitorParams, Origin, Relation, RemovedTopic, SourceKey,
-    TopicRecord,
+    self, Alarm, Cursor, End, MonitorCounters, MonitorParams, Origin, Relation, RemovedTopic,
+    SourceKey, TakenRecord, TopicRecord,
 };
 use freshline_core::unit::{Span, Time};
 
@@ -39,6 +40,7 @@ use crate::refusal::Refusals;
 use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
+use crate::waker::Waker;
 
 pub use crate::ask::Gone;
 pub use crate::endpoint::EndpointError as MonitorError;
@@ -47,7 +49,7 @@ pub use status::{MonitorReport, SourceStatus};
 pub use topic_status::{SHOWN, TopicStatus};
 
 use details::Details;
-use sources::Sources;
+use sources::{Sources, Turns};
 
 /// What a monitor holds of a source; see [`session::Record`].
 pub type Record = session::Record<Sender>;
@@ -141,6 +143,25 @@ pub trait Watch {
         _removed: &RemovedTopic,
     ) {
     }
+    /// Whether it can take a further record: as long as not, the records stay with their sources.
+    fn has_room_for_record(&self) -> bool {
+        false
+    }
+    /// The next record of a topic, of which each counts, in order. The source keeps it until
+    /// [`Watch::poll_record_done`] gives its cursor.
+    fn record(
+        &mut self,
+        _now: Time,
+        _source: SourceKey,
+        _record: &Record,
+        _topic: &str,
+        _taken: &TakenRecord,
+    ) {
+    }
+    /// A record that is done for good, with whose it was, once for each.
+    fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
+        None
+    }
     /// The age of the held state is known now; it was unknown when the state was fresh.
     fn aged(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
     /// A topic with a maximum age ([`MonitorParams::max_age`]) has no state that is fresh enough any more.
@@ -189,10 +210,24 @@ impl Monitor {
                 refusals: Refusals::default(),
                 out: Vec::new(),
                 details: Details::new(config.detailed, config.forget),
+                turns: Turns::default(),
             },
             began_at: endpoint.clock.now(),
             endpoint,
         })
+    }
+
+    /// The same that goes on where applications were with records in an earlier run
+    /// ([`output::Outputs::take_records`]).
+    #[must_use]
+    pub fn with_cursors(mut self, cursors: Vec<Cursor>) -> Self {
+        self.sources.sessions = self.sources.sessions.with_cursors(cursors);
+        self
+    }
+
+    /// Wakes its loop, such as when there is room for a further record.
+    pub fn waker(&self) -> Arc<Waker> {
+        self.endpoint.waker()
     }
 
     /// Where it listens; tells the port that was chosen for port 0.
@@ -300,6 +335,7 @@ impl Driven for Watched<'_> {
         let now = monitor.endpoint.clock.now();
         monitor.endpoint.handle_timeout(now);
         monitor.sources.handle_timeout(now, *watch);
+        monitor.sources.hand_out_records(now, *watch);
         monitor.reload(now, *watch);
         monitor.desk.answer(|most| monitor.report_of(most, *watch));
         watch.turn(now);

@@ -1,8 +1,9 @@
 //! The sources of a monitor: their sessions and their reports. Reads no clock and no socket, so that
 //! tests run it in virtual time.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::num::NonZeroU64;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use freshline_core::dscp::Dscp;
 use freshline_core::session::{
@@ -22,6 +23,14 @@ fn connections_of(record: &Record) -> impl Iterator<Item = NonZeroU64> {
     record.bound().iter().chain([&record.peer]).filter_map(|sender| sender.connection)
 }
 
+/// Topics that may have records to hand out, by turns.
+#[derive(Default)]
+pub(super) struct Turns {
+    ready: BTreeSet<(SourceKey, u16)>,
+    /// Whose turn was last.
+    last: Option<(SourceKey, u16)>,
+}
+
 /// Sessions, and the details of some of them.
 pub(super) struct Sources {
     pub(super) sessions: session::Monitor<Sender>,
@@ -31,6 +40,7 @@ pub(super) struct Sources {
     pub(super) refusals: Refusals,
     /// Where answers are written.
     pub(super) out: Vec<u8>,
+    pub(super) turns: Turns,
 }
 
 impl Sources {
@@ -60,7 +70,7 @@ impl Sources {
 
     /// Hands on what has happened; whether an update came of a session that is open.
     fn attend(&mut self, at: impl Into<Clocked>, watch: &mut dyn Watch) -> bool {
-        let Self { sessions, details, refusals, .. } = self;
+        let Self { sessions, details, refusals, turns, .. } = self;
         let now = at.into().received_at;
         let mut is_known = false;
         while let Some(event) = sessions.poll_event() {
@@ -91,6 +101,7 @@ impl Sources {
                         watch.fresh_topic(now, source, record, topic);
                     }
                 }
+                MonitorEvent::Record { source, topic } => _ = turns.ready.insert((source, topic)),
                 MonitorEvent::Removed { source, topic } => {
                     if let Some(record) = sessions.record(source) {
                         watch.removed(now, source, record, &topic);
@@ -127,6 +138,28 @@ impl Sources {
             }
         }
         is_known
+    }
+
+    /// Hands out records as far as there is room for them, of one topic after the other.
+    pub(super) fn hand_out_records(&mut self, now: Time, watch: &mut dyn Watch) {
+        let Self { sessions, turns: Turns { ready, last }, .. } = self;
+        while let Some((source, cursor)) = watch.poll_record_done() {
+            sessions.handle_record_done(source, &cursor);
+        }
+        while watch.has_room_for_record() {
+            let after = last.map(|last| (Excluded(last), Unbounded));
+            let next = after.and_then(|after| ready.range(after).next());
+            let Some(&next) = next.or_else(|| ready.first()) else { return };
+            *last = Some(next);
+            let (source, topic) = next;
+            let taken = sessions.next_record(now, source, topic);
+            match taken.as_ref().zip(sessions.record(source)) {
+                Some((taken, record)) => {
+                    watch.record(now, source, record, &taken.cursor.topic, taken);
+                }
+                None => _ = ready.remove(&next),
+            }
+        }
     }
 
     /// Time has passed. Calls before [`Sources::poll_timeout`] change nothing.

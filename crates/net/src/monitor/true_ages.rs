@@ -20,7 +20,7 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::details::Details;
-use super::sources::Sources;
+use super::sources::{Sources, Turns};
 use super::{MonitorConfig, Record, Sender, Watch};
 use crate::clock::Clock;
 use crate::credentials::{Right, Rules};
@@ -297,6 +297,7 @@ impl World {
             out: Vec::new(),
             sessions: session::Monitor::new(params, secret),
             rules: Rules::none(Right::Publish),
+            turns: Turns::default(),
             details: Details::new(1, MonitorConfig::FORGET),
         });
         self.monitor_since = self.now;

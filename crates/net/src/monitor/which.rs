@@ -10,6 +10,8 @@ pub(super) enum Which {
     Topic(u16),
     /// That of a key: the topic's name, and the key.
     Key(Box<str>, Box<[u8]>),
+    /// A record, in the order in which they were handed out.
+    Record(u64),
 }
 
 impl Which {

@@ -35,8 +35,8 @@ impl Ahead {
         self.debt = self.debt(period) - now.since(due);
     }
 
-    /// The rate may have risen since.
-    fn debt(&self, period: Span) -> Span {
+    /// What is owed; the rate may have risen since.
+    pub(super) fn debt(&self, period: Span) -> Span {
         self.debt.min(period * BURST)
     }
 }

@@ -1,8 +1,33 @@
 //! A source with topics of which each record counts: what its driver hands in, and what has arrived.
 
+use super::ahead::Ahead;
+use super::states::Asking;
 use super::{RecordError, RecordsView, Source, TopicError, TopicId};
-use crate::unit::Time;
+use crate::unit::{Bytes, Span, Time};
 use crate::wire::{Frame, RecordChunk, TopicName};
+
+/// What records leave of the burst of `max_bandwidth`: a state follows at once.
+const RESERVE: Bytes = Bytes::new(2_400);
+
+/// Turns that records took as there was no state.
+#[derive(Debug, Default)]
+pub(super) struct Lent {
+    /// When the last update left, if it was such a turn.
+    since: Option<Time>,
+    /// By how much states have left before their time as records had taken a turn.
+    debt: Ahead,
+}
+
+impl Lent {
+    /// An update leaves that the law's pace allows at `due`, with a turn of records or not.
+    pub(super) fn on_update(&mut self, now: Time, due: Time, period: Span, is_lending: bool) {
+        match self.since.is_some() && now < due {
+            true => self.debt.on_early(now, due, period),
+            false => self.debt.on_late(now, due, period),
+        }
+        self.since = is_lending.then_some(now);
+    }
+}
 
 impl Source {
     /// The next record of a topic of kind [`TopicKind::Every`](super::TopicKind), generated at `generated_at` on
@@ -37,6 +62,36 @@ impl Source {
     /// The records of a topic; `None` if it is not of records.
     pub fn records(&self, topic: TopicId) -> Option<RecordsView> {
         self.topics.records(topic).map(|records| records.view())
+    }
+
+    /// The time at which a state may leave, which the law's pace allows at `due`: earlier if the last update was
+    /// of records because there was no state.
+    pub(super) fn not_lent(&self, due: Time) -> Time {
+        let since = self.lent.since.map(|since| since.max(self.not_before()));
+        since.map_or(due, |since| since.min(due))
+    }
+
+    /// From when on records, or a question for a cursor, may leave where no state does.
+    pub(super) fn records_at(&self) -> Option<Time> {
+        let at = self.topics.records_at().filter(|_| self.opener.is_open())?;
+        Some(at.max(self.records_not_before()?))
+    }
+
+    /// Whether records may leave now if there is no state: the driver has been asked for one, or has said that
+    /// there is none, or the limit of states allows none yet.
+    pub(super) fn are_records_due(&self, now: Time) -> bool {
+        let is_answered = match self.states.asking() {
+            Asking::Asked(_) => true,
+            Asking::NotBefore(time) => time > now,
+            Asking::ByLaw | Asking::Wanted(_) => self.is_ahead(now),
+        };
+        is_answered && self.records_at().is_some_and(|at| at <= now)
+    }
+
+    fn records_not_before(&self) -> Option<Time> {
+        let debt = self.lent.debt.debt(self.law.rate().period());
+        let by_law = self.law.next_part_at()? + debt + self.late_by();
+        Some(by_law.max(self.law.affordable_with(RESERVE)))
     }
 
     /// A chunk of a record fits into an update with the opening and the topic's name.

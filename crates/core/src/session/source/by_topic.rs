@@ -117,7 +117,8 @@ impl Source {
 
     /// Whether a topic has something to send now, or an update is to leave without a state.
     pub(super) fn is_topic_ready(&self, now: Time) -> bool {
-        self.topics.has_any() && self.topic_ready_at().is_some_and(|at| at <= now)
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        self.topics.has_any() && (is_due(self.topic_ready_at()) || is_due(self.records_at()))
     }
 
     /// From when on a topic has something to send, or an update is to leave without a state: the driver
@@ -155,14 +156,17 @@ impl Source {
         let period = self.law.rate().period();
         let due = self.paced_at(period);
         match self.is_ahead(now) {
-            true => self.ahead.on_early(now, due, period),
+            true if self.topics.is_urgent() => self.ahead.on_early(now, due, period),
+            // Records, that the limit of states does not hold up.
+            true => {}
             false => self.ahead.on_late(now, due, period),
         }
+        self.lent.on_update(now, due, period, self.topics.is_lending());
     }
 
     /// When the law's pace allows the next update. A law that waits for an ack says nothing of it: then a
     /// period of its rate after the last.
-    fn paced_at(&self, period: Span) -> Time {
+    pub(super) fn paced_at(&self, period: Span) -> Time {
         let last = self.acks.last_sent_at();
         self.next_by_law().or(last.map(|last| last + period)).unwrap_or(Time::ZERO)
     }

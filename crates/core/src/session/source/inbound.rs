@@ -1,6 +1,7 @@
 //! What a source makes of a datagram: an ack, a challenge or a close.
 
 use super::ahead::Ahead;
+use super::by_record::Lent;
 use super::memory::SentUpdate;
 use super::transfers::{AckedParts, Completed};
 use super::{Ignored, Source, SourceEvent};
@@ -78,7 +79,7 @@ impl Source {
             self.counters.opened += 1;
             self.paths.on_opened();
             self.law.restart(now);
-            self.ahead = Ahead::default();
+            (self.ahead, self.lent) = (Ahead::default(), Lent::default());
             self.transfers.on_opened();
             self.topics.on_opened(now);
             self.states.on_session_changed();

@@ -34,6 +34,7 @@ use crate::wire::{OpeningTooLong, SessionId};
 pub use acks::AckedUpdate;
 use acks::Acks;
 use ahead::Ahead;
+use by_record::Lent;
 use events::Events;
 use liveness::Liveness;
 use marks::Marks;
@@ -86,6 +87,8 @@ pub struct Source {
     transfers: Transfers,
     topics: Topics,
     ahead: Ahead,
+    /// How records share the law's pace with states.
+    lent: Lent,
     events: Events,
     outgoing: Outgoing,
     counters: SourceCounters,
@@ -120,6 +123,7 @@ impl Source {
             transfers: Transfers::new(0),
             topics: Topics::default(),
             ahead: Ahead::default(),
+            lent: Lent::default(),
             events: Events::new(),
             outgoing: Outgoing::default(),
             counters: SourceCounters::default(),
@@ -407,7 +411,8 @@ impl Source {
         // Nearly always the law says so, and then nothing else need be looked at.
         let is_by_law = self.opener.is_open() && !self.topics.has_any();
         let by_law = is_by_law.then(|| self.next_by_law()).flatten();
-        by_law.is_some_and(|at| at <= now) || self.due_at().is_some_and(|at| at <= now)
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        is_due(by_law) || is_due(self.due_at()) || is_due(self.records_at())
     }
 
     /// When the next update is due, which may lie in the past: by the law, or earlier if the monitor
@@ -420,7 +425,7 @@ impl Source {
     /// The same, but for urgent states.
     fn due_for_all_at(&self) -> Option<Time> {
         if self.opener.is_open() {
-            let by_law = self.next_by_law().map(|at| at + self.late_by());
+            let by_law = self.next_by_law().map(|at| self.not_lent(at + self.late_by()));
             let unasked = Time::earliest([self.offset_at(), self.keep_alive_from()]);
             // The law's is within the limits; nearly always it is the earlier one.
             let unasked = unasked.filter(|at| by_law.is_none_or(|by_law| *at < by_law));
@@ -442,11 +447,11 @@ impl Source {
 
     /// When the update that is due, or what is missing for it, needs a call.
     fn update_at(&self) -> Option<Time> {
-        let due = self.due_at()?;
+        let Some(due) = self.due_at() else { return self.records_at() };
         let topic_at = self.topic_ready_at().map(|at| due.max(at));
         let without_topics = self.update_without_topics_at(due);
         if self.topics.has_any() {
-            Time::earliest([topic_at, without_topics])
+            Time::earliest([topic_at, without_topics, self.records_at()])
         } else {
             without_topics
         }

@@ -198,6 +198,7 @@ impl Source {
             room: self.room(0),
             may_begin: now >= self.law.not_before() && !is_ahead,
             is_ahead,
+            are_records_due: self.are_records_due(now),
             are_bytes_scarce,
             bounded_from: self.acks.clock_offset().bounded_from().unwrap_or(Time::ZERO),
             period: self.law.rate().period(),
@@ -377,6 +378,8 @@ impl Source {
                 Content::Whole(_) | Content::Topics(Load { has_state: true, .. }) => {
                     self.law.on_whole(now, seq);
                 }
+                // The limit of states does not count them.
+                Content::Topics(Load { has_records: true, .. }) => self.law.on_part(now, seq),
                 _ => self.law.on_sent(now, seq),
             }
         } else {

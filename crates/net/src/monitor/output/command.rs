@@ -1,9 +1,7 @@
 //! A command that is run for fresh states.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::ops::Bound::{Excluded, Included};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -15,9 +13,11 @@ use freshline_core::wire::KeyText;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use super::groups::Groups;
-use super::handover::{Handover, Pending};
+use super::handover::Handover;
 use super::held::{Held, shown_source};
 use super::job_key::Key;
+use super::jobs::{Job, Jobs, Task};
+use super::records::{Given, Ticket};
 use crate::clock::Clock;
 use crate::monitor::which::Which;
 
@@ -28,9 +28,6 @@ const RUNNERS: usize = 8;
 /// Maximum number of bytes of pending states: as many as a monitor holds in parts by default. Beyond it the
 /// longest pending state is dropped, so that sources with small states keep theirs.
 const PENDING_BYTES: usize = 256 << 20;
-
-/// Maximum number of pending states, and of alarms: beyond it one of the same source, or the alarm, is dropped.
-const PENDING: usize = 1 << 16;
 
 /// How long commands that run may go on once a signal ends the monitor.
 const GRACE: Span = Span::from_secs(2);
@@ -47,41 +44,8 @@ pub(super) struct Command {
     limit: Span,
     /// Makes keys of the names in alarms.
     names: RandomState,
-}
-
-#[derive(Default)]
-struct Jobs {
-    newest: BTreeMap<Key, Job>,
-    /// The sum of the lengths of their states.
-    bytes: usize,
-    /// States that became too old before their turn.
-    too_old: usize,
-    /// Sources whose commands run.
-    running: BTreeSet<usize>,
-    /// Whose turn was last; the next is of the source after it.
-    last: Option<usize>,
-    /// The topic of each source whose turn was last.
-    last_topics: BTreeMap<usize, Which>,
-    /// When the monitor ends: all commands are over by then.
-    until: Option<Time>,
-    /// Jobs that were dropped since the monitor ended before their turn.
-    dropped: usize,
-}
-
-struct Job {
-    source: String,
-    /// The topic's name, of a source with topics.
-    topic: Option<String>,
-    /// Further variables of the environment.
-    environment: Vec<(&'static str, String)>,
-    /// When the state was sampled, on the source's clock.
-    generated_at: Time,
-    /// The age of the state when it came, or when its age became known, and when that was.
-    age: Option<Span>,
-    received_at: Time,
-    /// Until when it is fresh enough; `None` if for ever.
-    fresh_until: Option<Time>,
-    payload: Vec<u8>,
+    /// Records so far.
+    records: u64,
 }
 
 impl Command {
@@ -97,15 +61,17 @@ impl Command {
                     let limit = until.map_or(limit, |at| limit.min(at.since(Clock::new().now())));
                     let ending = Arc::clone(&jobs);
                     let deadline = move || ending.put(|jobs| jobs.until);
-                    if let Err(error) = run(&command, &job, limit, deadline, to_stderr, &RUNNING) {
-                        tracing::warn!("cannot run `{command}`: {error}");
+                    let ran = run(&command, &job, limit, deadline, to_stderr, &RUNNING);
+                    match (&ran, job.ticket) {
+                        (Err(error), _) => tracing::warn!("cannot run `{command}`: {error}"),
+                        (Ok(()), ticket) => ticket.into_iter().for_each(Ticket::done),
                     }
                     jobs.put(|jobs| jobs.end(key));
                 }
             })
         };
         let runners = (0..RUNNERS).map(runner).collect();
-        Self { runners, jobs, limit, names: RandomState::new() }
+        Self { runners, jobs, limit, names: RandomState::new(), records: 0 }
     }
 
     /// Gives the indices of the sources whose pending states were replaced by another one.
@@ -129,8 +95,32 @@ impl Command {
             received_at: now,
             fresh_until,
             payload: held.payload().unwrap_or_default().to_vec(),
+            ticket: None,
         };
         let key = Key { source: source.index(), which: held.which() };
+        self.jobs.put(|jobs| jobs.insert(key, job, PENDING_BYTES))
+    }
+
+    /// A record: it runs after those of its source that were given before. Gives the same as
+    /// [`Command::fresh`].
+    pub(super) fn record(&mut self, now: Time, given: &Given<'_>, ticket: Ticket) -> Vec<usize> {
+        let Given { source, record, topic, taken } = *given;
+        let job = Job {
+            source: given.source_name(),
+            topic: Some(topic.to_owned()),
+            environment: vec![
+                ("FRESHLINE_RECORD", taken.number.to_string()),
+                ("FRESHLINE_SEQ", record.newest_seq.to_string()),
+            ],
+            generated_at: taken.generated_at,
+            age: taken.age.map(|age| age.estimate),
+            received_at: now,
+            fresh_until: None,
+            payload: taken.bytes.clone(),
+            ticket: Some(ticket),
+        };
+        self.records += 1;
+        let key = Key { source: source.index(), which: Which::Record(self.records) };
         self.jobs.put(|jobs| jobs.insert(key, job, PENDING_BYTES))
     }
 
@@ -160,6 +150,7 @@ impl Command {
             received_at: now,
             fresh_until: None,
             payload: Vec::new(),
+            ticket: None,
         };
         self.jobs.put(|jobs| jobs.insert_alarm(key, job));
     }
@@ -199,112 +190,6 @@ impl Command {
         if dropped > 0 {
             tracing::warn!("the newest states of {dropped} sources did not get to the command");
         }
-    }
-}
-
-/// A command to run.
-struct Task {
-    key: Key,
-    job: Job,
-    /// When it has to be over, if the monitor ends.
-    until: Option<Time>,
-}
-
-impl Jobs {
-    /// Gives the indices of the sources whose states were replaced, or dropped as there are more than `room`
-    /// bytes.
-    fn insert(&mut self, key: Key, job: Job, room: usize) -> Vec<usize> {
-        let mut replaced = Vec::new();
-        self.bytes += job.payload.len();
-        let generated_at = job.generated_at;
-        if let Some(before) = self.newest.insert(key.clone(), job) {
-            self.bytes -= before.payload.len();
-            replaced.extend((before.generated_at != generated_at).then_some(key.source));
-        }
-        while self.newest.len() > PENDING {
-            let first = Key::first(key.source);
-            let mut others = self.newest.range(first..).chain(&self.newest).map(|(other, _)| other);
-            let Some(other) = others.find(|other| **other != key).cloned() else { break };
-            let Some(job) = self.newest.remove(&other) else { break };
-            self.bytes -= job.payload.len();
-            replaced.push(other.source);
-        }
-        while self.bytes > room {
-            let others = self.newest.iter().filter(|(other, _)| **other != key);
-            let longest = others.max_by_key(|(_, job)| job.payload.len());
-            let longest = longest.map(|(other, _)| other.clone());
-            let job = longest.as_ref().and_then(|longest| self.newest.remove(longest));
-            let Some(job) = job else { break };
-            self.bytes -= job.payload.len();
-            replaced.extend(longest.map(|longest| longest.source));
-        }
-        replaced
-    }
-
-    /// Pending alarms of a topic are one of each kind at most. One that comes once more cancels the
-    /// other, which lies between.
-    fn insert_alarm(&mut self, key: Key, job: Job) {
-        let other = Key::of_alarm(key.source, key != Key::of_alarm(key.source, true));
-        if self.newest.contains_key(&key) {
-            self.newest.remove(&other);
-        } else if self.newest.len() >= PENDING {
-            self.dropped += 1;
-            return;
-        }
-        self.newest.insert(key, job);
-    }
-
-    /// A command has ended.
-    fn end(&mut self, key: Key) {
-        self.running.remove(&key.source);
-        let all = Key::first(key.source)..Key::first(key.source + 1);
-        // The first topic is next without an entry, too.
-        if key.which != Which::Topic(0) && self.newest.range(all).next().is_none() {
-            self.last_topics.remove(&key.source);
-        }
-    }
-
-    fn drop_pending(&mut self) {
-        self.dropped += self.newest.len();
-        self.newest.clear();
-        self.bytes = 0;
-    }
-}
-
-impl Pending for Jobs {
-    type Item = Task;
-
-    /// The newest state of one source after the other, so that a fast source holds up no other, and of one
-    /// of its topics after the other.
-    fn take(&mut self) -> Option<Task> {
-        let now = Clock::new().now();
-        if self.until.is_some_and(|until| now >= until) {
-            self.drop_pending();
-        }
-        let (pending, bytes) = (self.newest.len(), &mut self.bytes);
-        self.newest.retain(|_, job| {
-            let is_fresh = job.fresh_until.is_none_or(|until| now <= until);
-            *bytes -= if is_fresh { 0 } else { job.payload.len() };
-            is_fresh
-        });
-        self.too_old += pending - self.newest.len();
-        let mut idle = self.newest.keys().filter(|key| !self.running.contains(&key.source));
-        let is_after = |key: &&&Key| self.last.is_some_and(|before| before < key.source);
-        let source = idle.clone().find(|key| is_after(&key)).or_else(|| idle.next())?.source;
-        let next = |from| {
-            let end = Excluded(Key::first(source + 1));
-            self.newest.range((from, end)).next().map(|(key, _)| key.clone())
-        };
-        let key = |which| Key { source, which };
-        let last = self.last_topics.get(&source).cloned();
-        let after = last.and_then(|last| next(Excluded(key(last))));
-        let next = after.or_else(|| next(Included(key(Which::Topic(0)))))?;
-        self.last = Some(source);
-        self.last_topics.insert(source, next.which.clone());
-        self.running.insert(source);
-        let job = self.newest.remove(&next)?;
-        self.bytes -= job.payload.len();
-        Some(Task { key: next, job, until: self.until })
     }
 }
 
@@ -381,140 +266,18 @@ impl Command {
     /// Has states pending, of as many sources.
     pub(super) fn put_test_states(&self, count: usize) {
         self.jobs.put(|jobs| {
-            jobs.newest.extend((0..count).map(|index| (tests::key(index), tests::job(1))));
+            jobs.newest.extend(
+                (0..count)
+                    .map(|index| (super::jobs::tests::key(index), super::jobs::tests::job(1))),
+            );
         });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::jobs::tests::{job, key};
     use super::*;
-
-    pub(super) fn job(seq: u64) -> Job {
-        let age = Some(Span::from_millis(5));
-        let received_at = Clock::new().now();
-        let generated_at = Time::from_nanos(seq);
-        Job {
-            source: "it".into(),
-            topic: None,
-            environment: vec![("FRESHLINE_SEQ", seq.to_string())],
-            generated_at,
-            age,
-            received_at,
-            fresh_until: None,
-            payload: Vec::new(),
-        }
-    }
-
-    fn seq(job: &Job) -> u64 {
-        job.generated_at.as_nanos()
-    }
-
-    pub(super) fn key(source: usize) -> Key {
-        Key::first(source)
-    }
-
-    #[test]
-    fn a_fast_source_does_not_hold_up_the_others() {
-        let mut jobs = Jobs::default();
-        let mut taken = Vec::new();
-        for index in [1, 2, 3] {
-            jobs.newest.insert(key(index), job(index as u64));
-        }
-        for _ in 0..6 {
-            taken.extend(jobs.take().map(|Task { key, job, .. }| {
-                jobs.running.remove(&key.source);
-                seq(&job)
-            }));
-            jobs.newest.insert(key(1), job(1));
-        }
-        assert_eq!(taken, [1, 2, 3, 1, 1, 1]);
-    }
-
-    #[test]
-    fn a_source_with_many_topics_has_one_turn_as_others_and_its_topics_take_turns() {
-        let mut jobs = Jobs::default();
-        let mut taken = Vec::new();
-        for _ in 0..6 {
-            for topic in 0..3 {
-                jobs.newest.insert(Key { source: 1, which: Which::Topic(topic) }, job(1));
-            }
-            jobs.newest.insert(key(2), job(2));
-            let task = jobs.take().expect("one is pending");
-            jobs.running.remove(&task.key.source);
-            taken.push((task.key.source, task.key.which));
-        }
-        let expected = [(1, 0), (2, 0), (1, 1), (2, 0), (1, 2), (2, 0)];
-        assert_eq!(taken, expected.map(|(source, topic)| (source, Which::Topic(topic))));
-    }
-
-    #[test]
-    fn pending_states_take_bounded_memory_and_the_longest_other_one_gives_way() {
-        let mut jobs = Jobs::default();
-        let of = |len| Job { payload: vec![0; len], ..job(len as u64) };
-        for (index, len) in [(1, 10), (2, 500), (3, 400)] {
-            assert!(jobs.insert(key(index), of(len), 1000).is_empty());
-        }
-        assert_eq!(jobs.insert(key(4), of(600), 1000), [2, 3], "as many as make room");
-        assert_eq!(jobs.insert(key(4), of(990), 1000), [4], "the newest of its source");
-        assert_eq!((jobs.bytes, jobs.newest.len()), (1000, 2));
-        while let Some(Task { key, .. }) = jobs.take() {
-            jobs.running.remove(&key.source);
-        }
-        assert_eq!(jobs.bytes, 0);
-    }
-
-    #[test]
-    fn a_pending_state_that_becomes_too_old_is_left_out() {
-        let mut jobs = Jobs::default();
-        let of = |index, fresh_until| {
-            (key(index), Job { fresh_until, payload: vec![0; 5], ..job(index as u64) })
-        };
-        let now = Clock::new().now();
-        for (key, job) in [of(1, Some(now)), of(2, Some(now + Span::from_secs(600)))] {
-            jobs.insert(key, job, 1000);
-        }
-        while Clock::new().now() <= now {}
-        assert_eq!(jobs.take().map(|task| task.key), Some(key(2)));
-        assert_eq!((jobs.too_old, jobs.bytes), (1, 0));
-    }
-
-    #[test]
-    fn alarms_of_a_topic_run_in_their_order_and_a_pair_too_much_cancels_out() {
-        let mut jobs = Jobs::default();
-        let alarm = |is_stale| Key::of_alarm(1, is_stale);
-        let (stale, fresh) = (Some(alarm(true)), Some(alarm(false)));
-        let next = |jobs: &mut Jobs| {
-            let key = jobs.take().map(|task| task.key);
-            key.clone().into_iter().for_each(|key| jobs.end(key));
-            key
-        };
-        jobs.insert_alarm(alarm(true), job(1));
-        assert_eq!(next(&mut jobs), stale);
-        for (number, is_stale) in [(2, false), (3, true)] {
-            jobs.insert_alarm(alarm(is_stale), job(number));
-        }
-        assert_eq!([next(&mut jobs), next(&mut jobs)], [fresh.clone(), stale]);
-        for (number, is_stale) in [(4, false), (5, true), (6, false)] {
-            jobs.insert_alarm(alarm(is_stale), job(number));
-        }
-        assert_eq!([next(&mut jobs), next(&mut jobs)], [fresh, None]);
-        assert!(jobs.last_topics.is_empty(), "no memory for topics of which nothing is to come");
-    }
-
-    #[test]
-    fn a_slow_command_holds_up_its_own_source_alone() {
-        let mut jobs = Jobs::default();
-        for index in [1, 2] {
-            jobs.newest.insert(key(index), job(index as u64));
-        }
-        assert_eq!(jobs.take().map(|task| task.key), Some(key(1)));
-        jobs.newest.insert(key(1), job(10));
-        assert_eq!(jobs.take().map(|task| task.key), Some(key(2)));
-        assert!(jobs.take().is_none(), "both run");
-        jobs.running.remove(&1);
-        assert_eq!(jobs.take().map(|task| seq(&task.job)), Some(10));
-    }
 
     #[test]
     fn the_age_is_that_at_the_commands_start_and_a_command_that_hangs_is_ended() {

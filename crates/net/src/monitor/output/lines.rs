@@ -10,21 +10,19 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use freshline_core::session::{Alarm, SourceKey};
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::is_control;
-use serde_json::{Map, Value};
 
+use super::format::{Content, OutFormat};
 use super::handover::{Handover, Pending};
 use super::held::Held;
-use super::{line, line_of_alarm, payload_len};
+use super::line_of_alarm;
+use super::records::{Given, RETRY, Ticket};
 use crate::clock::Clock;
-use crate::framing::{push_cobs, push_u32};
 
 /// Maximum number of states that are queued for a slow reader; a further one replaces the oldest.
 const WAITING: usize = 1024;
@@ -36,104 +34,21 @@ const WAITING_BYTES: usize = 32 << 20;
 /// not read.
 const PIECE: usize = 4096;
 
-/// How fresh states are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OutFormat {
-    /// A line of JSON each, with the source, age and payload.
-    #[default]
-    Json,
-    /// The payload alone, as [`Framing::U32`](crate::framing::Framing::U32).
-    U32,
-    /// The payload alone, as [`Framing::Cobs`](crate::framing::Framing::Cobs).
-    Cobs,
-}
-
-/// Not the name of a format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown format; use `json` for lines of JSON, or `u32` or `cobs` for payloads as binary frames"
-)]
-pub struct UnknownFormat;
-
-impl FromStr for OutFormat {
-    type Err = UnknownFormat;
-
-    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        match name {
-            "json" => Ok(Self::Json),
-            "u32" => Ok(Self::U32),
-            "cobs" => Ok(Self::Cobs),
-            _ => Err(UnknownFormat),
-        }
-    }
-}
-
-impl OutFormat {
-    /// The last byte of each line or frame; `None` for frames with their length in front.
-    fn end(self) -> Option<u8> {
-        match self {
-            Self::Json => Some(b'\n'),
-            Self::U32 => None,
-            Self::Cobs => Some(0),
-        }
-    }
-
-    /// The end of a torn line or frame, after which it is no line of JSON and no frame.
-    fn end_of_torn(self) -> &'static [u8] {
-        match self {
-            Self::Json => b"\n",
-            Self::U32 => b"",
-            Self::Cobs => &NO_FRAME,
-        }
-    }
-
-    fn content(self, now: Time, held: Held<'_>) -> Content {
-        match self {
-            Self::Json => Content::Line(line(now, held)),
-            Self::U32 | Self::Cobs => Content::Payload(held.payload().unwrap_or_default().to_vec()),
-        }
-    }
-
-    fn push(self, content: Content, text: &mut Vec<u8>) {
-        match content {
-            Content::Line(line) => {
-                push_line(&Value::Object(line), text);
-            }
-            Content::Payload(payload) if self == Self::U32 => push_u32(&payload, text),
-            Content::Payload(payload) => push_cobs(&payload, text),
-        }
-    }
-}
-
 /// What is written of a state, or of an alarm.
 struct State {
     content: Content,
     /// Until when it may be handed out; `None` if for ever.
     fresh_until: Option<Time>,
-}
-
-enum Content {
-    Line(Map<String, Value>),
-    Payload(Vec<u8>),
+    /// Of a record, which is never replaced.
+    ticket: Option<Ticket>,
 }
 
 impl State {
     /// The length of the payload in it.
     fn len(&self) -> usize {
-        match &self.content {
-            Content::Line(line) => payload_len(line),
-            Content::Payload(payload) => payload.len(),
-        }
+        self.content.len()
     }
 }
-
-/// Ends any piece of a frame of COBS such that it cannot be decoded: of a block that has up to 254 bytes
-/// left to come, and of the next block, whose first byte 0xff asks for 254 more, too few follow.
-const NO_FRAME: [u8; 256] = {
-    let mut end = [0xff; 256];
-    (end[0], end[255]) = (2, 0);
-    end
-};
 
 /// Writes lines on a thread of its own.
 pub(super) struct Lines {
@@ -224,10 +139,12 @@ impl Waiting {
         self.bytes += state.len();
         self.states.push_back((source, state));
         let mut replaced = Vec::new();
-        while (self.states.len() > WAITING || self.bytes > WAITING_BYTES)
-            && self.states.len() > 1
-            && let Some((source, state)) = self.states.pop_front()
-        {
+        while self.states.len() > WAITING || self.bytes > WAITING_BYTES {
+            let before_last = self.states.len() - 1;
+            let mut before = self.states.range(..before_last);
+            // There are few records, and they are taken soon.
+            let Some(oldest) = before.position(|(_, state)| state.ticket.is_none()) else { break };
+            let Some((source, state)) = self.states.remove(oldest) else { break };
             self.bytes -= state.len();
             replaced.push(source);
         }
@@ -252,8 +169,14 @@ impl Lines {
         let theirs = Arc::clone(&waiting);
         let progress = Arc::<Progress>::default();
         let shared = Arc::clone(&progress);
-        let writer =
-            LineWriter { out, format, is_torn, unwritten: None, progress: Arc::clone(&progress) };
+        let writer = LineWriter {
+            out,
+            format,
+            is_torn,
+            unwritten: None,
+            has_warned: false,
+            progress: Arc::clone(&progress),
+        };
         let writer = std::thread::spawn(move || write(&theirs, writer, &shared));
         Self { format, waiting, progress, writer, given: 0, seen: None, is_stuck: None }
     }
@@ -266,8 +189,14 @@ impl Lines {
         held: Held<'_>,
         fresh_until: Option<Time>,
     ) -> Vec<usize> {
-        let state = State { content: self.format.content(now, held), fresh_until };
-        self.put(source.index(), state)
+        let content = self.format.content(now, held);
+        self.put(source.index(), State { content, fresh_until, ticket: None })
+    }
+
+    /// A record, which is written until that succeeds.
+    pub(super) fn record(&mut self, given: &Given<'_>, ticket: Ticket) -> Vec<usize> {
+        let content = self.format.content_of_record(given);
+        self.put(given.source.index(), State { content, fresh_until: None, ticket: Some(ticket) })
     }
 
     /// A topic has become stale, or fresh again: a line of JSON. Binary frames have no place for it.
@@ -277,7 +206,7 @@ impl Lines {
         }
         let source = alarm.source.map_or(usize::MAX, SourceKey::index);
         let content = Content::Line(line_of_alarm(alarm));
-        self.put(source, State { content, fresh_until: None })
+        self.put(source, State { content, fresh_until: None, ticket: None })
     }
 
     fn put(&mut self, source: usize, state: State) -> Vec<usize> {
@@ -332,9 +261,16 @@ fn write(
 ) -> Result<(), Unwritten> {
     let (mut goes_on, clock) = (true, Clock::new());
     while goes_on && let Some(mut lines) = waiting.next() {
-        while goes_on && !lines.is_empty() {
+        while goes_on && let Some((_, first)) = lines.front_mut() {
+            if let Some(ticket) = first.ticket.take() {
+                let record = lines.pop_front();
+                goes_on = record.is_none_or(|(_, record)| writer.write_record(record, ticket));
+                progress.done.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             let (mut text, mut ends) = (Vec::new(), Vec::new());
             while text.len() < PIECE
+                && lines.front().is_some_and(|(_, state)| state.ticket.is_none())
                 && let Some((_, state)) = lines.pop_front()
             {
                 // One that became too old while the reader was busy is done with.
@@ -357,7 +293,7 @@ fn write(
             unwritten.lines += lines.len() as u64;
         }
     }
-    writer.unwritten.map_or(Ok(()), Err)
+    writer.unwritten.filter(|unwritten| unwritten.lines > 0).map_or(Ok(()), Err)
 }
 
 struct LineWriter {
@@ -366,12 +302,36 @@ struct LineWriter {
     /// Whether the last line written has no end.
     is_torn: bool,
     unwritten: Option<Unwritten>,
+    /// Whether somebody was told that the last lines could not be written.
+    has_warned: bool,
     progress: Arc<Progress>,
 }
 
 impl LineWriter {
     fn lost(&self) -> u64 {
         self.unwritten.as_ref().map_or(0, |unwritten| unwritten.lines)
+    }
+
+    /// Writes a record, again and again until that succeeds or the outputs end; whether it makes sense to go on.
+    fn write_record(&mut self, record: State, ticket: Ticket) -> bool {
+        let mut text = Vec::new();
+        self.format.push(record.content, &mut text);
+        let ends = [text.len()];
+        loop {
+            let before = self.lost();
+            let goes_on = self.write(&text, &ends);
+            if self.lost() == before {
+                self.progress.written.fetch_add(1, Ordering::Relaxed);
+                ticket.done();
+                return true;
+            }
+            // Its source has it still.
+            self.unwritten.iter_mut().for_each(|unwritten| unwritten.lines = before);
+            if !goes_on || ticket.is_over() {
+                return goes_on;
+            }
+            std::thread::sleep(RETRY);
+        }
     }
 
     /// Writes lines that end at `ends` of `text`; whether it makes sense to go on.
@@ -384,6 +344,7 @@ impl LineWriter {
             .and_then(|()| self.write_all(text, &mut done));
         self.is_torn |= done > 0 && !ends.contains(&done);
         let Err(error) = result.and_then(|()| self.out.flush()) else {
+            self.has_warned = false;
             return true;
         };
         let missing = match ends.iter().filter(|end| **end > done).count() {
@@ -393,7 +354,7 @@ impl LineWriter {
         let before = self.lost();
         let is_lost = self.is_torn && self.format.end().is_none();
         let goes_on = error.kind() != io::ErrorKind::BrokenPipe && !is_lost;
-        if before == 0 {
+        if !std::mem::replace(&mut self.has_warned, true) {
             let next = if goes_on { "trying on with the next ones" } else { "giving up" };
             tracing::warn!("cannot write states: {error}; {next}");
         }
@@ -420,33 +381,13 @@ impl LineWriter {
     }
 }
 
-/// Appends a document of JSON as a line.
-pub(super) fn push_line(document: &Value, text: &mut Vec<u8>) {
-    text.extend_from_slice(printable(&document.to_string()).as_bytes());
-    text.push(b'\n');
-}
-
-/// A document of JSON in which characters that are none to see, which JSON allows, are escaped: DEL, C1,
-/// and those that change the direction of text.
-fn printable(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for character in json.chars() {
-        match is_control(character) {
-            // All of these have one UTF-16 unit.
-            true => text.push_str(&format!("\\u{:04x}", u32::from(character))),
-            false => text.push(character),
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 impl Lines {
     /// Has lines written, one by one.
     pub(super) fn put_test_lines(&mut self, count: u64) {
         for _ in 0..count {
-            let content = Content::Line(Map::new());
-            let state = State { content, fresh_until: None };
+            let content = Content::Line(serde_json::Map::new());
+            let state = State { content, fresh_until: None, ticket: None };
             self.waiting.put(|waiting| waiting.put(0, state));
         }
         self.given += count;
@@ -457,6 +398,8 @@ impl Lines {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use super::super::records::Records;
+    use super::super::records::tests::{cursor, done, source};
     use super::*;
     use crate::framing::Framing;
 
@@ -492,7 +435,8 @@ mod tests {
     }
 
     fn writer(out: Box<dyn Write + Send>, format: OutFormat, is_torn: bool) -> LineWriter {
-        LineWriter { out, format, is_torn, unwritten: None, progress: Arc::default() }
+        let progress = Arc::default();
+        LineWriter { out, format, is_torn, unwritten: None, has_warned: false, progress }
     }
 
     #[test]
@@ -500,7 +444,7 @@ mod tests {
         let mut waiting = Waiting::default();
         let put = |waiting: &mut Waiting, source, len| {
             let content = Content::Payload(vec![0; len]);
-            waiting.put(source, State { content, fresh_until: None })
+            waiting.put(source, State { content, fresh_until: None, ticket: None })
         };
         assert!((0..4).all(|source| put(&mut waiting, source, 8 << 20).is_empty()));
         assert_eq!(put(&mut waiting, 4, 9 << 20), [0, 1], "as many as make room");
@@ -521,6 +465,51 @@ mod tests {
         assert!(writer.write(b"{\"e\":5}\n", &[8]));
         assert_eq!(disk.text(), "{\"a\":1}\n{\"b\n{\"e\":5}\n");
         assert_eq!(writer.unwritten.map(|unwritten| unwritten.lines), Some(3));
+    }
+
+    #[test]
+    fn a_record_is_written_until_that_succeeds_and_is_not_done_before() {
+        let (disk, mut records) = (Disk::default(), Records::new(None, None));
+        let mut lines = Lines::new(Box::new(disk.clone()), OutFormat::U32, false);
+        // More than are queued of states.
+        let put = |lines: &mut Lines, ticket| {
+            let (content, fresh_until) = (Content::Payload(b"state".to_vec()), None);
+            lines.put(0, State { content, fresh_until, ticket })
+        };
+        disk.grow(9);
+        let first = Some(records.ticket(source(), &cursor(1), 1));
+        put(&mut lines, first);
+        put(&mut lines, Some(records.ticket(source(), &cursor(2), 1)));
+        let clock = Clock::new();
+        let began_at = clock.now();
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            assert!(clock.now().since(began_at) < Span::from_secs(25));
+            seen.extend(done(&mut records));
+            if seen.len() == 1 {
+                disk.grow(9);
+            }
+        }
+        assert_eq!(seen, [1, 2]);
+        lines.finish();
+        assert!(lines.join().is_ok(), "nothing is lost");
+        assert_eq!(read(Framing::U32, &disk.0.lock().unwrap().0), [b"state", b"state"]);
+    }
+
+    #[test]
+    fn states_give_way_to_records_in_a_full_queue() {
+        let (mut waiting, mut records) = (Waiting::default(), Records::new(None, None));
+        let mut put = |source, ticket| {
+            let content = Content::Payload(vec![0]);
+            waiting.put(source, State { content, fresh_until: None, ticket })
+        };
+        for next in 0..100 {
+            put(1, Some(records.ticket(source(), &cursor(next), 1)));
+        }
+        let replaced: usize = (0..2_000).map(|_| put(2, None).len()).sum();
+        assert_eq!(replaced, 2_100 - WAITING);
+        let states = waiting.take().unwrap();
+        assert_eq!(states.iter().filter(|(source, _)| *source == 1).count(), 100);
     }
 
     #[test]
@@ -584,16 +573,5 @@ mod tests {
         assert_eq!(writer.lost(), 1);
         let written = disk.0.lock().unwrap().0.clone();
         assert_eq!(read(Framing::U32, &written), [b"first"]);
-    }
-
-    #[test]
-    fn what_cannot_be_seen_is_escaped() {
-        let json = Value::from("a\u{7f}\u{85}\u{202e}\u{2066}b\n\u{1b}[m ö").to_string();
-        let shown = printable(&json);
-        assert_eq!(shown, r#""a\u007f\u0085\u202e\u2066b\n\u001b[m ö""#);
-        assert_eq!(
-            serde_json::from_str::<String>(&shown).unwrap(),
-            "a\u{7f}\u{85}\u{202e}\u{2066}b\n\u{1b}[m ö"
-        );
     }
 }

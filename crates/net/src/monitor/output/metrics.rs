@@ -61,13 +61,18 @@ const COUNTERS: [Column<SourceStatus, u64>; 5] = [
 ];
 
 /// Sums over all sources, those without labels and those of the past included.
-const SUMS: [Column<MonitorCounters, u64>; 12] = [
+const SUMS: [Column<MonitorCounters, u64>; 15] = [
     ("datagrams", "Datagrams received", |c| c.datagrams),
     ("all_updates_fresh", "Updates that were the freshest of their source", |c| c.fresh),
     ("all_updates_stale", "Updates that came after a fresher one", |c| c.stale),
     ("all_updates_duplicate", "Updates that came more than once", |c| c.duplicates),
     ("all_states_too_old", "States that were older than their maximum age as they came", |c| {
         c.too_old
+    }),
+    ("records", "Records handed out", |c| c.records),
+    ("record_chunks_repeated", "Parts of records that came again", |c| c.repeated_records),
+    ("record_chunks_lost", "Parts of records that a source did not have any more", |c| {
+        c.lost_records
     }),
     ("challenges", "Challenges sent", |c| c.challenged),
     ("updates_refused", "Updates refused", |c| c.refused),

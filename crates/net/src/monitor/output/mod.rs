@@ -5,24 +5,31 @@
 //! they did not get is counted as replaced.
 
 mod command;
+mod format;
 mod groups;
 mod handover;
 mod held;
 mod job_key;
+mod jobs;
+mod journal;
 mod lines;
 mod metrics;
 mod pattern;
 mod query;
 mod reader;
+mod records;
 mod subscribe;
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use freshline_core::session::{Alarm, MaxAge, RemovedTopic, SourceKey, StateAge, TopicRecord};
+use freshline_core::session::{
+    Alarm, Cursor, MaxAge, RemovedTopic, SourceKey, StateAge, TakenRecord, TopicRecord,
+};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::KeyText;
 use serde_json::{Map, Value, json};
@@ -30,13 +37,18 @@ use serde_json::{Map, Value, json};
 use super::{Record, SourceStatus, Watch};
 use crate::clock::{Clock, wall_clock_ms};
 use crate::stop::Stop;
+use crate::waker::Waker;
 
 use command::Command;
 use held::{Held, shown_source};
+use journal::Journal;
 use lines::Lines;
+use records::{Given, Records};
 
 pub use command::end_all as end_commands;
-pub use lines::{LinesError, OutFormat, UnknownFormat, Unwritten};
+pub use format::{OutFormat, UnknownFormat};
+pub use journal::JournalError;
+pub use lines::{LinesError, Unwritten};
 pub(crate) use metrics::encode as encode_metrics;
 pub use metrics::serve as serve_metrics;
 pub use query::{SocketError, StateSocket};
@@ -53,7 +65,6 @@ const READER: Span = Span::from_secs(15);
 const SUBSCRIBERS: Span = Span::from_secs(2);
 
 /// All outputs of a monitor.
-#[derive(Default)]
 pub struct Outputs {
     lines: Option<Lines>,
     command: Option<Command>,
@@ -61,8 +72,23 @@ pub struct Outputs {
     on_stale: Option<Command>,
     max_age: Vec<MaxAge>,
     subscribers: Subscribers,
+    records: Records,
     /// By the sources' indices.
     replaced: Vec<u64>,
+}
+
+impl Default for Outputs {
+    fn default() -> Self {
+        Self {
+            lines: None,
+            command: None,
+            on_stale: None,
+            max_age: Vec::new(),
+            subscribers: Subscribers::default(),
+            records: Records::new(None, None),
+            replaced: Vec::new(),
+        }
+    }
 }
 
 impl Outputs {
@@ -112,6 +138,23 @@ impl Outputs {
         self.on_stale = Some(Command::new(command, limit, to_stderr));
     }
 
+    /// Has records wake the monitor when an output is done with them, and written down in `journal` then, if
+    /// there is one. Gives what that says of earlier runs, for
+    /// [`Monitor::with_cursors`](crate::monitor::Monitor::with_cursors).
+    ///
+    /// # Errors
+    /// [`JournalError`] says why the journal cannot be used.
+    pub fn take_records(
+        &mut self,
+        waker: Arc<Waker>,
+        journal: Option<&Path>,
+    ) -> Result<Vec<Cursor>, JournalError> {
+        let opened = journal.map(Journal::open).transpose()?;
+        let (journal, cursors) = opened.unzip();
+        self.records = Records::new(journal, Some(waker));
+        Ok(cursors.unwrap_or_default())
+    }
+
     /// For readers that get each fresh state ([`StateSocket::subscriptions`]).
     pub fn subscribers(&self) -> Subscribers {
         self.subscribers.clone()
@@ -136,6 +179,7 @@ impl Outputs {
                 self.commands().for_each(Command::abandon);
                 is_abandoned = true;
             }
+            self.records.finish();
             // Does nothing after the first time.
             self.lines.iter().for_each(Lines::finish);
             self.commands().for_each(Command::finish);
@@ -177,6 +221,35 @@ impl Watch for Outputs {
         let lines = self.lines.as_mut().filter(|lines| lines.have_names());
         let replaced = lines.map(|lines| lines.fresh(now, source, held, None));
         self.hand_on(now, source, held, replaced.unwrap_or_default());
+    }
+
+    fn has_room_for_record(&self) -> bool {
+        self.records.has_room()
+    }
+
+    fn record(
+        &mut self,
+        now: Time,
+        source: SourceKey,
+        record: &Record,
+        topic: &str,
+        taken: &TakenRecord,
+    ) {
+        let given = Given { source, record, topic, taken };
+        self.subscribers.record(&given);
+        let outputs = usize::from(self.lines.is_some()) + usize::from(self.command.is_some());
+        if outputs == 0 {
+            return self.records.pass(source, &taken.cursor);
+        }
+        let ticket = self.records.ticket(source, &taken.cursor, outputs);
+        let lines = self.lines.as_mut().map(|lines| lines.record(&given, ticket.clone()));
+        let command = self.command.as_mut();
+        let states = command.map(|command| command.record(now, &given, ticket));
+        self.count_replaced([lines, states].into_iter().flatten().flatten());
+    }
+
+    fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
+        self.records.poll_done()
     }
 
     fn stale(&mut self, now: Time, alarm: &Alarm) {

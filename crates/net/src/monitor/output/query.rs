@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::format::push_line;
 use super::line_of_status;
-use super::lines::push_line;
 use super::reader::write_within;
 use super::subscribe::{self, Subscribers};
 use crate::monitor::Asker;

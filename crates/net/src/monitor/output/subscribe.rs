@@ -18,17 +18,18 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use freshline_core::session::{Alarm, SessionLabel};
+use freshline_core::session::{Alarm, Cursor, SessionLabel};
 use freshline_core::unit::Time;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value};
 use socket2::SockRef;
 
+use super::format::push_line;
 use super::handover::{Handover, Next, Pending};
 use super::held::Held;
-use super::lines::push_line;
 use super::pattern::Wanted;
 use super::reader::write_within;
+use super::records::Given;
 use super::{line, line_of_alarm, line_of_status, lines_of_topics, payload_len};
 use crate::clock::Clock;
 use crate::monitor::which::Which;
@@ -124,6 +125,14 @@ impl Subscribers {
     pub(super) fn fresh(&self, now: Time, held: Held<'_>, fresh_until: Option<Time>) {
         let key = (held.record.label(), held.which(), true);
         self.put(key, held.generated_at(), fresh_until, || line(now, held));
+    }
+
+    /// A record, which no other one replaces.
+    pub(super) fn record(&self, given: &Given<'_>) {
+        let Cursor { stream, next, .. } = given.taken.cursor;
+        // No snapshot has it.
+        let key = (given.record.label(), Which::Record(stream.0 ^ next), true);
+        self.put(key, Time::MAX, None, || given.line());
     }
 
     /// A topic has become stale, or fresh again. Of a slow reader, the newest alarm of a topic counts.

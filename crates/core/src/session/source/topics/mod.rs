@@ -67,6 +67,8 @@ pub(super) struct Load {
     pub(super) is_part: bool,
     /// Whether a whole state is in it.
     pub(super) has_state: bool,
+    /// Whether records are, or a question for a cursor.
+    pub(super) has_records: bool,
 }
 
 /// A state in parts that begins: its symbols, and [`Repair::age_slots`](crate::state::Repair::age_slots).
@@ -75,8 +77,9 @@ pub(super) type Begun = (u32, f64);
 /// What the active ones want together. It is found once for each change, as it is asked for more often.
 #[derive(Debug, Default)]
 struct Wants {
-    /// From when on there is something to send.
+    /// From when on there is something to send of states and urgent records, and of records.
     ready_at: Option<Time>,
+    records_at: Option<Time>,
     has_symbol: bool,
     /// When something in flight is lost.
     timeout: Option<Time>,
@@ -84,7 +87,9 @@ struct Wants {
 
 impl Wants {
     fn add_records(&mut self, records: &Records, passed: u64, patience: Span) {
-        self.ready_at = Time::earliest([self.ready_at, records.ready_at()]);
+        self.records_at = Time::earliest([self.records_at, records.ready_at()]);
+        // Those of an urgent topic do not wait for states.
+        self.ready_at = Time::earliest([self.ready_at, records.hurried_at()]);
         self.timeout = Time::earliest([self.timeout, records.poll_timeout(passed, patience)]);
     }
 
@@ -442,7 +447,8 @@ impl Topics {
     /// What the chosen update carries.
     pub(super) fn load(&self) -> Load {
         let bytes = self.records_len();
-        let mut load = Load { whole: 0, bytes, is_part: false, has_state: false };
+        let has_records = self.has_records();
+        let mut load = Load { whole: 0, bytes, is_part: false, has_state: false, has_records };
         for Carried { content, bytes, .. } in &self.carried {
             load.bytes += bytes;
             match content {
@@ -471,7 +477,7 @@ impl Topics {
 
     // ---- what it wants ----
 
-    /// From when on there is something to send.
+    /// From when on there is a state, or an urgent record, to send.
     pub(super) fn ready_at(&self) -> Option<Time> {
         self.wants.ready_at
     }

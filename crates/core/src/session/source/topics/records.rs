@@ -190,13 +190,18 @@ impl Records {
 
     /// The session is open, maybe at another monitor: nothing is known of what it has.
     pub(super) fn on_opened(&mut self) {
+        self.forget();
+        self.held_until = Time::ZERO;
+    }
+
+    fn forget(&mut self) {
         for chunk in &mut self.chunks {
             (chunk.has_arrived, chunk.sent_in, chunk.sent_times) = (false, None, 0);
         }
         self.in_flight.clear();
         self.again.clear();
         (self.new, self.ahead) = (self.base, 0);
-        (self.is_named, self.held_until, self.asks) = (false, Time::ZERO, 0);
+        (self.is_named, self.asks) = (false, 0);
     }
 
     /// The newest ack has come.
@@ -212,7 +217,15 @@ impl Records {
             false if sent.seq == ack.seq => Some(false),
             false => ack.loses(sent.seq, sent.sent_at).then_some(false),
         });
-        ack.parts.newest.filter(|_| leads).and_then(|cursor| self.on_cursor(cursor))
+        match ack.parts.newest.filter(|_| leads) {
+            Some(cursor) => self.on_cursor(cursor),
+            // The monitor does not have the stream, and asks for all by that.
+            None if leads => {
+                self.forget();
+                None
+            }
+            None => None,
+        }
     }
 
     /// An ack that is older than others has come.
@@ -307,8 +320,11 @@ impl Records {
             self.remember(Sent { from, to, ..sent });
         }
         if chosen.is_empty() {
+            // Others are of updates whose acks were wanted anyway.
+            if self.ask_at().is_some_and(|at| at <= now) {
+                self.on_asked();
+            }
             self.remember(Sent { again_at: None, ..sent });
-            self.on_asked();
         } else {
             self.last_sent = Some(now);
         }
@@ -376,11 +392,6 @@ impl Records {
     /// Whether no record is held.
     pub(super) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
-    }
-
-    /// Whether it is not known yet of an update with something of it whether it has come.
-    pub(super) fn is_unresolved(&self) -> bool {
-        !self.in_flight.is_empty()
     }
 
     /// Whether the chosen update carries something of it.
@@ -458,7 +469,8 @@ impl Records {
         self.in_flight.iter().any(|sent| sent.seq == seq)
     }
 
-    fn has_chunks_in_flight(&self) -> bool {
+    /// Whether it is not known yet of an update with chunks that are held whether it has come.
+    pub(super) fn has_chunks_in_flight(&self) -> bool {
         self.in_flight.iter().any(|sent| sent.from < sent.to && sent.to > self.base)
     }
 

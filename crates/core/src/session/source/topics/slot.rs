@@ -17,6 +17,8 @@ pub(in super::super) struct Slot {
     pub(in super::super) may_begin: bool,
     /// Whether the update leaves ahead of the law's pace, and carries urgent states alone.
     pub(in super::super) is_ahead: bool,
+    /// Whether records may leave where no state does.
+    pub(in super::super) are_records_due: bool,
     /// Whether it is bytes that the path, or a limit, lets no more of leave; otherwise it is datagrams.
     pub(in super::super) are_bytes_scarce: bool,
     /// The ages of states from before this time have an error that is not bounded.
