@@ -356,3 +356,72 @@ impl Reader {
 fn cost(len: usize) -> usize {
     len + chunks(len) as usize * RecordChunk::COST
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use freshline_core::session::TopicKind;
+    use mio::{Events, Poll, Token};
+
+    use super::*;
+    use crate::source::spool::SpoolDir;
+
+    /// What a sampler gives next, with the bytes of a record.
+    fn next(poll: &mut Poll, records: &mut impl Sampler) -> (Take, Vec<u8>) {
+        loop {
+            let mut record = Vec::new();
+            match records.take(Time::ZERO, Need::Newer, &mut record) {
+                Take::NotYet => poll.poll(&mut Events::with_capacity(1), None).unwrap(),
+                taken => return (taken, record),
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_is_read_while_there_is_room_and_left_alone_when_the_source_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = SpoolDir::open(dir.path()).unwrap().topic("log").unwrap();
+        let TopicKind::Every { stream, first, .. } = spool.kind(1_024) else { panic!() };
+        let (read, mut write) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut records = Records::new(read, Framing::Lines, 4_096, 1_024).with_spool(spool);
+        let mut poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap());
+        records.start(Clock::new(), waker);
+        // Each costs 500 bytes, so that there is room for two.
+        let lines = [[b'a'; 436], [b'b'; 436], [b'c'; 436]];
+        for line in &lines {
+            write.write_all(&[&line[..], b"\n"].concat()).unwrap();
+        }
+        write.write_all(&[&[b'x'; 2_000][..], b"\nlast\n"].concat()).unwrap();
+        let view = |next, done| RecordsView {
+            stream,
+            next,
+            done,
+            bytes: (next - done) as usize * 500,
+            max_bytes: 1_024,
+            repeated: 0,
+        };
+        for (next_number, line) in (first + 1..).zip(&lines[..2]) {
+            let (taken, record) = next(&mut poll, &mut records);
+            assert!(matches!(taken, Take::Record { .. }), "{taken:?}");
+            assert_eq!(record, line);
+            records.on_records(Time::ZERO, &view(next_number, 0));
+        }
+        assert_eq!(records.take(Time::ZERO, Need::Newer, &mut Vec::new()), Take::NotYet);
+        assert_eq!(records.queued(), 0, "the third has no room");
+        records.on_records(Time::ZERO, &view(2, 1));
+        assert_eq!(next(&mut poll, &mut records).1, lines[2]);
+        records.on_records(Time::ZERO, &view(3, 2));
+        let why = RecordError::TooLong { given: 2_000, max: 896 };
+        assert_eq!(next(&mut poll, &mut records).0, Take::Refused { count: 1, why });
+        assert_eq!(next(&mut poll, &mut records).1, b"last");
+
+        // Its reader still waits for the stream.
+        drop(records);
+        let mut spool = SpoolDir::open(dir.path()).unwrap().topic("log").unwrap();
+        let left = std::iter::from_fn(|| spool.next_pending().unwrap());
+        let left: Vec<_> = left.map(|record| (record.number, record.bytes)).collect();
+        assert_eq!(left, [(2, lines[2].to_vec()), (3, b"last".to_vec())]);
+    }
+}

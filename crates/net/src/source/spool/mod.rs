@@ -20,149 +20,26 @@
 //! A process that is killed while it writes leaves a torn record at the end, which is cut off. When most of
 //! the file is done, it is written anew beside the old one and renamed.
 
+mod dir;
+mod format;
+
 use std::collections::VecDeque;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, BufReader, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use freshline_core::session::TopicKind;
 use freshline_core::wire::{RecordChunk, StreamId};
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 
-use crate::sha256::Sha256;
-
-const MAGIC: &[u8; 16] = b"freshline-spool1";
-
-/// Where the number is below which all is done.
-const DONE_AT: u64 = 32;
-
-/// The header without the topic's name.
-const HEADER: usize = 41;
-
-/// What a record takes besides its bytes. It is less than [`RecordChunk::COST`].
-const ENTRY: usize = 20;
+pub use dir::{SpoolDir, SpoolError, new_stream};
+use format::{DONE_AT, ENTRY, HEADER, Header, entry, header, read_entry};
 
 /// A file is not written anew while less than this is done.
 const MIN_DONE: u64 = 256 << 10;
-
-/// Why records cannot be kept on disk.
-#[derive(Debug, thiserror::Error)]
-pub enum SpoolError {
-    /// The system refused something.
-    #[error("cannot {what} {}: {error}", path.display())]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// With which file or folder.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// Another source has the folder.
-    #[error("{} is in use by another source: give each source a folder of its own", .0.display())]
-    InUse(PathBuf),
-    /// The file is something else.
-    #[error("{} is not a spool of records: move it away, or give another folder", .0.display())]
-    NotASpool(PathBuf),
-    /// The file has the records of another topic.
-    #[error("{} has the records of topic {found:?}: move it away, or give another folder", path.display())]
-    OtherTopic {
-        /// The file.
-        path: PathBuf,
-        /// Whose records are in it.
-        found: String,
-    },
-    /// The system gave no random numbers.
-    #[error("the system gives no random numbers: {0}")]
-    Random(getrandom::Error),
-}
-
-/// The id of a new stream of records, by the system's random numbers.
-///
-/// # Errors
-/// [`SpoolError::Random`] if it has none.
-pub fn new_stream() -> Result<StreamId, SpoolError> {
-    let mut id = [0; 8];
-    getrandom::fill(&mut id).map_err(SpoolError::Random)?;
-    Ok(StreamId(u64::from_be_bytes(id)))
-}
-
-/// A folder with a file for each topic, which one source at a time has.
-#[derive(Debug)]
-pub struct SpoolDir {
-    path: PathBuf,
-    lock: Arc<Flock<File>>,
-}
-
-impl SpoolDir {
-    /// Locks a folder, which is made if it is missing, for its user alone.
-    ///
-    /// # Errors
-    /// [`SpoolError`] if it cannot be made or opened, or if another source has it.
-    pub fn open(path: &Path) -> Result<Self, SpoolError> {
-        let failed = |what| move |error| SpoolError::System { what, path: path.to_owned(), error };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make"))?;
-        let folder = File::open(path).map_err(failed("open"))?;
-        match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(Self { path: path.to_owned(), lock: Arc::new(lock) }),
-            Err((_, Errno::EWOULDBLOCK)) => Err(SpoolError::InUse(path.to_owned())),
-            Err((_, error)) => Err(failed("lock")(error.into())),
-        }
-    }
-
-    /// The spool of a topic, which is made if it is missing. To be opened once at a time.
-    ///
-    /// # Errors
-    /// [`SpoolError`] if its file cannot be made or read, or is something else.
-    pub fn topic(&self, topic: &str) -> Result<Spool, SpoolError> {
-        let path = self.path.join(file_name(topic));
-        let lock = Arc::clone(&self.lock);
-        let opened = OpenOptions::new().read(true).write(true).open(&path);
-        let file = match opened {
-            Ok(file) => Some(file),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(SpoolError::System { what: "open", path, error }),
-        };
-        let failed = |what| {
-            let path = path.clone();
-            move |error| SpoolError::System { what, path, error }
-        };
-        let length = file.as_ref().map_or(Ok(0), |file| {
-            let metadata = file.metadata().map_err(failed("read"))?;
-            if metadata.is_file() {
-                Ok(metadata.len())
-            } else {
-                Err(SpoolError::NotASpool(path.clone()))
-            }
-        })?;
-        let mut spool = match file.filter(|_| length > 0) {
-            Some(file) => Spool::read(file, &path, topic, length, lock)?,
-            None => Spool::create(&path, topic, new_stream()?, lock).map_err(failed("write"))?,
-        };
-        if spool.next > RecordChunk::MAX_NUMBER {
-            // What a monitor has made of it; no source reaches this by counting.
-            spool.stream = new_stream()?;
-            spool.renumber(0).map_err(failed("write"))?;
-        }
-        Ok(spool)
-    }
-}
-
-/// The name of a topic's file: bytes that are not letters, digits, `_` or `-` are written `%XX`.
-fn file_name(topic: &str) -> String {
-    let mut name = String::new();
-    for byte in topic.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => name.push(byte.into()),
-            _ => name.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    name + ".spool"
-}
 
 /// A record of a spool that is not done.
 #[derive(Debug, Clone, Copy)]
@@ -368,14 +245,7 @@ impl Spool {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
         self.compact()?;
-        let nanos = u64::try_from(generated_at.as_nanos()).unwrap_or(u64::MAX).to_be_bytes();
-        let mut entry = Vec::with_capacity(ENTRY + record.len());
-        entry.extend_from_slice(&(record.len() as u32).to_be_bytes());
-        entry.extend_from_slice(&[0; 8]);
-        entry.extend_from_slice(&nanos);
-        entry.extend_from_slice(record);
-        let checksum = checksum(&entry[12..]);
-        entry[4..12].copy_from_slice(&checksum);
+        let entry = entry(generated_at, record);
         if let Err(error) = self.file.write_all_at(&entry, self.len) {
             // A part of it may be there.
             let _ = self.file.set_len(self.len);
@@ -474,76 +344,6 @@ fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Resu
     write(&file)?;
     std::fs::rename(&new, path)?;
     Ok(file)
-}
-
-struct Header {
-    stream: StreamId,
-    first: u64,
-    done: u64,
-    topic: String,
-}
-
-impl Header {
-    /// `None` if it is something else.
-    fn read(file: &mut impl Read) -> io::Result<Option<Self>> {
-        let Some(fixed) = read_array::<HEADER>(file)? else { return Ok(None) };
-        let mut name = vec![0; fixed[HEADER - 1].into()];
-        if &fixed[..16] != MAGIC || !read_whole(file, &mut name)? {
-            return Ok(None);
-        }
-        let Ok(topic) = String::from_utf8(name) else { return Ok(None) };
-        let number = |at| number_at(&fixed, at);
-        Ok(Some(Self { stream: StreamId(number(16)), first: number(24), done: number(32), topic }))
-    }
-}
-
-fn header(topic: &str, stream: StreamId, first: u64) -> Vec<u8> {
-    // Names of topics are shorter.
-    let length = topic.len().min(u8::MAX.into());
-    let mut header = MAGIC.to_vec();
-    [stream.0, first, first].iter().for_each(|it| header.extend_from_slice(&it.to_be_bytes()));
-    header.push(length as u8);
-    header.extend_from_slice(&topic.as_bytes()[..length]);
-    header
-}
-
-/// The next record with its time; `None` if there is no whole one.
-fn read_entry(file: &mut impl Read) -> io::Result<Option<(Duration, Vec<u8>)>> {
-    let Some(fixed) = read_array::<ENTRY>(file)? else { return Ok(None) };
-    let length = u32::from_be_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]) as usize;
-    if length > RecordChunk::MAX_RECORD {
-        return Ok(None);
-    }
-    let mut entry = fixed[12..].to_vec();
-    entry.resize(8 + length, 0);
-    if !read_whole(file, &mut entry[8..])? || checksum(&entry) != fixed[4..12] {
-        return Ok(None);
-    }
-    let bytes = entry.split_off(8);
-    Ok(Some((Duration::from_nanos(number_at(&entry, 0)), bytes)))
-}
-
-/// The first bytes of SHA-256 of a record's time and bytes, which also say its length.
-fn checksum(entry: &[u8]) -> [u8; 8] {
-    number_at(&Sha256::of(entry).0, 0).to_be_bytes()
-}
-
-fn number_at(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..at + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
-fn read_array<const N: usize>(file: &mut impl Read) -> io::Result<Option<[u8; N]>> {
-    let mut bytes = [0; N];
-    Ok(read_whole(file, &mut bytes)?.then_some(bytes))
-}
-
-/// Whether there were as many bytes.
-fn read_whole(file: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
-    match file.read_exact(into) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 /// The chunks of a record of this length.
@@ -708,41 +508,6 @@ mod tests {
         assert_eq!((spool.first(), spool.push(AT, b"three").unwrap()), (2, 2));
         drop(spool);
         assert_eq!(pending(&mut open(dir.path())), [(2, b"three".to_vec())]);
-    }
-
-    #[test]
-    fn what_is_not_a_spool_of_the_topic_is_refused_and_left_as_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        drop(open(dir.path()));
-        let path = dir.path().join("log.spool");
-        let other = dir.path().join("a%2Fb%3A1.spool");
-        fs::copy(&path, &other).unwrap();
-        let folder = SpoolDir::open(dir.path()).unwrap();
-        let error = folder.topic("a/b:1").unwrap_err().to_string();
-        assert!(error.contains("topic \"log\""), "{error}");
-        let whole = fs::read(&path).unwrap();
-        for text in
-            [&b"some other file of the user, which is long enough"[..], b"short", &whole[..40]]
-        {
-            fs::write(&path, text).unwrap();
-            let error = folder.topic("log").unwrap_err().to_string();
-            assert!(error.contains("log.spool is not a spool"), "{error}");
-            assert_eq!(fs::read(&path).unwrap(), text);
-        }
-        fs::remove_file(&path).unwrap();
-        fs::create_dir(&path).unwrap();
-        assert!(folder.topic("log").is_err());
-    }
-
-    #[test]
-    fn one_source_at_a_time_has_a_folder() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("new/folder");
-        let spool = open(&path);
-        let error = SpoolDir::open(&path).unwrap_err().to_string();
-        assert!(error.contains("in use by another source"), "{error}");
-        drop(spool);
-        open(&path);
     }
 
     #[test]
