@@ -14,7 +14,7 @@ use toml::{Table, Value};
 const COMMANDS: [&str; 3] = ["source", "monitor", "relay"];
 
 /// The keys of a topic's input, which comes last in the value of `--topic`.
-const INPUTS: [&str; 4] = ["read", "sample", "latest", "size"];
+const INPUTS: [&str; 5] = ["read", "sample", "latest", "records", "size"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigArgs {
@@ -224,6 +224,11 @@ mod tests {
             urgent = true
             read = "/run/stop"
 
+            [[source.topic]]
+            records = "/run/log,1"
+            name = "log"
+            kind = "every"
+
             [relay]
             listen = "udp://127.0.0.1:1"
             destinations = ["udp://127.0.0.1:2", "udp://127.0.0.1:3"]
@@ -235,6 +240,7 @@ mod tests {
             "--max-rate=50/s",
             "--name=robot",
             "--on-change",
+            "--topic=log,kind=every,records=/run/log,1",
             "--topic=pose,weight=10,latest=/run/a,b",
             "--topic=stop,urgent,read=/run/stop",
         ];

@@ -1,9 +1,10 @@
 //! `freshline source`: keeps a monitor fresh.
 
+mod records;
 mod reporter;
 mod topic;
 
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
@@ -13,6 +14,7 @@ use freshline_core::wire::TopicKey;
 use freshline_net::clock::Clock;
 use freshline_net::framing::Framing;
 use freshline_net::source::sampler::{Command, File, Keys, Latest, Sampler, Synthetic};
+use freshline_net::source::spool::SpoolDir;
 use freshline_net::source::{Source, SourceConfig, SourceError, States, Topic};
 use miette::miette;
 
@@ -59,6 +61,11 @@ Several topics of a robot, of which the pose matters most:
         --topic pose,weight=100,latest=/run/pose --topic map,sample=print-map \\
         --topic battery,max-rate=1/s,read=/sys/class/power_supply/BAT0/capacity
 
+A log of which each line counts, over outages and restarts, beside the pose:
+
+    journalctl -f | freshline source quic://base.example --ca fleet.pem --name robot-7 \\
+        --topic pose,latest=/run/pose --topic log,kind=every,records=- --spool /var/lib/robot/spool
+
 A state that changes rarely, over a metered link:
 
     freshline source quic://base.example --ca fleet.pem --read /run/door --name door-3 \\
@@ -70,7 +77,7 @@ Updates and acks marked for a network with differentiated services:
 
 EXIT CODES
 
-0  ended by --duration, by Ctrl-C or with the last state of --latest
+0  ended by --duration, by Ctrl-C, with the last state of --latest, or with the last record arrived
 1  no update was ever acknowledged, however the run ended (a wrong --pin, no monitor, no route, a
    --sample that fails, states beyond --max-state); or the stream of --latest cannot be read, or the
    system refuses something
@@ -107,7 +114,9 @@ pub(crate) struct Args {
     /// max-rate=RATE and urgent (before all others, at once, over all paths, until it is acknowledged); at
     /// the end read=FILE, sample=CMD, latest=STREAM or size=BYTES. With kind=keyed the newest state of each
     /// key counts: a state of latest=STREAM begins with its key and a tab, and a key without a tab is
-    /// removed; max-keys=NUMBER [default: 512] keys are kept.
+    /// removed; max-keys=NUMBER [default: 512] keys are kept. With kind=every each line of records=STREAM
+    /// counts and arrives once and in order; buffer=SIZE [default: 1MiB] of them is held, then the stream
+    /// is not read on.
     #[arg(long, value_name = "NAME,…", group = "what", help_heading = "State")]
     topic: Vec<TopicArg>,
     /// Send made-up state of this size, for measurements.
@@ -118,6 +127,10 @@ pub(crate) struct Args {
     /// --sample, --read and --framing cobs a longer state is left out; of other streams it is an error.
     #[arg(long, value_name = "SIZE", default_value = "8MiB", help_heading = "State")]
     max_state: Bytes,
+    /// Keep records of topics with kind=every in this folder until they have arrived, so that they survive an
+    /// end of this process; each source needs a folder of its own.
+    #[arg(long, value_name = "DIR", help_heading = "State")]
+    spool: Option<PathBuf>,
     #[command(flatten)]
     paths: PathArgs,
     /// A name for the monitor's reports, at most 63 bytes.
@@ -176,12 +189,16 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let log = args.epochs.as_deref().map(|path| EpochLog::create(path, false)).transpose()?;
     let transport = args.transport.transport(&args.url)?;
     let token = args.transport.token(&args.url)?;
+    let spools = records::open(args.spool.as_deref(), &args.topic)?;
     let runs_commands = args.topic.iter().any(|topic| matches!(topic.input, Input::Sample(_)));
     if args.sample.is_none() && !runs_commands {
         let needs = Needs::new(args.paths.privileges()).reads(args.read.as_deref());
         let needs = needs.reads(args.latest.as_deref());
+        // It makes files in there.
+        let spool_file = args.spool.as_ref().map(|dir| dir.join("topic.spool"));
+        let needs = needs.writes(spool_file.as_deref());
         let files = args.topic.iter().map(|topic| match &topic.input {
-            Input::Read(path) | Input::Latest(path) => Some(path.as_path()),
+            Input::Read(path) | Input::Latest(path) | Input::Records(path) => Some(path.as_path()),
             Input::Sample(_) | Input::Size(_) => None,
         });
         files.fold(needs, Needs::reads).confine();
@@ -202,7 +219,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             ..SourceParams::default()
         },
         law,
-        states: states(&args, max_state)?,
+        states: states(&args, max_state, spools.as_ref())?,
     })
     .map_err(failure)?;
     if source.session().max_state() < max_state {
@@ -218,6 +235,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let result = result.and(reporter.finish());
     let report = source.report();
     let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
+    records::print_waiting(&report, args.spool.as_deref());
     result.and(summary)?;
     match report.acked {
         0 => Err(Failure::Runtime(miette!("no update was acknowledged{}", reporter.why()))),
@@ -235,7 +253,7 @@ fn max_state(args: &Args) -> Result<usize, Failure> {
     Ok(max as usize)
 }
 
-fn states(args: &Args, max_state: usize) -> Result<States, Failure> {
+fn states(args: &Args, max_state: usize, spools: Option<&SpoolDir>) -> Result<States, Failure> {
     if args.topic.is_empty() {
         let input = match (&args.sample, &args.read, &args.latest, args.size) {
             (Some(command), ..) => Input::Sample(command.clone()),
@@ -245,8 +263,10 @@ fn states(args: &Args, max_state: usize) -> Result<States, Failure> {
         };
         return Ok(States::Of(sampler(&input, args.framing, max_state)?));
     }
-    let is_stdin =
-        |topic: &&TopicArg| matches!(&topic.input, Input::Latest(path) if path.as_os_str() == "-");
+    let is_stdin = |topic: &&TopicArg| {
+        let (Input::Latest(path) | Input::Records(path)) = &topic.input else { return false };
+        path.as_os_str() == "-"
+    };
     if args.topic.iter().filter(is_stdin).count() > 1 {
         let message =
             "standard input has the states of one topic alone: give others a file or a pipe";
@@ -254,6 +274,10 @@ fn states(args: &Args, max_state: usize) -> Result<States, Failure> {
     }
     let topics = args.topic.iter().map(|topic| {
         let sampler = match &topic.input {
+            Input::Records(path) => {
+                let stream = stream(path)?;
+                return records::topic(&topic.params, stream, args.framing, max_state, spools);
+            }
             Input::Latest(path) if topic.params.kind != TopicKind::Latest => {
                 keys(path, args.framing, max_state)?
             }
@@ -269,13 +293,17 @@ fn open(path: &Path) -> Result<std::fs::File, Failure> {
         .map_err(|error| Failure::Usage(miette!("cannot read {}: {error}", path.display())))
 }
 
+fn stream(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
+    Ok(match path.as_os_str() == "-" {
+        true => Box::new(io::stdin()),
+        false => Box::new(open(path)?),
+    })
+}
+
 /// The states of the keys of a stream.
 fn keys(path: &Path, framing: Framing, max_state: usize) -> Result<Box<dyn Sampler>, Failure> {
     let max = max_state.saturating_add(TopicKey::MAX_LEN + 1);
-    Ok(match path.as_os_str() == "-" {
-        true => Box::new(Keys::new(io::stdin(), framing, max)),
-        false => Box::new(Keys::new(open(path)?, framing, max)),
-    })
+    Ok(Box::new(Keys::new(stream(path)?, framing, max)))
 }
 
 fn sampler(input: &Input, framing: Framing, max_state: usize) -> Result<Box<dyn Sampler>, Failure> {
@@ -287,10 +315,10 @@ fn sampler(input: &Input, framing: Framing, max_state: usize) -> Result<Box<dyn 
             open(path)?;
             Box::new(File::new(path.clone(), max_state))
         }
-        Input::Latest(path) if path.as_os_str() == "-" => {
-            Box::new(Latest::new(io::stdin(), framing, max_state))
+        Input::Latest(path) => Box::new(Latest::new(stream(path)?, framing, max_state)),
+        Input::Records(_) => {
+            return Err(usage("records=STREAM is for topics of kind every".into()));
         }
-        Input::Latest(path) => Box::new(Latest::new(open(path)?, framing, max_state)),
         Input::Size(size) => {
             let size = usize::try_from(size.get()).ok().filter(|size| *size <= max_state);
             Box::new(Synthetic::new(size.ok_or_else(|| {

@@ -27,6 +27,7 @@ pub(crate) fn trouble(event: &Event<'_>) -> Option<String> {
         Event::NoSample(why) => (*why).to_owned(),
         Event::Session(_) | Event::Link(LinkEvent::Ready) => return None,
         Event::Path { .. } | Event::TooLarge(_) => return None,
-        Event::KeyRefused { .. } | Event::TopicOver { .. } => return None,
+        Event::KeyRefused { .. } | Event::RecordRefused { .. } => return None,
+        Event::TopicOver { .. } => return None,
     })
 }

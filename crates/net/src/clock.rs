@@ -130,6 +130,12 @@ impl Anchor {
         Self { ours: clock.now(), wall: wall_clock() }
     }
 
+    /// This moment.
+    #[cfg(test)]
+    pub(crate) fn at(ours: Time, wall: Duration) -> Self {
+        Self { wall, ours }
+    }
+
     /// As if the wall clock had been behind by this much.
     #[cfg(test)]
     pub(crate) fn with_wall_behind(self, by: Duration) -> Self {

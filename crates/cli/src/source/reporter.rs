@@ -8,7 +8,7 @@ use freshline_core::source::Limit;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::CloseReason;
 use freshline_net::marks::MarkReport;
-use freshline_net::source::{Event, PathReport, SourceReport, Watch};
+use freshline_net::source::{Event, PathReport, RecordsReport, SourceReport, TopicReport, Watch};
 
 use freshline_net::via::{QueueReport, SeenBy, ViaPath};
 use miette::miette;
@@ -162,6 +162,10 @@ impl Watch for Reporter {
                 let name = topic_name(source, *topic);
                 self.troubles.report_once(format!("topic {name}: {why}; a state is left out"));
             }
+            Event::RecordRefused { topic, why } => {
+                let name = topic_name(source, *topic);
+                self.troubles.report_once(format!("topic {name}: {why}; it is left out"));
+            }
             Event::TopicOver { topic, why } => {
                 let name = topic_name(source, *topic);
                 match why {
@@ -279,6 +283,10 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
         )?;
     }
     for topic in &report.topics {
+        if let Some(records) = &topic.records {
+            print_records(&mut out, topic, records)?;
+            continue;
+        }
         let keys = match topic.keys.len() {
             0 if topic.removed == 0 => String::new(),
             keys => format!(", {keys} keys, {} removed", topic.removed),
@@ -298,6 +306,28 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
     }
     let are_several = report.paths.len() > 1;
     report.paths.iter().try_for_each(|path| print_path(&mut out, path, are_several))
+}
+
+fn print_records(
+    out: &mut impl Write,
+    topic: &TopicReport,
+    records: &RecordsReport,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "topic {}: {} records put, {} done, {} waiting ({} of {} bytes of the buffer), {} chunks repeated, \
+         {} records too long; age (at most) mean {}, {} at most",
+        topic.topic,
+        records.put,
+        records.done,
+        records.waiting,
+        records.buffer_bytes,
+        records.max_buffer_bytes,
+        records.repeated_chunks,
+        records.too_long,
+        ms(topic.age_mean_ms),
+        ms(topic.age_max_ms),
+    )
 }
 
 fn topic_name(source: &session::Source, topic: TopicId) -> &str {

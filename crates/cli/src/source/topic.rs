@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use freshline_core::session::{TopicKind, TopicParams};
 use freshline_core::unit::Bytes;
+use freshline_core::wire::StreamId;
 
 /// What `--topic` gives.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,8 +23,72 @@ pub(super) enum Input {
     Read(PathBuf),
     /// The newest state of a stream.
     Latest(PathBuf),
+    /// Each record of a stream.
+    Records(PathBuf),
     /// Made up, of this length.
     Size(Bytes),
+}
+
+/// What is said of the kind of a topic.
+#[derive(Default)]
+struct KindArg {
+    name: Option<String>,
+    max_keys: Option<u16>,
+    buffer: Option<Bytes>,
+}
+
+impl KindArg {
+    /// The kind of a topic with this input; that of records is in a stream of its own once it is known.
+    fn kind(&self, input: &Input) -> Result<TopicKind, String> {
+        let is_every = self.name.as_deref() == Some("every");
+        match (is_every, input) {
+            (true, Input::Records(_)) if self.max_keys.is_some() => {
+                return Err("max-keys is for kind=keyed; records have no keys".to_owned());
+            }
+            (true, Input::Records(_)) => return self.every(),
+            (true, _) => {
+                return Err(
+                    "a topic of kind every has records=STREAM, of which each line counts, such as \
+                            log,kind=every,records=-"
+                        .to_owned(),
+                );
+            }
+            (false, Input::Records(_)) => {
+                return Err("records=STREAM is for topics of kind every: write \
+                            log,kind=every,records=-"
+                    .to_owned());
+            }
+            (false, _) if self.buffer.is_some() => {
+                return Err("buffer is for topics of kind every, such as \
+                            log,kind=every,buffer=1MiB,records=-"
+                    .to_owned());
+            }
+            (false, _) => {}
+        }
+        let kind = match (self.name.as_deref(), self.max_keys) {
+            (_, Some(max_keys)) => TopicKind::Keyed { max_keys },
+            (Some("keyed"), None) => TopicKind::KEYED,
+            _ => TopicKind::Latest,
+        };
+        if kind != TopicKind::Latest && !matches!(input, Input::Latest(_)) {
+            return Err("a topic with keys has latest=STREAM, of which each state begins with its key and a \
+                        tab"
+            .to_owned());
+        }
+        Ok(kind)
+    }
+
+    fn every(&self) -> Result<TopicKind, String> {
+        let TopicKind::Every { stream, first, max_bytes } = TopicKind::every(StreamId::default())
+        else {
+            return Ok(TopicKind::Latest);
+        };
+        let buffer = self.buffer.map_or(u64::from(max_bytes), Bytes::get);
+        let max_bytes = u32::try_from(buffer).map_err(|_| {
+            format!("buffer={buffer}B: at most {}B are possible, such as 1MiB", u32::MAX)
+        })?;
+        Ok(TopicKind::Every { stream, first, max_bytes })
+    }
 }
 
 impl FromStr for TopicArg {
@@ -31,7 +96,7 @@ impl FromStr for TopicArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, mut rest) = text.split_once(',').unwrap_or((text, ""));
-        let mut params = TopicParams::new(name);
+        let (mut params, mut kind) = (TopicParams::new(name), KindArg::default());
         loop {
             if let Some(others) = rest.strip_prefix("urgent,") {
                 params.is_urgent = true;
@@ -40,8 +105,8 @@ impl FromStr for TopicArg {
             }
             let Some((key, after)) = rest.split_once('=') else {
                 return Err(format!(
-                    "it must end with read=FILE, sample=CMD, latest=STREAM or size=BYTES, such as \
-                     pose,weight=10,read=/run/pose; there is {rest:?}"
+                    "it must end with read=FILE, sample=CMD, latest=STREAM, records=STREAM or size=BYTES, \
+                     such as pose,weight=10,read=/run/pose; there is {rest:?}"
                 ));
             };
             // What follows these is theirs, with its commas.
@@ -49,36 +114,31 @@ impl FromStr for TopicArg {
                 "read" => Some(Input::Read(after.into())),
                 "sample" => Some(Input::Sample(after.into())),
                 "latest" => Some(Input::Latest(after.into())),
+                "records" => Some(Input::Records(after.into())),
                 "size" => Some(Input::Size(parse(key, after)?)),
                 _ => None,
             };
             if let Some(input) = input {
-                if params.kind != TopicKind::Latest && !matches!(input, Input::Latest(_)) {
-                    return Err(format!(
-                        "a topic with keys has latest=STREAM, of which each state begins with its key and \
-                         a tab; there is {key}="
-                    ));
-                }
+                params.kind = kind.kind(&input).map_err(|why| format!("{why}; there is {key}="))?;
                 params.check().map_err(|error| error.to_string())?;
                 return Ok(Self { params, input });
             }
             let (value, others) = after.split_once(',').unwrap_or((after, ""));
             match key {
                 "kind" => match value {
-                    "latest" => params.kind = TopicKind::Latest,
-                    "keyed" if params.kind == TopicKind::Latest => params.kind = TopicKind::KEYED,
-                    "keyed" => {}
-                    _ => return Err(format!("kind={value}: there are latest and keyed")),
+                    "latest" | "keyed" | "every" => kind.name = Some(value.to_owned()),
+                    _ => return Err(format!("kind={value}: there are latest, keyed and every")),
                 },
-                "max-keys" => params.kind = TopicKind::Keyed { max_keys: parse(key, value)? },
+                "max-keys" => kind.max_keys = Some(parse(key, value)?),
+                "buffer" => kind.buffer = Some(parse(key, value)?),
                 "weight" => params.weight = parse(key, value)?,
                 "deadline" => params.deadline = Some(parse(key, value)?),
                 "min-rate" => params.min_rate = Some(parse(key, value)?),
                 "max-rate" => params.max_rate = Some(parse(key, value)?),
                 _ => {
                     return Err(format!(
-                        "{key:?} is not known; there are kind, max-keys, weight, deadline, min-rate, max-rate \
-                         and urgent, then read, sample, latest or size"
+                        "{key:?} is not known; there are kind, max-keys, buffer, weight, deadline, min-rate, \
+                         max-rate and urgent, then read, sample, latest, records or size"
                     ));
                 }
             }
@@ -123,6 +183,11 @@ mod tests {
             ("tf,kind=keyed,latest=-", TopicKind::KEYED),
             ("tf,kind=keyed,max-keys=9,latest=-", TopicKind::Keyed { max_keys: 9 }),
             ("tf,max-keys=9,kind=keyed,latest=-", TopicKind::Keyed { max_keys: 9 }),
+            ("log,kind=every,records=-", TopicKind::every(StreamId(0))),
+            (
+                "log,buffer=64KiB,kind=every,urgent,max-rate=5/s,records=-",
+                TopicKind::Every { stream: StreamId(0), first: 0, max_bytes: 65_536 },
+            ),
         ] {
             assert_eq!(text.parse::<TopicArg>().unwrap().params.kind, kind, "{text}");
         }
@@ -142,10 +207,20 @@ mod tests {
             (",read=x", "name"),
             ("pose,min-rate=9/s,max-rate=3/s,read=x", "lowest rate"),
             ("pose,size=huge", "size=huge"),
-            ("tf,kind=other,latest=-", "latest and keyed"),
+            ("tf,kind=other,latest=-", "latest, keyed and every"),
             ("tf,kind=keyed,max-keys=0,latest=-", "1 key at least"),
             ("tf,kind=keyed,max-keys=99999,latest=-", "max-keys=99999"),
             ("tf,kind=keyed,read=x", "latest=STREAM"),
+            ("log,kind=every,latest=-", "log,kind=every,records=-; there is latest="),
+            ("log,kind=every,sample=date", "log,kind=every,records=-; there is sample="),
+            ("log,records=-", "log,kind=every,records=-; there is records="),
+            ("log,kind=keyed,records=-", "log,kind=every,records=-"),
+            ("log,kind=every,max-keys=9,records=-", "max-keys is for kind=keyed"),
+            ("log,buffer=1MiB,latest=-", "buffer is for topics of kind every"),
+            ("log,kind=every,buffer=5GiB,records=-", "at most 4294967295B"),
+            ("log,kind=every,buffer=1KB,records=-", "at least 1024"),
+            ("log,kind=every,deadline=1s,records=-", "a deadline is for states"),
+            ("log,kind=every,min-rate=1/s,records=-", "a lowest rate is for states"),
         ] {
             let error = text.parse::<TopicArg>().unwrap_err();
             assert!(error.contains(word), "{text}: {error}");

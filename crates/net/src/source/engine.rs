@@ -132,7 +132,7 @@ impl Engine {
 
     /// A summary of the run until now.
     pub(crate) fn report(&self) -> SourceReport {
-        SourceReport::of(&self.session, &self.links, self.began_at, self.clock.now())
+        SourceReport::of(&self.session, &self.feed, &self.links, self.began_at, self.clock.now())
     }
 
     // ---- steps ----
@@ -261,7 +261,13 @@ impl Turning<'_> {
                     self.engine.links.renew(now, self.registry, all)?;
                     self.engine.mark_what_is_not_ready(now);
                 }
-                event => self.watch.event(now, &self.engine.session, &Event::Session(event)),
+                event => {
+                    let Engine { feed, session, .. } = &mut *self.engine;
+                    if let SourceEvent::RecordsDone { topic } = event {
+                        feed.on_records_done(now, topic, session);
+                    }
+                    self.watch.event(now, session, &Event::Session(event));
+                }
             }
         }
         Ok(())
@@ -272,6 +278,7 @@ impl Turning<'_> {
             Trouble::NoSample(why) => Event::NoSample(why),
             Trouble::TooLarge(state) => Event::TooLarge(*state),
             Trouble::Key { topic, why } => Event::KeyRefused { topic: *topic, why },
+            Trouble::Record { topic, why } => Event::RecordRefused { topic: *topic, why },
             Trouble::TopicOver { topic, why } => {
                 Event::TopicOver { topic: *topic, why: why.as_deref() }
             }

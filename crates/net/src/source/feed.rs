@@ -1,7 +1,9 @@
 //! The answers of a sampler to a session that wants a state. Reads no clock and no socket, so that
 //! tests run it in virtual time.
 
-use freshline_core::session::{self, KeyError, MAX_STREAMS, Need, StateTooLarge, TopicId};
+use freshline_core::session::{
+    self, KeyError, MAX_STREAMS, Need, RecordError, StateTooLarge, TopicId,
+};
 use freshline_core::unit::Time;
 
 use super::TooLarge;
@@ -22,12 +24,33 @@ struct Input {
     /// Whether its states do not wait for the law's next time.
     is_urgent: bool,
     sampler: Box<dyn Sampler>,
+    /// Of a topic of which each record counts.
+    records: Option<Records>,
     /// Whether the sampler had nothing yet, and wakes the source when it has.
     awaits_waker: bool,
     /// A sampler that has failed rests until then.
     rests_until: Option<Time>,
     /// It has ended, which was said, or has failed for good.
     over: Option<Result<(), String>>,
+}
+
+/// What an input has done with records.
+#[derive(Default)]
+struct Records {
+    put: u64,
+    refused: u64,
+    /// The session has no room for this one yet.
+    kept: Option<(Time, Vec<u8>)>,
+}
+
+/// The records of a topic, to those who count them.
+pub(super) struct RecordTally {
+    /// Records that the session has taken in.
+    pub(super) put: u64,
+    /// Records that were left out.
+    pub(super) refused: u64,
+    /// Those that were read, and not taken in yet.
+    pub(super) queued: usize,
 }
 
 /// Why there is no usable new state.
@@ -41,12 +64,16 @@ pub(crate) enum Trouble {
     TooLarge(TooLarge),
     /// A state of a key cannot be.
     Key { topic: TopicId, why: KeyError },
+    /// Records cannot be sent.
+    Record { topic: TopicId, why: RecordError },
 }
 
 /// What an input says of the next state.
 enum Said {
     /// It was put.
     Put,
+    /// Records were put: no state.
+    Records,
     /// It wakes the source.
     NotYet,
     NotBefore(Time),
@@ -57,13 +84,16 @@ enum Said {
 impl Feed {
     /// The states of samplers that were started: of one, or of one for each topic of the session.
     pub(crate) fn new(samplers: Vec<Box<dyn Sampler>>, session: &session::Source) -> Self {
-        let topics = session.topics().map(|(topic, params)| (Some(topic), params.is_urgent));
-        let topics = topics.chain([(None, false)]);
+        let topics = session.topics().map(|(topic, params)| {
+            (Some(topic), params.is_urgent, params.kind.is_every().then(Records::default))
+        });
+        let topics = topics.chain([(None, false, None)]);
         let inputs = samplers.into_iter().zip(topics);
-        let inputs = inputs.map(|(sampler, (topic, is_urgent))| Input {
+        let inputs = inputs.map(|(sampler, (topic, is_urgent, records))| Input {
             topic,
             is_urgent,
             sampler,
+            records,
             awaits_waker: false,
             rests_until: None,
             over: None,
@@ -89,7 +119,7 @@ impl Feed {
             has_more |= !matches!(said, Said::Ended);
             match said {
                 Said::Put => has_put = true,
-                Said::NotYet | Said::Ended => {}
+                Said::Records | Said::NotYet | Said::Ended => {}
                 Said::NotBefore(time) => again_at = Time::earliest([again_at, Some(time)]),
                 Said::RetryAt(time) => {
                     (again_at, fails) = (Time::earliest([again_at, Some(time)]), true);
@@ -111,23 +141,51 @@ impl Feed {
     }
 
     /// A sampler has woken the source; whether one was awaited. It is asked for again when an update is due;
-    /// an urgent state is put now.
+    /// an urgent state and records are put now.
     pub(crate) fn on_woken(&mut self, now: Time, session: &mut session::Source) -> bool {
         let Self { inputs, state, troubles } = self;
         let mut is_awaited = false;
         // Of all of them, whichever it was.
         for input in inputs {
             is_awaited |= std::mem::take(&mut input.awaits_waker);
-            if input.is_urgent {
+            if input.is_urgent || input.records.is_some() {
                 // What it says besides is said again when states are wanted.
                 let said = input.take(now, Need::Newer, state, session, troubles);
-                is_awaited |= matches!(said, Said::Put);
+                is_awaited |= matches!(said, Said::Put | Said::Records);
             }
         }
         if is_awaited {
             session.ask_again();
         }
         is_awaited
+    }
+
+    /// More of the records of a topic are done.
+    pub(crate) fn on_records_done(
+        &mut self,
+        now: Time,
+        topic: TopicId,
+        session: &mut session::Source,
+    ) {
+        let Self { inputs, state, troubles } = self;
+        let Some(input) = inputs.iter_mut().find(|input| input.topic == Some(topic)) else {
+            return;
+        };
+        if let Some(records) = session.records(topic) {
+            input.sampler.on_records(now, &records);
+        }
+        if input.records.as_ref().is_some_and(|records| records.kept.is_some()) {
+            // What it says besides is said again when states are wanted.
+            let _ = input.take(now, Need::Newer, state, session, troubles);
+        }
+    }
+
+    /// What was done with the records of a topic; `None` if it is not of records.
+    pub(super) fn records(&self, topic: TopicId) -> Option<RecordTally> {
+        let input = self.inputs.iter().find(|input| input.topic == Some(topic))?;
+        let Records { put, refused, kept } = input.records.as_ref()?;
+        let queued = input.sampler.queued() + usize::from(kept.is_some());
+        Some(RecordTally { put: *put, refused: *refused, queued })
     }
 }
 
@@ -146,11 +204,21 @@ impl Input {
         if self.failure().is_some() {
             return Said::Ended;
         }
-        let (taken, has_put) = self.take_keys(now, need, state, session, troubles);
+        let (taken, has_put) = match self.records {
+            Some(_) => self.take_records(now, need, state, session, troubles),
+            None => self.take_keys(now, need, state, session, troubles),
+        };
         self.awaits_waker = matches!(taken, Take::NotYet | Take::NotBefore(_));
         match taken {
             // A stream's end is taken with the next call.
+            Take::NotYet | Take::End if has_put && self.records.is_some() => Said::Records,
             Take::Key { .. } | Take::NotYet | Take::End if has_put => Said::Put,
+            Take::Sample { .. } | Take::Key { .. } if self.records.is_some() => {
+                self.end(Err("its sampler gives states, and its records count".into()), troubles)
+            }
+            Take::Record { .. } | Take::Refused { .. } => {
+                self.end(Err("its sampler gives records, and its states count".into()), troubles)
+            }
             Take::Key { .. } => Said::NotYet,
             Take::Sample { generated_at } => {
                 session.handle_label_error(self.sampler.label_error());
@@ -205,6 +273,53 @@ impl Input {
             }
         }
         (Take::NotYet, has_put)
+    }
+
+    /// Hands on records, as many as there are and the session has room for; gives what comes after them, and
+    /// whether there were some.
+    fn take_records(
+        &mut self,
+        now: Time,
+        need: Need,
+        state: &mut Vec<u8>,
+        session: &mut session::Source,
+        troubles: &mut Vec<Trouble>,
+    ) -> (Take, bool) {
+        let Self { topic, sampler, records, .. } = self;
+        let (topic, records) = (topic.unwrap_or(TopicId::FIRST), records.get_or_insert_default());
+        let mut has_put = false;
+        loop {
+            state.clear();
+            let generated_at = match records.kept.take() {
+                Some((generated_at, record)) => {
+                    *state = record;
+                    generated_at
+                }
+                None => match sampler.take(now, need, state) {
+                    Take::Record { generated_at } => generated_at,
+                    Take::Refused { count, why } => {
+                        records.refused += count;
+                        troubles.push(Trouble::Record { topic, why });
+                        continue;
+                    }
+                    taken => return (taken, has_put),
+                },
+            };
+            match session.put_record(now, topic, generated_at, state) {
+                Ok(_) => (records.put, has_put) = (records.put + 1, true),
+                Err(RecordError::Full { .. }) => {
+                    records.kept = Some((generated_at, std::mem::take(state)));
+                    return (Take::NotYet, has_put);
+                }
+                Err(why) => {
+                    records.refused += 1;
+                    troubles.push(Trouble::Record { topic, why });
+                }
+            }
+            if let Some(view) = session.records(topic) {
+                sampler.on_records(now, &view);
+            }
+        }
     }
 
     fn end(&mut self, how: Result<(), String>, troubles: &mut Vec<Trouble>) -> Said {

@@ -15,10 +15,14 @@ pub(crate) mod feed;
 pub(crate) mod paths;
 mod report;
 pub mod sampler;
+pub mod spool;
+#[cfg(test)]
+mod spooled;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    self, KeyError, PathsError, SourceEvent, SourceParams, TopicError, TopicId, TopicParams,
+    self, KeyError, PathsError, RecordError, SourceEvent, SourceParams, TopicError, TopicId,
+    TopicParams,
 };
 use freshline_core::source::RateLaw;
 use freshline_core::unit::Time;
@@ -39,7 +43,7 @@ use sampler::Sampler;
 pub use crate::link::{LinkEvent, Transport};
 pub use crate::via::Via;
 pub use paths::SourcePaths;
-pub use report::{KeyReport, PathReport, SourceReport, TopicReport};
+pub use report::{KeyReport, PathReport, RecordsReport, SourceReport, TopicReport};
 
 use engine::Engine;
 use paths::Place;
@@ -87,7 +91,8 @@ impl States {
 pub struct Topic {
     /// Its name, weight and limits.
     pub params: TopicParams,
-    /// What to send; of a topic with keys such as [`sampler::Keys`].
+    /// What to send; of a topic with keys such as [`sampler::Keys`], and [`sampler::Records`] of one of which
+    /// each record counts.
     pub sampler: Box<dyn Sampler>,
 }
 
@@ -153,6 +158,13 @@ pub enum Event<'a> {
         topic: TopicId,
         /// Why.
         why: &'a KeyError,
+    },
+    /// A record was left out, or several.
+    RecordRefused {
+        /// Of which topic.
+        topic: TopicId,
+        /// Why.
+        why: &'a RecordError,
     },
     /// One of several topics has no more states; the others go on.
     TopicOver {

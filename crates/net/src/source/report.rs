@@ -8,6 +8,7 @@ use freshline_core::unit::{Span, Time};
 use freshline_core::wire::KeyText;
 use serde::Serialize;
 
+use super::feed::Feed;
 use super::paths::Links;
 use crate::marks::MarkReport;
 use crate::via::{QueueReport, SeenBy, Via};
@@ -113,6 +114,28 @@ pub struct TopicReport {
     /// Its keys, of a topic with keys. The ages of the topic are the mean of theirs, and the largest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyReport>,
+    /// Its records, of a topic of which each record counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<RecordsReport>,
+}
+
+/// The records of a topic of which each record counts.
+#[derive(Debug, Clone, Serialize)]
+pub struct RecordsReport {
+    /// Records that the source has taken in; after a restart with a spool also those that were not done.
+    pub put: u64,
+    /// Those that the application at the monitor has got.
+    pub done: u64,
+    /// The others, and those that were read and not taken in yet.
+    pub waiting: u64,
+    /// Bytes of the topic's buffer that are in use: those of records, and 64 for each chunk of up to 512 bytes.
+    pub buffer_bytes: usize,
+    /// The size of the buffer in bytes.
+    pub max_buffer_bytes: usize,
+    /// Chunks that left once more, because they were lost or the session was opened again.
+    pub repeated_chunks: u64,
+    /// Records that were left out, as they are longer than 64 KiB or than the buffer.
+    pub too_long: u64,
 }
 
 /// One key of a topic.
@@ -146,7 +169,23 @@ impl KeyReport {
     }
 }
 
-fn topics(source: &session::Source, now: Time) -> Vec<TopicReport> {
+impl RecordsReport {
+    /// `None` if the topic is not of records.
+    fn of(source: &session::Source, feed: &Feed, topic: TopicId, done: u64) -> Option<Self> {
+        let (view, tally) = (source.records(topic)?, feed.records(topic)?);
+        Some(Self {
+            put: tally.put,
+            done,
+            waiting: tally.put.saturating_sub(done) + tally.queued as u64,
+            buffer_bytes: view.bytes,
+            max_buffer_bytes: view.max_bytes,
+            repeated_chunks: view.repeated,
+            too_long: tally.refused,
+        })
+    }
+}
+
+fn topics(source: &session::Source, feed: &Feed, now: Time) -> Vec<TopicReport> {
     let report = |(id, params): (TopicId, &TopicParams)| {
         let counters = source.topic_counters(id).unwrap_or_default();
         let age = source.topic_age(id);
@@ -167,6 +206,7 @@ fn topics(source: &session::Source, now: Time) -> Vec<TopicReport> {
             payload_bytes: counters.payload_bytes,
             removed: counters.removed,
             keys,
+            records: RecordsReport::of(source, feed, id, counters.delivered),
         }
     };
     source.topics().map(report).collect()
@@ -254,7 +294,13 @@ fn marks(source: &session::Source, path: PathId) -> Option<MarkReport> {
 }
 
 impl SourceReport {
-    pub(super) fn of(source: &session::Source, links: &Links, began_at: Time, now: Time) -> Self {
+    pub(super) fn of(
+        source: &session::Source,
+        feed: &Feed,
+        links: &Links,
+        began_at: Time,
+        now: Time,
+    ) -> Self {
         let counters = source.counters();
         let duration_s = now.since(began_at).as_secs_f64().max(1e-9);
         let age = source.age().summary(now);
@@ -293,7 +339,7 @@ impl SourceReport {
             limited_by: source.limited_by().map(Limit::name),
             marks: marks(source, PathId::FIRST),
             paths: paths(source, links, duration_s, now),
-            topics: topics(source, now),
+            topics: topics(source, feed, now),
         }
     }
 }

@@ -3,12 +3,14 @@
 mod command;
 mod keyed;
 mod latest;
+pub(super) mod records;
 
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use freshline_core::session::{RecordError, RecordsView};
 use freshline_core::unit::{Span, Time};
 use nix::fcntl::OFlag;
 
@@ -17,6 +19,7 @@ pub use command::Command;
 pub(crate) use command::Run;
 pub use keyed::Keys;
 pub use latest::Latest;
+pub use records::Records;
 
 pub use freshline_core::session::Need;
 
@@ -44,6 +47,18 @@ pub enum Take {
         /// Whether it has no state any more; the buffer does not count then.
         is_removed: bool,
     },
+    /// The next record of a topic of which each record counts is in the buffer. There may be more at once.
+    Record {
+        /// When it was generated.
+        generated_at: Time,
+    },
+    /// Records of such a topic were left out, as they cannot be sent.
+    Refused {
+        /// How many.
+        count: u64,
+        /// Why the last of them.
+        why: RecordError,
+    },
     /// Nothing yet; the sampler will wake the source.
     NotYet,
     /// Nothing yet; the sampler will wake the source, which asks again at this time at the latest.
@@ -62,6 +77,12 @@ pub trait Sampler: Send {
     fn start(&mut self, clock: Clock, waker: Arc<Waker>);
     /// Puts the state into the empty buffer.
     fn take(&mut self, now: Time, need: Need, into: &mut Vec<u8>) -> Take;
+    /// Some records of its topic were taken in by the session, or are done: they are so now.
+    fn on_records(&mut self, _now: Time, _records: &RecordsView) {}
+    /// Records that it has and that were not taken yet.
+    fn queued(&self) -> usize {
+        0
+    }
     /// By how much the generation time of the state that was taken last can be too late.
     fn label_error(&self) -> Span {
         Span::ZERO
