@@ -197,6 +197,7 @@ impl<P> Record<P> {
             self.newest_seq = update.seq;
         } else if update.seq == self.newest_seq || !self.recent.insert(self.newest_seq, update.seq)
         {
+            self.on_late_records(update, received_at, large);
             return Received::COPY;
         }
         // An update from before the opening can have the offset of a monitor that was here before.

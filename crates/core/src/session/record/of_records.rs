@@ -2,11 +2,11 @@
 
 use super::{More, Record};
 use crate::session::cursors::Cursor;
-use crate::session::held::{Arrival, LargeStates};
+use crate::session::held::{Arrival, By, LargeStates};
 use crate::session::streams::TakenRecord;
 use crate::session::topic_record::TopicRecord;
 use crate::unit::Time;
-use crate::wire::{TopicName, TopicStream};
+use crate::wire::{Frame, TopicName, TopicStream, Update};
 
 impl More {
     /// The name of a topic of records has come, with their stream.
@@ -26,6 +26,25 @@ impl More {
 }
 
 impl<P> Record<P> {
+    /// A copy of an update has come, or one that is too old to know. Its ack says that it is there: its records
+    /// count.
+    pub(super) fn on_late_records(
+        &mut self,
+        update: &Update<'_>,
+        received_at: Time,
+        large: &mut LargeStates,
+    ) {
+        let Some(more) = &mut self.more else { return };
+        for frame in update.frames.iter().filter(|_| update.seq >= self.first_seq) {
+            if let Frame::Record(chunk) = frame
+                && more.streams.on_chunk(&By { update, received_at }, &chunk, large)
+                    == Arrival::NoRoom
+            {
+                more.topics.refuse(update.seq);
+            }
+        }
+    }
+
     /// The next record of a topic, which the application gets.
     pub(in crate::session) fn next_record(
         &mut self,

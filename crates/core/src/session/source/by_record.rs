@@ -82,7 +82,7 @@ impl Source {
     pub(super) fn are_records_due(&self, now: Time) -> bool {
         let is_answered = match self.states.asking() {
             Asking::Asked(_) => true,
-            Asking::NotBefore(time) => time > now,
+            Asking::NotBefore(time) => time > now || self.is_ahead(now),
             Asking::ByLaw | Asking::Wanted(_) => self.is_ahead(now),
         };
         is_answered && self.records_at().is_some_and(|at| at <= now)

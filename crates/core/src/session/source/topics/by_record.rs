@@ -5,8 +5,8 @@
 //! | no state is ready | as many as fit |
 //! | states lead, and datagrams are scarce | as many as fit beside them |
 //! | states lead, and bytes are scarce | as many as the credit allows |
-//! | the credit is that of a whole datagram | they lead |
-//! | an urgent topic has records | they lead, ahead of the law's pace |
+//! | the credit is that of a whole datagram, and none fitted beside the states before | they lead |
+//! | an urgent topic has records | they lead, ahead of the law's pace; at that pace in turn with states |
 //!
 //! Each byte of states that leaves gives 1/15 byte of **credit**. So where states want everything, records get
 //! a sixteenth, and the mean interval between states grows by 1/(1 − 1/16) = 1.07. With much more, the 95th
@@ -50,6 +50,10 @@ pub(super) struct Share {
     payload: usize,
     /// Whether they took a turn for which there was no state: one that comes next need not wait for it.
     is_lending: bool,
+    /// Whether there were some and none has joined the states of the last update.
+    were_left_out: bool,
+    /// Whether urgent ones led the last update at the law's pace: then it is the turn of states.
+    have_led: bool,
 }
 
 impl Default for Share {
@@ -61,6 +65,8 @@ impl Default for Share {
             is_charged: false,
             payload: 0,
             is_lending: false,
+            were_left_out: false,
+            have_led: false,
         }
     }
 }
@@ -151,37 +157,37 @@ impl Topics {
         if self.records.is_empty() {
             return false;
         }
-        let leads = self.write_records(slot, usize::MAX, true)
+        let may_hurry = slot.is_ahead || !self.share.have_led || self.leader(slot).is_none();
+        let leads = (may_hurry && self.write_records(slot, usize::MAX, true))
             || self.ask_for_cursor(slot)
             || self.lead_by_turn(slot);
         if leads
             && self.share.is_understood
-            && let Some((_, index)) = self.leader(slot)
+            && let Some((place, index)) = self.leader(slot)
         {
+            self.keep_joining(slot, self.list[place].is_unbounded(slot, Content::Whole));
             self.join(slot, usize::MAX, if slot.are_bytes_scarce { index } else { 0.0 });
         }
         leads
     }
 
-    /// Whether it is the turn of records: no state is ready, or there is credit for a datagram of them and not
-    /// one fits beside the states.
+    /// Whether it is the turn of records: no state is ready, or there is credit for a datagram of them and none
+    /// has joined the states before.
     fn lead_by_turn(&mut self, slot: &Slot) -> bool {
         let ready = self.records.iter().filter(|records| records.can_send(slot.now));
-        let (wanted, first) = ready.fold((0, usize::MAX), |(wanted, first), records| {
-            (wanted + records.wanted(), first.min(records.next_len()))
-        });
+        let wanted: usize = ready.map(Records::wanted).sum();
         if wanted == 0 {
             return false;
         }
-        let Some((place, _)) = self.leader(slot) else {
+        if self.leader(slot).is_none() {
             self.share.is_lending = slot.are_records_due;
             return slot.are_records_due && self.write_records(slot, usize::MAX, false);
-        };
-        let topic = &self.list[place];
-        let taken = if topic.can_join(slot) { topic.frame_len(slot) } else { slot.room };
-        let (fits, credit) = (first.saturating_add(taken) <= slot.room, self.share.credit());
-        let is_paid = slot.may_begin && credit >= (HEADERS + wanted).min(MAX_LEAD);
-        if (fits && self.share.is_understood) || !is_paid {
+        }
+        let credit = self.share.credit();
+        let is_paid =
+            (slot.may_begin || slot.are_records_due) && credit >= (HEADERS + wanted).min(MAX_LEAD);
+        let can_join = self.share.is_understood && !self.share.were_left_out;
+        if can_join || !is_paid {
             return false;
         }
         self.share.is_charged = true;
@@ -197,7 +203,9 @@ impl Topics {
         let states = core::mem::take(&mut self.frames);
         let room = slot.room.saturating_sub(states.len());
         let budget = if slot.are_bytes_scarce { self.share.credit() } else { usize::MAX };
-        self.write_records(&Slot { room, ..*slot }, budget, false);
+        let is_wanted = self.records.iter().any(|records| records.can_send(slot.now));
+        let have_joined = self.write_records(&Slot { room, ..*slot }, budget, false);
+        self.share.were_left_out = is_wanted && !have_joined;
         self.share.is_charged = true;
         match self.carried.iter().all(|it| matches!(it.content, Content::Whole)) {
             true => self.frames.extend_from_slice(&states),
@@ -285,7 +293,7 @@ impl Topics {
     }
 
     /// The chosen update has left.
-    pub(super) fn on_records_sent(&mut self, now: Time, seq: u64) {
+    pub(super) fn on_records_sent(&mut self, now: Time, seq: u64, is_ahead: bool) {
         if self.records.is_empty() {
             return;
         }
@@ -295,6 +303,7 @@ impl Topics {
             Some(Frame::Cursor(topic)) => Some(topic),
             _ => None,
         };
+        self.share.have_led = !is_ahead && lead.is_some() && self.has_urgent_records();
         let Share { bytes, is_charged, .. } = self.share;
         let states = self.frames.len() - bytes.min(self.frames.len());
         let share = &mut self.share;
@@ -309,8 +318,10 @@ impl Topics {
             share.earned = share.earned.saturating_sub(if bytes > 0 { spent } else { 0 });
         }
         for records in &mut self.records {
-            let ends = records.on_sent(now, seq, lead == Some(records.number));
-            self.list[usize::from(records.number)].counters.sent += ends;
+            let (ends, payload) = records.on_sent(now, seq, lead == Some(records.number));
+            let counters = &mut self.list[usize::from(records.number)].counters;
+            counters.sent += ends;
+            counters.payload_bytes += payload;
         }
         self.share.clear();
     }

@@ -391,11 +391,7 @@ impl Topics {
                 begins(begun);
             }
             self.carry(slot, leader, content);
-            let is_unbounded = self.list[leader].is_unbounded(slot, content);
-            // All states of an update share the bound of its clock offset.
-            self.joining.retain(|(_, place)| {
-                self.list[*place].is_unbounded(slot, Content::Whole) == is_unbounded
-            });
+            self.keep_joining(slot, self.list[leader].is_unbounded(slot, content));
             self.join(slot, leader, if slot.are_bytes_scarce { index } else { 0.0 });
             return;
         }
@@ -420,6 +416,14 @@ impl Topics {
             if is_better { other } else { best }
         });
         first.map(|(_, index, place)| (place, index))
+    }
+
+    /// All states of an update share the bound of its clock offset: those join that have one, or those that have
+    /// none.
+    fn keep_joining(&mut self, slot: &Slot, are_unbounded: bool) {
+        let Self { list, joining, .. } = self;
+        joining
+            .retain(|(_, place)| list[*place].is_unbounded(slot, Content::Whole) == are_unbounded);
     }
 
     /// Small states of other topics whose index is at least this one join, the greatest first.
@@ -462,7 +466,7 @@ impl Topics {
 
     /// The chosen update has left, and asks for an ack or not; gives how many parts of it repeat a symbol
     /// or are for repair.
-    pub(super) fn on_sent(&mut self, now: Time, seq: u64, wants_ack: bool) -> u64 {
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64, wants_ack: bool, is_ahead: bool) -> u64 {
         self.is_empty_wanted = false;
         self.unasked = if wants_ack { 0 } else { self.unasked + 1 };
         let list = &mut self.list;
@@ -470,7 +474,7 @@ impl Topics {
             list[*topic].on_sent(now, seq, *content, *bytes)
         });
         let repair = repair.count() as u64;
-        self.on_records_sent(now, seq);
+        self.on_records_sent(now, seq, is_ahead);
         self.settle();
         repair
     }

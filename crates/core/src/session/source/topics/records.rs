@@ -9,8 +9,8 @@
 //! Chunks are freed by the monitor's **cursor** alone, as a monitor that is restarted has none of those that
 //! had arrived. When the session opens, all that are held leave again. What is sent and not done is within
 //! [`RecordChunk::WINDOW`]. If all has arrived and the cursor stays behind, a question for it leaves after one
-//! and a half round trips, then after twice that, up to 1 s. If the answers change nothing for long, the first
-//! record leaves again: a monitor whose memory is full may have dropped it.
+//! and a half round trips, then after twice that, up to 1 s. If the answers change nothing for long, all of it
+//! leaves again: a monitor whose memory is full may have dropped a part.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -31,7 +31,7 @@ const AGAIN: Span = Span::from_secs(1);
 const MIN_REPEAT: Span = Span::from_millis(10);
 const MAX_REPEAT: Span = Span::from_secs(1);
 
-/// After this number of questions without progress, and after twice as many each time, the first record
+/// After this number of questions without progress, and after twice as many each time, all that has arrived
 /// leaves again.
 const STALLED: u32 = 8;
 
@@ -290,12 +290,13 @@ impl Records {
         self.asks_now = true;
     }
 
-    /// The chosen update has left, and its ack has the cursor or not; gives how many records end in it.
-    pub(super) fn on_sent(&mut self, now: Time, seq: u64, leads: bool) -> u64 {
+    /// The chosen update has left, and its ack has the cursor or not; gives how many records end in it, and how
+    /// many bytes of records are in it.
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64, leads: bool) -> (u64, u64) {
         if !self.is_chosen() {
-            return 0;
+            return (0, 0);
         }
-        let (mut sent_times, mut ends) = (0, 0);
+        let (mut sent_times, mut ends, mut payload) = (0, 0, 0);
         let (chosen, has_name) = (core::mem::take(&mut self.chosen), self.names);
         for number in &chosen {
             self.again.remove(number);
@@ -305,6 +306,7 @@ impl Records {
             chunk.sent_times = chunk.sent_times.saturating_add(1);
             sent_times = sent_times.max(chunk.sent_times);
             ends += u64::from(chunk.is_last);
+            payload += chunk.bytes.len() as u64;
             let cost = RecordChunk::cost(chunk.bytes.len());
             if is_new {
                 (self.new, self.ahead) = (number + 1, self.ahead + cost);
@@ -331,7 +333,7 @@ impl Records {
         self.last_left = Some(now);
         self.chosen = chosen;
         self.clear();
-        ends
+        (ends, payload)
     }
 
     // ---- what it wants ----
@@ -415,14 +417,6 @@ impl Records {
         self.bytes - self.ahead + self.again.len() * (RecordChunk::MAX_LEN + RecordChunk::COST)
     }
 
-    /// The most bytes that the frame of the chunk takes that leaves next, with the name if need be.
-    pub(super) fn next_len(&self) -> usize {
-        let name = if self.is_named { 0 } else { Frame::Name(self.name()).len() };
-        let next = self.again.first().copied().unwrap_or(self.new);
-        let chunk = self.chunk(next).map_or(0, |chunk| chunk.bytes.len());
-        name + chunk + Frame::MAX_OVERHEAD_OF_RECORD
-    }
-
     // ---- steps ----
 
     /// The next number.
@@ -491,11 +485,7 @@ impl Records {
         for number in self.base..self.new {
             let Some(chunk) = self.chunk_mut(number) else { return };
             chunk.has_arrived = false;
-            let is_last = chunk.is_last;
             self.again.insert(number);
-            if is_last {
-                return;
-            }
         }
     }
 
