@@ -29,8 +29,11 @@ fn start_monitor(url: &str, dir: &Path, flags: &[&str]) -> (Process, String) {
 
 /// A source that is given these records on its standard input.
 fn start_source(url: &str, dir: &Path, records: std::ops::Range<usize>) -> Process {
-    let spool = dir.join("spool");
-    let topics = ["--topic", "pose,size=40", "--topic", "log,kind=every,records=-"];
+    let (spool, pose) = (dir.join("spool"), dir.join("pose"));
+    // A topic that ends as well, so that the source ends with the records.
+    std::fs::write(&pose, "here\n").unwrap();
+    let pose = format!("pose,latest={}", pose.display());
+    let topics = ["--topic", &pose, "--topic", "log,kind=every,records=-"];
     let flags = ["--law", "fixed", "--rate", "100/s", "--spool", spool.to_str().unwrap()];
     let words = [&["source", url, "--name", "robot"], &topics[..], &flags[..]].concat();
     let mut source = freshline(&words).stdin(Stdio::piped()).spawn().unwrap();

@@ -247,6 +247,9 @@ impl Turning<'_> {
 
     /// Does what the session wants, and reports what has happened to it.
     fn attend(&mut self, now: Time) -> Result<(), SourceError> {
+        for trouble in self.engine.feed.take_troubles() {
+            self.report(now, &trouble);
+        }
         while let Some(event) = self.engine.session.poll_event() {
             match event {
                 SourceEvent::StateWanted(need) => {

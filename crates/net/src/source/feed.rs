@@ -160,6 +160,11 @@ impl Feed {
         is_awaited
     }
 
+    /// Troubles that nobody has been told of.
+    pub(super) fn take_troubles(&mut self) -> Vec<Trouble> {
+        std::mem::take(&mut self.troubles)
+    }
+
     /// More of the records of a topic are done.
     pub(crate) fn on_records_done(
         &mut self,

@@ -51,7 +51,6 @@ impl Process {
         let (records, stream) = Records::by_hand(BUFFER, spool, anchor);
         let feed = Feed::new(vec![Box::new(records)], &source);
         let mut process = Self { source, feed, stream, ahead };
-        process.stream.replay();
         process.feed.on_woken(own, &mut process.source);
         process
     }
@@ -131,7 +130,6 @@ impl World {
                 attend(own, source, feed);
             }
         }
-        stream.replay();
         if stream.has_news() {
             feed.on_woken(own, source);
         }

@@ -12,7 +12,7 @@ use freshline_core::wire::RecordChunk;
 use super::{Need, RETRY, Sampler, Take};
 use crate::clock::{Anchor, Clock, wall_clock};
 use crate::framing::Framing;
-use crate::source::spool::{Spool, SpooledRecord, chunks};
+use crate::source::spool::{Spool, SpooledRecord, chunks, cost};
 use crate::waker::Waker;
 
 /// What is done is written down at most this often, and at the end.
@@ -110,29 +110,18 @@ impl<R: Read + Send + 'static> Records<R> {
 
 /// A stream that the test writes.
 #[cfg(test)]
-pub(crate) struct ByHand(Reader, Anchor);
+pub(crate) struct ByHand(Reader);
 
 #[cfg(test)]
 impl ByHand {
-    /// A record, generated at these times of both clocks; whether there was room for it, and for what the
-    /// spool has from before.
+    /// A record, generated at these times of both clocks; whether there was room for it.
     pub(crate) fn offer(&self, generated_at: Time, unix: Duration, record: &[u8]) -> bool {
-        if !self.replay() || !self.0.has_room(&self.0.shared.lock(), record.len()) {
+        if !self.0.has_room(&self.0.shared.lock(), record.len()) {
             return false;
         }
         assert!(self.0.write(unix, record).is_ok_and(|is_written| is_written));
         self.0.put(generated_at, record.to_vec());
         true
-    }
-
-    /// Gives what the spool has from before, as far as there is room; whether that is all.
-    pub(crate) fn replay(&self) -> bool {
-        let has_room = || self.0.has_room(&self.0.shared.lock(), RecordChunk::MAX_LEN);
-        while self.0.spool.is_none() || has_room() {
-            let Some(record) = self.0.next_pending().ok().flatten() else { return true };
-            self.0.put(self.1.time_of(record.generated_at), record.bytes);
-        }
-        false
     }
 
     /// Whether the source is to be woken.
@@ -155,7 +144,8 @@ impl Records<std::io::Empty> {
             None => records,
         };
         records.stream = None;
-        let by_hand = ByHand(records.reader.clone(), now);
+        records.reader.replay(&now);
+        let by_hand = ByHand(records.reader.clone());
         (records, by_hand)
     }
 }
@@ -209,6 +199,9 @@ impl<R: Read + Send + 'static> Sampler for Records<R> {
     fn start(&mut self, clock: Clock, waker: Arc<Waker>) {
         let Some(stream) = self.stream.take() else { return };
         let (reader, framing, max_read) = (self.reader.clone(), self.framing, self.max_read);
+        reader.replay(&Anchor::of_now(clock));
+        // It fails only when the source has ended.
+        let _ = waker.wake();
         // It ends with the stream, or with the process.
         std::thread::spawn(move || {
             let _ = reader.run(BufReader::new(stream), (framing, max_read), clock, &waker);
@@ -253,7 +246,7 @@ impl<R: Read + Send + 'static> Sampler for Records<R> {
 }
 
 impl Reader {
-    /// Reads to the end: first what the spool has, then the stream.
+    /// Reads the stream to its end.
     fn run(
         &self,
         mut stream: impl BufRead,
@@ -262,12 +255,6 @@ impl Reader {
         waker: &Waker,
     ) -> Result<(), Over> {
         let wake = || waker.wake().map_err(|_| Over);
-        let anchor = Anchor::of_now(clock);
-        while let Some(record) = self.next_pending()? {
-            self.wait_for_room(record.bytes.len())?;
-            self.put(anchor.time_of(record.generated_at), record.bytes);
-            wake()?;
-        }
         while self.shared.lock().ended.is_none() {
             match framing.read(&mut stream, max_read) {
                 Ok(Some(record)) if record.len() > self.max_record => self.leave_out(record.len()),
@@ -286,6 +273,14 @@ impl Reader {
             wake()?;
         }
         Ok(())
+    }
+
+    /// Gives what the process before has left: all of it before the session opens, as the monitor may say then
+    /// that the application has got it.
+    fn replay(&self, anchor: &Anchor) {
+        while let Ok(Some(record)) = self.next_pending() {
+            self.put(anchor.time_of(record.generated_at), record.bytes);
+        }
     }
 
     /// The next record that the process before has left.
@@ -350,11 +345,6 @@ impl Reader {
     fn end(&self, how: Result<(), String>) {
         self.shared.lock().ended = Some(how);
     }
-}
-
-/// What a record of this length costs of a buffer, as the session counts it.
-fn cost(len: usize) -> usize {
-    len + chunks(len) as usize * RecordChunk::COST
 }
 
 #[cfg(test)]

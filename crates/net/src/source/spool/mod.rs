@@ -181,8 +181,13 @@ impl Spool {
 
     // ---- getters ----
 
-    /// The kind of a topic that goes on where the spool is, with a buffer of `max_bytes`.
+    /// The kind of a topic that goes on where the spool is, with a buffer of `max_bytes`, or one that has room
+    /// for all that is not done. That is to be put before the session opens.
     pub fn kind(&self, max_bytes: u32) -> TopicKind {
+        let starts = [self.undone_from].into_iter().chain(self.undone.iter().map(|it| it.offset));
+        let lengths = starts.zip(&self.undone).map(|(start, it)| (it.offset - start) as usize);
+        let held: usize = lengths.map(|length| cost(length - ENTRY)).sum();
+        let max_bytes = max_bytes.max(u32::try_from(held).unwrap_or(u32::MAX));
         TopicKind::Every { stream: self.stream, first: self.first, max_bytes }
     }
 
@@ -344,6 +349,11 @@ fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Resu
     write(&file)?;
     std::fs::rename(&new, path)?;
     Ok(file)
+}
+
+/// What a record of this length costs of a buffer, as the session counts it.
+pub(super) fn cost(len: usize) -> usize {
+    len + chunks(len) as usize * RecordChunk::COST
 }
 
 /// The chunks of a record of this length.
