@@ -190,19 +190,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let transport = args.transport.transport(&args.url)?;
     let token = args.transport.token(&args.url)?;
     let spools = records::open(args.spool.as_deref(), &args.topic)?;
-    let runs_commands = args.topic.iter().any(|topic| matches!(topic.input, Input::Sample(_)));
-    if args.sample.is_none() && !runs_commands {
-        let needs = Needs::new(args.paths.privileges()).reads(args.read.as_deref());
-        let needs = needs.reads(args.latest.as_deref());
-        // It makes files in there.
-        let spool_file = args.spool.as_ref().map(|dir| dir.join("topic.spool"));
-        let needs = needs.writes(spool_file.as_deref());
-        let files = args.topic.iter().map(|topic| match &topic.input {
-            Input::Read(path) | Input::Latest(path) | Input::Records(path) => Some(path.as_path()),
-            Input::Sample(_) | Input::Size(_) => None,
-        });
-        files.fold(needs, Needs::reads).confine();
-    }
+    confine(&args);
     let mut source = Source::new(SourceConfig {
         monitor: args.url.remote(),
         transport,
@@ -240,6 +228,23 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match report.acked {
         0 => Err(Failure::Runtime(miette!("no update was acknowledged{}", reporter.why()))),
         _ => Ok(()),
+    }
+}
+
+/// Gives up privileges that are not needed from here on, unless commands are run.
+fn confine(args: &Args) {
+    let runs_commands = args.topic.iter().any(|topic| matches!(topic.input, Input::Sample(_)));
+    if args.sample.is_none() && !runs_commands {
+        let needs = Needs::new(args.paths.privileges()).reads(args.read.as_deref());
+        let needs = needs.reads(args.latest.as_deref());
+        // It makes files in there.
+        let spool_file = args.spool.as_ref().map(|dir| dir.join("topic.spool"));
+        let needs = needs.writes(spool_file.as_deref());
+        let files = args.topic.iter().map(|topic| match &topic.input {
+            Input::Read(path) | Input::Latest(path) | Input::Records(path) => Some(path.as_path()),
+            Input::Sample(_) | Input::Size(_) => None,
+        });
+        files.fold(needs, Needs::reads).confine();
     }
 }
 
