@@ -334,7 +334,6 @@ impl Source {
     }
 
     fn on_sent(&mut self, now: Time, content: Content, payload_len: usize, wants_ack: bool) {
-        let is_ahead = self.is_ahead(now);
         self.on_pace(now);
         let seq = self.acks.next_seq();
         let (generated_at, whole) = match content {
@@ -362,7 +361,7 @@ impl Source {
             }
         };
         if self.topics.has_any() {
-            self.counters.repair_parts += self.topics.on_sent(now, seq, wants_ack, is_ahead);
+            self.counters.repair_parts += self.topics.on_sent(now, seq, wants_ack);
             self.counters.abandoned_states = self.topics.abandoned();
         }
         if !matches!(content, Content::Whole(_)) {

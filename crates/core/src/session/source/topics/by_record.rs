@@ -6,7 +6,7 @@
 //! | states lead, and datagrams are scarce | as many as fit beside them |
 //! | states lead, and bytes are scarce | as many as the credit allows |
 //! | the credit is that of a whole datagram, and none fitted beside the states before | they lead |
-//! | an urgent topic has records | they lead, ahead of the law's pace; at that pace in turn with states |
+//! | an urgent topic has records | they lead, ahead of the law's pace; after four in a row it is the turn of states |
 //!
 //! Each byte of states that leaves gives 1/15 byte of **credit**. So where states want everything, records get
 //! a sixteenth, and the mean interval between states grows by 1/(1 − 1/16) = 1.07. With much more, the 95th
@@ -34,6 +34,9 @@ const MAX_CREDIT: usize = 3_000;
 /// Credit with which records lead, at the most.
 const MAX_LEAD: usize = 1_500;
 
+/// Updates that urgent records lead before states have a turn: the burst of urgent topics.
+const MAX_IN_A_ROW: u32 = 4;
+
 /// How records share the path with states.
 #[derive(Debug)]
 pub(super) struct Share {
@@ -52,8 +55,8 @@ pub(super) struct Share {
     is_lending: bool,
     /// Whether there were some and none has joined the states of the last update.
     were_left_out: bool,
-    /// Whether urgent ones led the last update at the law's pace: then it is the turn of states.
-    have_led: bool,
+    /// Updates in a row that urgent ones led. After [`MAX_IN_A_ROW`] it is the turn of states.
+    in_a_row: u32,
 }
 
 impl Default for Share {
@@ -66,7 +69,7 @@ impl Default for Share {
             payload: 0,
             is_lending: false,
             were_left_out: false,
-            have_led: false,
+            in_a_row: 0,
         }
     }
 }
@@ -157,7 +160,7 @@ impl Topics {
         if self.records.is_empty() {
             return false;
         }
-        let may_hurry = slot.is_ahead || !self.share.have_led || self.leader(slot).is_none();
+        let may_hurry = self.may_hurry() || self.leader(slot).is_none();
         let leads = (may_hurry && self.write_records(slot, usize::MAX, true))
             || self.ask_for_cursor(slot)
             || self.lead_by_turn(slot);
@@ -267,6 +270,11 @@ impl Topics {
         self.wants.records_at
     }
 
+    /// Whether urgent records may go before states.
+    pub(super) fn may_hurry(&self) -> bool {
+        self.share.in_a_row < MAX_IN_A_ROW
+    }
+
     /// Whether records lead the chosen update as there was no state.
     pub(in super::super) fn is_lending(&self) -> bool {
         self.share.is_lending
@@ -293,7 +301,7 @@ impl Topics {
     }
 
     /// The chosen update has left.
-    pub(super) fn on_records_sent(&mut self, now: Time, seq: u64, is_ahead: bool) {
+    pub(super) fn on_records_sent(&mut self, now: Time, seq: u64) {
         if self.records.is_empty() {
             return;
         }
@@ -303,7 +311,8 @@ impl Topics {
             Some(Frame::Cursor(topic)) => Some(topic),
             _ => None,
         };
-        self.share.have_led = !is_ahead && lead.is_some() && self.has_urgent_records();
+        let have_led = lead.is_some() && self.has_urgent_records();
+        self.share.in_a_row = if have_led { self.share.in_a_row.saturating_add(1) } else { 0 };
         let Share { bytes, is_charged, .. } = self.share;
         let states = self.frames.len() - bytes.min(self.frames.len());
         let share = &mut self.share;

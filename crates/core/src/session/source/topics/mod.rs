@@ -466,7 +466,7 @@ impl Topics {
 
     /// The chosen update has left, and asks for an ack or not; gives how many parts of it repeat a symbol
     /// or are for repair.
-    pub(super) fn on_sent(&mut self, now: Time, seq: u64, wants_ack: bool, is_ahead: bool) -> u64 {
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64, wants_ack: bool) -> u64 {
         self.is_empty_wanted = false;
         self.unasked = if wants_ack { 0 } else { self.unasked + 1 };
         let list = &mut self.list;
@@ -474,7 +474,7 @@ impl Topics {
             list[*topic].on_sent(now, seq, *content, *bytes)
         });
         let repair = repair.count() as u64;
-        self.on_records_sent(now, seq, is_ahead);
+        self.on_records_sent(now, seq);
         self.settle();
         repair
     }
@@ -499,7 +499,8 @@ impl Topics {
     pub(super) fn hurried_at(&self, max_whole: usize) -> Option<Time> {
         let urgent = || {
             let states = self.active().filter_map(|(_, topic)| topic.hurried_at(max_whole));
-            states.chain(self.records.iter().filter_map(Records::hurried_at)).min()
+            let records = self.records.iter().filter(|_| self.may_hurry());
+            states.chain(records.filter_map(Records::hurried_at)).min()
         };
         self.has_urgent.then(urgent).flatten()
     }
