@@ -23,7 +23,7 @@ fn run(topics: Vec<TopicParams>, lengths: &[usize], limits: Limits, length: Span
     let mut source = source.with_topics(topics).expect("they are legal");
     let params = MonitorParams { admission: Admission::Proven, ..MonitorParams::default() };
     let mut monitor: Monitor<u8> = Monitor::new(params, Secret::new([1; 16]));
-    let (mut now, mut arrived) = (Time::ZERO, vec![0; lengths.len()]);
+    let (mut now, mut arrived, first) = (Time::ZERO, vec![0; lengths.len()], vec![1; lengths[0]]);
     while now < Time::ZERO + length {
         now = source.poll_timeout().expect("it goes on").max(now + Span::from_micros(100));
         let topics: Vec<_> = source.topics().map(|(id, it)| (id, it.kind)).collect();
@@ -34,7 +34,7 @@ fn run(topics: Vec<TopicParams>, lengths: &[usize], limits: Limits, length: Span
                 _ => source.put_topic(now, topic, now, &vec![1; *len]).expect("it fits"),
             }
         }
-        for (transmit, datagram) in driven::turn(&mut source, now, b"", |_| ()) {
+        for (transmit, datagram) in driven::turn(&mut source, now, &first, |_| ()) {
             source.handle_wire_bytes(now, Bytes::new(transmit.len as u64 + 28));
             let heard = driven::tell(&mut monitor, now, transmit.path.0, &datagram);
             for event in &heard.events {
@@ -77,7 +77,7 @@ fn states_that_fill_each_datagram_leave_records_their_share() {
         let states: u64 = arrived[..3].iter().sum::<u64>() * 350;
         let share = bytes as f64 / (bytes + states) as f64;
         assert!((0.03..0.12).contains(&share), "{share}");
-        assert!(arrived[3] > 100 && arrived[4] > 100, "both have their turns");
+        assert!(arrived[3] > 50 && arrived[4] > 50, "both have their turns");
     }
 }
 

@@ -18,6 +18,8 @@
 //! ([`Source::records_not_before`](super::super::Source)). They leave a part of the burst of `max_bandwidth` to
 //! it, too.
 
+use alloc::vec::Vec;
+
 use super::super::transfers::AckedParts;
 use super::records::{Done, Records};
 use super::{Content, RecordError, Slot, TopicId, Topics};
@@ -53,8 +55,10 @@ pub(super) struct Share {
     payload: usize,
     /// Whether they took a turn for which there was no state: one that comes next need not wait for it.
     is_lending: bool,
-    /// Whether there were some and none has joined the states of the last update.
+    /// Whether those that were first found no room when some were written last.
     were_left_out: bool,
+    /// Places of topics by their turns, while some are written.
+    order: Vec<usize>,
     /// Updates in a row that urgent ones led. After [`MAX_IN_A_ROW`] it is the turn of states.
     in_a_row: u32,
 }
@@ -69,6 +73,7 @@ impl Default for Share {
             payload: 0,
             is_lending: false,
             were_left_out: false,
+            order: Vec::new(),
             in_a_row: 0,
         }
     }
@@ -206,9 +211,7 @@ impl Topics {
         let states = core::mem::take(&mut self.frames);
         let room = slot.room.saturating_sub(states.len());
         let budget = if slot.are_bytes_scarce { self.share.credit() } else { usize::MAX };
-        let is_wanted = self.records.iter().any(|records| records.can_send(slot.now));
-        let have_joined = self.write_records(&Slot { room, ..*slot }, budget, false);
-        self.share.were_left_out = is_wanted && !have_joined;
+        self.write_records(&Slot { room, ..*slot }, budget, false);
         self.share.is_charged = true;
         match self.carried.iter().all(|it| matches!(it.content, Content::Whole)) {
             true => self.frames.extend_from_slice(&states),
@@ -216,26 +219,28 @@ impl Topics {
         }
     }
 
-    /// Records of topics leave, those with the oldest first; whether there are any.
+    /// Records of topics leave, those with the oldest first; whether there are any. If those of the first topic
+    /// find no room, they are left out, whatever the others find.
     fn write_records(&mut self, slot: &Slot, budget: usize, are_urgent: bool) -> bool {
-        let start = self.frames.len();
+        let Self { records, share, frames, .. } = self;
         let can_send = |records: &Records| {
             records.can_send(slot.now)
                 && records.params.is_urgent >= are_urgent
                 && (slot.may_begin || slot.are_records_due || are_urgent)
         };
-        let count = self.records.iter().filter(|records| can_send(records)).count();
-        for _ in 0..count {
-            let free = self.records.iter_mut().filter(|it| can_send(it) && !it.is_chosen());
-            let Some(first) = free.min_by_key(|records| records.next_generated_at()) else { break };
-            let budget = budget.saturating_sub(self.frames.len() - start);
-            self.share.payload += first.write(slot, budget, &mut self.frames);
-            if !first.is_chosen() {
-                break;
+        share.order.clear();
+        share.order.extend((0..records.len()).filter(|place| can_send(&records[*place])));
+        share.order.sort_by_key(|place| records[*place].turn());
+        let start = frames.len();
+        for (at, place) in share.order.iter().enumerate() {
+            let budget = budget.saturating_sub(frames.len() - start);
+            share.payload += records[*place].write(slot, budget, frames);
+            if at == 0 {
+                share.were_left_out = !records[*place].is_chosen();
             }
         }
-        self.share.bytes += self.frames.len() - start;
-        self.frames.len() > start
+        share.bytes += frames.len() - start;
+        frames.len() > start
     }
 
     /// Writes a question for a cursor if one is due; an ack has one cursor.

@@ -406,10 +406,11 @@ impl Records {
         self.in_flight.iter().any(|sent| sent.seq == seq && sent.leads)
     }
 
-    /// When the record was generated of which a chunk leaves next.
-    pub(super) fn next_generated_at(&self) -> Option<Time> {
+    /// Topics take turns by this: when the record was generated of which a chunk leaves next, then when one left
+    /// last.
+    pub(super) fn turn(&self) -> (Option<Time>, Option<Time>) {
         let next = self.again.first().copied().unwrap_or(self.new);
-        self.chunk(next).map(|chunk| chunk.generated_at)
+        (self.chunk(next).map(|chunk| chunk.generated_at), self.last_sent)
     }
 
     /// About how many bytes of chunks are to leave.
