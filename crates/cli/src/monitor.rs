@@ -133,9 +133,9 @@ pub(crate) struct Args {
     /// fresh state as a line of JSON, as it comes; a slow client gets the newest state of each source.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     subscribe: Option<PathBuf>,
-    /// Write into this file which records of topics of kind `every` are done, and go on there after a restart:
-    /// each record is written by --out, or its --exec has run, once. Without it, a monitor that is started again
-    /// gets those that its sources still hold.
+    /// Write into this file which records of topics of kind `every` are done by --out and --exec, and go on
+    /// there after a restart. If the process is killed, the last ones that were done can come once more.
+    /// Without it, sources send again what they have not heard of.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     journal: Option<PathBuf>,
     #[command(flatten)]

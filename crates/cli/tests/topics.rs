@@ -119,6 +119,16 @@ fn line_with(lines: &Receiver<String>, is_it: impl Fn(&Value) -> bool) -> Value 
     }
 }
 
+/// Three keys of a topic, as they come: they share a datagram, in whatever order.
+fn first_keys(states: &Receiver<String>) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    while keys.len() < 3 {
+        let line = line_with(states, |line| line["topic"] == "tf");
+        keys.insert(line["key"].as_str().unwrap().to_owned());
+    }
+    keys
+}
+
 #[test]
 fn keys_of_a_topic_arrive_can_be_removed_and_are_there_at_once_for_a_late_subscriber() {
     let dir = tempfile::tempdir().unwrap();
@@ -136,12 +146,7 @@ fn keys_of_a_topic_arrive_can_be_removed_and_are_there_at_once_for_a_late_subscr
     stream.write_all(b"base\tat 0\narm\tleft\tup\ngr\xc3\xbcn\\\tx\n").unwrap();
     let is_key =
         |key: &'static str| move |line: &Value| line["topic"] == "tf" && line["key"] == key;
-    // They share a datagram, in whatever order.
-    let mut keys = BTreeSet::new();
-    while keys.len() < 3 {
-        let line = line_with(&states, |line| line["topic"] == "tf");
-        keys.insert(line["key"].as_str().unwrap().to_owned());
-    }
+    assert_eq!(first_keys(&states).len(), 3);
 
     let connect = || {
         let reader = UnixStream::connect(&socket).unwrap();

@@ -64,8 +64,9 @@ impl Command {
                     let ran = run(&command, &job, limit, deadline, to_stderr, &RUNNING);
                     if let Err(error) = &ran {
                         tracing::warn!("cannot run `{command}`: {error}");
-                        let waits = job.ticket.as_ref().is_some_and(|ticket| !ticket.is_over());
-                        thread::sleep(if waits { RETRY } else { std::time::Duration::ZERO });
+                        let is_retried =
+                            job.ticket.as_ref().is_some_and(|ticket| !ticket.is_over());
+                        thread::sleep(if is_retried { RETRY } else { std::time::Duration::ZERO });
                     }
                     jobs.put(|jobs| jobs.end(key, job, ran.ok()));
                 }

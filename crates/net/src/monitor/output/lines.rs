@@ -4,7 +4,7 @@
 //! with the next ones. A line of which only a part was written is ended first, so that each later line
 //! is whole; a frame of COBS is ended so that its reader leaves it out. After a part of a frame with its
 //! length in front, no reader could find the next one, so nothing more is written; nor if the reader of a
-//! pipe is gone.
+//! pipe is gone. A record is no state: it is written again until that succeeds, or the outputs end.
 
 use std::collections::VecDeque;
 use std::fs::File;

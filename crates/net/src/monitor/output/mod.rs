@@ -2,7 +2,8 @@
 //!
 //! None of them may hold the monitor up: each has a thread of its own. A command that is slower
 //! than the updates gets the newest of each source; a reader of lines gets the newest lines. What
-//! they did not get is counted as replaced.
+//! they did not get is counted as replaced. Records, of which each counts, stay with their sources until
+//! lines and command are done with them.
 
 mod command;
 mod format;
