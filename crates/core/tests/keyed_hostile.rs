@@ -153,7 +153,7 @@ fn names_that_cannot_be_are_no_updates_and_kinds_that_are_not_known_are_skipped(
     let kind = good.iter().rposition(|byte| *byte == b'f').expect("a name") + 1;
     assert_eq!(good[kind], 1);
     let mut other = good.clone();
-    other[kind] = 2;
+    other[kind] = 3;
     driven::tell(&mut monitor, Time::ZERO, 1, &other);
     let (_, record) = monitor.records().next().expect("it is open");
     assert_eq!(record.topics().map(|topic| topic.name()).collect::<Vec<_>>(), [""]);
