@@ -122,3 +122,22 @@ fn a_command_runs_once_for_each_record_and_holds_up_the_source_alone() {
     assert_eq!(ran, expected);
     assert_eq!(written(dir).len(), 40);
 }
+
+#[test]
+fn what_was_read_of_a_stream_that_fails_arrives_before_the_source_ends_with_the_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let (_monitor, url) = start_monitor("udp://127.0.0.1:0", dir, &[]);
+    let words = ["source", &url, "--name", "robot", "--topic", "log,kind=every,records=-"];
+    let mut source = freshline(&[&words[..], &["--law", "fixed", "--rate", "50/s"]].concat());
+    let mut source = Process(source.stdin(Stdio::piped()).spawn().unwrap());
+    let mut stdin = source.0.stdin.take().unwrap();
+    for number in 0..500 {
+        writeln!(stdin, "record {number}").unwrap();
+    }
+    // It is no text.
+    stdin.write_all(b"\x01\n").unwrap();
+    drop(stdin);
+    assert_eq!(source.0.wait().unwrap().code(), Some(1));
+    assert!(written(dir).iter().map(|record| record.1).eq(0..500));
+}

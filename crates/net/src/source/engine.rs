@@ -87,7 +87,10 @@ impl Engine {
             watch.queues(&mut self.links.seen_by());
         }
         watch.turn(now, &self.session);
-        Ok(if self.session.has_finished() { Turn::Over } else { Turn::busy_if(busy) })
+        if !self.session.has_finished() {
+            return Ok(Turn::busy_if(busy));
+        }
+        self.feed.failure().map_or(Ok(Turn::Over), |why| Err(SourceError::Sampler(why)))
     }
 
     /// The sampler may have a state; whether one was awaited, so that a turn is due.

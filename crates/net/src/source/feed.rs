@@ -2,7 +2,7 @@
 //! tests run it in virtual time.
 
 use freshline_core::session::{
-    self, KeyError, MAX_STREAMS, Need, RecordError, StateTooLarge, TopicId,
+    self, KeyError, MAX_STREAMS, Need, RecordError, RecordsView, StateTooLarge, TopicId,
 };
 use freshline_core::unit::Time;
 
@@ -127,8 +127,12 @@ impl Feed {
             }
         }
         if !has_more {
-            if let Some(why) = self.inputs.iter().find_map(Input::failure) {
-                return Err(why);
+            // Records that were read are not lost because the stream fails behind them.
+            let is_waiting = |records: RecordsView| records.done < records.next;
+            let are_waiting =
+                session.topics().filter_map(|(topic, _)| session.records(topic)).any(is_waiting);
+            if !are_waiting {
+                self.failure().map_or(Ok(()), Err)?;
             }
             session.finish();
         } else if let Some(time) = again_at.filter(|_| !has_put) {
@@ -138,6 +142,12 @@ impl Feed {
             }
         }
         Ok(troubles)
+    }
+
+    /// Why one of the samplers has failed for good, if all have ended.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let are_over = self.inputs.iter().all(|input| input.over.is_some());
+        self.inputs.iter().find_map(Input::failure).filter(|_| are_over)
     }
 
     /// A sampler has woken the source; whether one was awaited. It is asked for again when an update is due;

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -10,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use freshline_core::session::{Alarm, SourceKey};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::KeyText;
+use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use super::groups::Groups;
@@ -64,11 +66,15 @@ impl Command {
                     let ran = run(&command, &job, limit, deadline, to_stderr, &RUNNING);
                     if let Err(error) = &ran {
                         tracing::warn!("cannot run `{command}`: {error}");
-                        let is_retried =
-                            job.ticket.as_ref().is_some_and(|ticket| !ticket.is_over());
-                        thread::sleep(if is_retried { RETRY } else { std::time::Duration::ZERO });
                     }
-                    jobs.put(|jobs| jobs.end(key, job, ran.ok()));
+                    let ended = ran.unwrap_or_default();
+                    // Perhaps a signal ends the monitor, too, which does not know it yet.
+                    if ended.is_none()
+                        && job.ticket.as_ref().is_some_and(|ticket| !ticket.is_over())
+                    {
+                        thread::sleep(RETRY);
+                    }
+                    jobs.put(|jobs| jobs.end(key, job, ended));
                 }
             })
         };
@@ -110,7 +116,8 @@ impl Command {
         let source = given.source_name();
         // A source that comes back under another index goes on behind its records of before. States have turns of
         // their own.
-        let hash = self.names.hash_one((&source, "records")) as usize / 2;
+        let stream = record.name.is_empty().then_some(taken.cursor.stream.0);
+        let hash = self.names.hash_one((&*record.name, stream, "records")) as usize / 2;
         let job = Job {
             source,
             topic: Some(topic.to_owned()),
@@ -208,6 +215,10 @@ pub fn end_all() {
     RUNNING.end();
 }
 
+/// Signals by which somebody ends a command before its work is done.
+const KILLED: [i32; 4] =
+    [Signal::SIGTERM as i32, Signal::SIGINT as i32, Signal::SIGHUP as i32, Signal::SIGKILL as i32];
+
 /// Runs a command for no longer than `limit`, and until `deadline` if that comes to be.
 fn run(
     command: &str,
@@ -216,7 +227,7 @@ fn run(
     deadline: impl Fn() -> Option<Time> + Send + 'static,
     to_stderr: bool,
     groups: &'static Groups,
-) -> io::Result<Ended> {
+) -> io::Result<Option<Ended>> {
     // A system that is short of threads has none for the watchdog: then nothing is started.
     let (started, group) = channel();
     let (ended, end) = channel::<()>();
@@ -267,7 +278,9 @@ fn run(
     } else if !status.success() {
         tracing::warn!("`{command}` failed with {status} for {}", job.source);
     }
-    Ok(ended)
+    let is_killed =
+        ended == Ended::Itself && status.signal().is_some_and(|it| KILLED.contains(&it));
+    Ok((!is_killed).then_some(ended))
 }
 
 #[cfg(test)]

@@ -115,13 +115,15 @@ impl Jobs {
         self.newest.insert(key, job);
     }
 
-    /// A command has ended, or could not be started: then a record is tried again.
+    /// A command has ended, or `None`: it could not be started, or was killed. Then a record is tried again.
     pub(super) fn end(&mut self, key: Key, mut job: Job, ended: Option<Ended>) {
         self.running.remove(&key.source);
         match (ended, job.ticket.take()) {
             (Some(Ended::Itself | Ended::ByLimit), Some(ticket)) => ticket.done(),
             (None, Some(ticket)) if self.until.is_none() => {
                 self.bytes += job.payload.len();
+                // The earliest record is next, which is this one.
+                self.last_topics.remove(&key.source);
                 self.newest.insert(key, Job { ticket: Some(ticket), ..job });
                 return;
             }

@@ -129,17 +129,21 @@ fn last_byte(path: &Path) -> Option<u8> {
 #[derive(Default)]
 struct Waiting {
     states: VecDeque<(usize, State)>,
-    /// The sum of their lengths.
+    /// How many of them are records, which have bounds of their own.
+    records: usize,
+    /// The sum of the lengths of the others.
     bytes: usize,
 }
 
 impl Waiting {
     /// Gives the indices of the sources whose states were replaced.
     fn put(&mut self, source: usize, state: State) -> Vec<usize> {
-        self.bytes += state.len();
+        let is_record = state.ticket.is_some();
+        self.records += usize::from(is_record);
+        self.bytes += if is_record { 0 } else { state.len() };
         self.states.push_back((source, state));
         let mut replaced = Vec::new();
-        while self.states.len() > WAITING || self.bytes > WAITING_BYTES {
+        while self.states.len() - self.records > WAITING || self.bytes > WAITING_BYTES {
             let before_last = self.states.len() - 1;
             let mut before = self.states.range(..before_last);
             // There are few records, and they are taken soon.
@@ -157,7 +161,7 @@ impl Pending for Waiting {
     type Item = VecDeque<(usize, State)>;
 
     fn take(&mut self) -> Option<Self::Item> {
-        self.bytes = 0;
+        (self.records, self.bytes) = (0, 0);
         (!self.states.is_empty()).then(|| std::mem::take(&mut self.states))
     }
 }
@@ -507,7 +511,7 @@ mod tests {
             put(1, Some(records.ticket(source(), &cursor(next), 9, 1)));
         }
         let replaced: usize = (0..2_000).map(|_| put(2, None).len()).sum();
-        assert_eq!(replaced, 2_100 - WAITING);
+        assert_eq!(replaced, 2_000 - WAITING);
         let states = waiting.take().unwrap();
         assert_eq!(states.iter().filter(|(source, _)| *source == 1).count(), 100);
     }

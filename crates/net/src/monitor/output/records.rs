@@ -9,7 +9,9 @@
 //! has run; those that were done and not in the journal yet come once more. A cursor says that all before it is
 //! done: so a record counts as done after all earlier ones of its stream.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -115,6 +117,8 @@ struct Open {
     number: u64,
     source: SourceKey,
     cursor: Cursor,
+    /// Stands for the names of source and topic, and the stream.
+    stream: u64,
     bytes: usize,
     state: State,
 }
@@ -130,21 +134,16 @@ enum State {
     Noted,
 }
 
-impl Open {
-    fn is_of(&self, other: &Cursor) -> bool {
-        let Cursor { source, topic, stream, .. } = &self.cursor;
-        *source == other.source && *topic == other.topic && *stream == other.stream
-    }
-}
-
 /// The records that the outputs of a monitor have, and are done with.
 pub(super) struct Records {
     desk: Arc<Desk>,
     ended: Receiver<(u64, bool)>,
     /// In the order in which they were handed out.
     open: VecDeque<Open>,
+    of_source: HashMap<SourceKey, usize>,
     bytes: usize,
     given: u64,
+    hasher: RandomState,
     notes: Option<Notes>,
     done: VecDeque<(SourceKey, Cursor)>,
 }
@@ -154,13 +153,14 @@ impl Records {
         let (sender, ended) = channel();
         let desk = Arc::new(Desk { ended: sender, waker, is_over: AtomicBool::new(false) });
         let notes = journal.map(|journal| Notes::new(journal, Arc::clone(&desk)));
-        let (open, done) = (VecDeque::new(), VecDeque::new());
-        Self { desk, ended, open, bytes: 0, given: 0, notes, done }
+        let (open, done, hasher) = (VecDeque::new(), VecDeque::new(), RandomState::new());
+        let of_source = HashMap::new();
+        Self { desk, ended, open, of_source, bytes: 0, given: 0, hasher, notes, done }
     }
 
     /// Whether a further one of a source can be taken.
     pub(super) fn has_room(&self, source: SourceKey) -> bool {
-        let of_source = self.open.iter().filter(|open| open.source == source).count();
+        let of_source = self.of_source.get(&source).copied().unwrap_or(0);
         of_source < MAX_OF_SOURCE && self.bytes < MAX_BYTES
     }
 
@@ -176,7 +176,10 @@ impl Records {
         self.given += 1;
         let bytes = bytes + size_of::<Open>();
         self.bytes += bytes;
-        self.open.push_back(Open { number, source, cursor, bytes, state: State::Given });
+        *self.of_source.entry(source).or_default() += 1;
+        let Cursor { source: name, topic, stream, .. } = &cursor;
+        let stream = self.hasher.hash_one((name, topic, stream.0));
+        self.open.push_back(Open { number, source, cursor, stream, bytes, state: State::Given });
         let (done, desk) = (AtomicUsize::new(0), Arc::clone(&self.desk));
         Ticket(Arc::new(Slip { number, outputs, done, desk }))
     }
@@ -197,40 +200,53 @@ impl Records {
 
     /// Looks for records with which outputs and the journal are done.
     pub(super) fn settle(&mut self) {
-        for (number, is_done) in self.ended.try_iter() {
+        let mut has_news = false;
+        while let Ok((number, is_done)) = self.ended.try_recv() {
             let state = if is_done { State::Done } else { State::Dropped };
+            has_news |= is_done;
             if let Ok(place) = self.open.binary_search_by_key(&number, |open| open.number) {
                 self.open[place].state = state;
             }
         }
-        for number in self.notes.iter().flat_map(|notes| notes.written.try_iter()) {
-            if let Ok(place) = self.open.binary_search_by_key(&number, |open| open.number)
-                && let Some(open) = self.open.remove(place)
-            {
-                self.bytes -= open.bytes;
-                self.done.push_back((open.source, open.cursor));
+        while let Some(number) = self.notes.as_ref().and_then(|notes| notes.written.try_recv().ok())
+        {
+            if let Ok(place) = self.open.binary_search_by_key(&number, |open| open.number) {
+                self.release(place);
             }
         }
-        let mut at = 0;
+        if !has_news {
+            return;
+        }
+        // A cursor says that all before it is done, too.
+        let (mut held_up, mut at) = (HashSet::new(), 0);
         while let Some(open) = self.open.get(at) {
-            // A cursor says that all before it is done, too.
-            let mut before = self.open.range(..at);
-            let is_next = open.state == State::Done
-                && before.all(|one| one.state == State::Noted || !one.is_of(&open.cursor));
-            match &self.notes {
-                _ if !is_next => at += 1,
-                Some(notes) => {
+            match (&self.notes, open.state) {
+                (_, State::Noted) => at += 1,
+                (Some(notes), State::Done) if !held_up.contains(&open.stream) => {
                     let _ = notes.writer.send((open.number, open.cursor.clone()));
                     self.open[at].state = State::Noted;
                     at += 1;
                 }
-                None => {
-                    self.bytes -= open.bytes;
-                    let open = self.open.remove(at);
-                    self.done.extend(open.map(|open| (open.source, open.cursor)));
+                (None, State::Done) if !held_up.contains(&open.stream) => self.release(at),
+                _ => {
+                    held_up.insert(open.stream);
+                    at += 1;
                 }
             }
         }
+    }
+
+    /// A record is done for good.
+    fn release(&mut self, place: usize) {
+        let Some(open) = self.open.remove(place) else { return };
+        self.bytes -= open.bytes;
+        if let Entry::Occupied(mut of_source) = self.of_source.entry(open.source) {
+            *of_source.get_mut() -= 1;
+            if *of_source.get() == 0 {
+                of_source.remove();
+            }
+        }
+        self.done.push_back((open.source, open.cursor));
     }
 
     /// The outputs end: what cannot be written now is left to the sources.

@@ -290,11 +290,12 @@ impl Spool {
     pub fn renumber(&mut self, next: u64) -> io::Result<()> {
         let held = self.undone.back().map_or(0, |last| last.end.saturating_sub(self.first));
         let (first, old) = (next.saturating_sub(held), self.first);
+        self.rewrite(first)?;
         let moved = |number: u64| number.saturating_sub(old).saturating_add(first);
         self.undone.iter_mut().for_each(|entry| entry.end = moved(entry.end));
         (self.replay, self.replay_end) = (moved(self.replay), moved(self.replay_end));
         (self.first, self.next) = (first, first.saturating_add(held));
-        self.rewrite()
+        Ok(())
     }
 
     // ---- steps ----
@@ -310,15 +311,17 @@ impl Spool {
             // This needs no room on a disk that is full. In between, more is done than there is in the file.
             self.mark()?;
             self.file.set_len(start)?;
-            (self.undone_from, self.len) = (start, start);
             let numbers = [self.first.to_be_bytes(), self.first.to_be_bytes()].concat();
-            return self.file.write_all_at(&numbers, DONE_AT - 8);
+            self.file.write_all_at(&numbers, DONE_AT - 8)?;
+            (self.undone_from, self.len) = (start, start);
+            return Ok(());
         }
-        self.rewrite()
+        self.rewrite(self.first)
     }
 
-    fn rewrite(&mut self) -> io::Result<()> {
-        let header = header(&self.topic, self.stream, self.first);
+    /// Puts a file in its place that has what is not done alone, from this number on.
+    fn rewrite(&mut self, first: u64) -> io::Result<()> {
+        let header = header(&self.topic, self.stream, first);
         let start = header.len() as u64;
         let (old, from, len) = (&self.file, self.undone_from, self.len);
         let file = replace(&self.path, |file| {
@@ -335,7 +338,7 @@ impl Spool {
         })?;
         self.file = file;
         self.undone.iter_mut().for_each(|entry| entry.offset = entry.offset - from + start);
-        (self.undone_from, self.len, self.marked) = (start, len - from + start, self.first);
+        (self.undone_from, self.len, self.marked) = (start, len - from + start, first);
         Ok(())
     }
 }
