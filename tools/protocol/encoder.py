@@ -73,7 +73,14 @@ def name(fields, size):
     written = with_length(fields["name"].encode())
     if "key" in fields:
         written += b"\1" + varint(fields["behind"], size) + bytes.fromhex(fields["key"])
+    if "stream" in fields:
+        written += b"\2" + bytes.fromhex(fields["stream"]) + varint(fields["first"], size)
     return written
+
+
+def chunk(fields, size):
+    return (varint(fields["chunk"], size) + bytes([fields["ends_record"]]) + varint(fields["age_ns"], size)
+            + bytes.fromhex(fields["bytes"]))
 
 
 # What follows the topic in a frame, by the frame's kind.
@@ -83,6 +90,8 @@ FRAMES = {
     "again": (3, aged),
     "name": (4, name),
     "removed": (5, aged),
+    "record": (6, chunk),
+    "cursor": (7, lambda fields, size: b""),
 }
 
 
