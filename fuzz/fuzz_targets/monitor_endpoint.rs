@@ -7,7 +7,7 @@
 use arbitrary::Arbitrary;
 use freshline_core::dscp::Dscp;
 use freshline_core::session::{
-    Admission, Datagram, Monitor, MonitorEvent, MonitorParams, Record, Secret,
+    Admission, Cursor, Datagram, Monitor, MonitorEvent, MonitorParams, Record, Secret, SourceKey,
 };
 use freshline_core::state::Layout;
 use freshline_core::unit::{Span, Time};
@@ -58,6 +58,13 @@ enum Step<'a> {
     },
     /// The application takes records of a topic of each source, at most so many.
     Take(u8, u8),
+    /// It takes one of each source, and is not done with it.
+    Next(u8),
+    /// It is done with one of those, or drops those of that stream, maybe again.
+    Settle {
+        place: u8,
+        is_done: bool,
+    },
 }
 
 /// What an update carries.
@@ -182,6 +189,7 @@ fuzz_target!(|story: Story<'_>| {
     let mut monitor = Monitor::new(params, Secret::new([1; 16]));
     let mut cookie = Cookie::default();
     let (mut now, mut out) = (Time::ZERO, Vec::new());
+    let mut cursors: Vec<(SourceKey, Cursor)> = Vec::new();
     for step in story.steps {
         let mut buffer = [0; 1500];
         let (peer, dscp, datagram) = match step {
@@ -208,6 +216,33 @@ fuzz_target!(|story: Story<'_>| {
                         (0..count).map_while(|_| monitor.take_record(now, source, topic_of(topic)));
                     let numbers: Vec<u64> = records.map(|record| record.number).collect();
                     assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+                }
+                continue;
+            }
+            Step::Next(topic) => {
+                let topic = topic_of(topic);
+                let sources: Vec<_> = monitor.records().map(|(source, _)| source).collect();
+                for source in sources {
+                    let next = monitor.peek_record(source, topic);
+                    let taken = monitor.next_record(now, source, topic);
+                    let len = taken.as_ref().map(|taken| taken.bytes.len());
+                    assert_eq!(next.map(|next| next.len), len);
+                    let is_known = taken.as_ref().is_some_and(|taken| taken.age.is_some());
+                    assert_eq!(next.is_some_and(|next| next.is_age_known), is_known);
+                    cursors.extend(taken.map(|taken| (source, taken.cursor)));
+                }
+                continue;
+            }
+            Step::Settle { place, is_done } => {
+                let place = usize::from(place).checked_rem(cursors.len());
+                if let Some((source, cursor)) = place.map(|place| &cursors[place]) {
+                    match is_done {
+                        true => monitor.handle_record_done(*source, cursor),
+                        false => monitor.hand_out_again(cursor),
+                    }
+                }
+                while let Some(event) = monitor.poll_event() {
+                    assert!(matches!(event, MonitorEvent::Record { .. }), "{event:?}");
                 }
                 continue;
             }
@@ -239,6 +274,7 @@ fuzz_target!(|story: Story<'_>| {
                     clock_offset: clock_offset
                         .map(|(nanos, error)| OffsetEstimate::new(nanos, Span::from_nanos(error))),
                     wants_ack,
+                    wants_return: false,
                     ack_mark: ack_mark
                         .map(|set| set.and_then(Dscp::new).map_or(AckMark::Echo, AckMark::Set)),
                     opening,

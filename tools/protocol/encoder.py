@@ -108,9 +108,11 @@ def raw_update(fields, carried, padded_to, flags=0):
     opened = fields["opening"]
     offset = fields["clock_offset"]
     flags |= (opened is not None) + 2 * (offset is not None) + 4 * (not fields["ack_asked"])
+    flags |= 16 * fields.get("return_wanted", False) + 32 * ("rider" in fields)
     start = (head(UPDATE, fields["session"]) + bytes([flags]) + code_point(fields["ack_code_point"])
              + u(len(carried), 2) + u(fields["sequence"], 8) + u(fields["sent_at_ns"], 8))
-    return (start + clock_offset(offset) + opening(opened) + carried).ljust(padded_to, b"\0")
+    rider = ack(fields["rider"]).ljust(72, b"\0") if "rider" in fields else b""
+    return (start + clock_offset(offset) + opening(opened) + carried).ljust(padded_to, b"\0") + rider
 
 
 def is_of_parts(frames):

@@ -217,6 +217,7 @@ mod tests {
             [[source.topic]]
             latest = "/run/a,b"
             name = "pose"
+            stamp = "unix"
             weight = 10
 
             [[source.topic]]
@@ -241,7 +242,7 @@ mod tests {
             "--name=robot",
             "--on-change",
             "--topic=log,kind=every,records=/run/log,1",
-            "--topic=pose,weight=10,latest=/run/a,b",
+            "--topic=pose,stamp=unix,weight=10,latest=/run/a,b",
             "--topic=stop,urgent,read=/run/stop",
         ];
         assert_eq!(flags, expected);

@@ -32,8 +32,9 @@ pub(crate) struct HeldArgs {
     #[arg(long, value_name = "SIZE", default_value = "8MiB", help_heading = "Limits")]
     max_payload: Bytes,
     /// Hold at most this much of states that arrive in several parts, of all sources together, complete or
-    /// not. Beyond it further parts are dropped, and their sources send them again. Outputs of a monitor
-    /// copy states: --exec up to 256 MiB, --out up to 64 MiB.
+    /// not. Beyond it further parts are dropped, and their sources send them again; but a quarter more is a
+    /// reserve for networks that hold little. Outputs of a monitor copy states: --exec up to 256 MiB, --out
+    /// up to 64 MiB.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Limits")]
     max_large: Bytes,
     /// Close the session of a source that has been silent for this long. If the source has a name,

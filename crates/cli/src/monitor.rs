@@ -53,6 +53,11 @@ Hand out no command that is older than 200 ms, and stop the machine when there i
     freshline monitor quic://0.0.0.0:3774 --credentials credentials --exec execute-command \\
         --max-age 'cmd/*=200ms' --on-stale 'test $FRESHLINE_STATE = fresh || stop-machine'
 
+Send the newest line of standard input to each source that runs with --receive:
+
+    command-publisher | freshline monitor quic://0.0.0.0:3774 --credentials credentials \\
+        --out states --topic cmd,latest=-
+
 EXIT CODES
 
 0  ended by --duration or Ctrl-C, with the summary
@@ -138,6 +143,9 @@ pub(crate) struct Args {
     /// Without it, sources send again what they have not heard of.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     journal: Option<PathBuf>,
+    #[cfg(feature = "source")]
+    #[command(flatten)]
+    returns: crate::source::returns::ReturnArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
@@ -172,11 +180,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     })
     .map_err(failure)?;
     args.listening.reload_on_hangup(Right::Publish, quic.as_ref(), monitor.reloader())?;
-    if args.exec.is_none() && args.on_stale.is_none() {
-        let needs = Needs::default().listens(args.metrics.address);
-        let needs = needs.writes(args.out.as_deref()).writes(args.socket.as_deref());
-        needs.writes(args.subscribe.as_deref()).writes(args.journal.as_deref()).confine();
-    }
+    let monitor = with_returns(&args, monitor)?;
+    confine(&args);
     let stop = args.listening.stop_on_signals()?;
 
     let address = monitor.local_addr().map_err(failure)?;
@@ -212,6 +217,34 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let written = written.into_diagnostic().map_err(Failure::Runtime);
     let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
     result.and(summary).and(written)
+}
+
+/// The same monitor that also sends topics, if there are some.
+fn with_returns(args: &Args, monitor: Monitor) -> Result<Monitor, Failure> {
+    #[cfg(feature = "source")]
+    if let Some(config) = args.returns.config()? {
+        use freshline_net::monitor::ReturnConfigError;
+        return monitor.returning(config).map_err(|error| match error {
+            ReturnConfigError::Monitor(error) => failure(error),
+            _ => Failure::Usage(miette::Report::msg(error)),
+        });
+    }
+    Ok(monitor)
+}
+
+/// Gives up privileges that are not needed from here on, unless commands are run.
+fn confine(args: &Args) {
+    let needs = Needs::default().listens(args.metrics.address);
+    let needs = needs.writes(args.out.as_deref()).writes(args.socket.as_deref());
+    let needs = needs.writes(args.subscribe.as_deref()).writes(args.journal.as_deref());
+    #[cfg(feature = "source")]
+    let (needs, samples) =
+        (args.returns.files().fold(needs, Needs::reads), args.returns.runs_commands());
+    #[cfg(not(feature = "source"))]
+    let samples = false;
+    if args.exec.is_none() && args.on_stale.is_none() && !samples {
+        needs.confine();
+    }
 }
 
 fn failure(error: MonitorError) -> Failure {
@@ -321,6 +354,9 @@ fn print_summary(report: &MonitorReport) -> io::Result<()> {
         counters.ignored,
     )?;
     let (records, lost) = (counters.records, counters.lost_records);
+    if counters.bad_chunks > 0 {
+        writeln!(err, "{} parts of records that cannot be were refused", counters.bad_chunks)?;
+    }
     match (records, lost) {
         (0, 0) => Ok(()),
         (records, 0) => writeln!(err, "{records} records"),

@@ -29,9 +29,11 @@ use reporter::{Reporter, print_each, print_summary};
 /// Receive states as a monitor does, and send them on to further monitors.
 ///
 /// Each source has a session of its own at each destination, under the same name, at the rate of that path.
-/// Only the newest state is kept. Ages count from the generation at the source, over any number of relays.
-/// A destination that cannot be reached is tried again, without effect on the others; once it is there, or
-/// there again, it gets the newest state of each source.
+/// Only the newest state of each topic and key is kept, and removals of keys are passed on. Ages count from
+/// the generation at the source, over any number of relays. A destination that cannot be reached is tried
+/// again, without effect on the others; once it is there, or there again, it gets the newest states at once.
+/// Weights and limits of topics hold at their source alone. A record (kind=every) is done once all
+/// destinations have it: one that is away holds records up, and no states.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES

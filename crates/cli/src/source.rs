@@ -1,7 +1,10 @@
 //! `freshline source`: keeps a monitor fresh.
 
+mod receive;
 mod records;
 mod reporter;
+#[cfg(feature = "monitor")]
+pub(crate) mod returns;
 mod topic;
 
 use std::io::{self, Read};
@@ -13,7 +16,9 @@ use freshline_core::unit::{Bytes, Span};
 use freshline_core::wire::TopicKey;
 use freshline_net::clock::Clock;
 use freshline_net::framing::Framing;
-use freshline_net::source::sampler::{Command, File, Keys, Latest, Sampler, Synthetic};
+use freshline_net::source::sampler::{
+    Command, File, Keys, Latest, Sampler, StampFormat, Synthetic,
+};
 use freshline_net::source::spool::SpoolDir;
 use freshline_net::source::{Source, SourceConfig, SourceError, States, Topic};
 use miette::miette;
@@ -28,6 +33,7 @@ use crate::paths::PathArgs;
 use crate::privileges::Needs;
 use crate::transport::TransportArgs;
 use crate::url::MonitorUrl;
+use receive::ReceiveArgs;
 use reporter::{Reporter, print_summary};
 use topic::{Input, TopicArg};
 
@@ -37,7 +43,7 @@ use topic::{Input, TopicArg};
 /// sampling to the arrival of the ack: an upper bound of the age at the monitor, by the way of the
 /// ack.
 #[derive(Debug, clap::Args)]
-#[command(group(ArgGroup::new("what").required(true)))]
+#[command(group(ArgGroup::new("what")))]
 #[command(group(ArgGroup::new("streams").args(["latest", "topic"]).multiple(true)), after_long_help = "\
 EXAMPLES
 
@@ -70,6 +76,11 @@ A state that changes rarely, over a metered link:
 
     freshline source quic://base.example --ca fleet.pem --read /run/door --name door-3 \\
         --on-change --max-bandwidth 20kbit
+
+Commands for a robot behind a NAT, from a monitor with `--topic cmd,latest=-`:
+
+    freshline source quic://base.example --ca fleet.pem --name robot-7 --latest pose \\
+        --receive --exec execute-command
 
 Updates and acks marked for a network with differentiated services:
 
@@ -108,6 +119,12 @@ pub(crate) struct Args {
         help_heading = "State"
     )]
     framing: Framing,
+    /// Take generation times from the stream of --latest: a time and a tab are in front of each state. With
+    /// `unix` the time is in seconds since 1970, such as 1732712345.25. A state without a time, or with one
+    /// that is more than 100 ms in the future or before 2000, counts as generated when it is read; one that
+    /// is more than 1 h old counts as 1 h old.
+    #[arg(long, value_name = "FORMAT", help_heading = "State")]
+    stamp: Option<StampFormat>,
     /// Send the states of this topic; may be given up to 256 times. All topics share one session and its
     /// rate: those whose ages weigh most for each byte go first. After the name come, with commas between
     /// them, weight=NUMBER [default: 1], deadline=TIME (an older state is not sent), min-rate=RATE,
@@ -116,7 +133,8 @@ pub(crate) struct Args {
     /// key counts: a state of latest=STREAM begins with its key and a tab, and a key without a tab is
     /// removed; max-keys=NUMBER [default: 512] keys are kept. With kind=every each line of records=STREAM
     /// counts and arrives once and in order; buffer=SIZE [default: 1MiB] of them is held, then the stream
-    /// is not read on.
+    /// is not read on. With stamp=unix a generation time and a tab are in front of each state or record of a
+    /// stream, as with --stamp, and behind the tab of its key with kind=keyed.
     #[arg(long, value_name = "NAME,…", group = "what", help_heading = "State")]
     topic: Vec<TopicArg>,
     /// Send made-up state of this size, for measurements.
@@ -131,6 +149,8 @@ pub(crate) struct Args {
     /// end of this process; each source needs a folder of its own.
     #[arg(long, value_name = "DIR", help_heading = "State")]
     spool: Option<PathBuf>,
+    #[command(flatten)]
+    receive: ReceiveArgs,
     #[command(flatten)]
     paths: PathArgs,
     /// A name for the monitor's reports, at most 63 bytes.
@@ -210,6 +230,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         states: states(&args, max_state, spools.as_ref())?,
     })
     .map_err(failure)?;
+    if let Some(incoming) = args.receive.incoming(args.json)? {
+        source = source.receiving(incoming);
+    }
     if source.session().max_state() < max_state {
         let most = source.session().max_state();
         let message = format!("--max-state must be at most {most}B by this transport");
@@ -221,10 +244,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut reporter = Reporter::new(args.paths.vias(), args.every, &args.marks, now, log);
     let result = source.run(&stop, until, &mut reporter).map_err(failure);
     let result = result.and(reporter.finish());
+    let received =
+        source.finish_incoming(&stop).map_err(|error| Failure::Runtime(miette!("{error}")));
     let report = source.report();
     let summary = if args.json { print_json(&report) } else { printed(print_summary(&report)) };
     records::print_waiting(&report, args.spool.as_deref());
-    result.and(summary)?;
+    result.and(received).and(summary)?;
     match report.acked {
         0 => Err(Failure::Runtime(miette!("no update was acknowledged{}", reporter.why()))),
         _ => Ok(()),
@@ -234,16 +259,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// Gives up privileges that are not needed from here on, unless commands are run.
 fn confine(args: &Args) {
     let runs_commands = args.topic.iter().any(|topic| matches!(topic.input, Input::Sample(_)));
-    if args.sample.is_none() && !runs_commands {
+    if args.sample.is_none() && !runs_commands && !args.receive.runs_commands() {
         let needs = Needs::new(args.paths.privileges()).reads(args.read.as_deref());
         let needs = needs.reads(args.latest.as_deref());
         // It makes files in there.
         let spool_file = args.spool.as_ref().map(|dir| dir.join("topic.spool"));
-        let needs = needs.writes(spool_file.as_deref());
-        let files = args.topic.iter().map(|topic| match &topic.input {
-            Input::Read(path) | Input::Latest(path) | Input::Records(path) => Some(path.as_path()),
-            Input::Sample(_) | Input::Size(_) => None,
-        });
+        let needs = needs.writes(spool_file.as_deref()).writes(args.receive.file());
+        let files = args.topic.iter().map(|topic| topic.input.file());
         files.fold(needs, Needs::reads).confine();
     }
 }
@@ -259,14 +281,20 @@ fn max_state(args: &Args) -> Result<usize, Failure> {
 }
 
 fn states(args: &Args, max_state: usize, spools: Option<&SpoolDir>) -> Result<States, Failure> {
+    if args.stamp.is_some() && args.latest.is_none() {
+        let message =
+            "--stamp belongs to --latest; of a topic write --topic pose,stamp=unix,latest=-";
+        return Err(Failure::Usage(miette!("{message}")));
+    }
     if args.topic.is_empty() {
         let input = match (&args.sample, &args.read, &args.latest, args.size) {
             (Some(command), ..) => Input::Sample(command.clone()),
             (_, Some(path), ..) => Input::Read(path.clone()),
             (_, _, Some(path), _) => Input::Latest(path.clone()),
-            (.., size) => Input::Size(size.unwrap_or_default()),
+            (.., Some(size)) => Input::Size(size),
+            (.., None) => return args.receive.alone(),
         };
-        return Ok(States::Of(sampler(&input, args.framing, max_state)?));
+        return Ok(States::Of(sampler(&input, args.framing, max_state, args.stamp)?));
     }
     let is_stdin = |topic: &&TopicArg| {
         let (Input::Latest(path) | Input::Records(path)) = &topic.input else { return false };
@@ -281,12 +309,12 @@ fn states(args: &Args, max_state: usize, spools: Option<&SpoolDir>) -> Result<St
         let sampler = match &topic.input {
             Input::Records(path) => {
                 let stream = stream(path)?;
-                return records::topic(&topic.params, stream, args.framing, max_state, spools);
+                return records::topic(topic, stream, args.framing, max_state, spools);
             }
             Input::Latest(path) if topic.params.kind != TopicKind::Latest => {
-                keys(path, args.framing, max_state)?
+                keys(path, args.framing, max_state, topic.stamp)?
             }
-            input => sampler(input, args.framing, max_state)?,
+            input => sampler(input, args.framing, max_state, topic.stamp)?,
         };
         Ok(Topic { params: topic.params.clone(), sampler })
     });
@@ -306,12 +334,22 @@ fn stream(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
 }
 
 /// The states of the keys of a stream.
-fn keys(path: &Path, framing: Framing, max_state: usize) -> Result<Box<dyn Sampler>, Failure> {
+fn keys(
+    path: &Path,
+    framing: Framing,
+    max_state: usize,
+    stamp: Option<StampFormat>,
+) -> Result<Box<dyn Sampler>, Failure> {
     let max = max_state.saturating_add(TopicKey::MAX_LEN + 1);
-    Ok(Box::new(Keys::new(stream(path)?, framing, max)))
+    Ok(Box::new(Keys::new(stream(path)?, framing, max).stamped(stamp)))
 }
 
-fn sampler(input: &Input, framing: Framing, max_state: usize) -> Result<Box<dyn Sampler>, Failure> {
+fn sampler(
+    input: &Input,
+    framing: Framing,
+    max_state: usize,
+    stamp: Option<StampFormat>,
+) -> Result<Box<dyn Sampler>, Failure> {
     let usage = |message: String| Failure::Usage(miette!("{message}"));
     Ok(match input {
         Input::Sample(command) => Box::new(Command::new(command.clone(), max_state)),
@@ -320,7 +358,9 @@ fn sampler(input: &Input, framing: Framing, max_state: usize) -> Result<Box<dyn 
             open(path)?;
             Box::new(File::new(path.clone(), max_state))
         }
-        Input::Latest(path) => Box::new(Latest::new(stream(path)?, framing, max_state)),
+        Input::Latest(path) => {
+            Box::new(Latest::new(stream(path)?, framing, max_state).stamped(stamp))
+        }
         Input::Records(_) => {
             return Err(usage("records=STREAM is for topics of kind every".into()));
         }

@@ -57,8 +57,9 @@ struct Line {
     /// The names that the token permits: a name, or a pattern in which `*` stands for any characters.
     #[arg(long, value_name = "PATTERN")]
     name: Pattern,
-    /// What the token permits: to send states to a monitor (publish), or to join a downlink and receive
-    /// its packets (subscribe).
+    /// What the token permits: to send states to a monitor (publish), to receive the states that a monitor
+    /// sends to its sources (receive), or to join a downlink and receive its packets (subscribe). A source
+    /// with --receive needs a line with publish and one with receive.
     #[arg(long, value_enum, default_value = "publish")]
     right: RightName,
 }
@@ -66,6 +67,7 @@ struct Line {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum RightName {
     Publish,
+    Receive,
     Subscribe,
 }
 
@@ -89,6 +91,7 @@ impl Line {
     fn print(&self, token: &[u8]) -> Result<(), Failure> {
         let right = match self.right {
             RightName::Publish => Right::Publish,
+            RightName::Receive => Right::Receive,
             RightName::Subscribe => Right::Subscribe,
         };
         printed(writeln!(io::stdout(), "{} {} {}", self.name, right.word(), Digest::of(token)))

@@ -28,6 +28,6 @@ pub(crate) fn trouble(event: &Event<'_>) -> Option<String> {
         Event::Session(_) | Event::Link(LinkEvent::Ready) => return None,
         Event::Path { .. } | Event::TooLarge(_) => return None,
         Event::KeyRefused { .. } | Event::RecordRefused { .. } => return None,
-        Event::TopicOver { .. } => return None,
+        Event::InvalidStamp { .. } | Event::TopicOver { .. } => return None,
     })
 }

@@ -46,6 +46,7 @@ fn capture() -> Vec<u8> {
             sent_at,
             clock_offset: None,
             wants_ack: true,
+            wants_return: false,
             ack_mark: None,
             opening: None,
             frames: Frames::fresh(b"state"),

@@ -183,6 +183,40 @@ fn a_token_opens_the_names_of_its_line_and_no_other_name() {
 }
 
 #[test]
+fn a_source_receives_states_only_with_the_right_to() {
+    let folder = Folder::new();
+    let fleet = folder.token("fleet", "robot-*", "publish");
+    let may_receive = fleet.replacen("publish", "receive", 1);
+    let lidar = folder.token("lidar", "lidar-*", "publish");
+    folder.permit(&[&fleet, &may_receive, &lidar]);
+    let flags = "--out - --topic cmd,size=16 --law fixed --rate 20/s --credentials";
+    let far = far(&folder, "monitor", &format!("{flags} {}", folder.credentials().display()));
+    let open = |name: &str, token: &str| {
+        let token = folder.path(token).display().to_string();
+        let words = "--size 32B --law fixed --rate 20/s --receive";
+        Running::start(&format!("source {} {words} --name {name} --token-file {token}", far.url))
+    };
+    let lidar = open("lidar-1", "lidar");
+    wait_for(&far.running.out, "lidar-1");
+    let said = far.running.says("has no right `receive`");
+    assert!(said.contains("lidar-1"), "{said}");
+    let robot = open("robot-7", "fleet");
+    wait_for(&far.running.out, "robot-7");
+    for _ in 0..10 {
+        wait_for(&robot.out, "\"topic\":\"cmd\"");
+    }
+    assert!(lidar.out.try_recv().is_err(), "it has no right to states");
+
+    folder.permit(&[&fleet]);
+    far.running.reload();
+    far.running.says("sessions ended: 1");
+    let is_silent = || robot.out.recv_timeout(Duration::from_millis(500)).is_err();
+    assert!((0..1_000).any(|_| is_silent()), "it receives states without the right");
+    while far.running.out.try_recv().is_ok() {}
+    wait_for(&far.running.out, "robot-7");
+}
+
+#[test]
 fn a_revoked_token_ends_its_sessions_at_once_on_all_paths_and_its_names_are_free() {
     let folder = Folder::new();
     let former = folder.token("former", "robot-*", "publish");
@@ -265,7 +299,7 @@ fn a_broken_file_leaves_the_credentials_in_force_and_is_named() {
     let done = ended(&words);
     assert_eq!(done.status.code(), Some(2));
     let said = on_one_line(&done.stderr);
-    assert!(said.contains("line 1: `write` is neither `publish` nor `subscribe`"), "{said}");
+    assert!(said.contains("line 1: `write` is not a right"), "{said}");
 }
 
 #[test]

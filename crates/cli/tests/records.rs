@@ -1,5 +1,5 @@
 //! Records of a stream by `freshline source`, as far as it can be seen without a monitor: the writer is held up,
-//! nothing is lost over a restart, and the end says what has not arrived.
+//! nothing is lost over a restart, and the source reports at its end which records have not arrived.
 
 #[path = "common/lines.rs"]
 mod lines;
@@ -100,7 +100,7 @@ fn the_writer_is_held_up_by_a_full_buffer_and_the_end_says_what_is_lost() {
     let (source, mut stdin) = source(&monitor, &[]);
     let flags = OFlag::from_bits_retain(fcntl(&stdin, FcntlArg::F_GETFL).unwrap());
     fcntl(&stdin, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).unwrap();
-    // Much more than the buffer, one record, what is read ahead, and the pipe.
+    // Much more than the buffer, one record, the bytes that are read ahead, and the pipe.
     let lines = [&[b'x'; 63][..], b"\n"].concat().repeat(64);
     let mut written = 0;
     loop {

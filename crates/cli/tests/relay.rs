@@ -185,6 +185,82 @@ fn a_monitor_that_was_killed_gets_the_newest_state_though_there_is_no_newer_one(
 }
 
 #[test]
+fn a_source_that_was_killed_and_returns_with_other_topics_has_these_at_the_end_of_a_chain() {
+    let (end, states) = monitor("127.0.0.1:0");
+    let second = Listening::relay("udp://127.0.0.1:0", &format!("udp://{}", end.address), "");
+    let first = Listening::relay("udp://127.0.0.1:0", &format!("udp://{}", second.address), "");
+    for ((flags, input), topic, key) in [
+        (("--latest -", "plain\n"), Value::Null, Value::Null),
+        (("--topic pose,latest=-", "here\n"), "pose".into(), Value::Null),
+        (("--topic pose,kind=keyed,latest=-", "left\there\n"), "pose".into(), "left".into()),
+        (("--topic pose,kind=every,records=-", "a record\n"), "pose".into(), Value::Null),
+        (("--latest -", "plain again\n"), Value::Null, Value::Null),
+    ] {
+        let words = format!("source udp://{} --name robot {flags} --law fixed", first.address);
+        let mut command = freshline(&format!("{words} --rate 50/s"));
+        let mut source = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        source.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
+        // Killed at the end of this turn; the next one takes its name over.
+        let _source = Process(source);
+        loop {
+            let state = next(&states);
+            if (&state["topic"], &state["key"]) == (&topic, &key) {
+                break;
+            }
+        }
+    }
+}
+
+/// The next records are these lines, in this order and each once.
+fn gets(records: &Receiver<String>, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let line = records.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {number}"));
+        let record: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(record["payload"], number.to_string(), "{line}");
+        assert_eq!((&record["source"], &record["topic"]), (&"robot".into(), &"log".into()));
+    }
+}
+
+#[test]
+fn each_record_is_at_each_destination_once_and_in_order_whichever_relay_is_killed() {
+    let free = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let [first_at, second_at, late_at] = [free(), free(), free()];
+    let (end, at_end) = monitor("127.0.0.1:0");
+    let first = || {
+        let to = format!("udp://{second_at} udp://{late_at}");
+        Listening::relay(&format!("udp://{first_at}"), &to, "")
+    };
+    let to_end = format!("udp://{}", end.address);
+    let second = || Listening::relay(&format!("udp://{second_at}"), &to_end, "");
+    let (one, other) = (first(), second());
+    let words = format!("source udp://{first_at} --name robot --topic log,kind=every,records=-");
+    let mut source = freshline(&format!("{words} --law fixed --rate 50/s"));
+    let mut source = source.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut log = source.stdin.take().unwrap();
+    let mut source = Process(source);
+    let mut write = |numbers| {
+        let lines: String = std::ops::Range::map(numbers, |it: u32| format!("{it}\n")).collect();
+        log.write_all(lines.as_bytes()).unwrap();
+    };
+    write(0..300);
+    gets(&at_end, 0..300);
+    drop(one);
+    let _one = first();
+    write(300..600);
+    let (_late, at_late) = monitor(&late_at);
+    gets(&at_end, 300..600);
+    gets(&at_late, 0..600);
+    drop(other);
+    write(600..900);
+    let _other = second();
+    gets(&at_end, 600..900);
+    gets(&at_late, 600..900);
+    // The source ends once each of its records is known to be at both.
+    drop(log);
+    assert!(source.0.wait().unwrap().success());
+}
+
+#[test]
 fn what_cannot_be_a_relay_is_refused_with_a_reason() {
     let pin = format!("--pin sha256:{}", "00".repeat(32));
     for (words, why) in [

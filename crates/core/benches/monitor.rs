@@ -28,6 +28,7 @@ impl Arrival {
             sent_at: now,
             clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
             wants_ack: true,
+            wants_return: false,
             ack_mark: None,
             opening,
             frames: Frames::fresh(&[0xA5; 64]),

@@ -47,6 +47,7 @@ fn send(
         sent_at: Time::from_nanos(seq),
         clock_offset: None,
         wants_ack: true,
+        wants_return: false,
         ack_mark: None,
         opening,
         frames: Frames::fresh(b"state"),

@@ -96,6 +96,7 @@ impl World {
             sent_at: at(sent_ms),
             clock_offset: offset_ms.map(|ms| OffsetEstimate::new(ms * 1_000_000, ERROR)),
             wants_ack: false,
+            wants_return: false,
             ack_mark: None,
             opening: opens.map(|name| Opening { cookie: Default::default(), name, token: b"" }),
             frames: Frames::one(Frame::State { id, bytes: b"state" }),

@@ -1,4 +1,4 @@
-//! Topics of which each record counts: all of them reach the application, in order and once, over losses, an
+//! Topics of records: all of them reach the application, in order and once, over losses, an
 //! outage and restarts of both ends; memory is bounded, the sender knows when there is no room, and the states
 //! beside them stay as fresh.
 

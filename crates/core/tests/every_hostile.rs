@@ -4,15 +4,18 @@
 #[path = "common/session.rs"]
 mod driven;
 
+use std::collections::VecDeque;
+
 use freshline_core::path::PathId;
 use freshline_core::session::{
-    Cursor, Monitor, MonitorEvent, MonitorParams, RecordChunk, Secret, Source, SourceParams,
-    StreamId, TopicId, TopicKind, TopicParams,
+    Cursor, Monitor, MonitorEvent, MonitorParams, RecordChunk, Secret, Source, SourceKey,
+    SourceParams, StreamId, TakenRecord, TopicId, TopicKind, TopicParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{
-    Cookie, Frame, Frames, Message, Opening, SessionId, StateId, TopicName, TopicStream, Update,
+    Close, CloseReason, Cookie, Frame, Frames, Message, OffsetEstimate, Opening, SessionId,
+    StateId, TopicName, TopicStream, Update,
 };
 use proptest::prelude::*;
 use rand_pcg::Pcg32;
@@ -37,6 +40,10 @@ enum Step {
     },
     /// The application takes this many records at most.
     Take(usize),
+    /// It is done with this many of them at most.
+    Finish(usize),
+    /// It drops those that it has taken and is not done with.
+    Drop,
     RestartSource,
     RestartMonitor,
 }
@@ -51,6 +58,8 @@ fn any_step() -> impl Strategy<Value = Step> {
             Step::Network { to_monitor, place, arrives, stays }
         }),
         4 => (1..9_usize).prop_map(Step::Take),
+        4 => (1..9_usize).prop_map(Step::Finish),
+        1 => Just(Step::Drop),
         1 => Just(Step::RestartSource),
         1 => Just(Step::RestartMonitor),
     ]
@@ -64,7 +73,9 @@ struct World {
     in_flight: [Vec<Vec<u8>>; 2],
     /// All records that were taken in, and where each begins.
     put: Vec<(u64, Vec<u8>)>,
-    taken: usize,
+    /// Those that the application is done with, and the cursors of those that it has besides.
+    done: usize,
+    taken: VecDeque<(SourceKey, Cursor)>,
     journal: Option<Cursor>,
     starts: u8,
 }
@@ -93,13 +104,14 @@ impl World {
             monitor: new_monitor(None),
             in_flight: Default::default(),
             put: Vec::new(),
-            taken: 0,
+            done: 0,
+            taken: VecDeque::new(),
             journal: None,
             starts: 0,
         }
     }
 
-    fn done(&self) -> u64 {
+    fn known_done(&self) -> u64 {
         self.source.records_done(TopicId::FIRST)
     }
 
@@ -121,7 +133,12 @@ impl World {
             }
             Step::Take(count) => self.take(count),
             Step::RestartSource => self.restart_source(),
-            Step::RestartMonitor => self.monitor = new_monitor(self.journal.clone()),
+            Step::Finish(count) => self.finish(count),
+            Step::Drop => self.drop_taken(),
+            Step::RestartMonitor => {
+                self.monitor = new_monitor(self.journal.clone());
+                self.taken.clear();
+            }
         }
         let held = self.source.records(TopicId::FIRST).expect("it is of records").bytes;
         assert!(held <= MAX_BYTES as usize);
@@ -176,18 +193,36 @@ impl World {
     fn take(&mut self, count: usize) {
         let Some(source) = self.monitor.records().map(|(source, _)| source).next() else { return };
         for _ in 0..count {
-            let Some(taken) = self.monitor.take_record(self.now, source, 0) else { return };
-            let (first, bytes) = &self.put[self.taken];
-            assert_eq!((taken.number, &taken.bytes), (*first, bytes), "record {}", self.taken);
-            self.taken += 1;
-            self.journal = Some(taken.cursor);
+            let next = self.monitor.peek_record(source, 0);
+            let taken = self.monitor.next_record(self.now, source, 0);
+            assert_eq!(next.map(|next| next.len), taken.as_ref().map(|taken| taken.bytes.len()));
+            let Some(taken) = taken else { return };
+            let number = self.done + self.taken.len();
+            let (first, bytes) = &self.put[number];
+            assert_eq!((taken.number, &taken.bytes), (*first, bytes), "record {number}");
+            self.taken.push_back((source, taken.cursor));
+        }
+    }
+
+    fn finish(&mut self, count: usize) {
+        for (source, cursor) in self.taken.drain(..count.min(self.taken.len())) {
+            self.monitor.handle_record_done(source, &cursor);
+            self.done += 1;
+            self.journal = Some(cursor);
+        }
+    }
+
+    fn drop_taken(&mut self) {
+        if let Some((_, cursor)) = self.taken.pop_back() {
+            self.taken.clear();
+            self.monitor.hand_out_again(&cursor);
         }
     }
 
     /// Another process puts again what is not done, under the same numbers.
     fn restart_source(&mut self) {
         self.starts += 1;
-        let done = self.done();
+        let done = self.known_done();
         let next = self.source.records(TopicId::FIRST).expect("it is of records").next;
         let held: Vec<_> = self.put.iter().filter(|(first, _)| *first >= done).cloned().collect();
         let first = held.first().map_or(next, |(first, _)| *first);
@@ -208,8 +243,9 @@ impl World {
                 }
             }
             self.take(usize::MAX);
+            self.finish(usize::MAX);
             let next = self.source.records(TopicId::FIRST).expect("it is of records").next;
-            if self.taken == self.put.len() && self.done() == next {
+            if self.done == self.put.len() && self.known_done() == next {
                 return true;
             }
         }
@@ -228,7 +264,7 @@ proptest! {
         for step in &steps {
             world.step(step);
         }
-        prop_assert!(world.heals(), "{} of {}", world.taken, world.put.len());
+        prop_assert!(world.heals(), "{} of {}", world.done, world.put.len());
     }
 }
 
@@ -258,6 +294,7 @@ fn tell(
         sent_at: Time::from_nanos(9),
         clock_offset: None,
         wants_ack: true,
+        wants_return: false,
         ack_mark: None,
         opening,
         frames: Frames::NONE,
@@ -340,6 +377,134 @@ fn records_that_the_source_does_not_have_any_more_are_skipped_and_counted() {
     assert_eq!(tell(&mut monitor, 5, None, &[Frame::Cursor(3)]), (Some(huge + 1), false));
 }
 
+/// The session of [`open_monitor`] ends and is opened again.
+fn reopen(monitor: &mut Monitor<u8>) {
+    let close = Close { session: SessionId(5), reason: CloseReason::Done };
+    let heard = driven::tell(monitor, Time::from_nanos(99), 1, &close.bytes()[..]);
+    assert!(matches!(heard.event(), Some(MonitorEvent::Gone { .. })));
+    tell(monitor, 0, Some(Opening { cookie: Cookie::default(), name: "robot", token: b"" }), &[]);
+}
+
+#[test]
+fn what_is_done_after_the_session_was_opened_again_does_not_hold_up_what_follows() {
+    let mut monitor = open_monitor(1 << 20);
+    let now = Time::from_nanos(99);
+    let halves = [chunk(3, 0, false, &[7; RecordChunk::MAX_LEN]), chunk(3, 1, true, b"re")];
+    tell(&mut monitor, 1, None, &[name(3, "log", 1, 0), halves[0], halves[1]]);
+    let source = source_of(&monitor);
+    let taken = monitor.next_record(now, source, 3).expect("it is complete");
+    reopen(&mut monitor);
+    tell(&mut monitor, 1, None, &[name(3, "log", 1, 0), halves[0]]);
+    monitor.handle_record_done(source, &taken.cursor);
+    tell(&mut monitor, 2, None, &[chunk(3, 2, true, b"there")]);
+    let next = monitor.next_record(now, source, 3).expect("it is complete");
+    assert_eq!((next.number, &next.bytes[..]), (2, &b"there"[..]));
+}
+
+#[test]
+fn records_that_the_application_has_dropped_come_again_in_this_session_and_in_a_later_one() {
+    let mut monitor = open_monitor(1 << 20);
+    let now = Time::from_nanos(99);
+    let all = [0, 1, 2].map(|number| chunk(3, number, true, b"record"));
+    tell(&mut monitor, 1, None, &[name(3, "log", 1, 0), all[0], all[1], all[2]]);
+    let source = source_of(&monitor);
+    let take = |monitor: &mut Monitor<u8>| {
+        let taken = std::iter::from_fn(|| monitor.next_record(now, source, 3));
+        taken.collect::<Vec<_>>()
+    };
+    let numbers = |taken: &[TakenRecord]| taken.iter().map(|it| it.number).collect::<Vec<_>>();
+    let taken = take(&mut monitor);
+    assert_eq!(numbers(&taken), [0, 1, 2]);
+    monitor.handle_record_done(source, &taken[0].cursor);
+    let drop_all = |monitor: &mut Monitor<u8>| {
+        while monitor.poll_event().is_some() {}
+        monitor.hand_out_again(&taken[2].cursor);
+        matches!(monitor.poll_event(), Some(MonitorEvent::Record { topic: 3, .. }))
+    };
+    assert!(drop_all(&mut monitor), "the driver learns of it");
+    assert_eq!(numbers(&take(&mut monitor)), [1, 2]);
+    reopen(&mut monitor);
+    let again = [name(3, "log", 1, 1), all[1], all[2]];
+    tell(&mut monitor, 1, None, &again);
+    assert!(take(&mut monitor).is_empty(), "the application has them");
+    assert!(drop_all(&mut monitor), "it has them no more");
+    assert_eq!(numbers(&take(&mut monitor)), [1, 2]);
+    reopen(&mut monitor);
+    assert!(!drop_all(&mut monitor), "nothing has come yet");
+    tell(&mut monitor, 1, None, &again);
+    assert_eq!(numbers(&take(&mut monitor)), [1, 2]);
+    // What the application has said before that reaches the monitor late.
+    drop_all(&mut monitor);
+    monitor.handle_record_done(source, &taken[1].cursor);
+    assert_eq!(numbers(&take(&mut monitor)), [2]);
+    monitor.handle_record_done(source, &taken[2].cursor);
+    assert!(!drop_all(&mut monitor) && take(&mut monitor).is_empty());
+}
+
+#[test]
+fn a_record_that_came_without_the_clocks_offset_has_its_age_once_an_update_has_carried_it() {
+    let mut monitor = open_monitor(1 << 20);
+    tell(&mut monitor, 1, None, &[name(3, "log", 1, 0), chunk(3, 0, true, b"record")]);
+    let source = source_of(&monitor);
+    let next = |monitor: &mut Monitor<u8>| monitor.peek_record(source, 3).expect("complete");
+    let first = next(&mut monitor);
+    assert_eq!((first.len, first.is_age_known), (6, false));
+    // The clock of the monitor is 1 µs ahead of the source's, give or take 64 ns.
+    let update = Update {
+        session: SessionId(5),
+        seq: 2,
+        sent_at: Time::from_nanos(5_009),
+        clock_offset: Some(OffsetEstimate::new(1_024, Span::from_nanos(64))),
+        wants_ack: false,
+        wants_return: false,
+        ack_mark: None,
+        opening: None,
+        frames: Frames::one(Frame::Cursor(3)),
+    };
+    let mut datagram = [0; 200];
+    let len = update.write(&mut datagram).expect("it fits");
+    driven::tell(&mut monitor, Time::from_nanos(6_100), 1, &datagram[..len]);
+    assert!(next(&mut monitor).is_age_known);
+    let taken = monitor.next_record(Time::from_nanos(10_033), source, 3).expect("complete");
+    let age = taken.age.expect("it is known");
+    // It was generated at 9 ns of the source's clock: 9 µs ago.
+    assert_eq!(taken.generated_at, Time::from_nanos(9));
+    let is_near = age.estimate.as_nanos().abs_diff(9_000) <= 70;
+    assert!(is_near && age.uncertainty <= Span::from_nanos(80), "{age:?}");
+    assert!(taken.label_error() <= age.uncertainty);
+}
+
+#[test]
+fn a_record_in_a_copy_of_an_update_has_no_age_by_an_offset_that_cannot_be_right() {
+    let mut monitor = open_monitor(1 << 20);
+    // By this offset the update left a second after it came.
+    let offset = OffsetEstimate::new(1_000_000_000, Span::from_nanos(64));
+    let update = Update {
+        session: SessionId(5),
+        seq: 2,
+        sent_at: Time::from_nanos(9),
+        clock_offset: Some(offset),
+        wants_ack: false,
+        wants_return: false,
+        ack_mark: None,
+        opening: None,
+        frames: Frames::one(chunk(3, 0, true, b"record")),
+    };
+    let mut datagram = [0; 200];
+    let len = update.write(&mut datagram).expect("it fits");
+    let tell_update = |monitor: &mut Monitor<u8>| {
+        driven::tell(monitor, Time::from_nanos(99), 1, &datagram[..len]);
+    };
+    // The stream is not known yet, so its copy brings the record.
+    tell_update(&mut monitor);
+    tell(&mut monitor, 3, None, &[name(3, "log", 1, 0)]);
+    tell_update(&mut monitor);
+    let source = source_of(&monitor);
+    assert!(!monitor.peek_record(source, 3).expect("complete").is_age_known);
+    let taken = monitor.next_record(Time::from_nanos(99), source, 3).expect("complete");
+    assert_eq!(taken.age, None);
+}
+
 #[test]
 fn the_lowest_missing_chunk_finds_room_where_higher_ones_have_used_it_up() {
     let mut monitor = open_monitor(8_000);
@@ -390,8 +555,7 @@ fn a_hostile_peer_makes_a_monitor_hold_no_more_than_its_budget() {
     assert!(monitor.counters().records > 0 && monitor.cursors().count() <= 10_000);
     let source = source_of(&monitor);
     let session = monitor.record(source).expect("it is open").session;
-    let close =
-        freshline_core::wire::Close { session, reason: freshline_core::wire::CloseReason::Done };
+    let close = Close { session, reason: CloseReason::Done };
     let heard = driven::tell(&mut monitor, Time::from_nanos(99), 1, &close.bytes()[..]);
     assert!(matches!(heard.event(), Some(MonitorEvent::Gone { .. })));
     assert_eq!(monitor.large_memory(), 0);

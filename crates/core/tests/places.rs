@@ -56,6 +56,7 @@ fn say(monitor: &mut Monitor<Address>, now: Time, from: Address, said: &Said<'_>
         sent_at: now,
         clock_offset: None,
         wants_ack: true,
+        wants_return: false,
         ack_mark: None,
         opening,
         frames: Frames::fresh(b"state"),

@@ -32,6 +32,7 @@ fn bytes_per_source(origin: fn(&u64) -> Origin) -> usize {
             sent_at: Time::ZERO,
             clock_offset: None,
             wants_ack: false,
+            wants_return: false,
             ack_mark: None,
             opening: Some(opening),
             frames: Frames::fresh(&[7; 64]),

@@ -54,7 +54,7 @@ impl Vector {
     }
 }
 
-/// The fields of a message, or of what is in it.
+/// The fields of a message, or of one of its parts.
 #[derive(Clone, Copy)]
 struct Fields(&'static Value);
 
@@ -210,6 +210,7 @@ impl Fields {
             sent_at: self.time("sent_at_ns"),
             clock_offset: self.optional("clock_offset").map(Self::clock_offset),
             wants_ack: self.is("ack_asked"),
+            wants_return: self.optional("return_wanted").is_some(),
             ack_mark: self.ack_mark("ack_code_point"),
             opening: self.optional("opening").map(Self::opening),
             frames: self.frames(),
@@ -333,6 +334,7 @@ fn update_of(frames: Frames<'_>) -> (Vec<u8>, std::ops::Range<usize>) {
         sent_at: Time::ZERO,
         clock_offset: None,
         wants_ack: true,
+        wants_return: false,
         ack_mark: None,
         opening: None,
         frames,
@@ -385,9 +387,17 @@ fn every_message_is_written_and_read_as_the_document_says() {
     for vector in Vector::all() {
         let Some(meaning) = vector.meaning() else { continue };
         let message = meaning.message();
+        let rider = meaning.optional("rider").map(Fields::ack);
         if vector.is_written() {
-            assert_eq!(written(&message), vector.bytes(), "{}", vector.name());
+            let mut out = written(&message);
+            if let Some(ack) = rider {
+                let len = out.len();
+                wire::put_rider(&ack, &mut out, len);
+            }
+            assert_eq!(out, vector.bytes(), "{}", vector.name());
         }
+        let behind = wire::rider(vector.bytes()).map(Message::parse);
+        assert_eq!(behind, rider.map(|ack| Ok(Message::Ack(ack))), "{}", vector.name());
         assert_eq!(Message::parse(vector.bytes()), Ok(message), "{}", vector.name());
     }
 }

@@ -89,6 +89,7 @@ fn a_state_that_came_with_a_reopening_does_not_keep_the_age_of_the_one_before() 
             sent_at: generated_at,
             clock_offset: clock_offset.map(|ns| OffsetEstimate::new(ns, Span::from_millis(3))),
             wants_ack: true,
+            wants_return: false,
             ack_mark: None,
             opening,
             frames: Frames::one(Frame::State { id: StateId { behind, ..StateId::FRESH }, bytes }),

@@ -57,6 +57,7 @@ fn update<'a>(session: u64, seq: u64, opening: Option<Opening<'a>>) -> Update<'a
         sent_at: Time::ZERO,
         clock_offset: None,
         wants_ack: true,
+        wants_return: false,
         ack_mark: None,
         opening,
         frames: Frames::fresh(b"state"),

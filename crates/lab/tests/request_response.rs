@@ -150,7 +150,10 @@ fn sizes_that_make_no_sense_are_refused_with_a_remedy() {
     for (changes, remedy) in [
         (&["flow.client.tcp.request=0B"][..], both),
         (&["flow.download.count=1", "flow.download.tcp.response=1kB"], both),
-        (&["flow.client.tcp.rate=1mbit"], "exclude `rate`, `updates`, `block` and `file`"),
+        (
+            &["flow.client.tcp.rate=1mbit"],
+            "exclude `rate`, `updates`, `newest`, `block` and `file`",
+        ),
         (
             &["flow.download.count=1", "flow.download.tcp.think=1s"],
             "`think` needs a `request` and a `response`",

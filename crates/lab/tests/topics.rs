@@ -161,6 +161,45 @@ fn an_urgent_state_does_not_queue_behind_large_ones() {
     );
 }
 
+const RECORDS: &str = r#"
+[[flow.updates.topic]]
+name = "pose"
+size = "100B"
+period = "50ms"
+[[flow.updates.topic]]
+name = "log"
+kind = "every"
+size = ["60B", "2kB"]
+period = "20ms"
+"#;
+
+#[test]
+fn each_record_arrives_over_losses_and_pauses_or_is_refused() {
+    let lossy = r#"link.path.forward={ trace = "pauses.trace", delay = "20ms", queue = "400p", loss = 0.05 }"#;
+    let all = Results::of(RECORDS, &[lossy]);
+    let get = |name| all.get("robot/log", name);
+    assert_eq!((get("generated"), get("refused"), get("replaced")), (6_500.0, 0.0, 0.0));
+    // The last ones are on their journey, and at most a pause of 3 s earlier ones came from the warm-up.
+    assert!((get("delivered") - get("generated")).abs() <= 151.0, "{}", get("delivered"));
+    // The pause, and what the session takes to open again.
+    assert!((3.0..=6.5).contains(&get("delivery_max")), "{}", get("delivery_max"));
+    assert!(get("delivery_p50") >= 0.020 && get("delivery_p50") < 0.1, "{}", get("delivery_p50"));
+    // 1030 B in 20 ms fill 20 kB in 0.4 s of a pause.
+    let few = Results::of(RECORDS, &[lossy, "flow.robot.updates.topic.log.buffer=20kB"]);
+    let get = |name| few.get("robot/log", name);
+    assert!(get("refused") >= 10.0 * 2.0 / 0.02, "{}", get("refused"));
+    let known = get("delivered") + get("refused");
+    assert!((known - get("generated")).abs() <= 20.0, "{known} of {}", get("generated"));
+}
+
+#[test]
+fn states_hardly_notice_records() {
+    let alone = Results::of(RECORDS, &["flow.robot.updates.topic.log.period=1000s"]);
+    let beside = Results::of(RECORDS, &[]);
+    let ages = [&alone, &beside].map(|results| results.get("robot/pose", "age_p95"));
+    assert!(ages[1] <= 1.2 * ages[0], "{ages:?}");
+}
+
 #[test]
 fn weights_lower_the_weighted_sum_of_ages_and_runs_repeat() {
     let topics = r#"

@@ -10,11 +10,12 @@ use std::time::Instant;
 
 use freshline_core::dscp::Dscp;
 use freshline_core::session::{Admission, Clocked, Origin};
-use freshline_core::unit::Time;
+use freshline_core::unit::{Bytes, Time};
 use freshline_core::wire::{Close, CloseReason, SessionId};
 
 use crate::batch::{Address, Outbox, Socket, Train};
 use crate::clock::Clock;
+use crate::link::{MAX_UNFRAGMENTED, wire_bytes};
 use crate::network;
 use crate::queues::Later;
 use crate::quic::{self, ConnKey, SendOutcome, Server};
@@ -39,6 +40,16 @@ impl Peer {
     /// By what its places count; the owner stands for the certificate that it has shown, 0 without.
     pub(crate) fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// A peer that came so.
+    pub(crate) fn new(address: Address, connection: Option<ConnKey>, origin: Origin) -> Self {
+        Self { address, connection, origin }
+    }
+
+    /// Its QUIC connection.
+    pub(crate) fn connection(&self) -> Option<ConnKey> {
+        self.connection
     }
 
     /// The number of its QUIC connection, never used again for another.
@@ -111,6 +122,14 @@ impl Carrier {
                 let server = Server::new(config, now);
                 Self::Quic(Box::new(Quic { server, packet: Vec::new() }))
             }
+        }
+    }
+
+    /// The longest datagram that is sent by it.
+    pub(crate) fn max_datagram(&self) -> usize {
+        match self {
+            Self::Udp(_) => MAX_UNFRAGMENTED,
+            Self::Quic(_) => quic::MAX_DATAGRAM,
         }
     }
 
@@ -207,7 +226,8 @@ impl Carrier {
         }
     }
 
-    /// Sends one datagram at once, with this code point.
+    /// Sends one datagram at once, with this code point; gives the bytes that have left for its peer, with
+    /// all headers.
     ///
     /// # Errors
     /// Those of the socket; with QUIC also `NotConnected`, and then the peer has to come again.
@@ -218,7 +238,7 @@ impl Carrier {
         dscp: Dscp,
         datagram: &[u8],
         now: Instant,
-    ) -> io::Result<()> {
+    ) -> io::Result<Bytes> {
         match (self, peer.connection) {
             (Self::Quic(quic), Some(connection)) => {
                 match quic.server.send_marked(connection, datagram, dscp) {
@@ -228,10 +248,19 @@ impl Carrier {
                         return Err(io::ErrorKind::InvalidInput.into());
                     }
                 }
-                quic.flush(socket, now);
-                Ok(())
+                let remote = quic.server.remote_addr(connection);
+                let mut bytes = Bytes::ZERO;
+                quic.flush_with(socket, now, |to, len| {
+                    if remote == Some(to) {
+                        bytes += wire_bytes(to, len);
+                    }
+                });
+                Ok(bytes)
             }
-            _ => socket.send(peer.address, dscp, datagram, datagram.len()).map(drop),
+            _ => {
+                socket.send(peer.address, dscp, datagram, datagram.len())?;
+                Ok(wire_bytes(peer.address.remote, datagram.len()))
+            }
         }
     }
 
@@ -263,14 +292,13 @@ impl Carrier {
     pub(crate) fn say_goodbye(
         &mut self,
         socket: &Socket,
-        sessions: impl Iterator<Item = (SocketAddr, SessionId)>,
+        sessions: impl Iterator<Item = (Address, SessionId)>,
         now: Instant,
     ) {
         match self {
             Self::Udp(outbox) => {
-                for (remote, session) in sessions {
+                for (to, session) in sessions {
                     let close = Close { session, reason: CloseReason::ShuttingDown };
-                    let to = Address { remote, local: None };
                     outbox.push(socket, to, Dscp::DEFAULT, &close.bytes());
                 }
                 outbox.flush(socket);
@@ -312,10 +340,21 @@ impl Quic {
     }
 
     fn flush(&mut self, socket: &Socket, now: Instant) {
+        self.flush_with(socket, now, |_, _| {});
+    }
+
+    /// Sends what may leave; `on_sent` gets where each packet goes, and its length.
+    fn flush_with(
+        &mut self,
+        socket: &Socket,
+        now: Instant,
+        mut on_sent: impl FnMut(SocketAddr, usize),
+    ) {
         while let Some(transmit) = self.server.poll_transmit(now, &mut self.packet) {
             let to = Address { remote: transmit.to, local: transmit.local_ip };
             // A packet that the socket does not take is lost like any other.
             let _ = socket.send(to, transmit.dscp, &self.packet, self.packet.len());
+            on_sent(transmit.to, self.packet.len());
         }
     }
 }

@@ -78,6 +78,12 @@ impl Clock {
         slept().into()
     }
 
+    /// Whether the system has slept since it was `known` for how long; that is known afterwards.
+    pub(crate) fn has_slept(&self, known: &mut Span) -> bool {
+        let slept = self.slept();
+        std::mem::replace(known, slept) < slept
+    }
+
     /// The time of a moment of the standard library; the start of time for one before that.
     pub(crate) fn time_of(&self, moment: Instant) -> Time {
         let start = Time::ZERO + START + slept().into();
@@ -145,6 +151,12 @@ impl Anchor {
     /// The moment by our clock.
     pub(crate) fn ours(&self) -> Time {
         self.ours
+    }
+
+    /// The moment by the wall clock, since 1970.
+    #[cfg(feature = "source")]
+    pub(crate) fn wall(&self) -> Duration {
+        self.wall
     }
 
     /// The time of a moment of the wall clock since 1970.

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use freshline_core::dscp::Dscp;
 use freshline_core::session::{Admission, Secret};
-use freshline_core::unit::Time;
+use freshline_core::unit::{Bytes, Time};
 use freshline_core::wire::SessionId;
 use mio::Token;
 use mio::event::Event;
 
+use crate::batch::Address;
 use crate::carrier::{Answer, Carrier, Peer, Received};
 use crate::clock::Clock;
 use crate::queues::{Queues, Served};
@@ -97,6 +98,11 @@ impl Endpoint {
         self.carrier.admission()
     }
 
+    /// The longest datagram that is sent.
+    pub(crate) fn max_datagram(&self) -> usize {
+        self.carrier.max_datagram()
+    }
+
     /// What the transport and the kernel refused.
     pub(crate) fn refusals(&self) -> Refusals {
         let mut refusals = self.carrier.refusals();
@@ -121,7 +127,7 @@ impl Endpoint {
         Ok(served.map_err(system("receive"))?)
     }
 
-    /// Sends one datagram at once, with this code point.
+    /// Sends one datagram at once, with this code point; gives the bytes that have left, with all headers.
     ///
     /// # Errors
     /// Those of [`Carrier::send`].
@@ -131,7 +137,7 @@ impl Endpoint {
         peer: Peer,
         dscp: Dscp,
         datagram: &[u8],
-    ) -> io::Result<()> {
+    ) -> io::Result<Bytes> {
         self.carrier.send(self.queues.socket(), peer, dscp, datagram, self.clock.instant_of(now))
     }
 
@@ -173,7 +179,7 @@ impl Endpoint {
     pub(crate) fn say_goodbye(
         &mut self,
         now: Time,
-        sessions: impl Iterator<Item = (SocketAddr, SessionId)>,
+        sessions: impl Iterator<Item = (Address, SessionId)>,
     ) {
         self.carrier.say_goodbye(self.queues.socket(), sessions, self.clock.instant_of(now));
     }

@@ -55,6 +55,8 @@ mod received;
 mod refusal;
 #[cfg(feature = "monitor")]
 pub mod relay;
+#[cfg(feature = "source")]
+mod rewrite;
 #[cfg(feature = "router")]
 pub mod router;
 mod run;

@@ -80,6 +80,19 @@ pub(crate) trait Inlet {
     fn receive(&mut self, socket: &UdpSocket, out: &mut [u8]) -> io::Result<(usize, Self::Mark)>;
 }
 
+/// What was found at a socket.
+#[derive(Debug)]
+pub(crate) enum Fetched<T> {
+    Datagram(T),
+    /// Nothing more, until the socket wakes the poll.
+    Nothing,
+    /// No datagram yet, and maybe more packets: timers come first.
+    Busy,
+}
+
+/// Packets without a datagram of the protocol that are read in a row: acknowledgements of QUIC, or forged ones.
+const PACKETS_IN_A_ROW: usize = 256;
+
 /// A datagram, and what is known of it.
 pub(crate) type Received<'a, I> = (&'a [u8], <I as Inlet>::Mark);
 
@@ -116,14 +129,19 @@ pub(crate) struct WireBytes(Arc<AtomicU64>);
 impl WireBytes {
     /// A datagram left for `remote`.
     fn add(&self, remote: SocketAddr, datagram: &[u8]) {
-        let headers = if remote.is_ipv6() { IPV6_UDP } else { IPV4_UDP };
-        self.0.fetch_add((headers + datagram.len()) as u64, Ordering::Relaxed);
+        self.0.fetch_add(wire_bytes(remote, datagram.len()).get(), Ordering::Relaxed);
     }
 
     /// What has left since this was last asked.
     pub(crate) fn take(&self) -> Bytes {
         Bytes::new(self.0.swap(0, Ordering::Relaxed))
     }
+}
+
+/// The length of an IP packet to `remote` with a UDP datagram of this length.
+pub(crate) fn wire_bytes(remote: SocketAddr, len: usize) -> Bytes {
+    let headers = if remote.is_ipv6() { IPV6_UDP } else { IPV4_UDP };
+    Bytes::new((headers + len) as u64)
 }
 
 /// Headers of IPv4 (RFC 791) and UDP, without options.
@@ -177,7 +195,7 @@ const MAX_UDP_PAYLOAD: usize = 65_507;
 /// longer one into fragments: one lost fragment then costs the whole datagram, fragments take memory at
 /// hosts and middleboxes, and many middleboxes drop them (RFC 8900). A path with a smaller MTU, such as a
 /// tunnel, still fragments.
-const MAX_UNFRAGMENTED: usize = 1500 - IPV6_UDP;
+pub(crate) const MAX_UNFRAGMENTED: usize = 1500 - IPV6_UDP;
 
 impl<I: Inlet> Link<I> {
     /// A link by `via` to `remote`, whose socket wakes a poll as `token`; `wire_bytes` counts what
@@ -250,13 +268,13 @@ impl<I: Inlet> Link<I> {
     pub(crate) fn fetch(
         &mut self,
         on_left: &mut dyn FnMut(u64, Span),
-    ) -> Result<Option<(usize, I::Mark)>, LinkError> {
-        loop {
+    ) -> Result<Fetched<(usize, I::Mark)>, LinkError> {
+        for _ in 0..PACKETS_IN_A_ROW {
             if let Some(quic) = &mut self.quic
                 && let Some(datagram) = quic.client.recv()
             {
                 self.buffer[..datagram.len()].copy_from_slice(&datagram);
-                return Ok(Some((datagram.len(), self.mark)));
+                return Ok(Fetched::Datagram((datagram.len(), self.mark)));
             }
             let received = self.inlet.receive(&self.socket, &mut self.buffer);
             // A departure comes before its ack.
@@ -265,7 +283,7 @@ impl<I: Inlet> Link<I> {
             }
             match received {
                 Ok((len, mark)) => match &mut self.quic {
-                    None => return Ok(Some((len, mark))),
+                    None => return Ok(Fetched::Datagram((len, mark))),
                     Some(quic) => {
                         let now = self.clock.instant_of(self.clock.now());
                         quic.client.handle(now, self.ends.1, None, &self.buffer[..len]);
@@ -274,11 +292,12 @@ impl<I: Inlet> Link<I> {
                 },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.flush(self.clock.now())?;
-                    return Ok(None);
+                    return Ok(Fetched::Nothing);
                 }
                 Err(error) => self.notice(&error),
             }
         }
+        Ok(Fetched::Busy)
     }
 
     /// What [`Link::fetch`] has written.

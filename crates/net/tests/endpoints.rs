@@ -3,6 +3,8 @@
 
 #[path = "../../cli/tests/common/promtool.rs"]
 mod promtool;
+#[path = "common/quic_ends.rs"]
+mod quic_ends;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -24,13 +26,14 @@ use freshline_net::credentials::{Right, Rules};
 use freshline_net::framing::Framing;
 use freshline_net::monitor::output::{OutFormat, Outputs, StateSocket, serve_metrics};
 use freshline_net::monitor::{Asker, Monitor, MonitorConfig, MonitorReport, Record, Watch};
-use freshline_net::quic::{ClientConfig, Identity, Limits, ServerConfig, Trust};
+use freshline_net::quic::{Limits, ServerConfig};
 use freshline_net::source::sampler::{Latest, Need, Sampler, Synthetic, Take};
 use freshline_net::source::{
     self, Event, Source, SourceConfig, SourceError, SourcePaths, SourceReport, States, TooLarge,
     Transport,
 };
 use freshline_net::stop::Stop;
+use quic_ends::{limited_quic, quic};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -84,20 +87,6 @@ fn config(quic: Option<ServerConfig>) -> MonitorConfig {
         detailed: 2,
         forget: MonitorConfig::FORGET,
     }
-}
-
-/// QUIC's settings of both sides, with a certificate made for the occasion.
-fn quic() -> (ServerConfig, Transport) {
-    limited_quic(Limits::default())
-}
-
-fn limited_quic(limits: Limits) -> (ServerConfig, Transport) {
-    let state = tempfile::tempdir().expect("a directory");
-    let identity = Identity::from_state_dir(state.path()).expect("an identity");
-    let server = ServerConfig::new(&identity, None, limits).expect("a server");
-    let trust = Trust::Pinned(identity.fingerprint());
-    let config = ClientConfig::new(&trust, None).expect("a client");
-    (server, Transport::Quic { config, server_name: "localhost".into() })
 }
 
 fn source_config(monitor: SocketAddr, transport: Transport) -> SourceConfig {
@@ -180,6 +169,18 @@ fn a_connection_by_which_a_session_came_outlasts_the_time_to_open_one() {
 }
 
 #[test]
+fn a_monitor_that_stops_says_so_from_the_address_that_its_sources_have_dialled() {
+    // A host with several addresses, of which routes choose another one.
+    let listen = "0.0.0.0:0".parse().expect("an address");
+    let monitor = Running::start(MonitorConfig { listen, ..config(None) }, ());
+    let dialled = SocketAddr::new([127, 0, 0, 2].into(), monitor.address.port());
+    let source =
+        std::thread::spawn(move || run_until(u64::MAX, source_config(dialled, Transport::Udp)).1);
+    monitor.end_once(|report| report.sources_open == 1);
+    assert_eq!(source.join().expect("it ends"), Some(CloseReason::ShuttingDown));
+}
+
+#[test]
 fn only_a_source_with_a_good_token_is_let_in() {
     let (server, transport) = quic();
     let mut settings = config(Some(server));
@@ -228,7 +229,9 @@ fn a_full_monitor_says_so_and_serves_whom_it_has() {
 struct Mixed(u64);
 
 impl Sampler for Mixed {
-    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) -> std::io::Result<()> {
+        Ok(())
+    }
 
     fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
         self.0 += 1;
@@ -313,7 +316,9 @@ fn a_source_in_doubt_moves_to_a_new_socket_before_an_opening_and_hears_its_answe
 struct Fails(u64, fn(Time, &mut Vec<u8>) -> Take);
 
 impl Sampler for Fails {
-    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) -> std::io::Result<()> {
+        Ok(())
+    }
 
     fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
         self.0 += 1;
@@ -414,6 +419,7 @@ fn open_by_hand(monitor: SocketAddr, session: u64) {
             sent_at: generated_at,
             clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
             wants_ack: true,
+            wants_return: false,
             ack_mark: None,
             opening: (!is_open).then_some(Opening { cookie, name: "robot", token: b"" }),
             frames: Frames::fresh(b"state"),

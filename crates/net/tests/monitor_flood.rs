@@ -165,6 +165,7 @@ fn update<'a>(session: SessionId, opening: Option<Opening<'a>>) -> Update<'a> {
         sent_at: Time::ZERO,
         clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
         wants_ack: true,
+        wants_return: false,
         ack_mark: None,
         opening,
         frames: Frames::fresh(b"state"),

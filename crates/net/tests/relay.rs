@@ -4,21 +4,26 @@
 #[path = "../../cli/tests/common/promtool.rs"]
 mod promtool;
 
-use std::io::{Read, Write};
+use std::collections::BTreeMap;
+use std::io::{PipeWriter, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use freshline_core::session::{MonitorParams, SourceKey, SourceParams};
+use freshline_core::session::{
+    MonitorParams, RemovedTopic, SourceKey, SourceParams, TopicKind, TopicParams, TopicRecord,
+};
 use freshline_core::source::{Fixed, LawConfig};
 use freshline_core::unit::{Span, Time, UpdateRate};
+use freshline_core::wire::KeyText;
 use freshline_net::clock::Clock;
 use freshline_net::credentials::{Right, Rules};
 use freshline_net::framing::Framing;
 use freshline_net::monitor::{self, Monitor, MonitorConfig, MonitorReport, Record};
 use freshline_net::relay::{self, Destination, Relay, RelayConfig, RelayError, RelayReport};
-use freshline_net::source::sampler::{Latest, Sampler, Synthetic};
+use freshline_net::source::sampler::{Keys, Latest, Sampler, Synthetic};
 use freshline_net::source::{self, Source, SourceConfig, SourcePaths, Transport};
 use freshline_net::stop::Stop;
 
@@ -44,6 +49,68 @@ impl monitor::Watch for States {
     fn aged(&mut self, now: Time, _: SourceKey, record: &Record) {
         self.send(now, record);
     }
+}
+
+/// By the names of topic and key, the state and its age in s as it came.
+type Named = BTreeMap<String, (Vec<u8>, f64)>;
+
+/// What a monitor has of the topics and keys of its only source.
+#[derive(Clone, Default)]
+struct Mirror(Arc<Mutex<Named>>);
+
+impl Mirror {
+    fn held(&self) -> MutexGuard<'_, Named> {
+        self.0.lock().expect("no panic")
+    }
+
+    fn put(&self, topic: Option<&TopicRecord>, bytes: Option<&[u8]>, age: Option<Span>) {
+        let name = topic.map_or(String::new(), |topic| named(topic.name(), topic.key()));
+        let age = age.map_or(f64::NAN, Span::as_secs_f64);
+        self.held().insert(name, (bytes.unwrap_or_default().to_vec(), age));
+    }
+
+    /// Waits until it has these states and no others.
+    fn wait_for(&self, what: &str, expected: &[(&str, &[u8])]) {
+        wait_until(what, || {
+            let held = self.held();
+            let states = held.iter().map(|(name, (bytes, _))| (&**name, &**bytes));
+            states.eq(expected.iter().copied())
+        });
+    }
+}
+
+fn named(topic: &str, key: Option<&[u8]>) -> String {
+    let key = key.map(|key| format!(" {}", KeyText(key)));
+    format!("{topic}{}", key.unwrap_or_default())
+}
+
+impl monitor::Watch for Mirror {
+    fn opened(&mut self, _: Time, _: SourceKey, _: &Record) {
+        self.held().clear();
+    }
+
+    fn fresh(&mut self, now: Time, _: SourceKey, record: &Record) {
+        self.put(record.topic(0), record.payload(), record.state_age(now));
+    }
+
+    fn fresh_topic(&mut self, now: Time, _: SourceKey, _: &Record, topic: &TopicRecord) {
+        self.put(Some(topic), topic.payload(), topic.state_age(now));
+    }
+
+    fn removed(&mut self, _: Time, _: SourceKey, _: &Record, removed: &RemovedTopic) {
+        self.held().remove(&named(&removed.name, Some(&removed.key)));
+    }
+}
+
+/// A topic whose states are the lines that are written to the pipe.
+fn topic(name: &str, kind: TopicKind) -> (PipeWriter, source::Topic) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let sampler: Box<dyn Sampler> = match kind {
+        TopicKind::Keyed { .. } => Box::new(Keys::new(reader, Framing::Lines, 1 << 20)),
+        _ => Box::new(Latest::new(reader, Framing::Lines, 1 << 20)),
+    };
+    let params = TopicParams { kind, ..TopicParams::new(name) };
+    (writer, source::Topic { params, sampler })
 }
 
 /// Something that runs on a thread of its own, and its last report.
@@ -127,13 +194,17 @@ fn start_relay(listen: SocketAddr, to: &[SocketAddr]) -> RunningRelay {
 }
 
 fn start_source(name: &str, monitor: SocketAddr, sampler: Box<dyn Sampler>) -> Running<()> {
+    start_source_of(name, monitor, source::States::Of(sampler))
+}
+
+fn start_source_of(name: &str, monitor: SocketAddr, states: source::States) -> Running<()> {
     let config = SourceConfig {
         monitor: monitor.into(),
         transport: Transport::Udp,
         paths: SourcePaths::default(),
         params: SourceParams { name: name.into(), ..SourceParams::default() },
         law: Box::new(Fixed::new(UpdateRate::saturating(RATE))),
-        states: source::States::Of(sampler),
+        states,
     };
     let (stop, mut source) = (Stop::new(), Source::new(config).expect("a source"));
     let theirs = stop.clone();
@@ -198,6 +269,56 @@ fn a_monitor_that_is_restarted_gets_the_newest_state_again_though_the_source_has
             drop(monitor.end());
         }
     }
+}
+
+#[test]
+fn all_topics_and_keys_are_at_each_destination_whenever_it_joins() {
+    let [early, late] = [free_address(), free_address()];
+    let relay = start_relay(any(), &[early, late]);
+    let [at_early, at_late] = [Mirror::default(), Mirror::default()];
+    let early_monitor = start_monitor(early, at_early.clone());
+    let (mut pose, pose_topic) = topic("pose", TopicKind::Latest);
+    let (mut tf, tf_topic) = topic("tf", TopicKind::KEYED);
+    let (mut map, map_topic) = topic("map", TopicKind::Latest);
+    let states = source::States::Topics(vec![pose_topic, tf_topic, map_topic]);
+    let source = start_source_of("robot", relay.running.address, states);
+    let generated_at = Clock::new().now();
+    let written = "the writer is read";
+    tf.write_all(b"arm\t1\nbase\t2\n").expect(written);
+    pose.write_all(b"here\n").expect(written);
+    let states = [("pose", &b"here"[..]), ("tf arm", b"1"), ("tf base", b"2")];
+    at_early.wait_for("all that there is", &states);
+    // A topic that has its first state only now, one that takes many updates.
+    let large = vec![b'm'; 300_000];
+    map.write_all(&[&large[..], b"\n"].concat()).expect(written);
+    let mut states = vec![("map", &large[..]), states[0], states[1], states[2]];
+    at_early.wait_for("the map", &states);
+    let _late_monitor = start_monitor(late, at_late.clone());
+    at_late.wait_for("the newest of each", &states);
+    let (_, age) = at_late.held()["tf base"];
+    let truth = Clock::new().now().since(generated_at).as_secs_f64();
+    assert!(age <= truth && age > 0.0, "{age} s, from the generation {truth} s ago");
+    // A key is removed, another one comes, and one of its own number again.
+    tf.write_all(b"arm\nleg\t3\n").expect(written);
+    states[2] = ("tf base", b"2");
+    states[3] = ("tf leg", b"3");
+    at_early.wait_for("the removal", &states);
+    at_late.wait_for("the removal there", &states);
+    tf.write_all(b"arm\t4\n").expect(written);
+    states.insert(2, ("tf arm", b"4"));
+    at_early.wait_for("the key again", &states);
+    tf.write_all(b"base\n").expect(written);
+    states.remove(3);
+    at_late.wait_for("one key less", &states);
+    // A monitor that is restarted gets them, without those that are removed.
+    drop(early_monitor.end());
+    at_early.held().clear();
+    let early_monitor = start_monitor(early, at_early.clone());
+    at_early.wait_for("all of them again", &states);
+    source.end();
+    let report = relay.running.end();
+    assert_eq!((report.old_states, report.left_out), (0, 0));
+    drop(early_monitor.end());
 }
 
 #[test]

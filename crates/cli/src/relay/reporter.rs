@@ -102,8 +102,12 @@ pub(super) fn print_summary(report: &RelayReport) -> io::Result<()> {
     print(report, &mut out)
 }
 
-/// A line per destination, and one for each of some sources.
+/// A line per destination, and one for each of some sources; before them what is not handed on.
 fn print(report: &RelayReport, out: &mut impl Write) -> io::Result<()> {
+    if report.left_out > 0 {
+        let what = "states and records of topics left out, such as for lack of room (--max-large)";
+        writeln!(out, "{} {what}", report.left_out)?;
+    }
     for to in &report.destinations {
         writeln!(out, "to {}: {} sources, {} open", to.destination, to.sessions, to.open)?;
         for relayed in to.sources.iter().take(MAX_PRINTED) {

@@ -1,9 +1,9 @@
-//! Topics of which each record counts: their streams, and the folder in which records survive a restart.
+//! Topics of records: their streams, and the folder in which records survive a restart.
 
 use std::io::Read;
 use std::path::Path;
 
-use freshline_core::session::{TopicKind, TopicParams};
+use freshline_core::session::TopicKind;
 use freshline_net::framing::Framing;
 use freshline_net::source::sampler::Records;
 use freshline_net::source::spool::{SpoolDir, SpoolError, new_stream};
@@ -25,7 +25,7 @@ pub(super) fn open(dir: Option<&Path>, topics: &[TopicArg]) -> Result<Option<Spo
 
 /// A topic with the records of a stream.
 pub(super) fn topic(
-    params: &TopicParams,
+    TopicArg { params, stamp, .. }: &TopicArg,
     stream: Box<dyn Read + Send>,
     framing: Framing,
     max_state: usize,
@@ -36,7 +36,7 @@ pub(super) fn topic(
         let message = "records=STREAM is for topics of kind every";
         return Err(Failure::Usage(miette!("{message}")));
     };
-    let mut records = Records::new(stream, framing, max_state, *max_bytes);
+    let mut records = Records::new(stream, framing, max_state, *max_bytes).stamped(*stamp);
     match spools {
         None => (*id, *first) = (new_stream().map_err(failure)?, 0),
         Some(spools) => {

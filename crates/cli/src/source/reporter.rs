@@ -166,6 +166,12 @@ impl Watch for Reporter {
                 let name = topic_name(source, *topic);
                 self.troubles.report_once(format!("topic {name}: {why}; it is left out"));
             }
+            Event::InvalidStamp { topic, why } => {
+                let of = topic.map_or_else(String::new, |topic| {
+                    format!("topic {}: ", topic_name(source, topic))
+                });
+                say!("{of}{why}; until then the time of reading counts");
+            }
             Event::TopicOver { topic, why } => {
                 let name = topic_name(source, *topic);
                 match why {
@@ -242,7 +248,7 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "{} for {:.1} s: {:.1} updates/s{}, {} sent, {} asked for an ack, {} acknowledged, {} replaced, {} missing, {} too large, {} unchanged and left out",
+        "{} for {:.1} s: {:.1} updates/s{}, {} sent, {} asked for an ack, {} acknowledged, {} replaced, {} missing, {} too large, {} unchanged and left out{}",
         report.law,
         report.duration_s,
         report.updates_per_s,
@@ -254,6 +260,7 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
         report.missing.unwrap_or(0),
         report.too_large,
         report.unchanged,
+        invalid_stamps(report.invalid_stamps),
     )?;
     writeln!(
         out,
@@ -282,30 +289,37 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
             report.large_states, report.abandoned_states, report.parts, report.repair_parts,
         )?;
     }
-    for topic in &report.topics {
-        if let Some(records) = &topic.records {
-            print_records(&mut out, topic, records)?;
-            continue;
-        }
-        let keys = match topic.keys.len() {
-            0 if topic.removed == 0 => String::new(),
-            keys => format!(", {keys} keys, {} removed", topic.removed),
-        };
-        writeln!(
-            out,
-            "topic {}{keys}: age (at most) mean {}, {} at most; {} sent, {} delivered, {} replaced, {} too old, {} unchanged",
-            topic.topic,
-            ms(topic.age_mean_ms),
-            ms(topic.age_max_ms),
-            topic.sent,
-            topic.delivered,
-            topic.replaced,
-            topic.expired,
-            topic.unchanged,
-        )?;
-    }
+    report.topics.iter().try_for_each(|topic| print_topic(&mut out, topic))?;
     let are_several = report.paths.len() > 1;
     report.paths.iter().try_for_each(|path| print_path(&mut out, path, are_several))
+}
+
+/// How many generation times of a stream were not used, to stand behind other counts.
+fn invalid_stamps(count: Option<u64>) -> String {
+    count.map_or_else(String::new, |count| format!(", {count} invalid generation times"))
+}
+
+fn print_topic(out: &mut impl Write, topic: &TopicReport) -> io::Result<()> {
+    if let Some(records) = &topic.records {
+        return print_records(out, topic, records);
+    }
+    let keys = match topic.keys.len() {
+        0 if topic.removed == 0 => String::new(),
+        keys => format!(", {keys} keys, {} removed", topic.removed),
+    };
+    writeln!(
+        out,
+        "topic {}{keys}: age (at most) mean {}, {} at most; {} sent, {} delivered, {} replaced, {} too old, {} unchanged{}",
+        topic.topic,
+        ms(topic.age_mean_ms),
+        ms(topic.age_max_ms),
+        topic.sent,
+        topic.delivered,
+        topic.replaced,
+        topic.expired,
+        topic.unchanged,
+        invalid_stamps(topic.invalid_stamps),
+    )
 }
 
 fn print_records(
@@ -316,7 +330,7 @@ fn print_records(
     writeln!(
         out,
         "topic {}: {} records put, {} done, {} waiting ({} of {} bytes of the buffer), {} chunks repeated, \
-         {} records too long; age (at most) mean {}, {} at most",
+         {} records too long{}; age (at most) mean {}, {} at most",
         topic.topic,
         records.put,
         records.done,
@@ -325,6 +339,7 @@ fn print_records(
         records.max_buffer_bytes,
         records.repeated_chunks,
         records.too_long,
+        invalid_stamps(topic.invalid_stamps),
         ms(topic.age_mean_ms),
         ms(topic.age_max_ms),
     )

@@ -1,22 +1,25 @@
 //! A topic on the command line: `pose,weight=10,read=/run/pose`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use freshline_core::session::{TopicKind, TopicParams};
 use freshline_core::unit::Bytes;
 use freshline_core::wire::StreamId;
+use freshline_net::source::sampler::StampFormat;
 
 /// What `--topic` gives.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct TopicArg {
+pub(crate) struct TopicArg {
     pub(super) params: TopicParams,
     pub(super) input: Input,
+    /// How the generation time before each state is written, if there is one.
+    pub(super) stamp: Option<StampFormat>,
 }
 
 /// Where states are from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Input {
+pub(crate) enum Input {
     /// The output of a shell command.
     Sample(String),
     /// A file.
@@ -29,7 +32,17 @@ pub(super) enum Input {
     Size(Bytes),
 }
 
-/// What is said of the kind of a topic.
+impl Input {
+    /// The file or the pipe that is read.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Read(path) | Self::Latest(path) | Self::Records(path) => Some(path),
+            Self::Sample(_) | Self::Size(_) => None,
+        }
+    }
+}
+
+/// The keys that set the kind of a topic.
 #[derive(Default)]
 struct KindArg {
     name: Option<String>,
@@ -79,15 +92,11 @@ impl KindArg {
     }
 
     fn every(&self) -> Result<TopicKind, String> {
-        let TopicKind::Every { stream, first, max_bytes } = TopicKind::every(StreamId::default())
-        else {
-            return Ok(TopicKind::Latest);
-        };
-        let buffer = self.buffer.map_or(u64::from(max_bytes), Bytes::get);
+        let buffer = self.buffer.map_or(u64::from(TopicKind::DEFAULT_BYTES), Bytes::get);
         let max_bytes = u32::try_from(buffer).map_err(|_| {
             format!("buffer={buffer}B: at most {}B are possible, such as 1MiB", u32::MAX)
         })?;
-        Ok(TopicKind::Every { stream, first, max_bytes })
+        Ok(TopicKind::Every { stream: StreamId::default(), first: 0, max_bytes })
     }
 }
 
@@ -97,6 +106,7 @@ impl FromStr for TopicArg {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, mut rest) = text.split_once(',').unwrap_or((text, ""));
         let (mut params, mut kind) = (TopicParams::new(name), KindArg::default());
+        let mut stamp = None;
         loop {
             if let Some(others) = rest.strip_prefix("urgent,") {
                 params.is_urgent = true;
@@ -121,7 +131,13 @@ impl FromStr for TopicArg {
             if let Some(input) = input {
                 params.kind = kind.kind(&input).map_err(|why| format!("{why}; there is {key}="))?;
                 params.check().map_err(|error| error.to_string())?;
-                return Ok(Self { params, input });
+                if stamp.is_some() && !matches!(input, Input::Latest(_) | Input::Records(_)) {
+                    return Err(format!(
+                        "stamp is for streams, latest=STREAM and records=STREAM, such as \
+                         pose,stamp=unix,latest=-; there is {key}="
+                    ));
+                }
+                return Ok(Self { params, input, stamp });
             }
             let (value, others) = after.split_once(',').unwrap_or((after, ""));
             match key {
@@ -131,14 +147,15 @@ impl FromStr for TopicArg {
                 },
                 "max-keys" => kind.max_keys = Some(parse(key, value)?),
                 "buffer" => kind.buffer = Some(parse(key, value)?),
+                "stamp" => stamp = Some(parse(key, value)?),
                 "weight" => params.weight = parse(key, value)?,
                 "deadline" => params.deadline = Some(parse(key, value)?),
                 "min-rate" => params.min_rate = Some(parse(key, value)?),
                 "max-rate" => params.max_rate = Some(parse(key, value)?),
                 _ => {
                     return Err(format!(
-                        "{key:?} is not known; there are kind, max-keys, buffer, weight, deadline, min-rate, \
-                         max-rate and urgent, then read, sample, latest, records or size"
+                        "{key:?} is not known; there are kind, max-keys, buffer, stamp, weight, deadline, \
+                         min-rate, max-rate and urgent, then read, sample, latest, records or size"
                     ));
                 }
             }
@@ -173,7 +190,16 @@ mod tests {
             max_rate: Some(UpdateRate::saturating(50.0)),
             ..TopicParams::new("pose")
         };
-        assert_eq!(topic, TopicArg { params, input: Input::Sample("echo a,b=c".into()) });
+        let input = Input::Sample("echo a,b=c".into());
+        assert_eq!(topic, TopicArg { params, input, stamp: None });
+        for text in [
+            "pose,stamp=unix,latest=-",
+            "tf,stamp=unix,kind=keyed,latest=-",
+            "log,kind=every,stamp=unix,records=-",
+        ] {
+            let topic: TopicArg = text.parse().unwrap();
+            assert_eq!(topic.stamp, Some(StampFormat::Unix), "{text}");
+        }
         let topic: TopicArg = "stop,urgent,max-rate=5/s,latest=-".parse().unwrap();
         assert!(topic.params.is_urgent && topic.params.max_rate.is_some());
         let topic: TopicArg = "map,latest=-".parse().unwrap();
@@ -207,6 +233,9 @@ mod tests {
             (",read=x", "name"),
             ("pose,min-rate=9/s,max-rate=3/s,read=x", "lowest rate"),
             ("pose,size=huge", "size=huge"),
+            ("pose,stamp=ms,latest=-", "stamp=ms: unknown format of generation times; use `unix`"),
+            ("pose,stamp=unix,read=x", "pose,stamp=unix,latest=-; there is read="),
+            ("pose,stamp=unix,sample=x", "stamp is for streams"),
             ("tf,kind=other,latest=-", "latest, keyed and every"),
             ("tf,kind=keyed,max-keys=0,latest=-", "1 key at least"),
             ("tf,kind=keyed,max-keys=99999,latest=-", "max-keys=99999"),

@@ -243,6 +243,7 @@ fn names(target: &Target, is_over: impl Fn() -> bool) -> usize {
                 sent_at: Time::ZERO,
                 clock_offset: None,
                 wants_ack: false,
+                wants_return: false,
                 ack_mark: None,
                 opening: Some(opening),
                 frames: Frames::fresh(b"of the flood"),

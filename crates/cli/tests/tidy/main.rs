@@ -17,7 +17,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("freshline-core", &[]),
     ("freshline-system", &[]),
     ("freshline-lab", &["freshline-core"]),
-    ("freshline-net", &["freshline-core", "freshline-system"]),
+    // The lab for an example alone, whose QUIC comes from here.
+    ("freshline-net", &["freshline-core", "freshline-system", "freshline-lab"]),
     ("freshline-kernel", &["freshline-core", "freshline-system"]),
     (
         "freshline",

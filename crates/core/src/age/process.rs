@@ -100,6 +100,21 @@ impl AgeProcess {
         Freshness::Fresh
     }
 
+    /// The receiver holds the state that was generated at `generated_at` from now on, whether it is fresher
+    /// than the one before or not: with an older one the age grows at once. Such an update counts as stale.
+    ///
+    /// For receivers that hold the state that was sent last, of sources whose generation times can go back.
+    /// Otherwise as [`AgeProcess::on_update`].
+    pub fn on_replaced(&mut self, now: Time, generated_at: Time) -> Freshness {
+        let freshness = self.on_update(now, generated_at);
+        let now = now.max(self.reset_at);
+        if let (Freshness::Stale, Some(ramp)) = (freshness, self.ramp(now)) {
+            self.twice_area += ramp.twice_area();
+            (self.reset_at, self.freshest) = (now, generated_at.min(self.freshest));
+        }
+        freshness
+    }
+
     /// The age at `now`, or `None` before the first update.
     pub fn age(&self, now: Time) -> Option<Span> {
         self.ramp(now).map(Ramp::to)
@@ -209,6 +224,25 @@ mod tests {
         }
         assert_eq!(age.age(at(12)), Some(Span::from_millis(7)));
         assert_eq!((age.fresh(), age.stale(), age.peaks()), (1, 2, None));
+    }
+
+    #[test]
+    fn a_state_that_is_replaced_by_an_older_one_has_the_age_of_that_one() {
+        let mut age = AgeProcess::new();
+        age.on_update(at(10), at(8));
+        assert_eq!(age.on_replaced(at(14), at(4)), Freshness::Stale);
+        assert_eq!(age.age(at(14)), Some(Span::from_millis(10)));
+        // From 2 to 6 ms during 4 ms, then from 10 to 14 ms during 4 ms.
+        assert_eq!(age.mean(at(18)), Some(Span::from_millis(8)));
+        // The same once more changes nothing.
+        assert_eq!(age.on_replaced(at(18), at(4)), Freshness::Stale);
+        assert_eq!(age.mean(at(18)), Some(Span::from_millis(8)));
+        // A fresher one resets it.
+        assert_eq!(age.on_replaced(at(18), at(17)), Freshness::Fresh);
+        assert_eq!((age.age(at(18)), age.peaks().map(|peaks| peaks.max)), {
+            (Some(Span::from_millis(1)), Some(Span::from_millis(14)))
+        });
+        assert_eq!((age.fresh(), age.stale()), (2, 2));
     }
 
     #[test]

@@ -190,6 +190,7 @@ mod tests {
             sent_at: Time::from_nanos(5),
             clock_offset: None,
             wants_ack: true,
+            wants_return: false,
             ack_mark: None,
             opening: None,
             frames: Frames::fresh(b"state"),

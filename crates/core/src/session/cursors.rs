@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
+use crate::state::Party;
 use crate::wire::StreamId;
 
 /// How far the application is with the records of a topic: what a monitor needs to go on there after a
@@ -11,6 +12,10 @@ use crate::wire::StreamId;
 pub struct Cursor {
     /// The name of the source; may be empty.
     pub source: Box<str>,
+    /// Of a source without a name, the party that it counts for: its stream is its own, and not that of a stranger
+    /// who uses the same number. `None` of one with a name, and where the party is not known, as after a restart
+    /// of the process: parties are numbers of one process.
+    pub party: Option<Party>,
     /// The name of the topic.
     pub topic: Box<str>,
     /// The stream.
@@ -19,22 +24,58 @@ pub struct Cursor {
     pub next: u64,
 }
 
-/// What has been counted of all streams.
+/// Counts over all streams.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RecordCounts {
     pub(super) taken: u64,
     pub(super) repeated: u64,
     pub(super) lost: u64,
+    /// Chunks that no source writes.
+    pub(super) bad: u64,
+}
+
+/// Whose stream it is, of which topic.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    /// By the names of source and topic.
+    Named(Box<str>, Box<str>),
+    /// Of a source without a name: the stream, the topic's name, and the party if it is known.
+    Nameless(StreamId, Box<str>, Option<Party>),
+}
+
+impl Key {
+    fn of(source: &str, topic: &str, stream: StreamId, party: Option<Party>) -> Self {
+        match source {
+            "" => Self::Nameless(stream, topic.into(), party),
+            source => Self::Named(source.into(), topic.into()),
+        }
+    }
+
+    fn of_cursor(cursor: &Cursor) -> Self {
+        Self::of(&cursor.source, &cursor.topic, cursor.stream, cursor.party)
+    }
+
+    /// Of the same stream, whatever its party.
+    fn is_same_stream(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Nameless(stream, topic, _), Self::Nameless(other_stream, other_topic, _)) => {
+                stream == other_stream && topic == other_topic
+            }
+            _ => self == other,
+        }
+    }
 }
 
 /// Cursors of streams by the names of source and topic, of sessions that have ended as well; of a source
-/// without a name by the stream alone. Beyond a bound the one that has not moved for longest is forgotten.
+/// without a name by its party and the stream. Beyond a bound the one that has not moved for longest is forgotten.
 #[derive(Debug)]
 pub(super) struct Cursors {
     max: usize,
-    by_name: BTreeMap<Box<str>, Kept>,
-    /// The names by the time of their last change.
-    by_use: BTreeMap<u64, Box<str>>,
+    /// That of the source at hand.
+    party: Party,
+    kept: BTreeMap<Key, Kept>,
+    /// The keys by the time of their last change.
+    by_use: BTreeMap<u64, Key>,
     uses: u64,
 }
 
@@ -42,30 +83,46 @@ pub(super) struct Cursors {
 struct Kept {
     stream: StreamId,
     next: u64,
-    /// What was handed out is below.
+    /// All chunks below were handed out.
     given: u64,
     used: u64,
 }
 
-/// Between the names of source and topic, as neither has one.
-const BETWEEN: char = '\0';
-
 impl Cursors {
     pub(super) fn new(max: usize) -> Self {
-        Self { max, by_name: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
+        let party = Party::default();
+        Self { max, party, kept: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// The application was there before a restart of the monitor.
-    pub(super) fn restore(&mut self, cursor: &Cursor) {
-        self.keep(cursor, cursor.next, cursor.next);
+    /// From now on the source at hand, if it has no name, is one of this party.
+    pub(super) fn enter(&mut self, party: Party) {
+        self.party = party;
+    }
+
+    /// The party of a cursor of the source at hand.
+    pub(super) fn party_of(&self, source: &str) -> Option<Party> {
+        source.is_empty().then_some(self.party)
+    }
+
+    /// The application was there before a restart of the monitor. Of a topic the last cursor counts. Of a source
+    /// without a name it is that of each party, and of these the lowest one: whoever of them returns loses nothing.
+    pub(super) fn restore(&mut self, cursors: impl IntoIterator<Item = Cursor>) {
+        let mut by_party = BTreeMap::<Key, BTreeMap<Option<Party>, u64>>::new();
+        for cursor in cursors {
+            let party = cursor.party.filter(|_| cursor.source.is_empty());
+            let unknown = Cursor { party: None, ..cursor };
+            let nexts = by_party.entry(Key::of_cursor(&unknown)).or_default();
+            nexts.insert(party, unknown.next);
+            let next = nexts.values().min().copied().unwrap_or(unknown.next);
+            self.keep(&unknown, next, next);
+        }
     }
 
     /// The application is done with all below a cursor, of a stream of which something was handed out. If another
     /// stream has taken its place since, that one counts.
     pub(super) fn set(&mut self, cursor: &Cursor) {
-        let Cursor { source, topic, stream, .. } = cursor;
-        let kept = self.by_name.get(&name_of(source, topic, *stream));
-        if kept.is_some_and(|kept| kept.stream != *stream) {
+        let kept = self.kept.get(&Key::of_cursor(cursor));
+        if kept.is_some_and(|kept| kept.stream != cursor.stream) {
             return;
         }
         let (next, given) = self.kept(cursor).map_or((0, 0), |kept| (kept.next, kept.given));
@@ -75,60 +132,75 @@ impl Cursors {
     /// All below a cursor is handed out, and all below `done` is done with.
     pub(super) fn give(&mut self, cursor: &Cursor, done: u64) {
         let next = self.kept(cursor).map_or(done, |kept| kept.next);
-        self.keep(cursor, next, cursor.next);
+        self.keep(cursor, next, cursor.next.max(next));
     }
 
-    fn kept(&self, cursor: &Cursor) -> Option<&Kept> {
-        let Cursor { source, topic, stream, .. } = cursor;
-        self.by_name.get(&name_of(source, topic, *stream)).filter(|kept| kept.stream == *stream)
-    }
-
-    fn keep(&mut self, cursor: &Cursor, next: u64, given: u64) {
-        let Cursor { source, topic, stream, .. } = cursor;
-        let name = name_of(source, topic, *stream);
-        self.uses += 1;
-        let kept = Kept { stream: *stream, next, given, used: self.uses };
-        let name = match self.by_name.get_mut(&name) {
-            Some(before) => {
-                let name = self.by_use.remove(&before.used).unwrap_or(name);
-                *before = kept;
-                name
-            }
-            None => {
-                self.by_name.insert(name.clone(), kept);
-                name
-            }
-        };
-        self.by_use.insert(self.uses, name);
-        if self.by_name.len() > self.max
-            && let Some((_, oldest)) = self.by_use.pop_first()
-        {
-            self.by_name.remove(&oldest);
+    /// Records of the cursor's stream that were handed out and are not done are handed out again.
+    pub(super) fn give_again(&mut self, cursor: &Cursor) {
+        let kept = self.kept.get_mut(&Key::of_cursor(cursor));
+        if let Some(kept) = kept.filter(|kept| kept.stream == cursor.stream) {
+            kept.given = kept.next;
         }
     }
 
-    /// What is done, and what is handed out.
-    pub(super) fn get(&self, source: &str, topic: &str, stream: StreamId) -> Option<(u64, u64)> {
-        let kept = self.by_name.get(&name_of(source, topic, stream))?;
-        (kept.stream == stream).then_some((kept.next, kept.given))
+    fn kept(&self, cursor: &Cursor) -> Option<&Kept> {
+        self.find(Key::of_cursor(cursor), cursor.stream)
     }
 
+    /// For a source without a name, the cursor from before a restart counts until the party's own one has moved.
+    fn find(&self, key: Key, stream: StreamId) -> Option<&Kept> {
+        let kept = self.kept.get(&key).or_else(|| match key {
+            Key::Nameless(stream, topic, Some(_)) => {
+                self.kept.get(&Key::Nameless(stream, topic, None))
+            }
+            _ => None,
+        });
+        kept.filter(|kept| kept.stream == stream)
+    }
+
+    fn keep(&mut self, cursor: &Cursor, next: u64, given: u64) {
+        let key = Key::of_cursor(cursor);
+        self.uses += 1;
+        let kept = Kept { stream: cursor.stream, next, given, used: self.uses };
+        let key = match self.kept.get_mut(&key) {
+            Some(before) => {
+                let key = self.by_use.remove(&before.used).unwrap_or(key);
+                *before = kept;
+                key
+            }
+            None => {
+                self.kept.insert(key.clone(), kept);
+                key
+            }
+        };
+        self.by_use.insert(self.uses, key);
+        if self.kept.len() > self.max
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.kept.remove(&oldest);
+        }
+    }
+
+    /// The numbers below which all chunks are done, and are handed out, of a stream of the source at hand.
+    pub(super) fn get(&self, source: &str, topic: &str, stream: StreamId) -> Option<(u64, u64)> {
+        let kept = self.find(Key::of(source, topic, stream, self.party_of(source)), stream)?;
+        Some((kept.next, kept.given))
+    }
+
+    /// For a source without a name, the cursor from before a restart is left out once the stream has a newer one.
     pub(super) fn iter(&self) -> impl Iterator<Item = Cursor> {
-        self.by_name.iter().filter_map(|(name, Kept { stream, next, .. })| {
-            let (source, topic) = name.rsplit_once(BETWEEN)?;
-            let source = if source.starts_with(BETWEEN) { "" } else { source };
-            let (source, topic) = (source.into(), topic.into());
-            Some(Cursor { source, topic, stream: *stream, next: *next })
+        let mut after = self.kept.keys().skip(1);
+        self.kept.iter().filter_map(move |(key, Kept { stream, next, .. })| {
+            let after = after.next();
+            let (source, topic, party) = match key {
+                Key::Named(source, topic) => (source.clone(), topic, None),
+                Key::Nameless(_, topic, party) => (Box::default(), topic, *party),
+            };
+            let has_moved = party.is_none() && after.is_some_and(|after| after.is_same_stream(key));
+            let topic = topic.clone();
+            (!has_moved).then_some(Cursor { source, party, topic, stream: *stream, next: *next })
         })
     }
-}
-
-fn name_of(source: &str, topic: &str, stream: StreamId) -> Box<str> {
-    let name = match source {
-        "" => alloc::format!("{BETWEEN}{:x}{BETWEEN}{topic}", stream.0),
-        source => alloc::format!("{source}{BETWEEN}{topic}"),
-    };
-    name.into()
 }
 
 #[cfg(test)]
@@ -138,27 +210,55 @@ mod tests {
     use super::*;
 
     fn cursor(source: &str, topic: &str, stream: u64, next: u64) -> Cursor {
-        Cursor { source: source.into(), topic: topic.into(), stream: StreamId(stream), next }
+        let (source, topic, stream) = (source.into(), topic.into(), StreamId(stream));
+        Cursor { source, party: None, topic, stream, next }
     }
 
     #[test]
     fn cursors_are_found_by_names_and_stream_and_without_a_name_by_the_stream() {
         let mut cursors = Cursors::new(9);
         let all = [cursor("", "log", 3, 5), cursor("", "log", 4, 6), cursor("robot", "log", 1, 7)];
-        all.iter().for_each(|cursor| cursors.restore(cursor));
+        cursors.restore(all.clone());
         assert_eq!(cursors.get("robot", "log", StreamId(1)), Some((7, 7)));
         assert_eq!(cursors.get("robot", "log", StreamId(2)), None, "another stream begins anew");
         assert_eq!(cursors.get("", "log", StreamId(4)), Some((6, 6)));
-        assert_eq!(cursors.iter().collect::<Vec<_>>(), all);
+        let (named, nameless) = (all[2].clone(), all[..2].iter().cloned());
+        let expected: Vec<_> = [named].into_iter().chain(nameless).collect();
+        assert_eq!(cursors.iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_party_neither_moves_nor_sees_the_cursor_of_another_partys_stream() {
+        let (mut cursors, mine, theirs) = (Cursors::new(9), Party(1, 0), Party(2, 0));
+        let of = |party, next| Cursor { party: Some(party), ..cursor("", "log", 3, next) };
+        let next = |cursors: &mut Cursors, party| {
+            cursors.enter(party);
+            cursors.get("", "log", StreamId(3))
+        };
+        cursors.restore([cursor("", "log", 3, 5)]);
+        assert_eq!(next(&mut cursors, mine), Some((5, 5)), "it is where it was before the restart");
+        cursors.give(&of(theirs, 900), 5);
+        cursors.set(&of(theirs, 900));
+        assert_eq!(next(&mut cursors, mine), Some((5, 5)));
+        cursors.give(&of(mine, 9), 5);
+        cursors.set(&of(mine, 7));
+        assert_eq!(next(&mut cursors, mine), Some((7, 9)));
+        assert_eq!(next(&mut cursors, theirs), Some((900, 900)));
+        // After a further restart it is not known which of them was who.
+        let kept: Vec<_> = cursors.iter().collect();
+        assert_eq!(kept, [of(mine, 7), of(theirs, 900)]);
+        let mut restarted = Cursors::new(9);
+        restarted.restore(kept);
+        assert_eq!(next(&mut restarted, Party(3, 0)), Some((7, 7)), "nothing is lost");
     }
 
     #[test]
     fn of_too_many_the_one_that_has_not_moved_for_longest_is_forgotten() {
         let mut cursors = Cursors::new(2);
-        cursors.restore(&cursor("a", "log", 1, 1));
-        cursors.restore(&cursor("b", "log", 1, 1));
-        cursors.restore(&cursor("a", "log", 1, 2));
-        cursors.restore(&cursor("c", "log", 1, 1));
+        cursors.restore([cursor("a", "log", 1, 1)]);
+        cursors.restore([cursor("b", "log", 1, 1)]);
+        cursors.restore([cursor("a", "log", 1, 2)]);
+        cursors.restore([cursor("c", "log", 1, 1)]);
         let left: Vec<_> = cursors.iter().map(|cursor| cursor.source).collect();
         assert_eq!(left, ["a".into(), "c".into()]);
         assert_eq!(cursors.by_use.len(), 2);

@@ -44,6 +44,20 @@ impl<T> Fifo<T> {
         self.first.as_mut()
     }
 
+    pub(super) fn first(&self) -> Option<&T> {
+        self.first.as_ref()
+    }
+
+    /// The newest one.
+    pub(super) fn last(&self) -> Option<&T> {
+        self.more.back().or(self.first.as_ref())
+    }
+
+    /// Takes the newest one.
+    pub(super) fn pop_last(&mut self) -> Option<T> {
+        self.more.pop_back().or_else(|| self.first.take())
+    }
+
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         let first = self.first.take()?;
@@ -68,5 +82,11 @@ mod tests {
         fifo.push(5);
         assert!(core::iter::from_fn(|| fifo.pop()).eq(2..=5));
         assert_eq!((fifo.len(), fifo.pop()), (0, None));
+        (6..9).for_each(|number| fifo.push(number));
+        assert_eq!(
+            (fifo.last().copied(), fifo.pop_last(), fifo.pop()),
+            (Some(8), Some(8), Some(6))
+        );
+        assert_eq!((fifo.pop_last(), fifo.pop_last(), fifo.last()), (Some(7), None, None));
     }
 }

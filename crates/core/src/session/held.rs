@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use super::change::Change;
 use super::clock_offset::{ClockOffset, drift};
 use super::cursors::{Cursors, RecordCounts};
+use super::nameless::Nameless;
+use super::shares::Origin;
 use crate::age::AgeProcess;
 use crate::state::{self, Assembly, Budget, Decoder, Limits, Outcome};
 use crate::unit::{Span, Time};
@@ -37,13 +39,16 @@ pub(super) struct Since(u64);
 impl Since {
     /// What follows of an update for a state in it: `None` without an offset.
     pub(super) fn of(by: &By<'_>, id: StateId) -> Option<Self> {
-        let offset = by.update.clock_offset?;
-        let sent_at = by.update.sent_at.as_nanos();
+        Self::of_sent(by.update.sent_at, by.update.clock_offset?, id)
+    }
+
+    /// The same of a state with this age, and of the clocks' offset, at this moment of the source's clock.
+    pub(super) fn of_sent(sent_at: Time, offset: OffsetEstimate, id: StateId) -> Option<Self> {
         let before = id.age.as_nanos().checked_add(error(offset, id).as_nanos())?;
         if before > i64::MAX.cast_unsigned() {
             return None;
         }
-        Some(Self(sent_at.wrapping_add_signed(offset.nanos()).wrapping_sub(before)))
+        Some(Self(sent_at.as_nanos().wrapping_add_signed(offset.nanos()).wrapping_sub(before)))
     }
 
     /// The age at `now` at most; zero of what lies in the future.
@@ -102,9 +107,34 @@ pub(super) struct LargeStates {
     pub(super) decoder: Decoder,
     /// What the update at hand has changed in further topics.
     pub(super) changes: Vec<Change>,
-    /// How far the application is with the records of each topic, and what was counted of them.
+    /// The cursors of the records of each topic, and counts of records.
     pub(super) cursors: Cursors,
     pub(super) records: RecordCounts,
+    /// Which records of sources without a name have which stream.
+    pub(super) nameless: Nameless,
+}
+
+impl LargeStates {
+    /// Without any; `max_cursors` topics of records are remembered.
+    pub(super) fn new(limits: Limits, budget: Budget, max_cursors: usize) -> Self {
+        Self {
+            limits,
+            budget,
+            decoder: Decoder::new(),
+            changes: Vec::new(),
+            cursors: Cursors::new(max_cursors),
+            records: RecordCounts::default(),
+            nameless: Nameless::default(),
+        }
+    }
+
+    /// From now on it is about the record with this key, of a source from there.
+    pub(super) fn enter(&mut self, origin: &Origin, key: u32) {
+        let keeper = origin.keeper();
+        self.budget.enter(origin.party());
+        self.cursors.enter(keeper);
+        self.nameless.enter(keeper, key);
+    }
 }
 
 /// What an update was to its record, or a frame to its topic.
@@ -258,8 +288,9 @@ impl StateMut<'_> {
         let By { update, received_at } = *by;
         *self.number = id.number(update.seq);
         let generated_at = id.generated_at(update.sent_at);
-        // By the source's clock, a newer state is not older.
+        // By the source's clock, a newer state is not older, unless the application says so.
         let is_newer = self.has_state() && generated_at >= *self.generated_at;
+        let is_older = self.has_state() && !is_newer;
         *self.generated_at = generated_at;
         self.bound(by, id, is_newer);
         let is_age_known = update.clock_offset.is_some();
@@ -269,7 +300,11 @@ impl StateMut<'_> {
             *self.flags = *self.flags & !(0xff << ERROR) | code << ERROR;
             let offset = offset.nanos();
             let generated_at = ClockOffset::translate_past(generated_at, offset, received_at);
-            self.age.on_update(received_at, generated_at);
+            // Where the source's clock says that it is newer, the estimate of the offset may be a little off.
+            match is_older {
+                true => self.age.on_replaced(received_at, generated_at),
+                false => self.age.on_update(received_at, generated_at),
+            };
         }
     }
 

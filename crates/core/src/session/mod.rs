@@ -26,6 +26,7 @@ mod cursors;
 mod datagram;
 #[cfg(feature = "wlan")]
 pub mod downlink;
+mod duplex;
 mod fifo;
 mod held;
 mod index;
@@ -34,6 +35,7 @@ mod latest;
 mod marks;
 mod max_age;
 mod monitor;
+mod nameless;
 mod paths;
 mod recent;
 mod record;
@@ -48,6 +50,10 @@ pub use clock_offset::ClockOffset;
 pub use cookie::{Secret, SessionLabel};
 pub use cursors::Cursor;
 pub use datagram::Datagram;
+pub use duplex::{
+    Dialer, DialerEvent, Ignored as DuplexIgnored, Listener, ListenerEvent, ListenerTransmit,
+    Receiver, ReturnError, ReturnParams,
+};
 pub use latest::{Latest, StateAge};
 pub use marks::{MarkCheck, MarkVerdict, PathMarks};
 pub use max_age::{BadMaxAge, MaxAge};
@@ -65,7 +71,7 @@ pub use source::{
     RecordError, RecordsView, Source, SourceCounters, SourceEvent, SourceParams, StateTooLarge,
     TopicCounters, TopicError, TopicId, TopicKind, TopicParams, Transmit, TransportState,
 };
-pub use streams::TakenRecord;
+pub use streams::{NextRecord, TakenRecord};
 pub use topic_record::TopicRecord;
 
 pub use crate::wire::{RecordChunk, StreamId};

@@ -191,6 +191,10 @@ impl<P> Record<P> {
         large: &mut LargeStates,
     ) -> Received {
         self.heard_at = received_at;
+        // An update from before the opening can have the offset of a monitor that was here before.
+        let is_believed = update.seq > self.first_seq && is_credible(update, received_at);
+        let clock_offset = update.clock_offset.filter(|_| is_believed);
+        let update = &Update { clock_offset, ..*update };
         let is_newest = update.seq > self.newest_seq;
         if is_newest {
             self.recent.advance(self.newest_seq, update.seq);
@@ -200,10 +204,6 @@ impl<P> Record<P> {
             self.on_late_records(update, received_at, large);
             return Received::COPY;
         }
-        // An update from before the opening can have the offset of a monitor that was here before.
-        let is_believed = update.seq > self.first_seq && is_credible(update, received_at);
-        let clock_offset = update.clock_offset.filter(|_| is_believed);
-        let update = &Update { clock_offset, ..*update };
         let arrival = self.on_frames(update, received_at, large);
         let was_fresh = is_newest && arrival != Arrival::Late;
         match was_fresh {
@@ -225,6 +225,7 @@ impl<P> Record<P> {
         // An update from before the opening may be of a monitor that was here before: it can have a key that
         // is removed since. What is missing leaves again.
         let is_before = update.seq < self.first_seq;
+        self.note_clock_offset(update, &mut large.changes);
         for frame in update.frames.iter().filter(|frame| !(is_before && frame.topic() > 0)) {
             let arrival = self.on_frame(update, frame, received_at, large);
             match frame.topic() {
@@ -274,7 +275,7 @@ impl<P> Record<P> {
             (_, Frame::Record(chunk)) => {
                 self.more.get_or_insert_default().streams.on_chunk(&by, &chunk, large)
             }
-            (_, Frame::Cursor(_)) => Arrival::Part,
+            (topic, Frame::Cursor(_)) => self.on_question(topic, large),
             (0, frame) => self.state_mut().on_frame(&by, frame, large),
             (_, frame) => self.more.get_or_insert_default().topics.on_frame(&by, frame, large),
         }
@@ -298,7 +299,7 @@ impl<P> Record<P> {
         if let Some(mut more) = self.more.take() {
             more.large.release(&mut large.budget);
             more.topics.release(&mut large.budget);
-            more.streams.release(&mut large.budget);
+            more.streams.release(&self.name, large);
             self.more = (!more.topics.is_empty()).then_some(more);
         }
     }
@@ -446,20 +447,12 @@ impl<P> Record<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cursors::{Cursors, RecordCounts};
     use super::*;
-    use crate::state::{Budget, Decoder, Limits};
+    use crate::state::{Budget, Limits};
     use crate::wire::{Frames, OffsetEstimate};
 
     fn large() -> LargeStates {
-        LargeStates {
-            limits: Limits::default(),
-            budget: Budget::new(0),
-            decoder: Decoder::new(),
-            changes: Vec::new(),
-            cursors: Cursors::new(9),
-            records: RecordCounts::default(),
-        }
+        LargeStates::new(Limits::default(), Budget::new(0), 9)
     }
 
     fn of(update: &Update<'_>) -> Record<()> {
@@ -474,6 +467,7 @@ mod tests {
             sent_at: Time::from_nanos(seq),
             clock_offset: None,
             wants_ack: true,
+            wants_return: false,
             ack_mark: None,
             opening: None,
             frames: Frames::fresh(b"x"),

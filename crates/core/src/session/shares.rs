@@ -17,6 +17,8 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
+use crate::state::Party;
+
 /// What a place counts for: numbers that stand for an owner (a token or a certificate), a network, and an
 /// address in it. 0 where the transport does not know them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -30,6 +32,26 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// The same with what opened a session there: [`Record::credential`](super::Record::credential).
+    #[must_use]
+    pub fn with_credential(self, credential: u64) -> Self {
+        Self { owner: self.owner ^ credential, ..self }
+    }
+
+    /// What it counts for in the memory of a monitor: all addresses of a network with the same owner.
+    pub fn party(&self) -> Party {
+        Party(self.owner, self.network)
+    }
+
+    /// Whose its streams of records are if it has no name: those of its token or certificate, wherever it is;
+    /// without one those of its network.
+    pub(super) fn keeper(&self) -> Party {
+        match self.owner {
+            0 => Party(0, self.network),
+            owner => Party(owner, 0),
+        }
+    }
+
     fn levels(&self) -> [u64; 3] {
         [self.owner, self.network, self.address]
     }

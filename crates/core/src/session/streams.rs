@@ -14,15 +14,17 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Bound::{Excluded, Unbounded};
 
 use super::change::Change;
-use super::clock_offset::ClockOffset;
+use super::clock_offset::{ClockOffset, drift};
 use super::cursors::Cursor;
 use super::held::{Arrival, By, LargeStates, Since, error};
 use super::latest::StateAge;
+use super::nameless;
 use crate::state::Budget;
 use crate::unit::{Span, Time};
-use crate::wire::{RecordChunk, StateId, StreamId, TopicStream};
+use crate::wire::{OffsetEstimate, RecordChunk, StateId, StreamId, TopicStream, Update};
 
 /// A record that the application gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,23 +36,54 @@ pub struct TakenRecord {
     pub cursor: Cursor,
     /// When it was generated, on the source's clock.
     pub generated_at: Time,
-    /// Its age, by the source's clock and the clocks' offset, as that of a state; `None` until an update has
-    /// carried the offset. It does not count time for which the source's clock stood still, and no maximum age
-    /// withholds a record.
+    /// Its age, by the source's clock and the clocks' offset, as that of a state; `None` until an update of the
+    /// session has carried the offset. It does not count time for which the source's clock stood still, and no
+    /// maximum age withholds a record. Its uncertainty is [`Span::MAX`] if the source knows no bound, as of a
+    /// record from before its machine slept.
     pub age: Option<StateAge>,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
+impl TakenRecord {
+    /// By how much the estimate of its age can be too low, but for the drift of clocks over that age, which each
+    /// further monitor counts itself: what a relay adds to the error of its own session
+    /// ([`Source::handle_label_error`](super::Source::handle_label_error)). Zero if no bound is known: such a
+    /// record leaves no state beside it without one.
+    pub fn label_error(&self) -> Span {
+        let bounded = self.age.filter(|age| age.uncertainty < Span::MAX);
+        bounded.map_or(Span::ZERO, |age| age.uncertainty - drift(age.estimate))
+    }
+}
+
+/// What is known of the next record of a topic before it is handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextRecord {
+    /// Its stream.
+    pub stream: StreamId,
+    /// The number of its first chunk.
+    pub number: u64,
+    /// The application is done with all chunks below. It has those between this and `number`, maybe of another
+    /// session.
+    pub done: u64,
+    /// Its length in bytes.
+    pub len: usize,
+    /// Whether [`TakenRecord::age`] is known.
+    pub is_age_known: bool,
+}
+
 /// Chunks from the cursor on that can be held: more would be beyond the window, whatever their length.
 const MAX_AHEAD: u64 = (RecordChunk::WINDOW / RecordChunk::COST) as u64;
+
+/// Chunks of the longest record.
+const MAX_CHUNKS: u64 = (RecordChunk::MAX_RECORD / RecordChunk::MAX_LEN) as u64;
 
 /// What a chunk costs besides its bytes: with its place in a tree, of which the nodes may be half empty, and
 /// what an allocator adds.
 const COST_OF_CHUNK: usize = 2 * (size_of::<Held>() + size_of::<u64>()) + 16;
 
 /// What a stream costs besides its name and its chunks.
-const COST: usize = 2 * size_of::<Stream>();
+const COST: usize = 2 * size_of::<Stream>() + nameless::COST;
 
 /// A chunk that has come.
 #[derive(Debug)]
@@ -75,9 +108,35 @@ impl Held {
         Self { bytes: chunk.bytes.into(), is_last, generated_at, since, estimate }
     }
 
-    fn age(&self, now: Time) -> Option<StateAge> {
-        let estimate = self.estimate.map(|(at, error)| (now.since(at), error));
-        Some(StateAge::of(estimate, self.since?, now))
+    /// Of a chunk that came without the clocks' offset, by the one that is known since.
+    fn age(&self, now: Time, known: Option<&Known>) -> Option<StateAge> {
+        let (estimate, since) = match (self.estimate, known) {
+            (None, Some(known)) => known.judge(self.generated_at, now),
+            (estimate, _) => (estimate, self.since),
+        };
+        let estimate = estimate.map(|(at, error)| (now.since(at), error));
+        let unbounded = |(estimate, _)| StateAge { estimate, uncertainty: Span::MAX };
+        match since {
+            Some(since) => Some(StateAge::of(estimate, since, now)),
+            None => estimate.map(unbounded),
+        }
+    }
+}
+
+/// The clocks' offset, as of the last update of the session with one.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    sent_at: Time,
+    offset: OffsetEstimate,
+}
+
+impl Known {
+    /// When a record was generated, on the monitor's clock, with the error, and after which moment for sure.
+    fn judge(&self, generated_at: Time, now: Time) -> (Option<(Time, Span)>, Option<Since>) {
+        let Self { sent_at, offset } = *self;
+        let id = StateId { age: sent_at.since(generated_at), ..StateId::FRESH };
+        let at = ClockOffset::translate_past(generated_at, offset.nanos(), now);
+        (Some((at, error(offset, id))), Since::of_sent(sent_at, offset, id))
     }
 }
 
@@ -91,6 +150,8 @@ struct Stream {
     complete: u64,
     contiguous: u64,
     chunks: BTreeMap<u64, Held>,
+    /// What was found of the next record, but for what changes.
+    next: Option<NextRecord>,
     /// What they count for the window.
     bytes: usize,
     /// What the budget is charged.
@@ -109,36 +170,43 @@ impl Stream {
             large.records.repeated += 1;
             return Arrival::Part;
         }
+        // Numbers follow from lengths: a relay cuts the record into the same chunks again.
+        let is_short = bytes.len() < RecordChunk::MAX_LEN && !chunk.is_last;
+        if is_short || bytes.len() > RecordChunk::MAX_LEN {
+            large.records.bad += 1;
+            return Arrival::NoRoom;
+        }
         let cost = RecordChunk::cost(bytes.len());
         let is_beyond =
             number - self.cursor >= MAX_AHEAD || self.bytes + cost > RecordChunk::WINDOW;
-        if is_beyond || bytes.len() > RecordChunk::MAX_LEN || !self.charge(chunk, &mut large.budget)
-        {
+        if is_beyond || !self.charge(chunk, &mut large.budget) {
             return Arrival::NoRoom;
         }
         self.bytes += cost;
         self.chunks.insert(number, Held::new(by, chunk));
-        if self.advance() {
+        if self.advance(large) {
             large.changes.push(Change::Record(self.topic));
         }
-        Arrival::Part
+        if self.chunks.contains_key(&number) { Arrival::Part } else { Arrival::NoRoom }
     }
 
     /// Charges the budget for a chunk; whether there is room, which the lowest missing one makes.
     fn charge(&mut self, chunk: &RecordChunk<'_>, budget: &mut Budget) -> bool {
-        loop {
-            let wanted = self.share + chunk.bytes.len() + COST_OF_CHUNK;
-            if budget.resize(&mut self.share, wanted) {
-                return true;
-            }
-            let highest = self.chunks.last_key_value().map(|(number, _)| *number);
-            match highest
-                .filter(|highest| chunk.number == self.contiguous && *highest > chunk.number)
-            {
-                Some(highest) => self.drop_chunk(highest, budget),
-                None => return false,
-            };
+        let mut wanted = self.share + chunk.bytes.len() + COST_OF_CHUNK;
+        // Of the highest ones as many give way as are needed, in one step: what was freed is not lost to others.
+        let is_lowest = chunk.number == self.contiguous;
+        let higher =
+            self.chunks.range((Excluded(chunk.number), Unbounded)).rev().filter(|_| is_lowest);
+        let mut freed = higher.map(|(number, held)| (*number, held.bytes.len() + COST_OF_CHUNK));
+        let mut from = None;
+        while !budget.resize(&mut self.share, wanted) {
+            let Some((number, bytes)) = freed.next() else { return false };
+            (from, wanted) = (Some(number), wanted - bytes);
         }
+        let dropped = from.map(|from| self.chunks.split_off(&from)).unwrap_or_default();
+        self.bytes -=
+            dropped.values().map(|held| RecordChunk::cost(held.bytes.len())).sum::<usize>();
+        true
     }
 
     fn drop_chunk(&mut self, number: u64, budget: &mut Budget) -> Option<Held> {
@@ -150,10 +218,15 @@ impl Stream {
         Some(held)
     }
 
-    /// Whether there are more whole records now.
-    fn advance(&mut self) -> bool {
+    /// Whether there are more whole records now. A chunk with which a record is too long is dropped.
+    fn advance(&mut self, large: &mut LargeStates) -> bool {
         let before = self.complete;
         while let Some(held) = self.chunks.get(&self.contiguous) {
+            if !held.is_last && self.contiguous + 1 - self.complete >= MAX_CHUNKS {
+                self.drop_chunk(self.contiguous, &mut large.budget);
+                large.records.bad += 1;
+                break;
+            }
             self.contiguous += 1;
             if held.is_last {
                 self.complete = self.contiguous;
@@ -174,12 +247,42 @@ impl Stream {
         }
         (self.cursor, self.given) = (first, self.given.max(first));
         (self.complete, self.contiguous) = (self.complete.max(first), self.contiguous.max(first));
-        if self.advance() {
+        if self.advance(large) {
             large.changes.push(Change::Record(self.topic));
         }
     }
 
-    fn next(&mut self, now: Time, source: &str, large: &mut LargeStates) -> Option<TakenRecord> {
+    fn peek(&mut self, known: Option<&Known>) -> Option<NextRecord> {
+        let Self { id: stream, given: number, cursor: done, complete, chunks, next, .. } = self;
+        let (number, done) = (*number, *done);
+        if number >= *complete {
+            return None;
+        }
+        // A driver without room asks often, and a record can have thousands of chunks.
+        let next = match next {
+            Some(next) if next.number == number => next,
+            next => {
+                let (mut len, mut is_age_known) = (0, false);
+                for held in chunks.range(number..*complete).map(|(_, held)| held) {
+                    len += held.bytes.len();
+                    is_age_known |= held.estimate.is_some();
+                    if held.is_last {
+                        break;
+                    }
+                }
+                next.insert(NextRecord { stream: *stream, number, done, len, is_age_known })
+            }
+        };
+        let is_age_known = next.is_age_known || known.is_some();
+        Some(NextRecord { done, is_age_known, ..*next })
+    }
+
+    fn next(
+        &mut self,
+        now: Time,
+        (source, known): (&str, Option<&Known>),
+        large: &mut LargeStates,
+    ) -> Option<TakenRecord> {
         let number = self.given;
         if number >= self.complete {
             return None;
@@ -188,7 +291,7 @@ impl Stream {
         for (number, held) in self.chunks.range(number..self.complete) {
             bytes.extend_from_slice(&held.bytes);
             generated_at = held.generated_at;
-            age = age.or_else(|| held.age(now));
+            age = age.or_else(|| held.age(now, known));
             self.given = number + 1;
             if held.is_last {
                 break;
@@ -196,19 +299,36 @@ impl Stream {
         }
         large.records.taken += 1;
         let (name, next) = (self.name.clone(), self.given);
-        let cursor = Cursor { source: source.into(), topic: name, stream: self.id, next };
+        let party = large.cursors.party_of(source);
+        let cursor = Cursor { source: source.into(), party, topic: name, stream: self.id, next };
         large.cursors.give(&cursor, self.cursor);
         Some(TakenRecord { number, cursor, generated_at, age, bytes })
     }
 
-    /// The application is done with all below `next`.
+    /// The application is done with all below `next`, which it may have got in a former session.
     fn on_done(&mut self, next: u64, large: &mut LargeStates) {
-        let next = next.min(self.given);
+        if next <= self.cursor {
+            return;
+        }
         while let Some((number, _)) = self.chunks.first_key_value().filter(|(at, _)| **at < next) {
             let number = *number;
             self.drop_chunk(number, &mut large.budget);
         }
-        self.cursor = self.cursor.max(next);
+        (self.cursor, self.given) = (next, self.given.max(next));
+        (self.complete, self.contiguous) = (self.complete.max(next), self.contiguous.max(next));
+        self.advance(large);
+        if self.complete > self.given {
+            // Also where they were there before: a driver that had no room for them may have some now.
+            large.changes.push(Change::Record(self.topic));
+        }
+    }
+
+    /// The application has dropped what it was given and is not done with.
+    fn give_again(&mut self, changes: &mut Vec<Change>) {
+        self.given = self.cursor;
+        if self.complete > self.given {
+            changes.push(Change::Record(self.topic));
+        }
     }
 }
 
@@ -217,6 +337,7 @@ impl Stream {
 pub(super) struct Streams {
     /// In the order of the topics' numbers.
     all: Vec<Stream>,
+    known: Option<Known>,
 }
 
 impl Streams {
@@ -248,15 +369,30 @@ impl Streams {
                     complete: cursor,
                     contiguous: cursor,
                     chunks: BTreeMap::new(),
+                    next: None,
                     bytes: 0,
                     share,
                 };
                 self.all.insert(place, new);
+                if source.is_empty() {
+                    large.nameless.insert(id);
+                }
                 place
             }
         };
         self.all[place].skip(first, large);
         true
+    }
+
+    /// An update has come, which may carry the clocks' offset. With the first one, the age of records that have come
+    /// before is known.
+    pub(super) fn note_clock_offset(&mut self, update: &Update<'_>, changes: &mut Vec<Change>) {
+        let Some(offset) = update.clock_offset else { return };
+        let known = Known { sent_at: update.sent_at, offset };
+        if self.known.replace(known).is_none() {
+            let aged = self.all.iter().filter(|stream| stream.complete > stream.given);
+            changes.extend(aged.map(|stream| Change::Record(stream.topic)));
+        }
     }
 
     pub(super) fn on_chunk(
@@ -277,16 +413,55 @@ impl Streams {
         (source, topic): (&str, u16),
         large: &mut LargeStates,
     ) -> Option<TakenRecord> {
+        let place = self.sync((source, topic), large)?;
+        self.all[place].next(now, (source, self.known.as_ref()), large)
+    }
+
+    /// The name of a topic's stream.
+    pub(super) fn name(&self, topic: u16) -> Option<&str> {
+        Some(&self.all[self.place(topic).ok()?].name)
+    }
+
+    pub(super) fn peek(
+        &mut self,
+        (source, topic): (&str, u16),
+        large: &mut LargeStates,
+    ) -> Option<NextRecord> {
+        let place = self.sync((source, topic), large)?;
+        self.all[place].peek(self.known.as_ref())
+    }
+
+    /// A stream is as far as is known of it: a source without a name that is restarted has it in two sessions
+    /// until the former one ends. Gives its place.
+    pub(super) fn sync(
+        &mut self,
+        (source, topic): (&str, u16),
+        large: &mut LargeStates,
+    ) -> Option<usize> {
         let place = self.place(topic).ok()?;
-        self.all[place].next(now, source, large)
+        let stream = &mut self.all[place];
+        if let Some((next, given)) = large.cursors.get(source, &stream.name, stream.id) {
+            stream.on_done(next, large);
+            stream.given = stream.given.max(given);
+        }
+        Some(place)
     }
 
     /// The application is done with the records up to this cursor; whether the stream is there.
     pub(super) fn on_done(&mut self, cursor: &Cursor, large: &mut LargeStates) -> bool {
+        self.find(cursor).map(|stream| stream.on_done(cursor.next, large)).is_some()
+    }
+
+    /// The application has dropped what it was given of the stream of this cursor and is not done with; whether
+    /// the stream is there.
+    pub(super) fn give_again(&mut self, cursor: &Cursor, changes: &mut Vec<Change>) -> bool {
+        self.find(cursor).map(|stream| stream.give_again(changes)).is_some()
+    }
+
+    fn find(&mut self, cursor: &Cursor) -> Option<&mut Stream> {
         let is_it =
             |stream: &&mut Stream| stream.id == cursor.stream && stream.name == cursor.topic;
-        let stream = self.all.iter_mut().find(is_it);
-        stream.map(|stream| stream.on_done(cursor.next, large)).is_some()
+        self.all.iter_mut().find(is_it)
     }
 
     /// The chunks that the application is done with.
@@ -295,8 +470,13 @@ impl Streams {
     }
 
     /// The session ends: what is not taken comes again.
-    pub(super) fn release(&mut self, budget: &mut Budget) {
-        self.all.drain(..).for_each(|mut stream| budget.release(&mut stream.share));
+    pub(super) fn release(&mut self, source: &str, large: &mut LargeStates) {
+        for mut stream in self.all.drain(..) {
+            large.budget.release(&mut stream.share);
+            if source.is_empty() {
+                large.nameless.remove(stream.id);
+            }
+        }
     }
 
     fn place(&self, topic: u16) -> Result<usize, usize> {

@@ -351,12 +351,13 @@ impl TopicRecords {
         }
         let mut gone = self.all.remove(place);
         gone.large.release(&mut large.budget);
-        let kept = self.share - COST;
+        let is_noted = self.removed_at(topic).is_some();
+        let kept = self.share - COST + if is_noted { 0 } else { COST_OF_REMOVED };
         // Less always fits.
         let _ = large.budget.resize(&mut self.share, kept);
         // Frames of this life, or from before the number was another key's, are late from now on.
         let last = gone.life.max(by.or(gone.state_number()).unwrap_or(0));
-        self.note_removed(topic, last, &mut large.budget);
+        self.set_removed(topic, last);
         large.changes.push(Change::Dropped(topic));
         let had_state = gone.has_state() && !gone.name.is_empty();
         if let Some(number) = by.filter(|_| had_state) {
@@ -366,17 +367,20 @@ impl TopicRecords {
     }
 
     fn note_removed(&mut self, topic: u16, number: u64, budget: &mut Budget) -> Arrival {
+        let wanted = self.share + COST_OF_REMOVED;
+        if self.removed_at(topic).is_none() && !budget.resize(&mut self.share, wanted) {
+            return Arrival::NoRoom;
+        }
+        self.set_removed(topic, number);
+        Arrival::Part
+    }
+
+    /// The budget is charged for it.
+    fn set_removed(&mut self, topic: u16, number: u64) {
         match self.removed.binary_search_by_key(&topic, |(topic, _)| *topic) {
             Ok(place) => self.removed[place].1 = self.removed[place].1.max(number),
-            Err(place) => {
-                let wanted = self.share + COST_OF_REMOVED;
-                if !budget.resize(&mut self.share, wanted) {
-                    return Arrival::NoRoom;
-                }
-                self.removed.insert(place, (topic, number));
-            }
+            Err(place) => self.removed.insert(place, (topic, number)),
         }
-        Arrival::Part
     }
 
     fn removed_at(&self, topic: u16) -> Option<u64> {

@@ -14,8 +14,13 @@ const FIRST_PAIRS: u32 = 8;
 /// Later on there is one in so much time: a hop may change, and jitter hides it for a while.
 const NEXT_PAIR: Span = Span::from_secs(2);
 
-/// Updates that left within this part of the time between their arrivals left at once.
+/// Updates that left within this part of the time between their arrivals left at once,
 const AT_ONCE: u64 = 4;
+
+/// if they left within this time, which a busy host may take between two, or within the least time between two
+/// arrivals. Otherwise the second had no cause to queue behind the first: what kept them apart was the application,
+/// which had no state before, and an outage of the path between them.
+const TOGETHER: Span = Span::from_millis(1);
 
 #[derive(Debug, Clone)]
 pub(super) struct Service {
@@ -41,14 +46,20 @@ impl Service {
         // No longer apart than the second was under way, whatever the monitor says.
         let apart = apart.min(now.since(ack.sent_at));
         let seconds = apart.as_secs_f64();
+        let left_apart = ack.sent_at.since(last.sent_at);
+        let is_pair = left_apart < apart / AT_ONCE && self.is_together(left_apart);
         lower(&mut self.least, seconds);
-        let is_pair = ack.sent_at.since(last.sent_at) < apart / AT_ONCE;
         if is_pair {
             lower(&mut self.min_pair, seconds);
             self.pairs = self.pairs.saturating_add(1);
             self.paired_at = now;
         }
         is_pair.then_some(seconds)
+    }
+
+    /// Whether updates that left so far apart may have queued one behind the other, and not for want of a state.
+    fn is_together(&self, left_apart: Span) -> bool {
+        left_apart <= TOGETHER || self.least.is_some_and(|least| left_apart.as_secs_f64() < least)
     }
 
     /// Whether a pair is worth its while.
@@ -91,6 +102,24 @@ mod tests {
         assert_eq!(service.on_ack(ms(126), &ack(2, 100, 113)), None, "these did not");
         assert_eq!(service.on_ack(ms(130), &ack(3, 105, 117)), None);
         assert_eq!((service.min_pair(), service.least()), (Some(0.008), Some(0.004)));
+    }
+
+    #[test]
+    fn two_states_of_an_application_with_an_outage_between_them_make_no_pair() {
+        let mut service = Service::new();
+        service.on_ack(ms(40), &ack(0, 0, 20));
+        assert_eq!(service.on_ack(ms(500), &ack(1, 50, 480)), None, "nothing is known yet");
+        assert_eq!(service.on_ack(ms(540), &ack(2, 500, 520)), None);
+        assert_eq!(
+            service.on_ack(ms(990), &ack(3, 550, 970)),
+            None,
+            "40 ms are enough for the path"
+        );
+        assert_eq!(
+            service.on_ack(ms(1_090), &ack(4, 552, 1_050)),
+            Some(0.08),
+            "these may have queued"
+        );
     }
 
     #[test]

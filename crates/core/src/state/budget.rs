@@ -1,61 +1,173 @@
 //! The memory that all sources of a monitor may hold together.
+//!
+//! One party could use all of it up. So a reserve can be kept for the others: above the limit, a party may
+//! grow to a quarter of what is left then.
+//!
+//! | bytes used after a growth | allowed |
+//! |---|---|
+//! | up to `limit` | to each party |
+//! | up to `limit + reserve` | to a party that holds at most a quarter of the bytes left |
+//!
+//! So *n* parties that take all they can leave `reserve · (4/5)ⁿ`, after one that has used up the limit. What a
+//! party holds is never taken away from it.
+
+use alloc::collections::BTreeMap;
+
+/// A number for those that count together, such as the senders of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Party(pub u64, pub u64);
+
+/// A party may hold one byte of the reserve for each of so many that are left then.
+const LEFT: usize = 4;
 
 /// A bound on bytes that several holders share: half-received states, and payloads that are large.
 ///
 /// It is a plain counter: it owns no memory. Each holder remembers how much of it is charged for, and
 /// changes that by [`Budget::resize`] alone, before it allocates and after it has freed. A share must be
-/// released before its holder is dropped.
+/// released before its holder is dropped. With a reserve, a share belongs to the party that has
+/// [entered](Budget::enter), and no other may change it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {
     limit: usize,
     used: usize,
+    reserve: usize,
+    party: Party,
+    /// What each party holds, of those that hold something; with a reserve alone.
+    by_party: BTreeMap<Party, usize>,
+    /// How many times a share has become smaller.
+    shrinks: u64,
 }
 
 impl Budget {
-    /// A budget of `limit` bytes, of which none are used.
+    /// A budget of `limit` bytes, of which none are used, without a reserve.
     pub const fn new(limit: usize) -> Self {
-        Self { limit, used: 0 }
+        let party = Party(0, 0);
+        Self { limit, used: 0, reserve: 0, party, by_party: BTreeMap::new(), shrinks: 0 }
     }
 
-    /// The bound in bytes.
+    /// The same with `reserve` bytes more for parties that hold little.
+    #[must_use]
+    pub const fn with_reserve(self, reserve: usize) -> Self {
+        // Not by `..self`, which cannot be constant.
+        let mut budget = self;
+        budget.reserve = reserve;
+        budget
+    }
+
+    /// A budget of `limit` bytes, and a quarter more for parties that hold little: as of all that sources make a
+    /// monitor hold.
+    pub const fn of_parties(limit: usize) -> Self {
+        Self::new(limit).with_reserve(limit / 4)
+    }
+
+    /// From now on shares are those of this party.
+    pub fn enter(&mut self, party: Party) {
+        self.party = party;
+    }
+
+    /// The bound in bytes, without the reserve.
     pub const fn limit(&self) -> usize {
         self.limit
     }
 
-    /// The bytes charged for, at most the limit.
+    /// The bytes charged for, at most the limit with the reserve.
     pub const fn used(&self) -> usize {
         self.used
     }
 
-    /// The bytes that are left.
+    /// The bytes that are left to each party.
     pub const fn free(&self) -> usize {
-        self.limit - self.used
+        self.limit.saturating_sub(self.used)
+    }
+
+    /// How many times a share has become smaller: as long as this is the same, what had no room has none.
+    pub const fn shrinks(&self) -> u64 {
+        self.shrinks
+    }
+
+    /// Whether this party may take so many bytes more now.
+    pub fn allows(&self, party: Party, more: usize) -> bool {
+        let Some(used) = self.used.checked_add(more) else { return false };
+        if used <= self.limit || more == 0 {
+            return true;
+        }
+        let left = self.limit.saturating_add(self.reserve).checked_sub(used);
+        left.is_some_and(|left| self.held(party).saturating_add(more) <= left / LEFT)
+    }
+
+    /// A share of the party that has entered is another one's from now on, which may have more by that than it may
+    /// take.
+    pub fn pass(&mut self, share: usize, to: Party) {
+        if self.reserve == 0 || share == 0 {
+            return;
+        }
+        let from = self.party;
+        // It may take more now.
+        self.shrinks += u64::from(from != to);
+        for (party, held) in [
+            (from, self.held(from).saturating_sub(share)),
+            (to, self.held(to).saturating_add(share)),
+        ] {
+            if from != to {
+                self.set_held(party, held);
+            }
+        }
     }
 
     /// Changes the share of a holder from `share` to `wanted` bytes. Returns whether there was room;
     /// otherwise nothing changes. A share can always become smaller.
     #[must_use]
     pub fn resize(&mut self, share: &mut usize, wanted: usize) -> bool {
-        debug_assert!(*share <= self.used, "a share of another budget");
-        let others = self.used.saturating_sub(*share);
-        match others.checked_add(wanted) {
-            Some(used) if used <= self.limit || wanted <= *share => {
-                self.used = used;
-                *share = wanted;
-                true
-            }
-            _ => false,
+        if !self.has_room(*share, wanted) {
+            return false;
         }
+        self.charge(share, wanted);
+        true
     }
 
     /// The holder has freed what it held.
     pub fn release(&mut self, share: &mut usize) {
-        self.used = self.used.saturating_sub(core::mem::take(share));
+        self.charge(share, 0);
+    }
+
+    fn has_room(&self, share: usize, wanted: usize) -> bool {
+        self.allows(self.party, wanted.saturating_sub(share))
+    }
+
+    /// What a party holds.
+    fn held(&self, party: Party) -> usize {
+        self.by_party.get(&party).copied().unwrap_or(0)
+    }
+
+    fn set_held(&mut self, party: Party, held: usize) {
+        match held {
+            0 => _ = self.by_party.remove(&party),
+            held => _ = self.by_party.insert(party, held),
+        }
+    }
+
+    fn charge(&mut self, share: &mut usize, wanted: usize) {
+        debug_assert!(*share <= self.used, "a share of another budget");
+        if wanted == *share {
+            return;
+        }
+        self.used = self.used.saturating_sub(*share).saturating_add(wanted);
+        self.shrinks += u64::from(wanted < *share);
+        if self.reserve > 0 {
+            let held = self.held(self.party);
+            debug_assert!(*share <= held, "a share of another party");
+            self.set_held(self.party, held.saturating_sub(*share).saturating_add(wanted));
+        }
+        *share = wanted;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -69,5 +181,66 @@ mod tests {
         assert!(budget.resize(&mut one, 10) && budget.resize(&mut other, 90));
         budget.release(&mut other);
         assert_eq!((other, budget.used(), budget.free()), (0, 10, 90));
+    }
+
+    /// The most that a party can have now.
+    fn greatest(budget: &mut Budget, party: u64) -> usize {
+        budget.enter(Party(0, party));
+        let mut share = 0;
+        (1..).find(|wanted| !budget.resize(&mut share, *wanted)).map_or(0, |refused| refused - 1)
+    }
+
+    #[test]
+    fn a_party_that_takes_all_it_can_leaves_the_reserve_to_the_others() {
+        let mut budget = Budget::new(4_000).with_reserve(1_000);
+        assert_eq!(greatest(&mut budget, 1), 4_000, "alone it has the whole limit, and no more");
+        // A fifth of what is left, each.
+        let others = [2, 3, 4].map(|party| greatest(&mut budget, party));
+        assert_eq!(others, [200, 160, 128]);
+        assert_eq!((budget.used(), budget.free()), (4_488, 0));
+        let mut share = others[0];
+        budget.enter(Party(0, 2));
+        assert!(!budget.resize(&mut share, 201) && budget.resize(&mut share, 100));
+        assert!(budget.resize(&mut share, 101), "it holds less than a quarter of what is left");
+    }
+
+    #[test]
+    fn a_share_that_passes_to_another_party_counts_as_held_by_that() {
+        let mut budget = Budget::new(100).with_reserve(40);
+        let (one, other, mut share) = (Party(0, 1), Party(0, 2), 0);
+        budget.enter(one);
+        assert!(budget.resize(&mut share, 100));
+        assert!(!budget.allows(one, 1) && budget.allows(other, 8) && !budget.allows(other, 9));
+        budget.pass(share, other);
+        assert!(budget.allows(one, 8) && !budget.allows(other, 1));
+        budget.enter(other);
+        budget.pass(share, other);
+        budget.release(&mut share);
+        assert!(budget.used() == 0 && budget.by_party.is_empty());
+        assert_eq!(budget.shrinks(), 2, "each party has less once");
+    }
+
+    proptest! {
+        #[test]
+        fn a_growth_within_the_limit_is_never_refused_and_the_whole_is_bounded(
+            steps in prop::collection::vec((0..4_u64, 0..60_usize), 0..200),
+        ) {
+            let (mut budget, mut plain) = (Budget::new(100).with_reserve(30), Budget::new(100));
+            let mut shares = vec![(0, 0); 4];
+            for (party, wanted) in steps {
+                budget.enter(Party(party, 0));
+                let (share, plain_share) = &mut shares[party as usize];
+                let has_room = wanted <= *share || budget.used() - *share + wanted <= 100;
+                prop_assert!(budget.resize(share, wanted) || !has_room);
+                let _ = plain.resize(plain_share, wanted);
+                prop_assert!(budget.used() <= 130 && plain.used() <= 100);
+                prop_assert_eq!(budget.used(), shares.iter().map(|(share, _)| share).sum::<usize>());
+            }
+            for (party, (share, _)) in (0..).zip(&mut shares) {
+                budget.enter(Party(party, 0));
+                budget.release(share);
+            }
+            prop_assert!(budget.used() == 0 && budget.by_party.is_empty());
+        }
     }
 }

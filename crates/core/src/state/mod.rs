@@ -39,7 +39,7 @@ mod transfer;
 use crate::unit::Time;
 
 pub use assembly::{Assembly, AssemblyCounters, Limits, Outcome, Refusal, Taken};
-pub use budget::Budget;
+pub use budget::{Budget, Party};
 pub use code::{AVAILABLE, Decoder, Encoder, max_repair, prepare};
 pub use layout::{Layout, LayoutError};
 pub use repair::{CurrentState, FormerState, NewerState, Params as RepairParams, Repair};

@@ -73,7 +73,7 @@ pub enum Frame<'a> {
     Name(TopicName<'a>),
     /// The key is removed: this number is newer than all its states.
     Removed(StateId),
-    /// A chunk of a record of a topic of which each record counts.
+    /// A chunk of a record of a topic of records.
     Record(RecordChunk<'a>),
     /// The ack shall have the cursor of the stream of this topic.
     Cursor(u16),

@@ -47,6 +47,7 @@ mod marks;
 mod name;
 mod offset;
 mod record;
+mod rider;
 mod update;
 
 pub use ack::{Ack, AckBytes, PartsAck};
@@ -59,6 +60,7 @@ pub use name::{KeyText, is_control};
 pub use offset::OffsetEstimate;
 pub(crate) use offset::{error_code, error_of};
 pub use record::{RecordChunk, TopicStream};
+pub use rider::{put_rider, rider};
 pub use update::{Opening, OpeningTooLong, Update};
 
 use cursor::Reader;
@@ -204,6 +206,41 @@ impl<'a> Message<'a> {
     }
 }
 
+/// What the header of a message says that has been parsed, or is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heading {
+    /// An update with its sequence number; whether it wants states of the return direction, and whether an ack is
+    /// behind it.
+    Update { session: SessionId, seq: u64, wants_return: bool, has_rider: bool },
+    /// An ack or a challenge: for a source.
+    Answer(SessionId),
+    /// A close, for either end.
+    Close(SessionId),
+}
+
+/// For which end of a session a datagram is, without a look at the rest; `None` if for none.
+pub(crate) fn heading(datagram: &[u8]) -> Option<Heading> {
+    let mut reader = Reader::new(datagram);
+    let [magic @ .., version, kind]: [u8; 4] = reader.array().ok()?;
+    if magic != MAGIC || version != VERSION {
+        return None;
+    }
+    let session = SessionId(reader.u64().ok()?);
+    match kind {
+        update::TYPE => {
+            let flags = reader.u8().ok()?;
+            let (wants_return, has_rider) = (update::wants_return(flags), update::has_rider(flags));
+            // The code point of the ack, and the length of what the update carries.
+            reader.array::<3>().ok()?;
+            let seq = reader.u64().ok()?;
+            Some(Heading::Update { session, seq, wants_return, has_rider })
+        }
+        ack::TYPE | control::CHALLENGE => Some(Heading::Answer(session)),
+        control::CLOSE => Some(Heading::Close(session)),
+        _ => None,
+    }
+}
+
 /// The session of an update whose version may be foreign: the header is the same in all versions.
 /// Only updates are answered; two monitors of different versions would otherwise answer each
 /// other's answers for ever, once anyone had sent one of them a message in the other's name.
@@ -249,6 +286,7 @@ mod tests {
             sent_at: Time::from_nanos(5),
             clock_offset: Some(OffsetEstimate::new(-9, Span::from_millis(1))),
             wants_ack: true,
+            wants_return: false,
             ack_mark: None,
             opening: Some(Opening { cookie: Cookie([1; 16]), name: "robot-7", token: b"secret" }),
             frames: Frames::fresh(b"state"),
@@ -318,6 +356,7 @@ mod tests {
                 session: SessionId(session), seq, sent_at: Time::from_nanos(generated),
                 clock_offset: clock_offset.map(OffsetEstimate::from_bits),
                 wants_ack,
+                wants_return: !wants_ack,
                 ack_mark,
                 opening: opening.as_ref().map(|(name, cookie, token)| Opening { cookie: Cookie(*cookie), name, token }),
                 frames,

@@ -1,4 +1,4 @@
-//! Records of topics of which each record counts: chunks of them, and the stream that numbers the chunks.
+//! Records of topics of records: chunks of them, and the stream that numbers the chunks.
 //!
 //! A topic's **stream** is its chunks, numbered from 0 without gaps. A record of up to [`RecordChunk::MAX_LEN`]
 //! bytes is one chunk; a longer one is cut into chunks of that length, of which the last one may be shorter
@@ -44,7 +44,25 @@ impl RecordChunk<'_> {
         sent_at - self.age
     }
 
-    /// What it counts for the window.
+    /// How many chunks a record of `len` bytes takes.
+    pub fn count(len: usize) -> u64 {
+        len.div_ceil(Self::MAX_LEN).max(1) as u64
+    }
+
+    /// What a record of `len` bytes counts for the buffer of its topic: its bytes, and [`RecordChunk::COST`] for
+    /// each chunk.
+    pub fn cost_of_record(len: usize) -> usize {
+        len + Self::count(len) as usize * Self::COST
+    }
+
+    /// The longest record that counts no more than `bytes`; 0 also if not even an empty one does.
+    pub fn max_record_within(bytes: usize) -> usize {
+        let whole = Self::cost_of_record(Self::MAX_LEN);
+        let rest = (bytes % whole).saturating_sub(Self::COST);
+        (bytes / whole * Self::MAX_LEN + rest).min(Self::MAX_RECORD)
+    }
+
+    /// Its cost in bytes of the window.
     pub(crate) fn cost(len: usize) -> usize {
         len + Self::COST
     }
@@ -63,4 +81,21 @@ pub struct TopicStream {
     /// The lowest number that the source still has, at most 2⁶² − 1. The application has got all chunks
     /// below, or nobody has them any more.
     pub first: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_record_fits_and_a_longer_one_does_not() {
+        assert_eq!([0, 1, 512, 513, 1_024].map(RecordChunk::count), [1, 1, 1, 2, 2]);
+        for bytes in (64..3_000).chain([70_000, 1 << 20]) {
+            let max = RecordChunk::max_record_within(bytes);
+            assert!(RecordChunk::cost_of_record(max) <= bytes, "{bytes}");
+            let is_more = RecordChunk::cost_of_record(max + 1) > bytes;
+            assert!(is_more || max == RecordChunk::MAX_RECORD, "{bytes}");
+        }
+        assert_eq!(RecordChunk::max_record_within(63), 0);
+    }
 }

@@ -13,6 +13,8 @@ const OPENING: u8 = 1;
 const CLOCK_OFFSET: u8 = 2;
 const NO_ACK: u8 = 4;
 const FRESH_STATE: u8 = 8;
+const RETURN: u8 = 16;
+const RIDER: u8 = 32;
 
 /// One update: the states of a source, or parts of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +31,9 @@ pub struct Update<'a> {
     /// Whether it asks for an ack. A monitor that does not know of updates without one answers all the
     /// same, as it ignores unknown flags.
     pub wants_ack: bool,
+    /// Whether the sender wants states of the return direction: a listener with some may open a session
+    /// towards it. One that does not know of it ignores it.
+    pub wants_return: bool,
     /// The code point that its ack shall have; without, the monitor decides. A monitor that does not
     /// know of it ignores it.
     pub ack_mark: Option<AckMark>,
@@ -131,10 +136,11 @@ impl<'a> Update<'a> {
         let offset = if self.clock_offset.is_some() { CLOCK_OFFSET } else { 0 };
         let no_ack = if self.wants_ack { 0 } else { NO_ACK };
         let fresh = if self.frames.bare().is_some() { FRESH_STATE } else { 0 };
+        let wanted = if self.wants_return { RETURN } else { 0 };
         let frames_len = u16::try_from(self.frames.len()).ok()?;
         let mut writer = Writer::message(out, TYPE, self.session);
         writer
-            .put(&[opening | offset | no_ack | fresh, AckMark::write(self.ack_mark)])
+            .put(&[opening | offset | no_ack | fresh | wanted, AckMark::write(self.ack_mark)])
             .put(&frames_len.to_be_bytes())
             .put(&self.seq.to_be_bytes())
             .put(&self.sent_at.as_nanos().to_be_bytes())
@@ -173,10 +179,28 @@ impl<'a> Update<'a> {
             sent_at,
             clock_offset: (flags & CLOCK_OFFSET != 0).then_some(offset),
             wants_ack: flags & NO_ACK == 0,
+            wants_return: wants_return(flags),
             ack_mark: AckMark::read(ack_mark),
             opening,
             frames,
         })
+    }
+}
+
+/// Whether an update with these flags wants states of the return direction.
+pub(super) fn wants_return(flags: u8) -> bool {
+    flags & RETURN != 0
+}
+
+/// Whether an ack is behind an update with these flags.
+pub(super) fn has_rider(flags: u8) -> bool {
+    flags & RIDER != 0
+}
+
+/// An ack has been written behind this update.
+pub(super) fn note_rider(datagram: &mut [u8]) {
+    if let Some(flags) = datagram.get_mut(HEADER_LEN) {
+        *flags |= RIDER;
     }
 }
 

@@ -1,4 +1,4 @@
-//! A source with a pose and a topic of which each record counts, a path, and a monitor, in virtual time. Both
+//! A source with a pose and a topic of records, a path, and a monitor, in virtual time. Both
 //! ends can be restarted: what they write down is what drivers keep in files.
 #![allow(dead_code, reason = "not every test needs all of it")]
 

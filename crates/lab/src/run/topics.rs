@@ -25,6 +25,7 @@ impl Group<'_> {
         self.mean("generated", "states", states(|topic| topic.generated.map(|all| all[0])));
         self.mean("delivered", "states", states(|topic| Some(topic.delivered)));
         self.mean("replaced", "states", states(|topic| topic.generated.map(|all| all[1])));
+        self.mean("refused", "states", states(|topic| topic.refused));
         self.mean("withheld", "states", states(|topic| topic.deadline.map(|it| it.withheld)));
         self.mean("stale_alarms", "1", states(|topic| topic.deadline.map(|it| it.alarms)));
         let time = |of: fn(&DeadlineOutcome) -> Span| {

@@ -402,8 +402,15 @@ impl TcpConfig {
         match (self.request, self.response) {
             (None, None) if think.is_some() => Err("`think` needs a `request` and a `response`"),
             (None, None) => Ok(None),
-            _ if self.updates || rate.is_some() || block.is_some() || file.is_some() => {
-                Err("`request` and `response` exclude `rate`, `updates`, `block` and `file`")
+            _ if self.updates
+                || self.newest
+                || rate.is_some()
+                || block.is_some()
+                || file.is_some() =>
+            {
+                Err(
+                    "`request` and `response` exclude `rate`, `updates`, `newest`, `block` and `file`",
+                )
             }
             (Some(request), Some(response)) if request.min(response) > Bytes::ZERO => {
                 let think = think.unwrap_or(Span::ZERO);
@@ -416,8 +423,15 @@ impl TcpConfig {
     fn application(&self, starts_at: Time) -> Result<Application, &'static str> {
         let size = self.block.unwrap_or(self.segment());
         match (self.rate, self.file) {
+            (None, None) if self.newest && size == Bytes::ZERO => {
+                Err("`block` is zero; give its size")
+            }
+            (None, None) if self.newest && !self.updates => {
+                Ok(Application::Newest { source: UpdateSource::new(), size, left: Bytes::ZERO })
+            }
+            _ if self.newest => Err("`newest` excludes `rate`, `updates` and `file`"),
             (None, None) if self.updates || self.block.is_some() => {
-                Err("`updates` and `block` need a `rate`")
+                Err("`updates` needs a `rate`, and `block` that or `newest`")
             }
             (Some(_), None) if size == Bytes::ZERO => Err("`block` is zero; give its size"),
             (Some(rate), None) if rate == BitRate::from_bps(0) => Err("`rate` is zero"),

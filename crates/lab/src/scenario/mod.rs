@@ -309,7 +309,11 @@ pub struct TcpConfig {
     /// With `rate`: each block is an update, and its age counts from its writing.
     #[serde(default)]
     pub updates: bool,
-    /// With `rate`: the size of a block; a full segment unless said.
+    /// Writes an update of `block` bytes whenever all of the one before has been sent; its age counts from
+    /// its writing.
+    #[serde(default)]
+    pub newest: bool,
+    /// With `rate` or `newest`: the size of a block; a full segment unless said.
     pub block: Option<Bytes>,
     /// Sends this much and closes instead.
     pub file: Option<Bytes>,

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use freshline_core::session::{MaxAge, SourceParams, TopicKind, TopicParams};
+use freshline_core::session::{
+    MaxAge, RecordChunk, SourceParams, StreamId, TopicKind, TopicParams,
+};
 use freshline_core::unit::{Bytes, Span, UpdateRate};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
@@ -24,6 +26,8 @@ pub struct TopicConfig {
     pub kind: TopicKindName,
     /// Of a topic with keys, their number.
     pub keys: Option<u16>,
+    /// Of a topic whose every state counts, the most bytes of records that the source holds; 1 MiB unless said.
+    pub buffer: Option<Bytes>,
     /// The lengths of its states.
     pub size: SizesConfig,
     /// The time between two of its states, or of the states of each key in turn. Unset: states are sampled as
@@ -57,6 +61,8 @@ pub enum TopicKindName {
     Latest,
     /// The newest one of each key.
     Keyed,
+    /// Each one: they are records.
+    Every,
 }
 
 /// How states with a period follow each other.
@@ -169,14 +175,7 @@ impl<'de> Deserialize<'de> for PeriodsConfig {
 
 impl TopicConfig {
     fn build(&self) -> Result<Topic, Cow<'static, str>> {
-        let kind = match (self.kind, self.keys) {
-            (TopicKindName::Latest, None) => TopicKind::Latest,
-            (TopicKindName::Latest, Some(_)) => {
-                return Err("`keys` needs `kind = \"keyed\"`".into());
-            }
-            (TopicKindName::Keyed, Some(max_keys)) => TopicKind::Keyed { max_keys },
-            (TopicKindName::Keyed, None) => return Err("`kind = \"keyed\"` needs `keys`".into()),
-        };
+        let kind = self.kind()?;
         let params = TopicParams {
             name: self.name.clone(),
             kind,
@@ -193,6 +192,35 @@ impl TopicConfig {
         Ok(Topic { params, sizes, generation: self.generation()? })
     }
 
+    fn kind(&self) -> Result<TopicKind, Cow<'static, str>> {
+        if self.keys.is_some() && self.kind != TopicKindName::Keyed {
+            return Err("`keys` needs `kind = \"keyed\"`".into());
+        }
+        if self.buffer.is_some() && self.kind != TopicKindName::Every {
+            return Err("`buffer` needs `kind = \"every\"`".into());
+        }
+        match self.kind {
+            TopicKindName::Latest => Ok(TopicKind::Latest),
+            TopicKindName::Keyed => match self.keys {
+                Some(max_keys) => Ok(TopicKind::Keyed { max_keys }),
+                None => Err("`kind = \"keyed\"` needs `keys`".into()),
+            },
+            TopicKindName::Every if self.period.is_none() => {
+                Err("records are not sampled as updates leave; give a `period`".into())
+            }
+            // No run restarts a source, so that any stream is new to its monitor.
+            TopicKindName::Every => Ok(TopicKind::Every {
+                stream: StreamId(0),
+                first: 0,
+                max_bytes: match self.buffer {
+                    None => TopicKind::DEFAULT_BYTES,
+                    Some(bytes) => u32::try_from(bytes.get())
+                        .map_err(|_| format!("`buffer` is {bytes}; give at most 4GB"))?,
+                },
+            }),
+        }
+    }
+
     fn sizes(&self) -> Result<&StateSizes, Cow<'static, str>> {
         let SizesConfig(sizes) = &self.size;
         let all = match sizes {
@@ -201,9 +229,12 @@ impl TopicConfig {
         };
         let min = match self.kind {
             TopicKindName::Keyed => StateSizes::MIN_KEYED,
-            TopicKindName::Latest => Bytes::new(1),
+            TopicKindName::Latest | TopicKindName::Every => Bytes::new(1),
         };
-        let max = Bytes::new(SourceParams::default().max_state as u64);
+        let max = Bytes::new(match self.kind {
+            TopicKindName::Every => RecordChunk::MAX_RECORD as u64,
+            _ => SourceParams::default().max_state as u64,
+        });
         if all.is_empty() {
             return Err("`size` is an empty list; give at least one size".into());
         }
@@ -223,7 +254,7 @@ impl TopicConfig {
         let Some(min) = periods.iter().copied().min().filter(|min| !min.is_zero()) else {
             return Err("`period` must be above zero".into());
         };
-        if self.kind == TopicKindName::Latest && periods.len() > 1 {
+        if self.kind != TopicKindName::Keyed && periods.len() > 1 {
             return Err("a list of periods is of keys in turn, and needs `kind = \"keyed\"`".into());
         }
         let periods = periods.clone();
@@ -400,9 +431,18 @@ law = "tenth"
             (topic("weight = 0"), "weight 0"),
             (topic("weight = \"much\""), "line 14, column 10"),
             (topic("colour = 1"), "line 14, column 1"),
-            (topic("kind = \"other\""), "`latest` or `keyed`"),
+            (topic("kind = \"other\""), "`latest`, `keyed`, `every`"),
             (topic("kind = \"keyed\""), "needs `keys`"),
             (topic("keys = 3"), "needs `kind = \"keyed\"`"),
+            (topic("buffer = \"20kB\""), "needs `kind = \"every\"`"),
+            (topic("kind = \"every\""), "give a `period`"),
+            (topic("kind = \"every\"\nperiod = \"1s\"\nbuffer = \"10B\""), "at least 1024"),
+            (topic("kind = \"every\"\nperiod = \"1s\"\nbuffer = \"5GB\""), "at most 4GB"),
+            (
+                topic("kind = \"every\"\nperiod = \"1s\"\ndeadline = \"1s\""),
+                "a deadline is for states",
+            ),
+            (topic("kind = \"every\"\nperiod = [\"1s\", \"2s\"]"), "needs `kind = \"keyed\"`"),
             (topic("kind = \"keyed\"\nkeys = 0"), "1 key at least"),
             (topic("kind = \"keyed\"\nkeys = 5000"), "at most 4096"),
             (topic("period = 50"), "such as \"50ms\""),

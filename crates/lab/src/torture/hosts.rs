@@ -275,6 +275,7 @@ fn forged_update(rng: &mut Pcg64) -> Vec<u8> {
         sent_at: Time::from_nanos(rng.random()),
         clock_offset: None,
         wants_ack: true,
+        wants_return: false,
         ack_mark: None,
         opening: Some(Opening { cookie: Cookie(rng.random()), name, token: b"" }),
         frames: Frames::fresh(b"state"),

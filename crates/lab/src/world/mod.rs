@@ -16,6 +16,7 @@ mod client;
 mod components;
 mod cross;
 mod datagrams;
+mod devices;
 mod downlink;
 mod exchange;
 mod external;

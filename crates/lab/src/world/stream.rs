@@ -42,6 +42,15 @@ pub enum Application {
         /// When the next is due.
         next_at: Time,
     },
+    /// Writes an update as soon as all of the one before has been sent: the newest one alone.
+    Newest {
+        /// Knows where in the stream each update ends.
+        source: UpdateSource,
+        /// Payload of each update.
+        size: Bytes,
+        /// What the send buffer has not taken yet of the newest one.
+        left: Bytes,
+    },
     /// Writes this much and closes: what is left of it.
     File(Bytes),
     /// Nobody of its own: an [`Exchange`](super::Exchange) writes.
@@ -251,6 +260,11 @@ impl Stream {
 
     /// The next segment to send, from either end; call it until there is none.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Load)> {
+        if let Application::Newest { source, size, left } = &mut self.application
+            && now < self.ends_at
+        {
+            source.keep_newest(now, *size, left, &mut self.sender);
+        }
         let (direction, band, segment) = match self.sender.poll_transmit(now) {
             Some(segment) => {
                 (Direction::Forward, self.host.band(now, &segment, &self.sender), segment)
@@ -369,7 +383,7 @@ impl Stream {
             Application::Updates { next_at, .. } => Some(*next_at).filter(|at| *at < self.ends_at),
             // It is closed then.
             Application::Bulk => Some(self.ends_at),
-            Application::File(_) | Application::Exchange => None,
+            Application::Newest { .. } | Application::File(_) | Application::Exchange => None,
         };
         Time::earliest([application, self.sender.poll_timeout(), self.receiver.poll_timeout()])
     }
@@ -409,7 +423,7 @@ impl Stream {
                     *next_at += (*period).max(Span::from_nanos(1));
                 }
             }
-            Application::Bulk | Application::Exchange => {}
+            Application::Bulk | Application::Newest { .. } | Application::Exchange => {}
             Application::File(_) => self.write_file(),
         }
     }
@@ -429,7 +443,9 @@ impl Stream {
     /// How old is what `segment` let the receiver deliver?
     fn on_delivered(&mut self, now: Time, segment: &Segment) {
         let delivered = self.receiver.delivered();
-        if let Application::Updates { source, .. } = &mut self.application {
+        if let Application::Updates { source, .. } | Application::Newest { source, .. } =
+            &mut self.application
+        {
             while let Some(update) = source.poll_delivered(delivered) {
                 if self.tally.measured.has(now) {
                     self.tally.age.on_update(now, update.generated_at);

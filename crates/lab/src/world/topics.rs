@@ -8,13 +8,13 @@
 //! States that have a period are put when they are generated; those that are sampled, when the source wants
 //! states. Both endpoints read one clock. Addresses are taken as proven, so that a session opens in a round
 //! trip. A state of a key has the number of its stream at its front, by which the tally knows it before
-//! the key's name has arrived.
+//! the key's name has arrived. The application takes records as soon as they are there.
 
 mod states;
 mod tally;
 
 use freshline_core::link::Direction;
-use freshline_core::path::{DeviceMeter, PathId};
+use freshline_core::path::PathId;
 use freshline_core::session::{
     Admission, MaxAge, Monitor, MonitorEvent, MonitorParams, Names, Paths, Secret, Source,
     SourceEvent, SourceKey, SourceParams, TopicError, TopicId, TopicParams, TopicRecord,
@@ -27,6 +27,7 @@ use rand_pcg::Pcg64;
 
 use super::Period;
 use super::datagrams::Datagrams;
+use super::devices::Devices;
 use super::parcel::{Body, Load, UDP_OVER_IPV4};
 use states::{Generated, States};
 pub use states::{Generation, StateSizes, Topic};
@@ -74,7 +75,7 @@ pub struct TopicsFlow {
     source: Source,
     monitor: Monitor<PathId>,
     ids: Vec<TopicId>,
-    devices: Vec<DeviceMeter>,
+    devices: Devices,
     overhead: Bytes,
     states: States,
     starts_at: Time,
@@ -160,7 +161,7 @@ impl TopicsFlow {
             measure_age: false,
             ..SourceParams::default()
         };
-        let devices = vec![DeviceMeter::default(); paths.count()];
+        let devices = Devices::of(&paths);
         let source = Source::new(params, Secret::new(secrets.random()), law, starts_at)?;
         let source = source.over(paths).with_topics(declared)?;
         let at_monitor = MonitorParams {
@@ -195,15 +196,12 @@ impl TopicsFlow {
 
     /// The device of a path holds this number of packets now, and `left` have left it since its start.
     pub fn look(&mut self, now: Time, path: PathId, packets: u64, left: u64) {
-        if let Some(device) = self.devices.get_mut(usize::from(path.0)) {
-            device.look(now, packets, left);
-            self.source.handle_queue(path, Some(device.queue()));
-        }
+        self.devices.look((now, path), (packets, left), &mut self.source);
     }
 
     /// Whether there are several paths, so that it matters what their devices hold.
     pub(super) fn has_choice(&self) -> bool {
-        self.devices.len() > 1
+        self.devices.are_several()
     }
 
     /// The warm-up has ended: counts and means are from now on, while ages go on.
@@ -223,7 +221,9 @@ impl TopicsFlow {
         let Self { states, source, ids, tally, .. } = self;
         while let Some(state) = states.poll(now) {
             tally.on_generated(now, state.stream);
-            put(now, source, ids, &state);
+            if !put(now, source, ids, &state) {
+                tally.on_refused(now, state.stream);
+            }
         }
         self.is_awake = true;
         self.source.handle_timeout(now);
@@ -365,6 +365,7 @@ impl TopicsFlow {
                     self.on_state(now, source, 0);
                 }
                 MonitorEvent::Topic { source, topic } => self.on_state(now, source, topic),
+                MonitorEvent::Record { source, topic } => self.take_records(now, source, topic),
                 MonitorEvent::Opened { source }
                 | MonitorEvent::Part { source }
                 | MonitorEvent::Withheld { source } => self.heard = Some(source),
@@ -400,6 +401,16 @@ impl TopicsFlow {
         if let Some(stream) = self.stream(number, found) {
             self.counts.delivered_bytes += len;
             self.tally.on_state(now, stream, generated_at);
+        }
+    }
+
+    /// Records of this topic are complete.
+    fn take_records(&mut self, now: Time, source: SourceKey, number: u16) {
+        self.heard = Some(source);
+        let Some(stream) = self.states.of_topic(number) else { return };
+        while let Some(taken) = self.monitor.take_record(now, source, number) {
+            self.counts.delivered_bytes += taken.bytes.len() as u64;
+            self.tally.on_state(now, stream, taken.generated_at);
         }
     }
 
@@ -443,12 +454,13 @@ impl TopicsFlow {
     }
 }
 
-/// Hands a state to the source.
-fn put(now: Time, source: &mut Source, ids: &[TopicId], state: &Generated<'_>) {
+/// Hands a state to the source. Whether it was taken: a record is not if the source has no room for it. All else was
+/// checked with the scenario.
+fn put(now: Time, source: &mut Source, ids: &[TopicId], state: &Generated<'_>) -> bool {
     let topic = ids[state.topic];
-    // The scenario was checked: lengths and numbers of keys are legal.
-    let _ = match state.key {
-        Some(key) => source.put_keyed(now, topic, key, now, state.bytes).map_err(drop),
-        None => source.put_topic(now, topic, now, state.bytes).map_err(drop),
-    };
+    match state.key {
+        Some(key) => source.put_keyed(now, topic, key, now, state.bytes).is_ok(),
+        None if state.is_record => source.put_record(now, topic, now, state.bytes).is_ok(),
+        None => source.put_topic(now, topic, now, state.bytes).is_ok(),
+    }
 }

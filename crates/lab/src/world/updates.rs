@@ -20,7 +20,7 @@ mod tally;
 
 use freshline_core::age::{AgeProcess, BacklogProcess};
 use freshline_core::link::Direction;
-use freshline_core::path::{DeviceMeter, PathId};
+use freshline_core::path::PathId;
 use freshline_core::session::{
     Admission, Monitor, MonitorEvent, MonitorParams, PathCounters, Paths, Reach, Secret, Source,
     SourceEvent, SourceParams,
@@ -33,6 +33,7 @@ use rand_pcg::Pcg64;
 
 use super::Period;
 use super::datagrams::{Datagrams, MAX_OF_PARTS, SYMBOL};
+use super::devices::Devices;
 use super::parcel::{Body, Load};
 pub use sizes::{SizeDistribution, Sizes};
 use tally::Tally;
@@ -45,8 +46,7 @@ const FOREVER: Span = Span::from_secs(1 << 31);
 pub struct UpdateFlow {
     source: Source,
     monitor: Monitor<PathId>,
-    /// What the devices let be seen through which several paths leave.
-    devices: Vec<DeviceMeter>,
+    devices: Devices,
     sizes: Sizes,
     rng: Pcg64,
     starts_at: Time,
@@ -89,7 +89,7 @@ impl UpdateFlow {
         if sizes.ack.is_none() {
             (params.first_wait, params.silence, params.keep_alive) = (FOREVER, FOREVER, FOREVER);
         }
-        let devices = vec![DeviceMeter::default(); paths.count()];
+        let devices = Devices::of(&paths);
         let source = Source::new(params, Secret::new(secrets.random()), law, starts_at);
         let source = source.expect("an empty name is short").over(paths);
         let mut at_monitor =
@@ -120,15 +120,12 @@ impl UpdateFlow {
 
     /// The device of a path holds this number of packets now, and `left` have left it since its start.
     pub fn look(&mut self, now: Time, path: PathId, packets: u64, left: u64) {
-        if let Some(device) = self.devices.get_mut(usize::from(path.0)) {
-            device.look(now, packets, left);
-            self.source.handle_queue(path, Some(device.queue()));
-        }
+        self.devices.look((now, path), (packets, left), &mut self.source);
     }
 
     /// Whether there are several paths, so that it matters what their devices hold.
     pub(super) fn has_choice(&self) -> bool {
-        self.devices.len() > 1
+        self.devices.are_several()
     }
 
     /// From now on the control epochs of the law are recorded.

@@ -43,6 +43,7 @@ fn session_of<'a>(
             sent_at: source_clock(sent_at),
             clock_offset: Some(OffsetEstimate::new(83_000_000_000, Span::ZERO)),
             wants_ack: true,
+            wants_return: false,
             ack_mark: None,
             opening: (seq == 0).then_some(opening),
             frames,

@@ -63,6 +63,7 @@ fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
             sent_at: Time::ZERO,
             clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
             wants_ack: true,
+            wants_return: false,
             ack_mark: None,
             opening: Some(Opening { cookie, name, token: b"" }),
             frames: Frames::fresh(&PAYLOAD),

@@ -82,7 +82,7 @@ impl Run {
 
 fn run(receiver: Receiver, updates_a_packet: usize) -> Run {
     let from = Clock::new().now() + WARM_UP;
-    let meter = Meter { from, until: from + MEASURED, taken: 0, cpu_before: None };
+    let meter = Meter::between(from, from + MEASURED);
     match receiver {
         Receiver::Monitor => {
             let mut monitor = Monitor::bind(config()).unwrap();
@@ -109,7 +109,7 @@ fn run(receiver: Receiver, updates_a_packet: usize) -> Run {
     }
 }
 
-fn config() -> MonitorConfig {
+pub(crate) fn config() -> MonitorConfig {
     MonitorConfig {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         quic: None,
@@ -138,7 +138,7 @@ fn take_in_bare(socket: &BatchSocket, mut meter: Meter) -> (u64, Cpu) {
 }
 
 /// Counts what comes within a window of time, on the thread that takes it in.
-struct Meter {
+pub(crate) struct Meter {
     from: Time,
     until: Time,
     taken: u64,
@@ -146,7 +146,11 @@ struct Meter {
 }
 
 impl Meter {
-    fn take(&mut self, now: Time, updates: u64) {
+    pub(crate) fn between(from: Time, until: Time) -> Self {
+        Self { from, until, taken: 0, cpu_before: None }
+    }
+
+    pub(crate) fn take(&mut self, now: Time, updates: u64) {
         if now >= self.from && now < self.until {
             self.cpu_before.get_or_insert_with(Cpu::of_this_thread);
             self.taken += updates;
@@ -154,7 +158,7 @@ impl Meter {
     }
 
     /// Updates, and the thread's CPU time for them.
-    fn finish(self) -> (u64, Cpu) {
+    pub(crate) fn finish(self) -> (u64, Cpu) {
         let (after, before) = (Cpu::of_this_thread(), self.cpu_before.expect("updates came"));
         let cpu = Cpu { user: after.user - before.user, system: after.system - before.system };
         (self.taken, cpu)
@@ -169,9 +173,9 @@ impl Watch for Meter {
 
 /// CPU time of a thread.
 #[derive(Clone, Copy)]
-struct Cpu {
-    user: Span,
-    system: Span,
+pub(crate) struct Cpu {
+    pub(crate) user: Span,
+    pub(crate) system: Span,
 }
 
 impl Cpu {

@@ -91,6 +91,7 @@ impl Blaster {
                 // One process, one clock: the monitor's is not ahead.
                 clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
                 wants_ack: true,
+                wants_return: false,
                 ack_mark: None,
                 opening: None,
                 frames: Frames::fresh(&PAYLOAD),
@@ -119,7 +120,7 @@ impl BatchSocket {
     }
 
     /// Whether the kernel took it.
-    fn send(&self, destination: SocketAddr, contents: &[u8], segment: usize) -> bool {
+    pub(crate) fn send(&self, destination: SocketAddr, contents: &[u8], segment: usize) -> bool {
         let segment_size = (segment < contents.len()).then_some(segment);
         let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip: None };
         self.state.try_send(UdpSockRef::from(&self.udp), &transmit).is_ok()

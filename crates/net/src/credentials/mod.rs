@@ -3,6 +3,7 @@
 //! ```text
 //! # name-pattern  right      token-digest
 //! robot-*         publish    sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+//! robot-*         receive    sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //! wall-display    subscribe  sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
 //! ```
 //!
@@ -33,6 +34,8 @@ pub use rules::Rules;
 pub enum Right {
     /// To send states to a monitor.
     Publish,
+    /// To receive the states that a monitor sends to its sources.
+    Receive,
     /// To join a downlink and receive its packets.
     Subscribe,
 }
@@ -42,6 +45,7 @@ impl Right {
     pub fn word(self) -> &'static str {
         match self {
             Self::Publish => "publish",
+            Self::Receive => "receive",
             Self::Subscribe => "subscribe",
         }
     }
@@ -166,6 +170,7 @@ fn grant(line: &[u8]) -> Result<Option<Grant>, LineError> {
     };
     let right = match right {
         "publish" => Right::Publish,
+        "receive" => Right::Receive,
         "subscribe" => Right::Subscribe,
         other => return Err(LineError::Right { word: shown(other) }),
     };
@@ -185,12 +190,12 @@ pub enum LineError {
     NotText,
     /// It does not have three fields. The fields are not repeated: one may be a token.
     #[error(
-        "a line has three fields, `name-pattern publish|subscribe token-digest`; `freshline token new` \
+        "a line has three fields, `name-pattern publish|receive|subscribe token-digest`; `freshline token new` \
          prints one"
     )]
     Fields,
     /// The second field is something else.
-    #[error("`{word}` is neither `publish` nor `subscribe`")]
+    #[error("`{word}` is not a right; there are `publish`, `receive` and `subscribe`")]
     Right {
         /// The field.
         word: String,
@@ -277,7 +282,7 @@ mod tests {
     #[test]
     fn a_token_without_lines_of_its_own_may_do_all() {
         let credentials = Credentials::of_tokens([&b"one"[..], b"two"]);
-        for right in [Right::Publish, Right::Subscribe] {
+        for right in [Right::Publish, Right::Receive, Right::Subscribe] {
             assert!(credentials.check(b"two", right, "").is_ok());
             assert_eq!(credentials.check(b"", right, "robot"), Err(CloseReason::BadToken));
         }
@@ -307,7 +312,10 @@ mod tests {
             ("robot-1 publish", "three fields"),
             (secret, "three fields"),
             ("robot-1 publish sha256:00 extra", "three fields"),
-            ("robot-1 write 00", "`write` is neither `publish` nor `subscribe`"),
+            (
+                "robot-1 write 00",
+                "`write` is not a right; there are `publish`, `receive` and `subscribe`",
+            ),
             (&format!("robot-1 publish {secret}"), "SHA-256"),
             (&line(&"x".repeat(64), "publish", "one"), "matches no name"),
         ] {
@@ -347,7 +355,7 @@ mod tests {
 
         #[test]
         fn any_words_are_read_or_refused(
-            words in proptest::collection::vec("[a-z*#\\\\ \t\n:=]{0,12}|publish|subscribe|sha256:[0-9a-fA-F]{62,66}|[A-Za-z0-9+/]{43}=?", 0..24),
+            words in proptest::collection::vec("[a-z*#\\\\ \t\n:=]{0,12}|publish|receive|subscribe|sha256:[0-9a-fA-F]{62,66}|[A-Za-z0-9+/]{43}=?", 0..24),
             gap in "[ \n\t]",
         ) {
             let text = words.join(&gap);

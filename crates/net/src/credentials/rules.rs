@@ -31,7 +31,12 @@ impl Rules {
 
     /// Whether a session that was permitted before still is. What its certificate lists has not changed.
     pub(crate) fn permit(&self, credential: u64, name: &str) -> bool {
-        let permits = |known: &Credentials| known.permits(credential, self.right, name);
+        self.grant(self.right, credential, name)
+    }
+
+    /// Whether an open session has this right, too. Without credentials there are no rights to check.
+    pub(crate) fn grant(&self, right: Right, credential: u64, name: &str) -> bool {
+        let permits = |known: &Credentials| known.permits(credential, right, name);
         self.credentials.as_ref().is_none_or(permits)
     }
 }

@@ -24,7 +24,9 @@ use mio::{Registry, Token};
 
 use super::{Lookup, Race, Remote};
 use crate::clock::Clock;
-use crate::link::{Inlet, Link, LinkError, LinkEvent, Received, SendStatus, Transport, WireBytes};
+use crate::link::{
+    Fetched, Inlet, Link, LinkError, LinkEvent, Received, SendStatus, Transport, WireBytes,
+};
 use crate::quic::DialError;
 use crate::via::Via;
 use crate::waker::Waker;
@@ -181,14 +183,20 @@ impl<I: Inlet> Dialler<I> {
     pub(crate) fn receive(
         &mut self,
         on_left: &mut dyn FnMut(u64, Span),
-    ) -> Result<Option<Received<'_, I>>, LinkError> {
+    ) -> Result<Fetched<Received<'_, I>>, LinkError> {
+        let mut is_busy = false;
         for at in 0..self.attempts.len() {
-            if let Some((len, mark)) = self.attempts[at].link.fetch(on_left)? {
-                self.on_success(at);
-                return Ok(Some((&self.attempts[0].link.buffer()[..len], mark)));
+            match self.attempts[at].link.fetch(on_left)? {
+                Fetched::Datagram((len, mark)) => {
+                    self.on_success(at);
+                    let datagram = &self.attempts[0].link.buffer()[..len];
+                    return Ok(Fetched::Datagram((datagram, mark)));
+                }
+                Fetched::Busy => is_busy = true,
+                Fetched::Nothing => {}
             }
         }
-        Ok(None)
+        Ok(if is_busy { Fetched::Busy } else { Fetched::Nothing })
     }
 
     /// Sends by all attempts; what cannot leave is as good as replaced. The tag is that of
@@ -419,7 +427,7 @@ mod tests {
         alive.send_to(&buffer[..len], from).unwrap();
         poll.poll(&mut Events::with_capacity(4), None).unwrap();
         let came = dialler.receive(&mut |_, _| {}).unwrap();
-        assert_eq!(came.map(|(datagram, _)| datagram), Some(&b"anyone?"[..]));
+        assert!(matches!(came, Fetched::Datagram((b"anyone?", _))));
         assert_eq!((dialler.attempts.len(), dialler.address()), (1, Some(addresses[1])));
 
         // It is remembered: after an outage it is tried first, and the other one a little later.
@@ -428,6 +436,25 @@ mod tests {
         assert_eq!(dialler.address(), Some(addresses[1]));
         dialler.turn(later + Span::from_millis(250), poll.registry()).unwrap();
         assert_eq!(dialler.attempts.len(), 2);
+    }
+
+    #[test]
+    fn forged_packets_do_not_keep_a_dialler_from_its_timers() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut poll = Poll::new().unwrap();
+        let pin = format!("sha256:{}", "00".repeat(32)).parse().unwrap();
+        let config = ClientConfig::new(&Trust::Pinned(pin), None).unwrap();
+        let transport = Transport::Quic { config, server_name: "localhost".into() };
+        let remote = server.local_addr().unwrap();
+        let settings = Settings { transport, ..settings(waker(&poll), remote) };
+        let mut dialler = Dialler::new(settings, poll.registry()).unwrap();
+        dialler.turn(Clock::new().now(), poll.registry()).unwrap();
+        let (_, from) = server.recv_from(&mut [0; 2_000]).unwrap();
+        // The kernel keeps some hundred of them.
+        (0..300).for_each(|_| _ = server.send_to(b"forged", from).unwrap());
+        poll.poll(&mut Events::with_capacity(4), None).unwrap();
+        assert!(matches!(dialler.receive(&mut |_, _| {}).unwrap(), Fetched::Busy));
+        assert!(matches!(dialler.receive(&mut |_, _| {}).unwrap(), Fetched::Nothing));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::report::{ClientReport, Gathered};
 use super::stamps::{KernelTime, Stamped, Stamps};
 use crate::clock::Clock;
 use crate::dial::{Dialler, Remote, Settings};
-use crate::link::{LinkError, LinkEvent, Transport, WireBytes};
+use crate::link::{Fetched, LinkError, LinkEvent, Transport, WireBytes};
 use crate::quic;
 use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
@@ -266,9 +266,13 @@ impl Client {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
             let Self { link, session, rate, air, clock, .. } = self;
-            let Some((datagram, Stamped { kernel, dscp })) = link.receive(&mut |_, _| {})? else {
-                busy = false;
-                break;
+            let (datagram, Stamped { kernel, dscp }) = match link.receive(&mut |_, _| {})? {
+                Fetched::Datagram(received) => received,
+                Fetched::Nothing => {
+                    busy = false;
+                    break;
+                }
+                Fetched::Busy => break,
             };
             let now = clock.now();
             let received_at = kernel.map_or(now, |kernel| kernel.at.min(now));

@@ -238,7 +238,7 @@ impl Driven for Server {
 
     fn close(&mut self, now: Time) {
         let clients = self.clients.sessions.clients();
-        let sessions = clients.map(|(_, record)| (record.peer.remote(), record.session));
+        let sessions = clients.map(|(_, record)| (record.peer.address, record.session));
         self.endpoint.say_goodbye(now, sessions);
     }
 }

@@ -14,7 +14,7 @@ use super::{Record, Sender};
 /// The most bytes of states of further topics and keys that the statuses of all sources contain together.
 const SHOWN_OF_TOPICS: usize = 16 << 20;
 
-/// What is kept beside the records for the first sources, up to a limit.
+/// Statistics of the first sources, up to a limit, beside their records.
 pub(super) struct Details {
     limit: usize,
     /// An absent source is forgotten this long after its last update.
@@ -230,7 +230,7 @@ mod tests {
 
     fn sender() -> Sender {
         let address = "127.0.0.1:1".parse().expect("an address");
-        Sender { address, connection: None, origin: Origin::default() }
+        Sender { address, local: None, connection: None, origin: Origin::default() }
     }
 
     /// A monitor in virtual time, driven as the real one is.
@@ -268,6 +268,7 @@ mod tests {
                 sent_at: now,
                 clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
                 wants_ack: true,
+                wants_return: false,
                 ack_mark: None,
                 opening: Some(Opening { cookie: Default::default(), name, token }),
                 frames: Frames::fresh(b"state"),
@@ -408,6 +409,7 @@ mod tests {
                 sent_at: at(0),
                 clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
                 wants_ack: true,
+                wants_return: false,
                 ack_mark: None,
                 opening: None,
                 frames,

@@ -9,9 +9,12 @@
 //! running monitor asks it through an [`Asker`] and is answered between two turns of its loop, so
 //! that nothing is locked while updates come.
 
+mod books;
 mod details;
 mod freshness;
+mod incoming;
 pub mod output;
+mod returns;
 mod sources;
 mod status;
 mod topic_status;
@@ -20,23 +23,23 @@ mod true_ages;
 mod which;
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
-use std::num::NonZeroU64;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use freshline_core::session::{
-    self, Alarm, Cursor, End, MonitorCounters, MonitorParams, Origin, Relation, RemovedTopic,
-    SourceKey, TakenRecord, TopicRecord,
+    self, Alarm, Cursor, End, ListenerTransmit, MonitorCounters, MonitorParams, NextRecord, Origin,
+    Relation, RemovedTopic, SourceKey, TakenRecord, TopicRecord,
 };
 use freshline_core::unit::{Span, Time};
 
 use crate::ask::{self, Desk};
-use crate::carrier::Received;
+use crate::batch::Address;
+use crate::carrier::{Peer, Received};
 use crate::clock::Clock;
 use crate::credentials::{Order, Reloader, Reloads, Rules};
 use crate::endpoint::{self, Endpoint};
 use crate::quic;
-use crate::refusal::Refusals;
 use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
@@ -45,22 +48,27 @@ use crate::waker::Waker;
 pub use crate::ask::Gone;
 pub use crate::endpoint::EndpointError as MonitorError;
 pub use freshness::FreshnessStatus;
+pub use incoming::Incoming;
+pub use returns::{ReturnConfig, ReturnConfigError, ReturnTopic};
 pub use status::{MonitorReport, SourceStatus};
 pub use topic_status::{SHOWN, TopicStatus};
 
-use details::Details;
-use sources::{Sources, Turns};
+pub(crate) use books::Books;
+use returns::Returning;
+use sources::Sources;
 
 /// What a monitor holds of a source; see [`session::Record`].
 pub type Record = session::Record<Sender>;
 
 /// Where an update came from, and from whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy)]
 pub struct Sender {
     /// Its address.
     pub address: SocketAddr,
+    /// The address of this host that it wrote to, if the kernel told it.
+    local: Option<IpAddr>,
     /// The QUIC connection.
-    connection: Option<NonZeroU64>,
+    connection: Option<quic::ConnKey>,
     /// By what its places count; the owner stands for the certificate that it has shown, 0 without. A
     /// forged address does not change it.
     origin: Origin,
@@ -78,8 +86,40 @@ impl Sender {
         }
     }
 
-    fn origin(&self) -> Origin {
+    /// By what its places count.
+    pub(crate) fn origin(&self) -> Origin {
         self.origin
+    }
+
+    fn of(peer: &Peer) -> Self {
+        let Address { remote, local } = peer.address;
+        Self { address: remote, local, connection: peer.connection(), origin: peer.origin() }
+    }
+
+    /// Where datagrams for it go.
+    fn peer(&self) -> Peer {
+        let address = Address { remote: self.address, local: self.local };
+        Peer::new(address, self.connection, self.origin)
+    }
+
+    /// What must stay the same, as in [`Peer`]: a QUIC connection may move from address to address.
+    fn place(&self) -> (Option<quic::ConnKey>, Option<(SocketAddr, Option<IpAddr>)>) {
+        let address = self.connection.is_none().then_some((self.address, self.local));
+        (self.connection, address)
+    }
+}
+
+impl PartialEq for Sender {
+    fn eq(&self, other: &Self) -> bool {
+        self.place() == other.place()
+    }
+}
+
+impl Eq for Sender {}
+
+impl Hash for Sender {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.place().hash(state);
     }
 }
 
@@ -121,6 +161,24 @@ impl MonitorConfig {
     pub const FORGET: Span = Span::from_secs(24 * 3600);
 }
 
+/// Whether there is room for a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordRoom {
+    /// There is.
+    Free,
+    /// There is none now.
+    Full,
+    /// There will be none: the topic is not asked for again until more records of it have come.
+    Never,
+}
+
+impl RecordRoom {
+    /// Room now, or not yet.
+    pub fn now_if(has_room: bool) -> Self {
+        if has_room { Self::Free } else { Self::Full }
+    }
+}
+
 /// Receives events. Every method has an empty default implementation; none may block.
 pub trait Watch {
     /// Fresh state has come. Its age is [`Record::state_age`](session::Record::state_age).
@@ -143,8 +201,15 @@ pub trait Watch {
         _removed: &RemovedTopic,
     ) {
     }
-    /// Whether it can take a further record of a source: as long as not, they stay with the source.
-    fn has_room_for_record(&self, _source: SourceKey) -> bool {
+    /// Whether it can take the next record of a topic: as long as not, they stay with the source. A topic without
+    /// room is asked for again when one of its records is done, or their age becomes known; and in its turn after
+    /// any record is done, and after [`Watch::has_room_again`].
+    fn room_for_record(&self, _source: SourceKey, _topic: &str, _next: &NextRecord) -> RecordRoom {
+        RecordRoom::Never
+    }
+    /// Whether there may be room for records that had none, for another reason than a record that is done; since
+    /// this was last asked.
+    fn has_room_again(&mut self) -> bool {
         false
     }
     /// The next record of a topic, of which each counts, in order. The source keeps it until
@@ -158,8 +223,13 @@ pub trait Watch {
         _taken: &TakenRecord,
     ) {
     }
-    /// A record that is done for good, with whose it was, once for each.
+    /// A record that is done for good, by its source and cursor; once for each record.
     fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
+        None
+    }
+    /// A topic of which it has dropped all records that it has got and that are not done: they come again, in
+    /// order. The number of the cursor does not count.
+    fn poll_records_dropped(&mut self) -> Option<Cursor> {
         None
     }
     /// The age of the held state is known now; it was unknown when the state was fresh.
@@ -189,6 +259,8 @@ pub struct Monitor {
     desk: Desk<MonitorReport>,
     reloads: Reloads,
     began_at: Time,
+    /// How long the machine had slept when that was last looked at.
+    slept: Span,
 }
 
 impl Monitor {
@@ -203,16 +275,18 @@ impl Monitor {
             desk: Desk::new(endpoint.waker()),
             reloads: Reloads::new(endpoint.waker()),
             sources: Sources {
-                sessions: session::Monitor::new(params, endpoint::secret()?)
-                    .with_relation(Sender::relation)
-                    .with_origin(Sender::origin),
+                sessions: session::Listener::new(
+                    session::Monitor::new(params, endpoint::secret()?)
+                        .with_relation(Sender::relation)
+                        .with_origin(Sender::origin),
+                ),
                 rules: config.rules,
-                refusals: Refusals::default(),
                 out: Vec::new(),
-                details: Details::new(config.detailed, config.forget),
-                turns: Turns::default(),
+                books: Books::new(config.detailed, config.forget),
+                returning: None,
             },
             began_at: endpoint.clock.now(),
+            slept: endpoint.clock.slept(),
             endpoint,
         })
     }
@@ -221,8 +295,22 @@ impl Monitor {
     /// ([`output::Outputs::take_records`]).
     #[must_use]
     pub fn with_cursors(mut self, cursors: Vec<Cursor>) -> Self {
-        self.sources.sessions = self.sources.sessions.with_cursors(cursors);
+        self.sources.sessions =
+            self.sources.sessions.map_monitor(|monitor| monitor.with_cursors(cursors));
         self
+    }
+
+    /// The same that also sends states, to each source that wants them, and that may receive them where there
+    /// are credentials ([`Right::Receive`](crate::credentials::Right)).
+    ///
+    /// # Errors
+    /// [`ReturnConfigError`] says which name or topic is wrong, or what the system refused.
+    pub fn returning(mut self, config: ReturnConfig) -> Result<Self, ReturnConfigError> {
+        let max_datagram = self.endpoint.max_datagram();
+        let returning = Returning::new(config, max_datagram, self.endpoint.clock, self.waker())?;
+        self.sources.sessions = self.sources.sessions.returning();
+        self.sources.returning = Some(returning);
+        Ok(self)
     }
 
     /// Wakes its loop, such as when there is room for a further record.
@@ -250,13 +338,13 @@ impl Monitor {
 
     /// What all sources together have sent so far.
     pub fn counters(&self) -> &MonitorCounters {
-        self.sources.sessions.counters()
+        self.sources.sessions.monitor().counters()
     }
 
     /// A summary of the run until now, with the sources that are watched in detail; `watch` knows
     /// what was replaced.
     pub fn report(&self, watch: &dyn Watch) -> MonitorReport {
-        self.report_of(self.sources.details.limit(), watch)
+        self.report_of(self.sources.books.details.limit(), watch)
     }
 
     fn report_of(&self, most: usize, watch: &dyn Watch) -> MonitorReport {
@@ -264,12 +352,12 @@ impl Monitor {
         let replaced = |source| watch.replaced(source);
         MonitorReport {
             duration_s: now.since(self.began_at).as_secs_f64(),
-            sources_open: self.sources.sessions.len(),
-            stale_topics: self.sources.sessions.stale_topics(),
-            counters: *self.sources.sessions.counters(),
-            refusals: self.sources.refusals.and(&self.endpoint.refusals()),
+            sources_open: self.sources.sessions.monitor().len(),
+            stale_topics: self.sources.sessions.monitor().stale_topics(),
+            counters: *self.sources.sessions.monitor().counters(),
+            refusals: self.sources.books.refusals.and(&self.endpoint.refusals()),
             sources: self.sources.statuses(now, most, replaced),
-            ended: self.sources.details.ended(),
+            ended: self.sources.books.details.ended(),
         }
     }
 
@@ -283,6 +371,7 @@ impl Monitor {
         until: Option<Time>,
         watch: &mut dyn Watch,
     ) -> Result<(), MonitorError> {
+        self.sources.returning.as_ref().map_or(Ok(()), Returning::start)?;
         run::run(&mut Watched { monitor: self, watch }, stop, until)
     }
 
@@ -300,13 +389,37 @@ impl Monitor {
         }
     }
 
+    /// Before acks are read that came just before the machine slept, and would count as a round trip.
+    fn notice_sleep(&mut self) {
+        if self.endpoint.clock.has_slept(&mut self.slept) {
+            self.sources.handle_resume(self.endpoint.clock.now());
+        }
+    }
+
+    /// Sends what may leave of return sessions.
+    fn send_returns(&mut self) {
+        let Self { endpoint, sources, .. } = self;
+        if sources.returning.is_none() {
+            return;
+        }
+        let now = endpoint.clock.now();
+        sources.look_at_returns(now);
+        while let Some(transmit) = sources.poll_transmit(now) {
+            let ListenerTransmit { peer, len, dscp, source } = transmit;
+            // One that the socket or a connection does not take is lost like any other.
+            let sent = endpoint.send(now, peer.peer(), dscp, &sources.out[..len]);
+            if let (Some(source), Ok(bytes)) = (source, sent) {
+                sources.on_sent(now, source, bytes);
+            }
+        }
+    }
+
     /// Takes in what has come, for some time; whether there may be more.
     fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, MonitorError> {
         let Self { endpoint, sources, .. } = self;
         endpoint.receive(|received, reply| {
             let Received { at, peer, dscp, names, datagram } = received;
-            let sender =
-                Sender { address: peer.remote(), connection: peer.serial(), origin: peer.origin() };
+            let sender = Sender::of(&peer);
             sources.handle_datagram(at, (sender, names), (dscp, datagram), reply, watch)
         })
     }
@@ -331,12 +444,15 @@ impl Driven for Watched<'_> {
 
     fn turn(&mut self) -> Result<Turn, MonitorError> {
         let Self { monitor, watch } = self;
+        monitor.notice_sleep();
         let busy = monitor.receive(*watch)?;
         let now = monitor.endpoint.clock.now();
         monitor.endpoint.handle_timeout(now);
         monitor.sources.handle_timeout(now, *watch);
         monitor.sources.hand_out_records(now, *watch);
+        // It may close return sessions.
         monitor.reload(now, *watch);
+        monitor.send_returns();
         monitor.desk.answer(|most| monitor.report_of(most, *watch));
         watch.turn(now);
         Ok(Turn::busy_if(busy))
@@ -349,8 +465,8 @@ impl Driven for Watched<'_> {
 
     fn close(&mut self, now: Time) {
         let Monitor { sources, endpoint, .. } = &mut *self.monitor;
-        let records = sources.sessions.records();
-        let sessions = records.map(|(_, record)| (record.peer.address, record.session));
+        let records = sources.sessions.monitor().records();
+        let sessions = records.map(|(_, record)| (record.peer.peer().address, record.session));
         endpoint.say_goodbye(now, sessions);
     }
 }

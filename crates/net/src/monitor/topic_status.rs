@@ -1,5 +1,7 @@
 //! What a monitor reports of the topics and keys of a source.
 
+use std::collections::BTreeMap;
+
 use freshline_core::session::TopicRecord;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::KeyText;
@@ -52,6 +54,47 @@ pub(crate) struct TopicState {
     pub(super) generated_at: Time,
     /// If it is not longer than [`SHOWN`] and there was room.
     pub(super) payload: Option<Vec<u8>>,
+}
+
+/// A topic with all its keys, as metrics show it: a series for each key would be as many as a source likes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct TopicSum {
+    /// The age of its freshest state in ms, once it is known; of keys, the greatest.
+    pub(super) age_ms: Option<f64>,
+    /// The time-average age in ms; of keys, the greatest.
+    pub(super) age_mean_ms: Option<f64>,
+    /// Its keys, if it has any.
+    pub(super) keys: Option<u64>,
+    /// How many of its states are not fresh enough, if it has a maximum age.
+    pub(super) stale: Option<u64>,
+    /// States that were too old as they came.
+    pub(super) too_old: u64,
+    /// States for which there was no room.
+    pub(super) no_room: u64,
+}
+
+impl TopicSum {
+    /// The topics of a source whose names have come, by name.
+    pub(super) fn of(topics: &[TopicStatus]) -> BTreeMap<&str, Self> {
+        let mut sums = BTreeMap::<&str, Self>::new();
+        for topic in topics.iter().filter(|topic| !topic.topic.is_empty()) {
+            let sum = sums.entry(&topic.topic).or_default();
+            let (freshness, greater) = (&topic.freshness, |a: Option<f64>, b: Option<f64>| {
+                a.into_iter().chain(b).reduce(f64::max)
+            });
+            sum.age_ms = greater(sum.age_ms, topic.age_ms);
+            sum.age_mean_ms = greater(sum.age_mean_ms, topic.age_mean_ms);
+            if topic.key.is_some() {
+                *sum.keys.get_or_insert(0) += 1;
+            }
+            if freshness.max_age_ms.is_some() {
+                *sum.stale.get_or_insert(0) += u64::from(freshness.is_fresh == Some(false));
+            }
+            sum.too_old += freshness.too_old;
+            sum.no_room += topic.no_room;
+        }
+        sums
+    }
 }
 
 impl TopicState {

@@ -19,8 +19,8 @@ use freshline_core::wire::Ack;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use super::details::Details;
-use super::sources::{Sources, Turns};
+use super::books::Books;
+use super::sources::Sources;
 use super::{MonitorConfig, Record, Sender, Watch};
 use crate::clock::Clock;
 use crate::credentials::{Right, Rules};
@@ -174,7 +174,9 @@ enum Hand {
 struct Stamps;
 
 impl Sampler for Stamps {
-    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) -> std::io::Result<()> {
+        Ok(())
+    }
 
     fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
         into.extend_from_slice(&stamp(now - SOURCE_AHEAD));
@@ -293,12 +295,11 @@ impl World {
         let params = MonitorParams { idle: self.plan.idle, ..MonitorParams::default() };
         let secret = Secret::new(u128::from(self.dice.0.next_u64()).to_be_bytes());
         self.monitor = Some(Sources {
-            refusals: Default::default(),
             out: Vec::new(),
-            sessions: session::Monitor::new(params, secret),
+            sessions: session::Listener::new(session::Monitor::new(params, secret)),
             rules: Rules::none(Right::Publish),
-            turns: Turns::default(),
-            details: Details::new(1, MonitorConfig::FORGET),
+            books: Books::new(1, MonitorConfig::FORGET),
+            returning: None,
         });
         self.monitor_since = self.now;
     }
@@ -424,6 +425,7 @@ impl World {
         let Some(monitor) = &mut self.monitor else { return };
         let sender = Sender {
             address: "127.0.0.1:1".parse().expect("valid"),
+            local: None,
             connection: None,
             origin: Origin::default(),
         };

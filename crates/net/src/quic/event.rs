@@ -13,6 +13,11 @@ pub struct ConnKey {
 }
 
 impl ConnKey {
+    #[cfg(test)]
+    pub(crate) fn numbered(serial: u64) -> Self {
+        Self { serial, slot: 0 }
+    }
+
     /// A number of the connection's own.
     pub(crate) fn serial(self) -> NonZeroU64 {
         NonZeroU64::MIN.saturating_add(self.serial)

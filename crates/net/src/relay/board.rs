@@ -1,130 +1,37 @@
-//! The newest state of each source, from the monitor's thread to those of the destinations.
+//! The newest states of each source, from the monitor's thread to those of the destinations.
 //!
 //! ```text
-//!   monitor::Watch ─► Board ─► Relayed: the newest state, shared by all destinations
+//!   monitor::Watch ─► Board ─► Relayed: the newest state of each topic and key, shared by all destinations
 //!                        └───► Inbox of each destination: which sources have changed
 //! ```
 //!
-//! All of it is bounded by the number of the monitor's sources: a newer state replaces an older one, and an
-//! inbox has one entry per place of the monitor.
+//! **Bounds.** A newer state replaces an older one, and an inbox has one entry per place of the monitor. The
+//! states of topics and keys, and records that are not done, are charged by their bytes, at most
+//! [`max_large`](freshline_core::session::MonitorParams::max_large) of all sources together, and a quarter more for
+//! networks (with the same token or certificate) that hold little, as at the monitor; a state for which there is no
+//! room is left out and counted, and the one before it stays. A record for which there is none stays
+//! with its source. States of sources without topics, one each, are bounded by the number of sources, as at the
+//! monitor.
 //!
-//! **A state whose age is unknown is held back.** A destination counts the age from the generation, so an
-//! update must say how old its state is when it leaves. The state of an opening has no known age yet; the
-//! source's next update brings it, one round trip later.
-//!
-//! **An older state never replaces a newer one of the same name.** Where a session takes a name over from
-//! another one, its states count only once they are newer than what was handed on before. Otherwise a copy
-//! of a state that returns by a loop of relays would travel around the loop for ever.
+//! **A state or record whose age is unknown is held back.** A destination counts the age from the generation, so
+//! an update must say how old its state is when it leaves. The state of an opening has no known age yet; the
+//! source's next update brings it, one round trip later. Records stay at the monitor until then.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freshline_core::session::{End, RemovedTopic, SourceKey, TopicRecord};
+use freshline_core::session::{
+    Cursor, End, NextRecord, RemovedTopic, SourceKey, StateAge, TakenRecord, TopicRecord,
+};
+use freshline_core::state::{Budget, Party};
 use freshline_core::unit::{Span, Time};
 
-use crate::monitor::{Record, Watch};
+use super::parting::Parting;
+use super::records::{Outlet, Records};
+use super::states::{FORMER, Put, Relayed, Which};
+use crate::monitor::{Record, RecordRoom, Watch};
 use crate::waker::Waker;
-
-/// The same bytes under the same name, generated so little later, are the same state: times of generation
-/// that went through two estimates of clock offsets differ by at most half of both round trips.
-const SAME: Span = Span::from_secs(1);
-
-/// A state of a source.
-#[derive(Debug, Clone)]
-pub(super) struct State {
-    /// Counts the states of a source.
-    pub(super) number: u64,
-    /// When it was generated, on this host's clock.
-    pub(super) generated_at: Time,
-    /// By how much that can be too late.
-    pub(super) label_error: Span,
-    pub(super) bytes: Arc<[u8]>,
-}
-
-/// How a session at a destination ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parting {
-    /// Its source has closed its session, or lost the right to it: the session is closed.
-    Close,
-    /// Its source has fallen silent: so does the session, and the destination keeps the name with a growing
-    /// age, as this monitor does.
-    Leave,
-}
-
-impl Parting {
-    /// That of a source which is gone for this reason. Without a name nothing is kept of it anywhere.
-    pub(super) fn of(why: End, name: &str) -> Self {
-        match why {
-            End::Displaced | End::Idle if !name.is_empty() => Self::Leave,
-            _ => Self::Close,
-        }
-    }
-}
-
-/// A source that is relayed: what its sessions at the destinations share.
-#[derive(Debug)]
-pub(super) struct Relayed {
-    /// Empty for a source without a name.
-    pub(super) name: Box<str>,
-    /// The name, or the label of the session at this monitor.
-    pub(super) label: Box<str>,
-    held: Mutex<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
-    newest: Option<State>,
-    /// What the name's former session has brought, until something newer comes.
-    former: Option<State>,
-    parting: Option<Parting>,
-}
-
-impl Relayed {
-    /// `session` is the label of its session.
-    fn new(name: &str, session: &str) -> Self {
-        let label = if name.is_empty() { session } else { name };
-        Self { name: name.into(), label: label.into(), held: Mutex::default() }
-    }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The newest state.
-    pub(super) fn newest(&self) -> Option<State> {
-        self.held().newest.clone()
-    }
-
-    /// How its sessions end, once its source is gone.
-    pub(super) fn parting(&self) -> Option<Parting> {
-        self.held().parting
-    }
-
-    /// Another session has its name now.
-    fn on_taken_over(&self) {
-        let mut held = self.held();
-        held.former = held.newest.clone();
-    }
-
-    /// A state has come; whether it is newer than what was handed on.
-    fn put(&self, generated_at: Time, label_error: Span, bytes: &[u8]) -> bool {
-        let mut held = self.held();
-        if held.former.as_ref().is_some_and(|former| is_old(former, generated_at, bytes)) {
-            return false;
-        }
-        held.former = None;
-        let number = held.newest.as_ref().map_or(1, |newest| newest.number + 1);
-        held.newest = Some(State { number, generated_at, label_error, bytes: bytes.into() });
-        true
-    }
-}
-
-/// Whether a state is that of a name's former session again, or an older one.
-fn is_old(former: &State, generated_at: Time, bytes: &[u8]) -> bool {
-    generated_at <= former.generated_at
-        || (generated_at <= former.generated_at + SAME && *former.bytes == *bytes)
-}
 
 /// The places of the monitor in which something has changed, with the sources that are there now.
 pub(super) type Changes = HashMap<usize, Option<Arc<Relayed>>>;
@@ -167,27 +74,93 @@ impl Inbox {
 pub(super) struct Board {
     /// By the places of the monitor.
     sources: Vec<Option<Arc<Relayed>>>,
+    /// For whom that is held, by places.
+    parties: Vec<Party>,
     inboxes: Vec<Arc<Inbox>>,
-    old_states: OldStates,
+    /// Of the states of topics and keys, and of records.
+    budget: Budget,
+    /// [`Budget::shrinks`] when the monitor asked last whether there may be room again.
+    shrinks: u64,
+    /// Topics of which records were dropped that are not done.
+    dropped: VecDeque<Cursor>,
+    /// When what a new session under a name has not brought is dropped, by places.
+    takeovers: BTreeMap<usize, Time>,
+    outlet: Outlet,
+    tally: Tally,
 }
 
-/// Counts states that were not newer than what was handed on under their name.
+/// Counts what is not handed on.
 #[derive(Debug, Clone, Default)]
-pub(super) struct OldStates(Arc<AtomicU64>);
+pub(super) struct Tally(Arc<Counts>);
 
-impl OldStates {
-    pub(super) fn number(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+#[derive(Debug, Default)]
+struct Counts {
+    old_states: AtomicU64,
+    left_out: AtomicU64,
+}
+
+impl Tally {
+    /// States that were not newer than what was handed on under their name.
+    pub(super) fn old_states(&self) -> u64 {
+        self.0.old_states.load(Ordering::Relaxed)
+    }
+
+    /// States for which there was no room.
+    pub(super) fn left_out(&self) -> u64 {
+        self.0.left_out.load(Ordering::Relaxed)
+    }
+}
+
+/// A state as the monitor has it.
+struct Arrived<'a> {
+    which: Which,
+    age: Option<Span>,
+    bounded: Option<StateAge>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Arrived<'a> {
+    /// That of a source's first topic.
+    fn first(now: Time, record: &'a Record) -> Self {
+        let name = record.topic(0).map_or("", |topic| topic.name());
+        Self {
+            which: Which::new(name, None),
+            age: record.state_age(now),
+            bounded: record.bounded_age(now),
+            bytes: record.payload().unwrap_or_default(),
+        }
+    }
+
+    /// That of another topic, or of a key; `None` without a name or a state.
+    fn of(now: Time, topic: &'a TopicRecord) -> Option<Self> {
+        (!topic.name().is_empty()).then_some(())?;
+        Some(Self {
+            which: Which::new(topic.name(), topic.key()),
+            age: topic.state_age(now),
+            bounded: topic.bounded_age(now),
+            bytes: topic.payload()?,
+        })
     }
 }
 
 impl Board {
-    pub(super) fn new(inboxes: Vec<Arc<Inbox>>) -> Self {
-        Self { sources: Vec::new(), inboxes, old_states: OldStates::default() }
+    /// `max_bytes` bounds the states of topics and keys, and the records; `waker` wakes the monitor's thread.
+    pub(super) fn new(inboxes: Vec<Arc<Inbox>>, max_bytes: usize, waker: Arc<Waker>) -> Self {
+        Self {
+            sources: Vec::new(),
+            parties: Vec::new(),
+            inboxes,
+            budget: Budget::of_parties(max_bytes),
+            shrinks: 0,
+            dropped: VecDeque::new(),
+            takeovers: BTreeMap::new(),
+            outlet: Outlet::new(waker),
+            tally: Tally::default(),
+        }
     }
 
-    pub(super) fn old_states(&self) -> OldStates {
-        self.old_states.clone()
+    pub(super) fn tally(&self) -> Tally {
+        self.tally.clone()
     }
 
     /// The sources of the monitor have changed in a place.
@@ -196,95 +169,190 @@ impl Board {
         self.inboxes.iter().for_each(|inbox| inbox.put(place, source.cloned()));
     }
 
+    /// What is charged and freed from now on is of the source in this place.
+    fn enter(&mut self, place: usize) {
+        self.budget.enter(self.party(place));
+    }
+
+    fn party(&self, place: usize) -> Party {
+        self.parties.get(place).copied().unwrap_or_default()
+    }
+
+    fn leave_out(&self, number: usize) {
+        self.tally.0.left_out.fetch_add(number as u64, Ordering::Relaxed);
+    }
+
+    fn relayed(&self, name: &str, session: &str) -> Arc<Relayed> {
+        let records = Records::new(self.inboxes.len(), self.outlet.clone());
+        Arc::new(Relayed::new(name, session, records))
+    }
+
     /// A state has come, or its age.
-    fn put(&mut self, now: Time, source: SourceKey, record: &Record) {
+    fn put(&mut self, now: Time, source: SourceKey, arrived: &Arrived<'_>) {
+        let Arrived { which, age, bounded, bytes } = arrived;
         let place = source.index();
-        let relayed = self.sources.get(place).and_then(Option::as_ref);
-        let (Some(relayed), Some(age)) = (relayed, record.state_age(now)) else { return };
-        let bounded = record.bounded_age(now);
+        let relayed = self.sources.get(place).and_then(Option::clone);
+        let (Some(relayed), Some(age)) = (relayed, *age) else { return };
+        self.enter(place);
         let error = bounded.map_or(Span::MAX, |bounded| bounded.max() - age);
-        if relayed.put(now - age, error, record.payload().unwrap_or_default()) {
-            self.publish(place);
-        } else {
-            self.old_states.0.fetch_add(1, Ordering::Relaxed);
+        let at = (now - age, error);
+        let mut put = relayed.put(which, at, bytes, &mut self.budget);
+        if put == Put::Clash {
+            put = self.renew(place, &relayed).put(which, at, bytes, &mut self.budget);
         }
+        match put {
+            Put::New => self.publish(place),
+            Put::Old => _ = self.tally.0.old_states.fetch_add(1, Ordering::Relaxed),
+            Put::LeftOut | Put::Clash => self.leave_out(1),
+        }
+    }
+
+    /// The sessions of a source end at the destinations, and others begin under its name, with what its present
+    /// session has brought. The budget has entered its party.
+    fn renew(&mut self, place: usize, before: &Relayed) -> Arc<Relayed> {
+        let renewed = self.relayed(&before.name, &before.label);
+        before.hand_over(&renewed, &mut self.budget);
+        self.end(before, Parting::of(End::Idle, &before.name));
+        self.sources[place] = Some(Arc::clone(&renewed));
+        self.publish(place);
+        renewed
+    }
+
+    /// The sessions of a source end at the destinations. What is not done of its records is handed out again. The
+    /// budget has entered its party.
+    fn end(&mut self, source: &Relayed, parting: Parting) {
+        self.dropped.extend(source.end(parting, &mut self.budget));
     }
 }
 
 impl Watch for Board {
-    fn opened(&mut self, _now: Time, source: SourceKey, record: &Record) {
+    fn opened(&mut self, now: Time, source: SourceKey, record: &Record) {
         let place = source.index();
         if self.sources.len() <= place {
             self.sources.resize(place + 1, None);
+            self.parties.resize(place + 1, Party::default());
         }
-        if let Some(former) = &self.sources[place] {
+        self.takeovers.remove(&place);
+        self.enter(place);
+        self.parties[place] = record.peer.origin().with_credential(record.credential()).party();
+        if let Some(former) = self.sources[place].take() {
             if !record.name.is_empty() && former.name == record.name {
-                return former.on_taken_over();
+                self.takeovers.insert(place, now + FORMER);
+                former.on_taken_over();
+                // Of another network, if it has moved.
+                self.budget.pass(former.share(), self.parties[place]);
+                self.sources[place] = Some(former);
+                return;
             }
-            former.held().parting = Some(Parting::Close);
+            self.end(&former, Parting::Close);
         }
-        self.sources[place] =
-            Some(Arc::new(Relayed::new(&record.name, &record.label().to_string())));
+        self.sources[place] = Some(self.relayed(&record.name, &record.label().to_string()));
         self.publish(place);
     }
 
     fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
-        self.put(now, source, record);
+        self.put(now, source, &Arrived::first(now, record));
+    }
+
+    fn fresh_topic(&mut self, now: Time, source: SourceKey, _: &Record, topic: &TopicRecord) {
+        match Arrived::of(now, topic) {
+            Some(arrived) => self.put(now, source, &arrived),
+            None => self.leave_out(1),
+        }
+    }
+
+    fn removed(&mut self, _now: Time, source: SourceKey, _: &Record, removed: &RemovedTopic) {
+        let place = source.index();
+        self.enter(place);
+        let Some(relayed) = self.sources.get(place).and_then(Option::as_ref) else { return };
+        let which = Which::new(&removed.name, Some(&removed.key));
+        if relayed.remove(&which, &mut self.budget) {
+            self.publish(place);
+        }
+    }
+
+    fn room_for_record(&self, source: SourceKey, topic: &str, next: &NextRecord) -> RecordRoom {
+        let place = source.index();
+        let relayed = self.sources.get(place).and_then(Option::as_ref);
+        let Some(relayed) = relayed.filter(|_| next.is_age_known) else { return RecordRoom::Full };
+        let room = relayed.room_for_record(topic, next, (&self.budget, self.party(place)));
+        if room == RecordRoom::Never {
+            self.leave_out(1);
+        }
+        room
+    }
+
+    fn has_room_again(&mut self) -> bool {
+        let shrinks = self.budget.shrinks();
+        std::mem::replace(&mut self.shrinks, shrinks) != shrinks
+    }
+
+    fn record(
+        &mut self,
+        now: Time,
+        source: SourceKey,
+        _: &Record,
+        _topic: &str,
+        taken: &TakenRecord,
+    ) {
+        let place = source.index();
+        self.enter(place);
+        let relayed = self.sources.get(place).and_then(Option::clone);
+        let put = relayed.as_ref().zip(taken.age).map(|(relayed, age)| {
+            let at = (now - age.estimate, taken.label_error());
+            relayed.put_record(source, taken, at, &mut self.budget)
+        });
+        if put == Some(Put::New) {
+            return self.publish(place);
+        }
+        if let Some(relayed) = relayed.filter(|_| put == Some(Put::Clash)) {
+            if !relayed.records.continues(taken) {
+                // The source does not have them any more.
+                self.leave_out(relayed.records.queued_with(taken));
+            }
+            // What else has come of the source meanwhile does not take the topic's place.
+            self.renew(place, &relayed).expect_records(taken);
+        }
+        // It comes again, after those that were dropped before it.
+        self.dropped.push_back(taken.cursor.clone());
+    }
+
+    fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
+        let (source, cursor) = self.outlet.poll()?;
+        self.enter(source.index());
+        if let Some(Some(relayed)) = self.sources.get(source.index()) {
+            relayed.records.settle(&mut self.budget);
+        }
+        Some((source, cursor))
+    }
+
+    fn poll_records_dropped(&mut self) -> Option<Cursor> {
+        self.dropped.pop_front()
     }
 
     fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
-        self.put(now, source, record);
+        self.put(now, source, &Arrived::first(now, record));
     }
 
     fn gone(&mut self, _now: Time, source: SourceKey, why: End) {
         let place = source.index();
+        self.takeovers.remove(&place);
+        self.enter(place);
         let Some(relayed) = self.sources.get_mut(place).and_then(Option::take) else { return };
-        relayed.held().parting = Some(Parting::of(why, &relayed.name));
+        self.end(&relayed, Parting::of(why, &relayed.name));
         self.publish(place);
-    }
-}
-
-/// What the monitor reports, to a board and to another watcher.
-pub(super) struct Both<'a> {
-    pub(super) board: &'a mut Board,
-    pub(super) other: &'a mut dyn Watch,
-}
-
-impl Watch for Both<'_> {
-    fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
-        self.board.fresh(now, source, record);
-        self.other.fresh(now, source, record);
-    }
-
-    fn fresh_topic(&mut self, now: Time, source: SourceKey, record: &Record, topic: &TopicRecord) {
-        self.other.fresh_topic(now, source, record, topic);
-    }
-
-    fn removed(&mut self, now: Time, source: SourceKey, record: &Record, removed: &RemovedTopic) {
-        self.other.removed(now, source, record, removed);
-    }
-
-    fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
-        self.board.aged(now, source, record);
-        self.other.aged(now, source, record);
-    }
-
-    fn opened(&mut self, now: Time, source: SourceKey, record: &Record) {
-        self.board.opened(now, source, record);
-        self.other.opened(now, source, record);
-    }
-
-    fn gone(&mut self, now: Time, source: SourceKey, why: End) {
-        self.board.gone(now, source, why);
-        self.other.gone(now, source, why);
     }
 
     fn turn(&mut self, now: Time) {
-        self.other.turn(now);
-    }
-
-    fn replaced(&self, source: SourceKey) -> u64 {
-        self.other.replaced(source)
+        let due = self.takeovers.iter().filter(|(_, at)| **at <= now);
+        for place in due.map(|(place, _)| *place).collect::<Vec<_>>() {
+            self.takeovers.remove(&place);
+            self.enter(place);
+            let relayed = self.sources.get(place).and_then(Option::as_ref);
+            if relayed.is_some_and(|relayed| relayed.drop_former(&mut self.budget)) {
+                self.publish(place);
+            }
+        }
     }
 }
 
@@ -292,52 +360,152 @@ impl Watch for Both<'_> {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
+    use freshline_core::session::{self, Admission, MonitorParams, RecordChunk, Secret, StreamId};
+    use freshline_core::wire::{
+        Frame, Frames, OffsetEstimate, Opening, SessionId, StateId, TopicKey, TopicName,
+        TopicStream, Update,
+    };
+
+    use super::super::states::tests::relayed;
     use super::*;
+    use crate::monitor::{Books, Sender};
 
-    fn at(millis: u64) -> Time {
-        Time::ZERO + Span::from_millis(millis)
+    const NOW: Time = Time::from_nanos(1_000_000_000_000);
+
+    /// A relay's monitor and board, with one destination.
+    struct World {
+        monitor: session::Monitor<Sender>,
+        books: Books,
+        board: Board,
+        inbox: Arc<Inbox>,
+        seq: u64,
     }
 
-    #[test]
-    fn the_newest_state_is_held_and_each_has_its_number() {
-        let source = Relayed::new("robot", "1");
-        assert!(source.newest().is_none());
-        // Within a session the monitor has sorted them: times of generation are estimates.
-        for (number, millis) in [(1, 100), (2, 99), (3, 200)] {
-            assert!(source.put(at(millis), Span::ZERO, b"state"));
-            let newest = source.newest().unwrap();
-            assert_eq!((newest.number, newest.generated_at), (number, at(millis)));
+    impl World {
+        fn new(max_bytes: usize) -> Self {
+            let waker = || Arc::new(Waker::new(|| Ok(())));
+            let params = MonitorParams { admission: Admission::Proven, ..MonitorParams::default() };
+            let inbox = Arc::new(Inbox::new(waker()));
+            Self {
+                monitor: session::Monitor::new(params, Secret::new([1; 16])),
+                books: Books::new(9, Span::from_secs(9)),
+                board: Board::new(vec![Arc::clone(&inbox)], max_bytes, waker()),
+                inbox,
+                seq: 0,
+            }
+        }
+
+        /// A source of this network, which has the number of its session, opens that.
+        fn open(&mut self, source: u64) {
+            let name = format!("source-{source}");
+            let opening = Opening { cookie: Default::default(), name: &name, token: b"" };
+            self.seq = 0;
+            self.tell(source, Some(opening), Frames::NONE);
+        }
+
+        fn hear(&mut self, source: u64, frame: Frame<'_>) {
+            self.tell(source, None, Frames::one(frame));
+        }
+
+        fn tell(&mut self, source: u64, opening: Option<Opening<'_>>, frames: Frames<'_>) {
+            let update = Update {
+                session: SessionId(source),
+                seq: self.seq,
+                sent_at: NOW,
+                clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
+                wants_ack: false,
+                wants_return: false,
+                ack_mark: None,
+                opening,
+                frames,
+            };
+            self.seq += 1;
+            let mut datagram = [0; 2_000];
+            let len = update.write(&mut datagram).expect("it fits");
+            let (peer, Self { monitor, books, board, .. }) = (Sender::of_network(source), self);
+            monitor.handle_datagram(NOW, peer, &datagram[..len]).expect("it is legal");
+            while let Some(event) = monitor.poll_event() {
+                books.on_event(NOW, monitor, event, board);
+            }
+            books.hand_out_records(NOW, monitor, board);
+            board.turn(NOW);
+        }
+
+        /// A key of this number, with a state.
+        fn put_key(&mut self, source: u64, number: u16, bytes: &[u8]) {
+            let bytes_of_key = number.to_be_bytes();
+            let key = Some(TopicKey { behind: 0, bytes: &bytes_of_key });
+            let name = TopicName { topic: number, name: "tf", key, stream: None };
+            self.hear(source, Frame::Name(name));
+            self.hear(
+                source,
+                Frame::State { id: StateId { topic: number, ..StateId::FRESH }, bytes },
+            );
+        }
+
+        fn name_records(&mut self, source: u64, topic: u16) {
+            let stream = Some(TopicStream { id: StreamId(7), first: 0 });
+            let name = TopicName { topic, name: "log", key: None, stream };
+            self.hear(source, Frame::Name(name));
+        }
+
+        fn put_record(&mut self, source: u64, topic: u16, number: u64) {
+            let (age, bytes) = (Span::ZERO, &b"record"[..]);
+            self.hear(
+                source,
+                Frame::Record(RecordChunk { topic, number, is_last: true, age, bytes }),
+            );
+        }
+
+        /// Records of this source that the destination has yet to get.
+        fn records(&self, source: u64) -> usize {
+            let name = format!("source-{source}");
+            let mut sources = self.board.sources.iter().flatten();
+            let relayed = sources.find(|it| *it.name == *name).expect("it is there");
+            let new = relayed.records.after(0, |_| Some(0));
+            new.iter().map(|topic| topic.records.len()).sum()
         }
     }
 
     #[test]
-    fn under_a_name_that_was_taken_over_only_newer_states_count() {
-        let source = Relayed::new("robot", "1");
-        source.put(at(1_000), Span::ZERO, b"new");
-        source.on_taken_over();
-        for (millis, bytes) in [(900, &b"old"[..]), (1_000, b"same"), (1_020, b"new")] {
-            assert!(!source.put(at(millis), Span::ZERO, bytes), "{bytes:?} of {millis} ms");
+    fn a_source_that_takes_all_the_memory_it_can_leaves_others_room() {
+        let mut world = World::new(100_000);
+        world.open(1);
+        for number in 1..=200 {
+            world.put_key(1, number, &[1; 1_000]);
         }
-        assert_eq!(source.newest().unwrap().number, 1);
-        assert!(source.put(at(1_001), Span::ZERO, b"newer"));
-        assert!(source.put(at(900), Span::ZERO, b"late"), "the session counts from now on");
-        source.on_taken_over();
-        assert!(
-            source.put(at(2_001), Span::ZERO, b"late"),
-            "unchanged for longer than two estimates differ"
-        );
+        let left_out = world.board.tally().left_out();
+        assert!(left_out > 100, "{left_out}");
+        world.open(2);
+        world.put_key(2, 1, &[2; 1_000]);
+        assert_eq!(world.board.tally().left_out(), left_out, "the state of another network");
+        world.name_records(2, 9);
+        world.put_record(2, 9, 0);
+        assert_eq!(world.records(2), 1);
+        // What it had is free again once it ends.
+        let used = world.board.budget.used();
+        let keys: Vec<_> = world.monitor.records().map(|(key, _)| key).collect();
+        keys.iter().for_each(|key| world.board.gone(NOW, *key, End::Closed));
+        assert!(used > 100_000 && world.board.budget.used() == 0);
     }
 
     #[test]
-    fn a_session_is_closed_with_its_source_and_silent_with_it_if_it_has_a_name() {
-        use Parting::{Close, Leave};
-        for (why, named) in [
-            (End::Closed, Close),
-            (End::Revoked, Close),
-            (End::Idle, Leave),
-            (End::Displaced, Leave),
-        ] {
-            assert_eq!((Parting::of(why, "robot"), Parting::of(why, "")), (named, Close));
+    fn a_session_at_a_destination_begins_anew_for_other_topics_once_and_only_if_they_have_room() {
+        for (max_bytes, renewals) in [(100, 0), (100_000, 1)] {
+            let mut world = World::new(max_bytes);
+            world.open(1);
+            // A state without a topic comes, though the source has topics after all, and then a record, in turns.
+            let mut sources: Vec<Arc<Relayed>> = Vec::new();
+            for number in 0..10 {
+                world.hear(1, Frame::State { id: StateId::FRESH, bytes: b"state" });
+                sources.extend(world.inbox.take().into_values().flatten());
+                world.name_records(1, 9);
+                world.put_record(1, 9, number);
+                sources.extend(world.inbox.take().into_values().flatten());
+            }
+            sources.dedup_by(|a, b| Arc::ptr_eq(a, b));
+            assert_eq!(sources.len() - 1, renewals, "of {max_bytes} bytes");
+            assert_eq!(world.records(1), 10 * renewals);
         }
     }
 
@@ -350,7 +518,7 @@ mod tests {
             Ok(())
         });
         let inbox = Inbox::new(Arc::new(waker));
-        let [first, second] = ["first", "second"].map(|name| Arc::new(Relayed::new(name, "1")));
+        let [first, second] = [(); 2].map(|()| Arc::new(relayed()));
         for source in [Some(&first), None, Some(&second), Some(&second)] {
             inbox.put(7, source.cloned());
         }

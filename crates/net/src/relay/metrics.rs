@@ -55,10 +55,12 @@ const SUMS: [Column<DestinationReport, u64>; 2] = [
     ("relay_sessions_failed", "Sessions that could not be begun or go on", |it| it.failed),
 ];
 
-const OLD: [Column<RelayReport, u64>; 1] =
-    [("relay_old_states", "States not handed on, as newer ones of their name were", |it| {
+const NOT_HANDED_ON: [Column<RelayReport, u64>; 2] = [
+    ("relay_old_states", "States not handed on, as newer ones of their name were", |it| {
         it.old_states
-    })];
+    }),
+    ("relay_left_out", "States and records of topics not handed on", |it| it.left_out),
+];
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -77,6 +79,6 @@ impl Collector for Snapshot {
         });
         gauges(&mut encoder, &GAUGES, sources.clone())?;
         counters(&mut encoder, &COUNTERS, sources)?;
-        totals(&mut encoder, &OLD, report)
+        totals(&mut encoder, &NOT_HANDED_ON, report)
     }
 }

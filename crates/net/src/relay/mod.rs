@@ -6,8 +6,11 @@
 //! ```
 //!
 //! Each source of the monitor has a session of its own at each destination, under the same name, with a law
-//! of its own, and so the rate of that path. Only the newest state is kept: a newer one replaces one that has
-//! not left. The bytes of a state are handed on unchanged.
+//! of its own, and so the rate of that path. Only the newest state of each topic and key is kept: a newer one
+//! replaces one that has not left. The bytes of a state are handed on unchanged, under the names of its topic
+//! and key, and so are removals of keys. Weights, deadlines and rates of topics are not on the wire: here all
+//! topics count alike. Records are handed on in order, and each is done once all destinations have it: see
+//! `records`.
 //!
 //! **Age.** The monitor knows the age of each state by the chain of clock offsets before it, and a relay
 //! hands a state on as generated at (now − age) on its own clock. A destination therefore counts the age
@@ -29,15 +32,26 @@
 //! one of its name, so that copies of states do not travel around the loop.
 
 mod board;
+mod both;
+#[cfg(test)]
+mod lossless;
 mod metrics;
+mod newest;
+mod parting;
+mod records;
 mod report;
 mod sessions;
+mod states;
 mod timers;
+#[cfg(test)]
+mod world;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 
-use freshline_core::session::{self, PathsError, Secret, SourceParams};
+use freshline_core::session::{
+    self, PathsError, Secret, SourceParams, TopicError, TopicKind, TopicParams,
+};
 use freshline_core::source::LawConfig;
 use freshline_core::unit::Time;
 use freshline_core::wire::{Opening, OpeningTooLong};
@@ -57,7 +71,8 @@ use crate::via::{Interfaces, Via};
 pub use metrics::serve as serve_metrics;
 pub use report::{DestinationReport, RelayReport, RelayedReport};
 
-use board::{Board, Both, OldStates};
+use board::{Board, Tally};
+use both::Both;
 use sessions::{Sessions, Watched};
 
 /// A monitor to which states are relayed.
@@ -125,6 +140,9 @@ pub enum RelayError {
     /// There are no such paths.
     #[error(transparent)]
     Paths(#[from] PathsError),
+    /// A destination's sessions cannot have topics.
+    #[error(transparent)]
+    Topics(#[from] TopicError),
     /// The monitor cannot run.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
@@ -153,7 +171,7 @@ impl Watch for () {}
 pub struct Asker {
     monitor: monitor::Asker,
     destinations: Vec<ask::Asker<DestinationReport>>,
-    old_states: OldStates,
+    tally: Tally,
 }
 
 impl Asker {
@@ -163,11 +181,8 @@ impl Asker {
     /// [`Gone`] if the relay does not run any more.
     pub fn report(&self, max: usize) -> Result<RelayReport, Gone> {
         let destinations = self.destinations.iter().map(|asker| asker.report(max));
-        Ok(RelayReport {
-            monitor: self.monitor.report(max)?,
-            old_states: self.old_states.number(),
-            destinations: destinations.collect::<Result<_, _>>()?,
-        })
+        let monitor = self.monitor.report(max)?;
+        Ok(RelayReport::of(monitor, &self.tally, destinations.collect::<Result<_, _>>()?))
     }
 }
 
@@ -192,12 +207,14 @@ impl Relay {
             destination.params.max_state = config.params.max_payload;
             check(destination)?;
         }
-        let detailed = config.detailed;
+        let (detailed, max_bytes) = (config.detailed, config.params.max_large);
         let monitor = Monitor::bind(config)?;
         check_addresses(monitor.local_addr()?, &destinations)?;
-        let sessions = destinations.into_iter().map(|to| Sessions::new(to, detailed));
+        let sessions = destinations.into_iter().enumerate();
+        let sessions = sessions.map(|(number, to)| Sessions::new(number, to, detailed));
         let destinations = sessions.collect::<Result<Vec<_>, _>>()?;
-        let board = Board::new(destinations.iter().map(Sessions::inbox).collect());
+        let inboxes = destinations.iter().map(Sessions::inbox).collect();
+        let board = Board::new(inboxes, max_bytes, monitor.waker());
         Ok(Self { monitor, board, destinations })
     }
 
@@ -214,7 +231,7 @@ impl Relay {
         Asker {
             monitor: self.monitor.asker(),
             destinations: self.destinations.iter().map(Sessions::asker).collect(),
-            old_states: self.board.old_states(),
+            tally: self.board.tally(),
         }
     }
 
@@ -225,11 +242,8 @@ impl Relay {
 
     /// A summary of the run until now, or of all of it, with the sources that are watched in detail.
     pub fn report(&self, watch: &dyn monitor::Watch) -> RelayReport {
-        RelayReport {
-            monitor: self.monitor.report(watch),
-            old_states: self.board.old_states().number(),
-            destinations: self.destinations.iter().map(Sessions::last_report).collect(),
-        }
+        let destinations = self.destinations.iter().map(Sessions::last_report).collect();
+        RelayReport::of(self.monitor.report(watch), &self.board.tally(), destinations)
     }
 
     /// Runs until `stop`, or until `until` has come, and says goodbye to all sources. `watch` hears of the
@@ -316,7 +330,11 @@ fn check(destination: &Destination) -> Result<(), RelayError> {
     let max_datagram = transport.max_datagram();
     let longest = SourceParams { name, max_datagram, ..params.clone() };
     let session = session::Source::new(longest, Secret::new([0; 16]), law.build(), Time::ZERO)?;
-    let (given, max) = (params.max_state, session.over(paths.paths()?).max_state());
+    let mut session = session.over(paths.paths()?);
+    // With names of topics and keys.
+    let keyed = TopicParams { kind: TopicKind::KEYED, ..TopicParams::new("any") };
+    session.add_topic(keyed)?;
+    let (given, max) = (params.max_state, session.max_state());
     if max < given {
         return Err(RelayError::MaxState { destination: monitor.clone(), given, max });
     }

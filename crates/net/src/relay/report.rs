@@ -4,6 +4,7 @@ use freshline_core::session::{self, Reach};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
+use super::board::Tally;
 use crate::monitor::MonitorReport;
 use crate::source::SourceReport;
 
@@ -15,8 +16,21 @@ pub struct RelayReport {
     /// States that were not handed on, as they were not newer than what another session had brought under
     /// their name: of a source that is there twice, or of a loop of relays.
     pub old_states: u64,
+    /// States of topics and keys that were left out, as there was no room for them or no name, and records of
+    /// a stream that its source has given up, which were not done.
+    pub left_out: u64,
     /// Its destinations, in the order in which they were given.
     pub destinations: Vec<DestinationReport>,
+}
+
+impl RelayReport {
+    pub(super) fn of(
+        monitor: MonitorReport,
+        tally: &Tally,
+        destinations: Vec<DestinationReport>,
+    ) -> Self {
+        Self { monitor, old_states: tally.old_states(), left_out: tally.left_out(), destinations }
+    }
 }
 
 /// The sessions of a destination.
@@ -45,7 +59,7 @@ pub struct RelayedReport {
     /// Whether the session is open.
     pub is_open: bool,
     /// The age of the state that the destination has, in ms, from its generation at the source: an upper
-    /// bound, as an ack takes time.
+    /// bound, as an ack takes time. Of a source with topics, the greatest of all topics and keys.
     pub age_ms: Option<f64>,
     /// The rate of its law now, in updates per second.
     pub rate_per_s: f64,
@@ -61,14 +75,22 @@ impl RelayedReport {
         report: SourceReport,
         now: Time,
     ) -> Self {
-        let acked = session.newest_acked().filter(|_| session.counters().opened > 0);
-        let age = acked.map(|acked| now.since(acked.generated_at));
         Self {
             source: source.to_owned(),
             is_open: session.reach() == Reach::Open,
-            age_ms: age.map(Span::as_millis_f64),
+            age_ms: age_of(session, now).map(Span::as_millis_f64),
             rate_per_s: session.law().rate().per_second(),
             session: report,
         }
     }
+}
+
+fn age_of(session: &session::Source, now: Time) -> Option<Span> {
+    if session.topics().next().is_none() {
+        let acked = session.newest_acked().filter(|_| session.counters().opened > 0);
+        return acked.map(|acked| now.since(acked.generated_at));
+    }
+    let of_topics = session.topics().filter_map(|(topic, _)| session.topic_age(topic)?.age(now));
+    let keys = session.topics().flat_map(|(topic, _)| session.keys(topic));
+    of_topics.chain(keys.filter_map(|key| key.age.age(now))).max()
 }

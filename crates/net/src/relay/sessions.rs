@@ -14,12 +14,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use freshline_core::path::MAX_PATHS;
-use freshline_core::session::{End, Need, Reach, SourceParams};
+use freshline_core::session::{End, Reach, SourceParams};
 use freshline_core::unit::{Span, Time};
 use mio::Token;
 
-use super::board::{Inbox, Parting, Relayed};
+use super::board::Inbox;
+use super::newest::Newest;
+use super::parting::Parting;
 use super::report::{DestinationReport, RelayedReport};
+use super::states::Relayed;
 use super::timers::Timers;
 use super::{Destination, Watch};
 use crate::ask::{Asker, Desk};
@@ -28,7 +31,6 @@ use crate::run::{Driven, Turn};
 use crate::sleeper::Sleeper;
 use crate::source::engine::Engine;
 use crate::source::paths::Place;
-use crate::source::sampler::{Sampler, Take};
 use crate::source::{SourceConfig, SourceError, States};
 use crate::system::SystemError;
 use crate::waker::Waker;
@@ -42,32 +44,6 @@ const FIRST_TOKEN: usize = 2;
 /// When a session is opened again that could not go on: as the longest wait between openings.
 const RETRY: Span = Span::from_secs(2);
 
-/// Hands the newest state of a source to its session at a destination.
-struct Newest {
-    source: Arc<Relayed>,
-    /// The number of the state that was taken last.
-    taken: u64,
-    /// By how much its generation time can be too late.
-    label_error: Span,
-}
-
-impl Sampler for Newest {
-    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
-
-    fn take(&mut self, _now: Time, need: Need, into: &mut Vec<u8>) -> Take {
-        let newest = self.source.newest();
-        let newest = newest.filter(|it| it.number > self.taken || need == Need::Newest);
-        let Some(newest) = newest else { return Take::NotYet };
-        (self.taken, self.label_error) = (newest.number, newest.label_error);
-        into.extend_from_slice(&newest.bytes);
-        Take::Sample { generated_at: newest.generated_at }
-    }
-
-    fn label_error(&self) -> Span {
-        self.label_error
-    }
-}
-
 struct Session {
     source: Arc<Relayed>,
     /// `None` until it is opened again.
@@ -79,6 +55,7 @@ pub(super) struct Sessions {
     clock: Clock,
     sleeper: Sleeper,
     inbox: Arc<Inbox>,
+    number: usize,
     destination: Destination,
     /// The number of sessions whose age is measured: each takes 60 kB for that.
     detailed: usize,
@@ -97,13 +74,19 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    pub(super) fn new(destination: Destination, detailed: usize) -> Result<Self, SystemError> {
+    /// `number` is that of the destination.
+    pub(super) fn new(
+        number: usize,
+        destination: Destination,
+        detailed: usize,
+    ) -> Result<Self, SystemError> {
         let sleeper = Sleeper::new([ALARM, WAKER])?;
         Ok(Self {
             clock: Clock::new(),
             inbox: Arc::new(Inbox::new(sleeper.waker())),
             desk: Desk::new(sleeper.waker()),
             sleeper,
+            number,
             destination,
             detailed,
             sessions: BTreeMap::new(),
@@ -206,11 +189,7 @@ impl Sessions {
                 ..params.clone()
             },
             law: law.build(),
-            states: States::Of(Box::new(Newest {
-                source: Arc::clone(source),
-                taken: 0,
-                label_error: Span::ZERO,
-            })),
+            states: States::Found(Box::new(Newest::new(Arc::clone(source), self.number))),
         }
     }
 

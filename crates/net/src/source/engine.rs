@@ -1,5 +1,6 @@
 //! A source without what its thread sleeps by, so that one thread can run many of them.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use freshline_core::path::PathId;
@@ -10,10 +11,12 @@ use mio::Registry;
 use super::feed::{Feed, Trouble};
 use super::paths::{Change, Links, Place};
 use super::report::SourceReport;
-use super::{Event, SourceConfig, SourceError, Watch};
+use super::{Event, Inputs, Receive, SourceConfig, SourceError, Watch};
 use crate::clock::Clock;
-use crate::link::{LinkEvent, SendStatus};
+use crate::link::{Fetched, LinkEvent, SendStatus};
 use crate::run::Turn;
+use crate::stop::Stop;
+use crate::system::system;
 
 /// Datagrams taken from the socket before the timers are looked at again.
 const RECEIVES_A_TURN: usize = 256;
@@ -26,6 +29,8 @@ pub(crate) struct Engine {
     slept: Span,
     links: Links,
     session: session::Source,
+    /// What receives the return direction, if anything does.
+    incoming: Option<Box<dyn Receive + Send>>,
     feed: Feed,
     began_at: Time,
     datagram: Vec<u8>,
@@ -47,22 +52,47 @@ impl Engine {
         getrandom::fill(&mut random).map_err(SourceError::Random)?;
         let params = SourceParams { max_datagram, ..config.params };
         let session = session::Source::new(params, Secret::new(random), config.law, now)?;
-        let (topics, mut samplers) = config.states.split();
+        let (topics, inputs) = config.states.split();
         let session = session.with_topics(topics)?;
-        for sampler in &mut samplers {
-            sampler.start(clock, Arc::clone(&place.waker));
-        }
+        let feed = match inputs {
+            Inputs::Supply(supply) => Feed::supplied_by(supply),
+            Inputs::Samplers(mut samplers) => {
+                for sampler in &mut samplers {
+                    let started = sampler.start(clock, Arc::clone(&place.waker));
+                    started.map_err(system("start a thread for states"))?;
+                }
+                Feed::new(samplers, &session)
+            }
+        };
         let mut engine = Self {
             clock,
             slept: clock.slept(),
-            feed: Feed::new(samplers, &session),
+            feed,
             session: session.over(paths),
+            incoming: None,
             began_at: now,
             datagram: Vec::new(),
             links,
         };
         engine.mark_what_is_not_ready(now);
         Ok(engine)
+    }
+
+    /// From now on it asks for the return direction, and hands it to `incoming`.
+    pub(super) fn receive(&mut self, incoming: Box<dyn Receive + Send>) {
+        self.session.want_return();
+        self.incoming = Some(incoming);
+    }
+
+    /// What was received is handed out.
+    ///
+    /// # Errors
+    /// Those of [`Receive::finish`].
+    pub(super) fn finish_incoming(
+        &mut self,
+        stop: &Stop,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.incoming.take().map_or(Ok(()), |incoming| incoming.finish(stop))
     }
 
     // ---- the contract ----
@@ -81,6 +111,9 @@ impl Engine {
         let busy = turning.receive()?;
         let now = turning.engine.clock.now();
         turning.engine.session.handle_timeout(now);
+        if let Some(incoming) = &mut turning.engine.incoming {
+            incoming.turn(now);
+        }
         turning.attend(now)?;
         self.transmit()?;
         if self.links.are_several() {
@@ -100,7 +133,8 @@ impl Engine {
 
     /// When the next turn is due although nothing comes.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        Time::earliest([self.session.poll_timeout(), self.links.poll_timeout()])
+        let incoming = self.incoming.as_ref().and_then(|incoming| incoming.poll_timeout());
+        Time::earliest([self.session.poll_timeout(), self.links.poll_timeout(), incoming])
     }
 
     /// Closes the session and the connections.
@@ -141,9 +175,7 @@ impl Engine {
     // ---- steps ----
 
     fn notice_sleep(&mut self) {
-        let slept = self.clock.slept();
-        if slept > self.slept {
-            self.slept = slept;
+        if self.clock.has_slept(&mut self.slept) {
             // Before acks are read that came just before the sleep, and would count as a round trip.
             self.session.handle_resume(self.clock.now());
         }
@@ -172,7 +204,16 @@ impl Engine {
     fn transmit(&mut self) -> Result<(), SourceError> {
         // The sample may have taken its time.
         let now = self.clock.now();
-        while let Some(transmit) = self.session.poll_transmit(now, &mut self.datagram) {
+        while let Some(incoming) = &mut self.incoming
+            && let Some((path, len, dscp)) = incoming.poll_transmit(now, &mut self.datagram)
+        {
+            self.links.send(path, now, dscp, &self.datagram[..len], None)?;
+        }
+        let max_len = self.session.max_datagram();
+        while let Some(mut transmit) = self.session.poll_transmit(now, &mut self.datagram) {
+            if let Some(incoming) = &mut self.incoming {
+                transmit.len = incoming.board(now, &transmit, max_len, &mut self.datagram);
+            }
             let datagram = &self.datagram[..transmit.len];
             let sent =
                 self.links.send(transmit.path, now, transmit.dscp, datagram, transmit.seq)?;
@@ -223,14 +264,24 @@ impl Turning<'_> {
     fn receive_by(&mut self, id: PathId) -> Result<bool, SourceError> {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
-            let Engine { links, session, clock, .. } = &mut *self.engine;
+            let Engine { links, session, clock, incoming, .. } = &mut *self.engine;
             let on_left = |seq, wait| session.handle_departure(id, seq, wait);
-            let Some((datagram, dscp)) = links.receive(id, on_left)? else {
-                busy = false;
-                break;
+            let (datagram, dscp) = match links.receive(id, on_left)? {
+                Fetched::Datagram(received) => received,
+                Fetched::Nothing => {
+                    busy = false;
+                    break;
+                }
+                Fetched::Busy => break,
             };
             let now = clock.now();
-            if session.handle_datagram(now, id, Datagram::marked(datagram, dscp)).is_ok() {
+            let datagram = Datagram::marked(datagram, dscp);
+            let forward = session.session();
+            let is_theirs = incoming
+                .as_mut()
+                .is_some_and(|incoming| incoming.handle_datagram(now, forward, id, datagram));
+            let ours = if is_theirs { datagram.rider() } else { Some(datagram) };
+            if ours.is_some_and(|ours| session.handle_datagram(now, id, ours).is_ok()) {
                 self.attend(now)?;
             }
         }
@@ -285,6 +336,7 @@ impl Turning<'_> {
             Trouble::TooLarge(state) => Event::TooLarge(*state),
             Trouble::Key { topic, why } => Event::KeyRefused { topic: *topic, why },
             Trouble::Record { topic, why } => Event::RecordRefused { topic: *topic, why },
+            Trouble::Stamp { topic, why } => Event::InvalidStamp { topic: *topic, why },
             Trouble::TopicOver { topic, why } => {
                 Event::TopicOver { topic: *topic, why: why.as_deref() }
             }

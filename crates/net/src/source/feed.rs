@@ -7,12 +7,14 @@ use freshline_core::session::{
 use freshline_core::unit::Time;
 
 use super::TooLarge;
-use super::sampler::{Sampler, Take};
+use super::sampler::{Sampler, StampError, Supplied, Supply, Take};
 
 /// The states that a source sends.
 pub(crate) struct Feed {
-    /// One, or one for each topic.
+    /// One, or one for each topic; none with a supply.
     inputs: Vec<Input>,
+    /// Of topics that are found, and whether it had nothing yet.
+    supply: Option<(Box<dyn Supply>, bool)>,
     state: Vec<u8>,
     /// Those that nobody has been told of.
     troubles: Vec<Trouble>,
@@ -24,7 +26,7 @@ struct Input {
     /// Whether its states do not wait for the law's next time.
     is_urgent: bool,
     sampler: Box<dyn Sampler>,
-    /// Of a topic of which each record counts.
+    /// Of a topic of records.
     records: Option<Records>,
     /// Whether the sampler had nothing yet, and wakes the source when it has.
     awaits_waker: bool,
@@ -66,6 +68,8 @@ pub(crate) enum Trouble {
     Key { topic: TopicId, why: KeyError },
     /// Records cannot be sent.
     Record { topic: TopicId, why: RecordError },
+    /// A generation time was not used; that of a source without topics has no topic.
+    Stamp { topic: Option<TopicId>, why: StampError },
 }
 
 /// What an input says of the next state.
@@ -98,7 +102,14 @@ impl Feed {
             rests_until: None,
             over: None,
         });
-        Self { inputs: inputs.collect(), state: Vec::new(), troubles: Vec::new() }
+        let inputs = inputs.collect();
+        Self { inputs, supply: None, state: Vec::new(), troubles: Vec::new() }
+    }
+
+    /// The states of topics that are found.
+    pub(crate) fn supplied_by(supply: Box<dyn Supply>) -> Self {
+        let supply = Some((supply, false));
+        Self { inputs: Vec::new(), supply, state: Vec::new(), troubles: Vec::new() }
     }
 
     /// The session wants a state: asks the samplers for theirs.
@@ -111,6 +122,14 @@ impl Feed {
         need: Need,
         session: &mut session::Source,
     ) -> Result<Vec<Trouble>, String> {
+        if let Some((supply, awaits_waker)) = &mut self.supply {
+            let supplied = supply.supply(now, need, session);
+            *awaits_waker = supplied != Supplied::Put;
+            if let Supplied::RetryAt(time) = supplied {
+                session.ask_again_at(time);
+            }
+            return Ok(Vec::new());
+        }
         let (mut has_put, mut again_at) = (false, None);
         let mut troubles = std::mem::take(&mut self.troubles);
         let (mut fails, mut has_more) = (false, false);
@@ -150,11 +169,20 @@ impl Feed {
         self.inputs.iter().find_map(Input::failure).filter(|_| are_over)
     }
 
+    /// Whether [`Feed::on_woken`] may have something to do.
+    pub(crate) fn awaits_waker(&self) -> bool {
+        let may_put =
+            |input: &Input| input.awaits_waker || input.is_urgent || input.records.is_some();
+        self.supply.is_some() || self.inputs.iter().any(may_put)
+    }
+
     /// A sampler has woken the source; whether one was awaited. It is asked for again when an update is due;
     /// an urgent state and records are put now.
     pub(crate) fn on_woken(&mut self, now: Time, session: &mut session::Source) -> bool {
-        let Self { inputs, state, troubles } = self;
-        let mut is_awaited = false;
+        let Self { inputs, supply, state, troubles } = self;
+        let mut is_awaited = supply.as_mut().is_some_and(|(supply, awaits_waker)| {
+            std::mem::take(awaits_waker) | supply.supply_records(now, session)
+        });
         // Of all of them, whichever it was.
         for input in inputs {
             is_awaited |= std::mem::take(&mut input.awaits_waker);
@@ -182,7 +210,13 @@ impl Feed {
         topic: TopicId,
         session: &mut session::Source,
     ) {
-        let Self { inputs, state, troubles } = self;
+        let Self { inputs, supply, state, troubles } = self;
+        if let Some(((supply, _), records)) = supply.as_mut().zip(session.records(topic)) {
+            supply.on_records_done(topic, &records);
+            // There may be room for those that found none.
+            supply.supply_records(now, session);
+            return;
+        }
         let Some(input) = inputs.iter_mut().find(|input| input.topic == Some(topic)) else {
             return;
         };
@@ -201,6 +235,12 @@ impl Feed {
         let Records { put, refused, kept } = input.records.as_ref()?;
         let queued = input.sampler.queued() + usize::from(kept.is_some());
         Some(RecordTally { put: *put, refused: *refused, queued })
+    }
+
+    /// How many generation times were not used, of a topic, or of a source without topics; `None` if the states
+    /// have none.
+    pub(super) fn invalid_stamps(&self, topic: Option<TopicId>) -> Option<u64> {
+        self.inputs.iter().find(|input| input.topic == topic)?.sampler.invalid_stamps()
     }
 }
 
@@ -223,6 +263,9 @@ impl Input {
             Some(_) => self.take_records(now, need, state, session, troubles),
             None => self.take_keys(now, need, state, session, troubles),
         };
+        let topic = self.topic;
+        let stamps = self.sampler.take_stamp_errors().into_iter();
+        troubles.extend(stamps.map(|why| Trouble::Stamp { topic, why }));
         self.awaits_waker = matches!(taken, Take::NotYet | Take::NotBefore(_));
         match taken {
             // A stream's end is taken with the next call.
@@ -386,7 +429,9 @@ mod tests {
     struct Set(Arc<Mutex<Vec<u8>>>, Option<Time>);
 
     impl Sampler for Set {
-        fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+        fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) -> std::io::Result<()> {
+            Ok(())
+        }
 
         fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
             if let Some(time) = self.1.filter(|_| now > Time::ZERO + Span::from_secs(1)) {
@@ -480,6 +525,18 @@ mod tests {
         assert_eq!(world.run(10_000).len(), 10);
         assert!(world.source.counters().unchanged > 900, "it is looked at at the law's rate");
         assert!(World::new(false).run(10_000).len() >= 1_000, "without the flag each is sent");
+    }
+
+    #[test]
+    fn a_feed_has_something_to_do_for_a_waker_only_while_it_awaits_one() {
+        let mut world = World::new(false);
+        let late = Time::ZERO + Span::from_secs(3600);
+        let set = Box::new(Set(Arc::clone(&world.state), Some(late)));
+        world.feed = Feed::new(vec![set], &world.source);
+        world.run(500);
+        assert!(!world.feed.awaits_waker(), "it has states");
+        world.run(1_000);
+        assert!(world.feed.awaits_waker(), "its sampler has none");
     }
 
     #[test]

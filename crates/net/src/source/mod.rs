@@ -13,11 +13,14 @@
 pub(crate) mod engine;
 pub(crate) mod feed;
 pub(crate) mod paths;
+mod receive;
 mod report;
 pub mod sampler;
 pub mod spool;
 #[cfg(test)]
 mod spooled;
+
+use std::error::Error;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
@@ -38,11 +41,12 @@ use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 use crate::system::SystemError;
 use crate::via::SeenBy;
-use sampler::Sampler;
+use sampler::{Sampler, StampError, Supply};
 
 pub use crate::link::{LinkEvent, Transport};
 pub use crate::via::Via;
 pub use paths::SourcePaths;
+pub use receive::Receive;
 pub use report::{KeyReport, PathReport, RecordsReport, SourceReport, TopicReport};
 
 use engine::Engine;
@@ -73,18 +77,30 @@ pub enum States {
     Of(Box<dyn Sampler>),
     /// Of several topics, which share the session and the rate.
     Topics(Vec<Topic>),
+    /// Of topics that are found while the source runs.
+    Found(Box<dyn Supply>),
 }
 
 impl States {
-    /// The topics, if there are any, and their samplers in the same order.
-    fn split(self) -> (Vec<TopicParams>, Vec<Box<dyn Sampler>>) {
+    /// The topics that are known, if there are any, and where states are from: the samplers are in the same
+    /// order.
+    fn split(self) -> (Vec<TopicParams>, Inputs) {
         match self {
-            Self::Of(sampler) => (Vec::new(), vec![sampler]),
+            Self::Of(sampler) => (Vec::new(), Inputs::Samplers(vec![sampler])),
             Self::Topics(topics) => {
-                topics.into_iter().map(|topic| (topic.params, topic.sampler)).unzip()
+                let (topics, samplers) =
+                    topics.into_iter().map(|topic| (topic.params, topic.sampler)).unzip();
+                (topics, Inputs::Samplers(samplers))
             }
+            Self::Found(supply) => (Vec::new(), Inputs::Supply(supply)),
         }
     }
+}
+
+/// Where the states of a source are from.
+enum Inputs {
+    Samplers(Vec<Box<dyn Sampler>>),
+    Supply(Box<dyn Supply>),
 }
 
 /// One topic of a source.
@@ -166,6 +182,14 @@ pub enum Event<'a> {
         /// Why.
         why: &'a RecordError,
     },
+    /// A generation time that the application wrote was not used: the state counts as generated when it was
+    /// read. Only the first of each kind is an event; all are counted.
+    InvalidStamp {
+        /// Of which topic; `None` of a source without topics.
+        topic: Option<TopicId>,
+        /// Why.
+        why: &'a StampError,
+    },
     /// One of several topics has no more states; the others go on.
     TopicOver {
         /// Which.
@@ -219,6 +243,22 @@ impl Source {
         let sleeper = Sleeper::new([ALARM, WAKER])?;
         let engine = Engine::new(config, &Place::alone(&sleeper))?;
         Ok(Self { engine, sleeper, has_ended: false })
+    }
+
+    /// The same that also receives what the monitor sends to those that want it. To be called before it
+    /// runs.
+    #[must_use]
+    pub fn receiving(mut self, incoming: Box<dyn Receive + Send>) -> Self {
+        self.engine.receive(incoming);
+        self
+    }
+
+    /// After a run: hands out what has been received and is still held, as [`Receive::finish`].
+    ///
+    /// # Errors
+    /// Why some of it is lost.
+    pub fn finish_incoming(&mut self, stop: &Stop) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.engine.finish_incoming(stop)
     }
 
     /// The session, for reports.

@@ -17,7 +17,9 @@ use mio::{Registry, Token};
 
 use crate::clock::Clock;
 use crate::dial::{Dialler, Remote, Settings};
-use crate::link::{LinkError, LinkEvent, Plain, Received, SendStatus, Transport, WireBytes};
+use crate::link::{
+    Fetched, LinkError, LinkEvent, Plain, Received, SendStatus, Transport, WireBytes,
+};
 use crate::sleeper::Sleeper;
 use crate::via::{DeviceQueues, Interfaces, PathKey, SeenBy, Via, ViaPath};
 use crate::waker::Waker;
@@ -217,8 +219,8 @@ impl Links {
         &mut self,
         id: PathId,
         mut on_left: impl FnMut(u64, Span),
-    ) -> Result<Option<Received<'_, Plain>>, LinkError> {
-        let Some(dial) = self.dial(id) else { return Ok(None) };
+    ) -> Result<Fetched<Received<'_, Plain>>, LinkError> {
+        let Some(dial) = self.dial(id) else { return Ok(Fetched::Nothing) };
         dial.receive(&mut on_left)
     }
 

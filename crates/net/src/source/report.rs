@@ -65,6 +65,10 @@ pub struct SourceReport {
     pub abandoned_states: u64,
     /// States that were left out, as they were longer than the limit.
     pub too_large: u64,
+    /// Generation times before the states of a stream that were not used: the states count as generated when they
+    /// were read, or as old as the bound if the time is a date. `None` without such times, and of a source with topics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalid_stamps: Option<u64>,
     /// Updates that the monitor misses, as of the freshest ack (modulo 2³²).
     pub missing: Option<u32>,
     /// Times the session was opened.
@@ -108,18 +112,21 @@ pub struct TopicReport {
     pub unchanged: u64,
     /// Bytes of states that left.
     pub payload_bytes: u64,
+    /// Generation times before the topic's states that were not used, as [`SourceReport::invalid_stamps`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalid_stamps: Option<u64>,
     /// Keys that were removed.
     #[serde(skip_serializing_if = "is_zero")]
     pub removed: u64,
     /// Its keys, of a topic with keys. The ages of the topic are the mean of theirs, and the largest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyReport>,
-    /// Its records, of a topic of which each record counts.
+    /// Its records, of a topic of records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub records: Option<RecordsReport>,
 }
 
-/// The records of a topic of which each record counts.
+/// The records of a topic of records.
 #[derive(Debug, Clone, Serialize)]
 pub struct RecordsReport {
     /// Records that the source has taken in; after a restart with a spool also those that were not done.
@@ -204,6 +211,7 @@ fn topics(source: &session::Source, feed: &Feed, now: Time) -> Vec<TopicReport> 
             expired: counters.expired,
             unchanged: counters.unchanged,
             payload_bytes: counters.payload_bytes,
+            invalid_stamps: feed.invalid_stamps(Some(id)),
             removed: counters.removed,
             keys,
             records: RecordsReport::of(source, feed, id, counters.delivered),
@@ -332,6 +340,7 @@ impl SourceReport {
             large_states: counters.large_states,
             abandoned_states: counters.abandoned_states,
             too_large: counters.too_large,
+            invalid_stamps: feed.invalid_stamps(None),
             missing: source.newest_ack().map(|ack| ack.missing),
             opened: counters.opened,
             unchanged: counters.unchanged,

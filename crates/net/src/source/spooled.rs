@@ -71,6 +71,8 @@ struct World {
     taken: Vec<TakenRecord>,
     /// Records that the writer of the stream could write.
     written: u8,
+    /// How long before that it has generated them.
+    lag: Span,
 }
 
 impl World {
@@ -83,14 +85,18 @@ impl World {
             has_records: None,
             taken: Vec::new(),
             written: 0,
+            lag: Span::ZERO,
         }
     }
 
     /// The writer writes its next record, if there is room.
     fn write(&mut self) -> bool {
         let Process { source, feed, stream, ahead } = &mut self.process;
-        let own = self.now + *ahead;
-        let has_room = stream.offer(own, wall(self.now), &[self.written; 64]);
+        let (own, wall) = (self.now + *ahead, wall(self.now));
+        let at = wall - Duration::from(self.lag);
+        let stamp = format!("{}.{:09}\t", at.as_secs(), at.subsec_nanos());
+        let record = [stamp.as_bytes(), &[self.written; 64]].concat();
+        let has_room = stream.offer(&Anchor::at(own, wall), &record);
         self.written += u8::from(has_room);
         if stream.has_news() {
             feed.on_woken(own, source);
@@ -242,7 +248,8 @@ fn each_record_arrives_once_if_the_source_is_killed_at_any_step() {
 fn a_record_that_is_put_again_has_its_age() {
     let dir = tempfile::tempdir().unwrap();
     let mut world = World::new(Some(&dir));
-    world.now = Time::ZERO + Span::from_secs(5);
+    world.now = Time::ZERO + Span::from_secs(45);
+    world.lag = Span::from_secs(40);
     assert!(world.write());
     let copy = copied(&dir);
     world.kill_and_restart(&copy);
@@ -250,5 +257,7 @@ fn a_record_that_is_put_again_has_its_age() {
         world.step();
     }
     let at = Time::ZERO + Span::from_secs(5) + world.process.ahead;
-    assert_eq!(world.taken[0].generated_at, at, "60 s before the process began");
+    assert_eq!(world.taken[0].generated_at, at, "100 s before the process began");
+    let tally = world.process.feed.invalid_stamps(Some(TopicId::FIRST));
+    assert_eq!(tally, Some(0));
 }

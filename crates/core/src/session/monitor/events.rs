@@ -64,7 +64,8 @@ pub enum MonitorEvent<P> {
     },
     /// One or more records of a topic are complete and in order:
     /// [`Monitor::take_record`](super::Monitor::take_record) gives them, until there is none. It follows the
-    /// event of the update that brings them.
+    /// event of the update that brings them. It comes again if there are still some when one is done, and when
+    /// their age becomes known: a driver that could not take them then may be able to.
     Record {
         /// Whose.
         source: SourceKey,

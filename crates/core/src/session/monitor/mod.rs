@@ -19,7 +19,6 @@ use slab::Slab;
 
 use super::access::Access;
 use super::cookie::Secret;
-use super::cursors::{Cursors, RecordCounts};
 use super::datagram::Datagram;
 use super::held::LargeStates;
 use super::index::Index;
@@ -27,7 +26,7 @@ use super::latest::Latest;
 use super::record::{Binding, Record, SourceKey};
 use super::shares::Origin;
 use crate::dscp::Dscp;
-use crate::state::{Budget, Decoder, Limits};
+use crate::state::{Budget, Limits};
 use crate::unit::{Span, Time};
 use crate::wire::{
     self, Ack, AckMark, Challenge, Close, CloseReason, MAX_TOPIC, Message, Opening, ParseError,
@@ -38,6 +37,7 @@ pub use deadlines::{Alarm, Freshness};
 use events::Events;
 pub use events::{End, MonitorEvent};
 pub use outbox::MonitorTransmit;
+pub(in crate::session) use outbox::TakenAck;
 use outbox::{Answer, Outbox, Reply};
 use places::{Place, Places};
 pub use types::{Admission, Clocked, Ignored, MonitorCounters, MonitorParams, Names, Relation};
@@ -95,14 +95,11 @@ impl<P: Copy + Hash> Monitor<P> {
             origin: |_| Origin::default(),
             places: Places::new(&params, &secret),
             sweep: (0, Time::ZERO),
-            large: LargeStates {
-                limits: Limits { max_len: params.max_payload },
-                budget: Budget::new(params.max_large),
-                decoder: Decoder::new(),
-                changes: Vec::new(),
-                cursors: Cursors::new(params.max_sources.max(MIN_CURSORS)),
-                records: RecordCounts::default(),
-            },
+            large: LargeStates::new(
+                Limits { max_len: params.max_payload },
+                Budget::of_parties(params.max_large),
+                params.max_sources.max(MIN_CURSORS),
+            ),
             outbox: Outbox::new(),
             events: Events::new(),
             deadlines: Deadlines::new(params.max_age.clone(), params.max_sources.max(MIN_LEFT)),
@@ -161,6 +158,7 @@ impl<P: Copy + Hash> Monitor<P> {
         // Topics may have become stale while the process did not run.
         self.deadlines.handle_timeout(at.now);
         self.counters.datagrams += 1;
+        self.outbox.begin();
         let Datagram { bytes, dscp } = datagram.into();
         // Matched where it is: an update is large to move.
         let result = match &Message::parse(bytes) {
@@ -231,6 +229,26 @@ impl<P: Copy + Hash> Monitor<P> {
         self.outbox.write(now, out)
     }
 
+    /// To whom the next answer goes.
+    pub fn next_peer(&self) -> Option<&P> {
+        self.outbox.next_peer()
+    }
+
+    /// Takes the ack of the update that has just come, if that is answered.
+    pub(in crate::session) fn take_ack(&mut self, of: SessionId) -> Option<TakenAck<P>> {
+        self.outbox.take_ack(of)
+    }
+
+    /// It leaves with the next answers after all.
+    pub(in crate::session) fn put_back(&mut self, ack: TakenAck<P>) {
+        self.outbox.put_back(ack);
+    }
+
+    /// The same, behind the answers to the newest datagrams.
+    pub(in crate::session) fn put_aside(&mut self, ack: TakenAck<P>) {
+        self.outbox.put_aside(ack);
+    }
+
     /// The next event. Topics that have become stale, or fresh again, come first.
     pub fn poll_event(&mut self) -> Option<MonitorEvent<P>> {
         let records = &self.records;
@@ -269,7 +287,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.records.is_empty()
     }
 
-    /// The bytes that states in parts take, half received or held; at most
+    /// The bytes that states in parts take, half received or held; at most a quarter more than
     /// [`MonitorParams::max_large`].
     pub fn large_memory(&self) -> usize {
         self.large.budget.used()
@@ -359,6 +377,7 @@ impl<P: Copy + Hash> Monitor<P> {
                 },
             },
         }
+        self.large.enter(&self.places.origin(key), key);
         let record = &mut self.records[key as usize];
         record.set_dscp(dscp);
         let received = record.on_update(update, now, &mut self.large);
@@ -422,11 +441,27 @@ impl<P: Copy + Hash> Monitor<P> {
                 Place::Capped => return self.refuse_capped(peer, session),
             }
         }
-        let binding = Binding { credential, label: self.secret.label(session) };
+        self.open(at, (peer, credential), dscp, update, opening.name);
+        Ok(())
+    }
+
+    /// A session opens, which has a place.
+    fn open(
+        &mut self,
+        at: Clocked,
+        (peer, credential): (P, u64),
+        dscp: Option<Dscp>,
+        update: &Update<'_>,
+        name: &str,
+    ) {
+        let now = at.received_at;
+        let binding = Binding { credential, label: self.secret.label(update.session) };
         // What the source knows of clocks may be of a monitor that was here before.
         let update = &Update { clock_offset: None, ..*update };
-        let mut record =
-            Record::new(update, peer, opening.name.into(), binding, now, &mut self.large);
+        // The one that the record gets.
+        let key = self.records.vacant_key() as u32;
+        self.large.enter(&self.origin_of(&peer, credential), key);
+        let mut record = Record::new(update, peer, name.into(), binding, now, &mut self.large);
         record.set_dscp(dscp);
         let key = self.insert(record, now);
         self.judge(at.now, key);
@@ -439,7 +474,6 @@ impl<P: Copy + Hash> Monitor<P> {
         });
         self.report_topics(source);
         self.answer(now, peer, key, update, true);
-        Ok(())
     }
 
     /// Answers an update by an ack.

@@ -45,6 +45,23 @@ pub(super) struct Answer<P> {
     pub(super) reply: Reply,
 }
 
+/// An ack that was taken out of the queue of answers, to leave in another datagram.
+#[derive(Debug)]
+pub(in crate::session) struct TakenAck<P> {
+    /// When its update came, from where, and the code point with which it leaves.
+    pub(in crate::session) received_at: Time,
+    pub(in crate::session) peer: P,
+    pub(in crate::session) dscp: Dscp,
+    pub(in crate::session) ack: Ack,
+}
+
+impl<P> From<TakenAck<P>> for Answer<P> {
+    fn from(taken: TakenAck<P>) -> Self {
+        let TakenAck { received_at, peer, dscp, ack } = taken;
+        Self { received_at, peer, dscp, reply: Reply::Ack(ack) }
+    }
+}
+
 impl<P> Answer<P> {
     /// One that is no ack.
     pub(super) fn unmarked(received_at: Time, peer: P, reply: Reply) -> Self {
@@ -53,26 +70,72 @@ impl<P> Answer<P> {
 }
 
 #[derive(Debug)]
-pub(super) struct Outbox<P>(Fifo<Answer<P>>);
+pub(super) struct Outbox<P> {
+    answers: Fifo<Answer<P>>,
+    /// They leave after all others, so that a driver that answers each datagram at once finds its answer first.
+    aside: Fifo<Answer<P>>,
+    /// Whether the newest one answers the datagram at hand, and was not taken out before.
+    has_news: bool,
+}
 
 impl<P: Copy> Outbox<P> {
     pub(super) fn new() -> Self {
-        Self(Fifo::new())
+        Self { answers: Fifo::new(), aside: Fifo::new(), has_news: false }
+    }
+
+    /// A datagram has come, which may be answered.
+    pub(super) fn begin(&mut self) {
+        self.has_news = false;
     }
 
     pub(super) fn push(&mut self, answer: Answer<P>) {
-        self.0.push_within(MOST, answer);
+        self.answers.push_within(MOST, answer);
+        self.has_news = true;
     }
 
     /// However many there are.
     pub(super) fn push_always(&mut self, answer: Answer<P>) {
-        self.0.push(answer);
+        self.answers.push(answer);
+    }
+
+    /// To whom the next answer goes.
+    pub(super) fn next_peer(&self) -> Option<&P> {
+        let next = self.answers.first().or_else(|| self.aside.first());
+        next.map(|answer| &answer.peer)
+    }
+
+    /// Takes the answer to the datagram at hand, once, if it is an ack of this session.
+    pub(super) fn take_ack(&mut self, of: SessionId) -> Option<TakenAck<P>> {
+        let newest = self.answers.last().filter(|_| self.has_news)?;
+        let Answer { received_at, peer, dscp, reply: Reply::Ack(ack) } = newest else {
+            return None;
+        };
+        let taken = TakenAck { received_at: *received_at, peer: *peer, dscp: *dscp, ack: *ack };
+        (ack.session == of).then(|| {
+            self.answers.pop_last();
+            self.has_news = false;
+            taken
+        })
+    }
+
+    /// It leaves by itself after all.
+    pub(super) fn put_back(&mut self, taken: TakenAck<P>) {
+        self.push(taken.into());
+        self.has_news = false;
+    }
+
+    /// The same, behind all other answers. There is one for each session at most, so none is dropped: no further
+    /// ack waits for an update before updates have left.
+    pub(super) fn put_aside(&mut self, taken: TakenAck<P>) {
+        self.aside.push(taken.into());
     }
 
     /// Writes the oldest answer to the front of `out`.
     pub(super) fn write(&mut self, now: Time, out: &mut Vec<u8>) -> Option<MonitorTransmit<P>> {
         // Not moved out of the queue: an answer is twice as long as its bytes.
-        let Answer { received_at, peer, dscp, reply } = self.0.first_mut()?;
+        let queue =
+            if self.answers.first().is_some() { &mut self.answers } else { &mut self.aside };
+        let Answer { received_at, peer, dscp, reply } = queue.first_mut()?;
         let (peer, dscp) = (*peer, *dscp);
         let len = match reply {
             Reply::Ack(ack) => {
@@ -89,7 +152,7 @@ impl<P: Copy> Outbox<P> {
                 put(out, &Close::of_version(*version, *session))
             }
         };
-        self.0.pop();
+        queue.pop();
         Some(MonitorTransmit { peer, len, dscp })
     }
 }

@@ -2,8 +2,8 @@
 
 use core::hash::Hash;
 
-use super::Monitor;
-use crate::session::record::Record;
+use super::{Monitor, Relation};
+use crate::session::record::{Record, SourceKey};
 use crate::session::shares::Origin;
 use crate::unit::Time;
 use crate::wire::SessionId;
@@ -13,14 +13,19 @@ impl<P: Copy + Hash> Monitor<P> {
         self.by_session.find(&session, |key| &self.records[key as usize].session)
     }
 
+    /// The source of a session, if this peer has opened it.
+    pub(in crate::session) fn source_of(&self, session: SessionId, peer: &P) -> Option<SourceKey> {
+        let key = self.find(session)?;
+        (self.relation_to(key, peer) == Relation::Same).then_some(SourceKey(key))
+    }
+
     pub(super) fn find_named(&self, name: &str) -> Option<u32> {
         self.by_name.find(name, |key| &*self.records[key as usize].name)
     }
 
     /// Where a sender is from that shows this credential.
     pub(super) fn origin_of(&self, peer: &P, credential: u64) -> Origin {
-        let origin = (self.origin)(peer);
-        Origin { owner: origin.owner ^ credential, ..origin }
+        (self.origin)(peer).with_credential(credential)
     }
 
     /// What stands for the name of a source from there, if it has one.
@@ -56,9 +61,10 @@ impl<P: Copy + Hash> Monitor<P> {
     pub(super) fn remove(&mut self, key: u32, now: Time) -> Record<P> {
         let mut record = self.records.remove(key as usize);
         self.deadlines.leave(now, key, &record);
-        record.release(&mut self.large);
         // Not that of the last update, which may have come from anywhere.
         let origin = self.places.origin(key);
+        self.large.enter(&origin, key);
+        record.release(&mut self.large);
         let name = self.name_of(&origin, &record.name);
         self.places.leave(key, &origin, name, now);
         self.by_session.remove(key, &record.session);

@@ -49,6 +49,7 @@ fn a_session_goes_on_from_elsewhere_but_not_from_somebody_else() {
         sent_at: Time::ZERO,
         clock_offset: None,
         wants_ack: true,
+        wants_return: false,
         ack_mark: None,
         opening: None,
         frames: Frames::fresh(b"state"),
@@ -65,6 +66,34 @@ fn a_session_goes_on_from_elsewhere_but_not_from_somebody_else() {
     assert!(matches!(monitor.poll_event(), Some(MonitorEvent::Fresh { opened: false, .. })));
     monitor.handle_datagram(AT, 10, &close).unwrap();
     assert!(monitor.is_empty());
+}
+
+#[test]
+fn the_ack_of_an_update_is_taken_once_and_not_for_a_later_one_without_an_ack() {
+    let mut monitor = monitor(1);
+    open_unpolled(0, &mut monitor, 1, "robot");
+    let session = SessionId(1);
+    let ack = monitor.take_ack(session).expect("that of the opening");
+    monitor.put_back(ack);
+    let update = Update {
+        session,
+        seq: 1,
+        sent_at: Time::ZERO,
+        clock_offset: None,
+        wants_ack: false,
+        wants_return: false,
+        ack_mark: None,
+        opening: None,
+        frames: Frames::fresh(b"state"),
+    };
+    let mut datagram = [0; 200];
+    let len = update.write(&mut datagram).unwrap();
+    // An update that wants none, and a datagram that is ignored.
+    for bytes in [&datagram[..len], b"FL"] {
+        let _ = monitor.handle_datagram(AT, 0, bytes);
+        assert!(monitor.take_ack(session).is_none(), "{bytes:?}");
+    }
+    assert!(monitor.poll_transmit(AT, &mut Vec::new()).is_some(), "it leaves by itself");
 }
 
 #[test]
@@ -115,6 +144,7 @@ fn open_unpolled(peer: u32, monitor: &mut Monitor<u32>, session: u64, name: &str
         sent_at: Time::ZERO,
         clock_offset: None,
         wants_ack: true,
+        wants_return: false,
         ack_mark: None,
         opening: Some(Opening { cookie: Default::default(), name, token: b"" }),
         frames: Frames::fresh(b"state"),

@@ -45,7 +45,9 @@ pub struct MonitorParams {
     /// The longest state taken, in bytes. 8 MiB: an uncompressed image of 1920 by 1080 pixels.
     pub max_payload: usize,
     /// The most bytes that states in parts and records of all sources may take together, half received or held.
-    /// States of the first topics that one update carries do not count: `max_sources` bounds those. 256 MiB.
+    /// States of the first topics that one update carries do not count: `max_sources` bounds those. Once they
+    /// are used, there is a quarter more for parties that hold little, networks of an owner
+    /// ([`Origin`](crate::session::Origin)): each of them may hold a quarter of what is left of it. 256 MiB.
     pub max_large: usize,
     /// A source that has not been heard for this long is forgotten, at most as long again later:
     /// each look at all the records is spread over this time.
@@ -112,6 +114,10 @@ pub struct MonitorCounters {
     /// Chunks of records that a source did not have any more when this monitor, restarted with an old cursor,
     /// needed them.
     pub lost_records: u64,
+    /// Chunks of records that no source writes, and that are refused: those that are longer than
+    /// [`RecordChunk::MAX_LEN`](crate::wire::RecordChunk::MAX_LEN), or shorter before the end of their record, or
+    /// with which a record is longer than [`RecordChunk::MAX_RECORD`](crate::wire::RecordChunk::MAX_RECORD).
+    pub bad_chunks: u64,
     /// Updates refused (full, token, payload, version).
     pub refused: u64,
     /// Of these, because the address holds as many sources as one may.

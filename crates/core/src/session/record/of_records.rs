@@ -1,9 +1,12 @@
-//! What a record has of topics of which each record counts.
+//! The topics of records in the record of a source.
+
+use alloc::vec::Vec;
 
 use super::{More, Record};
+use crate::session::change::Change;
 use crate::session::cursors::Cursor;
 use crate::session::held::{Arrival, By, LargeStates};
-use crate::session::streams::TakenRecord;
+use crate::session::streams::{NextRecord, TakenRecord};
 use crate::session::topic_record::TopicRecord;
 use crate::unit::Time;
 use crate::wire::{Frame, TopicName, TopicStream, Update};
@@ -26,6 +29,19 @@ impl More {
 }
 
 impl<P> Record<P> {
+    /// An update has come, which may carry the clocks' offset.
+    pub(super) fn note_clock_offset(&mut self, update: &Update<'_>, changes: &mut Vec<Change>) {
+        if let Some(more) = &mut self.more {
+            more.streams.note_clock_offset(update, changes);
+        }
+    }
+
+    /// The source asks how far the application is with a topic.
+    pub(super) fn on_question(&mut self, topic: u16, large: &mut LargeStates) -> Arrival {
+        self.more.get_or_insert_default().streams.sync((&self.name, topic), large);
+        Arrival::Part
+    }
+
     /// A copy of an update has come, or one that is too old to know. Its ack says that it is there: its records
     /// count.
     pub(super) fn on_late_records(
@@ -53,6 +69,31 @@ impl<P> Record<P> {
         large: &mut LargeStates,
     ) -> Option<TakenRecord> {
         self.more.as_mut()?.streams.next(now, (&self.name, topic), large)
+    }
+
+    /// The topic of the records of this number, which is [`Cursor::topic`]: a number that was named anew since has
+    /// another name in [`Record::topic`](Self::topic).
+    pub fn record_topic(&self, number: u16) -> Option<&str> {
+        self.more.as_ref()?.streams.name(number)
+    }
+
+    /// What is known of the next record of a topic.
+    pub(in crate::session) fn peek_record(
+        &mut self,
+        topic: u16,
+        large: &mut LargeStates,
+    ) -> Option<NextRecord> {
+        self.more.as_mut()?.streams.peek((&self.name, topic), large)
+    }
+
+    /// The application has dropped records that it is not done with; whether their stream is here.
+    pub(in crate::session) fn give_records_again(
+        &mut self,
+        cursor: &Cursor,
+        large: &mut LargeStates,
+    ) -> bool {
+        let streams = self.more.as_mut().map(|more| &mut more.streams);
+        streams.is_some_and(|streams| streams.give_again(cursor, &mut large.changes))
     }
 
     /// The application is done with records; whether their stream is here.

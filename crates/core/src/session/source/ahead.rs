@@ -6,7 +6,7 @@
 use crate::unit::{Span, Time};
 
 /// Updates that may leave at once.
-const BURST: u64 = 4;
+pub(super) const BURST: u64 = 4;
 
 /// By how much updates have left before their time.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Ahead {
         self.debt = self.debt(period) - now.since(due);
     }
 
-    /// What is owed; the rate may have risen since.
+    /// The debt, at the present rate.
     pub(super) fn debt(&self, period: Span) -> Span {
         self.debt.min(period * BURST)
     }

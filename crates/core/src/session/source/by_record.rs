@@ -1,8 +1,8 @@
-//! A source with topics of which each record counts: what its driver hands in, and what has arrived.
+//! A source with topics of records: records that its driver puts, and those that are done.
 
 use super::ahead::Ahead;
 use super::states::Asking;
-use super::{RecordError, RecordsView, Source, TopicError, TopicId};
+use super::{RecordError, RecordsView, Source, TopicError, TopicId, TopicParams};
 use crate::unit::{Bytes, Span, Time};
 use crate::wire::{Frame, RecordChunk, TopicName};
 
@@ -31,7 +31,7 @@ impl Lent {
 
 impl Source {
     /// The next record of a topic of kind [`TopicKind::Every`](super::TopicKind), generated at `generated_at` on
-    /// the source's clock. It is held until the application at the monitor has got it. Gives its first number;
+    /// the source's clock, of which the same holds as for [`Source::put`]. It is held until the application at the monitor has got it. Gives its first number;
     /// all below [`RecordsView::next`] are of records up to this one.
     ///
     /// # Errors
@@ -94,17 +94,14 @@ impl Source {
         Some(by_law.max(self.law.affordable_with(RESERVE)))
     }
 
-    /// A chunk of a record fits into an update with the opening and the topic's name.
-    pub(super) fn check_records(&self) -> Result<(), TopicError> {
+    /// A chunk of a record of this topic fits into an update with the opening and the topic's name.
+    pub(super) fn check_room_for_records(&self, params: &TopicParams) -> Result<(), TopicError> {
         let overhead = TopicName::MAX_LEN_OF_STREAM + Frame::MAX_OVERHEAD_OF_RECORD;
         let (needed, room) = (overhead + RecordChunk::MAX_LEN, self.room(0));
-        let mut topics = self.topics().filter(|(_, params)| params.kind.is_every());
-        match topics.next().filter(|_| needed > room) {
-            Some((_, params)) => {
-                let name = params.name.clone();
-                Err(TopicError::NoRoomForRecords { name, needed, room })
-            }
-            None => Ok(()),
+        if params.kind.is_every() && needed > room {
+            let name = params.name.clone();
+            return Err(TopicError::NoRoomForRecords { name, needed, room });
         }
+        Ok(())
     }
 }

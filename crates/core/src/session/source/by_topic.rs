@@ -17,9 +17,23 @@ impl Source {
         if self.acks.next_seq() > 0 || self.states.is_ready() {
             return Err(TopicError::TooLate);
         }
+        topics.iter().try_for_each(|params| self.check_room_for_records(params))?;
         self.topics = Topics::new(topics)?;
-        self.check_records()?;
         Ok(self)
+    }
+
+    /// A further topic, at any time while the source has topics, and otherwise before anything was put or
+    /// sent. The keys of all topics share [`MAX_STREAMS`](super::MAX_STREAMS) numbers with the topics: here
+    /// `max_keys` reserves none of them.
+    ///
+    /// # Errors
+    /// [`TopicError`] says why the source cannot have it. Then nothing changes.
+    pub fn add_topic(&mut self, params: TopicParams) -> Result<TopicId, TopicError> {
+        if !self.topics.has_any() && (self.acks.next_seq() > 0 || self.states.is_ready()) {
+            return Err(TopicError::TooLate);
+        }
+        self.check_room_for_records(&params)?;
+        self.topics.add(params)
     }
 
     /// The newest state of a topic, as [`Source::put`]; one of no topic of this source is left aside, and

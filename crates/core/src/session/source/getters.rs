@@ -11,12 +11,24 @@ use crate::session::cookie::SessionLabel;
 use crate::session::paths::Paths;
 use crate::source::{Limit, RateLaw};
 use crate::state::Layout;
+use crate::unit::Span;
 use crate::wire::{self, Frame, SessionId, TopicName, Update};
 
 impl Source {
     /// The session's id on the wire. It is not to be shown: [`Source::label`] is there instead.
     pub fn session(&self) -> SessionId {
         self.session
+    }
+
+    /// The longest datagram that its transport carries, in bytes.
+    pub fn max_datagram(&self) -> usize {
+        self.params.max_datagram
+    }
+
+    /// Its updates ask for states of the return direction from now on, which a
+    /// [`Receiver`](crate::session::Receiver) takes.
+    pub fn want_return(&mut self) {
+        self.params.wants_return = true;
     }
 
     /// The name under which it opens sessions; may be empty.
@@ -32,6 +44,11 @@ impl Source {
     /// Whether the monitor is known to hear us.
     pub fn reach(&self) -> Reach {
         self.opener.reach()
+    }
+
+    /// A smoothed round trip; before the first ack, how long the first opening waits for one.
+    pub(in crate::session) fn round_trip(&self) -> Span {
+        self.acks.srtt().unwrap_or(self.params.first_wait)
     }
 
     /// The law at work.

@@ -63,8 +63,7 @@ impl Source {
         let several_paths = self.paths.count() > 1;
         if !ack.was_fresh && (is_open || !several_paths) {
             if self.liveness.on_overtaken(now, several_paths, self.params.silence) {
-                self.session = self.secret.session(self.sessions);
-                self.sessions += 1;
+                self.begin_session();
                 self.open_again(now);
             }
             return Err(Ignored::Late);

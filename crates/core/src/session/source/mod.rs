@@ -244,9 +244,10 @@ impl Source {
 
     // ---- states ----
 
-    /// The newest state, of which this is sampled at `generated_at`, on the source's clock; a later time
-    /// than now counts as now. It replaces one that has not left yet. With [`SourceParams::on_change`] it is left out
-    /// if it has not changed and the monitor has it.
+    /// The newest state, sampled at `generated_at` on the source's clock. A later time than now counts as now; a
+    /// time from before the source began is allowed, and [`Time::ZERO`] is the earliest. States replace each other
+    /// in the order of the calls, whatever their times. With [`SourceParams::on_change`] a state is left out if it
+    /// has not changed and the monitor has it.
     ///
     /// Of a source with topics it is the newest state of the first.
     ///
@@ -342,6 +343,19 @@ impl Source {
         if self.opener.is_open() {
             self.open_again(now);
         }
+    }
+
+    /// The peer may be elsewhere: opens another session there. Its id is new, so only who gets the opening can
+    /// answer it.
+    pub(in crate::session) fn handle_move(&mut self, now: Time) {
+        self.begin_session();
+        self.handle_move_back(now);
+    }
+
+    /// The peer is elsewhere, where it has answered before: opens the session again there.
+    pub(in crate::session) fn handle_move_back(&mut self, now: Time) {
+        self.acks.on_resume();
+        self.open_again(now);
     }
 
     /// What waits in the device through which a path leaves; `None` where it is unknown. The next update
@@ -553,6 +567,12 @@ impl Source {
     /// How long after a state that was left out another one is asked for.
     fn polling_period(&self) -> Span {
         self.law.rate().period().clamp(Span::from_millis(1), Span::from_secs(1))
+    }
+
+    /// The session has another id from now on.
+    fn begin_session(&mut self) {
+        self.session = self.secret.session(self.sessions);
+        self.sessions += 1;
     }
 
     fn open_again(&mut self, now: Time) {

@@ -90,6 +90,17 @@ impl AckedParts {
         self.srtt + self.srtt / 8
     }
 
+    /// Whether an update that left then has arrived (`true`) or is lost (`false`); `None` while that is not known.
+    pub(super) fn verdict(&self, seq: u64, sent_at: Time) -> Option<bool> {
+        match self.parts.names(self.seq, seq) {
+            true => Some(true),
+            false if seq > self.seq => None,
+            // What found no room is as good as lost.
+            false if seq == self.seq => Some(false),
+            false => self.loses(seq, sent_at).then_some(false),
+        }
+    }
+
     /// Whether an update with this number that left then, not later than the acknowledged one, has not
     /// come and is lost.
     pub(super) fn loses(&self, seq: u64, sent_at: Time) -> bool {

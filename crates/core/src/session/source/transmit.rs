@@ -274,6 +274,7 @@ impl Source {
             sent_at,
             clock_offset: acks.clock_offset().estimate(sent_at, generated_at, label_error),
             wants_ack,
+            wants_return: params.wants_return,
             ack_mark: params.ack_mark,
             opening,
             frames,

@@ -52,6 +52,9 @@ pub struct SourceParams {
     /// The longest state, in bytes; one that does not fit into a datagram takes several. 8 MiB: an
     /// uncompressed image of 1920 by 1080 pixels.
     pub max_state: usize,
+    /// Whether updates ask for states of the return direction, as those of a
+    /// [`Dialer`](crate::session::Dialer) that receives.
+    pub wants_return: bool,
     /// Whether acks are measured for [`Source::age`](super::Source::age), which takes a good part of the
     /// time of an ack. No decision of the source depends on it.
     pub measure_age: bool,
@@ -73,6 +76,7 @@ impl Default for SourceParams {
             ack_mark: None,
             max_datagram: 65_507,
             max_state: 8 << 20,
+            wants_return: false,
             measure_age: true,
         }
     }

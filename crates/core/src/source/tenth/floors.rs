@@ -10,7 +10,7 @@
 //! of a crowd that a full queue has treated unequally come together. Nothing is forgotten in between, so that a
 //! loss counts at the lowest rates, too.
 
-use super::losses::Since;
+use super::counts::Counted;
 
 /// Each lost update takes this part.
 const YIELDS: f64 = 0.2;
@@ -49,7 +49,7 @@ impl Floors {
 
     /// What an ack says was sent and lost, and how many updates of it count as lost: less than none where some
     /// have come late.
-    pub(super) fn on_ack(&mut self, since: Since, lost: f64) {
+    pub(super) fn on_ack(&mut self, since: Counted, lost: f64) {
         let arrived = (since.sent - since.lost).max(0.0);
         let more = RECOVERS * libm::pow(self.0, POWER) * arrived;
         self.set(self.0 * libm::pow(1.0 - YIELDS, lost) + more);
@@ -74,7 +74,7 @@ mod tests {
         let mut floors = Floors::default();
         for n in 0..updates {
             let lost = f64::from(u8::from(n % one_in == 0));
-            floors.on_ack(Since { sent: 1.0, lost }, lost);
+            floors.on_ack(Counted { sent: 1.0, lost }, lost);
         }
         floors.left()
     }
@@ -94,9 +94,9 @@ mod tests {
     #[test]
     fn what_comes_late_is_given_back() {
         let mut floors = Floors::default();
-        floors.on_ack(Since { sent: 5.0, lost: 5.0 }, 5.0);
+        floors.on_ack(Counted { sent: 5.0, lost: 5.0 }, 5.0);
         assert!(floors.left() < 0.4);
-        floors.on_ack(Since { sent: 0.0, lost: -5.0 }, -5.0);
+        floors.on_ack(Counted { sent: 0.0, lost: -5.0 }, -5.0);
         assert!(floors.left() > 0.99);
     }
 

@@ -2,7 +2,7 @@
 
 use super::{AMPLE, Tenth};
 use crate::source::RateLaw;
-use crate::unit::{Span, Time};
+use crate::unit::{Span, Time, UpdateRate};
 
 /// So many times of what is to be in transit may be, and two more.
 const BEYOND: f64 = 1.5;
@@ -10,6 +10,19 @@ const BEYOND: f64 = 1.5;
 /// Bounds of the longest time between updates without an ack, which is 8 round trips: an outage is over when an
 /// update comes through.
 const OUTAGE: [Span; 2] = [Span::from_millis(250), Span::from_secs(2)];
+
+/// In an outage the next update leaves after this fraction of the time without an ack,
+const PART: u64 = 8;
+
+/// or after this one while losses are random, or are being tested: another update then fills no queue;
+const RANDOM_PART: u64 = 32;
+
+/// but not before this number of periods of the former rate is over.
+const PERIODS: u64 = 2;
+
+/// An outage starts after this number of round trips without an ack: behind a growing queue acks are late, but they
+/// still arrive.
+const LATE: u64 = 2;
 
 /// After losses updates leave after another time without an ack, at most so long.
 const CROWDED: Span = Span::from_secs(2);
@@ -28,16 +41,33 @@ impl Tenth {
         if in_transit < BEYOND * self.in_transit + 2.0 {
             return Time::ZERO;
         }
-        let srtt = Span::from_secs_f64(self.srtt);
-        let is_clean = self.was_clean || self.is_testing();
-        let silence = left_at.since(self.heard_at.min(left_at));
-        let wait = if is_clean {
+        let (srtt, silence) = (Span::from_secs_f64(self.srtt), self.silence());
+        let wait = if self.is_clean() {
             let [least, most] = OUTAGE;
-            (silence / 2).min((srtt * 8).clamp(least, most))
+            let gap = if self.is_outage() { self.pace().period() * PERIODS } else { srtt };
+            let is_random = self.losses.are_random() || self.is_testing();
+            let part = if is_random { RANDOM_PART } else { PART };
+            (silence / part).max(gap).min((srtt * 8).clamp(least, most))
         } else {
-            silence.min(CROWDED)
+            silence.min(CROWDED).max(srtt)
         };
-        left_at + wait.max(srtt)
+        left_at + wait
+    }
+
+    /// How long before the newest update left the newest ack came.
+    fn silence(&self) -> Span {
+        let left_at = self.newest_sent.1;
+        left_at.since(self.heard_at.min(left_at))
+    }
+
+    fn is_outage(&self) -> bool {
+        self.silence() > Span::from_secs_f64(self.srtt) * LATE
+    }
+
+    /// The rate at which updates leave. In an outage it is the rate before, as the gate alone spaces them.
+    pub(super) fn pace(&self) -> UpdateRate {
+        let before = self.before_silence.filter(|_| self.is_outage());
+        before.map_or_else(|| self.rate(), |(_, rate)| rate)
     }
 
     /// `at`, or the first time of the pacer's grid behind the pause into which that falls.

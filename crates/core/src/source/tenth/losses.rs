@@ -11,11 +11,23 @@
 //! find none. Delays cannot tell the two causes apart: all that a full queue lets through have waited as
 //! long. A train takes the place of as many single updates, so that the test adds no load. Until it has
 //! shown otherwise, a full queue is the cause. Then there is no test for a while, as trains fill queues.
+//!
+//! Once losses are known to be random, this number of `n` updates may be lost without a price:
+//!
+//! ```text
+//!   n·p + 2½ · (n·p·(1−p)·D)^½      D = Σ run² / Σ run, of updates lost in a row: 1 or more
+//! ```
+//!
+//! p is the loss rate of the test plus its standard deviation. A higher loss rate starts another test.
 
+mod verdict;
+
+use super::counts::{Counted, Runs};
+use super::price::FREE;
 use crate::source::Ack;
 use crate::unit::{Span, Time};
 
-/// Updates over which losses are counted.
+/// Updates over which losses are counted, at least.
 const COUNTED: f64 = 32.0;
 
 /// The part lost is taken of so many updates at least.
@@ -30,24 +42,8 @@ const BETWEEN: u32 = 1;
 /// The same, once they are.
 const BETWEEN_RANDOM: u32 = 24;
 
-/// So many updates behind the first ones of trains may decide: their loss is then known within 8 %.
-const ENOUGH: f64 = 36.0;
-
-/// Losses are random if of those behind the first ones at least this part arrives of what arrives alone. At a
-/// queue that is offered 1.3 times of what it carries it is about 0.65.
-const AS_MANY: f64 = 0.9;
-
-/// They are not if it is at most this part; in between more trains decide;
-const FEWER: f64 = 0.75;
-
-/// and once losses are known to be random it takes less than that, of twice as many.
-const FEWER_KNOWN: f64 = 0.7;
-
 /// A test takes so many trains at most, of which some may have lost their first update.
 const MAX_TRAINS: u32 = 36;
-
-/// So many trains, and three quarters of all, that come without their first update tell of a queue.
-const HEADLESS: u32 = 6;
 
 /// After a full queue was found, so much time passes before the next test; twice as much each time,
 const REST: Span = Span::from_secs(8);
@@ -55,41 +51,13 @@ const REST: Span = Span::from_secs(8);
 /// up to this.
 const MAX_REST: Span = Span::from_secs(128);
 
-/// So little lost needs no explanation.
-const FEW: f64 = 0.03;
+/// What is lost at random varies by so many standard deviations.
+const DEVIATIONS: f64 = 2.5;
 
-/// The part that is lost at random varies by so much, and by a quarter of itself.
-const MARGIN: f64 = 0.05;
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Counted {
-    sent: f64,
-    lost: f64,
-}
-
-impl Counted {
-    fn add(&mut self, since: Since) {
-        self.sent += since.sent;
-        self.lost += since.lost;
-    }
-
-    fn halve(&mut self) {
-        self.sent /= 2.0;
-        self.lost /= 2.0;
-    }
-
-    fn part(&self) -> f64 {
-        if self.sent > 0.0 { (self.lost / self.sent).clamp(0.0, 1.0) } else { 0.0 }
-    }
-}
-
-/// Updates after one acknowledged update, up to another.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Since {
-    pub(super) sent: f64,
-    /// Less than 0 where some have come late that counted as lost.
-    pub(super) lost: f64,
-}
+/// What is lost at random is no larger a part of few updates than so much more, or this part of them: with more,
+/// a crowd that joins would be lost at random, too.
+const MAX_ABOVE: f64 = 0.4;
+const MAX_PART: f64 = 0.7;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Losses {
@@ -98,6 +66,7 @@ pub(super) struct Losses {
     steady: f64,
     /// Since the rate was cut for losses.
     recent: Counted,
+    runs: Runs,
     /// Of updates that left alone, and of those behind the first one of a train.
     alone: Counted,
     behind: Counted,
@@ -129,12 +98,13 @@ pub(super) struct Losses {
 impl Losses {
     /// The part that was lost lately and not at random, 0 to 1. One lost update tells nothing.
     pub(super) fn part(&self) -> f64 {
-        self.not_random((self.recent.lost - 1.0) / self.recent.sent.max(AT_LEAST))
+        let sent = self.recent.sent.max(AT_LEAST);
+        self.not_random(Counted { sent, lost: self.recent.lost })
     }
 
-    /// What of a part is more than what is lost at random, 0 to 1.
-    pub(super) fn not_random(&self, part: f64) -> f64 {
-        (part - self.allowance()).clamp(0.0, 1.0)
+    /// The part of so many updates that was lost and not at random, 0 to 1. One lost update tells nothing.
+    pub(super) fn not_random(&self, of: Counted) -> f64 {
+        ((of.lost - 1.0) / of.sent - self.allowance(of.sent)).clamp(0.0, 1.0)
     }
 
     /// The rate was cut: what was lost before tells nothing of the new one.
@@ -142,9 +112,10 @@ impl Losses {
         self.recent = Counted::default();
     }
 
-    /// Finds out whether losses are random; says whether a test begins.
-    pub(super) fn test(&mut self, now: Time) -> bool {
-        if self.is_tested || now < self.rests_until {
+    /// Finds out whether losses are random, of which this part is too many; says whether a test begins.
+    pub(super) fn test(&mut self, now: Time, too_many: f64) -> bool {
+        let is_other = self.are_random() && !self.is_open && too_many > 2.0 * FREE;
+        if !is_other && (self.is_tested || now < self.rests_until) {
             return false;
         }
         (self.is_tested, self.is_open) = (true, true);
@@ -159,18 +130,36 @@ impl Losses {
         self.begin_test();
     }
 
+    /// There is no test for a while, for twice as long each time.
+    fn rest(&mut self, now: Time) {
+        self.rest = (self.rest * 2).clamp(REST, MAX_REST);
+        self.rests_until = now + self.rest;
+    }
+
     fn begin_test(&mut self) {
         (self.alone, self.behind) = (Counted::default(), Counted::default());
         (self.trains, self.headless) = (0, 0);
     }
 
-    /// Of updates, those that were lost and not at random, less than 0 where some have come late.
-    pub(super) fn excess(&self, since: Since) -> f64 {
-        since.lost - since.sent.max(0.0) * self.allowance()
+    /// Of updates, those that were lost beyond what is on average lost at random: less than 0 where fewer were, or
+    /// some have come late.
+    pub(super) fn excess(&self, since: Counted) -> f64 {
+        since.lost - since.sent.max(0.0) * self.random
     }
 
-    fn allowance(&self) -> f64 {
-        if self.random > 0.0 { 1.25 * self.random + MARGIN } else { 0.0 }
+    /// The part of so many updates that may be lost at random, 0 to 1.
+    fn allowance(&self, sent: f64) -> f64 {
+        if !self.are_random() {
+            return 0.0;
+        }
+        let variance = self.random * (1.0 - self.random) * self.runs.dispersion() / sent;
+        let bound = (self.random + MAX_ABOVE).min(MAX_PART);
+        (self.random + DEVIATIONS * libm::sqrt(variance)).min(bound)
+    }
+
+    /// Whether some are, by a test.
+    pub(super) fn are_random(&self) -> bool {
+        self.random > 0.0
     }
 
     /// Whether that has begun and nothing has been found out yet.
@@ -190,7 +179,7 @@ impl Losses {
 
     /// An update leaves; `follows` if together with the one before it. It may begin a train; says whether
     /// it ends one.
-    pub(super) fn on_sent(&mut self, seq: u64, follows: bool, may_begin: bool) -> bool {
+    pub(super) fn on_sent(&mut self, now: Time, seq: u64, follows: bool, may_begin: bool) -> bool {
         if follows {
             let continues = self.followers > 0 && self.follower.wrapping_add(1) == seq;
             self.followers = if continues { self.followers.saturating_add(1) } else { 1 };
@@ -214,6 +203,7 @@ impl Losses {
             if self.trains > 2 * MAX_TRAINS {
                 // None of them stays together.
                 self.give_up();
+                self.rest(now);
             }
         }
         false
@@ -221,7 +211,8 @@ impl Losses {
 
     /// Whether the next update begins a train, if it may: not before the last one is judged.
     pub(super) fn begins_train(&self) -> bool {
-        let between = if self.random > 0.0 { BETWEEN_RANDOM } else { BETWEEN };
+        let is_known = self.are_random() && !self.is_open;
+        let between = if is_known { BETWEEN_RANDOM } else { BETWEEN };
         self.is_tested && self.train.is_none() && self.since_train.saturating_add(1) >= between
     }
 
@@ -231,10 +222,12 @@ impl Losses {
         ago.is_some_and(|ago| ago < u64::from(self.followers))
     }
 
-    /// A fresh ack: gives what was sent and lost since the last one.
-    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Since {
-        let Some(last) = self.last.replace(*ack) else { return Since::default() };
+    /// A fresh ack: gives what was sent and lost since the last one, with the longest runs shortened. Losses are
+    /// counted over so many updates.
+    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack, counted: f64) -> Counted {
+        let Some(last) = self.last.replace(*ack) else { return Counted::default() };
         let mut since = between(&last, ack);
+        let lost = since.lost;
         if self.is_tested {
             self.alone.add(self.of_those_alone(&last, ack, since));
         }
@@ -250,36 +243,40 @@ impl Losses {
                 since.lost = (since.lost - followers).max(0.0);
             }
         }
-        if self.recent.sent > COUNTED {
+        since = since.shortened();
+        if since.is_run() {
+            self.runs.add(since.lost);
+        }
+        if self.recent.sent > COUNTED.max(counted) {
             self.recent.halve();
         }
         self.recent.add(since);
-        self.see_train(now, ack);
+        self.see_train(now, ack, lost);
         since
     }
 
     /// What of `since` is of updates that left alone, and first ones of trains. Of those up to a train's first
     /// update and those behind it that were lost together, each is as likely to be the one.
-    fn of_those_alone(&self, last: &Ack, ack: &Ack, since: Since) -> Since {
+    fn of_those_alone(&self, last: &Ack, ack: &Ack, since: Counted) -> Counted {
         match self.train {
             Some(first) if ack.seq > first && last.seq < first => {
                 let alone = (first - last.seq) as f64;
-                Since { sent: alone, lost: since.lost * alone / (since.sent - 1.0) }
+                Counted { sent: alone, lost: since.lost * alone / (since.sent - 1.0) }
             }
-            Some(first) if ack.seq > first => Since::default(),
+            Some(first) if ack.seq > first => Counted::default(),
             _ => since,
         }
     }
 
     /// Judges the train that an ack follows.
-    fn see_train(&mut self, now: Time, ack: &Ack) {
+    fn see_train(&mut self, now: Time, ack: &Ack, lost: f64) {
         let Some(train) = self.train.filter(|train| ack.seq >= *train) else { return };
         match self.first {
             None if ack.seq == train => self.first = Some(*ack),
-            // The first one is lost, or its ack.
+            // The first one is lost, or its ack alone.
             None => {
                 self.train = None;
-                self.headless = self.headless.saturating_add(1);
+                self.headless += u32::from(lost >= 2.0);
                 self.judge(now);
             }
             Some(first) if ack.seq - train >= u64::from(TRAIN) - 1 => {
@@ -290,51 +287,24 @@ impl Losses {
             Some(_) => {}
         }
     }
-
-    fn judge(&mut self, now: Time) {
-        let (alone, behind) = (self.alone.part(), self.behind.part());
-        let as_many = (1.0 - behind) / (1.0 - alone).max(f64::MIN_POSITIVE);
-        let is_known = !self.is_open;
-        // A queue that keeps the freshest update alone has replaced those before it.
-        let replaces =
-            !is_known && self.headless >= HEADLESS && 4 * self.headless >= 3 * self.trains;
-        let is_last = self.trains >= MAX_TRAINS;
-        let is_enough = self.behind.sent >= if is_known { 2.0 * ENOUGH } else { ENOUGH };
-        let least = if is_last || is_known { (AS_MANY + FEWER) / 2.0 } else { AS_MANY };
-        let fewer = if is_known { FEWER_KNOWN } else { FEWER };
-        if is_enough && as_many >= least {
-            // What trains lose by themselves is no reason to go on.
-            self.is_tested = alone >= FEW;
-            self.random = if self.is_tested { alone } else { 0.0 };
-            self.rest = Span::ZERO;
-        } else if replaces || is_enough && as_many <= fewer || is_last && !is_known {
-            (self.is_tested, self.random) = (false, 0.0);
-            self.rest = (self.rest * 2).clamp(REST, MAX_REST);
-            self.rests_until = now + self.rest;
-        } else if !is_last {
-            return;
-        }
-        self.is_open = false;
-        self.begin_test();
-    }
 }
 
 /// What of that is of a train's followers: later updates may have been lost as well, but not the last one.
-fn of_train(train: u64, since: Since, ack: &Ack) -> Since {
+fn of_train(train: u64, since: Counted, ack: &Ack) -> Counted {
     let followers = f64::from(TRAIN) - 1.0;
     if ack.seq - train < u64::from(TRAIN) {
         return since;
     }
-    Since { sent: followers, lost: since.lost.max(0.0) * followers / (since.sent - 1.0) }
+    Counted { sent: followers, lost: since.lost.max(0.0) * followers / (since.sent - 1.0) }
 }
 
 /// What was sent after one acknowledged update up to another, and lost of it.
-fn between(first: &Ack, last: &Ack) -> Since {
+fn between(first: &Ack, last: &Ack) -> Counted {
     let sent = last.seq.saturating_sub(first.seq) as f64;
     let received = |ack: &Ack| ack.fresh.wrapping_add(ack.stale);
     let arrived = f64::from(received(last).wrapping_sub(received(first)).cast_signed());
     // Late ones were sent before, but not many more than are remembered.
-    Since { sent, lost: (sent - arrived).clamp(-COUNTED, sent) }
+    Counted { sent, lost: (sent - arrived).clamp(-COUNTED, sent) }
 }
 
 #[cfg(test)]
@@ -349,15 +319,18 @@ mod tests {
     /// in a train.
     fn after(count: u64, mut arrives: impl FnMut(u64, u32) -> bool) -> Losses {
         let mut losses = Losses::default();
-        losses.test(Time::ZERO);
+        losses.test(Time::ZERO, 0.0);
         let (mut fresh, mut place) = (0, 0);
         for seq in 0..count {
             let follows = losses.is_in_train();
             place = if follows { place + 1 } else { 0 };
-            losses.on_sent(seq, follows, true);
+            losses.on_sent(Time::ZERO, seq, follows, true);
+            if losses.part() > 0.0 {
+                losses.test(Time::ZERO, losses.part());
+            }
             if arrives(seq, place) {
                 fresh += 1;
-                losses.on_ack(Time::ZERO, &ack(seq, fresh, 0));
+                losses.on_ack(Time::ZERO, &ack(seq, fresh, 0), 0.0);
             }
         }
         losses
@@ -366,19 +339,25 @@ mod tests {
     #[test]
     fn what_is_missing_between_two_acks_is_lost_and_what_comes_late_is_not() {
         let mut losses = Losses::default();
-        assert_eq!(losses.on_ack(Time::ZERO, &ack(0, 1, 0)), Since::default());
-        assert_eq!(losses.on_ack(Time::ZERO, &ack(10, 8, 0)), Since { sent: 10.0, lost: 3.0 });
-        assert_eq!(losses.on_ack(Time::ZERO, &ack(12, 10, 3)), Since { sent: 2.0, lost: -3.0 });
+        assert_eq!(losses.on_ack(Time::ZERO, &ack(0, 1, 0), 0.0), Counted::default());
+        assert_eq!(
+            losses.on_ack(Time::ZERO, &ack(10, 8, 0), 0.0),
+            Counted { sent: 10.0, lost: 3.0 }
+        );
+        assert_eq!(
+            losses.on_ack(Time::ZERO, &ack(12, 10, 3), 0.0),
+            Counted { sent: 2.0, lost: -3.0 }
+        );
         assert!(losses.part() < 0.01, "all but one have come");
     }
 
     #[test]
     fn one_lost_update_tells_nothing_and_more_are_told_until_the_rate_is_cut() {
         let mut losses = Losses::default();
-        losses.on_ack(Time::ZERO, &ack(0, 1, 0));
-        losses.on_ack(Time::ZERO, &ack(8, 8, 0));
+        losses.on_ack(Time::ZERO, &ack(0, 1, 0), 0.0);
+        losses.on_ack(Time::ZERO, &ack(8, 8, 0), 0.0);
         assert_eq!(losses.part(), 0.0);
-        losses.on_ack(Time::ZERO, &ack(16, 12, 0));
+        losses.on_ack(Time::ZERO, &ack(16, 12, 0), 0.0);
         assert_eq!(losses.part(), 4.0 / 16.0);
         losses.forget();
         assert_eq!(losses.part(), 0.0);
@@ -391,19 +370,68 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) % 10 >= 2
         });
-        assert!((0.15..0.25).contains(&losses.random), "{}", losses.random);
-        assert_eq!(losses.not_random(0.2), 0.0);
-        assert!(losses.not_random(0.9) > 0.5, "more than that is not");
+        assert!((0.15..0.3).contains(&losses.random), "{}", losses.random);
+        assert_eq!(losses.not_random(Counted { sent: 32.0, lost: 8.0 }), 0.0);
+        assert!(
+            losses.not_random(Counted { sent: 32.0, lost: 29.0 }) > 0.3,
+            "more than that is not"
+        );
+        assert!(
+            losses.not_random(Counted { sent: 3200.0, lost: 1300.0 }) > 0.0,
+            "nor less of more"
+        );
+    }
+
+    #[test]
+    fn so_are_bursts_of_them_which_vary_more() {
+        let mut state = 1u64;
+        let mut draw = |part: f64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((state >> 33) as f64) < part * f64::from(1u32 << 31)
+        };
+        let mut is_bad = false;
+        let losses = after(8_000, |_, _| {
+            is_bad = if is_bad { !draw(0.2) } else { draw(0.05) };
+            !is_bad
+        });
+        assert!((0.1..0.35).contains(&losses.random), "{}", losses.random);
+        assert!(losses.runs.dispersion() > 2.0);
+        assert_eq!(losses.not_random(Counted { sent: 32.0, lost: 14.0 }), 0.0);
+    }
+
+    #[test]
+    fn more_than_the_test_has_found_begin_another_at_once() {
+        let mut losses = Losses { random: 0.1, is_tested: true, ..Losses::default() };
+        assert!(!losses.test(Time::ZERO, FREE));
+        assert!(losses.test(Time::ZERO, 0.1) && losses.is_open());
+        assert!(!losses.test(Time::ZERO, 0.1), "it is under way");
+    }
+
+    #[test]
+    fn what_is_lost_at_random_is_no_more_than_a_part_of_few_updates() {
+        let mut losses = Losses { random: 0.4, ..Losses::default() };
+        (0..32).for_each(|_| losses.runs.add(4.0));
+        assert!(losses.not_random(Counted { sent: 20.0, lost: 17.0 }) > 0.1);
+    }
+
+    #[test]
+    fn a_test_in_which_nothing_is_lost_takes_five_trains() {
+        let mut trains = 0;
+        let losses = after(60, |_, place| {
+            trains += u32::from(place == 1);
+            true
+        });
+        assert!(!losses.is_open() && trains <= 6, "{trains}");
     }
 
     #[test]
     fn a_train_is_judged_however_late_its_acks_are() {
         let mut losses = Losses::default();
-        losses.test(Time::ZERO);
+        losses.test(Time::ZERO, 0.0);
         for seq in 0..2_000u64 {
-            losses.on_sent(seq, losses.is_in_train(), true);
+            losses.on_sent(Time::ZERO, seq, losses.is_in_train(), true);
             if let Some(acked) = seq.checked_sub(40) {
-                losses.on_ack(Time::ZERO, &ack(acked, acked as u32 + 1, 0));
+                losses.on_ack(Time::ZERO, &ack(acked, acked as u32 + 1, 0), 0.0);
             }
         }
         assert!(!losses.is_open(), "it is over");
@@ -412,10 +440,10 @@ mod tests {
     #[test]
     fn a_train_that_a_limit_has_spread_is_none() {
         let mut losses = Losses::default();
-        losses.test(Time::ZERO);
+        losses.test(Time::ZERO, 0.0);
         for seq in 0..400 {
-            losses.on_sent(seq, false, true);
-            losses.on_ack(Time::ZERO, &ack(seq, seq as u32 + 1, 0));
+            losses.on_sent(Time::ZERO, seq, false, true);
+            losses.on_ack(Time::ZERO, &ack(seq, seq as u32 + 1, 0), 0.0);
         }
         assert_eq!(losses.behind.sent, 0.0);
     }
@@ -429,45 +457,46 @@ mod tests {
     #[test]
     fn what_was_random_is_not_for_ever_when_no_more_trains_leave() {
         let mut losses = Losses { random: 0.2, is_tested: true, ..Losses::default() };
-        assert_eq!(losses.not_random(0.2), 0.0);
+        let fifth = Counted { sent: 50.0, lost: 11.0 };
+        assert_eq!(losses.not_random(fifth), 0.0);
         losses.give_up();
-        assert_eq!(losses.not_random(0.2), 0.2);
-        assert!(losses.test(Time::ZERO), "it may be found out again");
+        assert_eq!(losses.not_random(fifth), 0.2);
+        assert!(losses.test(Time::ZERO, 0.2), "it may be found out again");
     }
 
     #[test]
     fn later_updates_that_are_lost_with_the_end_of_a_train_are_not_its_own() {
-        let since = Since { sent: 5.0, lost: 2.0 };
+        let since = Counted { sent: 5.0, lost: 2.0 };
         assert_eq!(of_train(10, since, &ack(13, 0, 0)), since);
-        assert_eq!(of_train(10, since, &ack(15, 0, 0)), Since { sent: 3.0, lost: 1.5 });
+        assert_eq!(of_train(10, since, &ack(15, 0, 0)), Counted { sent: 3.0, lost: 1.5 });
     }
 
     #[test]
     fn a_queue_that_keeps_the_freshest_update_alone_loses_nothing_at_random() {
         let mut losses = Losses::default();
-        losses.test(Time::ZERO);
+        losses.test(Time::ZERO, 0.0);
         let (mut fresh, mut trains) = (0, 0);
         for seq in 0..400 {
-            losses.on_sent(seq, losses.is_in_train(), true);
+            losses.on_sent(Time::ZERO, seq, losses.is_in_train(), true);
             if losses.is_in_train() {
                 continue; // The next one replaces it.
             }
             fresh += 1;
-            losses.on_ack(Time::ZERO, &ack(seq, fresh, 0));
+            losses.on_ack(Time::ZERO, &ack(seq, fresh, 0), 0.0);
             trains = trains.max(losses.headless);
         }
-        assert!(trains < HEADLESS && !losses.is_open() && losses.random == 0.0);
+        assert!(trains < verdict::HEADLESS && !losses.is_open() && losses.random == 0.0);
     }
 
     #[test]
     fn after_a_full_queue_the_next_test_is_a_while_later_and_ever_more() {
         let mut losses = after(2_000, |_, place| place < 2);
-        assert!(!losses.test(Time::ZERO + REST / 2));
-        assert!(losses.test(Time::ZERO + REST));
+        assert!(!losses.test(Time::ZERO + REST / 2, 0.0));
+        assert!(losses.test(Time::ZERO + REST, 0.0));
         losses.trains = MAX_TRAINS;
         losses.judge(Time::ZERO + REST);
-        assert!(!losses.test(Time::ZERO + REST * 2));
-        assert!(losses.test(Time::ZERO + REST * 3));
+        assert!(!losses.test(Time::ZERO + REST * 2, 0.0));
+        assert!(losses.test(Time::ZERO + REST * 3, 0.0));
     }
 
     #[test]
@@ -479,20 +508,20 @@ mod tests {
     #[test]
     fn the_first_of_a_pair_that_a_fresher_one_replaced_is_not_lost() {
         let mut losses = Losses::default();
-        losses.on_ack(Time::ZERO, &ack(0, 1, 0));
-        losses.on_sent(1, false, true);
-        losses.on_sent(2, true, true);
+        losses.on_ack(Time::ZERO, &ack(0, 1, 0), 0.0);
+        losses.on_sent(Time::ZERO, 1, false, true);
+        losses.on_sent(Time::ZERO, 2, true, true);
         assert!(losses.has_followed(2) && !losses.has_followed(1));
-        assert_eq!(losses.on_ack(Time::ZERO, &ack(2, 2, 0)), Since { sent: 2.0, lost: 0.0 });
+        assert_eq!(losses.on_ack(Time::ZERO, &ack(2, 2, 0), 0.0), Counted { sent: 2.0, lost: 0.0 });
     }
 
     #[test]
     fn no_counters_break_it() {
         let mut losses = Losses::default();
-        losses.test(Time::ZERO);
+        losses.test(Time::ZERO, 0.0);
         for (seq, fresh) in [(0, 7), (1, u32::MAX), (u64::MAX - 1, 0), (u64::MAX, u32::MAX / 2)] {
-            losses.on_sent(seq, true, true);
-            losses.on_ack(Time::ZERO, &ack(seq, fresh, u32::MAX));
+            losses.on_sent(Time::ZERO, seq, true, true);
+            losses.on_ack(Time::ZERO, &ack(seq, fresh, u32::MAX), 0.0);
             assert!((0.0..=1.0).contains(&losses.part()));
         }
     }

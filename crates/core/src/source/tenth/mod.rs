@@ -24,9 +24,10 @@
 //! a second each, and more than a hundred sources at a queue of a few packets, are still overloaded
 //! (`docs/fresher.md`, "Safety").
 //!
-//! - With more than 1½ times of what is to be in transit, and two, the next update leaves after another
-//!   half of the time without an ack: at most after 8 round trips (¼ s to 2 s). After losses it is
-//!   another time, at most 2 s; and never before a round trip is over.
+//! - With more than 1½ times of what is to be in transit, and two, the next update leaves a round trip later
+//!   at the earliest. After two round trips without an ack that is an outage: then at most a half of the updates
+//!   leave that left before, each after another eighth of the time without an ack, or 8 round trips (¼ s to
+//!   2 s). After losses to a full queue it is another time, at most 2 s.
 //! - Updates that are lost to a full queue have a price (`losses`). It is above κ as long as more than a
 //!   twentieth is lost, or a sixth for sources that use little of the path. So the load falls until less
 //!   is.
@@ -52,13 +53,15 @@
 //! - **The way back**: what acks wait for counts too, the more the nearer it comes to a least round
 //!   trip, as there are paths whose both ways share one medium. Fewer acks are asked for, then: see
 //!   `sparse`.
-//! - **Losses at random** have no price, once a test has shown that they are (`losses`). Until then it holds
-//!   the rate for 5 s or 40 round trips at most, and not where more than half is lost.
+//! - **Losses at random**, in bursts or not, have no price, once a test has shown that they are (`losses`).
+//!   Until then it holds the rate for 5 s or 40 round trips at most, and not where more than half is lost.
 //! - **Ten in transit are enough**: more lower the age by less than a twentieth of the round trip, and are
 //!   added slowly.
-//! - **Sources with little to say**: the rate that was used counts, and is not raised.
+//! - **Sources with little to say**: the rate that was used counts, and is not raised. Updates that left
+//!   apart for want of a state make no pair: an outage between them is not the capacity of the path (`service`).
 
 mod climb;
+mod counts;
 mod floors;
 mod gate;
 mod jump;
@@ -69,9 +72,10 @@ mod price;
 mod round;
 mod variation;
 
+use self::counts::Counted;
 use self::floors::Floors;
 use self::jump::{Jumps, Known, Waited};
-use self::losses::{Losses, Since, TRAIN};
+use self::losses::{Losses, TRAIN};
 pub use self::params::Params;
 use self::pauses::Pauses;
 use self::price::FREE;
@@ -119,6 +123,9 @@ const EDGE: f64 = 0.96;
 /// The smallest step up: the first one after a step down.
 const STEP: f64 = 0.02;
 
+/// Losses are counted over so many round trips at least.
+const ROUND_TRIPS: f64 = 2.0;
+
 /// While losses are tested, so many updates a round trip are sent.
 const TESTING: f64 = 0.5;
 
@@ -131,6 +138,9 @@ const CLEARLY: u32 = 2;
 
 /// and the number in transit falls to this part at once.
 const CUT: f64 = 0.5;
+
+/// After an outage the climb begins at this part of the rate before.
+const BACK: f64 = 0.25;
 
 /// The base delay was a queue if it was more than this part above the new one.
 const FELL: f64 = 0.25;
@@ -166,8 +176,8 @@ pub struct Tenth {
     /// The mean wait of the last round that was steered by, s.
     wait: f64,
     floors: Floors,
-    /// The same when silence began.
-    before_silence: Floors,
+    /// The same when silence began, and the rate, where nothing was lost that has a price.
+    before_silence: Option<(Floors, UpdateRate)>,
     /// Until then a test of losses may hold the rate.
     holds_until: Time,
     /// The last round that was heard of has lost nothing that has a price.
@@ -218,7 +228,7 @@ impl Tenth {
             stage: Stage::Climbing,
             wait: 0.0,
             floors: Floors::default(),
-            before_silence: Floors::default(),
+            before_silence: None,
             holds_until: Time::ZERO,
             was_clean: true,
             was_silent: false,
@@ -262,7 +272,7 @@ impl Tenth {
         }
     }
 
-    fn count(&mut self, now: Time, ack: &Ack, since: Since, wait: f64) {
+    fn count(&mut self, now: Time, ack: &Ack, since: Counted, wait: f64) {
         let wanted = self.updates_wanted();
         let full =
             FULL.max(2.0 * self.params.target_queue) / (self.rate().per_second() * self.share());
@@ -304,11 +314,8 @@ impl Tenth {
             self.hear_nothing();
         } else if round.count > 0 && length > 0.0 {
             let is_queueing = self.queueing_price(&round, length) > self.params.target_queue;
-            if core::mem::take(&mut self.was_silent) && self.was_clean && !is_queueing {
-                // What was silent is back as it was, and it was no long queue.
-                self.floors = self.before_silence;
-                self.set_rate(self.aim().max(self.floors.left() / self.srtt));
-                (self.stage, self.unpaired) = (Stage::Climbing, 0);
+            if core::mem::take(&mut self.was_silent) {
+                self.end_silence(is_queueing);
             }
             match self.stage {
                 Stage::Climbing => self.climb(&round, length),
@@ -318,19 +325,35 @@ impl Tenth {
         self.begin_round(now);
     }
 
+    /// Nothing is lost that has a price, or it is being found out.
+    fn is_clean(&self) -> bool {
+        self.was_clean || self.is_testing()
+    }
+
     /// Silence is no wait that could be known, but no reason to go on either.
     fn hear_nothing(&mut self) {
         if !self.was_silent {
-            self.before_silence = self.floors;
+            self.before_silence = self.is_clean().then_some((self.floors, self.rate()));
         }
         self.stage = Stage::Steering;
         self.was_silent = true;
         self.stride = STEP;
-        if !self.was_clean && !self.is_testing() {
+        if self.before_silence.is_none() {
             self.floors.halve();
         }
         let least = self.aim().min(self.floors.left() / self.srtt);
         self.set_rate((self.aim() / 2.0).max(least).max(self.testing_rate()));
+    }
+
+    fn end_silence(&mut self, is_queueing: bool) {
+        let Some((floors, rate)) = self.before_silence.take().filter(|_| !is_queueing) else {
+            return;
+        };
+        // What was silent is back as it was, and it was no long queue.
+        self.floors = floors;
+        let least = (BACK * rate.per_second()).max(self.floors.left() / self.srtt);
+        self.set_rate(self.aim().max(least));
+        (self.stage, self.unpaired) = (Stage::Climbing, 0);
     }
 
     fn steer(&mut self, round: &Round, length: f64) {
@@ -339,11 +362,11 @@ impl Tenth {
         self.wait = round.mean_wait();
         let loss = self.loss(round);
         let has_short_queue = self.wait < DEEP * self.service.least().unwrap_or(0.0);
-        if self.rate().per_second() < SLOW / 2.0 {
+        if !self.sends_trains() {
             self.losses.give_up();
         }
         let seems_random = loss > 0.0 && has_short_queue && self.sends_trains();
-        if seems_random && self.losses.test(self.heard_at) {
+        if seems_random && self.losses.test(self.heard_at, loss) {
             let hold = (HOLD * self.srtt).max(MIN_HOLD);
             self.holds_until = self.heard_at + Span::from_secs_f64(hold);
         }
@@ -441,10 +464,10 @@ impl RateLaw for Tenth {
     }
 
     fn on_sent(&mut self, now: Time, seq: u64) {
-        self.pacer.on_sent(now, self.rate());
+        self.pacer.on_sent(now, self.pace());
         // A limit or a sampler may have spread what was to leave at once.
         let follows = self.follows() && now.since(self.newest_sent.1) < self.rate().period() / 4;
-        if self.losses.on_sent(seq, follows, self.sends_trains()) {
+        if self.losses.on_sent(now, seq, follows, self.sends_trains()) {
             self.resumes_at = now + self.rate().period() * u64::from(TRAIN);
         }
         self.newest_sent = (seq, now);
@@ -485,7 +508,7 @@ impl RateLaw for Tenth {
         self.srtt += SMOOTHING * (rtt.as_secs_f64() - self.srtt);
         self.sparse.on_ack(now, back, self.srtt);
         self.pauses.on_ack(ack);
-        let since = self.losses.on_ack(now, ack);
+        let since = self.losses.on_ack(now, ack, ROUND_TRIPS * self.in_transit);
         if !self.is_testing() {
             self.floors.on_ack(since, self.losses.excess(since));
         }
@@ -534,7 +557,7 @@ impl RateLaw for Tenth {
             Some(startup) => startup.wants_probe().then_some(Time::ZERO),
             None if self.follows() => Some(Time::ZERO),
             None => {
-                let at = self.pacer.next_at(self.rate());
+                let at = self.pacer.next_at(self.pace());
                 Some(self.behind_pause(at.max(self.resumes_at).max(self.reopens_at())))
             }
         }

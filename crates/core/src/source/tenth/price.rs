@@ -1,6 +1,5 @@
 //! What a round has cost: what of its waits and its losses is ours.
 
-use super::losses::Since;
 use super::round::Round;
 use super::{FEW, Tenth};
 use crate::source::RateLaw;
@@ -54,9 +53,8 @@ impl Tenth {
 
     /// The part that was lost to a full queue and has a price, 0 to 1.
     pub(super) fn loss(&self, round: &Round) -> f64 {
-        let Since { sent, lost } = round.since;
-        let is_sudden = lost >= f64::from(FEW);
-        let sudden = if is_sudden { self.losses.not_random((lost - 1.0) / sent) } else { 0.0 };
+        let is_sudden = round.since.lost >= f64::from(FEW);
+        let sudden = if is_sudden { self.losses.not_random(round.since) } else { 0.0 };
         (sudden.max(self.losses.part()) - FREE).max(0.0)
     }
 

@@ -1,6 +1,6 @@
 //! Updates sent at one rate, and what their acks say.
 
-use super::losses::Since;
+use super::counts::Counted;
 use crate::unit::Time;
 
 /// A wait that all updates of a round have in common is a queue that stands, less this part of what
@@ -15,22 +15,21 @@ pub(super) struct Round {
     /// Acknowledged.
     pub(super) count: u32,
     /// From the first one that is acknowledged on.
-    pub(super) since: Since,
+    pub(super) since: Counted,
     wait_sum: f64,
     min_wait: f64,
 }
 
 impl Round {
     pub(super) fn new(began_at: Time, ends_at: Time) -> Self {
-        let (since, min_wait) = (Since::default(), f64::INFINITY);
+        let (since, min_wait) = (Counted::default(), f64::INFINITY);
         Self { began_at, ends_at, sent: 0, count: 0, since, wait_sum: 0.0, min_wait }
     }
 
     /// Counts in an update that waited for so many s, with what was sent and lost since the one before.
-    pub(super) fn count_in(&mut self, since: Since, wait: f64) {
+    pub(super) fn count_in(&mut self, since: Counted, wait: f64) {
         if self.count > 0 {
-            self.since.sent += since.sent;
-            self.since.lost += since.lost;
+            self.since.add(since);
         }
         self.count += 1;
         self.wait_sum += wait;
@@ -63,7 +62,7 @@ mod tests {
 
     fn of(waits: &[f64]) -> Round {
         let mut round = Round::new(Time::ZERO, Time::ZERO);
-        waits.iter().for_each(|wait| round.count_in(Since { sent: 2.0, lost: 1.0 }, *wait));
+        waits.iter().for_each(|wait| round.count_in(Counted { sent: 2.0, lost: 1.0 }, *wait));
         round
     }
 
@@ -76,15 +75,15 @@ mod tests {
 
     #[test]
     fn losses_count_from_the_first_ack_on() {
-        assert_eq!(of(&[0.0]).since, Since::default());
-        assert_eq!(of(&[0.0; 3]).since, Since { sent: 4.0, lost: 2.0 });
+        assert_eq!(of(&[0.0]).since, Counted::default());
+        assert_eq!(of(&[0.0; 3]).since, Counted { sent: 4.0, lost: 2.0 });
     }
 
     #[test]
     fn what_was_waited_before_the_way_proved_shorter_counts_in_full() {
         let mut round = of(&[0.0, 1.0]);
         round.rebase(3.0);
-        round.count_in(Since::default(), 1.0);
+        round.count_in(Counted::default(), 1.0);
         assert_eq!(round.mean_wait(), (3.0 + 4.0 + 1.0) / 3.0);
         round.rebase(f64::NAN);
         assert_eq!(round.mean_wait(), (3.0 + 4.0 + 1.0) / 3.0);

@@ -216,6 +216,17 @@ impl UpdateSource {
         Self::default()
     }
 
+    /// Writes what is left of the newest update, `left`; once all of it has been sent, generates another one
+    /// of `size` bytes if the sender could send it at once, and writes what fits. So each update is as new
+    /// as can be when it leaves, and none is left out or waits behind another one at the source.
+    pub fn keep_newest(&mut self, now: Time, size: Bytes, left: &mut Bytes, sender: &mut Sender) {
+        if *left == Bytes::ZERO && sender.is_starved() {
+            self.in_flight.push_back(Update { generated_at: now, end: sender.written() + size });
+            *left = size;
+        }
+        *left = *left - sender.write(*left);
+    }
+
     /// Generates an update of `size` bytes and writes it; `false` when the send buffer has no
     /// room for all of it, in which case the update is dropped and counted.
     pub fn generate(&mut self, now: Time, size: Bytes, sender: &mut Sender) -> bool {

@@ -340,6 +340,13 @@ impl Sender {
         Bytes::new(self.source.written.saturating_sub(self.board.sent_to()))
     }
 
+    /// Has nothing to send or to repair, and room in its window: what is written now leaves at once, but
+    /// for pacing.
+    pub fn is_starved(&self) -> bool {
+        let has_room = self.board.in_flight() < self.window().get();
+        self.is_open() && has_room && self.board.lost() == 0 && self.not_sent() == Bytes::ZERO
+    }
+
     /// When the segment in flight was sent that was sent the longest ago.
     pub fn oldest_sent_at(&mut self) -> Option<Time> {
         self.board.oldest_in_flight().map(|sent| sent.sent_at)

@@ -95,11 +95,13 @@ pub(super) struct States {
     rng: Pcg64,
 }
 
-/// A state that has been generated: the place of its stream, its topic, its key and its bytes.
+/// A state that has been generated: the place of its stream, its topic, its key, whether it is a record, and its
+/// bytes.
 pub(super) struct Generated<'a> {
     pub(super) stream: u16,
     pub(super) topic: usize,
     pub(super) key: Option<&'a [u8]>,
+    pub(super) is_record: bool,
     pub(super) bytes: &'a [u8],
 }
 
@@ -204,7 +206,8 @@ impl States {
             *byte = of_count;
         }
         let key = stream.key.as_ref().map(|(name, _)| &name[..]);
-        Generated { stream: number, topic, key, bytes: &bytes[..len] }
+        let is_record = topics[topic].params.kind.is_every();
+        Generated { stream: number, topic, key, is_record, bytes: &bytes[..len] }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the topics of a flow were like, measured from outside of the session, by the true clock.
 //!
 //! ```text
-//!   generated ─┬─► handed out by the monitor       delivered
+//!   generated ─┬─► the source has no room          refused (records alone)
+//!              ├─► handed out by the monitor       delivered
 //!              ├─► a newer one was handed out      replaced
 //!              └─► older than the maximum age      withheld
 //! ```
@@ -15,7 +16,7 @@ use super::states::{Generation, States};
 use crate::world::Period;
 use crate::world::measured::Measured;
 
-/// States of one series that have been generated and not handed out, of topics that are not urgent: older
+/// States of one series that have been generated and not handed out, of topics whose deliveries are not timed: older
 /// ones are counted alone.
 const MAX_PENDING: usize = 256;
 
@@ -37,11 +38,13 @@ pub struct TopicOutcome {
     pub generated: Option<[u64; 2]>,
     /// States that the monitor handed out.
     pub delivered: u64,
+    /// Records for which the source had no room; `None` of other states.
+    pub refused: Option<u64>,
     /// What its maximum age brought; `None` without one.
     pub deadline: Option<DeadlineOutcome>,
     /// From the generation of a state until that state or a newer one was handed out: the times that 50 % and
     /// 99 % of them did not exceed, and the longest. A state that is pending at the end counts with the time so
-    /// far if that is longer than the mean. `None` if the topic is not urgent, or had no states.
+    /// far if that is longer than the mean. `None` of a topic that is neither urgent nor of records, or had no states.
     pub delivery: Option<[Span; 3]>,
 }
 
@@ -81,13 +84,15 @@ struct OneTopic {
     name: String,
     weight: f64,
     is_sampled: bool,
-    is_urgent: bool,
+    is_timed: bool,
+    is_every: bool,
     max_age: Option<Span>,
     ages: AgeHistogram,
     age_max: Span,
     generated: u64,
     replaced: u64,
     delivered: u64,
+    refused: u64,
     deadline: DeadlineOutcome,
     took: Vec<Span>,
 }
@@ -108,13 +113,15 @@ impl Tally {
             name: topic.params.name.clone(),
             weight: topic.params.weight,
             is_sampled: topic.generation == Generation::Sampled,
-            is_urgent: topic.params.is_urgent,
+            is_timed: topic.params.is_urgent || topic.params.kind.is_every(),
+            is_every: topic.params.kind.is_every(),
             max_age: *max_age,
             ages: AgeHistogram::new(),
             age_max: Span::ZERO,
             generated: 0,
             replaced: 0,
             delivered: 0,
+            refused: 0,
             deadline: DeadlineOutcome::default(),
             took: Vec::new(),
         });
@@ -147,6 +154,7 @@ impl Tally {
         for topic in &mut self.topics {
             (topic.ages, topic.age_max) = (AgeHistogram::new(), Span::ZERO);
             (topic.generated, topic.replaced, topic.delivered) = (0, 0, 0);
+            topic.refused = 0;
             topic.deadline = DeadlineOutcome::default();
             topic.took.clear();
         }
@@ -166,9 +174,18 @@ impl Tally {
         }
         topic.generated += 1;
         series.pending.push_back(now);
-        if !topic.is_urgent && series.pending.len() > MAX_PENDING {
+        if !topic.is_timed && series.pending.len() > MAX_PENDING {
             series.pending.pop_front();
             series.earlier += 1;
+        }
+    }
+
+    /// The source had no room for the record that was generated last.
+    pub(super) fn on_refused(&mut self, now: Time, stream: u16) {
+        if self.measured.has(now) {
+            let series = &mut self.series[usize::from(stream)];
+            series.pending.pop_back();
+            self.topics[series.topic].refused += 1;
         }
     }
 
@@ -194,7 +211,7 @@ impl Tally {
         while let Some(at) = series.pending.front().copied().filter(|at| *at <= generated_at) {
             series.pending.pop_front();
             passed += 1;
-            if topic.is_urgent && at >= self.from {
+            if topic.is_timed && at >= self.from {
                 topic.took.push(now.since(at));
             }
         }
@@ -276,8 +293,9 @@ impl Tally {
                 age_max: has_time.then_some(topic.age_max),
                 generated: (!topic.is_sampled).then_some([topic.generated, topic.replaced]),
                 delivered: topic.delivered,
+                refused: topic.is_every.then_some(topic.refused),
                 deadline: topic.max_age.map(|_| topic.deadline),
-                delivery: if topic.is_urgent { delivery(topic.took, open) } else { None },
+                delivery: if topic.is_timed { delivery(topic.took, open) } else { None },
                 name: topic.name,
             }
         };

@@ -21,7 +21,6 @@ use super::job_key::Key;
 use super::jobs::{Ended, Job, Jobs, Task};
 use super::records::{Given, RETRY, Ticket};
 use crate::clock::Clock;
-use crate::monitor::which::Which;
 
 /// Maximum number of commands that run at the same time, each for another source: a slow one does not
 /// hold up the others.
@@ -46,8 +45,6 @@ pub(super) struct Command {
     limit: Span,
     /// Makes keys of the names in alarms.
     names: RandomState,
-    /// Records so far.
-    records: u64,
 }
 
 impl Command {
@@ -79,7 +76,7 @@ impl Command {
             })
         };
         let runners = (0..RUNNERS).map(runner).collect();
-        Self { runners, jobs, limit, names: RandomState::new(), records: 0 }
+        Self { runners, jobs, limit, names: RandomState::new() }
     }
 
     /// Gives the indices of the sources whose pending states were replaced by another one.
@@ -132,8 +129,7 @@ impl Command {
             payload: taken.bytes.clone(),
             ticket: Some(ticket),
         };
-        self.records += 1;
-        let key = Key { source: hash, which: Which::Record(self.records) };
+        let key = Key { source: hash, which: given.which() };
         self.jobs.put(|jobs| jobs.insert(key, job, PENDING_BYTES))
     }
 

@@ -1,4 +1,4 @@
-//! What is pending for a command: the newest state of each topic of each source, records, and alarms.
+//! Jobs that are pending for a command: the newest state of each topic of each source, records, and alarms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included};

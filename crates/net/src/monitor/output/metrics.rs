@@ -8,6 +8,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::metrics::{self, Column, MetricsError, counters, gauges, total, totals};
+use crate::monitor::topic_status::TopicSum;
 use crate::monitor::{Asker, MonitorReport, SourceStatus};
 
 /// Serves `http://ADDRESS/metrics` on a thread of its own; `most` bounds the number of labels.
@@ -60,6 +61,26 @@ const COUNTERS: [Column<SourceStatus, u64>; 5] = [
     }),
 ];
 
+const TOPIC_GAUGES: [Column<TopicSum, Option<f64>>; 4] = [
+    ("topic_age_seconds", "Age of the freshest state; of keys, the greatest", |t| {
+        t.age_ms.map(|ms| ms / 1e3)
+    }),
+    ("topic_age_mean_seconds", "Time-average age; of keys, the greatest", |t| {
+        t.age_mean_ms.map(|ms| ms / 1e3)
+    }),
+    ("topic_keys", "Keys of a topic that has some", |t| t.keys.map(|keys| keys as f64)),
+    ("topic_stale", "States, one a key, that are not fresh enough", |t| {
+        t.stale.map(|stale| stale as f64)
+    }),
+];
+
+const TOPIC_COUNTERS: [Column<TopicSum, u64>; 2] = [
+    ("topic_states_too_old", "States that were older than their maximum age as they came", |t| {
+        t.too_old
+    }),
+    ("topic_states_no_room", "States for which there was no room", |t| t.no_room),
+];
+
 /// Sums over all sources, those without labels and those of the past included.
 const SUMS: [Column<MonitorCounters, u64>; 15] = [
     ("datagrams", "Datagrams received", |c| c.datagrams),
@@ -98,6 +119,15 @@ pub(crate) fn encode(
     let sources = sources.map(|source| ([("source", source.source.as_str())], source));
     gauges(encoder, &GAUGES, sources.clone())?;
     counters(encoder, &COUNTERS, sources)?;
+    let sums = report.sources.iter().flat_map(|source| {
+        let sums = TopicSum::of(&source.topics).into_iter();
+        sums.map(|(topic, sum)| (source.source.as_str(), topic, sum))
+    });
+    let sums: Vec<_> = sums.collect();
+    let topics =
+        sums.iter().map(|(source, topic, sum)| ([("source", *source), ("topic", *topic)], sum));
+    gauges(encoder, &TOPIC_GAUGES, topics.clone())?;
+    counters(encoder, &TOPIC_COUNTERS, topics)?;
     let open = ConstGauge::new(report.sources_open as u64);
     total(encoder, "sources", "Sources held", &open)?;
     let stale = ConstGauge::new(report.stale_topics as u64);

@@ -29,13 +29,13 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use freshline_core::session::{
-    Alarm, Cursor, MaxAge, RemovedTopic, SourceKey, StateAge, TakenRecord, TopicRecord,
+    Alarm, Cursor, MaxAge, NextRecord, RemovedTopic, SourceKey, StateAge, TakenRecord, TopicRecord,
 };
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::KeyText;
 use serde_json::{Map, Value, json};
 
-use super::{Record, SourceStatus, Watch};
+use super::{Record, RecordRoom, SourceStatus, Watch};
 use crate::clock::{Clock, wall_clock_ms};
 use crate::stop::Stop;
 use crate::waker::Waker;
@@ -227,8 +227,8 @@ impl Watch for Outputs {
         self.hand_on(now, source, held, replaced.unwrap_or_default());
     }
 
-    fn has_room_for_record(&self, source: SourceKey) -> bool {
-        self.records.has_room(source)
+    fn room_for_record(&self, source: SourceKey, _: &str, _: &NextRecord) -> RecordRoom {
+        RecordRoom::now_if(self.records.has_room(source))
     }
 
     fn record(
@@ -239,7 +239,8 @@ impl Watch for Outputs {
         topic: &str,
         taken: &TakenRecord,
     ) {
-        let given = Given { source, record, topic, taken };
+        let number = self.records.next_number();
+        let given = Given { number, source, record, topic, taken };
         self.subscribers.record(&given);
         let outputs = usize::from(self.lines.is_some()) + usize::from(self.command.is_some());
         if outputs == 0 {

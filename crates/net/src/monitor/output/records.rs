@@ -26,6 +26,7 @@ use super::held::shown_source;
 use super::journal::Journal;
 use super::{Names, state};
 use crate::monitor::Record;
+use crate::monitor::which::Which;
 use crate::waker::Waker;
 
 /// Records of a source that are handed out and not done at a time; no more are taken from the monitor then.
@@ -34,11 +35,13 @@ const MAX_OF_SOURCE: usize = 64;
 /// The bytes of those of all sources, about.
 const MAX_BYTES: usize = 64 << 20;
 
-/// How long what has failed rests.
+/// The time before a failed write, or command, is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// A record, and whose it is.
+/// A record with its source.
 pub(super) struct Given<'a> {
+    /// In the order in which they are handed out.
+    pub(super) number: u64,
     pub(super) source: SourceKey,
     pub(super) record: &'a Record,
     pub(super) topic: &'a str,
@@ -51,13 +54,20 @@ impl Given<'_> {
         shown_source(&self.record.name, self.record.label())
     }
 
+    /// By what outputs tell it from states and other records.
+    pub(super) fn which(&self) -> Which {
+        Which::Record(self.number)
+    }
+
     /// The record as JSON; a payload that is not text is given in base64.
     pub(super) fn line(&self) -> Map<String, Value> {
         let Self { record, topic, taken, .. } = *self;
         let (source, session) = (self.source_name(), record.label().to_string());
         let names = Names { source: &source, session: &session, topic: Some(topic), key: None };
         let ms = |of: fn(StateAge) -> Span| taken.age.map(|age| of(age).as_millis_f64());
-        let ages = (ms(|age| age.estimate), ms(|age| age.uncertainty));
+        let is_bounded = taken.age.is_some_and(|age| age.uncertainty < Span::MAX);
+        let uncertainty = ms(|age| age.uncertainty).filter(|_| is_bounded);
+        let ages = (ms(|age| age.estimate), uncertainty);
         let payload = (Some(&taken.bytes[..]), Some(taken.bytes.len() as u64));
         let mut line = state(names, record.newest_seq, ages, payload);
         line.insert("record".into(), taken.number.into());
@@ -117,7 +127,7 @@ struct Open {
     number: u64,
     source: SourceKey,
     cursor: Cursor,
-    /// Stands for the names of source and topic, and the stream.
+    /// Stands for the names of source and topic, the party of a source without a name, and the stream.
     stream: u64,
     bytes: usize,
     state: State,
@@ -158,6 +168,11 @@ impl Records {
         Self { desk, ended, open, of_source, bytes: 0, given: 0, hasher, notes, done }
     }
 
+    /// The number of the record that is handed out next.
+    pub(super) fn next_number(&self) -> u64 {
+        self.given
+    }
+
     /// Whether a further one of a source can be taken.
     pub(super) fn has_room(&self, source: SourceKey) -> bool {
         let of_source = self.of_source.get(&source).copied().unwrap_or(0);
@@ -177,8 +192,9 @@ impl Records {
         let bytes = bytes + size_of::<Open>();
         self.bytes += bytes;
         *self.of_source.entry(source).or_default() += 1;
-        let Cursor { source: name, topic, stream, .. } = &cursor;
-        let stream = self.hasher.hash_one((name, topic, stream.0));
+        let Cursor { source: name, party, topic, stream, .. } = &cursor;
+        let party = party.map(|party| (party.0, party.1));
+        let stream = self.hasher.hash_one((name, party, topic, stream.0));
         self.open.push_back(Open { number, source, cursor, stream, bytes, state: State::Given });
         let (done, desk) = (AtomicUsize::new(0), Arc::clone(&self.desk));
         Ticket(Arc::new(Slip { number, outputs, done, desk }))
@@ -186,6 +202,7 @@ impl Records {
 
     /// A record for which there is no output.
     pub(super) fn pass(&mut self, source: SourceKey, cursor: &Cursor) {
+        self.given += 1;
         self.done.push_back((source, cursor.clone()));
         self.desk.wake();
     }
@@ -313,7 +330,8 @@ pub(super) mod tests {
     use crate::clock::Clock;
 
     pub(in super::super) fn cursor(next: u64) -> Cursor {
-        Cursor { source: "robot".into(), topic: "log".into(), stream: StreamId(1), next }
+        let (source, topic, stream) = ("robot".into(), "log".into(), StreamId(1));
+        Cursor { source, party: None, topic, stream, next }
     }
 
     /// The cursors that are done.
@@ -381,6 +399,7 @@ pub(super) mod tests {
             sent_at: Time::ZERO,
             clock_offset: None,
             wants_ack: false,
+            wants_return: false,
             ack_mark: None,
             opening: Some(opening),
             frames: Frames::fresh(b"state"),

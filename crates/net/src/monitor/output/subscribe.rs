@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use freshline_core::session::{Alarm, Cursor, SessionLabel};
+use freshline_core::session::{Alarm, SessionLabel};
 use freshline_core::unit::Time;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value};
@@ -129,9 +129,8 @@ impl Subscribers {
 
     /// A record, which no other one replaces.
     pub(super) fn record(&self, given: &Given<'_>) {
-        let Cursor { stream, next, .. } = given.taken.cursor;
         // No snapshot has it.
-        let key = (given.record.label(), Which::Record(stream.0 ^ next), true);
+        let key = (given.record.label(), given.which(), true);
         self.put(key, Time::MAX, None, || given.line());
     }
 

@@ -61,11 +61,11 @@ impl Command {
 }
 
 impl Sampler for Command {
-    fn start(&mut self, clock: Clock, waker: Arc<Waker>) {
+    fn start(&mut self, clock: Clock, waker: Arc<Waker>) -> io::Result<()> {
         let (ask, asked) = channel::<()>();
         let (answer, answers) = channel();
         let (command, max_state) = (self.command.clone(), self.max_state);
-        std::thread::spawn(move || {
+        super::spawn(move || {
             while asked.recv().is_ok() {
                 let generated_at = clock.now();
                 let output = run(&command, max_state);
@@ -74,8 +74,9 @@ impl Sampler for Command {
                     return; // the source has ended
                 }
             }
-        });
+        })?;
         self.worker = Some((ask, answers));
+        Ok(())
     }
 
     fn take(&mut self, now: Time, need: Need, into: &mut Vec<u8>) -> Take {
@@ -159,7 +160,7 @@ mod tests {
         let poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap());
         let mut sampler = Command::new(command.into(), 100);
-        sampler.start(Clock::new(), waker);
+        sampler.start(Clock::new(), waker).unwrap();
         (sampler, poll)
     }
 

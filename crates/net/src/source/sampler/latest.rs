@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use freshline_core::unit::Time;
 
+use super::stamp::{self, StampError, StampFormat, Stamps};
 use super::{Need, Sampler, Take};
-use crate::clock::Clock;
+use crate::clock::{Anchor, Clock};
 use crate::framing::Framing;
 use crate::waker::Waker;
 
@@ -17,6 +18,7 @@ pub struct Latest<R> {
     stream: Option<R>,
     framing: Framing,
     max_state: usize,
+    stamps: Stamps,
     newest: Arc<Mutex<Newest>>,
 }
 
@@ -60,21 +62,34 @@ impl<R: Read + Send + 'static> Latest<R> {
     /// The newest state of `stream`, without its framing. A state of more than `max_state` bytes is an
     /// error, or left out ([`Framing::read`]).
     pub fn new(stream: R, framing: Framing, max_state: usize) -> Self {
-        Self { stream: Some(stream), framing, max_state, newest: Arc::default() }
+        let (stamps, newest) = (Stamps::default(), Arc::default());
+        Self { stream: Some(stream), framing, max_state, stamps, newest }
+    }
+
+    /// The same with its generation time and a tab before each state, which do not count for `max_state`; without
+    /// a format there are none. A state without a plausible time counts as generated when it is read.
+    #[must_use]
+    pub fn stamped(self, format: impl Into<Option<StampFormat>>) -> Self {
+        Self { stamps: Stamps::new(format.into(), stamp::MAX_AGE), ..self }
     }
 }
 
 impl<R: Read + Send + 'static> Sampler for Latest<R> {
-    fn start(&mut self, clock: Clock, waker: Arc<Waker>) {
-        let Some(stream) = self.stream.take() else { return };
+    fn start(&mut self, clock: Clock, waker: Arc<Waker>) -> io::Result<()> {
+        let Some(stream) = self.stream.take() else { return Ok(()) };
         let (newest, framing) = (Arc::clone(&self.newest), self.framing);
-        let max_state = self.max_state;
+        let stamps = self.stamps.clone();
+        let max_state = self.max_state.saturating_add(stamps.max_len());
         // It ends with the stream, or with the process.
-        std::thread::spawn(move || {
+        super::spawn(move || {
             let mut stream = BufReader::new(stream);
             loop {
-                let read = framing.read(&mut stream, max_state);
-                let generated_at = clock.now();
+                let mut read = framing.read(&mut stream, max_state);
+                let read_at = Anchor::of_now(clock);
+                let generated_at = match &mut read {
+                    Ok(Some(state)) => read_at.time_of(stamps.take_off(read_at.wall(), state)),
+                    _ => read_at.ours(),
+                };
                 let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_news = newest.put(generated_at, read);
                 let ended = newest.ended.is_some();
@@ -84,7 +99,7 @@ impl<R: Read + Send + 'static> Sampler for Latest<R> {
                     return;
                 }
             }
-        });
+        })
     }
 
     fn take(&mut self, _now: Time, need: Need, into: &mut Vec<u8>) -> Take {
@@ -100,5 +115,12 @@ impl<R: Read + Send + 'static> Sampler for Latest<R> {
             (_, Some(Err(why))) => Take::Failed(why.clone()),
             _ => Take::NotYet,
         }
+    }
+    fn invalid_stamps(&self) -> Option<u64> {
+        self.stamps.invalid()
+    }
+
+    fn take_stamp_errors(&mut self) -> Vec<StampError> {
+        self.stamps.take_news()
     }
 }

@@ -4,13 +4,15 @@ mod command;
 mod keyed;
 mod latest;
 pub(super) mod records;
+mod shared;
+mod stamp;
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use freshline_core::session::{RecordError, RecordsView};
+use freshline_core::session::{self, RecordError, RecordsView, TopicId};
 use freshline_core::unit::{Span, Time};
 use nix::fcntl::OFlag;
 
@@ -20,12 +22,19 @@ pub(crate) use command::Run;
 pub use keyed::Keys;
 pub use latest::Latest;
 pub use records::Records;
+pub use shared::Shared;
+pub use stamp::{StampError, StampFormat, UnknownStampFormat};
 
 pub use freshline_core::session::Need;
 
 use crate::clock::Clock;
 use crate::framing::beyond;
 use crate::waker::Waker;
+
+/// Runs `work` on a thread of its own.
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().spawn(work).map(drop)
+}
 
 /// How long a sampler that failed rests.
 const RETRY: Span = Span::from_secs(1);
@@ -47,7 +56,7 @@ pub enum Take {
         /// Whether it has no state any more; the buffer does not count then.
         is_removed: bool,
     },
-    /// The next record of a topic of which each record counts is in the buffer. There may be more at once.
+    /// The next record of a topic of records is in the buffer. There may be more at once.
     Record {
         /// When it was generated.
         generated_at: Time,
@@ -74,7 +83,10 @@ pub enum Take {
 /// A source of state. Must not block: what takes time belongs on a thread of its own.
 pub trait Sampler: Send {
     /// Called once before the first [`Sampler::take`].
-    fn start(&mut self, clock: Clock, waker: Arc<Waker>);
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    fn start(&mut self, clock: Clock, waker: Arc<Waker>) -> io::Result<()>;
     /// Puts the state into the empty buffer.
     fn take(&mut self, now: Time, need: Need, into: &mut Vec<u8>) -> Take;
     /// Some records of its topic were taken in by the session, or are done: they are so now.
@@ -87,6 +99,37 @@ pub trait Sampler: Send {
     fn label_error(&self) -> Span {
         Span::ZERO
     }
+    /// How many of the generation times that the application writes were not used; `None` if it writes none.
+    fn invalid_stamps(&self) -> Option<u64> {
+        None
+    }
+    /// Why generation times were not used: the first of each kind, once.
+    fn take_stamp_errors(&mut self) -> Vec<StampError> {
+        Vec::new()
+    }
+}
+
+/// Puts the states of a source into its session, of topics that are found while it runs. Must not block.
+pub trait Supply: Send {
+    /// The session wants states: puts those that are new into it, adding topics as need be
+    /// ([`Source::add_topic`](session::Source::add_topic)).
+    fn supply(&mut self, now: Time, need: Need, session: &mut session::Source) -> Supplied;
+    /// It has woken the source: puts the records that are new, which do not wait for the law's next time;
+    /// whether there were some.
+    fn supply_records(&mut self, now: Time, session: &mut session::Source) -> bool;
+    /// More of the records of a topic are done: they are so now.
+    fn on_records_done(&mut self, topic: TopicId, records: &RecordsView);
+}
+
+/// What a [`Supply`] has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supplied {
+    /// It has put something.
+    Put,
+    /// There is nothing new; it wakes the source when there is.
+    NotYet,
+    /// The session has no room for a state; it is to ask again at this time.
+    RetryAt(Time),
 }
 
 /// A payload of a given size, for measurements: a counter, then a pattern.
@@ -104,7 +147,9 @@ impl Synthetic {
 }
 
 impl Sampler for Synthetic {
-    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) -> io::Result<()> {
+        Ok(())
+    }
 
     fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
         into.extend_from_slice(&self.count.to_be_bytes());
@@ -130,7 +175,9 @@ impl File {
 }
 
 impl Sampler for File {
-    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) {}
+    fn start(&mut self, _clock: Clock, _waker: Arc<Waker>) -> io::Result<()> {
+        Ok(())
+    }
 
     fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
         // A pipe without a writer must not hold up the source; to a regular file it is the same.

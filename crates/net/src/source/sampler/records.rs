@@ -1,7 +1,7 @@
 //! A stream of records, each of which counts.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use freshline_core::session::{RecordError, RecordsView};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::RecordChunk;
 
+use super::stamp::{self, StampError, StampFormat, Stamps};
 use super::{Need, RETRY, Sampler, Take};
-use crate::clock::{Anchor, Clock, wall_clock};
+use crate::clock::{Anchor, Clock};
 use crate::framing::Framing;
-use crate::source::spool::{Spool, SpooledRecord, chunks, cost};
+use crate::source::spool::{Spool, SpooledRecord};
 use crate::waker::Waker;
 
-/// What is done is written down at most this often, and at the end.
+/// The number below which all is done is written down at most this often, and at the end.
 const MARK_EVERY: Span = Span::from_millis(100);
 
 /// Gives each record of a stream, such as standard input, for a topic of kind
@@ -32,7 +33,7 @@ pub struct Records<R> {
     reader: Reader,
     /// The number behind the last record that was taken, as the spool has it.
     taken: u64,
-    /// What was last known of the session's records.
+    /// The last view of the session's records.
     seen: Option<RecordsView>,
     marked_at: Time,
 }
@@ -43,6 +44,7 @@ struct Reader {
     shared: Arc<Shared>,
     /// `None` inside once the source has ended.
     spool: Option<Arc<Mutex<Option<Spool>>>>,
+    stamps: Stamps,
     max_record: usize,
     max_bytes: usize,
 }
@@ -92,11 +94,20 @@ impl<R: Read + Send + 'static> Records<R> {
     /// bytes ends the stream with an error, or is left out ([`Framing::read`]).
     pub fn new(stream: R, framing: Framing, max_read: usize, max_bytes: u32) -> Self {
         let max_bytes = max_bytes as usize;
-        let max_record = (0..=RecordChunk::MAX_RECORD).rev().find(|len| cost(*len) <= max_bytes);
-        let max_record = max_record.unwrap_or(0);
-        let reader = Reader { shared: Arc::default(), spool: None, max_record, max_bytes };
+        let max_record = RecordChunk::max_record_within(max_bytes);
+        let (shared, stamps) = (Arc::default(), Stamps::default());
+        let reader = Reader { shared, spool: None, stamps, max_record, max_bytes };
         let (taken, seen, marked_at) = (0, None, Time::ZERO);
         Self { stream: Some(stream), framing, max_read, reader, taken, seen, marked_at }
+    }
+
+    /// The same with its generation time and a tab before each record, which do not count for its length; without
+    /// a format there are none. A record without a plausible time counts as generated when it is read.
+    #[must_use]
+    pub fn stamped(mut self, format: impl Into<Option<StampFormat>>) -> Self {
+        self.reader.stamps = Stamps::new(format.into(), stamp::MAX_AGE_OF_RECORD);
+        self.max_read = self.max_read.saturating_add(self.reader.stamps.max_len());
+        self
     }
 
     /// The same with records on disk. The topic has the kind of this spool ([`Spool::kind`]).
@@ -114,13 +125,15 @@ pub(crate) struct ByHand(Reader);
 
 #[cfg(test)]
 impl ByHand {
-    /// A record, generated at these times of both clocks; whether there was room for it.
-    pub(crate) fn offer(&self, generated_at: Time, unix: Duration, record: &[u8]) -> bool {
+    /// A record, read when both clocks show these times; whether there was room for it.
+    pub(crate) fn offer(&self, read_at: &Anchor, record: &[u8]) -> bool {
+        let mut record = record.to_vec();
+        let unix = self.0.stamps.take_off(read_at.wall(), &mut record);
         if !self.0.has_room(&self.0.shared.lock(), record.len()) {
             return false;
         }
-        assert!(self.0.write(unix, record).is_ok_and(|is_written| is_written));
-        self.0.put(generated_at, record.to_vec());
+        assert!(self.0.write(unix, &record).is_ok_and(|is_written| is_written));
+        self.0.put(read_at.time_of(unix), record);
         true
     }
 
@@ -136,9 +149,10 @@ impl ByHand {
 
 #[cfg(test)]
 impl Records<std::io::Empty> {
-    /// With records of up to one chunk. Both clocks show these times now.
+    /// With records of up to one chunk, a generation time before each. Both clocks show these times now.
     pub(crate) fn by_hand(max_bytes: u32, spool: Option<Spool>, now: Anchor) -> (Self, ByHand) {
         let records = Self::new(std::io::empty(), Framing::Lines, usize::MAX, max_bytes);
+        let records = records.stamped(StampFormat::Unix);
         let mut records = match spool {
             Some(spool) => records.with_spool(spool),
             None => records,
@@ -196,25 +210,25 @@ impl<R> Drop for Records<R> {
 }
 
 impl<R: Read + Send + 'static> Sampler for Records<R> {
-    fn start(&mut self, clock: Clock, waker: Arc<Waker>) {
-        let Some(stream) = self.stream.take() else { return };
+    fn start(&mut self, clock: Clock, waker: Arc<Waker>) -> io::Result<()> {
+        let Some(stream) = self.stream.take() else { return Ok(()) };
         let (reader, framing, max_read) = (self.reader.clone(), self.framing, self.max_read);
         reader.replay(&Anchor::of_now(clock));
         // It fails only when the source has ended.
         let _ = waker.wake();
         // It ends with the stream, or with the process.
-        std::thread::spawn(move || {
+        super::spawn(move || {
             let _ = reader.run(BufReader::new(stream), (framing, max_read), clock, &waker);
-        });
+        })
     }
 
     fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
         let mut queue = self.reader.shared.lock();
         match queue.items.pop_front() {
             Some(Item::Record { generated_at, bytes }) => {
-                queue.queued -= cost(bytes.len());
-                queue.in_session += cost(bytes.len());
-                self.taken += chunks(bytes.len());
+                queue.queued -= RecordChunk::cost_of_record(bytes.len());
+                queue.in_session += RecordChunk::cost_of_record(bytes.len());
+                self.taken += RecordChunk::count(bytes.len());
                 into.extend_from_slice(&bytes);
                 Take::Record { generated_at }
             }
@@ -243,6 +257,14 @@ impl<R: Read + Send + 'static> Sampler for Records<R> {
         let queue = self.reader.shared.lock();
         queue.items.iter().filter(|item| matches!(item, Item::Record { .. })).count()
     }
+
+    fn invalid_stamps(&self) -> Option<u64> {
+        self.reader.stamps.invalid()
+    }
+
+    fn take_stamp_errors(&mut self) -> Vec<StampError> {
+        self.reader.stamps.take_news()
+    }
 }
 
 impl Reader {
@@ -257,15 +279,19 @@ impl Reader {
         let wake = || waker.wake().map_err(|_| Over);
         while self.shared.lock().ended.is_none() {
             match framing.read(&mut stream, max_read) {
-                Ok(Some(record)) if record.len() > self.max_record => self.leave_out(record.len()),
-                Ok(Some(record)) => {
-                    let (generated_at, unix) = (clock.now(), wall_clock());
-                    self.wait_for_room(record.len())?;
-                    while !self.write(unix, &record)? {
-                        wake()?;
-                        self.rest();
+                Ok(Some(mut record)) => {
+                    let read_at = Anchor::of_now(clock);
+                    let unix = self.stamps.take_off(read_at.wall(), &mut record);
+                    if record.len() > self.max_record {
+                        self.leave_out(record.len());
+                    } else {
+                        self.wait_for_room(record.len())?;
+                        while !self.write(unix, &record)? {
+                            wake()?;
+                            self.rest();
+                        }
+                        self.put(read_at.time_of(unix), record);
                     }
-                    self.put(generated_at, record);
                 }
                 Ok(None) => self.end(Ok(())),
                 Err(error) => self.end(Err(format!("cannot read the next record: {error}"))),
@@ -279,7 +305,12 @@ impl Reader {
     /// that the application has got it.
     fn replay(&self, anchor: &Anchor) {
         while let Ok(Some(record)) = self.next_pending() {
-            self.put(anchor.time_of(record.generated_at), record.bytes);
+            let at = match stamp::is_age_known(record.generated_at, anchor.wall()) {
+                true => anchor.time_of(record.generated_at),
+                // No reader takes it for a new one.
+                false => anchor.time_of(anchor.wall()) - stamp::MAX_AGE_OF_RECORD,
+            };
+            self.put(at, record.bytes);
         }
     }
 
@@ -306,7 +337,7 @@ impl Reader {
     }
 
     fn has_room(&self, queue: &Queue, len: usize) -> bool {
-        queue.queued + queue.in_session + cost(len) <= self.max_bytes
+        queue.queued + queue.in_session + RecordChunk::cost_of_record(len) <= self.max_bytes
     }
 
     /// Writes a record to the spool, if there is one; whether that has worked. If not, it is reported.
@@ -330,7 +361,7 @@ impl Reader {
     /// The source can take this record.
     fn put(&self, generated_at: Time, bytes: Vec<u8>) {
         let mut queue = self.shared.lock();
-        queue.queued += cost(bytes.len());
+        queue.queued += RecordChunk::cost_of_record(bytes.len());
         queue.items.push_back(Item::Record { generated_at, bytes });
     }
 
@@ -369,6 +400,26 @@ mod tests {
     }
 
     #[test]
+    fn a_record_from_before_the_wall_clock_went_back_does_not_count_as_new() {
+        let dir = tempfile::tempdir().unwrap();
+        let wall = Duration::from_secs(1_700_000_000);
+        let mut spool = SpoolDir::open(dir.path()).unwrap().topic("log").unwrap();
+        let ahead = [0, 50, 101, 86_400_000].map(Duration::from_millis);
+        ahead.iter().for_each(|ahead| _ = spool.push(wall + *ahead, b"record").unwrap());
+        drop(spool);
+        let spool = SpoolDir::open(dir.path()).unwrap().topic("log").unwrap();
+        let now = Time::ZERO + Span::from_secs(365 * 86_400);
+        let (mut records, _) = Records::by_hand(1 << 20, Some(spool), Anchor::at(now, wall));
+        let ages = std::iter::from_fn(|| match records.take(now, Need::Newer, &mut Vec::new()) {
+            Take::Record { generated_at } => Some(now.since(generated_at)),
+            _ => None,
+        });
+        // A clock that is set by some ms is no reason to take a record for an old one.
+        let unknown = stamp::MAX_AGE_OF_RECORD;
+        assert_eq!(ages.collect::<Vec<_>>(), [Span::ZERO, Span::ZERO, unknown, unknown]);
+    }
+
+    #[test]
     fn a_stream_is_read_while_there_is_room_and_left_alone_when_the_source_ends() {
         let dir = tempfile::tempdir().unwrap();
         let spool = SpoolDir::open(dir.path()).unwrap().topic("log").unwrap();
@@ -377,7 +428,7 @@ mod tests {
         let mut records = Records::new(read, Framing::Lines, 4_096, 1_024).with_spool(spool);
         let mut poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap());
-        records.start(Clock::new(), waker);
+        records.start(Clock::new(), waker).unwrap();
         // Each costs 500 bytes, so that there is room for two.
         let lines = [[b'a'; 436], [b'b'; 436], [b'c'; 436]];
         for line in &lines {

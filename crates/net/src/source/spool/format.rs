@@ -18,7 +18,7 @@ pub(super) const HEADER: usize = 41;
 /// What a record takes besides its bytes. It is less than [`RecordChunk::COST`].
 pub(super) const ENTRY: usize = 20;
 
-/// What is before the records.
+/// The header, before the records.
 pub(super) struct Header {
     pub(super) stream: StreamId,
     pub(super) first: u64,

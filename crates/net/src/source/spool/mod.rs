@@ -35,6 +35,7 @@ use freshline_core::session::TopicKind;
 use freshline_core::wire::{RecordChunk, StreamId};
 use nix::fcntl::Flock;
 
+use crate::rewrite;
 pub use dir::{SpoolDir, SpoolError, new_stream};
 use format::{DONE_AT, ENTRY, HEADER, Header, entry, header, read_entry};
 
@@ -75,7 +76,7 @@ pub struct Spool {
     /// All chunks below are done, and the next record has the number `next`.
     first: u64,
     next: u64,
-    /// What is not done, and where it begins in the file.
+    /// Records that are not done, and where they begin in the file.
     undone: VecDeque<Entry>,
     undone_from: u64,
     /// Where the file ends.
@@ -136,7 +137,7 @@ impl Spool {
         let (mut next, mut undone) = (first, VecDeque::new());
         let (mut undone_first, mut undone_from) = (first, offset);
         while let Some((_, bytes)) = read_entry(&mut reader).map_err(failed)? {
-            next = next.saturating_add(chunks(bytes.len()));
+            next = next.saturating_add(RecordChunk::count(bytes.len()));
             offset += (ENTRY + bytes.len()) as u64;
             if next > done {
                 undone.push_back(Entry { end: next, offset });
@@ -186,7 +187,7 @@ impl Spool {
     pub fn kind(&self, max_bytes: u32) -> TopicKind {
         let starts = [self.undone_from].into_iter().chain(self.undone.iter().map(|it| it.offset));
         let lengths = starts.zip(&self.undone).map(|(start, it)| (it.offset - start) as usize);
-        let held: usize = lengths.map(|length| cost(length - ENTRY)).sum();
+        let held: usize = lengths.map(|length| RecordChunk::cost_of_record(length - ENTRY)).sum();
         let max_bytes = max_bytes.max(u32::try_from(held).unwrap_or(u32::MAX));
         TopicKind::Every { stream: self.stream, first: self.first, max_bytes }
     }
@@ -257,7 +258,7 @@ impl Spool {
             return Err(error);
         }
         let number = self.next;
-        self.next += chunks(record.len());
+        self.next += RecordChunk::count(record.len());
         self.len += entry.len() as u64;
         self.undone.push_back(Entry { end: self.next, offset: self.len });
         Ok(number)
@@ -343,25 +344,11 @@ impl Spool {
     }
 }
 
-/// Writes a file that takes the place of another one once it is whole.
+/// Puts a file that only its user can read in the place of another one.
 fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<File> {
-    let new = path.with_extension("new");
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(true).mode(0o600);
-    let file = options.open(&new)?;
-    write(&file)?;
-    std::fs::rename(&new, path)?;
-    Ok(file)
-}
-
-/// What a record of this length costs of a buffer, as the session counts it.
-pub(super) fn cost(len: usize) -> usize {
-    len + chunks(len) as usize * RecordChunk::COST
-}
-
-/// The chunks of a record of this length.
-pub(super) fn chunks(len: usize) -> u64 {
-    len.div_ceil(RecordChunk::MAX_LEN).max(1) as u64
+    rewrite::replace(path, options, |file| write(&file).map(|()| file))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use super::topic::Topic;
-use super::{KeyError, MAX_STREAMS, TopicId, Topics};
+use super::{KeyError, TopicId, Topics};
 use crate::unit::Time;
 use crate::wire::TopicKey;
 
@@ -24,18 +24,12 @@ impl Topics {
         if let Some(number) = known.filter(|number| is_live(*number) || keys < max_keys) {
             return Ok(number);
         }
-        let params = &self.list[place].params;
-        let next = u16::try_from(self.list.len()).ok();
-        let next = next.filter(|next| usize::from(*next) < MAX_STREAMS);
-        let number = self.free.first().copied().or(next).filter(|_| keys < max_keys);
-        let Some(number) = number else {
+        let params = &self.list[usize::from(self.keys[place].topic())].params;
+        let Some(number) = self.free_number().filter(|_| keys < max_keys) else {
             return Err(KeyError::TooMany { topic: params.name.clone(), keys });
         };
         let made = Topic::of_key(number, Arc::clone(params), key);
-        match self.free.remove(&number) {
-            true => self.list[usize::from(number)] = made,
-            false => self.list.push(made),
-        }
+        self.occupy(number, made);
         self.keys[place].insert(key, number);
         Ok(number)
     }

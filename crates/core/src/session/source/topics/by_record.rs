@@ -1,4 +1,4 @@
-//! Topics of which each record counts: when their records leave, beside the states of other topics.
+//! Topics of records: when their records leave, beside the states of other topics.
 //!
 //! | update | records in it |
 //! |---|---|
@@ -20,6 +20,7 @@
 
 use alloc::vec::Vec;
 
+use super::super::ahead::BURST;
 use super::super::transfers::AckedParts;
 use super::records::{Done, Records};
 use super::{Content, RecordError, Slot, TopicId, Topics};
@@ -35,9 +36,6 @@ const MAX_CREDIT: usize = 3_000;
 
 /// Credit with which records lead, at the most.
 const MAX_LEAD: usize = 1_500;
-
-/// Updates that urgent records lead before states have a turn: the burst of urgent topics.
-const MAX_IN_A_ROW: u32 = 4;
 
 /// How records share the path with states.
 #[derive(Debug)]
@@ -59,8 +57,8 @@ pub(super) struct Share {
     were_left_out: bool,
     /// Places of topics by their turns, while some are written.
     order: Vec<usize>,
-    /// Updates in a row that urgent ones led. After [`MAX_IN_A_ROW`] it is the turn of states.
-    in_a_row: u32,
+    /// Updates in a row that urgent ones led. After a [`BURST`] it is the turn of states.
+    in_a_row: u64,
 }
 
 impl Default for Share {
@@ -114,18 +112,21 @@ impl Topics {
 
     /// The records of a topic, if it is of records.
     pub(in super::super) fn records(&self, topic: TopicId) -> Option<&Records> {
-        self.records.iter().find(|records| usize::from(records.number) == topic.index())
+        let number = self.number_of(topic)?;
+        self.records.iter().find(|records| records.number == number)
     }
 
     fn records_mut(&mut self, topic: TopicId) -> Option<&mut Records> {
-        self.records.iter_mut().find(|records| usize::from(records.number) == topic.index())
+        let number = self.number_of(topic)?;
+        self.records.iter_mut().find(|records| records.number == number)
     }
 
     /// A topic of which more records are done than the driver knows.
     pub(in super::super) fn poll_done(&mut self) -> Option<TopicId> {
         let news = self.records.iter_mut().find(|records| records.has_news)?;
         news.has_news = false;
-        Some(TopicId(news.number as u8))
+        let place = self.keys.iter().position(|keys| keys.topic() == news.number)?;
+        Some(TopicId(place as u8))
     }
 
     // ---- inputs ----
@@ -277,7 +278,7 @@ impl Topics {
 
     /// Whether urgent records may go before states.
     pub(super) fn may_hurry(&self) -> bool {
-        self.share.in_a_row < MAX_IN_A_ROW
+        self.share.in_a_row < BURST
     }
 
     /// Whether records lead the chosen update as there was no state.

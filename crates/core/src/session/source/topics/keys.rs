@@ -1,13 +1,15 @@
-//! The keys of a topic: which number each has.
+//! The numbers of a topic and of its keys.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
 use super::types::TopicCounters;
 
-/// The keys of one topic.
-#[derive(Debug, Default)]
+/// The keys of one topic, which has none if it is of another kind.
+#[derive(Debug)]
 pub(super) struct Keys {
+    /// The number of the topic itself.
+    topic: u16,
     /// Those that are removed stay until the monitor knows it: put again, they go on under their number.
     numbers: BTreeMap<Box<[u8]>, u16>,
     /// How many are not removed.
@@ -17,6 +19,15 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// Of the topic of this number.
+    pub(super) fn of(topic: u16) -> Self {
+        Self { topic, numbers: BTreeMap::new(), live: 0, past: TopicCounters::default() }
+    }
+
+    pub(super) fn topic(&self) -> u16 {
+        self.topic
+    }
+
     pub(super) fn number(&self, key: &[u8]) -> Option<u16> {
         self.numbers.get(key).copied()
     }

@@ -14,8 +14,10 @@
 //! once it is removed and the monitor knows that. As there may be thousands of topics and keys, of which few
 //! have something to send, only these are looked at with each update: the **active** ones.
 
+mod again;
 mod by_key;
 mod by_record;
+mod declare;
 mod keys;
 mod records;
 mod slot;
@@ -102,12 +104,12 @@ impl Wants {
 
 #[derive(Debug, Default)]
 pub(super) struct Topics {
-    /// By their numbers: first the topics, then keys.
+    /// Topics and keys, by their numbers.
     list: Vec<Topic>,
-    /// Of each topic.
+    /// Of each topic, by its place.
     keys: Vec<Keys>,
     has_keyed: bool,
-    /// Of the topics of which each record counts.
+    /// Of the topics of records.
     records: Vec<Records>,
     share: Share,
     /// Numbers of keys that are gone.
@@ -135,34 +137,6 @@ pub(super) struct Topics {
 }
 
 impl Topics {
-    pub(super) fn new(list: Vec<TopicParams>) -> Result<Self, TopicError> {
-        if list.len() > MAX_TOPICS {
-            return Err(TopicError::TooMany(list.len()));
-        }
-        for (place, params) in list.iter().enumerate() {
-            params.check()?;
-            if list[..place].iter().any(|other| other.name == params.name) {
-                return Err(TopicError::Twice(params.name.clone()));
-            }
-        }
-        let keys = list.iter().filter_map(|params| params.kind.max_keys());
-        let streams = list.len() + keys.sum::<usize>();
-        if streams > MAX_STREAMS {
-            return Err(TopicError::TooManyKeys(streams));
-        }
-        let list = list.into_iter().enumerate();
-        let list: Vec<Topic> =
-            list.map(|(number, params)| Topic::new(number as u16, Arc::new(params))).collect();
-        let keys = list.iter().map(|_| Keys::default()).collect();
-        let has_deadline = list.iter().any(|topic| topic.params.deadline.is_some());
-        let has_keyed = list.iter().any(|topic| topic.params.kind.max_keys().is_some());
-        let has_urgent = list.iter().any(|topic| topic.params.is_urgent);
-        let numbered = (0..).zip(&list);
-        let records = numbered.filter_map(|(number, topic)| Records::new(number, &topic.params));
-        let records = records.collect();
-        Ok(Self { list, keys, has_keyed, records, has_deadline, has_urgent, ..Self::default() })
-    }
-
     // ---- inputs ----
 
     /// This state is the newest of a topic or a key, by its number.
@@ -188,7 +162,8 @@ impl Topics {
     /// The number of a topic of one state; `None` if there is no such topic.
     pub(super) fn number(&self, topic: TopicId) -> Option<u16> {
         let is_latest = |params: &&TopicParams| params.kind == TopicKind::Latest;
-        self.params(topic).filter(is_latest).map(|_| topic.index() as u16)
+        self.params(topic).filter(is_latest)?;
+        self.number_of(topic)
     }
 
     /// The driver was asked, and the state that it has put was left out.
@@ -293,9 +268,8 @@ impl Topics {
     }
 
     fn keys_named(&mut self, name: &str) -> Option<&mut Keys> {
-        let topics = &self.list[..self.keys.len()];
-        let place = topics.iter().position(|topic| topic.params.name == name)?;
-        Some(&mut self.keys[place])
+        let Self { list, keys, .. } = self;
+        keys.iter_mut().find(|keys| list[usize::from(keys.topic())].params.name == name)
     }
 
     /// The newest ack has come; gives the number and the bytes of states in parts that are complete now.
@@ -591,6 +565,11 @@ impl Topics {
     }
 
     fn topic(&self, topic: TopicId) -> Option<&Topic> {
-        self.list[..self.keys.len()].get(topic.index())
+        self.list.get(usize::from(self.number_of(topic)?))
+    }
+
+    /// The number of a topic; `None` if there is no such topic.
+    fn number_of(&self, topic: TopicId) -> Option<u16> {
+        self.keys.get(topic.index()).map(Keys::topic)
     }
 }

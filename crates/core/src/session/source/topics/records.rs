@@ -1,4 +1,4 @@
-//! The records of one topic: what has yet to leave, what is in flight, and what the application has got.
+//! The records of one topic: those that have yet to leave, that are in flight, and that are done.
 //!
 //! ```text
 //!   put ─► new ─► in flight ─┬─► arrived ─► done: the cursor has passed it, it is freed
@@ -18,18 +18,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::transfers::AckedParts;
+use super::again;
 use super::slot::Slot;
 use super::types::{RecordError, RecordsView, TopicKind, TopicParams};
 use crate::unit::{Span, Time};
 use crate::wire::{Frame, RecordChunk, StreamId, TopicName, TopicStream};
-
-/// What the monitor had no room for, or does not know what to do with, leaves again after this time.
-const AGAIN: Span = Span::from_secs(1);
-
-/// Questions and urgent chunks without an answer leave again after one and a half round trips, and later
-/// after twice as long each time (RFC 8085 section 3.1.1), within these bounds.
-const MIN_REPEAT: Span = Span::from_millis(10);
-const MAX_REPEAT: Span = Span::from_secs(1);
 
 /// After this number of questions without progress, and after twice as many each time, all that has arrived
 /// leaves again.
@@ -143,12 +136,12 @@ impl Records {
     /// # Errors
     /// [`RecordError`] if it is too long, or if there is no room for it now.
     pub(super) fn put(&mut self, generated_at: Time, record: &[u8]) -> Result<u64, RecordError> {
-        let max = max_len_within(self.max_bytes).min(RecordChunk::MAX_RECORD);
+        let max = RecordChunk::max_record_within(self.max_bytes);
         if record.len() > max {
             return Err(RecordError::TooLong { given: record.len(), max });
         }
-        let count = record.len().div_ceil(RecordChunk::MAX_LEN).max(1);
-        let cost = record.len() + count * RecordChunk::COST;
+        let count = RecordChunk::count(record.len()) as usize;
+        let cost = RecordChunk::cost_of_record(record.len());
         if self.bytes + cost > self.max_bytes {
             let topic = self.params.name.clone();
             return Err(RecordError::Full { topic, bytes: self.bytes });
@@ -207,16 +200,10 @@ impl Records {
     /// The newest ack has come.
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> Option<Done> {
         if ack.parts.no_room && self.is_in_flight(ack.seq) {
-            self.held_until = now + AGAIN;
+            self.held_until = now + again::NO_ROOM;
         }
         let leads = self.leads(ack.seq);
-        self.settle(|sent| match ack.parts.names(ack.seq, sent.seq) {
-            true => Some(true),
-            false if sent.seq > ack.seq => None,
-            // What found no room is as good as lost.
-            false if sent.seq == ack.seq => Some(false),
-            false => ack.loses(sent.seq, sent.sent_at).then_some(false),
-        });
+        self.settle(|sent| ack.verdict(sent.seq, sent.sent_at));
         match ack.parts.newest.filter(|_| leads) {
             Some(cursor) => self.on_cursor(cursor),
             // The monitor does not have the stream, and asks for all by that.
@@ -238,7 +225,7 @@ impl Records {
     /// An ack of this update has come that says nothing of others: a monitor that does not know records.
     pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
         if self.is_in_flight(seq) {
-            self.held_until = now + AGAIN;
+            self.held_until = now + again::NO_ROOM;
             self.settle(|sent| (sent.seq == seq).then_some(false));
         }
     }
@@ -314,8 +301,8 @@ impl Records {
                 self.repeated += 1;
             }
         }
-        let again_at =
-            (self.params.is_urgent && sent_times > 0).then(|| now + self.wait(sent_times));
+        let again_at = (self.params.is_urgent && sent_times > 0)
+            .then(|| now + again::patience(self.srtt, sent_times));
         let sent = Sent { seq, sent_at: now, from: 0, to: 0, has_name, leads, again_at };
         for run in chosen.chunk_by(|one, next| one + 1 == *next) {
             let (from, to) = (run[0], run[run.len() - 1] + 1);
@@ -358,7 +345,7 @@ impl Records {
     pub(super) fn ask_at(&self) -> Option<Time> {
         let is_quiet = !self.has_next() && self.base < self.new && !self.has_chunks_in_flight();
         let left = self.last_left.filter(|_| is_quiet)?;
-        Some(left + self.wait(self.asks.saturating_add(1)))
+        Some(left + again::patience(self.srtt, self.asks.saturating_add(1)))
     }
 
     pub(super) fn poll_timeout(&self, passed: u64, patience: Span) -> Option<Time> {
@@ -383,7 +370,7 @@ impl Records {
 
     /// The longest record for which there is room.
     pub(in super::super) fn room(&self) -> usize {
-        max_len_within(self.max_bytes - self.bytes).min(RecordChunk::MAX_RECORD)
+        RecordChunk::max_record_within(self.max_bytes - self.bytes)
     }
 
     /// All chunks below are with the application.
@@ -452,12 +439,6 @@ impl Records {
         let period = self.params.max_rate.map(|rate| rate.period());
         let next = self.last_sent.zip(period).map(|(last, period)| last + period);
         next.map_or(self.held_until, |next| next.max(self.held_until))
-    }
-
-    /// How long what has left this often without an answer waits.
-    fn wait(&self, times: u32) -> Span {
-        let first = (self.srtt * 3 / 2).max(MIN_REPEAT);
-        (first * (1 << times.saturating_sub(1).min(16))).min(MAX_REPEAT)
     }
 
     fn is_in_flight(&self, seq: u64) -> bool {
@@ -550,11 +531,4 @@ impl Records {
         (self.asks, self.has_news) = (0, true);
         Some(done)
     }
-}
-
-/// The longest record that costs no more than this.
-fn max_len_within(bytes: usize) -> usize {
-    let whole = RecordChunk::MAX_LEN + RecordChunk::COST;
-    let rest = (bytes % whole).saturating_sub(RecordChunk::COST);
-    bytes / whole * RecordChunk::MAX_LEN + rest
 }

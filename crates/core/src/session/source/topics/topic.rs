@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::transfers::{AckedParts, Symbol, Transfers};
+use super::again;
 use super::slot::Slot;
 use super::types::{TopicCounters, TopicParams};
 use crate::age::AgeProcess;
@@ -50,9 +51,6 @@ struct Sent {
 
 /// Those that are remembered.
 const MAX_IN_FLIGHT: usize = 128;
-
-/// A state for which the monitor had no room leaves again after this time.
-const AGAIN: Span = Span::from_secs(1);
 
 /// A state that is not newer than what was sent, such as of a clock of coarse steps, counts as this much
 /// newer.
@@ -237,15 +235,9 @@ impl Topic {
         let is_asked = self.in_flight.iter().any(is_asked);
         let is_of_topic = ack.is_of_topic && (is_asked || self.transfers.is_in_flight(ack.seq));
         if ack.parts.no_room && self.in_flight.iter().any(|sent| sent.seq == ack.seq) {
-            self.held_until = now + AGAIN;
+            self.held_until = now + again::NO_ROOM;
         }
-        self.settle(now, |sent| match ack.parts.names(ack.seq, sent.seq) {
-            true => Some(true),
-            false if sent.seq > ack.seq => None,
-            // What found no room is as good as lost.
-            false if sent.seq == ack.seq => Some(false),
-            false => ack.loses(sent.seq, sent.sent_at).then_some(false),
-        });
+        self.settle(now, |sent| ack.verdict(sent.seq, sent.sent_at));
         let completed = self.transfers.on_ack(now, &AckedParts { is_of_topic, ..*ack })?;
         let put = if completed.number == self.large.0 { self.large.1 } else { 0 };
         self.on_delivered(now, put, completed.generated_at);

@@ -15,7 +15,7 @@ impl TopicId {
     /// The first one, and the only one of a source without [`Source::with_topics`](super::super::Source::with_topics).
     pub const FIRST: Self = Self(0);
 
-    /// Its place in the list that the source was made with, and its number on the wire.
+    /// Its place in the list that the source was made with, or among those that were added.
     pub fn index(self) -> usize {
         self.0.into()
     }
@@ -53,12 +53,15 @@ impl TopicKind {
     /// With keys, at most 512 of them at a time.
     pub const KEYED: Self = Self::Keyed { max_keys: 512 };
 
+    /// The bytes of records that a topic holds if nothing else is said: 1 MiB.
+    pub const DEFAULT_BYTES: u32 = 1 << 20;
+
     /// The fewest bytes of records that a topic holds.
     pub const MIN_BYTES: u32 = 1 << 10;
 
-    /// Of records, in a new stream of this id, of which 1 MiB is held.
+    /// Of records, in a new stream of this id, of which [`TopicKind::DEFAULT_BYTES`] are held.
     pub const fn every(stream: StreamId) -> Self {
-        Self::Every { stream, first: 0, max_bytes: 1 << 20 }
+        Self::Every { stream, first: 0, max_bytes: Self::DEFAULT_BYTES }
     }
 
     /// Whether each record counts.
@@ -237,7 +240,7 @@ pub enum TopicError {
     /// All topics and keys together are too many.
     #[error("{0} topics and keys; a source has at most {MAX_STREAMS}: lower the numbers of keys")]
     TooManyKeys(usize),
-    /// Something has been put or sent already.
+    /// Something has been put or sent already, by a source without topics.
     #[error("topics are declared before a source is used")]
     TooLate,
 }

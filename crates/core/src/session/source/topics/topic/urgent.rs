@@ -1,11 +1,8 @@
 //! States of urgent topics: when they leave ahead of the law's pace, and again.
 
+use super::super::again;
 use super::Topic;
-use crate::unit::{Span, Time, UpdateRate};
-
-/// An urgent state without an ack leaves again after one and a half round trips, but within these bounds.
-const MIN_REPEAT: Span = Span::from_millis(10);
-const MAX_REPEAT: Span = Span::from_secs(1);
+use crate::unit::{Time, UpdateRate};
 
 impl Topic {
     /// Which topics go before others: urgent ones, then those that are below their lowest rate.
@@ -33,8 +30,6 @@ impl Topic {
     pub(super) fn repeat_at(&self) -> Option<Time> {
         let is_unanswered = self.params.is_urgent && !self.is_pending && !self.is_delivered();
         let sent_at = self.last_sent.filter(|_| is_unanswered && self.sent_times > 0)?;
-        // Twice as long each time, as for all that is sent again without an answer (RFC 8085 section 3.1.1).
-        let wait = (self.srtt * 3 / 2).max(MIN_REPEAT) * (1 << (self.sent_times - 1).min(16));
-        Some(sent_at + wait.min(MAX_REPEAT))
+        Some(sent_at + again::patience(self.srtt, self.sent_times))
     }
 }

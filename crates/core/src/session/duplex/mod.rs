@@ -1,0 +1,41 @@
+//! Both directions between two hosts: either may send, whichever dials.
+//!
+//! ```text
+//!   dialer                                              listener
+//!   Source ── updates (states of the return wanted) ──► Monitor     the forward direction
+//!   Monitor ◄── updates, opened by the forward id ──── Source       the return direction
+//! ```
+//!
+//! Each direction is an ordinary session with a law, an id and topics of its own. The return direction
+//! takes the forward one's address or connection, so it passes NATs that only the dialer can open.
+//!
+//! An update's flag asks for the return direction, in each update: it costs no byte, and a restarted
+//! listener learns of it from the first update that it accepts. The listener opens the return session
+//! only towards a peer whose forward session is open, so its address is proven, and at the pace of
+//! openings. As token the opening shows the forward session's id, which only its two ends know; so the
+//! dialer asks for no cookie, and the return session is open half a round trip after the forward one.
+
+mod dialer;
+mod listener;
+mod receiver;
+mod returns;
+mod ride;
+
+pub use dialer::{Dialer, DialerEvent};
+pub use listener::{Listener, ListenerEvent, ListenerTransmit};
+pub use receiver::Receiver;
+pub use returns::{ReturnError, ReturnParams};
+
+use super::monitor::Ignored as MonitorIgnored;
+use super::source::Ignored as SourceIgnored;
+
+/// Why a datagram was left aside, by the direction to which it belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Ignored {
+    /// The receiving end says so.
+    #[error(transparent)]
+    Monitor(#[from] MonitorIgnored),
+    /// The sending end says so.
+    #[error(transparent)]
+    Source(#[from] SourceIgnored),
+}

@@ -1,0 +1,437 @@
+//! What a monitor keeps of its sessions for reports, and how it hands on what happens to them.
+
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use freshline_core::session::{self, End, MonitorEvent, NextRecord, SourceKey};
+use freshline_core::unit::{Span, Time};
+
+use super::details::Details;
+use super::{Record, RecordRoom, Sender, Watch};
+use crate::refusal::{Refusal, Refusals};
+
+/// Topics without room that are asked for again in one turn: so that a turn's work does not grow with their number.
+const LOOKS: usize = 64;
+
+/// The time from one such turn to the next.
+const PAUSE: Span = Span::from_millis(1);
+
+/// Which topic of which source.
+type Place = (SourceKey, u16);
+
+/// Topics that may have records to hand out, by turns.
+#[derive(Default)]
+struct Turns {
+    ready: BTreeSet<Place>,
+    /// Whose turn was last.
+    last: Option<Place>,
+    /// Those for which there was no room.
+    blocked: BTreeSet<Place>,
+    /// Which of these was asked for again last, and how many are still to be since there may be room.
+    looked_at: Option<Place>,
+    to_look_at: usize,
+    /// Not before this time.
+    next_look: Time,
+}
+
+/// The next one of a set behind the last one, or else its first.
+fn next_of(places: &BTreeSet<Place>, last: Option<Place>) -> Option<Place> {
+    let after = last.map(|last| (Excluded(last), Unbounded));
+    let next = after.and_then(|after| places.range(after).next());
+    next.or_else(|| places.first()).copied()
+}
+
+impl Turns {
+    /// The topic whose turn is next.
+    fn next(&mut self) -> Option<Place> {
+        self.last = next_of(&self.ready, self.last);
+        self.last
+    }
+
+    /// A topic has records, or may have room now.
+    fn wake(&mut self, place: Place) {
+        self.blocked.remove(&place);
+        self.ready.insert(place);
+    }
+
+    fn block(&mut self, place: Place) {
+        self.ready.remove(&place);
+        self.blocked.insert(place);
+    }
+
+    /// There may be room again for any of those that had none.
+    fn look_again(&mut self) {
+        self.to_look_at = self.blocked.len();
+    }
+
+    /// Some of them are asked for again, if it is time.
+    fn unblock(&mut self, now: Time) {
+        if self.to_look_at == 0 || now < self.next_look {
+            return;
+        }
+        self.next_look = now + PAUSE;
+        for _ in 0..self.to_look_at.min(LOOKS) {
+            self.to_look_at -= 1;
+            self.looked_at = next_of(&self.blocked, self.looked_at);
+            self.looked_at.into_iter().for_each(|place| self.wake(place));
+        }
+        self.to_look_at = self.to_look_at.min(self.blocked.len());
+    }
+
+    /// A source is gone.
+    fn forget(&mut self, source: SourceKey) {
+        for places in [&mut self.ready, &mut self.blocked] {
+            let of_source = places.range((source, 0)..=(source, u16::MAX)).copied();
+            for place in of_source.collect::<Vec<_>>() {
+                places.remove(&place);
+            }
+        }
+    }
+}
+
+/// Reports of the sources, and what was refused.
+pub(crate) struct Books {
+    pub(super) details: Details,
+    pub(super) refusals: Refusals,
+    turns: Turns,
+    /// Whether it was said that a source sends records that cannot be.
+    has_bad_chunks: bool,
+}
+
+impl Books {
+    /// See [`MonitorConfig`](super::MonitorConfig) for the two settings.
+    pub(crate) fn new(detailed: usize, forget: Span) -> Self {
+        let details = Details::new(detailed, forget);
+        let (refusals, turns) = (Refusals::default(), Turns::default());
+        Self { details, refusals, turns, has_bad_chunks: false }
+    }
+
+    /// Hands on what has happened; whether an update came of a session that is open.
+    pub(crate) fn on_event(
+        &mut self,
+        now: Time,
+        sessions: &session::Monitor<Sender>,
+        event: MonitorEvent<Sender>,
+        watch: &mut dyn Watch,
+    ) -> bool {
+        let Self { details, refusals, turns, .. } = self;
+        let mut is_known = false;
+        match event {
+            MonitorEvent::Fresh { source, opened, is_repeat, brings_age } => {
+                is_known = true;
+                let Some(record) = sessions.record(source) else { return is_known };
+                if opened {
+                    details.insert(source, record);
+                    watch.opened(now, source, record);
+                }
+                details.on_fresh(source, record, now);
+                if !is_repeat {
+                    watch.fresh(now, source, record);
+                } else if brings_age {
+                    watch.aged(now, source, record);
+                }
+            }
+            MonitorEvent::Opened { source } => {
+                is_known = true;
+                let Some(record) = sessions.record(source) else { return is_known };
+                details.insert(source, record);
+                watch.opened(now, source, record);
+            }
+            MonitorEvent::Topic { source, topic } => {
+                let Some(record) = sessions.record(source) else { return is_known };
+                if let Some(topic) = record.topic(topic) {
+                    watch.fresh_topic(now, source, record, topic);
+                }
+            }
+            MonitorEvent::Record { source, topic } => turns.wake((source, topic)),
+            MonitorEvent::Removed { source, topic } => {
+                if let Some(record) = sessions.record(source) {
+                    watch.removed(now, source, record, &topic);
+                }
+            }
+            MonitorEvent::Withheld { source } => {
+                is_known = true;
+                let Some(record) = sessions.record(source) else { return is_known };
+                details.on_fresh(source, record, now);
+            }
+            MonitorEvent::Freshness(alarm) if alarm.is_stale => watch.stale(now, &alarm),
+            MonitorEvent::Freshness(alarm) => watch.recovered(now, &alarm),
+            MonitorEvent::Part { .. } | MonitorEvent::Stale { .. } => is_known = true,
+            MonitorEvent::Challenged => {}
+            MonitorEvent::Refused { at_peer_limit: true, .. } => {
+                refusals.count(Refusal::PeerLimit);
+            }
+            MonitorEvent::Refused { reason, .. } => {
+                Refusal::of(reason).into_iter().for_each(|reason| refusals.count(reason));
+            }
+            MonitorEvent::Gone { source, record, why } => {
+                self.on_gone(now, source, record, why, watch);
+            }
+        }
+        is_known
+    }
+
+    fn on_gone(
+        &mut self,
+        now: Time,
+        source: SourceKey,
+        record: Box<Record>,
+        why: End,
+        watch: &mut dyn Watch,
+    ) {
+        self.turns.forget(source);
+        let replaced = watch.replaced(source);
+        match why {
+            End::Closed | End::Revoked => self.details.end(source, &record, now, replaced),
+            End::Displaced | End::Idle => self.details.expire(source, record, now, replaced),
+        }
+        if why == End::Displaced {
+            self.refusals.count(Refusal::Displaced);
+        }
+        watch.gone(now, source, why);
+    }
+
+    /// Hands out records as far as there is room for them, of one topic after the other. The work is that of the
+    /// topics of which something has come, or is done, and of a bounded number of those that had no room.
+    pub(crate) fn hand_out_records(
+        &mut self,
+        now: Time,
+        sessions: &mut session::Monitor<Sender>,
+        watch: &mut dyn Watch,
+    ) {
+        self.settle_records(now, sessions, watch);
+        self.turns.unblock(now);
+        while let Some((source, topic)) = self.turns.next() {
+            let next = sessions.peek_record(source, topic);
+            let Some((record, next)) = sessions.record(source).zip(next) else {
+                self.turns.ready.remove(&(source, topic));
+                continue;
+            };
+            let name = record.record_topic(topic).unwrap_or_default();
+            match watch.room_for_record(source, name, &next) {
+                RecordRoom::Free => {}
+                RecordRoom::Full => {
+                    self.turns.block((source, topic));
+                    continue;
+                }
+                RecordRoom::Never => {
+                    self.turns.ready.remove(&(source, topic));
+                    continue;
+                }
+            }
+            let taken = sessions.next_record(now, source, topic);
+            if let Some((taken, record)) = taken.as_ref().zip(sessions.record(source)) {
+                watch.record(now, source, record, &taken.cursor.topic, taken);
+                // Before the next one of this topic is taken.
+                let are_dropped = self.settle_records(now, sessions, watch);
+                let is_back = |next: NextRecord| next.number == taken.number;
+                if are_dropped && sessions.peek_record(source, topic).is_some_and(is_back) {
+                    // It was dropped at once: in this turn it would be again.
+                    self.turns.block((source, topic));
+                    self.turns.look_again();
+                }
+            }
+        }
+        self.report_bad_chunks(sessions);
+    }
+
+    /// Hands on what has become of records; whether some were dropped.
+    fn settle_records(
+        &mut self,
+        now: Time,
+        sessions: &mut session::Monitor<Sender>,
+        watch: &mut dyn Watch,
+    ) -> bool {
+        let (mut are_done, mut are_dropped) = (false, false);
+        while let Some((source, cursor)) = watch.poll_record_done() {
+            sessions.handle_record_done(source, &cursor);
+            are_done = true;
+        }
+        while let Some(cursor) = watch.poll_records_dropped() {
+            sessions.hand_out_again(&cursor);
+            are_dropped = true;
+        }
+        if watch.has_room_again() || are_done || are_dropped {
+            self.turns.look_again();
+        }
+        // Topics that have records to hand out by that.
+        while let Some(event) = sessions.poll_event() {
+            self.on_event(now, sessions, event, watch);
+        }
+        are_dropped
+    }
+
+    /// Says once that a source sends records that cannot be.
+    fn report_bad_chunks(&mut self, sessions: &session::Monitor<Sender>) {
+        if !self.has_bad_chunks && sessions.counters().bad_chunks > 0 {
+            self.has_bad_chunks = true;
+            tracing::warn!(
+                "a source sends parts of records that cannot be: they are refused and counted (bad_chunks)"
+            );
+        }
+    }
+
+    /// When to call [`Books::hand_out_records`], and [`Details::handle_timeout`], next.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let look = (self.turns.to_look_at > 0).then_some(self.turns.next_look);
+        Time::earliest([self.details.poll_timeout(), look])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::collections::VecDeque;
+
+    use freshline_core::path::PathId;
+    use freshline_core::session::{
+        Admission, Cursor, MonitorParams, RecordChunk, Secret, StreamId, TakenRecord,
+    };
+    use freshline_core::wire::{Frame, Frames, Opening, SessionId, TopicName, TopicStream, Update};
+
+    use super::*;
+
+    /// Topics of the source, each with one record.
+    const TOPICS: u16 = 1_000;
+
+    /// An application that has room for so many records.
+    #[derive(Default)]
+    struct Application {
+        now: Time,
+        room: Cell<usize>,
+        asked: Cell<usize>,
+        taken: RefCell<Vec<u16>>,
+        done: VecDeque<(SourceKey, Cursor)>,
+        /// Records that are dropped as soon as they are handed out.
+        drops: bool,
+        dropped: VecDeque<Cursor>,
+    }
+
+    impl Watch for Application {
+        fn room_for_record(&self, _: SourceKey, _: &str, _: &NextRecord) -> RecordRoom {
+            self.asked.set(self.asked.get() + 1);
+            RecordRoom::now_if(self.room.get() > 0)
+        }
+
+        fn record(
+            &mut self,
+            _: Time,
+            source: SourceKey,
+            _: &Record,
+            topic: &str,
+            taken: &TakenRecord,
+        ) {
+            if self.drops {
+                return self.dropped.push_back(taken.cursor.clone());
+            }
+            self.room.set(self.room.get() - 1);
+            self.taken.get_mut().push(topic.parse().expect("its number"));
+            self.done.push_back((source, taken.cursor.clone()));
+        }
+
+        fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
+            // Those that are handed out in this turn are done in the next one.
+            if self.room.get() > 0 { self.done.pop_front() } else { None }
+        }
+
+        fn poll_records_dropped(&mut self) -> Option<Cursor> {
+            self.dropped.pop_front()
+        }
+    }
+
+    fn tell(
+        sessions: &mut session::Monitor<Sender>,
+        seq: u64,
+        opening: Option<Opening<'_>>,
+        frames: Frames<'_>,
+    ) {
+        let update = Update {
+            session: SessionId(1),
+            seq,
+            sent_at: Time::ZERO,
+            clock_offset: None,
+            wants_ack: false,
+            wants_return: false,
+            ack_mark: None,
+            opening,
+            frames,
+        };
+        let mut datagram = [0; 200];
+        let len = update.write(&mut datagram).expect("it fits");
+        let peer = Sender::by(PathId(0));
+        sessions.handle_datagram(Time::ZERO, peer, &datagram[..len]).expect("it is legal");
+    }
+
+    /// A session with a record of each topic.
+    fn sessions() -> session::Monitor<Sender> {
+        let params = MonitorParams { admission: Admission::Proven, ..MonitorParams::default() };
+        let mut sessions = session::Monitor::new(params, Secret::new([1; 16]));
+        let opening = Opening { cookie: Default::default(), name: "robot", token: b"" };
+        tell(&mut sessions, 0, Some(opening), Frames::NONE);
+        for topic in 0..TOPICS {
+            let (name, seq) = (topic.to_string(), 2 * u64::from(topic));
+            let stream = Some(TopicStream { id: StreamId(7), first: 0 });
+            let name = Frame::Name(TopicName { topic, name: &name, key: None, stream });
+            tell(&mut sessions, seq + 1, None, Frames::one(name));
+            let (is_last, age) = (true, Span::ZERO);
+            let chunk = RecordChunk { topic, number: 0, is_last, age, bytes: b"record" };
+            tell(&mut sessions, seq + 2, None, Frames::one(Frame::Record(chunk)));
+        }
+        sessions
+    }
+
+    /// As if a record of a former stream were done.
+    fn some_done(sessions: &session::Monitor<Sender>) -> (SourceKey, Cursor) {
+        let source = sessions.records().next().expect("it is open").0;
+        let (name, topic, stream) = ("robot".into(), "former".into(), StreamId(1));
+        (source, Cursor { source: name, party: None, topic, stream, next: 1 })
+    }
+
+    /// Turns are 1 ms apart.
+    fn turn(books: &mut Books, sessions: &mut session::Monitor<Sender>, watch: &mut Application) {
+        watch.now += Span::from_millis(1);
+        while let Some(event) = sessions.poll_event() {
+            books.on_event(watch.now, sessions, event, watch);
+        }
+        books.hand_out_records(watch.now, sessions, watch);
+    }
+
+    #[test]
+    fn records_that_are_dropped_at_once_come_again_in_a_later_turn() {
+        let (mut books, mut sessions) = (Books::new(9, Span::from_secs(9)), sessions());
+        let room = Cell::new(usize::from(TOPICS));
+        let mut application = Application { drops: true, room, ..Application::default() };
+        turn(&mut books, &mut sessions, &mut application);
+        assert_eq!(application.asked.replace(0), usize::from(TOPICS), "each one once");
+        turn(&mut books, &mut sessions, &mut application);
+        assert!(application.asked.replace(0) <= LOOKS);
+        application.drops = false;
+        for _ in 0..usize::from(TOPICS) / LOOKS + 2 {
+            turn(&mut books, &mut sessions, &mut application);
+        }
+        assert_eq!(application.taken.get_mut().len(), usize::from(TOPICS));
+    }
+
+    #[test]
+    fn each_turn_asks_for_the_room_of_few_records_and_each_gets_its_turn() {
+        let (mut books, mut sessions) = (Books::new(9, Span::from_secs(9)), sessions());
+        let mut application = Application::default();
+        for _ in 0..100 {
+            turn(&mut books, &mut sessions, &mut application);
+        }
+        let (asked, all) = (application.asked.replace(0), usize::from(TOPICS));
+        assert!((all..all + 100).contains(&asked), "without room: {asked}");
+        // From now on one record has room in each turn, for which the one before is done.
+        application.room.set(1);
+        application.done.push_back(some_done(&sessions));
+        for number in 0..20 * all {
+            turn(&mut books, &mut sessions, &mut application);
+            let asked = application.asked.replace(0);
+            assert!(asked <= LOOKS + 3, "{asked} in turn {number}");
+            application.room.set(1);
+        }
+        let mut taken = application.taken.take();
+        taken.sort_unstable();
+        assert_eq!(taken, (0..TOPICS).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,379 @@
+//! Generation times that the application writes in front of the states of a stream.
+//!
+//! ```text
+//! state or record   TIME TAB STATE
+//! state of a key    KEY TAB TIME TAB STATE
+//! TIME              1 to 20 digits, then perhaps a dot and 1 to 9 digits: seconds since 1970, as of
+//!                   CLOCK_REALTIME
+//! ```
+//!
+//! Our clock and the wall clock are read as the state is read, so a wall clock that is set between two states
+//! moves no generation time. A state is worth more than its stamp: one whose stamp is missing or implausible
+//! counts as generated when it was read. One whose stamp is plausible and older than the bound counts as old as the
+//! bound: whoever gets it sees that it is stale.
+
+use std::mem::{discriminant, take};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use freshline_core::unit::Span;
+
+/// Stands behind a stamp.
+const TAB: u8 = b'\t';
+
+/// The longest stamp with its tab, in bytes: 20 digits, a dot, and 9 digits.
+const MAX_LEN: usize = 31;
+
+/// By how much a stamp may be ahead of our wall clock: it counts as now. Clocks that NTP synchronises over the
+/// Internet are within some tens of ms of each other (RFC 5905, section 1).
+const MAX_AHEAD: Span = Span::from_millis(100);
+
+/// The greatest age of a state by its stamp. A stamp in seconds since boot is older, and one in ms or ns is far
+/// in the future.
+pub(super) const MAX_AGE: Span = Span::from_secs(3_600);
+
+/// The greatest age of a record by its stamp, 30 days: a writer that was held up over an outage writes old
+/// records.
+pub(super) const MAX_AGE_OF_RECORD: Span = Span::from_secs(30 * 86_400);
+
+/// Stamps before this are no dates: the first moment of 2000, since 1970. A clock that was never set shows such.
+const FIRST_DATE: Duration = Duration::from_secs(946_684_800);
+
+/// How a generation time is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StampFormat {
+    /// In seconds since 1970 by `CLOCK_REALTIME`, with up to 9 decimals.
+    Unix,
+}
+
+/// Not the name of a format of stamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "unknown format of generation times; use `unix` for seconds since 1970, such as 1732712345.25"
+)]
+pub struct UnknownStampFormat;
+
+impl FromStr for StampFormat {
+    type Err = UnknownStampFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownStampFormat> {
+        if name == "unix" { Ok(Self::Unix) } else { Err(UnknownStampFormat) }
+    }
+}
+
+/// Why the stamp of a state was not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StampError {
+    /// There is no tab.
+    #[error(
+        "a state has no tab, and so no generation time: write a time, a tab, then the state; the time is in \
+         seconds since 1970, such as 1732712345.25"
+    )]
+    NoTab,
+    /// There is something else in front of the tab.
+    #[error(
+        "the text before the tab of a state is no generation time: write seconds since 1970 with at most 9 \
+         decimals, such as 1732712345.25"
+    )]
+    NoTime,
+    /// It is in the future.
+    #[error(
+        "a generation time is {by} in the future: write seconds since 1970, not ms or ns, and synchronise the \
+         clock from which it is"
+    )]
+    Ahead {
+        /// By how much.
+        by: Span,
+    },
+    /// It is too long ago to be a date of this century, and so counts as now.
+    #[error(
+        "a generation time is {age} ago, more than {max}: write seconds since 1970, not since boot, and \
+         synchronise the clock from which it is"
+    )]
+    Old {
+        /// How long ago it is.
+        age: Span,
+        /// The greatest age that is plausible: 1 h, or 30 days of a record.
+        max: Span,
+    },
+    /// It is a date, and more than the greatest age ago: the state counts as that old.
+    #[error(
+        "a generation time is {age} ago, more than {max}: its state counts as {max} old; synchronise the clock \
+         from which the time is"
+    )]
+    Stale {
+        /// How long ago it is.
+        age: Span,
+        /// The greatest age: 1 h, or 30 days of a record.
+        max: Span,
+    },
+}
+
+/// The stamps of a stream, if it has any. Clones count together: the thread that reads has one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stamps(Option<Rule>);
+
+#[derive(Debug, Clone)]
+struct Rule {
+    max_age: Span,
+    tally: Arc<Mutex<Tally>>,
+}
+
+/// Stamps that were not used.
+#[derive(Debug, Default)]
+struct Tally {
+    count: u64,
+    /// The first of each kind.
+    firsts: Vec<StampError>,
+    /// Those of them that were not reported.
+    news: Vec<StampError>,
+}
+
+impl Stamps {
+    /// Each state has one, which is at most `max_age` old; without a format none has.
+    pub(super) fn new(format: Option<StampFormat>, max_age: Span) -> Self {
+        Self(format.map(|StampFormat::Unix| Rule { max_age, tally: Arc::default() }))
+    }
+
+    /// How much longer a state is in its stream, in bytes.
+    pub(super) fn max_len(&self) -> usize {
+        if self.0.is_some() { MAX_LEN } else { 0 }
+    }
+
+    /// When a state was generated that was read when the wall clock showed `wall`: both since 1970. Takes its
+    /// stamp off.
+    pub(super) fn take_off(&self, wall: Duration, state: &mut Vec<u8>) -> Duration {
+        let Some(rule) = &self.0 else { return wall };
+        let judged = match parse(state) {
+            Ok((stamp, rest)) => {
+                state.drain(..rest);
+                judge(stamp, wall, rule.max_age)
+            }
+            Err(why) => Err(why),
+        };
+        judged.unwrap_or_else(|why| {
+            rule.tally().count(why);
+            match why {
+                StampError::Stale { max, .. } => wall.saturating_sub(max.into()),
+                _ => wall,
+            }
+        })
+    }
+
+    /// How many were not used; `None` if there are none.
+    pub(super) fn invalid(&self) -> Option<u64> {
+        self.0.as_ref().map(|rule| rule.tally().count)
+    }
+
+    /// Why stamps were not used, the first of each kind, once.
+    pub(super) fn take_news(&self) -> Vec<StampError> {
+        self.0.as_ref().map_or_else(Vec::new, |rule| take(&mut rule.tally().news))
+    }
+}
+
+/// Whether the age of a record that an earlier process has read is known when the wall clock shows `wall`: it may have
+/// gone back since.
+pub(super) fn is_age_known(generated_at: Duration, wall: Duration) -> bool {
+    generated_at.saturating_sub(wall) <= Duration::from(MAX_AHEAD)
+}
+
+impl Rule {
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tally {
+    fn count(&mut self, why: StampError) {
+        self.count += 1;
+        if !self.firsts.iter().any(|known| discriminant(known) == discriminant(&why)) {
+            self.firsts.push(why);
+            self.news.push(why);
+        }
+    }
+}
+
+/// The time in front of a state, and where the state begins.
+fn parse(state: &[u8]) -> Result<(Duration, usize), StampError> {
+    let Some(tab) = state.iter().take(MAX_LEN).position(|byte| *byte == TAB) else {
+        return Err(if state.contains(&TAB) { StampError::NoTime } else { StampError::NoTab });
+    };
+    let time = time(&state[..tab]).ok_or(StampError::NoTime)?;
+    Ok((time, tab + 1))
+}
+
+/// `1732712345.25` since 1970. What is beyond the range is its end.
+fn time(text: &[u8]) -> Option<Duration> {
+    let dot = text.iter().position(|byte| *byte == b'.');
+    let (whole, decimals) = match dot {
+        Some(dot) => (&text[..dot], &text[dot + 1..]),
+        None => (text, &b"0"[..]),
+    };
+    if decimals.len() > 9 {
+        return None;
+    }
+    let nanos = number(decimals)? * 10_u64.pow(9 - decimals.len() as u32);
+    Some(Duration::new(number(whole)?, nanos as u32))
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let are_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let add = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+    are_digits.then(|| digits.iter().fold(0, add))
+}
+
+/// The generation time by a stamp, not later than now.
+fn judge(stamp: Duration, wall: Duration, max_age: Span) -> Result<Duration, StampError> {
+    // For people: whole ms.
+    let rounded =
+        |span: Duration| Span::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
+    let (ahead, age) = (stamp.saturating_sub(wall), wall.saturating_sub(stamp));
+    if ahead > Duration::from(MAX_AHEAD) {
+        return Err(StampError::Ahead { by: rounded(ahead) });
+    }
+    if age > Duration::from(max_age) {
+        let (age, max) = (rounded(age), max_age);
+        let is_date = stamp >= FIRST_DATE;
+        return Err(match is_date {
+            true => StampError::Stale { age, max },
+            false => StampError::Old { age, max },
+        });
+    }
+    Ok(stamp.min(wall))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the wall clock shows as states are read.
+    const WALL: Duration = Duration::new(1_732_712_345, 250_000_000);
+
+    fn stamps() -> Stamps {
+        Stamps::new(Some(StampFormat::Unix), MAX_AGE)
+    }
+
+    /// How long ago a state was generated, and what is left of it.
+    fn taken(stamps: &Stamps, text: &[u8]) -> (Duration, Vec<u8>) {
+        let mut state = text.to_vec();
+        let at = stamps.take_off(WALL, &mut state);
+        (WALL - at, state)
+    }
+
+    #[test]
+    fn a_state_is_as_old_as_its_stamp_says() {
+        let stamps = stamps();
+        for (text, millis, rest) in [
+            (&b"1732712344.75\tup"[..], 500, &b"up"[..]),
+            (b"1732712344\tx\ty", 1_250, b"x\ty"),
+            (b"1732712344.250000000\t", 1_000, b""),
+            (b"0001732708745.25\t\x00\xff", 3_600_000, b"\x00\xff"),
+            // Ahead by less than the bound.
+            (b"1732712345.35\tnow", 0, b"now"),
+        ] {
+            let expected = (Duration::from_millis(millis), rest.to_vec());
+            assert_eq!(taken(&stamps, text), expected, "{:?}", text.escape_ascii().to_string());
+        }
+        assert_eq!((stamps.invalid(), stamps.take_news()), (Some(0), vec![]));
+        let nanos = taken(&stamps, b"1732712345.249999999\t").0;
+        assert_eq!(nanos, Duration::from_nanos(1));
+    }
+
+    #[test]
+    fn a_state_without_a_plausible_stamp_counts_as_read_now_and_the_first_of_each_kind_is_news() {
+        let stamps = stamps();
+        let no_times: [&[u8]; 9] = [
+            b"left\tup",
+            b"\tup",
+            b".5\tup",
+            b"1732712345.\tup",
+            b"-1.5\tup",
+            b"17327e5\tup",
+            b"1.2.3\tup",
+            b"1732712345.0123456789\tup",
+            b"0000000000000000000001732712345\tup",
+        ];
+        let implausible: [(&[u8], &[u8]); 4] = [
+            (b"1732712345.351\tahead", b"ahead"),
+            (b"1732712345250\tin ms", b"in ms"),
+            (b"99999999999999999999\tbeyond the range", b"beyond the range"),
+            (b"0\tunset", b"unset"),
+        ];
+        let no_tabs: [&[u8]; 2] = [b"", b"1732712345.25"];
+        let whole = no_tabs.into_iter().chain(no_times).map(|text| (text, text));
+        for (text, rest) in whole.chain(implausible) {
+            let expected = (Duration::ZERO, rest.to_vec());
+            assert_eq!(taken(&stamps, text), expected, "{:?}", text.escape_ascii().to_string());
+        }
+        assert_eq!(stamps.invalid(), Some(15));
+        let age = Span::from_millis(1_732_712_345_250);
+        let firsts = [
+            StampError::NoTab,
+            StampError::NoTime,
+            StampError::Ahead { by: Span::from_millis(101) },
+            StampError::Old { age, max: MAX_AGE },
+        ];
+        assert_eq!(stamps.take_news(), firsts);
+        assert_eq!(stamps.take_news(), []);
+    }
+
+    #[test]
+    fn a_state_that_is_older_than_the_bound_is_not_taken_for_a_new_one() {
+        let hour = Duration::from(MAX_AGE);
+        for (text, age) in [
+            // An hour and a nanosecond, a year, and the first second of 2000.
+            (&b"1732708745.249999999\told"[..], hour),
+            (b"1701176345.25\told", hour),
+            (b"946684800\told", hour),
+            // Seconds since boot, or a time that was never set.
+            (b"946684799.999999999\told", Duration::ZERO),
+            (b"86400\told", Duration::ZERO),
+        ] {
+            let stamps = stamps();
+            let text = (text, text.escape_ascii().to_string());
+            assert_eq!(taken(&stamps, text.0), (age, b"old".to_vec()), "{}", text.1);
+            assert_eq!(stamps.invalid(), Some(1), "{}", text.1);
+        }
+    }
+
+    #[test]
+    fn a_stream_without_stamps_is_left_as_it_is() {
+        let stamps = Stamps::default();
+        assert_eq!(taken(&stamps, b"0\tup"), (Duration::ZERO, b"0\tup".to_vec()));
+        assert_eq!((stamps.invalid(), stamps.max_len()), (None, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_and_none_of_the_state_is_lost(
+            state in proptest::collection::vec(any::<u8>(), 0..80),
+            looks_like_one in "[0-9.\\-]{0,24}\t?[0-9.\t]{0,9}",
+            wall in 0..u64::MAX,
+        ) {
+            let wall = Duration::from_nanos(wall);
+            for text in [state.clone(), [looks_like_one.as_bytes(), &state[..]].concat()] {
+                let mut rest = text.clone();
+                let at = stamps().take_off(wall, &mut rest);
+                prop_assert!(at <= wall && wall - at <= Duration::from(MAX_AGE));
+                prop_assert!(text.ends_with(&rest));
+                let taken = &text[..text.len() - rest.len()];
+                prop_assert!(taken.is_empty() || (taken.len() <= MAX_LEN && taken.ends_with(b"\t")));
+            }
+        }
+
+        #[test]
+        fn a_time_that_is_written_is_the_time_that_is_read(
+            secs: u64,
+            nanos in 0..1_000_000_000_u32,
+            state in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let text = [format!("{secs}.{nanos:09}\t").as_bytes(), &state[..]].concat();
+            let (time, rest) = parse(&text).unwrap();
+            prop_assert_eq!((time, &text[rest..]), (Duration::new(secs, nanos), &state[..]));
+            prop_assert!(rest <= MAX_LEN);
+        }
+    }
+}
