@@ -17,6 +17,11 @@ impl Sha256 {
         Self(bytes)
     }
 
+    /// Its first 64 bits, which stand for it in tables.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
     /// Of its 64 hexadecimal digits, without `sha256:`.
     pub(crate) fn from_digits(digits: &str) -> Option<Self> {
         let digits = digits.as_bytes();

@@ -13,8 +13,8 @@ pub struct Cursor {
     /// The name of the source; may be empty.
     pub source: Box<str>,
     /// Of a source without a name, the party that it counts for: its stream is its own, and not that of a stranger
-    /// who uses the same number. `None` of one with a name, and where the party is not known, as after a restart
-    /// of the process: parties are numbers of one process.
+    /// who uses the same number. `None` of one with a name, and where the party is not known: then it counts for
+    /// each party that has no cursor of its own.
     pub party: Option<Party>,
     /// The name of the topic.
     pub topic: Box<str>,
@@ -53,16 +53,6 @@ impl Key {
 
     fn of_cursor(cursor: &Cursor) -> Self {
         Self::of(&cursor.source, &cursor.topic, cursor.stream, cursor.party)
-    }
-
-    /// Of the same stream, whatever its party.
-    fn is_same_stream(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Nameless(stream, topic, _), Self::Nameless(other_stream, other_topic, _)) => {
-                stream == other_stream && topic == other_topic
-            }
-            _ => self == other,
-        }
     }
 }
 
@@ -104,17 +94,11 @@ impl Cursors {
         source.is_empty().then_some(self.party)
     }
 
-    /// The application was there before a restart of the monitor. Of a topic the last cursor counts. Of a source
-    /// without a name it is that of each party, and of these the lowest one: whoever of them returns loses nothing.
+    /// The application was there before a restart of the monitor. Of a topic the last cursor counts, and of a source
+    /// without a name that of each party: the process before gave parties the same numbers.
     pub(super) fn restore(&mut self, cursors: impl IntoIterator<Item = Cursor>) {
-        let mut by_party = BTreeMap::<Key, BTreeMap<Option<Party>, u64>>::new();
         for cursor in cursors {
-            let party = cursor.party.filter(|_| cursor.source.is_empty());
-            let unknown = Cursor { party: None, ..cursor };
-            let nexts = by_party.entry(Key::of_cursor(&unknown)).or_default();
-            nexts.insert(party, unknown.next);
-            let next = nexts.values().min().copied().unwrap_or(unknown.next);
-            self.keep(&unknown, next, next);
+            self.keep(&cursor, cursor.next, cursor.next);
         }
     }
 
@@ -147,7 +131,7 @@ impl Cursors {
         self.find(Key::of_cursor(cursor), cursor.stream)
     }
 
-    /// For a source without a name, the cursor from before a restart counts until the party's own one has moved.
+    /// For a source without a name, the cursor of an unknown party counts until the party's own one has moved.
     fn find(&self, key: Key, stream: StreamId) -> Option<&Kept> {
         let kept = self.kept.get(&key).or_else(|| match key {
             Key::Nameless(stream, topic, Some(_)) => {
@@ -187,18 +171,13 @@ impl Cursors {
         Some((kept.next, kept.given))
     }
 
-    /// For a source without a name, the cursor from before a restart is left out once the stream has a newer one.
     pub(super) fn iter(&self) -> impl Iterator<Item = Cursor> {
-        let mut after = self.kept.keys().skip(1);
-        self.kept.iter().filter_map(move |(key, Kept { stream, next, .. })| {
-            let after = after.next();
+        self.kept.iter().map(|(key, Kept { stream, next, .. })| {
             let (source, topic, party) = match key {
                 Key::Named(source, topic) => (source.clone(), topic, None),
                 Key::Nameless(_, topic, party) => (Box::default(), topic, *party),
             };
-            let has_moved = party.is_none() && after.is_some_and(|after| after.is_same_stream(key));
-            let topic = topic.clone();
-            (!has_moved).then_some(Cursor { source, party, topic, stream: *stream, next: *next })
+            Cursor { source, party, topic: topic.clone(), stream: *stream, next: *next }
         })
     }
 }
@@ -244,12 +223,18 @@ mod tests {
         cursors.set(&of(mine, 7));
         assert_eq!(next(&mut cursors, mine), Some((7, 9)));
         assert_eq!(next(&mut cursors, theirs), Some((900, 900)));
-        // After a further restart it is not known which of them was who.
+        // After a restart, too, whoever comes first.
         let kept: Vec<_> = cursors.iter().collect();
-        assert_eq!(kept, [of(mine, 7), of(theirs, 900)]);
+        assert_eq!(kept, [cursor("", "log", 3, 5), of(mine, 7), of(theirs, 900)]);
         let mut restarted = Cursors::new(9);
         restarted.restore(kept);
-        assert_eq!(next(&mut restarted, Party(3, 0)), Some((7, 7)), "nothing is lost");
+        assert_eq!(next(&mut restarted, theirs), Some((900, 900)));
+        assert_eq!(next(&mut restarted, mine), Some((7, 7)));
+        assert_eq!(
+            next(&mut restarted, Party(3, 0)),
+            Some((5, 5)),
+            "its cursor may be from before"
+        );
     }
 
     #[test]

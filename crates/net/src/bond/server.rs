@@ -5,7 +5,6 @@ mod connect;
 mod udp;
 
 use std::collections::HashMap;
-use std::hash::RandomState;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -100,7 +99,6 @@ pub struct Server {
     /// The places of clients, by their numbers.
     shares: Shares,
     rates: Handshakes,
-    digests: RandomState,
     flows: Slab<ServerStream>,
     by_stream: HashMap<StreamKey, usize>,
     udp: udp::Flows,
@@ -136,7 +134,6 @@ impl Server {
             links: HashMap::new(),
             shares: Shares::default(),
             rates: Handshakes::new(Rates::default(), now),
-            digests: RandomState::new(),
             flows: Slab::new(),
             by_stream: HashMap::new(),
             udp: udp::Flows::default(),

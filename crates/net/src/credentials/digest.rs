@@ -63,7 +63,7 @@ impl Digest {
 
     /// Its first 64 bits, which stand for the token in tables.
     pub fn number(&self) -> u64 {
-        self.0.0.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+        self.0.number()
     }
 }
 

@@ -9,7 +9,6 @@ mod certified;
 mod crowd;
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::hash::RandomState;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -77,8 +76,6 @@ pub struct Server {
     readable: VecDeque<usize>,
     written: Written,
     events: VecDeque<ServerEvent>,
-    /// Keyed, so that nobody can look for a certificate with the digest of another one.
-    digests: RandomState,
     /// Until then, addresses are limited before their first packets are looked at.
     crowded_until: Instant,
 }
@@ -106,7 +103,6 @@ impl Server {
             readable: VecDeque::new(),
             written: Written::new(),
             events: VecDeque::new(),
-            digests: RandomState::new(),
             crowded_until: now,
         }
     }
@@ -485,7 +481,7 @@ impl Server {
                     let close_at = Some(now + self.limits.opening_timeout);
                     peer.phase = Phase::Stranger { close_at };
                     if let Some(shown) = first_shown(&peer.connection) {
-                        peer.identity = Some(identity_of(&shown, &self.digests));
+                        peer.identity = Some(identity_of(&shown));
                         peer.names = names::of(&shown);
                     }
                     peer.origin.owner = peer.identity.map_or(0, NonZeroU64::get);

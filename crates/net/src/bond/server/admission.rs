@@ -148,7 +148,7 @@ impl Server {
     /// By what a client's place counts: its certificate, and the address that its handshake has proven.
     pub(super) fn origin(&self, handle: ConnectionHandle) -> Origin {
         let Some((link, _)) = self.links.get(&handle) else { return Origin::default() };
-        let identity = quic::identity(&link.connection, &self.digests);
+        let identity = quic::identity(&link.connection);
         link.from.map_or_else(Origin::default, |from| {
             network::origin(from, identity.map_or(0, NonZeroU64::get))
         })

@@ -1,10 +1,9 @@
 //! Which records of which source are done, in a file: so a monitor that is started again goes on there.
 //!
 //! A line of JSON for each record, `{"source":"robot","topic":"log","stream":"9f…","next":17}`; of each stream the
-//! greatest number counts. Of a source without a name a line has its party, too, and the run of the monitor by whose
-//! numbers that is, as a stranger may use the same stream: after a restart the lowest of the parties of the last run
-//! counts, so that whoever of them returns loses nothing. The file survives the end of the process at any moment; it
-//! is not forced to the disk after each line. It is written anew when the most of it says nothing any more.
+//! greatest number counts. Of a source without a name a line has its party, too, as a stranger may use the same
+//! stream; lines of former versions have none. The file survives the end of the process at any moment; it is not
+//! forced to the disk after each line. It is written anew when the most of it says nothing any more.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -68,41 +67,31 @@ struct Line<'a> {
     /// Of a source without a name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     party: Option<(u64, u64)>,
-    /// The run of the monitor by whose numbers the party is; 0 without one.
-    #[serde(skip_serializing_if = "is_zero", default)]
-    run: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(run: &u64) -> bool {
-    *run == 0
 }
 
 impl Line<'_> {
-    fn of((cursor, run): &(Cursor, u64)) -> String {
+    fn of(cursor: &Cursor) -> String {
         let line = Line {
             source: (&*cursor.source).into(),
             topic: (&*cursor.topic).into(),
             stream: format!("{:016x}", cursor.stream.0),
             next: cursor.next,
             party: cursor.party.map(|Party(owner, network)| (owner, network)),
-            run: *run,
         };
         // A struct of texts and numbers can be written.
         serde_json::to_string(&line).unwrap_or_default() + "\n"
     }
 
-    fn cursor(&self) -> Option<(Cursor, u64)> {
+    fn cursor(&self) -> Option<Cursor> {
         let stream = StreamId(u64::from_str_radix(&self.stream, 16).ok()?);
         let party = self.party.filter(|_| self.source.is_empty());
-        let cursor = Cursor {
+        Some(Cursor {
             source: (&*self.source).into(),
             party: party.map(|(owner, network)| Party(owner, network)),
             topic: (&*self.topic).into(),
             stream,
             next: self.next,
-        };
-        Some((cursor, self.run))
+        })
     }
 }
 
@@ -122,10 +111,9 @@ impl Journal {
             return Err(failed(io::Error::other("it is too long for a journal")));
         }
         file.read_to_end(&mut text).map_err(failed)?;
-        let mut newest = Newest::read(&text).map_err(failed)?;
-        newest.begin_run();
+        let newest = Newest::read(&text).map_err(failed)?;
         let is_torn = text.last().is_some_and(|last| *last != b'\n');
-        let cursors = newest.by_use().into_iter().map(|(cursor, _)| cursor).collect();
+        let cursors = newest.by_use();
         let open = Mutex::new(Open { file, len, rewrite_beyond: MIN_LEN, newest, is_torn });
         Ok((Self { path, open }, cursors))
     }
@@ -152,8 +140,7 @@ impl Journal {
 impl Open {
     fn append(&mut self, cursor: &Cursor) -> io::Result<()> {
         let mut line = if self.is_torn { "\n".to_owned() } else { String::new() };
-        let run = if cursor.party.is_some() { self.newest.run } else { 0 };
-        line += &Line::of(&(cursor.clone(), run));
+        line += &Line::of(cursor);
         // One write, so that only the last line can be torn.
         let written = self.file.write(line.as_bytes());
         let written =
@@ -163,7 +150,7 @@ impl Open {
             return Err(io::ErrorKind::WriteZero.into());
         }
         self.is_torn = false;
-        self.newest.keep((cursor.clone(), run));
+        self.newest.keep(cursor.clone());
         Ok(())
     }
 
@@ -202,18 +189,16 @@ fn lock(file: File) -> io::Result<Flock<File>> {
     })
 }
 
-/// Whose stream it is, of which topic: the names of source and topic, of a source without a name the stream, its
-/// party, and the run by whose numbers that is.
-type Whose = (Box<str>, Box<str>, Option<(StreamId, Option<Party>, u64)>);
+/// Whose stream it is, of which topic: the names of source and topic, and of a source without a name the stream and
+/// its party.
+type Whose = (Box<str>, Box<str>, Option<(StreamId, Option<Party>)>);
 
 /// The newest cursor of each topic of a source, and of a source without a name of each stream.
 #[derive(Debug, Default)]
 struct Newest {
-    /// With the run of the party's numbers, and the number of its last use.
-    cursors: BTreeMap<Whose, ((Cursor, u64), u64)>,
+    /// With the number of its last use.
+    cursors: BTreeMap<Whose, (Cursor, u64)>,
     uses: u64,
-    /// That of this monitor: later than all in the file.
-    run: u64,
 }
 
 impl Newest {
@@ -238,39 +223,16 @@ impl Newest {
     }
 
     /// Of a stream the greatest number counts.
-    fn keep(&mut self, (cursor, run): (Cursor, u64)) {
+    fn keep(&mut self, cursor: Cursor) {
         self.uses += 1;
-        let nameless = cursor.source.is_empty().then_some((cursor.stream, cursor.party, run));
+        let nameless = cursor.source.is_empty().then_some((cursor.stream, cursor.party));
         let whose = (cursor.source.clone(), cursor.topic.clone(), nameless);
-        let kept = self.cursors.entry(whose).or_insert_with(|| ((cursor.clone(), run), 0));
-        let known = &mut kept.0.0;
+        let kept = self.cursors.entry(whose).or_insert_with(|| (cursor.clone(), 0));
+        let known = &mut kept.0;
         if known.stream != cursor.stream || known.next < cursor.next {
             *known = cursor;
         }
         kept.1 = self.uses;
-    }
-
-    /// Another run begins: of each stream of a source without a name, the lowest cursor of the parties of the last
-    /// run is left, without a party.
-    fn begin_run(&mut self) {
-        let runs = self.cursors.values().map(|((_, run), _)| *run);
-        self.run = runs.max().unwrap_or(0).saturating_add(1);
-        let named = self.cursors.split_off(&("\0".into(), "".into(), None));
-        let nameless = std::mem::replace(&mut self.cursors, named);
-        let mut last = BTreeMap::<_, ((Cursor, u64), u64)>::new();
-        for ((cursor, run), used) in nameless.into_values() {
-            let of_stream = last.entry((cursor.topic.clone(), cursor.stream));
-            let unknown = (Cursor { party: None, ..cursor }, run);
-            let ((kept, kept_run), kept_use) = of_stream.or_insert_with(|| (unknown.clone(), used));
-            if run > *kept_run || (run == *kept_run && unknown.0.next < kept.next) {
-                (*kept, *kept_run) = unknown;
-            }
-            *kept_use = used.max(*kept_use);
-        }
-        for ((cursor, run), used) in last.into_values() {
-            let whose = ("".into(), cursor.topic.clone(), Some((cursor.stream, None, run)));
-            self.cursors.insert(whose, ((cursor, run), used));
-        }
     }
 
     /// Beyond [`MAX_CURSORS`], those that were not used for longest are forgotten.
@@ -285,7 +247,7 @@ impl Newest {
     }
 
     /// Those used last come last.
-    fn by_use(&self) -> Vec<(Cursor, u64)> {
+    fn by_use(&self) -> Vec<Cursor> {
         let mut all: Vec<_> = self.cursors.values().collect();
         all.sort_unstable_by_key(|(_, used)| *used);
         all.into_iter().map(|(cursor, _)| cursor.clone()).collect()
@@ -329,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn of_parties_with_the_same_stream_the_lowest_cursor_of_the_last_run_is_there() {
+    fn parties_with_the_same_stream_have_their_own_cursors_after_each_restart() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
         let of =
@@ -340,12 +302,12 @@ mod tests {
             before
         };
         // As of a version that wrote no parties.
-        write(&[cursor("", "log", 7, 2), cursor("robot", "log", 7, 1)]);
-        // A stranger with the same stream neither takes the good source's cursor along nor holds it back for long.
-        assert_eq!(write(&[of(1, 3), of(2, 900), of(1, 5)])[0], cursor("", "log", 7, 2));
-        assert_eq!(write(&[])[1], cursor("", "log", 7, 5));
-        assert_eq!(write(&[of(9, 8)]), [cursor("robot", "log", 7, 1), cursor("", "log", 7, 5)]);
-        assert_eq!(write(&[])[1], cursor("", "log", 7, 8), "by a number of another run");
+        let former = [cursor("", "log", 7, 2), cursor("robot", "log", 7, 1)];
+        write(&former);
+        assert_eq!(write(&[of(1, 3), of(2, 900), of(1, 5)]), former);
+        // A stranger alone takes nobody's cursor along.
+        write(&[of(9, 8)]);
+        assert_eq!(write(&[])[2..], [of(2, 900), of(1, 5), of(9, 8)]);
     }
 
     #[test]

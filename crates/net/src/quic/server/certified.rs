@@ -1,7 +1,6 @@
 //! Certificates that peers of a server have shown, and their authorities, which may be replaced.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use noq_proto::Connection;
 use rustls::pki_types::{CertificateDer, UnixTime};
 
 use super::{Server, ServerConfig, TokenClock};
+use crate::sha256::Sha256;
 
 impl Server {
     /// From now on newcomers are taken by the certificates of another configuration with the same identity;
@@ -42,13 +42,15 @@ pub(super) fn timed(
     Arc::new(quic)
 }
 
-/// The digest of the certificate that the other end has shown.
-pub(crate) fn identity(connection: &Connection, digests: &RandomState) -> Option<NonZeroU64> {
-    first_shown(connection).map(|shown| identity_of(&shown, digests))
+/// A number for the certificate that the other end has shown.
+pub(crate) fn identity(connection: &Connection) -> Option<NonZeroU64> {
+    first_shown(connection).map(|shown| identity_of(&shown))
 }
 
-pub(super) fn identity_of(certificate: &CertificateDer<'_>, digests: &RandomState) -> NonZeroU64 {
-    NonZeroU64::new(digests.hash_one(certificate.as_ref())).unwrap_or(NonZeroU64::MIN)
+/// Of SHA-256, so that a certificate has the same number after a restart, and nobody can make one that has the
+/// number of another's.
+pub(super) fn identity_of(certificate: &CertificateDer<'_>) -> NonZeroU64 {
+    NonZeroU64::new(Sha256::of(certificate).number()).unwrap_or(NonZeroU64::MIN)
 }
 
 /// The certificate that the other end has shown.
