@@ -113,6 +113,24 @@ fn a_slow_dialer_is_found_at_another_address_by_its_next_update() {
 }
 
 #[test]
+fn an_outage_of_all_paths_does_not_move_the_return_direction() {
+    let mut world = World::new(fast(), fixed);
+    world.second = Some(2);
+    world.run(Span::from_secs(5));
+    let before = session_of(&world).0;
+    for _ in 0..5 {
+        (world.forward.is_cut, world.back.is_cut) = (true, true);
+        world.run(Span::from_millis(1_500));
+        // The second path is heard first.
+        (world.forward.is_cut, world.back.is_cut, world.forged) = (false, false, Some(2));
+        world.run(Span::from_millis(900));
+        world.forged = None;
+        world.run(Span::from_secs(4));
+        assert_eq!(session_of(&world).0, before);
+    }
+}
+
+#[test]
 fn neither_late_updates_nor_copies_move_the_return_direction() {
     let mut world = World::new(fast(), fixed);
     world.run(Span::from_secs(5));
@@ -208,9 +226,9 @@ fn a_moved_return_session_has_another_id_that_only_its_new_address_learns() {
     let mut world = World::new(fast(), fixed);
     world.run(Span::from_secs(5));
     let former = session_of(&world).0;
-    run_listener(&mut world, Span::from_millis(1_100));
     let forged = next(&world);
     world.listener.handle_datagram(world.now, 2, None, &forged[..]).expect("it is of the session");
+    run_listener(&mut world, Span::from_millis(1_100));
     assert_ne!(session_of(&world).0, former);
     // What its owner knew of the former session answers nothing.
     let mut ack = [0; Ack::LEN];
@@ -331,7 +349,7 @@ fn a_late_copy_of_a_former_opening_ends_nothing() {
     world.run(Span::from_secs(5));
     let label = |world: &World| world.dialer.receiver().records().next().expect("one").1.session;
     let present = label(&world);
-    assert!(world.dialer.handle_datagram(world.now, PathId::FIRST, &former).is_err());
+    world.dialer.handle_datagram(world.now, PathId::FIRST, &former).expect("it is challenged");
     assert_eq!(label(&world), present);
 }
 

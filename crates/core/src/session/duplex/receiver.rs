@@ -11,8 +11,8 @@ use crate::session::monitor::{
     Admission, Ignored, Monitor, MonitorEvent, MonitorParams, MonitorTransmit,
 };
 use crate::session::source::Transmit;
-use crate::unit::{Span, Time};
-use crate::wire::{CloseReason, Heading, Message, Opening, SessionId, Update, heading};
+use crate::unit::Time;
+use crate::wire::{Challenge, CloseReason, Heading, Message, Opening, SessionId, Update, heading};
 
 /// Receives the return direction of a [`Source`](crate::session::Source) whose updates want it
 /// ([`SourceParams::wants_return`](crate::session::SourceParams)): a monitor of one session, which only the
@@ -21,32 +21,8 @@ use crate::wire::{CloseReason, Heading, Message, Opening, SessionId, Update, hea
 pub struct Receiver<P> {
     monitor: Monitor<P>,
     ride: Ride<P>,
-    /// The session before the present one.
-    former: Option<SessionId>,
-    /// Of the present one.
-    opened: Option<Opened>,
-}
-
-/// When the opening left that has begun a session, by its sender's clock, and when it came.
-#[derive(Debug, Clone, Copy)]
-struct Opened {
-    sent_at: Time,
-    received_at: Time,
-}
-
-/// A session that was heard within this time is in use. A peer that was started anew opens another one every 2.5 s at
-/// the rarest, so it waits little longer for this.
-const IN_USE: Span = Span::from_secs(2);
-/// No datagram is later than this. One that seems to be comes from a process that was started anew, whose clock
-/// began again.
-const LATEST: Span = Span::from_secs(60);
-
-impl Opened {
-    /// Whether an update left before it, in the same process.
-    fn is_after(&self, now: Time, sent_at: Time) -> bool {
-        let by_its_clock = self.sent_at + now.since(self.received_at);
-        sent_at < self.sent_at && by_its_clock.since(sent_at) < LATEST
-    }
+    /// For its cookies.
+    secret: Secret,
 }
 
 /// Only the peer of this session may open the return session.
@@ -64,12 +40,7 @@ impl<P: Copy + Hash + PartialEq> Receiver<P> {
     pub fn new(params: MonitorParams, secret: Secret) -> Self {
         let (admission, max_sources) = (Admission::Proven, 1);
         let params = MonitorParams { admission, max_sources, reserved: 0, ..params };
-        Self {
-            monitor: Monitor::new(params, secret),
-            ride: Ride::new(),
-            former: None,
-            opened: None,
-        }
+        Self { monitor: Monitor::new(params, secret.clone()), ride: Ride::new(), secret }
     }
 
     /// A datagram came from the peer of session `forward`. `None` if it is for the source.
@@ -84,11 +55,13 @@ impl<P: Copy + Hash + PartialEq> Receiver<P> {
         match heading(datagram.bytes)? {
             Heading::Update { session, .. } => {
                 let access = Forward(forward);
-                if self.session() != Some(session)
+                if let Some(present) = self.session().filter(|present| *present != session)
                     && let Ok(Message::Update(update)) = Message::parse(datagram.bytes)
-                    && !self.may_enter(now, &update, &access)
+                    && !self.may_enter(now, (&by, present), &update, &access)
                 {
-                    return Some(Err(Ignored::Misplaced));
+                    let cookie = self.secret.cookie(now, session, &(&by, present));
+                    self.monitor.challenge(now, by, Challenge { session, cookie });
+                    return Some(Ok(()));
                 }
                 let result = self.monitor.handle_checked_datagram(now, by, Some(&access), datagram);
                 if let Some(ack) = self.monitor.take_ack(session) {
@@ -103,30 +76,26 @@ impl<P: Copy + Hash + PartialEq> Receiver<P> {
         }
     }
 
-    /// An update of another session than the present one has come. If it opens its own, the present one ends.
-    /// Whether the monitor may have it: a late update, which was delayed in the network or copied by it, ends
-    /// nothing and gets no answer.
-    fn may_enter(&mut self, now: Time, update: &Update<'_>, access: &Forward) -> bool {
-        let opens = update.opening.map(|opening| access.check(&opening).is_ok());
-        let present = self.monitor.records().map(|(_, record)| record).next();
-        // The monitor refuses openings that are not the peer's.
-        if let Some(record) = present.filter(|_| opens != Some(false)) {
-            let is_former = self.former == Some(update.session);
-            let was_before = self.opened.is_some_and(|it| it.is_after(now, update.sent_at));
-            let is_in_use = now.since(record.heard_at) < IN_USE;
-            // Each of these alone can also hold of a peer that was started anew, or of the session in which it
-            // sends while a late opening has begun another one.
-            if [is_former, was_before, is_in_use].into_iter().filter(|sign| *sign).count() > 1 {
-                return false;
-            }
+    /// An update of another session than the present one has come: whether the monitor may have it. A peer that was
+    /// started anew, or has begun another session, ends the present one by an opening with a cookie that was made
+    /// since that began: one that was delayed in the network, or copied by it, has none.
+    fn may_enter(
+        &mut self,
+        now: Time,
+        (by, present): (&P, SessionId),
+        update: &Update<'_>,
+        access: &Forward,
+    ) -> bool {
+        let Some(opening) = update.opening else { return false };
+        if access.check(&opening).is_err() {
+            // The monitor refuses it.
+            return true;
         }
-        if opens == Some(true) {
-            // The peer was started anew, or has begun another session.
-            self.former = present.map(|record| record.session).or(self.former);
-            self.opened = Some(Opened { sent_at: update.sent_at, received_at: now });
+        let is_proven = self.secret.accepts(opening.cookie, now, update.session, &(by, present));
+        if is_proven {
             self.monitor.revoke(now, |_| false);
         }
-        true
+        is_proven
     }
 
     /// The present session.
@@ -186,6 +155,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+    use crate::unit::Span;
     use crate::wire::{Cookie, Frames};
 
     const FORWARD: SessionId = SessionId(7);
@@ -194,19 +164,18 @@ mod tests {
         Time::from_nanos(1_000_000_000) + Span::from_millis(millis)
     }
 
-    /// An update that left at `sent_at` by the clock of its sender, with an opening or without.
-    fn update(session: u64, sent_at: Time, opens: bool) -> Vec<u8> {
+    /// An update, with an opening that has a cookie or without.
+    fn update(session: u64, seq: u64, cookie: Option<Cookie>) -> Vec<u8> {
         let token = FORWARD.0.to_be_bytes();
-        let opening = Opening { cookie: Cookie::default(), name: "", token: &token };
         let update = Update {
             session: SessionId(session),
-            seq: sent_at.as_nanos() / 1_000_000,
-            sent_at,
+            seq,
+            sent_at: at(seq),
             clock_offset: None,
             wants_ack: true,
             wants_return: false,
             ack_mark: None,
-            opening: opens.then_some(opening),
+            opening: cookie.map(|cookie| Opening { cookie, name: "", token: &token }),
             frames: Frames::fresh(b"state"),
         };
         let mut bytes = vec![0; 200];
@@ -215,63 +184,57 @@ mod tests {
         bytes
     }
 
-    /// A receiver at which session 1 was opened at 1 s and was heard last at 30 s; its sender has been started
-    /// so long before session 1.
-    fn receiver(uptime: Span) -> Receiver<u8> {
+    fn receiver() -> Receiver<u8> {
         let mut receiver = Receiver::new(MonitorParams::default(), Secret::new([1; 16]));
-        let begun = at(0) + uptime;
-        for (now, sent_at, opens) in
-            [(at(1_000), begun, true), (at(30_000), begun + Span::from_secs(29), false)]
-        {
-            assert!(hear(&mut receiver, now, &update(1, sent_at, opens)));
-        }
+        let zeroes = Some(Cookie::default());
+        assert_eq!(hear(&mut receiver, at(0), 1, &update(1, 0, zeroes)), None);
+        assert_eq!(receiver.session(), Some(SessionId(1)));
         receiver
     }
 
-    /// Whether an update counts.
-    fn hear(receiver: &mut Receiver<u8>, now: Time, datagram: &[u8]) -> bool {
-        let fresh = receiver.monitor.counters().fresh;
-        let _ = receiver.handle_datagram(now, FORWARD, 1, datagram);
-        receiver.monitor.counters().fresh > fresh
-    }
-
-    #[test]
-    fn a_peer_that_was_started_anew_is_heard_at_once() {
-        // Its clock has begun again.
-        let mut receiver = receiver(Span::from_secs(3_600));
-        assert!(hear(&mut receiver, at(30_010), &update(2, at(300), true)));
-        assert_eq!(receiver.session(), Some(SessionId(2)));
-        // Nothing that was delayed of its former life counts.
-        let sent_at = at(0) + Span::from_secs(3_628);
-        assert!(!hear(&mut receiver, at(30_020), &update(1, sent_at, true)));
-    }
-
-    #[test]
-    fn one_that_was_started_again_within_a_minute_is_heard_once_its_former_session_is_silent() {
-        let mut receiver = Receiver::new(MonitorParams::default(), Secret::new([1; 16]));
-        assert!(hear(&mut receiver, at(0), &update(1, at(20_000), true)));
-        assert!(hear(&mut receiver, at(9_000), &update(1, at(29_000), false)));
-        // It could be an opening from before session 1, which was delayed.
-        assert!(!hear(&mut receiver, at(10_000), &update(2, at(300), true)));
-        assert!(hear(&mut receiver, at(11_000), &update(2, at(1_300), true)));
-    }
-
-    #[test]
-    fn a_session_goes_on_after_a_late_opening_that_was_taken_for_another_one() {
-        // Commands are rare, so session 1 seems to be over.
-        let mut receiver = receiver(Span::from_secs(5));
-        assert!(hear(&mut receiver, at(40_000), &update(2, at(4_000), true)));
-        let again = at(0) + Span::from_secs(5 + 42);
-        let _ = receiver.handle_datagram(at(43_000), FORWARD, 1, &update(1, again, false)[..]);
+    /// The cookie with which an update is answered, if by a challenge.
+    fn hear(receiver: &mut Receiver<u8>, now: Time, by: u8, datagram: &[u8]) -> Option<Cookie> {
+        let heard = receiver.handle_datagram(now, FORWARD, by, datagram);
+        assert!(matches!(heard, Some(Ok(()))), "{heard:?}");
         let mut out = Vec::new();
         let answers = core::iter::from_fn(|| {
-            let len = receiver.poll_transmit(at(43_000), &mut out)?.len;
-            Some(matches!(Message::parse(&out[..len]), Ok(Message::Challenge(_))))
+            let len = receiver.poll_transmit(now, &mut out)?.len;
+            let Ok(Message::Challenge(it)) = Message::parse(&out[..len]) else { return Some(None) };
+            Some(Some(it.cookie))
         });
-        assert!(answers.last().expect("an answer"), "a challenge, so it is opened again");
-        assert!(hear(&mut receiver, at(43_040), &update(1, again, true)));
-        // From now on the late one stays ignored, however rare commands are.
-        assert!(!hear(&mut receiver, at(55_000), &update(2, at(4_200), true)));
-        assert!(hear(&mut receiver, at(56_000), &update(1, at(60_000), false)));
+        answers.last().expect("an answer")
+    }
+
+    #[test]
+    fn a_peer_that_was_started_anew_is_heard_once_it_has_answered_a_challenge() {
+        let mut receiver = receiver();
+        let first = hear(&mut receiver, at(10), 1, &update(2, 10, Some(Cookie::default())));
+        assert_eq!(receiver.session(), Some(SessionId(1)), "until then the former one counts");
+        assert_eq!(hear(&mut receiver, at(20), 1, &update(2, 20, first)), None);
+        assert_eq!(receiver.session(), Some(SessionId(2)));
+    }
+
+    #[test]
+    fn no_late_opening_takes_the_place_of_a_session_whatever_its_age() {
+        let mut receiver = receiver();
+        let of_second = hear(&mut receiver, at(10), 1, &update(2, 10, Some(Cookie::default())));
+        let of_third = hear(&mut receiver, at(11), 1, &update(3, 11, Some(Cookie::default())));
+        hear(&mut receiver, at(20), 1, &update(2, 20, of_second));
+        // Each of these is a copy of one that was good, or would have been.
+        let late = [(1, Some(Cookie::default())), (3, of_third), (1, None)];
+        for (after, (session, cookie)) in [100, 5_000, 29_000].into_iter().zip(late) {
+            assert!(hear(&mut receiver, at(after), 1, &update(session, 12, cookie)).is_some());
+            assert_eq!(receiver.session(), Some(SessionId(2)));
+        }
+        assert_eq!(hear(&mut receiver, at(30_000), 1, &update(2, 30_000, None)), None);
+    }
+
+    #[test]
+    fn a_session_goes_on_after_a_late_opening_that_came_first() {
+        let mut receiver = Receiver::new(MonitorParams::default(), Secret::new([1; 16]));
+        hear(&mut receiver, at(0), 1, &update(1, 0, Some(Cookie::default())));
+        let cookie = hear(&mut receiver, at(5), 1, &update(2, 5, None));
+        assert_eq!(hear(&mut receiver, at(9), 1, &update(2, 9, cookie)), None);
+        assert_eq!(receiver.session(), Some(SessionId(2)));
     }
 }

@@ -95,6 +95,8 @@ enum Asked {
 /// Where a source may be.
 struct Candidate<P> {
     peer: P,
+    /// Since when.
+    since: Time,
     /// Bytes that have come from there.
     bytes: usize,
 }
@@ -141,7 +143,7 @@ impl<P: Copy + PartialEq> Return<P> {
             Some(candidate) if candidate.peer == peer => {
                 candidate.bytes = candidate.bytes.saturating_add(len);
             }
-            _ if is_newest => self.candidate = Some(Candidate { peer, bytes: len }),
+            _ if is_newest => self.candidate = Some(Candidate { peer, since: now, bytes: len }),
             _ => {}
         }
     }
@@ -164,7 +166,7 @@ impl<P: Copy + PartialEq> Return<P> {
 
     /// When to call [`Return::follow`].
     fn follows_at(&self) -> Option<Time> {
-        self.candidate.as_ref()?;
+        let candidate = self.candidate.as_ref()?;
         let silent_at = self.heard_at + MOVES_AFTER;
         // Where nothing has left yet, nothing can be lost.
         let Some(open) = self.open.as_ref().filter(|open| open.source.counters().sent > 0) else {
@@ -173,7 +175,11 @@ impl<P: Copy + PartialEq> Return<P> {
         match self.asked {
             Asked::No => Some(silent_at),
             Asked::Wanted => None,
-            Asked::At(at) => Some(at + MOVES_AFTER.max(open.source.round_trip() * ROUND_TRIPS)),
+            // Before something came from elsewhere, both may have been silent.
+            Asked::At(at) => {
+                let patience = MOVES_AFTER.max(open.source.round_trip() * ROUND_TRIPS);
+                Some(at.max(candidate.since) + patience)
+            }
         }
     }
 
@@ -190,7 +196,7 @@ impl<P: Copy + PartialEq> Return<P> {
             open.source.repeat();
             return;
         }
-        let Some(Candidate { peer, bytes }) = self.candidate.take() else { return };
+        let Some(Candidate { peer, bytes, .. }) = self.candidate.take() else { return };
         // An address is not proven by an update from it. Until somebody there answers, nothing but openings
         // leaves, and few of them, so that nobody can lead states of the return direction to others.
         let is_proven = |it: &(P, Time)| it.0 == peer && now.since(it.1) < PROVEN_FOR;

@@ -367,7 +367,7 @@ impl<P: Copy + Hash> Monitor<P> {
             }
             Relation::Other => return Err(Ignored::Misplaced),
             Relation::Unproven => match &update.opening {
-                None => return self.challenge(now, peer, update.session),
+                None => return self.ask_for_cookie(now, peer, update.session),
                 Some(opening) => match self.credential(opening, access) {
                     Err(reason) => return self.refuse(peer, update.session, reason),
                     Ok(shown) if shown != self.records[key as usize].credential() => {
@@ -403,7 +403,7 @@ impl<P: Copy + Hash> Monitor<P> {
             Admission::Cookie => self.secret.accepts(opening.cookie, now, session, &peer),
         };
         let Some(opening) = update.opening.filter(proven) else {
-            return self.challenge(now, peer, session);
+            return self.ask_for_cookie(now, peer, session);
         };
         let credential = match self.credential(&opening, access) {
             Ok(credential) => credential,
@@ -526,13 +526,16 @@ impl<P: Copy + Hash> Monitor<P> {
         self.tokens.contains(&digest).then_some(digest as u64).ok_or(CloseReason::BadToken)
     }
 
-    fn challenge(&mut self, now: Time, peer: P, session: SessionId) -> Result<(), Ignored> {
-        self.counters.challenged += 1;
+    fn ask_for_cookie(&mut self, now: Time, peer: P, session: SessionId) -> Result<(), Ignored> {
         let cookie = self.secret.cookie(now, session, &peer);
-        let reply = Reply::Challenge(Challenge { session, cookie });
-        self.outbox.push(Answer::unmarked(now, peer, reply));
-        self.events.push(MonitorEvent::Challenged);
+        self.challenge(now, peer, Challenge { session, cookie });
         Ok(())
+    }
+
+    pub(in crate::session) fn challenge(&mut self, now: Time, peer: P, challenge: Challenge) {
+        self.counters.challenged += 1;
+        self.outbox.push(Answer::unmarked(now, peer, Reply::Challenge(challenge)));
+        self.events.push(MonitorEvent::Challenged);
     }
 
     fn refuse(&mut self, peer: P, session: SessionId, reason: CloseReason) -> Result<(), Ignored> {
