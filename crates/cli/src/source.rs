@@ -122,7 +122,7 @@ pub(crate) struct Args {
     /// Take generation times from the stream of --latest: a time and a tab are in front of each state. With
     /// `unix` the time is in seconds since 1970, such as 1732712345.25. A state without a time, or with one
     /// that is more than 100 ms in the future or before 2000, counts as generated when it is read; one that
-    /// is more than 1 h old counts as 1 h old.
+    /// is more than 30 days old counts as 30 days old.
     #[arg(long, value_name = "FORMAT", help_heading = "State")]
     stamp: Option<StampFormat>,
     /// Send the states of this topic; may be given up to 256 times. All topics share one session and its

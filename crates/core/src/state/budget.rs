@@ -75,11 +75,6 @@ impl Budget {
         self.used
     }
 
-    /// The bytes that are left to each party.
-    pub const fn free(&self) -> usize {
-        self.limit.saturating_sub(self.used)
-    }
-
     /// How many times a share has become smaller: as long as this is the same, what had no room has none.
     pub const fn shrinks(&self) -> u64 {
         self.shrinks
@@ -175,12 +170,12 @@ mod tests {
         let mut budget = Budget::new(100);
         let (mut one, mut other) = (0, 0);
         assert!(budget.resize(&mut one, 60) && budget.resize(&mut other, 40));
-        assert_eq!((budget.used(), budget.free()), (100, 0));
+        assert_eq!(budget.used(), 100);
         assert!(!budget.resize(&mut one, 61) && !budget.resize(&mut one, usize::MAX));
         assert_eq!((one, budget.used()), (60, 100));
         assert!(budget.resize(&mut one, 10) && budget.resize(&mut other, 90));
         budget.release(&mut other);
-        assert_eq!((other, budget.used(), budget.free()), (0, 10, 90));
+        assert_eq!((other, budget.used()), (0, 10));
     }
 
     /// The most that a party can have now.
@@ -197,7 +192,7 @@ mod tests {
         // A fifth of what is left, each.
         let others = [2, 3, 4].map(|party| greatest(&mut budget, party));
         assert_eq!(others, [200, 160, 128]);
-        assert_eq!((budget.used(), budget.free()), (4_488, 0));
+        assert_eq!(budget.used(), 4_488);
         let mut share = others[0];
         budget.enter(Party(0, 2));
         assert!(!budget.resize(&mut share, 201) && budget.resize(&mut share, 100));

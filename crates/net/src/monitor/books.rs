@@ -27,9 +27,10 @@ struct Turns {
     last: Option<Place>,
     /// Those for which there was no room.
     blocked: BTreeSet<Place>,
-    /// Which of these was asked for again last, and how many are still to be since there may be room.
+    /// Which of these was asked for again last.
     looked_at: Option<Place>,
-    to_look_at: usize,
+    /// There may be room since that was this one: all are to be asked for again, around to it.
+    look_to: Option<Option<Place>>,
     /// Not before this time.
     next_look: Time,
 }
@@ -61,21 +62,29 @@ impl Turns {
 
     /// There may be room again for any of those that had none.
     fn look_again(&mut self) {
-        self.to_look_at = self.blocked.len();
+        self.look_to = (!self.blocked.is_empty()).then_some(self.looked_at);
     }
 
     /// Some of them are asked for again, if it is time.
     fn unblock(&mut self, now: Time) {
-        if self.to_look_at == 0 || now < self.next_look {
-            return;
-        }
+        let Some(end) = self.look_to.filter(|_| now >= self.next_look) else { return };
         self.next_look = now + PAUSE;
-        for _ in 0..self.to_look_at.min(LOOKS) {
-            self.to_look_at -= 1;
-            self.looked_at = next_of(&self.blocked, self.looked_at);
-            self.looked_at.into_iter().for_each(|place| self.wake(place));
+        for _ in 0..LOOKS {
+            let Some(place) = next_of(&self.blocked, self.looked_at) else {
+                self.look_to = None;
+                return;
+            };
+            // From the last one to this, in the order of the places, and from the greatest to the least.
+            let (last, here) = (self.looked_at, Some(place));
+            self.wake(place);
+            self.looked_at = here;
+            let is_around =
+                if last < here { last < end && end <= here } else { last < end || end <= here };
+            if is_around {
+                self.look_to = None;
+                return;
+            }
         }
-        self.to_look_at = self.to_look_at.min(self.blocked.len());
     }
 
     /// A source is gone.
@@ -273,7 +282,7 @@ impl Books {
 
     /// When to call [`Books::hand_out_records`], and [`Details::handle_timeout`], next.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        let look = (self.turns.to_look_at > 0).then_some(self.turns.next_look);
+        let look = self.turns.look_to.is_some().then_some(self.turns.next_look);
         Time::earliest([self.details.poll_timeout(), look])
     }
 }
@@ -385,6 +394,28 @@ mod tests {
         let source = sessions.records().next().expect("it is open").0;
         let (name, topic, stream) = ("robot".into(), "former".into(), StreamId(1));
         (source, Cursor { source: name, party: None, topic, stream, next: 1 })
+    }
+
+    #[test]
+    fn topics_without_room_are_asked_for_again_whatever_joins_them_meanwhile() {
+        let source = sessions().records().next().expect("there is one").0;
+        let place = |number: usize| (source, number as u16);
+        let mut turns = Turns::default();
+        (1_000..1_200).for_each(|number| turns.block(place(number)));
+        turns.look_again();
+        let mut asked = BTreeSet::new();
+        for step in 0..10 {
+            turns.unblock(Time::ZERO + PAUSE * step as u64);
+            // Others have no room any more, and those that were asked for have none again.
+            let ready = std::mem::take(&mut turns.ready);
+            ready.into_iter().for_each(|place| {
+                turns.block(place);
+                asked.insert(place);
+            });
+            (step * 100..step * 100 + 64).for_each(|number| turns.block(place(number)));
+        }
+        assert!((1_000..1_200).all(|number| asked.contains(&place(number))));
+        assert_eq!(turns.look_to, None, "it ends");
     }
 
     /// Turns are 1 ms apart.

@@ -105,7 +105,7 @@ impl<R: Read + Send + 'static> Records<R> {
     /// a format there are none. A record without a plausible time counts as generated when it is read.
     #[must_use]
     pub fn stamped(mut self, format: impl Into<Option<StampFormat>>) -> Self {
-        self.reader.stamps = Stamps::new(format.into(), stamp::MAX_AGE_OF_RECORD);
+        self.reader.stamps = Stamps::new(format.into(), stamp::MAX_AGE);
         self.max_read = self.max_read.saturating_add(self.reader.stamps.max_len());
         self
     }
@@ -308,7 +308,7 @@ impl Reader {
             let at = match stamp::is_age_known(record.generated_at, anchor.wall()) {
                 true => anchor.time_of(record.generated_at),
                 // No reader takes it for a new one.
-                false => anchor.time_of(anchor.wall()) - stamp::MAX_AGE_OF_RECORD,
+                false => anchor.time_of(anchor.wall()) - stamp::MAX_AGE,
             };
             self.put(at, record.bytes);
         }
@@ -415,7 +415,7 @@ mod tests {
             _ => None,
         });
         // A clock that is set by some ms is no reason to take a record for an old one.
-        let unknown = stamp::MAX_AGE_OF_RECORD;
+        let unknown = stamp::MAX_AGE;
         assert_eq!(ages.collect::<Vec<_>>(), [Span::ZERO, Span::ZERO, unknown, unknown]);
     }
 

@@ -29,15 +29,11 @@ const MAX_LEN: usize = 31;
 /// Internet are within some tens of ms of each other (RFC 5905, section 1).
 const MAX_AHEAD: Span = Span::from_millis(100);
 
-/// The greatest age of a state by its stamp. A stamp in seconds since boot is older, and one in ms or ns is far
-/// in the future.
-pub(super) const MAX_AGE: Span = Span::from_secs(3_600);
+/// The greatest age by a stamp, 30 days: a writer that was held up over an outage writes old records.
+pub(super) const MAX_AGE: Span = Span::from_secs(30 * 86_400);
 
-/// The greatest age of a record by its stamp, 30 days: a writer that was held up over an outage writes old
-/// records.
-pub(super) const MAX_AGE_OF_RECORD: Span = Span::from_secs(30 * 86_400);
-
-/// Stamps before this are no dates: the first moment of 2000, since 1970. A clock that was never set shows such.
+/// Stamps before this are no dates: the first moment of 2000, since 1970. A clock that was never set shows such, and
+/// so does a stamp in seconds since boot; one in ms or ns is far in the future.
 const FIRST_DATE: Duration = Duration::from_secs(946_684_800);
 
 /// How a generation time is written.
@@ -94,7 +90,7 @@ pub enum StampError {
     Old {
         /// How long ago it is.
         age: Span,
-        /// The greatest age that is plausible: 1 h, or 30 days of a record.
+        /// The greatest age, 30 days.
         max: Span,
     },
     /// It is a date, and more than the greatest age ago: the state counts as that old.
@@ -105,7 +101,7 @@ pub enum StampError {
     Stale {
         /// How long ago it is.
         age: Span,
-        /// The greatest age: 1 h, or 30 days of a record.
+        /// The greatest age, 30 days.
         max: Span,
     },
 }
@@ -173,9 +169,10 @@ impl Stamps {
 }
 
 /// Whether the age of a record that an earlier process has read is known when the wall clock shows `wall`: it may have
-/// gone back since.
+/// gone back since, or may have been set since for the first time.
 pub(super) fn is_age_known(generated_at: Duration, wall: Duration) -> bool {
-    generated_at.saturating_sub(wall) <= Duration::from(MAX_AHEAD)
+    let is_date = generated_at >= FIRST_DATE || wall < FIRST_DATE;
+    is_date && generated_at.saturating_sub(wall) <= Duration::from(MAX_AHEAD)
 }
 
 impl Rule {
@@ -270,7 +267,7 @@ mod tests {
             (&b"1732712344.75\tup"[..], 500, &b"up"[..]),
             (b"1732712344\tx\ty", 1_250, b"x\ty"),
             (b"1732712344.250000000\t", 1_000, b""),
-            (b"0001732708745.25\t\x00\xff", 3_600_000, b"\x00\xff"),
+            (b"0001730120345.25\t\x00\xff", 30 * 86_400_000, b"\x00\xff"),
             // Ahead by less than the bound.
             (b"1732712345.35\tnow", 0, b"now"),
         ] {
@@ -322,12 +319,12 @@ mod tests {
 
     #[test]
     fn a_state_that_is_older_than_the_bound_is_not_taken_for_a_new_one() {
-        let hour = Duration::from(MAX_AGE);
+        let month = Duration::from(MAX_AGE);
         for (text, age) in [
-            // An hour and a nanosecond, a year, and the first second of 2000.
-            (&b"1732708745.249999999\told"[..], hour),
-            (b"1701176345.25\told", hour),
-            (b"946684800\told", hour),
+            // 30 days and a nanosecond, a year, and the first second of 2000.
+            (&b"1730120345.249999999\told"[..], month),
+            (b"1701176345.25\told", month),
+            (b"946684800\told", month),
             // Seconds since boot, or a time that was never set.
             (b"946684799.999999999\told", Duration::ZERO),
             (b"86400\told", Duration::ZERO),
@@ -337,6 +334,16 @@ mod tests {
             assert_eq!(taken(&stamps, text.0), (age, b"old".to_vec()), "{}", text.1);
             assert_eq!(stamps.invalid(), Some(1), "{}", text.1);
         }
+    }
+
+    #[test]
+    fn the_age_of_a_record_of_an_earlier_process_is_known_unless_the_clock_was_set_since() {
+        let boot = Duration::from_secs(86_400);
+        assert!(
+            is_age_known(WALL - boot, WALL) && is_age_known(WALL + Duration::from_millis(99), WALL)
+        );
+        assert!(!is_age_known(WALL + boot, WALL) && !is_age_known(boot, WALL));
+        assert!(is_age_known(boot, 2 * boot), "no clock was ever set");
     }
 
     #[test]
