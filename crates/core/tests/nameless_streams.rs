@@ -131,11 +131,13 @@ fn a_source_without_a_name_goes_on_elsewhere_by_its_token_and_otherwise_from_its
         record(&mut monitor, after, (2, 2), 0);
         let again = numbers(&mut monitor, source);
         assert_eq!(again.is_empty(), is_known, "from {before} to {after}");
-        // After a restart of the monitor it is known again.
+        // After a restart of the monitor, too, and nobody else goes on at its cursor.
         let cursors: Vec<_> = monitor.cursors().collect();
-        let mut restarted = self::monitor().with_cursors(cursors);
-        let source = open(&mut restarted, 3, 3, 0);
-        record(&mut restarted, 3, (3, 2), 0);
-        assert_eq!(numbers(&mut restarted, source).is_empty(), is_known);
+        for (peer, is_known) in [(after, is_known), (3, false)] {
+            let mut restarted = self::monitor().with_cursors(cursors.clone());
+            let source = open(&mut restarted, peer, 3, 0);
+            record(&mut restarted, peer, (3, 2), 0);
+            assert_eq!(numbers(&mut restarted, source).is_empty(), is_known, "{after} as {peer}");
+        }
     }
 }

@@ -131,6 +131,18 @@ fn an_outage_of_all_paths_does_not_move_the_return_direction() {
 }
 
 #[test]
+fn a_dead_address_is_left_also_for_two_that_take_turns() {
+    let mut world = World::new(fast(), fixed);
+    world.run(Span::from_secs(5));
+    (world.address, world.second) = (3, Some(2));
+    for step in 0..60 {
+        world.forged = (step % 2 == 0).then_some(2);
+        world.run(Span::from_millis(100));
+    }
+    world.assert_fresh(Span::from_millis(80), "over the other two");
+}
+
+#[test]
 fn neither_late_updates_nor_copies_move_the_return_direction() {
     let mut world = World::new(fast(), fixed);
     world.run(Span::from_secs(5));

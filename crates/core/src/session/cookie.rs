@@ -106,6 +106,13 @@ impl Secret {
     }
 }
 
+/// What stands for a token in tables, the same in each process.
+pub(super) fn number_of(token: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    hasher.write(token);
+    hasher.finish()
+}
+
 /// Builds keyed hashers, so that nobody can choose session ids that collide.
 #[derive(Debug, Clone)]
 pub(super) struct TableHasher(Secret);

@@ -95,7 +95,7 @@ enum Asked {
 /// Where a source may be.
 struct Candidate<P> {
     peer: P,
-    /// Since when.
+    /// Since when something came from elsewhere.
     since: Time,
     /// Bytes that have come from there.
     bytes: usize,
@@ -143,7 +143,11 @@ impl<P: Copy + PartialEq> Return<P> {
             Some(candidate) if candidate.peer == peer => {
                 candidate.bytes = candidate.bytes.saturating_add(len);
             }
-            _ if is_newest => self.candidate = Some(Candidate { peer, since: now, bytes: len }),
+            before if is_newest => {
+                // Two that take turns are no reason to wait for ever.
+                let since = before.as_ref().map_or(now, |before| before.since);
+                self.candidate = Some(Candidate { peer, since, bytes: len });
+            }
             _ => {}
         }
     }

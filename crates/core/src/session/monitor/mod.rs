@@ -18,7 +18,7 @@ use core::hash::Hash;
 use slab::Slab;
 
 use super::access::Access;
-use super::cookie::Secret;
+use super::cookie::{Secret, number_of};
 use super::datagram::Datagram;
 use super::held::LargeStates;
 use super::index::Index;
@@ -523,7 +523,8 @@ impl<P: Copy + Hash> Monitor<P> {
             return Ok(0);
         }
         let digest = self.secret.digest(opening.token);
-        self.tokens.contains(&digest).then_some(digest as u64).ok_or(CloseReason::BadToken)
+        let is_known = self.tokens.contains(&digest);
+        is_known.then(|| number_of(opening.token)).ok_or(CloseReason::BadToken)
     }
 
     fn ask_for_cookie(&mut self, now: Time, peer: P, session: SessionId) -> Result<(), Ignored> {

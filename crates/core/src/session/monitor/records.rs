@@ -11,8 +11,7 @@ use crate::unit::Time;
 
 impl<P: Copy + Hash> Monitor<P> {
     /// The same that goes on where the application was with records before a restart, before any datagram has
-    /// come. Of several cursors of one topic the last one counts; of a source without a name the lowest of those of
-    /// several parties, and whichever party has the stream then goes on there.
+    /// come. Of several cursors of one topic the last one counts; of a source without a name each party has its own.
     #[must_use]
     pub fn with_cursors(mut self, cursors: impl IntoIterator<Item = Cursor>) -> Self {
         self.large.cursors.restore(cursors);

@@ -67,7 +67,7 @@ impl Tenth {
     /// The rate at which updates leave. In an outage it is the rate before, as the gate alone spaces them.
     pub(super) fn pace(&self) -> UpdateRate {
         let before = self.before_silence.filter(|_| self.is_outage());
-        before.map_or_else(|| self.rate(), |(_, rate)| rate)
+        before.map_or_else(|| self.rate(), |(_, rate)| self.yielding_bounds().clamp(rate))
     }
 
     /// `at`, or the first time of the pacer's grid behind the pause into which that falls.
