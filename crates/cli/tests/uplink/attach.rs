@@ -1,7 +1,7 @@
 //! What `attach`, `detach` and `run` leave as it was, however they end.
 
-use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, UdpSocket};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -222,6 +222,20 @@ fn a_device_that_vanishes_leaves_nothing_that_is_in_the_way() {
     assert_eq!(net.pins(), 0);
 }
 
+/// The connection of a process, or why it makes none.
+fn accepted(listener: &TcpListener, of: &mut Child) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    loop {
+        match listener.accept() {
+            Ok((connection, _)) => return connection,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+        }
+        let ended = of.try_wait().unwrap();
+        assert!(ended.is_none(), "it has ended, {}, and has not connected", ended.unwrap());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_command_runs_with_its_own_uploads_alone_in_the_bulk_band() {
     if !can_run() {
@@ -235,7 +249,7 @@ fn a_command_runs_with_its_own_uploads_alone_in_the_bulk_band() {
     let mut run = net.uplink("run --rate 10mbit --dev");
     let mut run = run.args([DEVICE, "--", "bash", "-c", &script]).spawn().unwrap();
     // Whoever reads nothing lets the send buffer be filled.
-    let _connection = listener.accept().unwrap();
+    let _connection = accepted(&listener, &mut run);
     let others = uploads(&net, 1);
     assert_eq!(band_of(&net, port).unwrap(), "bulk");
     assert_eq!(band_of(&net, port_of(&others)).unwrap(), "urgent");
