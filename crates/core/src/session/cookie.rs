@@ -106,7 +106,7 @@ impl Secret {
     }
 }
 
-/// What stands for a token in tables, the same in each process.
+/// A number for a token in tables. Each process gives it the same one.
 pub(super) fn number_of(token: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write(token);

@@ -223,7 +223,7 @@ mod tests {
         cursors.set(&of(mine, 7));
         assert_eq!(next(&mut cursors, mine), Some((7, 9)));
         assert_eq!(next(&mut cursors, theirs), Some((900, 900)));
-        // After a restart, too, whoever comes first.
+        // The same after a restart, in whatever order they return.
         let kept: Vec<_> = cursors.iter().collect();
         assert_eq!(kept, [cursor("", "log", 3, 5), of(mine, 7), of(theirs, 900)]);
         let mut restarted = Cursors::new(9);
