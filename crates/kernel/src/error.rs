@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::{fs, io, iter};
 
 use freshline_core::host::BandLawError;
@@ -58,16 +59,26 @@ pub enum KernelError {
     #[error(
         "the kernel refuses the program, which needs CAP_SYS_ADMIN and CAP_NET_ADMIN (as root in a \
          container), and Linux 6.12 or later with CONFIG_CGROUP_BPF, CONFIG_NET_XGRESS and \
-         CONFIG_BPF_JIT; RUST_LOG=debug shows the kernel's reasons"
+         CONFIG_BPF_JIT: {why}; RUST_LOG=debug shows all that the kernel says"
     )]
-    Refused(#[source] libbpf_rs::Error),
+    Refused {
+        /// What the kernel said of the program that it refused, and its name.
+        why: String,
+        /// What it answered.
+        source: libbpf_rs::Error,
+    },
     /// The kernel does not take the queueing discipline.
     #[error(
         "the kernel refuses the queueing discipline, which needs CAP_SYS_ADMIN and CAP_NET_ADMIN (as \
-         root in a container), and Linux 6.16 or later with CONFIG_NET_SCH_BPF and CONFIG_BPF_JIT; \
-         RUST_LOG=debug shows the kernel's reasons"
+         root in a container), and Linux 6.16 or later with CONFIG_NET_SCH_BPF and CONFIG_BPF_JIT: \
+         {why}; RUST_LOG=debug shows all that the kernel says"
     )]
-    RefusedQdisc(#[source] libbpf_rs::Error),
+    RefusedQdisc {
+        /// What the kernel said of it.
+        why: String,
+        /// What it answered.
+        source: libbpf_rs::Error,
+    },
     /// A discipline that the kernel cannot be given.
     #[error(
         "the kernel's queueing discipline has no {0}; `freshline router run` has, in user space"
@@ -224,6 +235,14 @@ impl KernelError {
         move |source| Self::Device { what, device, source: source.into() }
     }
 
+    pub(crate) fn refused(source: libbpf_rs::Error) -> Self {
+        Self::Refused { why: reasons(&WARNINGS.lock().unwrap()), source }
+    }
+
+    pub(crate) fn refused_qdisc(source: libbpf_rs::Error) -> Self {
+        Self::RefusedQdisc { why: reasons(&WARNINGS.lock().unwrap()), source }
+    }
+
     pub(crate) fn bpf(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
         move |source| Self::Bpf { what, source }
     }
@@ -239,8 +258,39 @@ pub(crate) fn require_root(what: &'static str) -> Result<(), KernelError> {
         return Err(KernelError::Privileges(what));
     }
     // What libbpf tells goes where our own messages go, and not to standard error.
-    set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
+    set_print(Some((PrintLevel::Debug, |level, text| {
+        tracing::debug!("{}", text.trim_end());
+        if level == PrintLevel::Warn {
+            keep(&mut WARNINGS.lock().unwrap(), text);
+        }
+    })));
     Ok(())
+}
+
+/// The last of what libbpf has warned of.
+static WARNINGS: Mutex<String> = Mutex::new(String::new());
+/// How much of that is kept, in bytes: the verifier's log can be long, and its reason is at the end.
+const KEPT: usize = 4096;
+
+fn keep(kept: &mut String, text: String) {
+    kept.push_str(&text);
+    let excess = kept.len().saturating_sub(KEPT);
+    let from = (excess..kept.len()).find(|&at| kept.is_char_boundary(at)).unwrap_or(0);
+    kept.drain(..from);
+}
+
+/// Those lines of libbpf's warnings that name what failed, or that the verifier ended with.
+fn reasons(warnings: &str) -> String {
+    let is_known = |line: &&str| {
+        !line.is_empty()
+            && !["LOG --", "processed ", "failed to load"].iter().any(|text| line.contains(text))
+    };
+    let lines: Vec<_> = warnings
+        .lines()
+        .map(|line| line.trim().trim_start_matches("libbpf: "))
+        .filter(is_known)
+        .collect();
+    lines[lines.len().saturating_sub(3)..].join("; ")
 }
 
 fn may_administer() -> bool {
@@ -260,4 +310,31 @@ pub(crate) fn require_btf() -> Result<(), KernelError> {
         feature: "BTF, the description of the kernel's types",
         remedy: "take one that is built with CONFIG_DEBUG_INFO_BTF, as distributions' are",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_program_and_the_reason() {
+        let mut kept = "libbpf: prog 'other': an older warning\n".repeat(1000);
+        for text in [
+            "libbpf: prog 'list': BPF program load failed: -EACCES\n",
+            "libbpf: prog 'list': -- BEGIN PROG LOAD LOG --\n\
+             0: R1=ctx() R10=fp0\n\
+             invalid mem access 'scalar'\n\
+             processed 1 insns (limit 1000000) max_states_per_insn 0\n\
+             -- END PROG LOAD LOG --\n",
+            "libbpf: prog 'list': failed to load: -EACCES\n",
+            "libbpf: failed to load object 'main_bpf'\n",
+        ] {
+            keep(&mut kept, text.to_owned());
+        }
+        assert!(kept.len() <= KEPT);
+        let expected = "prog 'list': BPF program load failed: -EACCES; 0: R1=ctx() R10=fp0; \
+                        invalid mem access 'scalar'";
+        assert_eq!(reasons(&kept), expected);
+        assert_eq!(reasons(""), "");
+    }
 }

@@ -153,12 +153,6 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 };
 
-struct bpf_iter__bpf_sk_storage_map {
-	struct bpf_iter_meta *meta;
-	struct sock *sk;
-	void *value;
-};
-
 #pragma clang attribute pop
 
 extern void *bpf_cast_to_kern_ctx(void *) __ksym;

@@ -104,7 +104,7 @@ pub fn attach(settings: &Settings) -> Result<Held, KernelError> {
     let mut program = builder.open(&mut place).map_err(KernelError::bpf("open the program"))?;
     program.progs.list.set_autoload(false);
     program.progs.leave.set_autoload(false);
-    let mut program = program.load().map_err(KernelError::Refused)?;
+    let mut program = program.load().map_err(KernelError::refused)?;
     settings.write(&program.maps.settings)?;
     let link = program.maps.freshline_dtpa.attach_struct_ops();
     link.map(Held).map_err(KernelError::bpf("register the congestion control"))

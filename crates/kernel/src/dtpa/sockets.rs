@@ -29,7 +29,7 @@ fn walk(attach: fn(&MainProgs<'_>) -> libbpf_rs::Result<Link>) -> Result<Vec<u8>
         .freshline_dtpa
         .set_autocreate(false)
         .map_err(KernelError::bpf("leave out the congestion control"))?;
-    let program = program.load().map_err(KernelError::Refused)?;
+    let program = program.load().map_err(KernelError::refused)?;
     let mut written = Vec::new();
     let iterator = attach(&program.progs).map_err(KernelError::bpf("attach the program"))?;
     Iter::new(&iterator)

@@ -37,7 +37,7 @@ pub(super) fn put_in_place(device: Device, settings: &Settings) -> Result<(), Ke
     let mut program = builder.open(&mut place).map_err(KernelError::bpf("open the program"))?;
     let name = qdisc_name(&device);
     prepare(&mut program, settings, &name)?;
-    let mut program = program.load().map_err(KernelError::RefusedQdisc)?;
+    let mut program = program.load().map_err(KernelError::refused_qdisc)?;
     write(&program.maps.settings, &settings.to_bytes())?;
     write(&program.maps.found, &found_to_bytes(&found))?;
 

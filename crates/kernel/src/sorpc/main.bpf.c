@@ -186,16 +186,16 @@ int freshline_sorpc(struct __sk_buff *packet)
 	return TCX_NEXT;
 }
 
-/* Reading it lists the flows. */
-SEC("iter/bpf_sk_storage_map")
-int list(struct bpf_iter__bpf_sk_storage_map *at)
+/* Reading it lists the flows of the reader's network namespace. */
+SEC("iter/tcp")
+int list(struct bpf_iter__tcp *at)
 {
-	struct sock_common *sock = (struct sock_common *)at->sk;
-	struct flow *flow = at->value;
+	struct sock_common *sock = at->sk_common;
+	struct tcp_sock *tcp = sock ? bpf_skc_to_tcp_sock(sock) : NULL;
+	struct flow *flow = tcp ? bpf_sk_storage_get(&flows, tcp, NULL, 0) : NULL;
 	struct row row = {};
 
-	/* One that is closed has no port, and is there until its packets have left. */
-	if (!sock || !flow || !sock->skc_num)
+	if (!flow)
 		return 0;
 	row.remote_port = bpf_ntohs(sock->skc_dport);
 	row.local_port = sock->skc_num;

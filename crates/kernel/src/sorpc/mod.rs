@@ -29,7 +29,7 @@ mod status;
 
 use std::fs::File;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use freshline_core::host::SorpcParams;
@@ -194,7 +194,7 @@ fn load(
     data.attachment.spread = priorities.spread.into();
     data.attachment.oversize = priorities.oversize.into();
     let largest = data.attachment.largest as u32;
-    let mut program = program.load().map_err(KernelError::Refused)?;
+    let mut program = program.load().map_err(KernelError::refused)?;
     if let Some(cgroup) = only {
         let (first, cgroup) = (0_u32.to_ne_bytes(), cgroup.as_raw_fd().to_ne_bytes());
         let named = program.maps.only.update(&first, &cgroup, MapFlags::ANY);
@@ -223,7 +223,7 @@ fn install(
 ) -> Result<Link, KernelError> {
     let mut pin = || {
         program.maps.rodata.pin(traces.folder.at(CONSTANTS))?;
-        let mut list = program.progs.list.attach_iter(program.maps.flows.as_fd())?;
+        let mut list = program.progs.list.attach()?;
         list.pin(traces.folder.at(FLOWS))
     };
     pin().map_err(KernelError::bpf("pin what belongs to the program"))?;

@@ -57,7 +57,7 @@ fn load(cgroup: &Cgroup, file: &File, law: &Law) -> Result<Held, KernelError> {
         settings.slope_bits,
     ] = law.constants();
     settings.within = cgroup.id;
-    let program = program.load().map_err(KernelError::Refused)?;
+    let program = program.load().map_err(KernelError::refused)?;
     let refused = |error| KernelError::bpf("attach the program")(error);
     let adopt = program.progs.adopt.attach().map_err(refused)?;
     let mut release = program.progs.release.attach().map_err(refused)?;

@@ -61,5 +61,5 @@ fn load<'a>(
         settings.slope_bits,
     ] = law.constants();
     settings.within = netns;
-    program.load().map_err(KernelError::Refused)
+    program.load().map_err(KernelError::refused)
 }
