@@ -1,8 +1,8 @@
 //! What can go wrong between a loader and the kernel.
 
+use std::cell::RefCell;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::{fs, io, iter};
 
 use freshline_core::host::BandLawError;
@@ -236,11 +236,11 @@ impl KernelError {
     }
 
     pub(crate) fn refused(source: libbpf_rs::Error) -> Self {
-        Self::Refused { why: reasons(&WARNINGS.lock().unwrap()), source }
+        Self::Refused { why: reasons(&WARNINGS.take()), source }
     }
 
     pub(crate) fn refused_qdisc(source: libbpf_rs::Error) -> Self {
-        Self::RefusedQdisc { why: reasons(&WARNINGS.lock().unwrap()), source }
+        Self::RefusedQdisc { why: reasons(&WARNINGS.take()), source }
     }
 
     pub(crate) fn bpf(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
@@ -261,19 +261,21 @@ pub(crate) fn require_root(what: &'static str) -> Result<(), KernelError> {
     set_print(Some((PrintLevel::Debug, |level, text| {
         tracing::debug!("{}", text.trim_end());
         if level == PrintLevel::Warn {
-            keep(&mut WARNINGS.lock().unwrap(), text);
+            WARNINGS.with_borrow_mut(|kept| keep(kept, &text));
         }
     })));
     Ok(())
 }
 
-/// The last of what libbpf has warned of.
-static WARNINGS: Mutex<String> = Mutex::new(String::new());
+thread_local! {
+    /// The last of what libbpf has warned of in this thread.
+    static WARNINGS: RefCell<String> = const { RefCell::new(String::new()) };
+}
 /// How much of that is kept, in bytes: the verifier's log can be long, and its reason is at the end.
 const KEPT: usize = 4096;
 
-fn keep(kept: &mut String, text: String) {
-    kept.push_str(&text);
+fn keep(kept: &mut String, text: &str) {
+    kept.push_str(text);
     let excess = kept.len().saturating_sub(KEPT);
     let from = (excess..kept.len()).find(|&at| kept.is_char_boundary(at)).unwrap_or(0);
     kept.drain(..from);
@@ -283,7 +285,9 @@ fn keep(kept: &mut String, text: String) {
 fn reasons(warnings: &str) -> String {
     let is_known = |line: &&str| {
         !line.is_empty()
-            && !["LOG --", "processed ", "failed to load"].iter().any(|text| line.contains(text))
+            && !["LOG --", "processed ", "failed to load object", "BPF skeleton"]
+                .iter()
+                .any(|text| line.contains(text))
     };
     let lines: Vec<_> = warnings
         .lines()
@@ -318,23 +322,28 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_program_and_the_reason() {
-        let mut kept = "libbpf: prog 'other': an older warning\n".repeat(1000);
-        for text in [
-            "libbpf: prog 'list': BPF program load failed: -EACCES\n",
-            "libbpf: prog 'list': -- BEGIN PROG LOAD LOG --\n\
-             0: R1=ctx() R10=fp0\n\
-             invalid mem access 'scalar'\n\
-             processed 1 insns (limit 1000000) max_states_per_insn 0\n\
-             -- END PROG LOAD LOG --\n",
-            "libbpf: prog 'list': failed to load: -EACCES\n",
-            "libbpf: failed to load object 'main_bpf'\n",
-        ] {
-            keep(&mut kept, text.to_owned());
+        let older = "libbpf: prog 'other': an older warning\n";
+        for log in ["", "0: R1=ctx() R10=fp0\n", &"a line of a long log\n".repeat(1000)] {
+            let mut kept = String::new();
+            for text in [
+                older,
+                "libbpf: prog 'list': BPF program load failed: -EACCES\n",
+                &format!(
+                    "libbpf: prog 'list': -- BEGIN PROG LOAD LOG --\n{log}\
+                     invalid mem access 'scalar'\nprocessed 1 insns (limit 1000000)\n\
+                     -- END PROG LOAD LOG --\n"
+                ),
+                "libbpf: prog 'list': failed to load: -EACCES\n",
+                "libbpf: failed to load object 'main_bpf'\n",
+                "libbpf: failed to load BPF skeleton 'main_bpf': -EACCES\n",
+            ] {
+                keep(&mut kept, text);
+            }
+            assert!(kept.len() <= KEPT);
+            let why = reasons(&kept);
+            let end = "invalid mem access 'scalar'; prog 'list': failed to load: -EACCES";
+            assert!(why.ends_with(end) && !why.contains("other"), "{why}");
         }
-        assert!(kept.len() <= KEPT);
-        let expected = "prog 'list': BPF program load failed: -EACCES; 0: R1=ctx() R10=fp0; \
-                        invalid mem access 'scalar'";
-        assert_eq!(reasons(&kept), expected);
         assert_eq!(reasons(""), "");
     }
 }

@@ -73,6 +73,7 @@ struct Report {
     sessions_opened: u64,
     states_withheld: u64,
     alarms: u64,
+    commands: u64,
     failures: Vec<FailedSeed>,
     /// Of a single seed that was asked for in detail.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,6 +128,7 @@ impl Report {
             sessions_opened: counts.opened,
             states_withheld: counts.withheld,
             alarms: counts.stale,
+            commands: counts.commands,
             failures: failures.into_iter().map(FailedSeed::from).collect(),
             details: None,
         }
@@ -165,7 +167,7 @@ impl Report {
         writeln!(
             out,
             "{} seeds, {} failed: {:.2} h of faults and healing, {} incidents, {} updates sent, \
-             {} fresh, {} sessions opened, {} states withheld, {} alarms",
+             {} fresh, {} sessions opened, {} states withheld, {} alarms, {} commands",
             self.seeds,
             self.failures.len(),
             self.simulated_s / 3_600.0,
@@ -175,6 +177,7 @@ impl Report {
             self.sessions_opened,
             self.states_withheld,
             self.alarms,
+            self.commands,
         )
     }
 }

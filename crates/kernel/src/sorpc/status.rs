@@ -55,7 +55,7 @@ pub struct Attachment {
     pub replaced: bool,
     /// The bands, in the order of service.
     pub bands: [BandReport; 3],
-    /// Streams that are open and have sent data, the latest first.
+    /// Streams of the network namespace of this process that are open and have sent data, the latest first.
     pub flows: Vec<StreamReport>,
     /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
     pub runs: u64,

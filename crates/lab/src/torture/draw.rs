@@ -32,6 +32,12 @@ const LARGE_STREAM: u128 = 3;
 /// The stream of random numbers that says whether states have a maximum age, and which processes are stopped.
 const DEADLINE_STREAM: u128 = 4;
 
+/// The stream of random numbers that says which sources are commanded, and by which law.
+const RETURN_STREAM: u128 = 5;
+
+/// How many of the sources are commanded.
+const COMMANDED: f64 = 0.4;
+
 /// How many monitors have a maximum age.
 const DEADLINES: f64 = 0.5;
 
@@ -53,7 +59,9 @@ impl Plan {
         let rng = &mut Pcg64::new(seed.into(), 0);
         // From a generator of its own, so that the rest of a seed's world is as it was before.
         let large = &mut Pcg64::new(seed.into(), LARGE_STREAM);
-        let sources: Vec<_> = (0..rng.random_range(1..=5)).map(|_| source(rng, large)).collect();
+        let returns = &mut Pcg64::new(seed.into(), RETURN_STREAM);
+        let count = rng.random_range(1..=5);
+        let sources: Vec<_> = (0..count).map(|_| source(rng, large, returns)).collect();
         let mut incidents = Vec::new();
         for (source, plan) in sources.iter().enumerate() {
             for path in 0..plan.delays.len() {
@@ -94,6 +102,7 @@ impl Plan {
                 max_large: max_sources * LARGE_PER_RECORD,
                 max_age,
                 idle: millis(rng, 5_000..10_000),
+                return_law: a_law(returns),
             },
             sources,
             incidents,
@@ -128,16 +137,21 @@ fn laws() -> [LawConfig; 5] {
     ]
 }
 
-fn source(rng: &mut Pcg64, large: &mut Pcg64) -> SourcePlan {
+fn a_law(rng: &mut Pcg64) -> LawConfig {
     let laws = laws();
-    let law = laws[rng.random_range(0..laws.len())];
+    laws[rng.random_range(0..laws.len())]
+}
+
+fn source(rng: &mut Pcg64, large: &mut Pcg64, returns: &mut Pcg64) -> SourcePlan {
+    let law = a_law(rng);
     let named = rng.random_bool(0.8);
     let name = if named { format!("robot-{:08x}", rng.next_u32()) } else { String::new() };
     let paths = if rng.random_bool(SEVERAL_PATHS) { 2 } else { 1 };
     let delays = (0..paths).map(|_| millis(rng, 1..80)).collect();
     let scheduler = SCHEDULERS[rng.random_range(0..SCHEDULERS.len())];
     let large = large.random_bool(LARGE_STATES);
-    SourcePlan { law, name, delays, scheduler, large, ppm: ppm(rng) }
+    let is_commanded = returns.random_bool(COMMANDED);
+    SourcePlan { law, name, delays, scheduler, large, is_commanded, ppm: ppm(rng) }
 }
 
 fn incidents_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
@@ -245,6 +259,8 @@ mod tests {
             "by round_robin",
             "by redundant",
             ", large states",
+            ", commanded",
+            ", commands by tenth",
             "maximum age",
             "source 0 is stopped",
             "the monitor is stopped",

@@ -4,7 +4,6 @@
 //! is known to the checks alone.
 
 use freshline_core::link::Direction;
-use freshline_core::session::SourceEvent;
 use freshline_core::unit::Time;
 use freshline_core::wire::{self, Cookie, Frames, Opening, SessionId, Update};
 use rand::{Rng, RngExt};
@@ -16,7 +15,7 @@ use super::network::{Address, Arrived, Network};
 use super::observation::Observation;
 use super::plan::{Incident, Plan, What};
 use super::sabotage::Sabotage;
-use super::source_host::{Leaving, SourceHost};
+use super::source_host::{Happened, Leaving, SourceHost};
 
 /// How many strangers there are.
 const STRANGERS: u16 = 100;
@@ -57,7 +56,7 @@ impl Hosts {
             sources: sources
                 .map(|(number, source)| SourceHost::new(source.clone(), stream(number)))
                 .collect(),
-            monitor: MonitorHost::new(monitor, stream(MONITOR_STREAM)),
+            monitor: MonitorHost::new(monitor, plan, stream(MONITOR_STREAM)),
             ledger: Ledger::default(),
             network: Network::new(plan),
             incidents: plan.incidents.iter().rev().copied().collect(),
@@ -95,8 +94,9 @@ impl Hosts {
             self.arrive(arrived, &datagram);
         }
         if self.monitor.poll_timeout().is_some_and(|at| at <= now) {
-            let seen = &mut self.seen;
-            self.monitor.handle_timeout(now, |observed| seen.push(observed));
+            let (seen, ledger) = (&mut self.seen, &mut self.ledger);
+            let left = self.monitor.handle_timeout(now, ledger, |observed| seen.push(observed));
+            self.send_from_monitor(left);
         }
         for source in 0..self.sources.len() {
             if self.sources[source].wakes_at().is_none_or(|at| at > now) {
@@ -180,17 +180,29 @@ impl Hosts {
 
     fn send_update(&mut self, source: usize) {
         let (now, seen, host) = (self.now, &mut self.seen, &mut self.sources[source]);
-        let left = host.handle_timeout(now, &mut self.ledger, |host, event| {
-            let (session, age) = (host.endpoint.session(), host.known_age(now));
-            seen.push(Observation::Learned { source, session, event, age });
+        let left = host.handle_timeout(now, &mut self.ledger, |host, happened| {
+            seen.push(observed(now, source, host, happened));
         });
-        let (session, rate) = (host.endpoint.session(), host.endpoint.law().rate());
+        self.send_from_source(source, left);
+    }
+
+    fn send_from_source(&mut self, source: usize, left: Vec<Leaving>) {
+        let host = &self.sources[source];
+        let (session, rate) = (host.endpoint().session(), host.endpoint().law().rate());
         self.ledger.sent(session, host.process());
         for Leaving { path, seq, datagram } in left {
             if let Some(seq) = seq {
                 self.seen.push(Observation::Sent { source, session, seq, rate });
             }
             self.send_to_monitor(source, path, &datagram);
+        }
+    }
+
+    fn send_from_monitor(&mut self, left: Vec<(Address, Vec<u8>)>) {
+        for (to, datagram) in left {
+            if to.host < self.sources.len() {
+                self.send(to, Direction::Reverse, &datagram);
+            }
         }
     }
 
@@ -204,27 +216,25 @@ impl Hosts {
         if self.sabotage.intercepts(datagram) {
             return;
         }
-        let seen = &mut self.seen;
-        let answer = self.monitor.receive(self.now, from, datagram, |observed| seen.push(observed));
-        if !answer.is_empty() && from.host < self.sources.len() {
-            self.send(from, Direction::Reverse, &answer);
-        }
+        let (seen, ledger) = (&mut self.seen, &mut self.ledger);
+        let arrived = (from, datagram);
+        let left = self.monitor.receive(self.now, arrived, ledger, |observed| seen.push(observed));
+        self.send_from_monitor(left);
     }
 
     fn reach_source(&mut self, to: Address, datagram: &[u8]) {
-        let host = &mut self.sources[to.host];
-        if Some(to.port) != host.port(to.path) || self.sabotage.intercepts(datagram) {
+        let (now, seen, host) = (self.now, &mut self.seen, &mut self.sources[to.host]);
+        let is_lost =
+            self.sabotage.intercepts(datagram) || self.sabotage.intercepts_command(datagram);
+        if Some(to.port) != host.port(to.path) || is_lost {
             return;
         }
-        if let Some(event) = host.receive(self.now, to.path, datagram) {
-            self.learned(to.host, event);
+        let left = host.receive((now, to.path), datagram, &mut self.ledger, |host, happened| {
+            seen.push(observed(now, to.host, host, happened));
+        });
+        if !left.is_empty() {
+            self.send_from_source(to.host, left);
         }
-    }
-
-    fn learned(&mut self, source: usize, event: SourceEvent) {
-        let host = &self.sources[source];
-        let (session, age) = (host.endpoint.session(), host.known_age(self.now));
-        self.seen.push(Observation::Learned { source, session, event, age });
     }
 
     /// From a source, or to it; perhaps a stranger sends something as well.
@@ -244,6 +254,16 @@ impl Hosts {
         } else {
             self.network.send_to_source(source, &datagram);
         }
+    }
+}
+
+fn observed(now: Time, source: usize, host: &SourceHost, happened: Happened) -> Observation {
+    match happened {
+        Happened::Learned(event) => {
+            let (session, age) = (host.endpoint().session(), host.known_age(now));
+            Observation::Learned { source, session, event, age }
+        }
+        Happened::Commanded(state) => Observation::Commanded { source, state },
     }
 }
 

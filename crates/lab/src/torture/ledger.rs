@@ -26,6 +26,24 @@ impl Sample {
     }
 }
 
+/// A state that a monitor has put for a source.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Command {
+    /// The session of the source, at the monitor.
+    pub(super) session: SessionId,
+    /// Of the monitor's process, and of the command in it.
+    pub(super) number: (u64, u64),
+}
+
+impl Command {
+    /// The state: no other command has it.
+    pub(super) fn state(&self) -> Vec<u8> {
+        let (process, number) = self.number;
+        let text = format!("command {number} of {process} to {:016x} ", self.session.0);
+        text.bytes().cycle().take(100 + number as usize % 97).collect()
+    }
+}
+
 /// All states of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -33,12 +51,26 @@ pub(super) struct Ledger {
     samples: HashMap<(SessionId, Time), Vec<Sample>>,
     /// The process of each session.
     processes: HashMap<SessionId, SessionId>,
+    /// Those of the monitor, by what is in them.
+    commands: HashMap<Vec<u8>, Command>,
 }
 
 impl Ledger {
     /// A state was put with this label.
     pub(super) fn put(&mut self, label: Time, sample: Sample) {
         self.samples.entry((sample.process, label)).or_default().push(sample);
+    }
+
+    /// A command was put; gives what is in it.
+    pub(super) fn put_command(&mut self, command: Command) -> Vec<u8> {
+        let state = command.state();
+        self.commands.insert(state.clone(), command);
+        state
+    }
+
+    /// Which command this is, if any.
+    pub(super) fn command(&self, state: &[u8]) -> Option<&Command> {
+        self.commands.get(state)
     }
 
     /// An update of a session has left.

@@ -67,6 +67,8 @@ pub(super) enum Observation {
     },
     /// The monitor answered; lengths in bytes.
     Answered { question: usize, answer: usize },
+    /// A source was given a command for the first time.
+    Commanded { source: usize, state: Vec<u8> },
     /// A source learned something.
     Learned {
         source: usize,
@@ -117,6 +119,9 @@ impl fmt::Display for Observation {
             }
             Self::Answered { question, answer } => {
                 write!(f, "monitor: answers {question} bytes by {answer}")
+            }
+            Self::Commanded { source, state } => {
+                write!(f, "source {source}: is given {:?}", String::from_utf8_lossy(state))
             }
             Self::Learned { source, session, event, age } => {
                 write!(f, "source {source}, {session:?}: {event:?}")?;

@@ -50,6 +50,9 @@ pub struct MonitorPlan {
     pub max_age: Option<Span>,
     /// When it forgets who is silent; see `freshline_core::session::MonitorParams`.
     pub idle: Span,
+    /// The law of its return sessions, each to a source that is commanded.
+    #[serde(serialize_with = "name_of")]
+    pub return_law: LawConfig,
 }
 
 /// One source's host.
@@ -66,6 +69,8 @@ pub struct SourcePlan {
     pub scheduler: &'static str,
     /// Whether its states have all lengths up to 60 kB, and some take several updates.
     pub large: bool,
+    /// Whether it wants the states that the monitor sends: commands.
+    pub is_commanded: bool,
     /// How fast its clock is, in parts per million.
     pub ppm: i32,
 }
@@ -205,6 +210,11 @@ impl Plan {
         jitters.max().unwrap_or(Span::ZERO)
     }
 
+    /// Whether there is a return direction.
+    pub(super) fn has_commands(&self) -> bool {
+        self.sources.iter().any(|source| source.is_commanded)
+    }
+
     /// Whether records may be held for processes that are gone: those had no name by which their
     /// successors could replace them, or damage has changed the name on its way.
     pub(super) fn leaves_orphans(&self) -> bool {
@@ -228,7 +238,7 @@ impl Plan {
 impl fmt::Display for Plan {
     /// A line a host and a line an incident.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MonitorPlan { ppm, max_sources, idle, max_age, .. } = &self.monitor;
+        let MonitorPlan { ppm, max_sources, idle, max_age, return_law, .. } = &self.monitor;
         match self.damaged {
             Damaged::Dropped => writeln!(f, "damaged datagrams are dropped")?,
             Damaged::Delivered => writeln!(f, "damaged datagrams are delivered")?,
@@ -237,9 +247,12 @@ impl fmt::Display for Plan {
         if let Some(max_age) = max_age {
             write!(f, ", maximum age {max_age}")?;
         }
+        if self.has_commands() {
+            write!(f, ", commands by {}", return_law.name())?;
+        }
         writeln!(f)?;
         for (index, source) in self.sources.iter().enumerate() {
-            let SourcePlan { law, name, delays, scheduler, large, ppm } = source;
+            let SourcePlan { law, name, delays, scheduler, large, is_commanded, ppm } = source;
             write!(f, "source {index}: {}, name {name:?}, clock {ppm:+} ppm, delay ", law.name())?;
             let paths: Vec<_> = delays.iter().map(Span::to_string).collect();
             write!(f, "{}", paths.join(" and "))?;
@@ -248,6 +261,9 @@ impl fmt::Display for Plan {
             }
             if *large {
                 write!(f, ", large states")?;
+            }
+            if *is_commanded {
+                write!(f, ", commanded")?;
             }
             writeln!(f)?;
         }

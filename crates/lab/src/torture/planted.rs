@@ -36,11 +36,15 @@ pub enum Planted {
     TooOldHandedOut,
     /// The monitor does not report that a topic has become stale.
     AlarmsLost,
+    /// No update of a return session reaches its source.
+    CommandsLost,
+    /// A source is given half of a command.
+    CommandsHalved,
 }
 
 impl Planted {
     /// All faults with the property that each breaks.
-    pub const ALL: [(Self, &'static str); 12] = [
+    pub const ALL: [(Self, &'static str); 14] = [
         (Self::OlderTakenForFresh, "freshest never goes back"),
         (Self::AgeFlattered, "age is never negative"),
         (Self::StateDamaged, "states arrive whole"),
@@ -53,6 +57,8 @@ impl Planted {
         (Self::UpdatesMissed, "age returns to normal"),
         (Self::TooOldHandedOut, "no state is older than its maximum age"),
         (Self::AlarmsLost, "no state is older than its maximum age"),
+        (Self::CommandsLost, "service resumes"),
+        (Self::CommandsHalved, "commands arrive whole and in order"),
     ];
 }
 
@@ -72,6 +78,10 @@ impl Sabotage for Planted {
             }
             _ => false,
         }
+    }
+
+    fn intercepts_command(&mut self, datagram: &[u8]) -> bool {
+        *self == Self::CommandsLost && matches!(Message::parse(datagram), Ok(Message::Update(_)))
     }
 
     fn monitor(&self, plan: MonitorPlan) -> MonitorPlan {
@@ -109,6 +119,9 @@ impl Sabotage for Planted {
                 *answer = *question + 1;
             }
             (Self::AlarmsLost, Observation::Alarm { is_stale, .. }) => *is_stale = false,
+            (Self::CommandsHalved, Observation::Commanded { state, .. }) => {
+                state.truncate(state.len() / 2);
+            }
             (Self::RateRunsAway, Observation::Sent { rate, .. }) => {
                 *rate = UpdateRate::saturating(rate.per_second() * 1e6);
             }

@@ -13,6 +13,11 @@ pub(super) trait Sabotage: Send {
         false
     }
 
+    /// The same of a datagram for a source.
+    fn intercepts_command(&mut self, _datagram: &[u8]) -> bool {
+        false
+    }
+
     /// The monitor that there is, instead of the one that is checked.
     fn monitor(&self, plan: MonitorPlan) -> MonitorPlan {
         plan

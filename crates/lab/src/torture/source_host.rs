@@ -1,7 +1,10 @@
-//! A source, the application that it serves, and their clocks.
+//! A source, commanded or not, the application that it serves, and their clocks.
 
 use freshline_core::path::{PathId, SchedulerConfig};
-use freshline_core::session::{Paths, Secret, Source, SourceEvent, SourceParams, TransportState};
+use freshline_core::session::{
+    Dialer, DialerEvent, MonitorEvent, MonitorParams, Paths, Secret, Source, SourceEvent,
+    SourceKey, SourceParams, Transmit, TransportState,
+};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::SessionId;
 use rand::RngExt;
@@ -10,6 +13,20 @@ use rand_pcg::Pcg64;
 use super::clock::Clock;
 use super::ledger::{Ledger, Sample};
 use super::plan::{Leave, SourcePlan};
+
+/// What has happened at a source.
+pub(super) enum Happened {
+    /// It learned something.
+    Learned(SourceEvent),
+    /// It was given a state of the return direction.
+    Commanded(Vec<u8>),
+}
+
+/// A source, and the receiver of the return direction if it is commanded.
+enum End {
+    Source(Box<Source>),
+    Dialer(Box<Dialer>),
+}
 
 /// A datagram that leaves.
 pub(super) struct Leaving {
@@ -21,7 +38,7 @@ pub(super) struct Leaving {
 }
 
 pub(super) struct SourceHost {
-    pub(super) endpoint: Source,
+    end: End,
     pub(super) clock: Clock,
     /// The port from which it sends now, of each path; none while its interface is gone.
     ports: Vec<Option<u16>>,
@@ -57,11 +74,11 @@ pub(super) const MAX_PARTS: u64 = 7;
 
 impl SourceHost {
     pub(super) fn new(plan: SourcePlan, mut rng: Pcg64) -> Self {
-        let (endpoint, clock) = process(&plan, Time::ZERO, &mut rng);
+        let (end, clock) = process(&plan, Time::ZERO, &mut rng);
         let ports = vec![Some(1); plan.delays.len()];
-        let process = endpoint.session();
+        let process = end.source().session();
         let mut host = Self {
-            endpoint,
+            end,
             clock,
             ports,
             last_port: 1,
@@ -76,6 +93,19 @@ impl SourceHost {
         };
         host.plan_timeout();
         host
+    }
+
+    /// Its sender.
+    pub(super) fn endpoint(&self) -> &Source {
+        self.end.source()
+    }
+
+    /// How many return sessions it holds.
+    pub(super) fn return_sessions(&self) -> usize {
+        match &self.end {
+            End::Source(_) => 0,
+            End::Dialer(dialer) => dialer.receiver().len(),
+        }
     }
 
     /// The present process, by the first of its sessions.
@@ -113,24 +143,24 @@ impl SourceHost {
         self.ports[path] = is_there.then_some(self.last_port);
         let (local, id) = (self.clock.read(now), PathId(path as u8));
         let state = if is_there { TransportState::Ready } else { TransportState::Down };
-        self.endpoint.handle_transport(local, id, state);
+        self.end.source_mut().handle_transport(local, id, state);
         self.plan_timeout();
     }
 
     /// Replaces the process by a new one; gives the last words of the old one.
     pub(super) fn restart(&mut self, now: Time, leave: Leave) -> Option<Vec<u8>> {
         let last_words = (leave == Leave::Close).then(|| {
-            self.endpoint.close();
+            self.end.source_mut().close();
             let mut out = Vec::new();
-            let len = self.endpoint.poll_transmit(self.clock.read(now), &mut out)?.len;
+            let len = self.end.poll_transmit(self.clock.read(now), &mut out)?.len;
             Some(out[..len].to_vec())
         });
-        (self.endpoint, self.clock) = process(&self.plan, now, &mut self.rng);
-        self.process = self.endpoint.session();
+        (self.end, self.clock) = process(&self.plan, now, &mut self.rng);
+        self.process = self.endpoint().session();
         self.processes.push(self.process);
         for path in (0..self.ports.len()).filter(|path| self.ports[*path].is_none()) {
             let (local, id) = (self.clock.read(now), PathId(path as u8));
-            self.endpoint.handle_transport(local, id, TransportState::Down);
+            self.end.source_mut().handle_transport(local, id, TransportState::Down);
         }
         self.plan_timeout();
         last_words.flatten()
@@ -150,35 +180,62 @@ impl SourceHost {
         self.poll_timeout.filter(|_| !self.is_stopped)
     }
 
-    /// Lets it do what is due; states that are put go to `ledger`, what happened to its session to
-    /// `learned`. Gives what leaves.
+    /// Lets it do what is due; states that are put go to `ledger`, what happened to `see`. Gives what
+    /// leaves.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
         ledger: &mut Ledger,
-        mut learned: impl FnMut(&Self, SourceEvent),
+        see: impl FnMut(&Self, Happened),
+    ) -> Vec<Leaving> {
+        self.end.handle_timeout(self.clock.read(now));
+        self.drain(now, ledger, see)
+    }
+
+    /// What a datagram tells it. Gives what leaves at once: answers of one that is commanded.
+    pub(super) fn receive(
+        &mut self,
+        (now, path): (Time, usize),
+        datagram: &[u8],
+        ledger: &mut Ledger,
+        mut see: impl FnMut(&Self, Happened),
+    ) -> Vec<Leaving> {
+        let (local, by) = (self.clock.read(now), PathId(path as u8));
+        if let End::Source(source) = &mut self.end {
+            let result = source.handle_datagram(local, by, datagram);
+            let event = result.ok().and_then(|()| source.poll_event());
+            self.plan_timeout();
+            if let Some(event) = event {
+                see(self, Happened::Learned(event));
+            }
+            return Vec::new();
+        }
+        self.end.handle_datagram(local, by, datagram);
+        self.drain(now, ledger, see)
+    }
+
+    fn drain(
+        &mut self,
+        now: Time,
+        ledger: &mut Ledger,
+        mut see: impl FnMut(&Self, Happened),
     ) -> Vec<Leaving> {
         let local = self.clock.read(now);
-        self.endpoint.handle_timeout(local);
-        while let Some(event) = self.endpoint.poll_event() {
+        while let Some(event) = self.end.poll_event() {
             match event {
-                SourceEvent::StateWanted(_) => {
-                    self.put += 1;
-                    let (process, number) = (self.process, self.put);
-                    let sample = Sample { process, number, len: self.len_of(number), at: now };
-                    // The source takes labels from the future for now.
-                    let label = local.as_nanos().saturating_add_signed(self.labels_off_by);
-                    let label = Time::from_nanos(label).min(local);
-                    ledger.put(label, sample);
-                    let put = self.endpoint.put(local, label, &sample.state());
-                    put.expect("states are short");
+                DialerEvent::Source(SourceEvent::StateWanted(_)) => self.put(now, local, ledger),
+                DialerEvent::Source(SourceEvent::RenewTransports { .. }) => {}
+                DialerEvent::Source(event) => see(self, Happened::Learned(event)),
+                DialerEvent::Monitor(MonitorEvent::Fresh { source, is_repeat: false, .. }) => {
+                    if let Some(state) = self.end.command(source) {
+                        see(self, Happened::Commanded(state));
+                    }
                 }
-                SourceEvent::RenewTransports { .. } => {}
-                event => learned(self, event),
+                DialerEvent::Monitor(_) => {}
             }
         }
         let (mut left, mut out) = (Vec::new(), Vec::new());
-        while let Some(transmit) = self.endpoint.poll_transmit(local, &mut out) {
+        while let Some(transmit) = self.end.poll_transmit(local, &mut out) {
             let (path, datagram) = (usize::from(transmit.path.0), out[..transmit.len].to_vec());
             let seq = transmit.seq.filter(|_| !transmit.is_copy);
             left.push(Leaving { path, seq, datagram });
@@ -187,23 +244,21 @@ impl SourceHost {
         left
     }
 
-    /// What a datagram tells it; nothing if it is left aside.
-    pub(super) fn receive(
-        &mut self,
-        now: Time,
-        path: usize,
-        datagram: &[u8],
-    ) -> Option<SourceEvent> {
-        let by = PathId(path as u8);
-        let result = self.endpoint.handle_datagram(self.clock.read(now), by, datagram);
-        let event = result.ok().and_then(|()| self.endpoint.poll_event());
-        self.plan_timeout();
-        event
+    fn put(&mut self, now: Time, local: Time, ledger: &mut Ledger) {
+        self.put += 1;
+        let (process, number) = (self.process, self.put);
+        let sample = Sample { process, number, len: self.len_of(number), at: now };
+        // The source takes labels from the future for now.
+        let label = local.as_nanos().saturating_add_signed(self.labels_off_by);
+        let label = Time::from_nanos(label).min(local);
+        ledger.put(label, sample);
+        let put = self.end.source_mut().put(local, label, &sample.state());
+        put.expect("states are short");
     }
 
     /// The age at the monitor as this source knows it.
     pub(super) fn known_age(&self, now: Time) -> Option<Span> {
-        self.endpoint.age().process().age(self.clock.read(now))
+        self.endpoint().age().process().age(self.clock.read(now))
     }
 
     /// The length of a state.
@@ -217,12 +272,80 @@ impl SourceHost {
     }
 
     fn plan_timeout(&mut self) {
-        let next = self.endpoint.poll_timeout();
+        let next = self.end.poll_timeout();
         self.poll_timeout = next.map(|local| self.clock.world(local));
     }
 }
 
-fn process(plan: &SourcePlan, now: Time, rng: &mut Pcg64) -> (Source, Clock) {
+impl End {
+    fn source(&self) -> &Source {
+        match self {
+            Self::Source(source) => source,
+            Self::Dialer(dialer) => dialer.source(),
+        }
+    }
+
+    fn source_mut(&mut self) -> &mut Source {
+        match self {
+            Self::Source(source) => source,
+            Self::Dialer(dialer) => dialer.source_mut(),
+        }
+    }
+
+    /// The state of the return direction that it holds.
+    fn command(&self, source: SourceKey) -> Option<Vec<u8>> {
+        let Self::Dialer(dialer) = self else { return None };
+        Some(dialer.receiver().record(source)?.payload()?.to_vec())
+    }
+
+    fn handle_datagram(&mut self, now: Time, by: PathId, datagram: &[u8]) {
+        // What is ignored changes nothing.
+        let _ = match self {
+            Self::Source(source) => source.handle_datagram(now, by, datagram).is_ok(),
+            Self::Dialer(dialer) => dialer.handle_datagram(now, by, datagram).is_ok(),
+        };
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Source(source) => source.handle_timeout(now),
+            Self::Dialer(dialer) => dialer.handle_timeout(now),
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<DialerEvent> {
+        match self {
+            Self::Source(source) => source.poll_event().map(DialerEvent::Source),
+            Self::Dialer(dialer) => dialer.poll_event(),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        match self {
+            Self::Source(source) => source.poll_transmit(now, out),
+            Self::Dialer(dialer) => dialer.poll_transmit(now, out),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Source(source) => source.poll_timeout(),
+            Self::Dialer(dialer) => dialer.poll_timeout(),
+        }
+    }
+}
+
+fn process(plan: &SourcePlan, now: Time, rng: &mut Pcg64) -> (End, Clock) {
+    let (source, clock) = sender(plan, now, rng);
+    if !plan.is_commanded {
+        return (End::Source(Box::new(source)), clock);
+    }
+    let secret = Secret::new(rng.random());
+    let dialer = Dialer::new(source, MonitorParams::default(), secret);
+    (End::Dialer(Box::new(dialer)), clock)
+}
+
+fn sender(plan: &SourcePlan, now: Time, rng: &mut Pcg64) -> (Source, Clock) {
     let clock = Clock::random(rng, plan.ppm);
     let mut params = SourceParams { name: plan.name.clone(), ..SourceParams::default() };
     if plan.large {

@@ -54,6 +54,9 @@ impl Timetable {
         let away = settled + Span::from_secs(4);
         let back = away + plan.absence;
         let found = back + wait;
-        Self { healed, served, settled, away, back, found, end: found + Span::from_secs(1) }
+        // Return sessions are opened after those of sources, with the same waits.
+        let returns = if plan.has_commands() { wait } else { Span::ZERO };
+        let end = found + returns + Span::from_secs(1);
+        Self { healed, served, settled, away, back, found, end }
     }
 }

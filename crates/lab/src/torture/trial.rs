@@ -47,6 +47,8 @@ pub struct Counts {
     pub withheld: u64,
     /// Times a source became stale.
     pub stale: u64,
+    /// States of the return direction that sources were given.
+    pub commands: u64,
 }
 
 impl Counts {
@@ -64,6 +66,7 @@ impl Counts {
                 self.withheld += 1;
             }
             Observation::Alarm { is_stale: true, .. } => self.stale += 1,
+            Observation::Commanded { .. } => self.commands += 1,
             Observation::Learned { event: SourceEvent::Opened, .. } => self.opened += 1,
             _ => {}
         }
@@ -81,6 +84,7 @@ impl AddAssign for Counts {
         self.opened += other.opened;
         self.withheld += other.withheld;
         self.stale += other.stale;
+        self.commands += other.commands;
     }
 }
 

@@ -57,6 +57,9 @@
 //!   Until then it holds the rate for 5 s or 40 round trips at most, and not where more than half is lost.
 //! - **Ten in transit are enough**: more lower the age by less than a twentieth of the round trip, and are
 //!   added slowly.
+//! - **A round trip that is out of date**: after an outage with a queue the smoothed one is seconds long, and
+//!   one update in it would be rare. With a newest round trip of less than a quarter of it, nothing in
+//!   transit and no priced losses, the next update leaves a newest round trip after the newest ack.
 //! - **Sources with little to say**: the rate that was used counts, and is not raised. Updates that left
 //!   apart for want of a state make no pair: an outage between them is not the capacity of the path (`service`).
 
@@ -194,6 +197,8 @@ pub struct Tenth {
     stride: f64,
     newest_sent: (u64, Time),
     newest_acked: Option<u64>,
+    /// The round trip of the newest ack.
+    rtt: Span,
     heard_at: Time,
     /// When an update last came after a pause and hardly waited.
     drained_at: Time,
@@ -238,6 +243,7 @@ impl Tenth {
             stride: STEP,
             newest_sent: (0, Time::ZERO),
             newest_acked: None,
+            rtt: Span::ZERO,
             heard_at: Time::ZERO,
             drained_at: Time::ZERO,
             resumes_at: Time::ZERO,
@@ -487,6 +493,7 @@ impl RateLaw for Tenth {
         self.newest_acked = Some(ack.seq);
         self.heard_at = now;
         let rtt = now.since(ack.sent_at) - ack.hold;
+        self.rtt = rtt;
         let least = self.delays.min_rtt();
         let QueueingDelay { ahead, back } = self.delays.on_ack(ack, rtt);
         if let Some(round) = self.round.as_mut() {
@@ -556,10 +563,7 @@ impl RateLaw for Tenth {
         match &self.startup {
             Some(startup) => startup.wants_probe().then_some(Time::ZERO),
             None if self.follows() => Some(Time::ZERO),
-            None => {
-                let at = self.pacer.next_at(self.pace());
-                Some(self.behind_pause(at.max(self.resumes_at).max(self.reopens_at())))
-            }
+            None => Some(self.leaves_at()),
         }
     }
 
@@ -567,6 +571,7 @@ impl RateLaw for Tenth {
         self.losses.is_in_train()
             || (self.sends_trains() && self.losses.begins_train())
             || self.round_of_pair().is_some_and(|round| round.sent < 2)
+            || self.is_outdated()
             || self.sparse.wants_ack(now)
     }
 

@@ -35,7 +35,7 @@ impl Check for Memory {
     }
 
     fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
-        let Some(monitor) = &hosts.monitor.endpoint else { return Ok(()) };
+        let Some(monitor) = hosts.monitor.monitor() else { return Ok(()) };
         let records = monitor.len();
         if records > self.max_sources {
             return Err(format!("{records} records, {} are allowed", self.max_sources));
@@ -44,6 +44,13 @@ impl Check for Memory {
         let ended = counted.closed + counted.expired + counted.superseded;
         if counted.opened != ended + records as u64 {
             return Err(format!("{records} records, but {counted:?}"));
+        }
+        let returns = hosts.monitor.return_sessions();
+        if returns > records {
+            return Err(format!("{returns} return sessions to {records} sources"));
+        }
+        if let Some(many) = hosts.sources.iter().position(|host| host.return_sessions() > 1) {
+            return Err(format!("source {many} holds more than one return session"));
         }
         for record in hosts.monitor.records() {
             let silence = hosts.monitor.silence(hosts.now, record);

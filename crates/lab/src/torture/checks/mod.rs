@@ -2,6 +2,7 @@
 
 mod age;
 mod answers;
+mod commands;
 mod content;
 mod deadline;
 mod freshest;
@@ -42,6 +43,7 @@ pub(super) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
     vec![
         Box::new(age::Age::new(plan)),
         Box::new(answers::Answers),
+        Box::new(commands::Commands::new(plan)),
         Box::new(content::Content::new(plan)),
         Box::new(deadline::Deadline::new(plan)),
         Box::new(freshest::Freshest::new(plan)),

@@ -31,7 +31,7 @@ impl Normal {
 
     fn check(&self, hosts: &Hosts, source: usize) -> Result<(), String> {
         let host = &hosts.sources[source];
-        let session = host.endpoint.session();
+        let session = host.endpoint().session();
         let Some(record) = hosts.monitor.record(session) else {
             return Err(format!("source {source} is unknown to the monitor"));
         };
@@ -40,7 +40,7 @@ impl Normal {
         };
         let age = hosts.now.since(put_at);
         let delay = self.delays[source];
-        let law = host.endpoint.law();
+        let law = host.endpoint().law();
         // A law changes its rate by a quarter at a time; the last period may have been the longer.
         let pause = match law.phase() {
             Phase::Probing => MAX_PAUSE,

@@ -4,10 +4,10 @@ use freshline_core::unit::{Span, Time};
 
 use super::{Check, MAX_RATE};
 use crate::torture::hosts::Hosts;
-use crate::torture::plan::Plan;
+use crate::torture::plan::{Plan, SourcePlan};
 use crate::torture::source_host::SourceHost;
 
-/// Of each update of a source a second, on each of its paths: sending, arriving, being answered, all
+/// Of each update of a source a second, on each of its paths and in each direction: sending, arriving, being answered, all
 /// of that copied, timers, and strangers.
 const STEPS_AN_UPDATE: u64 = 16;
 
@@ -19,7 +19,9 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(plan: &Plan) -> Self {
-        let paths: usize = plan.sources.iter().map(|source| source.delays.len()).sum();
+        let directions = |source: &SourcePlan| 1 + usize::from(source.is_commanded);
+        let paths = plan.sources.iter().map(|source| source.delays.len() * directions(source));
+        let paths: usize = paths.sum();
         let max_steps_per_second = paths as u64 * MAX_RATE as u64 * STEPS_AN_UPDATE;
         Self { max_steps_per_second, second_began_at: Time::ZERO, steps: 0 }
     }

@@ -6,7 +6,7 @@ use freshline_core::unit::{Span, Time};
 use super::Check;
 use crate::torture::hosts::Hosts;
 use crate::torture::observation::Observation;
-use crate::torture::plan::Plan;
+use crate::torture::plan::{Plan, SourcePlan};
 use crate::torture::source_host::SourceHost;
 use crate::torture::timetable::Timetable;
 
@@ -20,11 +20,17 @@ pub(super) struct Service {
 struct Served {
     fresh: Time,
     acked: Time,
+    /// Of one that is commanded.
+    commanded: Option<Time>,
 }
 
 impl Service {
     pub(super) fn new(plan: &Plan, timetable: Timetable) -> Self {
-        Self { timetable, sources: vec![Served::default(); plan.sources.len()] }
+        let served = |source: &SourcePlan| Served {
+            commanded: source.is_commanded.then_some(Time::ZERO),
+            ..Served::default()
+        };
+        Self { timetable, sources: plan.sources.iter().map(served).collect() }
     }
 
     /// The longest that a source may have been without service; `None` while nothing is demanded.
@@ -35,6 +41,11 @@ impl Service {
         } else {
             (served..away).contains(&now).then(|| served.since(healed))
         }
+    }
+
+    /// When what is demanded could begin: at the healing, or with the last monitor.
+    fn began_at(&self, now: Time) -> Time {
+        if now >= self.timetable.back { self.timetable.back } else { self.timetable.healed }
     }
 }
 
@@ -48,13 +59,16 @@ impl Check for Service {
             Observation::Fresh { session, .. }
             | Observation::Withheld { session, .. }
             | Observation::Part { session, .. } => {
-                let is_theirs = |host: &SourceHost| host.endpoint.session() == *session;
+                let is_theirs = |host: &SourceHost| host.endpoint().session() == *session;
                 if let Some(source) = hosts.sources.iter().position(is_theirs) {
                     self.sources[source].fresh = hosts.now;
                 }
             }
             Observation::Learned { source, .. } if seen.is_ack() => {
                 self.sources[*source].acked = hosts.now;
+            }
+            Observation::Commanded { source, .. } => {
+                self.sources[*source].commanded = Some(hosts.now);
             }
             _ => {}
         }
@@ -69,6 +83,12 @@ impl Check for Service {
                 if wait > max_wait {
                     return Err(format!("source {source}: nothing was {what} for {wait}"));
                 }
+            }
+            // Its return session is opened after its own, with the same waits.
+            let may_demand = hosts.now.since(self.began_at(hosts.now)) > max_wait * 2;
+            let wait = served.commanded.map(|last| hosts.now.since(last));
+            if let Some(wait) = wait.filter(|wait| may_demand && *wait > max_wait * 2) {
+                return Err(format!("source {source}: no command came for {wait}"));
             }
         }
         Ok(())
