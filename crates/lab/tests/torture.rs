@@ -16,6 +16,7 @@ fn after_any_trouble_every_property_holds() {
     assert!(counts.incidents > 10 * SEEDS && counts.opened > 4 * SEEDS, "{counts:?}");
     assert!(counts.large > 50 * SEEDS, "{counts:?}");
     assert!(counts.fresh > 1_000 * SEEDS && counts.sent - counts.fresh > 100 * SEEDS, "{counts:?}");
+    assert!(counts.commands > 1_000 * SEEDS, "{counts:?}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ const LARGE_STREAM: u128 = 3;
 const DEADLINE_STREAM: u128 = 4;
 
 /// The stream of random numbers that says which sources are commanded, and by which law.
-const RETURN_STREAM: u128 = 5;
+const COMMANDED_STREAM: u128 = 5;
 
 /// How many of the sources are commanded.
 const COMMANDED: f64 = 0.4;
@@ -59,7 +59,7 @@ impl Plan {
         let rng = &mut Pcg64::new(seed.into(), 0);
         // From a generator of its own, so that the rest of a seed's world is as it was before.
         let large = &mut Pcg64::new(seed.into(), LARGE_STREAM);
-        let returns = &mut Pcg64::new(seed.into(), RETURN_STREAM);
+        let returns = &mut Pcg64::new(seed.into(), COMMANDED_STREAM);
         let count = rng.random_range(1..=5);
         let sources: Vec<_> = (0..count).map(|_| source(rng, large, returns)).collect();
         let mut incidents = Vec::new();

@@ -10,7 +10,7 @@ use rand::{Rng, RngExt};
 use rand_pcg::Pcg64;
 
 use super::ledger::Ledger;
-use super::monitor_host::MonitorHost;
+use super::monitor_host::{self, MonitorHost};
 use super::network::{Address, Arrived, Network};
 use super::observation::Observation;
 use super::plan::{Incident, Plan, What};
@@ -29,6 +29,7 @@ const WHOLE_UPDATES: f64 = 0.2;
 /// The random streams of a seed, but for those of the [`Network`]; stream 0 draws the plan.
 const STRANGERS_STREAM: u128 = 1;
 const MONITOR_STREAM: u128 = 2;
+const RETURN_SESSIONS_STREAM: u128 = 6;
 const SOURCE_STREAMS: u128 = 1_000;
 
 pub(super) struct Hosts {
@@ -51,12 +52,16 @@ impl Hosts {
         let stream = |number| Pcg64::new(plan.seed.into(), number);
         let sources = (SOURCE_STREAMS..).zip(&plan.sources);
         let monitor = sabotage.monitor(plan.monitor.clone());
+        let receiver = monitor_host::receiver(&monitor);
+        let returns = stream(RETURN_SESSIONS_STREAM);
         Self {
             now: Time::ZERO,
             sources: sources
-                .map(|(number, source)| SourceHost::new(source.clone(), stream(number)))
+                .map(|(number, source)| {
+                    SourceHost::new(source.clone(), receiver.clone(), stream(number))
+                })
                 .collect(),
-            monitor: MonitorHost::new(monitor, plan, stream(MONITOR_STREAM)),
+            monitor: MonitorHost::new(monitor, stream(MONITOR_STREAM), returns),
             ledger: Ledger::default(),
             network: Network::new(plan),
             incidents: plan.incidents.iter().rev().copied().collect(),
@@ -213,20 +218,19 @@ impl Hosts {
     }
 
     fn reach_monitor(&mut self, from: Address, datagram: &[u8]) {
-        if self.sabotage.intercepts(datagram) {
+        if self.sabotage.intercepts(Direction::Forward, datagram) {
             return;
         }
         let (seen, ledger) = (&mut self.seen, &mut self.ledger);
-        let arrived = (from, datagram);
-        let left = self.monitor.receive(self.now, arrived, ledger, |observed| seen.push(observed));
+        let see = |observed| seen.push(observed);
+        let left = self.monitor.receive(self.now, (from, datagram), ledger, see);
         self.send_from_monitor(left);
     }
 
     fn reach_source(&mut self, to: Address, datagram: &[u8]) {
         let (now, seen, host) = (self.now, &mut self.seen, &mut self.sources[to.host]);
-        let is_lost =
-            self.sabotage.intercepts(datagram) || self.sabotage.intercepts_command(datagram);
-        if Some(to.port) != host.port(to.path) || is_lost {
+        let is_gone = Some(to.port) != host.port(to.path);
+        if is_gone || self.sabotage.intercepts(Direction::Reverse, datagram) {
             return;
         }
         let left = host.receive((now, to.path), datagram, &mut self.ledger, |host, happened| {
@@ -263,7 +267,9 @@ fn observed(now: Time, source: usize, host: &SourceHost, happened: Happened) -> 
             let (session, age) = (host.endpoint().session(), host.known_age(now));
             Observation::Learned { source, session, event, age }
         }
-        Happened::Commanded(state) => Observation::Commanded { source, state },
+        Happened::Commanded(given) => Observation::Commanded { source, given },
+        Happened::Withheld => Observation::CommandWithheld { source },
+        Happened::Answered { question, answer } => Observation::Answered { question, answer },
     }
 }
 

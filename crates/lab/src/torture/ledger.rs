@@ -33,6 +33,8 @@ pub(super) struct Command {
     pub(super) session: SessionId,
     /// Of the monitor's process, and of the command in it.
     pub(super) number: (u64, u64),
+    /// When it was put, in the world's time.
+    pub(super) at: Time,
 }
 
 impl Command {
@@ -51,7 +53,7 @@ pub(super) struct Ledger {
     samples: HashMap<(SessionId, Time), Vec<Sample>>,
     /// The process of each session.
     processes: HashMap<SessionId, SessionId>,
-    /// Those of the monitor, by what is in them.
+    /// Those of the monitor, by their bytes.
     commands: HashMap<Vec<u8>, Command>,
 }
 
@@ -61,14 +63,14 @@ impl Ledger {
         self.samples.entry((sample.process, label)).or_default().push(sample);
     }
 
-    /// A command was put; gives what is in it.
+    /// A command was put; gives its bytes.
     pub(super) fn put_command(&mut self, command: Command) -> Vec<u8> {
         let state = command.state();
         self.commands.insert(state.clone(), command);
         state
     }
 
-    /// Which command this is, if any.
+    /// The command with these bytes.
     pub(super) fn command(&self, state: &[u8]) -> Option<&Command> {
         self.commands.get(state)
     }

@@ -29,6 +29,7 @@ mod sabotage;
 mod source_host;
 mod timetable;
 mod trace;
+mod traffic;
 mod trial;
 mod weather;
 

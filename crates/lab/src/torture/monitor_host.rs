@@ -1,10 +1,10 @@
 //! The monitor, with what it sends to sources that are commanded, and its clock; it may be down.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::BTreeMap;
 
 use freshline_core::session::{
     Alarm, Listener, ListenerEvent, Monitor, MonitorEvent, MonitorParams, Record, ReturnParams,
-    Secret, SourceEvent, SourceKey, SourceParams,
+    Secret, Source, SourceEvent, SourceKey, SourceParams,
 };
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{Message, SessionId, Update};
@@ -15,10 +15,8 @@ use super::clock::Clock;
 use super::ledger::{Command, Ledger};
 use super::network::Address;
 use super::observation::Observation;
-use super::plan::{MonitorPlan, Plan};
-
-/// The random stream of return sessions.
-const RETURN_STREAM: u128 = 6;
+use super::plan::MonitorPlan;
+use super::traffic::Traffic;
 
 pub(super) struct MonitorHost {
     /// `None` while it is down.
@@ -33,17 +31,13 @@ pub(super) struct MonitorHost {
     pub(super) is_stopped: bool,
     rng: Pcg64,
     return_rng: Pcg64,
-    /// The lengths of the last datagrams from sources that are commanded: acks for them may wait for a command
-    /// with which they leave.
-    questions: HashMap<Address, VecDeque<usize>>,
-    commanded: Vec<bool>,
+    /// The sessions of the sources with a return session.
+    returns: BTreeMap<SourceKey, SessionId>,
+    traffic: Traffic,
 }
 
-/// How many datagrams of a source may come while an ack waits.
-const QUESTIONS: usize = 8;
-
 impl MonitorHost {
-    pub(super) fn new(plan: MonitorPlan, of: &Plan, mut rng: Pcg64) -> Self {
+    pub(super) fn new(plan: MonitorPlan, mut rng: Pcg64, return_rng: Pcg64) -> Self {
         let clock = Clock::random(&mut rng, plan.ppm);
         let mut host = Self {
             listener: None,
@@ -53,9 +47,9 @@ impl MonitorHost {
             plan,
             is_stopped: false,
             rng,
-            return_rng: Pcg64::new(of.seed.into(), RETURN_STREAM),
-            questions: HashMap::new(),
-            commanded: of.sources.iter().map(|source| source.is_commanded).collect(),
+            return_rng,
+            returns: BTreeMap::new(),
+            traffic: Traffic::default(),
         };
         host.start();
         host
@@ -66,19 +60,14 @@ impl MonitorHost {
     }
 
     pub(super) fn start(&mut self) {
-        let MonitorPlan { max_sources, max_large, max_age, idle, ppm, .. } = self.plan;
-        let max_age = max_age.iter().map(|limit| format!("*={limit}").parse().expect("a rule"));
-        let params = MonitorParams {
-            max_sources,
-            max_large,
-            max_age: max_age.collect(),
-            idle,
-            ..MonitorParams::default()
-        };
+        let MonitorPlan { max_sources, max_large, ppm, .. } = self.plan;
+        let params = MonitorParams { max_sources, max_large, ..receiver(&self.plan) };
         self.is_stopped = false;
         let monitor = Monitor::new(params, Secret::new(self.rng.random()));
         self.listener = Some(Listener::new(monitor).returning());
         (self.process, self.put) = (self.process + 1, 0);
+        self.returns.clear();
+        self.traffic = Traffic::default();
         self.clock = Clock::random(&mut self.rng, ppm);
     }
 
@@ -92,9 +81,26 @@ impl MonitorHost {
         self.listener.as_ref().map(Listener::monitor)
     }
 
-    /// How many return sessions it has.
-    pub(super) fn return_sessions(&self) -> usize {
-        self.listener.as_ref().map_or(0, |listener| listener.return_sources().count())
+    /// The sender of the return direction to the source with this session.
+    pub(super) fn return_source(&self, session: SessionId) -> Option<&Source> {
+        let (key, _) = self.returns.iter().find(|(_, of)| **of == session)?;
+        self.listener.as_ref()?.return_source(*key)
+    }
+
+    /// What is wrong with the return sessions, if anything is: each has a source that wants it.
+    pub(super) fn wrong_return(&self) -> Option<String> {
+        let listener = self.listener.as_ref()?;
+        let mut keys: Vec<_> = listener.return_sources().collect();
+        keys.sort_unstable();
+        if !keys.iter().eq(self.returns.keys()) {
+            return Some(format!("return sessions {keys:?}, known are {:?}", self.returns));
+        }
+        let is_held = |(key, session): (&SourceKey, &SessionId)| {
+            let record = listener.monitor().record(*key);
+            record.is_some_and(|record| record.session == *session)
+        };
+        let gone = self.returns.iter().find(|entry| !is_held(*entry))?;
+        Some(format!("a return session to {gone:?}, which is gone"))
     }
 
     /// Whether there is a process that is not stopped.
@@ -123,26 +129,22 @@ impl MonitorHost {
         ledger: &mut Ledger,
         see: impl FnMut(Observation),
     ) -> Vec<(Address, Vec<u8>)> {
-        if self.commanded.get(from.host).is_some_and(|is_commanded| *is_commanded) {
-            let questions = self.questions.entry(from).or_default();
-            questions.push_back(datagram.len());
-            questions.drain(..questions.len().saturating_sub(QUESTIONS));
-        }
+        self.traffic.receive(from, datagram);
         if let Some(listener) = &mut self.listener {
             let _ = listener.handle_datagram(self.clock.read(now), from, None, datagram);
         }
-        self.drain(now, Some(datagram), ledger, see)
+        self.drain(now, Some((from, datagram)), ledger, see)
     }
 
     fn drain(
         &mut self,
         now: Time,
-        question: Option<&[u8]>,
+        handed_in: Option<(Address, &[u8])>,
         ledger: &mut Ledger,
         mut see: impl FnMut(Observation),
     ) -> Vec<(Address, Vec<u8>)> {
-        let (local, mut left) = (self.clock.read(now), Vec::new());
-        let update = match question.map(Message::parse) {
+        let local = self.clock.read(now);
+        let update = match handed_in.map(|(_, datagram)| Message::parse(datagram)) {
             Some(Ok(Message::Update(update))) => Some(update),
             _ => None,
         };
@@ -152,24 +154,38 @@ impl MonitorHost {
                     see(seen_alarm(&alarm));
                 }
                 (ListenerEvent::Monitor(event), Some(update)) => {
+                    let has_cookie = matches!(
+                        event,
+                        MonitorEvent::Fresh { opened: true, .. } | MonitorEvent::Opened { .. }
+                    );
+                    if let Some((from, _)) = handed_in.filter(|_| has_cookie) {
+                        self.traffic.prove(from);
+                    }
                     self.see_update(local, event, update, &mut see);
                 }
                 (ListenerEvent::ReturnWanted { source }, _) => self.open_return(local, source),
+                (ListenerEvent::ReturnEnded { source }, _) => drop(self.returns.remove(&source)),
                 (ListenerEvent::Return { source, event: SourceEvent::StateWanted(_) }, _) => {
-                    self.put_command(local, source, ledger);
+                    self.put_command((now, local), source, ledger);
+                }
+                (ListenerEvent::Return { source, event }, _) if is_answer(&event) => {
+                    self.traffic.prove_return(source);
+                    if let Some(observed) = self.answered(local, source) {
+                        see(observed);
+                    }
                 }
                 _ => {}
             }
         }
-        let (Some(listener), mut out) = (&mut self.listener, Vec::new()) else { return left };
+        let (mut left, mut out) = (Vec::new(), Vec::new());
+        let Some(listener) = &mut self.listener else { return left };
         while let Some(transmit) = listener.poll_transmit(local, &mut out) {
-            let answer = out[..transmit.len].to_vec();
-            let former = self.questions.get(&transmit.peer).into_iter().flatten();
-            let question = former.copied().chain(question.map(<[u8]>::len)).max();
-            if let (Some(question), None) = (question, transmit.source) {
-                see(Observation::Answered { question, answer: answer.len() });
+            let datagram = out[..transmit.len].to_vec();
+            let handed_in = handed_in.map(|(_, datagram)| datagram.len());
+            if let Some(observed) = self.traffic.send(transmit, &datagram, handed_in) {
+                see(observed);
             }
-            left.push((transmit.peer, answer));
+            left.push((transmit.peer, datagram));
         }
         left
     }
@@ -182,20 +198,29 @@ impl MonitorHost {
             law: self.plan.return_law.build(),
             topics: Vec::new(),
         };
+        let session = listener.monitor().record(source).map(|record| record.session);
         // It may have ended since it asked.
-        let _ = listener.open_return(now, source, params);
+        if let (Ok(()), Some(session)) = (listener.open_return(now, source, params), session) {
+            self.returns.insert(source, session);
+        }
     }
 
-    fn put_command(&mut self, now: Time, source: SourceKey, ledger: &mut Ledger) {
-        let Some(listener) = &mut self.listener else { return };
-        let Some(session) = listener.monitor().record(source).map(|record| record.session) else {
+    fn put_command(&mut self, (now, local): (Time, Time), to: SourceKey, ledger: &mut Ledger) {
+        let Some(source) = self.listener.as_mut().and_then(|it| it.return_source_mut(to)) else {
             return;
         };
         self.put += 1;
-        let command = Command { session, number: (self.process, self.put) };
-        if let Some(source) = listener.return_source_mut(source) {
-            source.put(now, now, &ledger.put_command(command)).expect("commands are short");
-        }
+        let number = (self.process, self.put);
+        let command = Command { session: self.returns[&to], number, at: now };
+        source.put(local, local, &ledger.put_command(command)).expect("commands are short");
+    }
+
+    /// What the sender of a return session knows after an answer; `None` if the session has ended by now.
+    fn answered(&self, local: Time, source: SourceKey) -> Option<Observation> {
+        let session = *self.returns.get(&source)?;
+        let sender = self.listener.as_ref()?.return_source(source)?;
+        let (age, rate) = (sender.age().process().age(local), sender.law().rate());
+        Some(Observation::CommandAnswered { session, age, rate })
     }
 
     /// What the monitor made of an update that has just come.
@@ -273,7 +298,18 @@ impl MonitorHost {
     }
 }
 
+/// Whether the other end has answered: a challenge or a close names an id that has gone there alone.
+fn is_answer(event: &SourceEvent) -> bool {
+    !matches!(event, SourceEvent::Silent | SourceEvent::RenewTransports { .. })
+}
+
 fn seen_alarm(alarm: &Alarm) -> Observation {
     let Alarm { name, label, is_stale, age, .. } = alarm;
     Observation::Alarm { name: name.to_string(), by: *label, is_stale: *is_stale, age: *age }
+}
+
+/// The settings of a receiver, at either end.
+pub(super) fn receiver(plan: &MonitorPlan) -> MonitorParams {
+    let max_age = plan.max_age.iter().map(|limit| format!("*={limit}").parse().expect("a rule"));
+    MonitorParams { max_age: max_age.collect(), idle: plan.idle, ..MonitorParams::default() }
 }

@@ -7,6 +7,7 @@ use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::SessionId;
 
 use super::plan::What;
+use super::source_host::Given;
 
 /// One thing that has just happened.
 #[derive(Debug, Clone)]
@@ -65,10 +66,20 @@ pub(super) enum Observation {
         /// The whole state in it, with its label.
         state: Option<(Time, Vec<u8>)>,
     },
-    /// The monitor answered; lengths in bytes.
+    /// The monitor or a source answered; lengths in bytes.
     Answered { question: usize, answer: usize },
-    /// A source was given a command for the first time.
-    Commanded { source: usize, state: Vec<u8> },
+    /// A source was given a command.
+    Commanded { source: usize, given: Given },
+    /// The source with this session has answered a command.
+    CommandAnswered {
+        session: SessionId,
+        /// The age at the source, as far as the monitor knows.
+        age: Option<Span>,
+        /// Its law's.
+        rate: UpdateRate,
+    },
+    /// A source got a command that it was not given, as it may be too old.
+    CommandWithheld { source: usize },
     /// A source learned something.
     Learned {
         source: usize,
@@ -118,10 +129,16 @@ impl fmt::Display for Observation {
                 write!(f, "monitor: {seq} of {session:?} is stale, with a state of {len} bytes")
             }
             Self::Answered { question, answer } => {
-                write!(f, "monitor: answers {question} bytes by {answer}")
+                write!(f, "{question} bytes are answered by {answer}")
             }
-            Self::Commanded { source, state } => {
-                write!(f, "source {source}: is given {:?}", String::from_utf8_lossy(state))
+            Self::Commanded { source, given } => {
+                write!(f, "source {source}: is given {:?}", String::from_utf8_lossy(&given.state))
+            }
+            Self::CommandAnswered { session, age, .. } => {
+                write!(f, "monitor: the source of {session:?} answers a command, {age:?}")
+            }
+            Self::CommandWithheld { source } => {
+                write!(f, "source {source}: a command is withheld")
             }
             Self::Learned { source, session, event, age } => {
                 write!(f, "source {source}, {session:?}: {event:?}")?;

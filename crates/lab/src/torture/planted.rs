@@ -1,6 +1,7 @@
 //! Faults of endpoints, planted on purpose: each breaks one property, so that its checker is seen
 //! to fail. For tests only; not part of an ordinary build.
 
+use freshline_core::link::Direction;
 use freshline_core::unit::{Time, UpdateRate};
 use freshline_core::wire::Message;
 
@@ -38,13 +39,17 @@ pub enum Planted {
     AlarmsLost,
     /// No update of a return session reaches its source.
     CommandsLost,
+    /// A source misses most updates of a return session.
+    CommandsMissed,
+    /// The monitor believes commands fresher than they are.
+    CommandsFlattered,
     /// A source is given half of a command.
     CommandsHalved,
 }
 
 impl Planted {
     /// All faults with the property that each breaks.
-    pub const ALL: [(Self, &'static str); 14] = [
+    pub const ALL: [(Self, &'static str); 16] = [
         (Self::OlderTakenForFresh, "freshest never goes back"),
         (Self::AgeFlattered, "age is never negative"),
         (Self::StateDamaged, "states arrive whole"),
@@ -58,7 +63,9 @@ impl Planted {
         (Self::TooOldHandedOut, "no state is older than its maximum age"),
         (Self::AlarmsLost, "no state is older than its maximum age"),
         (Self::CommandsLost, "service resumes"),
-        (Self::CommandsHalved, "commands arrive whole and in order"),
+        (Self::CommandsMissed, "age returns to normal"),
+        (Self::CommandsFlattered, "age is never negative"),
+        (Self::CommandsHalved, "commands arrive whole, in order and in time"),
     ];
 }
 
@@ -69,19 +76,17 @@ const SYMBOL: usize = 1_000;
 const PASSES: u64 = 10;
 
 impl Sabotage for Planted {
-    fn intercepts(&mut self, datagram: &[u8]) -> bool {
-        match (self, Message::parse(datagram)) {
-            (Self::NeverReopens, Ok(Message::Challenge(_))) => true,
-            (Self::UpdatesMissed, Ok(Message::Update(update))) => {
+    fn intercepts(&mut self, direction: Direction, datagram: &[u8]) -> bool {
+        match (self, direction, Message::parse(datagram)) {
+            (Self::NeverReopens, Direction::Reverse, Ok(Message::Challenge(_))) => true,
+            (Self::CommandsLost, Direction::Reverse, Ok(Message::Update(_))) => true,
+            (Self::UpdatesMissed, Direction::Forward, Ok(Message::Update(update)))
+            | (Self::CommandsMissed, Direction::Reverse, Ok(Message::Update(update))) => {
                 let is_whole = update.opening.is_none() && !update.is_of_parts();
                 is_whole && update.seq % PASSES != 0
             }
             _ => false,
         }
-    }
-
-    fn intercepts_command(&mut self, datagram: &[u8]) -> bool {
-        *self == Self::CommandsLost && matches!(Message::parse(datagram), Ok(Message::Update(_)))
     }
 
     fn monitor(&self, plan: MonitorPlan) -> MonitorPlan {
@@ -107,7 +112,10 @@ impl Sabotage for Planted {
                     Observation::Fresh { session, seq, label, opened, is_repeat, given, held };
                 *seen = fresh;
             }
-            (Self::AgeFlattered, Observation::Learned { age: Some(age), .. }) => *age = *age / 4,
+            (Self::AgeFlattered, Observation::Learned { age: Some(age), .. })
+            | (Self::CommandsFlattered, Observation::CommandAnswered { age: Some(age), .. }) => {
+                *age = *age / 4;
+            }
             (Self::StateDamaged, Observation::Fresh { held, .. }) => held.push(0),
             (Self::SymbolsMixed, Observation::Fresh { given, held, .. })
                 if held.len() > MAX_WHOLE =>
@@ -119,8 +127,8 @@ impl Sabotage for Planted {
                 *answer = *question + 1;
             }
             (Self::AlarmsLost, Observation::Alarm { is_stale, .. }) => *is_stale = false,
-            (Self::CommandsHalved, Observation::Commanded { state, .. }) => {
-                state.truncate(state.len() / 2);
+            (Self::CommandsHalved, Observation::Commanded { given, .. }) => {
+                given.state.truncate(given.state.len() / 2);
             }
             (Self::RateRunsAway, Observation::Sent { rate, .. }) => {
                 *rate = UpdateRate::saturating(rate.per_second() * 1e6);

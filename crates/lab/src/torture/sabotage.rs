@@ -1,6 +1,7 @@
 //! Where something can be made to go wrong that no fault of a path or a host brings about: the
 //! endpoints themselves. In an ordinary build nothing is.
 
+use freshline_core::link::Direction;
 use freshline_core::unit::Time;
 
 use super::observation::Observation;
@@ -8,13 +9,8 @@ use super::plan::MonitorPlan;
 
 /// Gets between the endpoints and the world. By default it does nothing.
 pub(super) trait Sabotage: Send {
-    /// Whether a datagram that has arrived never reaches its endpoint.
-    fn intercepts(&mut self, _datagram: &[u8]) -> bool {
-        false
-    }
-
-    /// The same of a datagram for a source.
-    fn intercepts_command(&mut self, _datagram: &[u8]) -> bool {
+    /// Whether a datagram that has arrived never reaches its endpoint: the monitor, or back a source.
+    fn intercepts(&mut self, _direction: Direction, _datagram: &[u8]) -> bool {
         false
     }
 

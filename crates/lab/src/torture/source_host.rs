@@ -19,11 +19,25 @@ pub(super) enum Happened {
     /// It learned something.
     Learned(SourceEvent),
     /// It was given a state of the return direction.
-    Commanded(Vec<u8>),
+    Commanded(Given),
+    /// It got one that may be too old to be given.
+    Withheld,
+    /// It answered a datagram; lengths in bytes.
+    Answered { question: usize, answer: usize },
+}
+
+/// A state of the return direction.
+#[derive(Debug, Clone)]
+pub(super) struct Given {
+    pub(super) state: Vec<u8>,
+    /// The return session.
+    pub(super) session: SessionId,
+    /// Whether the state has opened that session, perhaps again.
+    pub(super) opened: bool,
 }
 
 /// A source, and the receiver of the return direction if it is commanded.
-enum End {
+enum Endpoint {
     Source(Box<Source>),
     Dialer(Box<Dialer>),
 }
@@ -38,7 +52,7 @@ pub(super) struct Leaving {
 }
 
 pub(super) struct SourceHost {
-    end: End,
+    end: Endpoint,
     pub(super) clock: Clock,
     /// The port from which it sends now, of each path; none while its interface is gone.
     ports: Vec<Option<u16>>,
@@ -57,6 +71,7 @@ pub(super) struct SourceHost {
     /// States put so far, by all processes.
     put: u64,
     plan: SourcePlan,
+    receiver: MonitorParams,
     rng: Pcg64,
 }
 
@@ -73,8 +88,9 @@ pub(super) const MAX_LARGE: usize = 60_000;
 pub(super) const MAX_PARTS: u64 = 7;
 
 impl SourceHost {
-    pub(super) fn new(plan: SourcePlan, mut rng: Pcg64) -> Self {
-        let (end, clock) = process(&plan, Time::ZERO, &mut rng);
+    /// With the settings of its receiver, if it is commanded.
+    pub(super) fn new(plan: SourcePlan, receiver: MonitorParams, mut rng: Pcg64) -> Self {
+        let (end, clock) = process(&plan, &receiver, Time::ZERO, &mut rng);
         let ports = vec![Some(1); plan.delays.len()];
         let process = end.source().session();
         let mut host = Self {
@@ -89,6 +105,7 @@ impl SourceHost {
             is_stopped: false,
             put: 0,
             plan,
+            receiver,
             rng,
         };
         host.plan_timeout();
@@ -98,14 +115,6 @@ impl SourceHost {
     /// Its sender.
     pub(super) fn endpoint(&self) -> &Source {
         self.end.source()
-    }
-
-    /// How many return sessions it holds.
-    pub(super) fn return_sessions(&self) -> usize {
-        match &self.end {
-            End::Source(_) => 0,
-            End::Dialer(dialer) => dialer.receiver().len(),
-        }
     }
 
     /// The present process, by the first of its sessions.
@@ -155,7 +164,7 @@ impl SourceHost {
             let len = self.end.poll_transmit(self.clock.read(now), &mut out)?.len;
             Some(out[..len].to_vec())
         });
-        (self.end, self.clock) = process(&self.plan, now, &mut self.rng);
+        (self.end, self.clock) = process(&self.plan, &self.receiver, now, &mut self.rng);
         self.process = self.endpoint().session();
         self.processes.push(self.process);
         for path in (0..self.ports.len()).filter(|path| self.ports[*path].is_none()) {
@@ -189,34 +198,26 @@ impl SourceHost {
         see: impl FnMut(&Self, Happened),
     ) -> Vec<Leaving> {
         self.end.handle_timeout(self.clock.read(now));
-        self.drain(now, ledger, see)
+        self.drain(now, None, ledger, see)
     }
 
-    /// What a datagram tells it. Gives what leaves at once: answers of one that is commanded.
+    /// Hands in a datagram; gives what leaves at once.
     pub(super) fn receive(
         &mut self,
         (now, path): (Time, usize),
         datagram: &[u8],
         ledger: &mut Ledger,
-        mut see: impl FnMut(&Self, Happened),
+        see: impl FnMut(&Self, Happened),
     ) -> Vec<Leaving> {
         let (local, by) = (self.clock.read(now), PathId(path as u8));
-        if let End::Source(source) = &mut self.end {
-            let result = source.handle_datagram(local, by, datagram);
-            let event = result.ok().and_then(|()| source.poll_event());
-            self.plan_timeout();
-            if let Some(event) = event {
-                see(self, Happened::Learned(event));
-            }
-            return Vec::new();
-        }
         self.end.handle_datagram(local, by, datagram);
-        self.drain(now, ledger, see)
+        self.drain(now, Some(datagram.len()), ledger, see)
     }
 
     fn drain(
         &mut self,
         now: Time,
+        question: Option<usize>,
         ledger: &mut Ledger,
         mut see: impl FnMut(&Self, Happened),
     ) -> Vec<Leaving> {
@@ -226,10 +227,18 @@ impl SourceHost {
                 DialerEvent::Source(SourceEvent::StateWanted(_)) => self.put(now, local, ledger),
                 DialerEvent::Source(SourceEvent::RenewTransports { .. }) => {}
                 DialerEvent::Source(event) => see(self, Happened::Learned(event)),
-                DialerEvent::Monitor(MonitorEvent::Fresh { source, is_repeat: false, .. }) => {
-                    if let Some(state) = self.end.command(source) {
-                        see(self, Happened::Commanded(state));
+                DialerEvent::Monitor(MonitorEvent::Fresh {
+                    source,
+                    opened,
+                    is_repeat: false,
+                    ..
+                }) => {
+                    if let Some((session, state)) = self.end.command(source) {
+                        see(self, Happened::Commanded(Given { state, session, opened }));
                     }
+                }
+                DialerEvent::Monitor(MonitorEvent::Withheld { .. }) => {
+                    see(self, Happened::Withheld);
                 }
                 DialerEvent::Monitor(_) => {}
             }
@@ -238,6 +247,9 @@ impl SourceHost {
         while let Some(transmit) = self.end.poll_transmit(local, &mut out) {
             let (path, datagram) = (usize::from(transmit.path.0), out[..transmit.len].to_vec());
             let seq = transmit.seq.filter(|_| !transmit.is_copy);
+            if let (Some(question), None) = (question, transmit.seq) {
+                see(self, Happened::Answered { question, answer: datagram.len() });
+            }
             left.push(Leaving { path, seq, datagram });
         }
         self.plan_timeout();
@@ -277,7 +289,7 @@ impl SourceHost {
     }
 }
 
-impl End {
+impl Endpoint {
     fn source(&self) -> &Source {
         match self {
             Self::Source(source) => source,
@@ -293,13 +305,14 @@ impl End {
     }
 
     /// The state of the return direction that it holds.
-    fn command(&self, source: SourceKey) -> Option<Vec<u8>> {
+    fn command(&self, source: SourceKey) -> Option<(SessionId, Vec<u8>)> {
         let Self::Dialer(dialer) = self else { return None };
-        Some(dialer.receiver().record(source)?.payload()?.to_vec())
+        let record = dialer.receiver().record(source)?;
+        Some((record.session, record.payload()?.to_vec()))
     }
 
     fn handle_datagram(&mut self, now: Time, by: PathId, datagram: &[u8]) {
-        // What is ignored changes nothing.
+        // An ignored datagram changes nothing.
         let _ = match self {
             Self::Source(source) => source.handle_datagram(now, by, datagram).is_ok(),
             Self::Dialer(dialer) => dialer.handle_datagram(now, by, datagram).is_ok(),
@@ -335,14 +348,19 @@ impl End {
     }
 }
 
-fn process(plan: &SourcePlan, now: Time, rng: &mut Pcg64) -> (End, Clock) {
+fn process(
+    plan: &SourcePlan,
+    receiver: &MonitorParams,
+    now: Time,
+    rng: &mut Pcg64,
+) -> (Endpoint, Clock) {
     let (source, clock) = sender(plan, now, rng);
     if !plan.is_commanded {
-        return (End::Source(Box::new(source)), clock);
+        return (Endpoint::Source(Box::new(source)), clock);
     }
     let secret = Secret::new(rng.random());
-    let dialer = Dialer::new(source, MonitorParams::default(), secret);
-    (End::Dialer(Box::new(dialer)), clock)
+    let dialer = Dialer::new(source, receiver.clone(), secret);
+    (Endpoint::Dialer(Box::new(dialer)), clock)
 }
 
 fn sender(plan: &SourcePlan, now: Time, rng: &mut Pcg64) -> (Source, Clock) {

@@ -14,6 +14,9 @@ use super::plan::{Damaged, Plan};
 /// quarter of spread included. A probe's timeout and the longest period of the laws are shorter.
 pub(super) const MAX_PAUSE: Span = Span::from_millis(2_500);
 
+/// A return session follows its source to another address after two times its shortest patience, 1 s.
+const FOLLOWS: Span = Span::from_secs(2);
+
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timetable {
     /// All faults are over.
@@ -28,6 +31,9 @@ pub(super) struct Timetable {
     pub(super) back: Time,
     /// Every source has found it.
     pub(super) found: Time,
+    /// How long the return direction may take, once a source is served: its sessions are opened after those of
+    /// sources, with the same waits.
+    pub(super) returns: Span,
     /// The run is over.
     pub(super) end: Time,
 }
@@ -54,9 +60,12 @@ impl Timetable {
         let away = settled + Span::from_secs(4);
         let back = away + plan.absence;
         let found = back + wait;
-        // Return sessions are opened after those of sources, with the same waits.
-        let returns = if plan.has_commands() { wait } else { Span::ZERO };
-        let end = found + returns + Span::from_secs(1);
-        Self { healed, served, settled, away, back, found, end }
+        let mut returns = wait + FOLLOWS;
+        if plan.damaged == Damaged::Delivered {
+            returns += MAX_PAUSE * 8;
+        }
+        let demanded = if plan.has_commands() { found + returns } else { found };
+        let end = demanded + Span::from_secs(1);
+        Self { healed, served, settled, away, back, found, returns, end }
     }
 }

@@ -16,6 +16,9 @@ pub(super) struct Age {
     honest: Vec<bool>,
     /// When the freshest state that ever reached the monitor was sampled.
     freshest: HashMap<SessionId, Time>,
+    /// When the freshest command was put that a source was given in its session, where commands are not damaged
+    /// or withheld.
+    commands: Option<HashMap<SessionId, Time>>,
     /// The last age that was known, and when.
     known: HashMap<SessionId, (Time, Span)>,
 }
@@ -24,7 +27,13 @@ impl Age {
     pub(super) fn new(plan: &Plan) -> Self {
         let intact = plan.damaged == Damaged::Dropped;
         let honest = (0..plan.sources.len()).map(|source| intact && !plan.labels_lie(source));
-        Self { honest: honest.collect(), freshest: HashMap::new(), known: HashMap::new() }
+        let all_are_given = intact && plan.monitor.max_age.is_none();
+        Self {
+            honest: honest.collect(),
+            freshest: HashMap::new(),
+            commands: all_are_given.then(HashMap::new),
+            known: HashMap::new(),
+        }
     }
 
     fn learned(
@@ -67,6 +76,23 @@ impl Check for Age {
             }
             Observation::Learned { source, session, age: Some(age), .. } => {
                 self.learned(hosts.now, *source, *session, *age)
+            }
+            Observation::Commanded { given, .. } => {
+                let command = hosts.ledger.command(&given.state);
+                if let Some((commands, command)) = self.commands.as_mut().zip(command) {
+                    let freshest = commands.entry(command.session).or_insert(command.at);
+                    *freshest = command.at.max(*freshest);
+                }
+                Ok(())
+            }
+            Observation::CommandAnswered { session, age: Some(age), .. } => {
+                let freshest = self.commands.as_ref().and_then(|commands| commands.get(session));
+                match freshest.map(|freshest| hosts.now.since(*freshest)) {
+                    Some(truth) if on_any_clock(*age) < truth => Err(format!(
+                        "the monitor knows an age of {age} of a command, in truth it is {truth}"
+                    )),
+                    _ => Ok(()),
+                }
             }
             _ => Ok(()),
         }

@@ -1,46 +1,69 @@
-//! Commands arrive whole, at the source that they are for, and never go back.
+//! Commands arrive whole, at the source that they are for, in time, in order, and once in a session.
+
+use freshline_core::unit::Span;
+use freshline_core::wire::SessionId;
 
 use super::Check;
 use crate::torture::hosts::Hosts;
+use crate::torture::ledger::Command;
 use crate::torture::observation::Observation;
 use crate::torture::plan::{Damaged, Plan};
+use crate::torture::source_host::Given;
 
 pub(super) struct Commands {
     damaged: Damaged,
-    /// Of each source: the process that was given a command last, and the command's number.
-    newest: Vec<Option<(u64, (u64, u64))>>,
+    max_age: Option<Span>,
+    newest: Vec<Option<Newest>>,
+}
+
+/// The command that a source was given last.
+#[derive(Clone, Copy)]
+struct Newest {
+    /// The process of the source.
+    process: SessionId,
+    /// The return session.
+    session: SessionId,
+    command: Command,
 }
 
 impl Commands {
     pub(super) fn new(plan: &Plan) -> Self {
-        Self { damaged: plan.damaged, newest: vec![None; plan.sources.len()] }
+        let (damaged, max_age) = (plan.damaged, plan.monitor.max_age);
+        Self { damaged, max_age, newest: vec![None; plan.sources.len()] }
     }
 }
 
 impl Check for Commands {
     fn property(&self) -> &'static str {
-        "commands arrive whole and in order"
+        "commands arrive whole, in order and in time"
     }
 
     fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
-        let Observation::Commanded { source, state } = seen else { return Ok(()) };
+        let Observation::Commanded { source, given } = seen else { return Ok(()) };
         if self.damaged == Damaged::Delivered {
-            return Ok(()); // what is damaged may say anything
+            return Ok(()); // damaged bytes may be any command, of any time
         }
+        let Given { state, session, opened } = given;
         let text = String::from_utf8_lossy(state);
-        let Some(command) = hosts.ledger.command(state) else {
+        let Some(&command) = hosts.ledger.command(state) else {
             return Err(format!("source {source} is given {text:?}, which was never put"));
         };
         let process = hosts.sources[*source].process();
         if hosts.ledger.process_of(command.session) != Some(process) {
             return Err(format!("source {source} is given {text:?}, which is for another process"));
         }
-        let newest = self.newest[*source].replace((process.0, command.number));
-        match newest {
-            Some((same, former)) if same == process.0 && former > command.number => {
-                Err(format!("source {source} is given {text:?} after {former:?}"))
-            }
-            _ => Ok(()),
+        let age = hosts.now.since(command.at);
+        if self.max_age.is_some_and(|max_age| age > max_age) {
+            return Err(format!("source {source} is given {text:?}, {age} old"));
         }
+        let newest = Newest { process, session: *session, command };
+        let former = self.newest[*source].replace(newest);
+        let Some(former) = former.filter(|former| former.process == process) else { return Ok(()) };
+        let is_again = former.session == *session && !opened;
+        let is_older = command.number < former.command.number;
+        if is_older || is_again && command.number == former.command.number {
+            return Err(format!("source {source} is given {text:?} after {:?}", former.command));
+        }
+        Ok(())
     }
 }

@@ -45,12 +45,8 @@ impl Check for Memory {
         if counted.opened != ended + records as u64 {
             return Err(format!("{records} records, but {counted:?}"));
         }
-        let returns = hosts.monitor.return_sessions();
-        if returns > records {
-            return Err(format!("{returns} return sessions to {records} sources"));
-        }
-        if let Some(many) = hosts.sources.iter().position(|host| host.return_sessions() > 1) {
-            return Err(format!("source {many} holds more than one return session"));
+        if let Some(wrong) = hosts.monitor.wrong_return() {
+            return Err(wrong);
         }
         for record in hosts.monitor.records() {
             let silence = hosts.monitor.silence(hosts.now, record);

@@ -1,11 +1,12 @@
 //! Age returns to normal: some time after the healing it is what the rate and the path make it,
 //! and both ends know it.
 
-use freshline_core::source::Phase;
-use freshline_core::unit::Span;
+use freshline_core::source::{Phase, RateLaw};
+use freshline_core::unit::{Span, Time};
 
 use super::{CLOCKS_DIFFER, Check};
 use crate::torture::hosts::Hosts;
+use crate::torture::observation::Observation;
 use crate::torture::plan::Plan;
 use crate::torture::source_host::MAX_PARTS;
 use crate::torture::timetable::{MAX_PAUSE, Timetable};
@@ -19,6 +20,11 @@ pub(super) struct Normal {
     delays: Vec<Span>,
     /// Whether states take several updates, of each source.
     large: Vec<bool>,
+    /// When the newest command was put that a source was given; `None` if it is not commanded. Damage can ask for
+    /// commands in its name.
+    commanded: Vec<Option<Time>>,
+    /// Whether commands may be too old to be given.
+    withholds: bool,
 }
 
 impl Normal {
@@ -26,7 +32,22 @@ impl Normal {
         let slowest = |delays: &Vec<Span>| delays.iter().copied().max().unwrap_or(Span::ZERO);
         let delays = plan.sources.iter().map(|source| slowest(&source.delays)).collect();
         let large = plan.sources.iter().map(|source| source.large).collect();
-        Self { timetable, delays, large }
+        let commanded = plan.sources.iter().map(|it| it.is_commanded.then_some(Time::ZERO));
+        let (commanded, withholds) = (commanded.collect(), plan.monitor.max_age.is_some());
+        Self { timetable, delays, large, commanded, withholds }
+    }
+
+    fn check_commands(&self, hosts: &Hosts, source: usize) -> Result<(), String> {
+        let session = hosts.sources[source].endpoint().session();
+        let sender = hosts.monitor.return_source(session).filter(|_| !self.withholds);
+        let Some((sender, given)) = sender.zip(self.commanded[source]) else { return Ok(()) };
+        let (age, delay) = (hosts.now.since(given), self.delays[source]);
+        // Of this, an ack waits 1 ms for a state with which it leaves.
+        let normal = delay + max_pause(sender.law(), delay) + Span::from_millis(2);
+        if age > normal {
+            return Err(format!("source {source}: a command of {age}, {normal} would be normal"));
+        }
+        Ok(())
     }
 
     fn check(&self, hosts: &Hosts, source: usize) -> Result<(), String> {
@@ -41,14 +62,7 @@ impl Normal {
         let age = hosts.now.since(put_at);
         let delay = self.delays[source];
         let law = host.endpoint().law();
-        // A law changes its rate by a quarter at a time; the last period may have been the longer.
-        let pause = match law.phase() {
-            Phase::Probing => MAX_PAUSE,
-            // Behind a train of four updates it waits for as many periods, and it pauses for a round
-            // trip.
-            Phase::Steering if law.name() == "tenth" => law.rate().period() * 6 + delay * 2,
-            Phase::Steering => law.rate().period() * 2,
-        };
+        let pause = max_pause(law, delay);
         // A large state, its repair, and the next one.
         let updates = if self.large[source] { 3 * MAX_PARTS } else { 1 };
         let normal = delay + pause * updates + Span::from_millis(1);
@@ -71,9 +85,30 @@ impl Normal {
     }
 }
 
+/// The longest time between two updates of a law on a path with this delay.
+fn max_pause(law: &dyn RateLaw, delay: Span) -> Span {
+    // A law changes its rate by a quarter at a time; the last period may have been the longer.
+    match law.phase() {
+        Phase::Probing => MAX_PAUSE,
+        // Behind a train of four updates it waits for as many periods, and it pauses for a round
+        // trip.
+        Phase::Steering if law.name() == "tenth" => law.rate().period() * 6 + delay * 2,
+        Phase::Steering => law.rate().period() * 2,
+    }
+}
+
 impl Check for Normal {
     fn property(&self) -> &'static str {
         "age returns to normal"
+    }
+
+    fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
+        if let Observation::Commanded { source, given } = seen
+            && let Some(command) = hosts.ledger.command(&given.state)
+        {
+            self.commanded[*source] = Some(command.at);
+        }
+        Ok(())
     }
 
     fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
@@ -81,6 +116,9 @@ impl Check for Normal {
         if !(settled..away).contains(&hosts.now) {
             return Ok(());
         }
-        (0..hosts.sources.len()).try_for_each(|source| self.check(hosts, source))
+        (0..hosts.sources.len()).try_for_each(|source| {
+            self.check(hosts, source)?;
+            self.check_commands(hosts, source)
+        })
     }
 }

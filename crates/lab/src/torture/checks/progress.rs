@@ -7,8 +7,8 @@ use crate::torture::hosts::Hosts;
 use crate::torture::plan::{Plan, SourcePlan};
 use crate::torture::source_host::SourceHost;
 
-/// Of each update of a source a second, on each of its paths and in each direction: sending, arriving, being answered, all
-/// of that copied, timers, and strangers.
+/// Of each update of a source a second, on each of its paths and in each direction: sending, arriving,
+/// being answered, all of that copied, timers, and strangers.
 const STEPS_AN_UPDATE: u64 = 16;
 
 pub(super) struct Progress {

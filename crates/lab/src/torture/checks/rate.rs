@@ -12,11 +12,14 @@ impl Check for Rate {
     }
 
     fn on_observation(&mut self, _: &Hosts, seen: &Observation) -> Result<(), String> {
-        let Observation::Sent { source, rate, .. } = seen else { return Ok(()) };
+        let rate = match seen {
+            Observation::Sent { rate, .. } | Observation::CommandAnswered { rate, .. } => rate,
+            _ => return Ok(()),
+        };
         let per_second = rate.per_second();
         if per_second.is_finite() && per_second > 0.0 && per_second <= MAX_RATE {
             return Ok(());
         }
-        Err(format!("source {source} has a rate of {rate}"))
+        Err(format!("{rate} after {seen}"))
     }
 }

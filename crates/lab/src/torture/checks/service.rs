@@ -20,7 +20,7 @@ pub(super) struct Service {
 struct Served {
     fresh: Time,
     acked: Time,
-    /// Of one that is commanded.
+    /// `None` if it is not commanded.
     commanded: Option<Time>,
 }
 
@@ -43,9 +43,11 @@ impl Service {
         }
     }
 
-    /// When what is demanded could begin: at the healing, or with the last monitor.
-    fn began_at(&self, now: Time) -> Time {
-        if now >= self.timetable.back { self.timetable.back } else { self.timetable.healed }
+    /// The same for commands.
+    fn max_wait_for_commands(&self, now: Time) -> Option<Span> {
+        let Timetable { served, away, found, returns, .. } = self.timetable;
+        let is_demanded = (served + returns..away).contains(&now) || now >= found + returns;
+        is_demanded.then_some(returns)
     }
 }
 
@@ -67,7 +69,7 @@ impl Check for Service {
             Observation::Learned { source, .. } if seen.is_ack() => {
                 self.sources[*source].acked = hosts.now;
             }
-            Observation::Commanded { source, .. } => {
+            Observation::Commanded { source, .. } | Observation::CommandWithheld { source } => {
                 self.sources[*source].commanded = Some(hosts.now);
             }
             _ => {}
@@ -76,6 +78,14 @@ impl Check for Service {
     }
 
     fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
+        if let Some(max_wait) = self.max_wait_for_commands(hosts.now) {
+            for (source, served) in self.sources.iter().enumerate() {
+                let wait = served.commanded.map(|last| hosts.now.since(last));
+                if let Some(wait) = wait.filter(|wait| *wait > max_wait) {
+                    return Err(format!("source {source}: no command for {wait}"));
+                }
+            }
+        }
         let Some(max_wait) = self.max_wait(hosts.now) else { return Ok(()) };
         for (source, served) in self.sources.iter().enumerate() {
             for (what, last) in [("fresh", served.fresh), ("acknowledged", served.acked)] {
@@ -83,12 +93,6 @@ impl Check for Service {
                 if wait > max_wait {
                     return Err(format!("source {source}: nothing was {what} for {wait}"));
                 }
-            }
-            // Its return session is opened after its own, with the same waits.
-            let may_demand = hosts.now.since(self.began_at(hosts.now)) > max_wait * 2;
-            let wait = served.commanded.map(|last| hosts.now.since(last));
-            if let Some(wait) = wait.filter(|wait| may_demand && *wait > max_wait * 2) {
-                return Err(format!("source {source}: no command came for {wait}"));
             }
         }
         Ok(())
