@@ -87,7 +87,7 @@ impl MonitorHost {
         self.listener.as_ref()?.return_source(*key)
     }
 
-    /// What is wrong with the return sessions, if anything is: each has a source that wants it.
+    /// Describes a return session without a source that asked for it, and one that the listener does not report.
     pub(super) fn wrong_return(&self) -> Option<String> {
         let listener = self.listener.as_ref()?;
         let mut keys: Vec<_> = listener.return_sources().collect();
@@ -108,7 +108,7 @@ impl MonitorHost {
         self.listener.is_some() && !self.is_stopped
     }
 
-    /// Gives what leaves, and for whom.
+    /// Does the work that is due. Returns the datagrams to send, with their destinations.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -121,7 +121,7 @@ impl MonitorHost {
         self.drain(now, None, ledger, see)
     }
 
-    /// Hands in a datagram; gives what leaves, and for whom.
+    /// Hands in a datagram. Returns the datagrams to send, with their destinations.
     pub(super) fn receive(
         &mut self,
         now: Time,

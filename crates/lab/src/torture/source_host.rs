@@ -14,7 +14,7 @@ use super::clock::Clock;
 use super::ledger::{Ledger, Sample};
 use super::plan::{Leave, SourcePlan};
 
-/// What has happened at a source.
+/// An event at a source.
 pub(super) enum Happened {
     /// It learned something.
     Learned(SourceEvent),
@@ -189,8 +189,8 @@ impl SourceHost {
         self.poll_timeout.filter(|_| !self.is_stopped)
     }
 
-    /// Lets it do what is due; states that are put go to `ledger`, what happened to `see`. Gives what
-    /// leaves.
+    /// Does the work that is due: records states in `ledger` and passes events to `see`. Returns the
+    /// datagrams to send.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -201,7 +201,7 @@ impl SourceHost {
         self.drain(now, None, ledger, see)
     }
 
-    /// Hands in a datagram; gives what leaves at once.
+    /// Hands in a datagram. Returns the datagrams to send at once.
     pub(super) fn receive(
         &mut self,
         (now, path): (Time, usize),

@@ -46,11 +46,12 @@ impl Timetable {
         let wait = MAX_PAUSE + (delay * 2) * 3;
         let healed = Time::ZERO + plan.healed_at;
         // What was under way when the world was healed is no part of the healed world.
-        let mut served = healed + plan.max_jitter() + wait;
-        if plan.damaged == Damaged::Delivered {
-            // A damaged number that is far too high shows when 8 updates have been stale.
-            served += MAX_PAUSE * 8;
-        }
+        // A damaged number that is far too high shows when 8 updates have been stale, in either direction.
+        let stale = match plan.damaged {
+            Damaged::Dropped => Span::ZERO,
+            Damaged::Delivered => MAX_PAUSE * 8,
+        };
+        let mut served = healed + plan.max_jitter() + wait + stale;
         if plan.leaves_orphans() {
             // They may fill the monitor until they have been idle; then comes the next try.
             served += plan.monitor.idle * 2 + MAX_PAUSE;
@@ -60,10 +61,7 @@ impl Timetable {
         let away = settled + Span::from_secs(4);
         let back = away + plan.absence;
         let found = back + wait;
-        let mut returns = wait + FOLLOWS;
-        if plan.damaged == Damaged::Delivered {
-            returns += MAX_PAUSE * 8;
-        }
+        let returns = wait + FOLLOWS + stale;
         let demanded = if plan.has_commands() { found + returns } else { found };
         let end = demanded + Span::from_secs(1);
         Self { healed, served, settled, away, back, found, returns, end }

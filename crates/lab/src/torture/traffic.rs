@@ -1,4 +1,4 @@
-//! What a process of the monitor has received and sent: how much it may send to whom.
+//! The bytes that a process of the monitor has received and sent, per address, and the limits of its answers.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use freshline_core::wire::{Message, SessionId};
 use super::network::Address;
 use super::observation::Observation;
 
-/// An address that is not proven may be sent this times what has come from there (docs/protocol.md).
+/// The maximum ratio of the bytes sent to an unproven address to the bytes received from it (docs/protocol.md).
 const AMPLIFICATION: usize = 3;
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Balance {
     received: usize,
     /// By return sessions.
     sent: usize,
-    /// Whether it has been shown that what is sent there arrives.
+    /// Whether the address has answered a datagram, or shown a cookie.
     is_proven: bool,
 }
 
@@ -52,8 +52,8 @@ impl Traffic {
         }
     }
 
-    /// A datagram leaves, perhaps as the answer to one of `handed_in` bytes. Gives how long it may be, and how
-    /// long it is.
+    /// A datagram leaves, perhaps as the answer to one of `handed_in` bytes. Returns its length and the length of
+    /// its question, if it has a limit.
     pub(super) fn send(
         &mut self,
         transmit: ListenerTransmit<Address>,

@@ -29,7 +29,8 @@ const LATE: u64 = 2;
 const CROWDED: Span = Span::from_secs(2);
 
 /// The smoothed round trip is out of date if it is longer than this number of newest ones. In crowds, where round
-/// trips vary, it seldom is: with 2 instead of 4 a cell of 48 stations is a seventh older.
+/// trips vary, it seldom is: with 2 instead of 4 the updates of `wifi-near-48` in `fresher/families` are a
+/// seventh older.
 const OUTDATED: f64 = 4.0;
 
 /// A source pauses with the others in its first s.

@@ -50,13 +50,25 @@ impl Age {
             }
         }
         let freshest = self.freshest.get(&session).filter(|_| self.honest[source]);
-        match freshest.map(|freshest| now.since(*freshest)) {
-            Some(truth) if on_any_clock(age) < truth => {
+        match too_fresh(now, age, freshest) {
+            Some(truth) => {
                 Err(format!("source {source} knows an age of {age}, in truth it is {truth}"))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
+}
+
+/// Keeps the later time of the session.
+fn refresh(freshest: &mut HashMap<SessionId, Time>, session: SessionId, at: Time) {
+    let freshest = freshest.entry(session).or_insert(at);
+    *freshest = at.max(*freshest);
+}
+
+/// The true age, if one end believes the other end fresher than that.
+fn too_fresh(now: Time, age: Span, freshest: Option<&Time>) -> Option<Span> {
+    let truth = now.since(*freshest?);
+    (on_any_clock(age) < truth).then_some(truth)
 }
 
 impl Check for Age {
@@ -69,8 +81,7 @@ impl Check for Age {
             Observation::Fresh { session, label, .. }
             | Observation::Withheld { session, label, .. } => {
                 if let Some(sampled) = hosts.ledger.put_at(*session, *label) {
-                    let freshest = self.freshest.entry(*session).or_insert(sampled);
-                    *freshest = sampled.max(*freshest);
+                    refresh(&mut self.freshest, *session, sampled);
                 }
                 Ok(())
             }
@@ -80,18 +91,17 @@ impl Check for Age {
             Observation::Commanded { given, .. } => {
                 let command = hosts.ledger.command(&given.state);
                 if let Some((commands, command)) = self.commands.as_mut().zip(command) {
-                    let freshest = commands.entry(command.session).or_insert(command.at);
-                    *freshest = command.at.max(*freshest);
+                    refresh(commands, command.session, command.at);
                 }
                 Ok(())
             }
             Observation::CommandAnswered { session, age: Some(age), .. } => {
                 let freshest = self.commands.as_ref().and_then(|commands| commands.get(session));
-                match freshest.map(|freshest| hosts.now.since(*freshest)) {
-                    Some(truth) if on_any_clock(*age) < truth => Err(format!(
+                match too_fresh(hosts.now, *age, freshest) {
+                    Some(truth) => Err(format!(
                         "the monitor knows an age of {age} of a command, in truth it is {truth}"
                     )),
-                    _ => Ok(()),
+                    None => Ok(()),
                 }
             }
             _ => Ok(()),

@@ -78,17 +78,15 @@ impl Check for Service {
     }
 
     fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
-        if let Some(max_wait) = self.max_wait_for_commands(hosts.now) {
-            for (source, served) in self.sources.iter().enumerate() {
-                let wait = served.commanded.map(|last| hosts.now.since(last));
-                if let Some(wait) = wait.filter(|wait| *wait > max_wait) {
-                    return Err(format!("source {source}: no command for {wait}"));
-                }
-            }
-        }
-        let Some(max_wait) = self.max_wait(hosts.now) else { return Ok(()) };
+        let max_wait = self.max_wait(hosts.now);
+        let max_wait_for_commands = self.max_wait_for_commands(hosts.now);
         for (source, served) in self.sources.iter().enumerate() {
-            for (what, last) in [("fresh", served.fresh), ("acknowledged", served.acked)] {
+            for (what, last, max_wait) in [
+                ("fresh", Some(served.fresh), max_wait),
+                ("acknowledged", Some(served.acked), max_wait),
+                ("commanded", served.commanded, max_wait_for_commands),
+            ] {
+                let Some((last, max_wait)) = last.zip(max_wait) else { continue };
                 let wait = hosts.now.since(last);
                 if wait > max_wait {
                     return Err(format!("source {source}: nothing was {what} for {wait}"));
