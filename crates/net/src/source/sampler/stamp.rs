@@ -43,6 +43,22 @@ pub enum StampFormat {
     Unix,
 }
 
+impl StampFormat {
+    /// The generation time in front of a state, since 1970, and the state behind it. A time beyond the range of
+    /// [`Duration`] is its end.
+    ///
+    /// # Errors
+    /// [`StampError::NoTab`] and [`StampError::NoTime`], where it has none.
+    pub fn split(self, text: &[u8]) -> Result<(Duration, &[u8]), StampError> {
+        let Self::Unix = self;
+        let Some(tab) = text.iter().take(MAX_LEN).position(|byte| *byte == TAB) else {
+            return Err(if text.contains(&TAB) { StampError::NoTime } else { StampError::NoTab });
+        };
+        let time = time(&text[..tab]).ok_or(StampError::NoTime)?;
+        Ok((time, &text[tab + 1..]))
+    }
+}
+
 /// Not the name of a format of stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -112,6 +128,7 @@ pub(super) struct Stamps(Option<Rule>);
 
 #[derive(Debug, Clone)]
 struct Rule {
+    format: StampFormat,
     max_age: Span,
     tally: Arc<Mutex<Tally>>,
 }
@@ -129,7 +146,7 @@ struct Tally {
 impl Stamps {
     /// Each state has one, which is at most `max_age` old; without a format none has.
     pub(super) fn new(format: Option<StampFormat>, max_age: Span) -> Self {
-        Self(format.map(|StampFormat::Unix| Rule { max_age, tally: Arc::default() }))
+        Self(format.map(|format| Rule { format, max_age, tally: Arc::default() }))
     }
 
     /// How much longer a state is in its stream, in bytes.
@@ -141,9 +158,10 @@ impl Stamps {
     /// stamp off.
     pub(super) fn take_off(&self, wall: Duration, state: &mut Vec<u8>) -> Duration {
         let Some(rule) = &self.0 else { return wall };
-        let judged = match parse(state) {
-            Ok((stamp, rest)) => {
-                state.drain(..rest);
+        let split = rule.format.split(state).map(|(stamp, rest)| (stamp, state.len() - rest.len()));
+        let judged = match split {
+            Ok((stamp, before)) => {
+                state.drain(..before);
                 judge(stamp, wall, rule.max_age)
             }
             Err(why) => Err(why),
@@ -189,15 +207,6 @@ impl Tally {
             self.news.push(why);
         }
     }
-}
-
-/// The time in front of a state, and where the state begins.
-fn parse(state: &[u8]) -> Result<(Duration, usize), StampError> {
-    let Some(tab) = state.iter().take(MAX_LEN).position(|byte| *byte == TAB) else {
-        return Err(if state.contains(&TAB) { StampError::NoTime } else { StampError::NoTab });
-    };
-    let time = time(&state[..tab]).ok_or(StampError::NoTime)?;
-    Ok((time, tab + 1))
 }
 
 /// `1732712345.25` since 1970. What is beyond the range is its end.
@@ -378,9 +387,9 @@ mod tests {
             state in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             let text = [format!("{secs}.{nanos:09}\t").as_bytes(), &state[..]].concat();
-            let (time, rest) = parse(&text).unwrap();
-            prop_assert_eq!((time, &text[rest..]), (Duration::new(secs, nanos), &state[..]));
-            prop_assert!(rest <= MAX_LEN);
+            let (time, rest) = StampFormat::Unix.split(&text).unwrap();
+            prop_assert_eq!((time, rest), (Duration::new(secs, nanos), &state[..]));
+            prop_assert!(text.len() - rest.len() <= MAX_LEN);
         }
     }
 }
