@@ -74,6 +74,7 @@ struct Report {
     states_withheld: u64,
     alarms: u64,
     commands: u64,
+    records: u64,
     failures: Vec<FailedSeed>,
     /// Of a single seed that was asked for in detail.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,6 +130,7 @@ impl Report {
             states_withheld: counts.withheld,
             alarms: counts.stale,
             commands: counts.commands,
+            records: counts.records,
             failures: failures.into_iter().map(FailedSeed::from).collect(),
             details: None,
         }
@@ -167,7 +169,7 @@ impl Report {
         writeln!(
             out,
             "{} seeds, {} failed: {:.2} h of faults and healing, {} incidents, {} updates sent, \
-             {} fresh, {} sessions opened, {} states withheld, {} alarms, {} commands",
+             {} fresh, {} sessions opened, {} states withheld, {} alarms, {} commands, {} records",
             self.seeds,
             self.failures.len(),
             self.simulated_s / 3_600.0,
@@ -178,6 +180,7 @@ impl Report {
             self.states_withheld,
             self.alarms,
             self.commands,
+            self.records,
         )
     }
 }

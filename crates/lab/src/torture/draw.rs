@@ -35,6 +35,12 @@ const DEADLINE_STREAM: u128 = 4;
 /// The stream of random numbers that says which sources are commanded, and by which law.
 const COMMANDED_STREAM: u128 = 5;
 
+/// The stream of random numbers that says which sources have records.
+const RECORDS_STREAM: u128 = 7;
+
+/// How many of the sources with a name have records.
+const RECORDS: f64 = 0.4;
+
 /// How many of the sources are commanded.
 const COMMANDED: f64 = 0.4;
 
@@ -60,8 +66,9 @@ impl Plan {
         // From a generator of its own, so that the rest of a seed's world is as it was before.
         let large = &mut Pcg64::new(seed.into(), LARGE_STREAM);
         let returns = &mut Pcg64::new(seed.into(), COMMANDED_STREAM);
+        let records = &mut Pcg64::new(seed.into(), RECORDS_STREAM);
         let count = rng.random_range(1..=5);
-        let sources: Vec<_> = (0..count).map(|_| source(rng, large, returns)).collect();
+        let mut sources: Vec<_> = (0..count).map(|_| source(rng, large, returns)).collect();
         let mut incidents = Vec::new();
         for (source, plan) in sources.iter().enumerate() {
             for path in 0..plan.delays.len() {
@@ -93,15 +100,22 @@ impl Plan {
         }
         incidents.sort_by_key(|incident| incident.at);
         let max_sources = sources.len() + rng.random_range(0..4);
+        let is_delivered = rng.random_bool(0.2);
+        for source in &mut sources {
+            // A damaged number of a topic can hold its states up until the session is opened again.
+            let may_have = !source.name.is_empty() && !is_delivered;
+            source.records = records.random_bool(RECORDS) && may_have;
+        }
         let mut plan = Self {
             seed,
-            damaged: if rng.random_bool(0.2) { Damaged::Delivered } else { Damaged::Dropped },
+            damaged: if is_delivered { Damaged::Delivered } else { Damaged::Dropped },
             monitor: MonitorPlan {
                 ppm: ppm(rng),
                 max_sources,
                 max_large: max_sources * LARGE_PER_RECORD,
                 max_age,
                 idle: millis(rng, 5_000..10_000),
+                journal: true,
                 return_law: a_law(returns),
             },
             sources,
@@ -151,7 +165,8 @@ fn source(rng: &mut Pcg64, large: &mut Pcg64, returns: &mut Pcg64) -> SourcePlan
     let scheduler = SCHEDULERS[rng.random_range(0..SCHEDULERS.len())];
     let large = large.random_bool(LARGE_STATES);
     let is_commanded = returns.random_bool(COMMANDED);
-    SourcePlan { law, name, delays, scheduler, large, is_commanded, ppm: ppm(rng) }
+    let records = false;
+    SourcePlan { law, name, delays, scheduler, large, is_commanded, records, ppm: ppm(rng) }
 }
 
 fn incidents_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {

@@ -19,6 +19,7 @@ mod clock;
 mod draw;
 mod hosts;
 mod ledger;
+mod log;
 mod monitor_host;
 mod network;
 mod observation;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use freshline_core::session::{
-    Alarm, Listener, ListenerEvent, Monitor, MonitorEvent, MonitorParams, Record, ReturnParams,
-    Secret, Source, SourceEvent, SourceKey, SourceParams,
+    Alarm, Cursor, Listener, ListenerEvent, Monitor, MonitorEvent, MonitorParams, Record,
+    ReturnParams, Secret, Source, SourceEvent, SourceKey, SourceParams,
 };
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{Message, SessionId, Update};
@@ -34,6 +34,8 @@ pub(super) struct MonitorHost {
     /// The sessions of the sources with a return session.
     returns: BTreeMap<SourceKey, SessionId>,
     traffic: Traffic,
+    /// How far the application is with the records of each source: what is written down.
+    cursors: BTreeMap<Box<str>, Cursor>,
 }
 
 impl MonitorHost {
@@ -50,6 +52,7 @@ impl MonitorHost {
             return_rng,
             returns: BTreeMap::new(),
             traffic: Traffic::default(),
+            cursors: BTreeMap::new(),
         };
         host.start();
         host
@@ -64,6 +67,7 @@ impl MonitorHost {
         let params = MonitorParams { max_sources, max_large, ..receiver(&self.plan) };
         self.is_stopped = false;
         let monitor = Monitor::new(params, Secret::new(self.rng.random()));
+        let monitor = monitor.with_cursors(self.cursors.values().cloned());
         self.listener = Some(Listener::new(monitor).returning());
         (self.process, self.put) = (self.process + 1, 0);
         self.returns.clear();
@@ -153,6 +157,9 @@ impl MonitorHost {
                 (ListenerEvent::Monitor(MonitorEvent::Freshness(alarm)), _) => {
                     see(seen_alarm(&alarm));
                 }
+                (ListenerEvent::Monitor(MonitorEvent::Record { source, topic }), _) => {
+                    self.take_records(local, source, topic, &mut see);
+                }
                 (ListenerEvent::Monitor(event), Some(update)) => {
                     let has_cookie = matches!(
                         event,
@@ -188,6 +195,23 @@ impl MonitorHost {
             left.push((transmit.peer, datagram));
         }
         left
+    }
+
+    fn take_records(
+        &mut self,
+        local: Time,
+        source: SourceKey,
+        topic: u16,
+        see: &mut impl FnMut(Observation),
+    ) {
+        let Some(monitor) = self.listener.as_mut().map(Listener::monitor_mut) else { return };
+        while let Some(taken) = monitor.take_record(local, source, topic) {
+            let name = taken.cursor.source.to_string();
+            if self.plan.journal {
+                self.cursors.insert(taken.cursor.source.clone(), taken.cursor);
+            }
+            see(Observation::Record { name, record: taken.bytes });
+        }
     }
 
     fn open_return(&mut self, now: Time, source: SourceKey) {

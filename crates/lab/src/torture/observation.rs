@@ -68,6 +68,8 @@ pub(super) enum Observation {
     },
     /// The monitor or a source answered; lengths in bytes.
     Answered { question: usize, answer: usize },
+    /// The application at the monitor has got a record of a source.
+    Record { name: String, record: Vec<u8> },
     /// A source was given a command.
     Commanded { source: usize, given: Given },
     /// The source with this session has answered a command.
@@ -130,6 +132,10 @@ impl fmt::Display for Observation {
             }
             Self::Answered { question, answer } => {
                 write!(f, "{question} bytes are answered by {answer}")
+            }
+            Self::Record { name, record } => {
+                let text = String::from_utf8_lossy(&record[..record.len().min(40)]);
+                write!(f, "monitor: has a record of {name:?}: {text:?}")
             }
             Self::Commanded { source, given } => {
                 write!(f, "source {source}: is given {:?}", String::from_utf8_lossy(&given.state))

@@ -50,6 +50,8 @@ pub struct MonitorPlan {
     pub max_age: Option<Span>,
     /// When it forgets who is silent; see `freshline_core::session::MonitorParams`.
     pub idle: Span,
+    /// Whether it writes down how far the application is with records, so that the next process goes on there.
+    pub journal: bool,
     /// The law of its return sessions, each to a source that is commanded.
     #[serde(serialize_with = "name_of")]
     pub return_law: LawConfig,
@@ -71,6 +73,8 @@ pub struct SourcePlan {
     pub large: bool,
     /// Whether it wants the states that the monitor sends: commands.
     pub is_commanded: bool,
+    /// Whether it has a topic of records besides its states.
+    pub records: bool,
     /// How fast its clock is, in parts per million.
     pub ppm: i32,
 }
@@ -252,7 +256,8 @@ impl fmt::Display for Plan {
         }
         writeln!(f)?;
         for (index, source) in self.sources.iter().enumerate() {
-            let SourcePlan { law, name, delays, scheduler, large, is_commanded, ppm } = source;
+            let SourcePlan { law, name, delays, scheduler, large, is_commanded, records, ppm } =
+                source;
             write!(f, "source {index}: {}, name {name:?}, clock {ppm:+} ppm, delay ", law.name())?;
             let paths: Vec<_> = delays.iter().map(Span::to_string).collect();
             write!(f, "{}", paths.join(" and "))?;
@@ -264,6 +269,9 @@ impl fmt::Display for Plan {
             }
             if *is_commanded {
                 write!(f, ", commanded")?;
+            }
+            if *records {
+                write!(f, ", records")?;
             }
             writeln!(f)?;
         }

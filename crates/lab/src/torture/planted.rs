@@ -3,7 +3,7 @@
 
 use freshline_core::link::Direction;
 use freshline_core::unit::{Time, UpdateRate};
-use freshline_core::wire::Message;
+use freshline_core::wire::{Frame, Message};
 
 use super::observation::Observation;
 use super::plan::MonitorPlan;
@@ -45,11 +45,15 @@ pub enum Planted {
     CommandsFlattered,
     /// A source is given half of a command.
     CommandsHalved,
+    /// The monitor does not write down how far its application is with records.
+    JournalLost,
+    /// No update with records reaches the monitor.
+    RecordsLost,
 }
 
 impl Planted {
     /// All faults with the property that each breaks.
-    pub const ALL: [(Self, &'static str); 16] = [
+    pub const ALL: [(Self, &'static str); 18] = [
         (Self::OlderTakenForFresh, "freshest never goes back"),
         (Self::AgeFlattered, "age is never negative"),
         (Self::StateDamaged, "states arrive whole"),
@@ -66,6 +70,8 @@ impl Planted {
         (Self::CommandsMissed, "age returns to normal"),
         (Self::CommandsFlattered, "age is never negative"),
         (Self::CommandsHalved, "commands arrive whole, in order and in time"),
+        (Self::JournalLost, "records arrive once and in order"),
+        (Self::RecordsLost, "records arrive once and in order"),
     ];
 }
 
@@ -80,6 +86,10 @@ impl Sabotage for Planted {
         match (self, direction, Message::parse(datagram)) {
             (Self::NeverReopens, Direction::Reverse, Ok(Message::Challenge(_))) => true,
             (Self::CommandsLost, Direction::Reverse, Ok(Message::Update(_))) => true,
+            (Self::RecordsLost, Direction::Forward, Ok(Message::Update(update))) => {
+                update.opening.is_none()
+                    && update.frames.iter().any(|frame| matches!(frame, Frame::Record(_)))
+            }
             (Self::UpdatesMissed, Direction::Forward, Ok(Message::Update(update)))
             | (Self::CommandsMissed, Direction::Reverse, Ok(Message::Update(update))) => {
                 let is_whole = update.opening.is_none() && !update.is_of_parts();
@@ -91,6 +101,7 @@ impl Sabotage for Planted {
 
     fn monitor(&self, plan: MonitorPlan) -> MonitorPlan {
         match self {
+            Self::JournalLost => MonitorPlan { journal: false, ..plan },
             Self::RecordsKept => MonitorPlan { idle: plan.idle * 10, ..plan },
             Self::TooOldHandedOut => {
                 MonitorPlan { max_age: plan.max_age.map(|limit| limit * 4), ..plan }

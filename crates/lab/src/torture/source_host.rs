@@ -3,7 +3,7 @@
 use freshline_core::path::{PathId, SchedulerConfig};
 use freshline_core::session::{
     Dialer, DialerEvent, MonitorEvent, MonitorParams, Paths, Secret, Source, SourceEvent,
-    SourceKey, SourceParams, Transmit, TransportState,
+    SourceKey, SourceParams, StreamId, TopicId, Transmit, TransportState,
 };
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::SessionId;
@@ -12,6 +12,7 @@ use rand_pcg::Pcg64;
 
 use super::clock::Clock;
 use super::ledger::{Ledger, Sample};
+use super::log::Log;
 use super::plan::{Leave, SourcePlan};
 
 /// An event at a source.
@@ -70,6 +71,8 @@ pub(super) struct SourceHost {
     pub(super) is_stopped: bool,
     /// States put so far, by all processes.
     put: u64,
+    /// Its records, if it has any.
+    log: Option<Log>,
     plan: SourcePlan,
     receiver: MonitorParams,
     rng: Pcg64,
@@ -90,7 +93,9 @@ pub(super) const MAX_PARTS: u64 = 7;
 impl SourceHost {
     /// With the settings of its receiver, if it is commanded.
     pub(super) fn new(plan: SourcePlan, receiver: MonitorParams, mut rng: Pcg64) -> Self {
-        let (end, clock) = process(&plan, &receiver, Time::ZERO, &mut rng);
+        // As many as there are names.
+        let log = plan.records.then(|| Log::new(StreamId(1)));
+        let (end, clock) = process(&plan, log.as_ref(), &receiver, Time::ZERO, &mut rng);
         let ports = vec![Some(1); plan.delays.len()];
         let process = end.source().session();
         let mut host = Self {
@@ -104,6 +109,7 @@ impl SourceHost {
             processes: vec![process],
             is_stopped: false,
             put: 0,
+            log,
             plan,
             receiver,
             rng,
@@ -164,7 +170,8 @@ impl SourceHost {
             let len = self.end.poll_transmit(self.clock.read(now), &mut out)?.len;
             Some(out[..len].to_vec())
         });
-        (self.end, self.clock) = process(&self.plan, &self.receiver, now, &mut self.rng);
+        (self.end, self.clock) =
+            process(&self.plan, self.log.as_ref(), &self.receiver, now, &mut self.rng);
         self.process = self.endpoint().session();
         self.processes.push(self.process);
         for path in (0..self.ports.len()).filter(|path| self.ports[*path].is_none()) {
@@ -226,6 +233,11 @@ impl SourceHost {
             match event {
                 DialerEvent::Source(SourceEvent::StateWanted(_)) => self.put(now, local, ledger),
                 DialerEvent::Source(SourceEvent::RenewTransports { .. }) => {}
+                DialerEvent::Source(SourceEvent::RecordsDone { .. }) => {
+                    if let Some(log) = &mut self.log {
+                        log.forget_done(self.end.source());
+                    }
+                }
                 DialerEvent::Source(event) => see(self, Happened::Learned(event)),
                 DialerEvent::Monitor(MonitorEvent::Fresh {
                     source,
@@ -266,11 +278,27 @@ impl SourceHost {
         ledger.put(label, sample);
         let put = self.end.source_mut().put(local, label, &sample.state());
         put.expect("states are short");
+        if let Some(log) = &mut self.log {
+            log.follow(self.end.source_mut(), self.put, local, now);
+        }
+    }
+
+    /// When the oldest of its records was put that is not done.
+    pub(super) fn oldest_record(&self) -> Option<Time> {
+        self.log.as_ref()?.oldest()
+    }
+
+    /// Its name; empty for none.
+    pub(super) fn name(&self) -> &str {
+        &self.plan.name
     }
 
     /// The age at the monitor as this source knows it.
     pub(super) fn known_age(&self, now: Time) -> Option<Span> {
-        self.endpoint().age().process().age(self.clock.read(now))
+        let source = self.endpoint();
+        // A source with topics measures each.
+        let age = source.topic_age(TopicId::FIRST).unwrap_or(source.age().process());
+        age.age(self.clock.read(now))
     }
 
     /// The length of a state.
@@ -350,11 +378,15 @@ impl Endpoint {
 
 fn process(
     plan: &SourcePlan,
+    log: Option<&Log>,
     receiver: &MonitorParams,
     now: Time,
     rng: &mut Pcg64,
 ) -> (Endpoint, Clock) {
-    let (source, clock) = sender(plan, now, rng);
+    let (mut source, clock) = sender(plan, now, rng);
+    if let Some(log) = log {
+        source = log.begin(source, &plan.name, clock.read(now));
+    }
     if !plan.is_commanded {
         return (Endpoint::Source(Box::new(source)), clock);
     }

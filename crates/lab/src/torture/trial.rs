@@ -49,6 +49,8 @@ pub struct Counts {
     pub stale: u64,
     /// States of the return direction that sources were given.
     pub commands: u64,
+    /// Records that applications at monitors got.
+    pub records: u64,
 }
 
 impl Counts {
@@ -67,6 +69,7 @@ impl Counts {
             }
             Observation::Alarm { is_stale: true, .. } => self.stale += 1,
             Observation::Commanded { .. } => self.commands += 1,
+            Observation::Record { .. } => self.records += 1,
             Observation::Learned { event: SourceEvent::Opened, .. } => self.opened += 1,
             _ => {}
         }
@@ -85,6 +88,7 @@ impl AddAssign for Counts {
         self.withheld += other.withheld;
         self.stale += other.stale;
         self.commands += other.commands;
+        self.records += other.records;
     }
 }
 

@@ -10,6 +10,7 @@ mod memory;
 mod normal;
 mod progress;
 mod rate;
+mod records;
 mod service;
 
 use super::draw::MAX_RATE;
@@ -50,6 +51,7 @@ pub(super) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
         Box::new(memory::Memory::new(plan)),
         Box::new(progress::Progress::new(plan)),
         Box::new(rate::Rate),
+        Box::new(records::Records::new(plan, timetable)),
         Box::new(service::Service::new(plan, timetable)),
         Box::new(normal::Normal::new(plan, timetable)),
     ]

@@ -1,6 +1,7 @@
 //! Service resumes after the healing, within the documented wait, and never pauses longer while
 //! the monitor is there; and once more, after an absence of the monitor.
 
+use freshline_core::source::LawConfig;
 use freshline_core::unit::{Span, Time};
 
 use super::Check;
@@ -9,6 +10,9 @@ use crate::torture::observation::Observation;
 use crate::torture::plan::{Plan, SourcePlan};
 use crate::torture::source_host::SourceHost;
 use crate::torture::timetable::Timetable;
+
+/// A source under Tenth leaves out an update that falls into a common pause, at its lowest rate for this long.
+const LEFT_OUT: Span = Span::from_secs(2);
 
 pub(super) struct Service {
     timetable: Timetable,
@@ -22,12 +26,15 @@ struct Served {
     acked: Time,
     /// `None` if it is not commanded.
     commanded: Option<Time>,
+    /// How much longer it may be without an update than others.
+    pauses: Span,
 }
 
 impl Service {
     pub(super) fn new(plan: &Plan, timetable: Timetable) -> Self {
         let served = |source: &SourcePlan| Served {
             commanded: source.is_commanded.then_some(Time::ZERO),
+            pauses: if matches!(source.law, LawConfig::Tenth(_)) { LEFT_OUT } else { Span::ZERO },
             ..Served::default()
         };
         Self { timetable, sources: plan.sources.iter().map(served).collect() }
@@ -82,8 +89,8 @@ impl Check for Service {
         let max_wait_for_commands = self.max_wait_for_commands(hosts.now);
         for (source, served) in self.sources.iter().enumerate() {
             for (what, last, max_wait) in [
-                ("fresh", Some(served.fresh), max_wait),
-                ("acknowledged", Some(served.acked), max_wait),
+                ("fresh", Some(served.fresh), max_wait.map(|it| it + served.pauses)),
+                ("acknowledged", Some(served.acked), max_wait.map(|it| it + served.pauses)),
                 ("commanded", served.commanded, max_wait_for_commands),
             ] {
                 let Some((last, max_wait)) = last.zip(max_wait) else { continue };

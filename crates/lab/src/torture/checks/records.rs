@@ -1,0 +1,76 @@
+//! Each record reaches the application at the monitor once and in order, over all that happens to either end; and
+//! after the healing those that wait arrive.
+
+use std::collections::HashMap;
+
+use super::Check;
+use crate::torture::hosts::Hosts;
+use crate::torture::log;
+use crate::torture::observation::Observation;
+use crate::torture::plan::{Damaged, Plan};
+use crate::torture::timetable::Timetable;
+
+pub(super) struct Records {
+    timetable: Timetable,
+    damaged: Damaged,
+    /// The number of the next one, by the name of the source.
+    next: HashMap<String, u64>,
+    /// Fresh acks of each source since one of its records came or it had none that waited.
+    acks: Vec<u64>,
+}
+
+/// Beside states of an adaptive law records are a sixteenth of the bytes: one of three chunks comes within so many
+/// updates of 50 bytes.
+const MAX_ACKS: u64 = 400;
+
+impl Records {
+    pub(super) fn new(plan: &Plan, timetable: Timetable) -> Self {
+        Self {
+            timetable,
+            damaged: plan.damaged,
+            next: HashMap::new(),
+            acks: vec![0; plan.sources.len()],
+        }
+    }
+}
+
+impl Check for Records {
+    fn property(&self) -> &'static str {
+        "records arrive once and in order"
+    }
+
+    fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
+        if let Observation::Learned { source, .. } = seen
+            && seen.is_ack()
+        {
+            self.acks[*source] += 1;
+        }
+        let Observation::Record { name, record } = seen else { return Ok(()) };
+        if self.damaged == Damaged::Delivered {
+            return Ok(()); // bytes, numbers and names may be other ones
+        }
+        let next = self.next.entry(name.clone()).or_default();
+        if *record != log::record(name, *next) {
+            return Err(format!("not record {next} of {name:?}: {seen}"));
+        }
+        *next += 1;
+        if let Some(source) = hosts.sources.iter().position(|host| host.name() == name) {
+            self.acks[source] = 0;
+        }
+        Ok(())
+    }
+
+    fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
+        let Timetable { healed, away, .. } = self.timetable;
+        let is_calm = (healed..away).contains(&hosts.now) && self.damaged == Damaged::Dropped;
+        for (host, acks) in hosts.sources.iter().zip(&mut self.acks) {
+            if !is_calm || host.oldest_record().is_none() {
+                *acks = 0;
+            }
+            if *acks > MAX_ACKS {
+                return Err(format!("none of {:?} came with {acks} acks", host.name()));
+            }
+        }
+        Ok(())
+    }
+}

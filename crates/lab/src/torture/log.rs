@@ -1,0 +1,105 @@
+//! Records of a source, each of which counts: what its application has put and keeps until it is done.
+
+use std::collections::VecDeque;
+
+use freshline_core::session::{RecordError, Source, StreamId, TopicId, TopicKind, TopicParams};
+use freshline_core::unit::Time;
+
+/// The name of the topic.
+pub(super) const TOPIC: &str = "log";
+
+/// Its place behind the states.
+const PLACE: usize = 1;
+
+/// One record follows so many states.
+const STATES: u64 = 16;
+
+/// The most bytes that wait: with more, the application does not put any.
+const MAX_BYTES: u32 = 4 << 10;
+
+/// A record that the application keeps, as a spool file does.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    /// The number of its first chunk.
+    first: u64,
+    /// Counts the records of the source.
+    number: u64,
+    /// When it was put, in the world's time.
+    at: Time,
+}
+
+/// The records of one source, over all of its processes.
+#[derive(Debug)]
+pub(super) struct Log {
+    stream: StreamId,
+    kept: VecDeque<Kept>,
+    /// Records put so far.
+    put: u64,
+    /// The number of the next chunk.
+    next: u64,
+}
+
+/// The bytes of a record: some take more than one chunk.
+pub(super) fn record(source: &str, number: u64) -> Vec<u8> {
+    let text = format!("record {number} of {source} ");
+    let len = if number % 16 == 15 { 1_500 } else { 20 + (number % 97) as usize };
+    text.bytes().cycle().take(len).collect()
+}
+
+impl Log {
+    pub(super) fn new(stream: StreamId) -> Self {
+        Self { stream, kept: VecDeque::new(), put: 0, next: 0 }
+    }
+
+    /// A new process of the source, which puts again what is not done.
+    pub(super) fn begin(&self, source: Source, name: &str, now: Time) -> Source {
+        let first = self.kept.front().map_or(self.next, |kept| kept.first);
+        let kind = TopicKind::Every { stream: self.stream, first, max_bytes: MAX_BYTES };
+        let topics =
+            vec![TopicParams::new("state"), TopicParams { kind, ..TopicParams::new(TOPIC) }];
+        let mut source = source.with_topics(topics).expect("they are legal");
+        let topic = topic(&source);
+        for kept in &self.kept {
+            let put = source.put_record(now, topic, now, &record(name, kept.number));
+            assert_eq!(put, Ok(kept.first), "numbers go on");
+        }
+        source
+    }
+
+    /// A state was put, at `now` in the world's time: perhaps a record follows.
+    pub(super) fn follow(&mut self, source: &mut Source, states: u64, local: Time, now: Time) {
+        if states % STATES != 0 {
+            return;
+        }
+        let bytes = record(source.name(), self.put);
+        match source.put_record(local, topic(source), local, &bytes) {
+            Ok(first) => {
+                self.kept.push_back(Kept { first, number: self.put, at: now });
+                self.put += 1;
+                self.next = source.records(topic(source)).expect("it is of records").next;
+            }
+            Err(RecordError::Full { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The application at the monitor has got more of them.
+    pub(super) fn forget_done(&mut self, source: &Source) {
+        let done = source.records_done(topic(source));
+        while self.kept.front().is_some_and(|_| {
+            let end = self.kept.get(1).map_or(self.next, |kept| kept.first);
+            end <= done
+        }) {
+            self.kept.pop_front();
+        }
+    }
+
+    /// When the oldest was put that is not done.
+    pub(super) fn oldest(&self) -> Option<Time> {
+        self.kept.front().map(|kept| kept.at)
+    }
+}
+
+fn topic(source: &Source) -> TopicId {
+    source.topics().nth(PLACE).expect("it is declared").0
+}
