@@ -118,10 +118,12 @@ fn a_sweep_has_a_row_per_violation_and_counts_them_by_law() {
         let overload = bits / point["rate"].as_f64().unwrap();
         assert!((fixed["overload"].as_f64().unwrap() / overload - 1.0).abs() < 0.02, "{point}");
         assert_eq!(fixed["violations"][0], "overload");
+        assert!((fixed["load"].as_f64().unwrap() / overload - 1.0).abs() < 0.02, "{point}");
     }
     let said = succeeds(SAFETY, &fixed);
     let rows = |word: &str| said.lines().filter(|line| line.contains(word)).count();
     assert_eq!((rows(" overload "), rows("seed 1, 4 points")), (5, 1), "and the head: {said}");
+    assert_eq!(rows("load > 1.1"), 1, "and the last column: {said}");
 }
 
 #[test]

@@ -196,6 +196,8 @@ fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Measure
         group.link(built, hops);
         offered.overload("overload", &hops.forward, &mut group);
         offered.overload("reverse_overload", &hops.reverse, &mut group);
+        offered.load("load", &hops.forward, &mut group);
+        offered.load("reverse_load", &hops.reverse, &mut group);
     }
     offered.cells(scenario, &mut all);
     Group { of: TOPOLOGY, measured: &mut all }.link(built, &built.topology);

@@ -35,13 +35,17 @@ fn overload_is_the_load_over_the_capacity_with_all_that_is_dropped() {
     near(&twice, "overload", "link", 2.0);
     // Acks of 84 bytes for the 125 updates/s that are delivered.
     near(&twice, "reverse_overload", "link", 0.084);
+    near(&twice, "load", "link", 2.0);
+    near(&twice, "reverse_load", "link", 0.084);
 }
 
 #[test]
 fn the_worst_window_decides_and_capacity_is_counted_as_it_changes() {
     // Of the window from 10 s to 15 s 2.5 s have 1 Mbit/s, and 2.5 s half of it.
     let step = r#"link.link.change=[{ at = "12500ms", rate = "500kbit" }, { at = "15s", rate = "1mbit" }]"#;
-    near(&measured(LINK, &[step]), "overload", "link", 0.8 / 0.75);
+    let stepped = measured(LINK, &[step]);
+    near(&stepped, "overload", "link", 0.8 / 0.75);
+    near(&stepped, "load", "link", 0.8 * 15.0 / 13.75);
     let short = measured(LINK, &["duration=9s"]);
     assert!(short.iter().all(|metric| metric.name != "overload"), "no window is whole");
     let unlimited = measured(LINK, &[r#"link.link.forward={ delay = "1ms" }"#]);

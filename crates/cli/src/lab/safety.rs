@@ -32,15 +32,17 @@ pub(super) fn violations(safety: &Safety, out: &mut impl Write) -> io::Result<()
     Ok(())
 }
 
-/// For each law and category: points, and of each kind of violation how many, and the worst figure.
+/// For each law and category: points, and of each kind of violation how many, and the worst figure; then the
+/// same of the load of the whole measured time.
 pub(super) fn summary(safety: &Safety, out: &mut impl Write) -> io::Result<()> {
     let [overload, slowest, jain] = Violation::ALL.map(|it| match it {
         Violation::Overload => format!("overload > {}", it.bound()),
         Violation::Slowest | Violation::Jain => format!("{} < {}", it.name(), it.bound()),
     });
+    let kept = format!("load > {}", Violation::Overload.bound());
     writeln!(
         out,
-        "\n{:<8} {:<12} {:>6} {:>8} {overload:>20} {slowest:>20} {jain:>20}",
+        "\n{:<8} {:<12} {:>6} {:>8} {overload:>20} {slowest:>20} {jain:>20} {kept:>20}",
         "law", "category", "points", "violated"
     )?;
     let Some(first) = safety.points.first() else { return Ok(()) };
@@ -66,7 +68,7 @@ pub(super) fn summary(safety: &Safety, out: &mut impl Write) -> io::Result<()> {
             for violation in Violation::ALL {
                 write!(out, " {:>20}", worst(violation, &figures))?;
             }
-            writeln!(out)?;
+            writeln!(out, " {:>20}", worst_load(&figures))?;
         }
     }
     Ok(())
@@ -77,5 +79,13 @@ fn worst(violation: Violation, figures: &[&Figures]) -> String {
     let count = figures.iter().filter(|it| it.violations.contains(&violation)).count();
     let all = figures.iter().filter_map(|it| violation.figure(it));
     let worst = all.reduce(|a, b| if violation.is_worse(b, a) { b } else { a });
+    worst.map_or("-".to_owned(), |worst| format!("{count}, worst {worst:.3}"))
+}
+
+/// How many points are overloaded over the whole measured time, and the highest load.
+fn worst_load(figures: &[&Figures]) -> String {
+    let loads: Vec<f64> = figures.iter().filter_map(|it| it.load).collect();
+    let count = loads.iter().filter(|load| **load > Violation::Overload.bound()).count();
+    let worst = loads.into_iter().reduce(f64::max);
     worst.map_or("-".to_owned(), |worst| format!("{count}, worst {worst:.3}"))
 }

@@ -54,6 +54,11 @@ impl Steps {
         self.windows().reduce(f64::max).map(|bits| bits / seconds)
     }
 
+    /// Bits in all steps.
+    fn sum(&self) -> f64 {
+        self.last() - self.0.first().copied().unwrap_or(0.0)
+    }
+
     fn last(&self) -> f64 {
         self.0.last().copied().unwrap_or(0.0)
     }
@@ -116,6 +121,15 @@ impl Offered {
         }
     }
 
+    /// Adds the ratio of offered load to capacity over the measured time, of the hop where it is
+    /// greatest; nothing if none of them has a rate.
+    pub(super) fn load(&self, name: &'static str, hops: &[usize], group: &mut Group<'_>) {
+        let loads = hops.iter().filter_map(|&hop| self.hops[hop].load());
+        if let Some(load) = loads.reduce(f64::max) {
+            group.add(name, "1", load);
+        }
+    }
+
     /// Adds the maximum load of each cell's stations and of its access point, offered and
     /// delivered.
     pub(super) fn cells(&self, scenario: &Scenario, all: &mut Vec<Measured>) {
@@ -134,6 +148,12 @@ impl Offered {
 }
 
 impl Hop {
+    /// Offered load over capacity of all whole seconds; `None` without a capacity.
+    fn load(&self) -> Option<f64> {
+        let capacity = self.capacity.sum();
+        (capacity > 0.0 && capacity.is_finite()).then(|| self.offered.sum() / capacity)
+    }
+
     /// Offered load over capacity of each window with a capacity.
     fn ratios(&self) -> impl Iterator<Item = f64> {
         let is_limited = self.capacity.last().is_finite();

@@ -64,6 +64,8 @@ pub struct Figures {
     pub law: String,
     /// Offered load over capacity, the maximum of all 5 s windows after the warm-up.
     pub overload: f64,
+    /// The same over the whole measured time: whether the path is kept overloaded; `null` in a cell.
+    pub load: Option<f64>,
     /// Updates delivered of the slowest source over the mean of all; `null` for a lone source.
     pub slowest: Option<f64>,
     /// Jain's index of the updates delivered; `null` for a lone source.
@@ -299,6 +301,10 @@ impl Samples<'_> {
         let mut figures = Figures {
             law: law.to_owned(),
             overload,
+            load: match *capacity {
+                Capacity::Link(link) => Some(self.get(point, "load", link)?),
+                Capacity::Cell { .. } => None,
+            },
             slowest: several("slowest"),
             jain: several("updates_jain"),
             age_mean: self.get(point, "age_mean", self.flow)?,
