@@ -22,6 +22,9 @@ const AT_ONCE: u64 = 4;
 /// which had no state before, and an outage of the path between them.
 const TOGETHER: Span = Span::from_millis(1);
 
+/// Updates that arrive so many times the least distance of a pair apart are adjacent.
+const ADJACENT: f64 = 1.5;
+
 #[derive(Debug, Clone)]
 pub(super) struct Service {
     last: Option<Ack>,
@@ -29,15 +32,25 @@ pub(super) struct Service {
     min_pair: Option<f64>,
     pairs: u32,
     paired_at: Time,
+    /// Acks in a row of updates that arrived one behind the other.
+    in_a_row: u32,
 }
 
 impl Service {
     pub(super) fn new() -> Self {
-        Self { last: None, least: None, min_pair: None, pairs: 0, paired_at: Time::ZERO }
+        Self {
+            last: None,
+            least: None,
+            min_pair: None,
+            pairs: 0,
+            paired_at: Time::ZERO,
+            in_a_row: 0,
+        }
     }
 
     /// A fresh ack. Gives how far apart it and the last one arrived, in s, if they are a pair.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Option<f64> {
+        let in_a_row = core::mem::take(&mut self.in_a_row);
         let last = self.last.replace(*ack)?;
         let apart = ack.received_at.checked_since(last.received_at)?;
         if ack.seq != last.seq.wrapping_add(1) || apart == Span::ZERO {
@@ -49,6 +62,9 @@ impl Service {
         let left_apart = ack.sent_at.since(last.sent_at);
         let is_pair = left_apart < apart / AT_ONCE && self.is_together(left_apart);
         lower(&mut self.least, seconds);
+        if self.min_pair.is_some_and(|least| seconds < ADJACENT * least) {
+            self.in_a_row = in_a_row.saturating_add(1);
+        }
         if is_pair {
             lower(&mut self.min_pair, seconds);
             self.pairs = self.pairs.saturating_add(1);
@@ -65,6 +81,11 @@ impl Service {
     /// Whether a pair is worth its while.
     pub(super) fn wants_pair(&self, now: Time) -> bool {
         self.pairs < FIRST_PAIRS || now.since(self.paired_at) > NEXT_PAIR
+    }
+
+    /// So many updates before the newest one arrived one behind the other, with nothing of others between them.
+    pub(super) fn in_a_row(&self) -> u32 {
+        self.in_a_row
     }
 
     /// How long an update keeps the narrowest hop, s; nothing before two have arrived in a row.
@@ -120,6 +141,25 @@ mod tests {
             Some(0.08),
             "these may have queued"
         );
+    }
+
+    #[test]
+    fn updates_of_a_queue_of_ours_arrive_in_a_row_until_another_comes_between() {
+        let mut service = Service::new();
+        for seq in 0..10 {
+            service.on_ack(ms(5_000), &ack(seq, seq, 4_000 + 2 * seq));
+        }
+        assert_eq!(service.in_a_row(), 0, "there is no pair yet");
+        service.on_ack(ms(5_100), &ack(10, 5_000, 5_050));
+        service.on_ack(ms(5_101), &ack(11, 5_000, 5_052));
+        for seq in 12..20 {
+            service.on_ack(ms(9_000), &ack(seq, 5_000 + seq, 8_000 + 2 * seq));
+        }
+        assert_eq!(service.in_a_row(), 7, "of eight in a row");
+        service.on_ack(ms(9_001), &ack(20, 5_020, 8_043));
+        assert_eq!(service.in_a_row(), 0, "5 ms apart");
+        service.on_ack(ms(9_002), &ack(22, 5_022, 8_045));
+        assert_eq!(service.in_a_row(), 0, "one was lost between them");
     }
 
     #[test]

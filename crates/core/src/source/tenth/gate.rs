@@ -33,6 +33,12 @@ const CROWDED: Span = Span::from_secs(2);
 /// seventh older.
 const OUTDATED: f64 = 4.0;
 
+/// So many updates in a row are a queue of ours alone.
+const OWN: u32 = 8;
+
+/// While it drains, an update leaves for so many that arrive.
+const REFILL: f64 = 4.0;
+
 /// A source pauses with the others in its first s.
 const NEW: Span = Span::from_secs(10);
 
@@ -61,19 +67,41 @@ impl Tenth {
         left_at + wait
     }
 
-    /// When the next update leaves: when it is due, unless it has to wait. With nothing in transit and a smoothed
-    /// round trip that is out of date, it is a newest round trip after the newest ack at the latest: half an
-    /// update a round trip is safe on a path on which nothing of ours is left.
+    /// When the next update leaves: when it is due, unless it has to wait or may leave sooner.
     pub(super) fn leaves_at(&self) -> Time {
         let earliest = self.resumes_at.max(self.reopens_at());
         let due = self.pacer.next_at(self.pace()).max(earliest);
         let due = self.behind_pause(due, self.rate().period());
-        let (newest, left_at) = self.newest_sent;
-        if !self.is_outdated() || self.newest_acked != Some(newest) || !self.is_clean() {
-            return due;
-        }
-        let at = (self.heard_at + self.rtt).max(left_at + self.params.bounds.ceiling.period());
-        due.min(self.behind_pause(at.max(earliest), self.rtt))
+        let sooner = [self.drains_at(), self.answers_at(earliest)].into_iter().flatten().min();
+        let spaced = self.newest_sent.1 + self.params.bounds.ceiling.period();
+        sooner.map_or(due, |at| due.min(at.max(spaced)))
+    }
+
+    /// When an update leaves though many seem to be in transit: while a queue of our own drains. After an outage its
+    /// acks come as fast as the narrowest hop carries updates, with nothing of others between them, and what left
+    /// behind them may be lost.
+    fn drains_at(&self) -> Option<Time> {
+        let left_at = self.newest_sent.1;
+        let gap = self.delays.min_rtt().max(REFILL * self.service.min_pair()?);
+        let gap = Span::from_secs_f64(gap);
+        let at = self.heard_at.max(left_at + gap).max(self.resumes_at);
+        (self.is_draining() && left_at < self.heard_at).then(|| self.behind_pause(at, gap))
+    }
+
+    /// Whether a queue of ours drains.
+    pub(super) fn is_draining(&self) -> bool {
+        let is_late = |service: f64| {
+            self.ahead > (OUTDATED * self.delays.min_rtt()).max(f64::from(OWN) * service)
+        };
+        self.service.in_a_row() >= OWN && self.service.min_pair().is_some_and(is_late)
+    }
+
+    /// When an update leaves because nothing of ours is in transit, and the smoothed round trip is out of date or
+    /// the path seems free: a newest round trip after the newest ack. Half an update a round trip is safe then.
+    fn answers_at(&self, earliest: Time) -> Option<Time> {
+        let may_leave = self.is_outdated() && self.is_clean() || self.is_confirming();
+        let answers = may_leave && self.newest_acked == Some(self.newest_sent.0);
+        answers.then(|| self.behind_pause((self.heard_at + self.rtt).max(earliest), self.rtt))
     }
 
     /// Whether the smoothed round trip is.
@@ -97,7 +125,8 @@ impl Tenth {
         before.map_or_else(|| self.rate(), |(_, rate)| self.yielding_bounds().clamp(rate))
     }
 
-    /// `at`, or the first time behind the pause into which that falls, in steps of `period`.
+    /// `at`, or the first time behind the pause into which that falls, in steps of `period`: a crowd sends less then,
+    /// and not at one time.
     fn behind_pause(&self, at: Time, period: Span) -> Time {
         let is_new = at.since(self.began_at.min(at)) < NEW;
         let deep = PAUSING * self.service.least().unwrap_or(0.0);

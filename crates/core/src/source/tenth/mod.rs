@@ -60,12 +60,17 @@
 //! - **A round trip that is out of date**: after an outage with a queue the smoothed one is seconds long, and
 //!   one update in it would be rare. With a newest round trip of less than a quarter of it, nothing in
 //!   transit and no priced losses, the next update leaves a newest round trip after the newest ack.
+//! - **An own queue that drains**: while updates that waited for more than 4 least round trips arrive as close as
+//!   pairs do, 8 and more in a row, nobody else is in the queue, and what left behind them may be lost. An update
+//!   then leaves a least round trip after the last one, behind an ack.
+//! - **A path that is free again**: see `free`.
 //! - **Sources with little to say**: the rate that was used counts, and is not raised. Updates that left
 //!   apart for want of a state make no pair: an outage between them is not the capacity of the path (`service`).
 
 mod climb;
 mod counts;
 mod floors;
+mod free;
 mod gate;
 mod jump;
 mod losses;
@@ -73,10 +78,12 @@ mod params;
 mod pauses;
 mod price;
 mod round;
+mod silence;
 mod variation;
 
 use self::counts::Counted;
 use self::floors::Floors;
+use self::free::Free;
 use self::jump::{Jumps, Known, Waited};
 use self::losses::{Losses, TRAIN};
 pub use self::params::Params;
@@ -142,9 +149,6 @@ const CLEARLY: u32 = 2;
 /// and the number in transit falls to this part at once.
 const CUT: f64 = 0.5;
 
-/// After an outage the climb begins at this part of the rate before.
-const BACK: f64 = 0.25;
-
 /// The base delay was a queue if it was more than this part above the new one.
 const FELL: f64 = 0.25;
 
@@ -181,6 +185,7 @@ pub struct Tenth {
     floors: Floors,
     /// The same when silence began, and the rate, where nothing was lost that has a price.
     before_silence: Option<(Floors, UpdateRate)>,
+    free: Free,
     /// Until then a test of losses may hold the rate.
     holds_until: Time,
     /// The last round that was heard of has lost nothing that has a price.
@@ -197,8 +202,9 @@ pub struct Tenth {
     stride: f64,
     newest_sent: (u64, Time),
     newest_acked: Option<u64>,
-    /// The round trip of the newest ack.
+    /// The round trip of the newest ack, and the wait of its update, s.
     rtt: Span,
+    ahead: f64,
     heard_at: Time,
     /// When an update last came after a pause and hardly waited.
     drained_at: Time,
@@ -233,6 +239,7 @@ impl Tenth {
             stage: Stage::Climbing,
             wait: 0.0,
             floors: Floors::default(),
+            free: Free::default(),
             before_silence: None,
             holds_until: Time::ZERO,
             was_clean: true,
@@ -244,6 +251,7 @@ impl Tenth {
             newest_sent: (0, Time::ZERO),
             newest_acked: None,
             rtt: Span::ZERO,
+            ahead: 0.0,
             heard_at: Time::ZERO,
             drained_at: Time::ZERO,
             resumes_at: Time::ZERO,
@@ -334,32 +342,6 @@ impl Tenth {
     /// Nothing is lost that has a price, or it is being found out.
     fn is_clean(&self) -> bool {
         self.was_clean || self.is_testing()
-    }
-
-    /// Silence is no wait that could be known, but no reason to go on either.
-    fn hear_nothing(&mut self) {
-        if !self.was_silent {
-            self.before_silence = self.is_clean().then_some((self.floors, self.rate()));
-        }
-        self.stage = Stage::Steering;
-        self.was_silent = true;
-        self.stride = STEP;
-        if self.before_silence.is_none() {
-            self.floors.halve();
-        }
-        let least = self.aim().min(self.floors.left() / self.srtt);
-        self.set_rate((self.aim() / 2.0).max(least).max(self.testing_rate()));
-    }
-
-    fn end_silence(&mut self, is_queueing: bool) {
-        let Some((floors, rate)) = self.before_silence.take().filter(|_| !is_queueing) else {
-            return;
-        };
-        // What was silent is back as it was, and it was no long queue.
-        self.floors = floors;
-        let least = (BACK * rate.per_second()).max(self.floors.left() / self.srtt);
-        self.set_rate(self.aim().max(least));
-        (self.stage, self.unpaired) = (Stage::Climbing, 0);
     }
 
     fn steer(&mut self, round: &Round, length: f64) {
@@ -496,6 +478,7 @@ impl RateLaw for Tenth {
         self.rtt = rtt;
         let least = self.delays.min_rtt();
         let QueueingDelay { ahead, back } = self.delays.on_ack(ack, rtt);
+        self.ahead = ahead;
         if let Some(round) = self.round.as_mut() {
             round.rebase(least - self.delays.min_rtt());
         }
@@ -520,6 +503,9 @@ impl RateLaw for Tenth {
             self.floors.on_ack(since, self.losses.excess(since));
         }
         if has_followed {
+            if since.lost > 0.0 {
+                self.free.reset();
+            }
             return; // It waited for the one that left with it.
         }
         if ahead <= DRAINED * self.wait && Pauses::is_after(ack.received_at, self.srtt) {
@@ -541,7 +527,10 @@ impl RateLaw for Tenth {
         }
         // In a crowd acks wait in line for the air that updates take; a little of that is always there.
         let round_trip = self.delays.min_rtt().max(back).max(f64::MIN_POSITIVE);
-        self.count(now, ack, since, ahead + back * (back / round_trip));
+        let wait = ahead + back * (back / round_trip);
+        if !self.see_free(now, since, wait) {
+            self.count(now, ack, since, wait);
+        }
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -572,6 +561,8 @@ impl RateLaw for Tenth {
             || (self.sends_trains() && self.losses.begins_train())
             || self.round_of_pair().is_some_and(|round| round.sent < 2)
             || self.is_outdated()
+            || self.is_confirming()
+            || self.is_draining()
             || self.sparse.wants_ack(now)
     }
 
