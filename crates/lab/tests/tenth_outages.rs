@@ -14,6 +14,16 @@ const FLOODED: &str = include_str!("../../../scenarios/fresher/flooded.toml");
 /// queues before a queue of its own was known to drain.
 const NEAR: f64 = 1.15;
 
+/// The mean ages of tenth and Lazy, s.
+fn ages(scenario: &str, changes: &[&str]) -> [f64; 2] {
+    let ages = ["flow.source.updates.law=tenth", "flow.source.updates.law=lazy"].map(|law| {
+        let changes: Vec<_> = changes.iter().copied().chain([law]).collect();
+        value(&measured(scenario, &changes), "age_mean", "source")
+    });
+    println!("{changes:?}: tenth {:.0} ms, lazy {:.0} ms", 1e3 * ages[0], 1e3 * ages[1]);
+    ages
+}
+
 #[test]
 fn a_round_trip_of_an_outage_does_not_slow_what_is_sent_after_it() {
     for changes in [
@@ -22,21 +32,18 @@ fn a_round_trip_of_an_outage_does_not_slow_what_is_sent_after_it() {
         &["link.link.forward.queue=400p"],
         &["link.link.forward.queue=20p"],
         &["link.link.forward.queue=10p"],
+        &["link.link.forward.queue=20p", "link.link.forward.jitter=1ms"],
         &["link.link.forward.rate=2mbit", "flow.source.updates.payload=200B"],
     ] {
-        let age = |law: &str| {
-            let changes: Vec<_> = changes.iter().copied().chain([law]).collect();
-            value(&measured(OUTAGES, &changes), "age_mean", "source")
-        };
-        let (tenth, lazy) =
-            (age("flow.source.updates.law=tenth"), age("flow.source.updates.law=lazy"));
-        println!("{changes:?}: tenth {:.0} ms, lazy {:.0} ms", 1e3 * tenth, 1e3 * lazy);
+        let [tenth, lazy] = ages(OUTAGES, changes);
         assert!(tenth < NEAR * lazy, "{changes:?}: {tenth} {lazy}");
     }
 }
 
-/// Rounds alone need 20 s and more from where a flood leaves the rate, which is an age of half a second in the
-/// measured time.
+/// So many times Lazy's age, at most. It was 5.4 to 8.5: rounds alone need 20 s and more from where a flood leaves
+/// the rate.
+const SOON: f64 = 5.0;
+
 #[test]
 fn a_flood_that_has_passed_is_forgotten_within_seconds() {
     for changes in [
@@ -44,9 +51,9 @@ fn a_flood_that_has_passed_is_forgotten_within_seconds() {
         &["link.link.forward.delay=5ms"],
         &["link.link.forward.queue=5p", "flow.other.cross_traffic.rate=2mbit"],
         &["flow.source.updates.payload=200B"],
+        &["link.link.forward.delay=150ms"],
     ] {
-        let age = value(&measured(FLOODED, changes), "age_mean", "source");
-        println!("{changes:?}: {:.0} ms", 1e3 * age);
-        assert!(age < 0.3, "{changes:?}: {age}");
+        let [tenth, lazy] = ages(FLOODED, changes);
+        assert!(tenth < SOON * lazy, "{changes:?}: {tenth} {lazy}");
     }
 }

@@ -22,8 +22,12 @@ const AT_ONCE: u64 = 4;
 /// which had no state before, and an outage of the path between them.
 const TOGETHER: Span = Span::from_millis(1);
 
-/// Updates that arrive so many times the least distance of a pair apart are adjacent.
-const ADJACENT: f64 = 1.5;
+/// Updates in a row that arrive so many times the usual distance of a pair apart, on average, are adjacent.
+const ADJACENT: f64 = 2.0;
+
+/// What pairs usually are follows shorter ones sooner than longer ones, between which others may have come.
+const FALLING: f64 = 0.25;
+const RISING: f64 = 0.06;
 
 #[derive(Debug, Clone)]
 pub(super) struct Service {
@@ -32,8 +36,10 @@ pub(super) struct Service {
     min_pair: Option<f64>,
     pairs: u32,
     paired_at: Time,
-    /// Acks in a row of updates that arrived one behind the other.
-    in_a_row: u32,
+    /// How far apart pairs arrive, but for jitter and what comes between them, s.
+    usual_pair: Option<f64>,
+    /// Acks of updates in a row that arrived about so far apart, and when the first of them did.
+    row: Option<(Time, u32)>,
 }
 
 impl Service {
@@ -44,14 +50,15 @@ impl Service {
             min_pair: None,
             pairs: 0,
             paired_at: Time::ZERO,
-            in_a_row: 0,
+            usual_pair: None,
+            row: None,
         }
     }
 
     /// A fresh ack. Gives how far apart it and the last one arrived, in s, if they are a pair.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Option<f64> {
-        let in_a_row = core::mem::take(&mut self.in_a_row);
         let last = self.last.replace(*ack)?;
+        self.see_row(&last, ack);
         let apart = ack.received_at.checked_since(last.received_at)?;
         if ack.seq != last.seq.wrapping_add(1) || apart == Span::ZERO {
             return None;
@@ -62,11 +69,11 @@ impl Service {
         let left_apart = ack.sent_at.since(last.sent_at);
         let is_pair = left_apart < apart / AT_ONCE && self.is_together(left_apart);
         lower(&mut self.least, seconds);
-        if self.min_pair.is_some_and(|least| seconds < ADJACENT * least) {
-            self.in_a_row = in_a_row.saturating_add(1);
-        }
         if is_pair {
             lower(&mut self.min_pair, seconds);
+            let usual = self.usual_pair.unwrap_or(seconds);
+            let weight = if seconds < usual { FALLING } else { RISING };
+            self.usual_pair = Some(usual + weight * (seconds - usual));
             self.pairs = self.pairs.saturating_add(1);
             self.paired_at = now;
         }
@@ -83,9 +90,24 @@ impl Service {
         self.pairs < FIRST_PAIRS || now.since(self.paired_at) > NEXT_PAIR
     }
 
-    /// So many updates before the newest one arrived one behind the other, with nothing of others between them.
+    fn see_row(&mut self, last: &Ack, ack: &Ack) {
+        let before = self.row.filter(|_| ack.seq == last.seq.wrapping_add(1));
+        let row = before.zip(self.usual_pair).and_then(|((first, count), usual)| {
+            let length = ack.received_at.checked_since(first)?.as_secs_f64();
+            (length < ADJACENT * usual * f64::from(count))
+                .then_some((first, count.saturating_add(1)))
+        });
+        self.row = Some(row.unwrap_or((ack.received_at, 1)));
+    }
+
+    /// So many updates up to the newest one arrived one behind the other, with nothing of others between them.
     pub(super) fn in_a_row(&self) -> u32 {
-        self.in_a_row
+        self.row.map_or(0, |(_, count)| count)
+    }
+
+    /// How far apart pairs arrive, but for jitter and what comes between them, s.
+    pub(super) fn usual_pair(&self) -> Option<f64> {
+        self.usual_pair
     }
 
     /// How long an update keeps the narrowest hop, s; nothing before two have arrived in a row.
@@ -149,17 +171,20 @@ mod tests {
         for seq in 0..10 {
             service.on_ack(ms(5_000), &ack(seq, seq, 4_000 + 2 * seq));
         }
-        assert_eq!(service.in_a_row(), 0, "there is no pair yet");
+        assert_eq!(service.in_a_row(), 1, "there is no pair yet");
         service.on_ack(ms(5_100), &ack(10, 5_000, 5_050));
         service.on_ack(ms(5_101), &ack(11, 5_000, 5_052));
         for seq in 12..20 {
             service.on_ack(ms(9_000), &ack(seq, 5_000 + seq, 8_000 + 2 * seq));
         }
-        assert_eq!(service.in_a_row(), 7, "of eight in a row");
-        service.on_ack(ms(9_001), &ack(20, 5_020, 8_043));
-        assert_eq!(service.in_a_row(), 0, "5 ms apart");
-        service.on_ack(ms(9_002), &ack(22, 5_022, 8_045));
-        assert_eq!(service.in_a_row(), 0, "one was lost between them");
+        assert_eq!(service.in_a_row(), 8);
+        service.on_ack(ms(9_001), &ack(20, 5_020, 8_041));
+        assert_eq!(service.in_a_row(), 9, "jitter of one of them");
+        service.on_ack(ms(9_002), &ack(21, 5_021, 8_081));
+        assert_eq!(service.in_a_row(), 1, "40 ms apart");
+        service.on_ack(ms(9_003), &ack(22, 5_022, 8_082));
+        service.on_ack(ms(9_004), &ack(24, 5_024, 8_083));
+        assert_eq!(service.in_a_row(), 1, "one was lost between them");
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Log {
 
     /// A state was put, at `now` in the world's time: perhaps a record follows.
     pub(super) fn follow(&mut self, source: &mut Source, states: u64, local: Time, now: Time) {
-        if states % STATES != 0 {
+        if !states.is_multiple_of(STATES) {
             return;
         }
         let bytes = record(source.name(), self.put);
@@ -92,6 +92,11 @@ impl Log {
         }) {
             self.kept.pop_front();
         }
+    }
+
+    /// How many are done, from the first one on.
+    pub(super) fn done(&self) -> u64 {
+        self.kept.front().map_or(self.put, |kept| kept.number)
     }
 
     /// When the oldest was put that is not done.

@@ -288,6 +288,11 @@ impl SourceHost {
         self.log.as_ref()?.oldest()
     }
 
+    /// How many of its records are done.
+    pub(super) fn records_done(&self) -> u64 {
+        self.log.as_ref().map_or(0, Log::done)
+    }
+
     /// Its name; empty for none.
     pub(super) fn name(&self) -> &str {
         &self.plan.name

@@ -82,7 +82,7 @@ impl Tenth {
     /// behind them may be lost.
     fn drains_at(&self) -> Option<Time> {
         let left_at = self.newest_sent.1;
-        let gap = self.delays.min_rtt().max(REFILL * self.service.min_pair()?);
+        let gap = self.delays.min_rtt().max(REFILL * self.service.usual_pair()?);
         let gap = Span::from_secs_f64(gap);
         let at = self.heard_at.max(left_at + gap).max(self.resumes_at);
         (self.is_draining() && left_at < self.heard_at).then(|| self.behind_pause(at, gap))
@@ -93,7 +93,7 @@ impl Tenth {
         let is_late = |service: f64| {
             self.ahead > (OUTDATED * self.delays.min_rtt()).max(f64::from(OWN) * service)
         };
-        self.service.in_a_row() >= OWN && self.service.min_pair().is_some_and(is_late)
+        self.service.in_a_row() > OWN && self.service.usual_pair().is_some_and(is_late)
     }
 
     /// When an update leaves because nothing of ours is in transit, and the smoothed round trip is out of date or

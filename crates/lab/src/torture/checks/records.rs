@@ -61,11 +61,18 @@ impl Check for Records {
     }
 
     fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
-        let Timetable { healed, away, .. } = self.timetable;
-        let is_calm = (healed..away).contains(&hosts.now) && self.damaged == Damaged::Dropped;
+        if self.damaged == Damaged::Delivered {
+            return Ok(());
+        }
+        let Timetable { healed, away, found, .. } = self.timetable;
+        let is_calm = (healed..away).contains(&hosts.now) || hosts.now >= found;
         for (host, acks) in hosts.sources.iter().zip(&mut self.acks) {
             if !is_calm || host.oldest_record().is_none() {
                 *acks = 0;
+            }
+            let (done, given) = (host.records_done(), self.next.get(host.name()));
+            if done > given.copied().unwrap_or_default() {
+                return Err(format!("{done} of {:?} are done, {given:?} have come", host.name()));
             }
             if *acks > MAX_ACKS {
                 return Err(format!("none of {:?} came with {acks} acks", host.name()));
