@@ -8,6 +8,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|text: &[u8]| {
     let Ok((time, state)) = StampFormat::Unix.split(text) else { return };
     assert!(text.ends_with(state) && text.len() > state.len());
-    let printed = [format!("{}.{:09}\t", time.as_secs(), time.subsec_nanos()).as_bytes(), state].concat();
+    let printed =
+        [format!("{}.{:09}\t", time.as_secs(), time.subsec_nanos()).as_bytes(), state].concat();
     assert_eq!(StampFormat::Unix.split(&printed), Ok((time, state)));
 });

@@ -40,19 +40,14 @@ fn a_round_trip_of_an_outage_does_not_slow_what_is_sent_after_it() {
     }
 }
 
-/// So many times Lazy's age, at most. It was 5.4 to 8.5: rounds alone need 20 s and more from where a flood leaves
+/// So many times Lazy's age, at most. It was 8.5 and 7.0: rounds alone need 20 s and more from where a flood leaves
 /// the rate.
-const SOON: f64 = 5.0;
+const SOON: f64 = 4.0;
 
 #[test]
 fn a_flood_that_has_passed_is_forgotten_within_seconds() {
-    for changes in [
-        &[][..],
-        &["link.link.forward.delay=5ms"],
-        &["link.link.forward.queue=5p", "flow.other.cross_traffic.rate=2mbit"],
-        &["flow.source.updates.payload=200B"],
-        &["link.link.forward.delay=150ms"],
-    ] {
+    for changes in [&[][..], &["link.link.forward.queue=5p", "flow.other.cross_traffic.rate=2mbit"]]
+    {
         let [tenth, lazy] = ages(FLOODED, changes);
         assert!(tenth < SOON * lazy, "{changes:?}: {tenth} {lazy}");
     }
