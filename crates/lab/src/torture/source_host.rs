@@ -93,7 +93,7 @@ pub(super) const MAX_PARTS: u64 = 7;
 impl SourceHost {
     /// With the settings of its receiver, if it is commanded.
     pub(super) fn new(plan: SourcePlan, receiver: MonitorParams, mut rng: Pcg64) -> Self {
-        // As many as there are names.
+        // The id need not differ: a stream is one of its source, by the name.
         let log = plan.records.then(|| Log::new(StreamId(1)));
         let (end, clock) = process(&plan, log.as_ref(), &receiver, Time::ZERO, &mut rng);
         let ports = vec![Some(1); plan.delays.len()];
