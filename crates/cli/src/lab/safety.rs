@@ -78,14 +78,17 @@ pub(super) fn summary(safety: &Safety, out: &mut impl Write) -> io::Result<()> {
 fn worst(violation: Violation, figures: &[&Figures]) -> String {
     let count = figures.iter().filter(|it| it.violations.contains(&violation)).count();
     let all = figures.iter().filter_map(|it| violation.figure(it));
-    let worst = all.reduce(|a, b| if violation.is_worse(b, a) { b } else { a });
-    worst.map_or("-".to_owned(), |worst| format!("{count}, worst {worst:.3}"))
+    count_and_worst(count, all.reduce(|a, b| if violation.is_worse(b, a) { b } else { a }))
 }
 
 /// How many points are overloaded over the whole measured time, and the highest load.
 fn worst_load(figures: &[&Figures]) -> String {
-    let loads: Vec<f64> = figures.iter().filter_map(|it| it.load).collect();
-    let count = loads.iter().filter(|load| **load > Violation::Overload.bound()).count();
-    let worst = loads.into_iter().reduce(f64::max);
+    let loads = || figures.iter().filter_map(|it| it.load);
+    let count =
+        loads().filter(|load| Violation::Overload.is_worse(*load, Violation::Overload.bound()));
+    count_and_worst(count.count(), loads().reduce(f64::max))
+}
+
+fn count_and_worst(count: usize, worst: Option<f64>) -> String {
     worst.map_or("-".to_owned(), |worst| format!("{count}, worst {worst:.3}"))
 }

@@ -22,10 +22,12 @@ const AT_ONCE: u64 = 4;
 /// which had no state before, and an outage of the path between them.
 const TOGETHER: Span = Span::from_millis(1);
 
-/// Updates in a row that arrive so many times the usual distance of a pair apart, on average, are adjacent.
+/// Consecutive updates are adjacent in the queue if their mean distance at arrival is at most this multiple of the
+/// usual distance of a pair.
 const ADJACENT: f64 = 2.0;
 
-/// What pairs usually are follows shorter ones sooner than longer ones, between which others may have come.
+/// Weights of a new pair in the usual distance: a shorter pair counts more than a longer one, which may have had
+/// cross traffic between its updates.
 const FALLING: f64 = 0.25;
 const RISING: f64 = 0.06;
 
@@ -36,9 +38,9 @@ pub(super) struct Service {
     min_pair: Option<f64>,
     pairs: u32,
     paired_at: Time,
-    /// How far apart pairs arrive, but for jitter and what comes between them, s.
+    /// The usual distance of the two updates of a pair at arrival, s.
     usual_pair: Option<f64>,
-    /// Acks of updates in a row that arrived about so far apart, and when the first of them did.
+    /// The current row of adjacent updates: the arrival of the first one, and their number.
     row: Option<(Time, u32)>,
 }
 
@@ -100,12 +102,12 @@ impl Service {
         self.row = Some(row.unwrap_or((ack.received_at, 1)));
     }
 
-    /// So many updates up to the newest one arrived one behind the other, with nothing of others between them.
+    /// The number of adjacent updates up to the newest one, without cross traffic between them.
     pub(super) fn in_a_row(&self) -> u32 {
         self.row.map_or(0, |(_, count)| count)
     }
 
-    /// How far apart pairs arrive, but for jitter and what comes between them, s.
+    /// The usual distance of the two updates of a pair at arrival, s: robust against jitter and cross traffic.
     pub(super) fn usual_pair(&self) -> Option<f64> {
         self.usual_pair
     }

@@ -115,19 +115,13 @@ impl Offered {
     /// Adds the maximum ratio of offered load to capacity of some hops; nothing if none of them has
     /// a rate, or if the measured time is shorter than a window.
     pub(super) fn overload(&self, name: &'static str, hops: &[usize], group: &mut Group<'_>) {
-        let ratios = hops.iter().flat_map(|&hop| self.hops[hop].ratios());
-        if let Some(ratio) = ratios.reduce(f64::max) {
-            group.add(name, "1", ratio);
-        }
+        add_max(name, hops.iter().flat_map(|&hop| self.hops[hop].ratios()), group);
     }
 
-    /// Adds the ratio of offered load to capacity over the measured time, of the hop where it is
-    /// greatest; nothing if none of them has a rate.
+    /// Adds the maximum of some hops of the ratio of offered load to capacity over the measured time;
+    /// nothing if none of them has a rate.
     pub(super) fn load(&self, name: &'static str, hops: &[usize], group: &mut Group<'_>) {
-        let loads = hops.iter().filter_map(|&hop| self.hops[hop].load());
-        if let Some(load) = loads.reduce(f64::max) {
-            group.add(name, "1", load);
-        }
+        add_max(name, hops.iter().filter_map(|&hop| self.hops[hop].load()), group);
     }
 
     /// Adds the maximum load of each cell's stations and of its access point, offered and
@@ -144,6 +138,12 @@ impl Offered {
                 }
             }
         }
+    }
+}
+
+fn add_max(name: &'static str, ratios: impl Iterator<Item = f64>, group: &mut Group<'_>) {
+    if let Some(max) = ratios.reduce(f64::max) {
+        group.add(name, "1", max);
     }
 }
 

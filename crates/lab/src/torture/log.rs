@@ -1,4 +1,4 @@
-//! Records of a source, each of which counts: what its application has put and keeps until it is done.
+//! The records that the application of a source has put, and keeps until they are done.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ pub(super) const TOPIC: &str = "log";
 /// Its place behind the states.
 const PLACE: usize = 1;
 
-/// One record follows so many states.
+/// A record follows this number of states.
 const STATES: u64 = 16;
 
-/// The most bytes that wait: with more, the application does not put any.
+/// The buffer of the topic, in bytes. While it is full, the application puts no records.
 const MAX_BYTES: u32 = 4 << 10;
 
 /// A record that the application keeps, as a spool file does.
@@ -24,8 +24,6 @@ struct Kept {
     first: u64,
     /// Counts the records of the source.
     number: u64,
-    /// When it was put, in the world's time.
-    at: Time,
 }
 
 /// The records of one source, over all of its processes.
@@ -66,15 +64,15 @@ impl Log {
         source
     }
 
-    /// A state was put, at `now` in the world's time: perhaps a record follows.
-    pub(super) fn follow(&mut self, source: &mut Source, states: u64, local: Time, now: Time) {
+    /// The source has put its state number `states`: puts a record behind each 16th state.
+    pub(super) fn follow(&mut self, source: &mut Source, states: u64, now: Time) {
         if !states.is_multiple_of(STATES) {
             return;
         }
         let bytes = record(source.name(), self.put);
-        match source.put_record(local, topic(source), local, &bytes) {
+        match source.put_record(now, topic(source), now, &bytes) {
             Ok(first) => {
-                self.kept.push_back(Kept { first, number: self.put, at: now });
+                self.kept.push_back(Kept { first, number: self.put });
                 self.put += 1;
                 self.next = source.records(topic(source)).expect("it is of records").next;
             }
@@ -86,10 +84,9 @@ impl Log {
     /// The application at the monitor has got more of them.
     pub(super) fn forget_done(&mut self, source: &Source) {
         let done = source.records_done(topic(source));
-        while self.kept.front().is_some_and(|_| {
-            let end = self.kept.get(1).map_or(self.next, |kept| kept.first);
-            end <= done
-        }) {
+        while !self.kept.is_empty()
+            && self.kept.get(1).map_or(self.next, |second| second.first) <= done
+        {
             self.kept.pop_front();
         }
     }
@@ -99,9 +96,9 @@ impl Log {
         self.kept.front().map_or(self.put, |kept| kept.number)
     }
 
-    /// When the oldest was put that is not done.
-    pub(super) fn oldest(&self) -> Option<Time> {
-        self.kept.front().map(|kept| kept.at)
+    /// Whether some are not done.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.kept.is_empty()
     }
 }
 

@@ -279,13 +279,13 @@ impl SourceHost {
         let put = self.end.source_mut().put(local, label, &sample.state());
         put.expect("states are short");
         if let Some(log) = &mut self.log {
-            log.follow(self.end.source_mut(), self.put, local, now);
+            log.follow(self.end.source_mut(), self.put, local);
         }
     }
 
-    /// When the oldest of its records was put that is not done.
-    pub(super) fn oldest_record(&self) -> Option<Time> {
-        self.log.as_ref()?.oldest()
+    /// Whether some of its records are not done.
+    pub(super) fn has_waiting_records(&self) -> bool {
+        self.log.as_ref().is_some_and(Log::is_waiting)
     }
 
     /// How many of its records are done.

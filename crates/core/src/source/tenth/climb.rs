@@ -48,6 +48,11 @@ impl Tenth {
         self.set_rate(twice.min(ample).min(BELOW_PAIRS * carried));
     }
 
+    /// Restarts the climb at the present rate.
+    pub(super) fn climb_again(&mut self) {
+        (self.stage, self.unpaired) = (Stage::Climbing, 0);
+    }
+
     /// The round whose first two updates leave at once, as it is worth knowing what the path can carry.
     pub(super) fn round_of_pair(&self) -> Option<&Round> {
         let is_worth_it = |round: &&Round| {

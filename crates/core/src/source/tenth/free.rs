@@ -1,49 +1,50 @@
-//! The way back from a rate to which losses or a queue have brought a source, once both are gone.
+//! Detects that the path is free again, and restarts the climb of a source that losses or a queue have slowed down.
 //!
-//! At one update in 2 s a round takes some seconds, and a step up is at most a quarter of the rate: by rounds alone
-//! a source would be slow for long after a flood has passed. So with less than a fifth of an update in transit it
-//! climbs again as soon as 4 updates in a row have told that the path is free: none was lost between them, and each
-//! waited for less than an update keeps the narrowest hop, or hardly at all. Behind the first of them each leaves a
-//! round trip after the ack of the one before. In a crowd that fills the path few updates wait so little. Each row
-//! that ends in a queue or a loss, and each climb, doubles how many are needed, until half an update is in transit.
+//! At one update in 2 s a round takes some seconds, and a round raises the rate by a quarter at most: by rounds alone
+//! a source would be slow long after the end of a flood. A source is slow if less than a fifth of an update is in
+//! flight. It restarts the climb after a row of 4 free updates: none was lost, and the queueing delay of each was
+//! shorter than the service time of the bottleneck, or than a sixteenth of the base RTT. After the first free update
+//! of a row the source sends each further one a round trip after the previous ack. In a crowd that fills the path
+//! free updates are rare. Each row that ends with a loss or a queueing delay, and each restart, doubles the required
+//! length of the next row, until half an update is in flight.
 
 use super::counts::Counted;
 use super::{Stage, Tenth};
 use crate::source::RateLaw;
 use crate::unit::{Span, Time};
 
-/// So many updates in a row tell it,
+/// The required length of the first row.
 const IN_A_ROW: u32 = 4;
 
-/// twice as many after each row that ends otherwise, up to so many.
+/// The maximum of the required length, which doubles after each row that ends early.
 const MAX_IN_A_ROW: u32 = 64;
 
-/// With so many needed the updates of a row still leave sooner.
+/// Up to this required length, the updates of a row do not wait for the pacer.
 const FEW_TRIES: u32 = 8;
 
-/// With so many in transit a source has come back.
+/// The number of updates in flight that resets the required length.
 const FAST: f64 = 0.5;
 
-/// A wait of this part of the least round trip is none.
+/// A shorter queueing delay, in base RTTs, is ignored.
 const LITTLE: f64 = 1.0 / 16.0;
 
-/// The climb begins with so many in transit; a source that has more goes on by rounds;
+/// The number of updates in flight with which the climb restarts.
 const BACK: f64 = 0.25;
 
-/// and on long paths with this rate, 1/s, but no more than one update in transit.
+/// The minimum rate with which it restarts, 1/s, on paths where that is at most one update in flight.
 const LEAST: f64 = 2.0;
 
-/// By so much the rate is to rise.
+/// The climb restarts only if that multiplies the rate by this factor or more.
 const WORTH: f64 = 1.25;
 
-/// What the updates of a slow source tell.
+/// The current row of free updates.
 #[derive(Debug, Clone)]
 pub(super) struct Free {
-    /// Those in a row that say so.
+    /// Its length.
     in_a_row: u32,
-    /// Their longest round trip.
+    /// The maximum round trip of its updates.
     rtt: Span,
-    /// So many are needed.
+    /// The required length.
     needed: u32,
 }
 
@@ -54,11 +55,15 @@ impl Default for Free {
 }
 
 impl Free {
-    /// Something says otherwise, or nothing is heard.
+    /// Ends the row after a loss, a queueing delay or silence.
     pub(super) fn reset(&mut self) {
         if self.in_a_row > 0 {
             self.needed = (2 * self.needed).min(MAX_IN_A_ROW);
         }
+        self.clear();
+    }
+
+    fn clear(&mut self) {
         (self.in_a_row, self.rtt) = (0, Span::ZERO);
     }
 }
@@ -71,7 +76,7 @@ impl Tenth {
             if self.rate().per_second() * self.srtt > FAST {
                 self.free.needed = IN_A_ROW;
             }
-            (self.free.in_a_row, self.free.rtt) = (0, Span::ZERO);
+            self.free.clear();
             return false;
         }
         let service = self.service.min_pair().unwrap_or(0.0);
@@ -90,7 +95,7 @@ impl Tenth {
         self.free.reset();
         self.losses.forget();
         self.set_rate(rate);
-        (self.stage, self.unpaired) = (Stage::Climbing, 0);
+        self.climb_again();
         self.begin_round(now);
         true
     }

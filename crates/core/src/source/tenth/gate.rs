@@ -33,10 +33,10 @@ const CROWDED: Span = Span::from_secs(2);
 /// seventh older.
 const OUTDATED: f64 = 4.0;
 
-/// So many updates in a row are a queue of ours alone.
+/// More adjacent updates than this were alone in the queue.
 const OWN: u32 = 8;
 
-/// While it drains, an update leaves for so many that arrive.
+/// While the queue drains, at most one update is sent per this number of updates that arrive.
 const REFILL: f64 = 4.0;
 
 /// A source pauses with the others in its first s.
@@ -77,9 +77,8 @@ impl Tenth {
         sooner.map_or(due, |at| due.min(at.max(spaced)))
     }
 
-    /// When an update leaves though many seem to be in transit: while a queue of our own drains. After an outage its
-    /// acks come as fast as the narrowest hop carries updates, with nothing of others between them, and what left
-    /// behind them may be lost.
+    /// When an update may leave while a queue of our own drains, whatever the number in transit: updates sent after
+    /// those in the queue may be lost.
     fn drains_at(&self) -> Option<Time> {
         let left_at = self.newest_sent.1;
         let gap = self.delays.min_rtt().max(REFILL * self.service.usual_pair()?);
@@ -96,8 +95,8 @@ impl Tenth {
         self.service.in_a_row() > OWN && self.service.usual_pair().is_some_and(is_late)
     }
 
-    /// When an update leaves because nothing of ours is in transit, and the smoothed round trip is out of date or
-    /// the path seems free: a newest round trip after the newest ack. Half an update a round trip is safe then.
+    /// When an update may leave with nothing in transit, if the smoothed round trip is out of date or the path may be
+    /// free: one newest round trip after the newest ack. Half an update per round trip is safe then.
     fn answers_at(&self, earliest: Time) -> Option<Time> {
         let may_leave = self.is_outdated() && self.is_clean() || self.is_confirming();
         let answers = may_leave && self.newest_acked == Some(self.newest_sent.0);

@@ -60,9 +60,9 @@
 //! - **A round trip that is out of date**: after an outage with a queue the smoothed one is seconds long, and
 //!   one update in it would be rare. With a newest round trip of less than a quarter of it, nothing in
 //!   transit and no priced losses, the next update leaves a newest round trip after the newest ack.
-//! - **An own queue that drains**: while updates that waited for more than 4 least round trips arrive as close as
-//!   pairs do, 8 and more in a row, nobody else is in the queue, and what left behind them may be lost. An update
-//!   then leaves a least round trip after the last one, behind an ack.
+//! - **An own queue that drains**: 9 or more updates in a row that arrive within twice the usual distance of a pair
+//!   of each other, with a queueing delay of more than 4 base RTTs, were alone in the queue. Updates sent after them
+//!   may be lost, so the source does not wait for their acks: it sends one a base RTT after the previous one.
 //! - **A path that is free again**: see `free`.
 //! - **Sources with little to say**: the rate that was used counts, and is not raised. Updates that left
 //!   apart for want of a state make no pair: an outage between them is not the capacity of the path (`service`).
@@ -521,8 +521,8 @@ impl RateLaw for Tenth {
         let (waited, loses) = (Waited { ahead, both: ahead + back }, self.losses.part() > FREE);
         if let Some(longer) = self.jumps.on_ack(now, ack, waited, known, loses) {
             self.delays.raise(longer.ahead, longer.both);
-            (self.stage, self.pair_gap) = (Stage::Climbing, 0.0);
-            self.unpaired = 0;
+            self.pair_gap = 0.0;
+            self.climb_again();
             return self.begin_round(now);
         }
         // In a crowd acks wait in line for the air that updates take; a little of that is always there.

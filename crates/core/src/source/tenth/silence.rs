@@ -1,4 +1,4 @@
-//! Rounds in which nothing is heard, and what follows them.
+//! Rounds without an ack, and the first round with one after them.
 
 use super::{STEP, Stage, Tenth};
 use crate::source::RateLaw;
@@ -31,6 +31,6 @@ impl Tenth {
         self.floors = floors;
         let least = (BACK * rate.per_second()).max(self.floors.left() / self.srtt);
         self.set_rate(self.aim().max(least));
-        (self.stage, self.unpaired) = (Stage::Climbing, 0);
+        self.climb_again();
     }
 }
