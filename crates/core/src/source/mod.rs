@@ -103,7 +103,8 @@ pub enum Phase {
 ///
 /// The contract: call an `on_*` method or `handle_timeout` for every input, with `now` never going back; then ask the
 /// getters again. An ack that is not fresher than all before changes nothing. Rates are always
-/// finite, positive and within the law's bounds; only the floor may yield to a long round trip.
+/// finite, positive and within the law's bounds; only the floor may be lowered, by a long round trip or by losses
+/// that last.
 pub trait RateLaw: Send {
     /// The law's name, as given on a command line.
     fn name(&self) -> &'static str;
@@ -168,7 +169,7 @@ pub struct RateBounds {
     /// Never slower than this: the path must be heard from to be known. The default of one
     /// update in 2 s keeps NAT bindings open (30 s and more, RFC 4787 section 4.3) and costs
     /// next to nothing. [`Tenth`] goes below it where a round trip takes longer than a
-    /// period.
+    /// period, and to one update in 6 s where losses last at the default or a lower floor.
     pub floor: UpdateRate,
     /// Never faster than this. The default of 10,000/s is far beyond what a person or a control
     /// loop can use, and bounds what a path as fast as loopback makes a law send.

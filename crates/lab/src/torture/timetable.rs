@@ -11,7 +11,8 @@ use freshline_core::unit::{Span, Time};
 use super::plan::{Damaged, Plan};
 
 /// The longest pause that a healthy source makes on its own: the longest wait between openings, a
-/// quarter of spread included. A probe's timeout and the longest period of the laws are shorter.
+/// quarter of spread included. A probe's timeout and the longest period of the laws are shorter: faults are over
+/// before losses could lower the floor of `tenth` further.
 pub(super) const MAX_PAUSE: Span = Span::from_millis(2_500);
 
 /// A return session follows its source to another address after two times its shortest patience, 1 s.

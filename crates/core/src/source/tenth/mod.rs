@@ -37,8 +37,8 @@
 //!   (`pauses`).
 //! - The climb ends with three losses in a round, and where no pair arrives.
 //! - A price of 16 κ after two updates cuts the number in transit by up to a half at once.
-//! - Lazy's rate as a floor, below, yields to each loss (`floors`), and the stated floor to round trips above
-//!   1 / floor. A source whose first probes were lost begins with less.
+//! - Lazy's rate as a floor, below, yields to each loss (`floors`), and the stated floor to losses that last
+//!   (`stretch`) and to round trips above 1 / floor. A source whose first probes were lost begins with less.
 //!
 //! And what a lower rate does not improve does not lower it:
 //!
@@ -79,6 +79,7 @@ mod pauses;
 mod price;
 mod round;
 mod silence;
+mod stretch;
 mod variation;
 
 use self::counts::Counted;
@@ -90,6 +91,7 @@ pub use self::params::Params;
 use self::pauses::Pauses;
 use self::price::FREE;
 use self::round::Round;
+use self::stretch::Stretch;
 use self::variation::Variation;
 use super::pacer::Pacer;
 use super::queueing_delay::{QueueingDelay, QueueingDelays};
@@ -186,6 +188,7 @@ pub struct Tenth {
     /// The same when silence began, and the rate, where nothing was lost that has a price.
     before_silence: Option<(Floors, UpdateRate)>,
     free: Free,
+    stretch: Stretch,
     /// Until then a test of losses may hold the rate.
     holds_until: Time,
     /// The last round that was heard of has lost nothing that has a price.
@@ -240,6 +243,7 @@ impl Tenth {
             wait: 0.0,
             floors: Floors::default(),
             free: Free::default(),
+            stretch: Stretch::default(),
             before_silence: None,
             holds_until: Time::ZERO,
             was_clean: true,
@@ -433,11 +437,13 @@ impl Tenth {
         part * self.floors.left() * self.params.min_in_flight * depth.min(1.0) / self.srtt
     }
 
-    /// The bounds, with what long round trips leave of the floor.
+    /// The bounds, with the floor lowered by long round trips and by losses that last.
     fn yielding_bounds(&self) -> RateBounds {
         let RateBounds { floor, ceiling } = self.params.bounds;
+        let is_raised = floor > RateBounds::default().floor;
+        let stretch = if is_raised { 1.0 } else { self.stretch.factor() };
         let one = 1.0 / self.srtt.max(f64::MIN_POSITIVE);
-        let floor = floor.per_second().min(one).min(ceiling.per_second());
+        let floor = (floor.per_second() / stretch).min(one).min(ceiling.per_second());
         RateBounds { floor: UpdateRate::saturating(floor), ceiling }
     }
 }
@@ -448,7 +454,7 @@ impl RateLaw for Tenth {
     }
 
     fn restart(&mut self, _now: Time) {
-        *self = Self::new(self.params);
+        *self = Self { stretch: self.stretch, ..Self::new(self.params) };
     }
 
     fn on_sent(&mut self, now: Time, seq: u64) {
@@ -499,8 +505,10 @@ impl RateLaw for Tenth {
         self.sparse.on_ack(now, back, self.srtt);
         self.pauses.on_ack(ack);
         let since = self.losses.on_ack(now, ack, ROUND_TRIPS * self.in_transit);
+        let lost = self.losses.excess(since);
+        self.stretch.on_ack(now, Counted { lost, ..since });
         if !self.is_testing() {
-            self.floors.on_ack(since, self.losses.excess(since));
+            self.floors.on_ack(since, lost);
         }
         if has_followed {
             if since.lost > 0.0 {
