@@ -26,6 +26,7 @@
 
 mod acp;
 mod acp_plus;
+mod base_delay;
 mod config;
 mod departures;
 mod epoch;
@@ -71,6 +72,9 @@ pub struct Ack {
     pub generated_at: Time,
     /// When that update left, on the source's clock.
     pub sent_at: Time,
+    /// The length of that update in bytes: of what it carries of states, and of headers, which are taken to be
+    /// equally long in all.
+    pub len: u32,
     /// How long the monitor held it before answering.
     pub hold: Span,
     /// When it arrived, on the *monitor's* clock: only differences between acks mean anything.
@@ -86,7 +90,7 @@ impl Ack {
     /// Of an update that left once it was sampled, and was answered at once; the counters are zero.
     fn of(seq: u64, sent_at: Time, received_at: Time) -> Self {
         let (generated_at, hold) = (sent_at, Span::ZERO);
-        Self { seq, generated_at, sent_at, hold, received_at, fresh: 0, stale: 0 }
+        Self { seq, generated_at, sent_at, len: 100, hold, received_at, fresh: 0, stale: 0 }
     }
 }
 

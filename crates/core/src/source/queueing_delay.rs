@@ -6,6 +6,8 @@
 //! back    = excess − ahead
 //! ```
 //!
+//! Least are those of updates of the same length (`base_delay`).
+//!
 //! What queues on the way back lengthens the round trip alone; a monitor's clock that is fast, or
 //! is set, lengthens the forward delay alone. The smaller excess is the queue ahead. A clock that is
 //! slow, or is set back, makes the forward delay fall, which the least follows at once.
@@ -14,6 +16,7 @@
 //! is raised only by who has seen that the route is another one ([`QueueingDelays::raise`]).
 
 use super::Ack;
+use super::base_delay::BaseDelay;
 use crate::unit::Span;
 
 /// Which delay tells that updates wait.
@@ -35,52 +38,49 @@ pub(super) struct QueueingDelay {
     pub(super) ahead: f64,
     /// Of the ack, on its way back.
     pub(super) back: f64,
+    /// If the ack has lowered the least round trip of its length, that before and that with it; zeros otherwise.
+    pub(super) least: [f64; 2],
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct QueueingDelays {
     source: DelaySource,
-    forward: Option<i64>,
-    round_trip: Option<i64>,
+    forward: BaseDelay,
+    round_trip: BaseDelay,
 }
 
 impl QueueingDelays {
     pub(super) fn new(source: DelaySource) -> Self {
-        Self { source, forward: None, round_trip: None }
+        Self { source, forward: BaseDelay::default(), round_trip: BaseDelay::default() }
     }
 
     /// A fresh ack with its round trip.
     pub(super) fn on_ack(&mut self, ack: &Ack, rtt: Span) -> QueueingDelay {
         let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
-        let excess = above(&mut self.round_trip, rtt);
+        let both = self.round_trip.on_sample(ack.len, rtt);
         let ahead = match self.source {
-            DelaySource::RoundTrip => excess,
+            DelaySource::RoundTrip => both.excess,
             DelaySource::Forward => {
                 let forward = ack.received_at.as_nanos().wrapping_sub(ack.sent_at.as_nanos());
-                above(&mut self.forward, forward.cast_signed()).min(excess)
+                self.forward.on_sample(ack.len, forward.cast_signed()).excess.min(both.excess)
             }
         };
-        QueueingDelay { ahead: ahead as f64 / 1e9, back: (excess - ahead) as f64 / 1e9 }
+        let [ahead, back] = [ahead, both.excess - ahead].map(|ns| ns as f64 / 1e9);
+        let least = both.lowered.map_or([0.0; 2], |before| [before, rtt].map(|ns| ns as f64 / 1e9));
+        QueueingDelay { ahead, back, least }
     }
 
     /// The way has become longer, by so many s ahead and in both directions.
     pub(super) fn raise(&mut self, ahead: f64, both: f64) {
-        for (least, by) in [(&mut self.forward, ahead), (&mut self.round_trip, both)] {
-            // `as` saturates.
-            *least = least.map(|least| least.saturating_add((by * 1e9) as i64));
-        }
+        // `as` saturates.
+        self.forward.raise((ahead * 1e9) as i64);
+        self.round_trip.raise((both * 1e9) as i64);
     }
 
-    /// The least round trip, s; zero before any.
+    /// The least round trip of any length, s; zero before any.
     pub(super) fn min_rtt(&self) -> f64 {
-        self.round_trip.map_or(0.0, |least| least as f64 / 1e9)
+        self.round_trip.least().map_or(0.0, |least| least as f64 / 1e9)
     }
-}
-
-/// By how much a sample is above the least, which it may be itself.
-fn above(least: &mut Option<i64>, sample: i64) -> u64 {
-    let least = least.insert(least.map_or(sample, |least| least.min(sample)));
-    sample.abs_diff(*least)
 }
 
 #[cfg(test)]

@@ -61,12 +61,9 @@ impl Acks {
     // ---- inputs ----
 
     /// The next update has left.
-    pub(super) fn on_sent(&mut self, now: Time, generated_at: Option<Time>, payload_len: usize) {
-        self.backlog.on_sent(now, self.next_seq());
-        self.sent.push(
-            SentUpdate { generated_at, sent_at: now, payload_len },
-            self.newest.map(|newest| newest.seq),
-        );
+    pub(super) fn on_sent(&mut self, sent: SentUpdate) {
+        self.backlog.on_sent(sent.sent_at, self.next_seq());
+        self.sent.push(sent, self.newest.map(|newest| newest.seq));
     }
 
     /// The update that an ack answers.
@@ -81,8 +78,11 @@ impl Acks {
             Some(sent) => (sent.sent_at == ack.sent_at).then_some(*sent),
             None => {
                 let sent_at = Some(ack.sent_at).filter(|at| *at <= now);
-                let forgotten =
-                    |at| SentUpdate { generated_at: Some(at), sent_at: at, payload_len: 0 };
+                let forgotten = |at| SentUpdate {
+                    generated_at: Some(at),
+                    sent_at: at,
+                    ..SentUpdate::default()
+                };
                 sent_at.map(forgotten)
             }
         };
@@ -119,7 +119,7 @@ impl Acks {
             let fresh = u64::from(ack.fresh.wrapping_sub(before.fresh));
             fresh.clamp(1, ack.seq - before.seq)
         });
-        counters.delivered_bytes += fresh * sent.payload_len as u64;
+        counters.delivered_bytes += fresh * u64::from(sent.payload_len);
         counters.rtt_sum += rtt;
         counters.rtt_min = Some(counters.rtt_min.map_or(rtt, |min| min.min(rtt)));
         rtt
@@ -225,6 +225,12 @@ mod tests {
     }
 
     /// Of update `seq`, sampled and sent at `seq` ms.
+    /// An update of 10 bytes that leaves at this time.
+    fn sent(millis: u64) -> SentUpdate {
+        let at = at(millis);
+        SentUpdate { generated_at: Some(at), sent_at: at, payload_len: 10, len: 10 }
+    }
+
     fn ack(seq: u64) -> Ack {
         Ack {
             session: SessionId(1),
@@ -244,7 +250,7 @@ mod tests {
     #[test]
     fn acks_of_what_was_never_sent_or_before_a_sleep_change_nothing() {
         let mut acks = Acks::new(at(0), true);
-        (0..3).for_each(|seq| acks.on_sent(at(seq), Some(at(seq)), 10));
+        (0..3).for_each(|seq| acks.on_sent(sent(seq)));
         assert!(acks.find(at(9), &ack(2)).is_ok());
         assert_eq!(acks.find(at(9), &ack(3)).unwrap_err(), Ignored::NeverSent);
         let damaged = Ack { sent_at: at(8), ..ack(2) };
@@ -256,7 +262,7 @@ mod tests {
     #[test]
     fn an_ack_measures_the_round_trip_without_the_hold_and_counts_fresh_updates_before_it() {
         let (mut acks, mut counters) = (Acks::new(at(0), true), SourceCounters::default());
-        (0..4).for_each(|seq| acks.on_sent(at(seq), Some(at(seq)), 10));
+        (0..4).for_each(|seq| acks.on_sent(sent(seq)));
         for (seq, bytes) in [(0, 10), (3, 40)] {
             assert!(acks.is_newest(seq));
             let sent = acks.find(at(seq + 11), &ack(seq)).unwrap();
@@ -272,8 +278,8 @@ mod tests {
         let (mut acks, wait) = (Acks::new(at(0), true), Span::from_millis(100));
         assert_eq!(acks.offset_at(at(0), wait), None, "nothing to say before the opening");
         acks.on_opened();
-        for (sent, next) in [(0, 200), (200, 400), (400, 800)] {
-            acks.on_sent(at(sent), Some(at(sent)), 10);
+        for (left, next) in [(0, 200), (200, 400), (400, 800)] {
+            acks.on_sent(sent(left));
             assert_eq!(acks.offset_at(at(0), wait), Some(at(next)));
         }
     }

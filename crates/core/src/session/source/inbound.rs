@@ -9,6 +9,7 @@ use crate::path::PathId;
 use crate::session::datagram::Datagram;
 use crate::session::paths::PathAck;
 use crate::source;
+use crate::state::schedule::HEADERS;
 use crate::unit::Time;
 use crate::wire::{self, CloseReason, Cookie, Message};
 
@@ -94,6 +95,7 @@ impl Source {
                     // A part counts as a state of its own.
                     generated_at: sent.generated_at.unwrap_or(sent.sent_at),
                     sent_at: sent.sent_at,
+                    len: sent.len.saturating_add(HEADERS as u32),
                     hold,
                     received_at,
                     fresh: ack.fresh,

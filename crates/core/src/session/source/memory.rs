@@ -18,7 +18,10 @@ pub(super) struct SentUpdate {
     /// When the whole state in it was sampled; `None` if it carries none.
     pub(super) generated_at: Option<Time>,
     pub(super) sent_at: Time,
-    pub(super) payload_len: usize,
+    /// The bytes of the whole state in it.
+    pub(super) payload_len: u32,
+    /// All bytes that it carries: states, parts, records.
+    pub(super) len: u32,
 }
 
 /// The newest updates: those in flight, within [`FEWEST`] and [`MOST`].
@@ -68,7 +71,7 @@ mod tests {
     use super::*;
 
     fn sent(seq: u64) -> SentUpdate {
-        SentUpdate { payload_len: seq as usize, ..SentUpdate::default() }
+        SentUpdate { payload_len: seq as u32, ..SentUpdate::default() }
     }
 
     /// The oldest number that is remembered after so many updates, each acknowledged when
@@ -77,7 +80,7 @@ mod tests {
         let mut memory = SentUpdates::new();
         for seq in 0..updates {
             memory.push(sent(seq), seq.checked_sub(in_flight));
-            assert_eq!(memory.get(seq).map(|sent| sent.payload_len), Some(seq as usize));
+            assert_eq!(memory.get(seq).map(|sent| sent.payload_len), Some(seq as u32));
         }
         assert!(memory.get(updates).is_none(), "not sent yet");
         (0..updates).find(|seq| memory.get(*seq).is_some()).expect("some")

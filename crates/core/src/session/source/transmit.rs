@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::memory::SentUpdate;
 use super::opener::Opener;
 use super::topics::{Load, Slot};
 use super::transfers::Symbol;
@@ -368,7 +369,13 @@ impl Source {
         if !matches!(content, Content::Whole(_)) {
             self.marks.on_unmarked(seq);
         }
-        self.acks.on_sent(now, generated_at, whole);
+        let carried = match content {
+            Content::Topics(_) => self.topics.frames().len(),
+            _ => payload_len,
+        };
+        // Both are shorter than a datagram.
+        let (payload_len, len) = (whole as u32, carried as u32);
+        self.acks.on_sent(SentUpdate { generated_at, sent_at: now, payload_len, len });
         self.liveness.on_sent(now);
         self.counters.sent += 1;
         if self.opener.is_open() {

@@ -482,13 +482,12 @@ impl RateLaw for Tenth {
         self.heard_at = now;
         let rtt = now.since(ack.sent_at) - ack.hold;
         self.rtt = rtt;
-        let least = self.delays.min_rtt();
-        let QueueingDelay { ahead, back } = self.delays.on_ack(ack, rtt);
+        let QueueingDelay { ahead, back, least: [before, least] } = self.delays.on_ack(ack, rtt);
         self.ahead = ahead;
         if let Some(round) = self.round.as_mut() {
-            round.rebase(least - self.delays.min_rtt());
+            round.rebase(before - least);
         }
-        if least > (1.0 + FELL) * self.delays.min_rtt() && self.startup.is_none() {
+        if before > (1.0 + FELL) * least && self.startup.is_none() {
             // What seemed to be the path was a queue, which drains.
             (self.stage, self.stride) = (Stage::Steering, STEP);
         }
