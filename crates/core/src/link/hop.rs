@@ -242,6 +242,7 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
 
     /// When the transmitter acts next: the end of a transmission, or the start of one for which
     /// the trace or the queue makes it wait.
+    #[inline]
     fn next_departure(&self) -> Option<Time> {
         match &self.in_transmission {
             Some(sending) => Some(sending.end()),
@@ -254,7 +255,16 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     }
 
     /// Everything that the transmitter does until `now`, and every change, in order.
+    #[inline]
     fn advance(&mut self, now: Time, drops: &mut Drops<'_, P>) {
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        // Nearly always nothing is due.
+        if is_due(self.next_departure()) || is_due(self.next_change()) {
+            self.catch_up(now, drops);
+        }
+    }
+
+    fn catch_up(&mut self, now: Time, drops: &mut Drops<'_, P>) {
         while let Some(at) = self.next_change().filter(|at| *at <= now) {
             self.transmit_until(at, drops);
             let Some(HopChange { rate, delay, .. }) = self.changes.pop_front() else { break };

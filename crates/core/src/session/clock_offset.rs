@@ -89,12 +89,12 @@ impl ClockOffset {
             self.previous = self.current.take();
             self.window_began_at = now;
         }
-        if self.current.is_some_and(|best| new.error(now) > best.error(now)) {
+        let error = new.error(now);
+        if self.current.is_some_and(|best| error > best.error(now)) {
             return;
         }
         self.current = Some(new);
-        let both = [self.current, self.previous].into_iter().flatten();
-        self.best = both.min_by_key(|best| best.error(now));
+        self.best = self.previous.filter(|best| best.error(now) < error).or(Some(new));
     }
 
     /// The session is opened again: the monitor may be another process, with another clock.

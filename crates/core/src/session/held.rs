@@ -181,6 +181,7 @@ pub(super) struct StateMut<'a> {
 
 impl StateMut<'_> {
     /// A frame of the topic has come, other than a name.
+    #[inline]
     pub(super) fn on_frame(
         &mut self,
         by: &By<'_>,
@@ -201,6 +202,7 @@ impl StateMut<'_> {
         }
     }
 
+    #[inline]
     fn on_state(&mut self, by: &By<'_>, id: StateId, bytes: &[u8], budget: &mut Budget) -> Arrival {
         if self.holds(by, id) {
             return self.on_repeat(by, id);

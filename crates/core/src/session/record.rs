@@ -193,8 +193,13 @@ impl<P> Record<P> {
         self.heard_at = received_at;
         // An update from before the opening can have the offset of a monitor that was here before.
         let is_believed = update.seq > self.first_seq && is_credible(update, received_at);
-        let clock_offset = update.clock_offset.filter(|_| is_believed);
-        let update = &Update { clock_offset, ..*update };
+        let without_offset;
+        let update = if is_believed || update.clock_offset.is_none() {
+            update
+        } else {
+            without_offset = Update { clock_offset: None, ..*update };
+            &without_offset
+        };
         let is_newest = update.seq > self.newest_seq;
         if is_newest {
             self.recent.advance(self.newest_seq, update.seq);

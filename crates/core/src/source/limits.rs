@@ -104,6 +104,8 @@ pub struct Limited {
     limits: Limits,
     /// Half of the smallest round trip.
     base: Option<Span>,
+    /// The rate of `min_age_gain` with this base and `cut`: asked for more often than these change.
+    worthwhile: Option<UpdateRate>,
     /// Of states, within `max_rate`.
     states: Pace,
     /// Of updates, within the rate of `min_age_gain`.
@@ -149,6 +151,7 @@ impl Limited {
             own,
             limits,
             base: None,
+            worthwhile: None,
             states: Pace::default(),
             updates: Pace::default(),
             cut: None,
@@ -178,6 +181,7 @@ impl Limited {
     }
 
     /// See [`RateLaw::on_sent`]: an update with a whole state, or one that names a state again.
+    #[inline]
     pub fn on_sent(&mut self, now: Time, seq: u64) {
         self.states.count(now, self.limits.max_rate);
         self.on_part(now, seq);
@@ -203,8 +207,9 @@ impl Limited {
     }
 
     /// See [`RateLaw::on_sent`]: an update with a part of a state.
+    #[inline]
     pub fn on_part(&mut self, now: Time, seq: u64) {
-        self.updates.count(now, self.min_age_gain());
+        self.updates.count(now, self.worthwhile);
         self.law.on_sent(now, seq);
         if self.limits.max_bandwidth.is_some() {
             self.sizes.next();
@@ -220,7 +225,7 @@ impl Limited {
 
     /// The same of one that carries no state.
     pub fn on_empty_opening(&mut self, now: Time) {
-        self.updates.count(now, self.min_age_gain());
+        self.updates.count(now, self.worthwhile);
     }
 
     /// So many bytes left, with all headers: those of an update after its [`Limited::on_sent`], and
@@ -261,6 +266,7 @@ impl Limited {
     }
 
     /// See [`RateLaw::next_update_at`]; not before the limits allow an update with a state.
+    #[inline]
     pub fn next_update_at(&self) -> Option<Time> {
         Some(self.law.next_update_at()?.max(self.not_before()))
     }
@@ -272,16 +278,19 @@ impl Limited {
 
     /// The earliest time at which the limits allow an update with a state, or the first part of one. It
     /// may lie in the past.
+    #[inline]
     pub fn not_before(&self) -> Time {
         self.states.not_before(self.limits.max_rate).max(self.part_not_before())
     }
 
     /// The same of an update that goes on with a state.
+    #[inline]
     pub fn part_not_before(&self) -> Time {
-        self.updates.not_before(self.min_age_gain()).max(self.affordable_at())
+        self.updates.not_before(self.worthwhile).max(self.affordable_at())
     }
 
     /// The earliest time at which the bandwidth allows an update or an opening.
+    #[inline]
     pub fn affordable_at(&self) -> Time {
         let burst = self.limits.max_bandwidth.map(|rate| rate.time_to_send(BURST));
         burst.map_or(Time::ZERO, |burst| self.paid - burst)
@@ -296,7 +305,7 @@ impl Limited {
 
     /// The limit of the number of updates with a state each.
     pub fn max_rate(&self) -> Option<UpdateRate> {
-        let both = [self.limits.max_rate, self.min_age_gain()];
+        let both = [self.limits.max_rate, self.worthwhile];
         both.into_iter().flatten().reduce(|one, other| one.clamp(UpdateRate::MIN, other))
     }
 
@@ -330,8 +339,7 @@ impl Limited {
     // ---- steps ----
 
     /// The rate that is worth it, of an adaptive law, and not below its floor.
-    fn min_age_gain(&self) -> Option<UpdateRate> {
-        let own = self.own?;
+    fn min_age_gain(&self, own: RateBounds) -> Option<UpdateRate> {
         let rate = self.limits.min_age_gain.max_rate(self.base.unwrap_or(Span::ZERO))?;
         // It is that of an age of half a slot.
         let rate = self.cut.map_or(rate, |cut| times(rate, 2.0 * cut.age_slots));
@@ -353,7 +361,7 @@ impl Limited {
     fn lowest(&self, max_rate: Option<UpdateRate>) -> Option<(UpdateRate, Limit)> {
         let all = [
             (max_rate, Limit::MaxRate),
-            (self.min_age_gain(), Limit::MinAgeGain),
+            (self.worthwhile, Limit::MinAgeGain),
             (self.affordable(), Limit::MaxBandwidth),
         ];
         let all = all.into_iter().filter_map(|(rate, limit)| Some((rate?, limit)));
@@ -363,6 +371,7 @@ impl Limited {
     /// Lowers the law's ceiling to the lowest limit.
     fn apply_limits(&mut self) {
         let Some(own) = self.own else { return };
+        self.worthwhile = self.min_age_gain(own);
         let max_rate = self.limits.max_rate.filter(|_| self.cut.is_none());
         let ceiling = match self.lowest(max_rate) {
             Some((rate, _)) => own.ceiling.clamp(UpdateRate::MIN, rate),

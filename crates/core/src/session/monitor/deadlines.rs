@@ -279,7 +279,14 @@ impl Deadlines {
 
     // ---- time ----
 
+    #[inline]
     pub(super) fn handle_timeout(&mut self, now: Time) {
+        if self.poll_timeout().is_some_and(|at| at <= now) {
+            self.wake(now);
+        }
+    }
+
+    fn wake(&mut self, now: Time) {
         while let Some(&(at, id)) = self.wakes.first()
             && at <= now
         {
@@ -304,6 +311,7 @@ impl Deadlines {
         }
     }
 
+    #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.wakes.first().map(|(at, _)| *at)
     }

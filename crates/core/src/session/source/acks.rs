@@ -61,6 +61,7 @@ impl Acks {
     // ---- inputs ----
 
     /// The next update has left.
+    #[inline]
     pub(super) fn on_sent(&mut self, sent: SentUpdate) {
         self.backlog.on_sent(sent.sent_at, self.next_seq());
         self.sent.push(sent, self.newest.map(|newest| newest.seq));
@@ -70,6 +71,7 @@ impl Acks {
     ///
     /// # Errors
     /// [`Ignored`] if it was never sent, or before the machine slept.
+    #[inline]
     pub(super) fn find(&self, now: Time, ack: &wire::Ack) -> Result<SentUpdate, Ignored> {
         if ack.seq >= self.next_seq() {
             return Err(Ignored::NeverSent);

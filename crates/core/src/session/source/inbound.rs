@@ -20,12 +20,14 @@ impl Source {
         by: PathId,
         datagram: Datagram<'_>,
     ) -> Result<SourceEvent, Ignored> {
-        let message = Message::parse(datagram.bytes)?;
+        // Matched where it is: a message is large to move.
+        let parsed = Message::parse(datagram.bytes);
+        let message = parsed.as_ref().map_err(|error| *error)?;
         // What comes late by a path that is gone must not open a session that nothing can carry.
         if message.session() != self.session || !self.paths.is_up(by) {
             return Err(Ignored::Misplaced);
         }
-        match &message {
+        match message {
             Message::Ack(ack) => {
                 let sent = self.acks.find(now, ack)?;
                 self.marks.on_ack(by, self.params.dscp, datagram.dscp, ack);

@@ -437,6 +437,7 @@ impl Source {
     }
 
     /// The same, but for urgent states.
+    #[inline]
     fn due_for_all_at(&self) -> Option<Time> {
         if self.opener.is_open() {
             let by_law = self.next_by_law().map(|at| self.not_lent(at + self.late_by()));
@@ -450,6 +451,7 @@ impl Source {
     }
 
     /// When the law, and its limits, allow the next update.
+    #[inline]
     fn next_by_law(&self) -> Option<Time> {
         if self.has_symbol() { self.law.next_part_at() } else { self.law.next_update_at() }
     }

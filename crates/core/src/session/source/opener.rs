@@ -244,8 +244,9 @@ impl Opener {
         self.reach
     }
 
+    #[inline]
     pub(super) fn is_open(&self) -> bool {
-        self.reach == Reach::Open
+        matches!(self.reach, Reach::Open)
     }
 
     pub(super) fn opened_at(&self) -> Time {

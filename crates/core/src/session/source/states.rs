@@ -183,6 +183,7 @@ impl States {
 
     /// What is ready leaves as update `seq`; from now on it is [`States::last`]. Returns when it was
     /// sampled.
+    #[inline]
     pub(super) fn take(&mut self, seq: u64) -> Option<Time> {
         let is_same = match self.ready() {
             Ready::Nothing => return None,
@@ -231,12 +232,13 @@ impl States {
 
     /// Whether the last state is to be sent again.
     pub(super) fn is_repeat_ready(&self) -> bool {
-        self.ready() == Ready::Last
+        matches!(self.ready(), Ready::Last)
     }
 
     /// Whether there is something to send when an update is due.
+    #[inline]
     pub(super) fn is_ready(&self) -> bool {
-        self.ready() != Ready::Nothing
+        !matches!(self.ready(), Ready::Nothing)
     }
 
     /// The state that was sent last.
@@ -256,6 +258,7 @@ impl States {
 
     /// The number of the state that is ready, if it is the last one again, and an update has carried that
     /// or a part of it.
+    #[inline]
     pub(super) fn ready_number(&self) -> Option<u64> {
         let is_last = match self.ready() {
             Ready::Nothing => false,
@@ -294,6 +297,7 @@ impl States {
         self.last_generated_at.is_some()
     }
 
+    #[inline]
     fn ready(&self) -> Ready {
         match (self.ready, self.asking) {
             // The driver has had its chance.

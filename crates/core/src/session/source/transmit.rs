@@ -250,38 +250,41 @@ impl Source {
         let Leaving { seq, sent_at, content } = *leaving;
         let Self { params, session, opener, states, transfers, topics, acks, .. } = self;
         let label_error = self.label_errors[0].max(self.label_errors[1]);
-        let (frames, payload_len) = match content {
+        let (frames, payload_len, age) = match content {
             Content::Whole(id) => {
                 // A copy is of the state that has become the last one; a newer one may be ready by now.
                 let bytes = if is_copy { states.last() } else { states.ready_state() };
-                (Frames::one(Frame::State { id, bytes }), bytes.len())
+                (Frames::one(Frame::State { id, bytes }), bytes.len(), id.age)
             }
             Content::Part(symbol) => {
                 let part = transfers.part(symbol, seq, sent_at)?;
-                (Frames::one(Frame::Part(part)), part.bytes.len())
+                (Frames::one(Frame::Part(part)), part.bytes.len(), part.id.age)
             }
-            Content::Again(id) => (Frames::one(Frame::Again(id)), 0),
-            Content::Topics(load) => (Frames::appended(topics.frames()), load.bytes),
-            Content::Nothing => (Frames::NONE, 0),
+            Content::Again(id) => (Frames::one(Frame::Again(id)), 0, id.age),
+            Content::Topics(load) => {
+                let frames = Frames::appended(topics.frames());
+                (frames, load.bytes, max_age(&frames))
+            }
+            Content::Nothing => (Frames::NONE, 0, Span::ZERO),
         };
-        // Records may be far older; if a state is with them, its age counts.
-        let oldest = frames.iter().filter_map(|frame| frame.id()).map(|id| id.age).max();
-        let oldest = oldest.or_else(|| frames.iter().filter_map(|frame| frame.record_age()).max());
-        let generated_at = sent_at - oldest.unwrap_or_default();
         let opening = opener.must_open(by).then(|| opening(params, opener, by));
         let update = Update {
             session: *session,
             seq,
             sent_at,
-            clock_offset: acks.clock_offset().estimate(sent_at, generated_at, label_error),
+            clock_offset: acks.clock_offset().estimate(sent_at, sent_at - age, label_error),
             wants_ack,
             wants_return: params.wants_return,
             ack_mark: params.ack_mark,
             opening,
             frames,
         };
-        grow(out, update.len());
-        Some((update.write(out)?, payload_len))
+        // Nearly always there is room.
+        let len = update.write(out).or_else(|| {
+            grow(out, update.len());
+            update.write(out)
+        });
+        Some((len?, payload_len))
     }
 
     fn write_close(&mut self, out: &mut Vec<u8>) -> Option<Transmit> {
@@ -322,8 +325,8 @@ impl Source {
     fn wants_ack(&self, now: Time, by: PathId) -> bool {
         self.opener.must_open(by)
             || self.paths.want_every_ack()
-            || self.repeat_at().is_some_and(|at| at <= now)
             || self.law.wants_ack(now)
+            || self.repeat_at().is_some_and(|at| at <= now)
     }
 
     /// The code point with which an update leaves now. Only an update with a whole state is marked: a
@@ -404,6 +407,14 @@ impl Source {
 
 fn opening<'a>(params: &'a SourceParams, opener: &Opener, by: PathId) -> Opening<'a> {
     Opening { cookie: opener.cookie(by), name: &params.name, token: &params.token }
+}
+
+/// The age of the oldest state in these frames; without a state, of the oldest record, as records may be far
+/// older.
+fn max_age(frames: &Frames<'_>) -> Span {
+    let oldest = frames.iter().filter_map(|frame| frame.id()).map(|id| id.age).max();
+    let oldest = oldest.or_else(|| frames.iter().filter_map(|frame| frame.record_age()).max());
+    oldest.unwrap_or_default()
 }
 
 fn grow(out: &mut Vec<u8>, len: usize) {

@@ -122,6 +122,7 @@ impl Topics {
     }
 
     /// A topic of which more records are done than the driver knows.
+    #[inline]
     pub(in super::super) fn poll_done(&mut self) -> Option<TopicId> {
         let news = self.records.iter_mut().find(|records| records.has_news)?;
         news.has_news = false;

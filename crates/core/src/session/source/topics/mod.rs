@@ -230,6 +230,9 @@ impl Topics {
     /// Those of which nothing is to leave and nothing is unknown are active no more, and the numbers of keys
     /// that are removed there, too, are free.
     fn settle(&mut self) {
+        if !self.has_any() {
+            return;
+        }
         let Self { list, active, wants, abandoned, passed, patience, .. } = self;
         let mut is_any_over = false;
         *wants = Wants::default();
