@@ -10,7 +10,7 @@ mod run;
 mod wire;
 
 use freshline_core::session::RecordChunk;
-use freshline_core::source::{Fixed, Limits, RateLaw, Tenth};
+use freshline_core::source::{Fixed, Limits, RateBounds, RateLaw, Tenth, TenthParams};
 use freshline_core::unit::{BitRate, Span, UpdateRate};
 use run::{Pose, Setup, World, digest, record};
 
@@ -218,4 +218,31 @@ fn an_urgent_record_does_not_wait_for_its_turn_and_is_repeated_until_it_has_come
     println!("nine of ten urgent records within {urgent}, others within {plain}");
     assert!(urgent < Span::from_millis(150), "{urgent}");
     assert!(urgent * 2 < plain, "{urgent}, {plain}");
+}
+
+/// It adapts its rate to the path, and finds 2 updates per second.
+fn slow() -> Box<dyn RateLaw> {
+    let bounds = RateBounds { ceiling: UpdateRate::saturating(2.0), ..RateBounds::default() };
+    Box::new(Tenth::new(TenthParams { bounds, ..TenthParams::default() }))
+}
+
+#[test]
+fn a_slow_source_with_a_free_path_does_not_hold_its_records_back() {
+    let pose = Pose::Sampled(50);
+    let course = || Setup { law: slow, pose, records: 20, lengths: &[1_500], loss: 0.0, ..setup() };
+    let mut world = World::new(4, course());
+    let took = world.finish(Span::from_secs(6_000));
+    let updates = world.updates;
+    println!("20 records of three chunks within {took}, {updates} updates");
+    assert!(took < Span::from_secs(60), "{took}: three seconds per record");
+}
+
+#[test]
+fn on_a_thin_path_a_slow_source_does_not_hold_its_states_up_for_records() {
+    // A pose takes 45 ms of the first path, a datagram full of records half a second.
+    for rate in [20_000, 50_000, 200_000] {
+        let law = ("2/s", slow as fn() -> Box<dyn RateLaw>, Limits::NONE);
+        let ratio = line(Span::from_secs(300), rate, 0.0, law, ("50 B", Pose::Sampled(50)));
+        assert!(ratio <= 1.2, "{rate} bit/s: {ratio}");
+    }
 }

@@ -228,6 +228,21 @@ fn a_monitor_that_was_restarted_is_opened_again_by_all_paths() {
     assert!((0..2).all(|path| world.phase(path) == PathPhase::Live));
 }
 
+/// The challenge comes by a path that has yet to be proven, as of a monitor that knows the session. The source must find
+/// out that the monitor has nothing of it: names of topics, keys at rest and records would be missing for ever.
+#[test]
+fn a_monitor_that_was_restarted_is_noticed_by_a_path_that_is_new() {
+    let mut world = World::new("freshest", &[both(10), both(40)]);
+    world.run(Span::from_secs(5));
+    world.source.handle_transport(world.now, PathId(1), TransportState::Down);
+    world.run(Span::from_secs(1));
+    world.monitor = Monitor::new(MonitorParams::default(), Secret::new([2; 16]));
+    world.delays[0] = [None, None];
+    world.source.handle_transport(world.now, PathId(1), TransportState::Ready);
+    world.run(Span::from_secs(3));
+    assert_eq!(world.opened(), (2, 1, true));
+}
+
 #[test]
 fn a_path_without_its_interface_is_left_at_once() {
     let mut world = World::new("freshest", &[both(10), both(40)]);

@@ -17,6 +17,7 @@ fn after_any_trouble_every_property_holds() {
     assert!(counts.large > 50 * SEEDS, "{counts:?}");
     assert!(counts.fresh > 1_000 * SEEDS && counts.sent - counts.fresh > 100 * SEEDS, "{counts:?}");
     assert!(counts.commands > 1_000 * SEEDS, "{counts:?}");
+    assert!(counts.records.min(counts.keys).min(counts.urgent) > 50 * SEEDS, "{counts:?}");
 }
 
 #[test]

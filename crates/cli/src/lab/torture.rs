@@ -75,6 +75,8 @@ struct Report {
     alarms: u64,
     commands: u64,
     records: u64,
+    keys: u64,
+    urgent: u64,
     failures: Vec<FailedSeed>,
     /// Of a single seed that was asked for in detail.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,6 +133,8 @@ impl Report {
             alarms: counts.stale,
             commands: counts.commands,
             records: counts.records,
+            keys: counts.keys,
+            urgent: counts.urgent,
             failures: failures.into_iter().map(FailedSeed::from).collect(),
             details: None,
         }
@@ -169,7 +173,8 @@ impl Report {
         writeln!(
             out,
             "{} seeds, {} failed: {:.2} h of faults and healing, {} incidents, {} updates sent, \
-             {} fresh, {} sessions opened, {} states withheld, {} alarms, {} commands, {} records",
+             {} fresh, {} sessions opened, {} states withheld, {} alarms, {} commands, {} records, \
+             {} states of keys, {} urgent states",
             self.seeds,
             self.failures.len(),
             self.simulated_s / 3_600.0,
@@ -181,6 +186,8 @@ impl Report {
             self.alarms,
             self.commands,
             self.records,
+            self.keys,
+            self.urgent,
         )
     }
 }

@@ -38,6 +38,16 @@ const COMMANDED_STREAM: u128 = 5;
 /// The stream of random numbers that says which sources have records.
 const RECORDS_STREAM: u128 = 7;
 
+/// The stream of random numbers that says which sources have keys, and urgent states.
+const TOPICS_STREAM: u128 = 8;
+
+/// The stream of random numbers that says how processes end, and how they go on.
+const ENDINGS_STREAM: u128 = 9;
+
+/// How many of the sources have keys, and how many urgent states.
+const KEYS: f64 = 0.4;
+const URGENT: f64 = 0.4;
+
 /// How many of the sources with a name have records.
 const RECORDS: f64 = 0.4;
 
@@ -50,8 +60,8 @@ const DEADLINES: f64 = 0.5;
 /// How many of the sources have states that take several updates.
 const LARGE_STATES: f64 = 0.3;
 
-/// Bytes of states in parts per record: two half received ones, and one that is held.
-const LARGE_PER_RECORD: usize = 4 * MAX_LARGE;
+/// Bytes of states in parts per record: two half received ones, and one that is held; and as much for keys.
+const LARGE_PER_RECORD: usize = 8 * MAX_LARGE;
 
 /// The schedulers that updates may have; others let packets wait.
 const SCHEDULERS: [&str; 5] = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
@@ -67,6 +77,7 @@ impl Plan {
         let large = &mut Pcg64::new(seed.into(), LARGE_STREAM);
         let returns = &mut Pcg64::new(seed.into(), COMMANDED_STREAM);
         let records = &mut Pcg64::new(seed.into(), RECORDS_STREAM);
+        let topics = &mut Pcg64::new(seed.into(), TOPICS_STREAM);
         let count = rng.random_range(1..=5);
         let mut sources: Vec<_> = (0..count).map(|_| source(rng, large, returns)).collect();
         let mut incidents = Vec::new();
@@ -81,7 +92,8 @@ impl Plan {
         for _ in 0..rng.random_range(0..3) {
             let at = moment(rng);
             let back = (at + millis(rng, 0..8_000)).min(HEALED_AT);
-            incidents.push(Incident { at, what: What::MonitorDies });
+            let leave = Leave::Crash;
+            incidents.push(Incident { at, what: What::MonitorDies { leave } });
             incidents.push(Incident { at: back, what: What::MonitorStarts });
         }
         let deadline = &mut Pcg64::new(seed.into(), DEADLINE_STREAM);
@@ -105,6 +117,8 @@ impl Plan {
             // A damaged number of a topic can hold its states up until the session is opened again.
             let may_have = !source.name.is_empty() && !is_delivered;
             source.records = records.random_bool(RECORDS) && may_have;
+            source.keys = topics.random_bool(KEYS) && !is_delivered;
+            source.urgent = topics.random_bool(URGENT) && !is_delivered;
         }
         let mut plan = Self {
             seed,
@@ -116,6 +130,7 @@ impl Plan {
                 max_age,
                 idle: millis(rng, 5_000..10_000),
                 journal: true,
+                opens_returns_after: Span::ZERO,
                 return_law: a_law(returns),
             },
             sources,
@@ -124,9 +139,11 @@ impl Plan {
             absence: millis(rng, 0..9_000),
         };
         let Timetable { away, back, .. } = Timetable::of(&plan);
-        for (at, what) in [(away, What::MonitorDies), (back, What::MonitorStarts)] {
+        let leave = Leave::Crash;
+        for (at, what) in [(away, What::MonitorDies { leave }), (back, What::MonitorStarts)] {
             plan.incidents.push(Incident { at: at.since(Time::ZERO), what });
         }
+        endings(&mut Pcg64::new(seed.into(), ENDINGS_STREAM), &mut plan);
         plan
     }
 }
@@ -165,8 +182,19 @@ fn source(rng: &mut Pcg64, large: &mut Pcg64, returns: &mut Pcg64) -> SourcePlan
     let scheduler = SCHEDULERS[rng.random_range(0..SCHEDULERS.len())];
     let large = large.random_bool(LARGE_STATES);
     let is_commanded = returns.random_bool(COMMANDED);
-    let records = false;
-    SourcePlan { law, name, delays, scheduler, large, is_commanded, records, ppm: ppm(rng) }
+    SourcePlan {
+        law,
+        name,
+        delays,
+        scheduler,
+        large,
+        is_commanded,
+        records: false,
+        keys: false,
+        urgent: false,
+        hurries: true,
+        ppm: ppm(rng),
+    }
 }
 
 fn incidents_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
@@ -199,13 +227,30 @@ fn stops(sources: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
     for _ in 0..rng.random_range(0..5) {
         let source = rng.random_range(0..sources);
         let (stops, goes_on) = match rng.random_bool(0.3) {
-            true => (What::MonitorStops, What::MonitorGoesOn),
-            false => (What::SourceStops { source }, What::SourceGoesOn { source }),
+            true => (What::MonitorStops, What::MonitorGoesOn { slept: false }),
+            false => (What::SourceStops { source }, What::SourceGoesOn { source, slept: false }),
         };
         let at = moment(rng);
         let back = (at + millis(rng, 0..4_000)).min(HEALED_AT);
         incidents.push(Incident { at, what: stops });
         incidents.push(Incident { at: back, what: goes_on });
+    }
+}
+
+/// Some monitors close their sessions before they end, some processes learn that their machine has slept, and some
+/// return sessions are opened late.
+fn endings(rng: &mut Pcg64, plan: &mut Plan) {
+    for incident in &mut plan.incidents {
+        match &mut incident.what {
+            What::MonitorDies { leave } if rng.random() => *leave = Leave::Close,
+            What::SourceGoesOn { slept, .. } | What::MonitorGoesOn { slept } => {
+                *slept = rng.random();
+            }
+            _ => {}
+        }
+    }
+    if rng.random() {
+        plan.monitor.opens_returns_after = millis(rng, 1..1_000);
     }
 }
 
@@ -275,11 +320,17 @@ mod tests {
             "by redundant",
             ", large states",
             ", commanded",
+            ", records",
+            ", keys",
+            ", urgent states",
             ", commands by tenth",
             "maximum age",
             "source 0 is stopped",
             "the monitor is stopped",
             "goes on",
+            "goes on after a sleep",
+            "closes all sessions",
+            " after they are asked for",
             "off by +",
             "off by -",
             "bursts",
@@ -298,7 +349,7 @@ mod tests {
             let plan = Plan::draw(seed);
             let later = plan.incidents.iter().filter(|incident| incident.at > plan.healed_at);
             let later: Vec<_> = later.map(|incident| incident.what).collect();
-            assert_eq!(later, [What::MonitorDies, What::MonitorStarts]);
+            assert!(matches!(later[..], [What::MonitorDies { .. }, What::MonitorStarts]));
             assert!(plan.monitor.max_sources >= plan.sources.len());
         }
     }

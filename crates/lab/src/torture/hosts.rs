@@ -13,7 +13,7 @@ use super::ledger::Ledger;
 use super::monitor_host::{self, MonitorHost};
 use super::network::{Address, Arrived, Network};
 use super::observation::Observation;
-use super::plan::{Incident, Plan, What};
+use super::plan::{Incident, Leave, Plan, What};
 use super::sabotage::Sabotage;
 use super::source_host::{Happened, Leaving, SourceHost};
 
@@ -58,7 +58,8 @@ impl Hosts {
             now: Time::ZERO,
             sources: sources
                 .map(|(number, source)| {
-                    SourceHost::new(source.clone(), receiver.clone(), stream(number))
+                    let source = sabotage.source(source.clone());
+                    SourceHost::new(source, receiver.clone(), stream(number))
                 })
                 .collect(),
             monitor: MonitorHost::new(monitor, stream(MONITOR_STREAM), returns),
@@ -146,19 +147,30 @@ impl Hosts {
             What::Weather { source, path, weather } => {
                 self.network.set_weather(source, path, &weather);
             }
-            What::MonitorDies => {
+            What::MonitorDies { leave } => {
+                if leave == Leave::Close {
+                    let see = |observed| self.seen.push(observed);
+                    let left = self.monitor.close(self.now, &mut self.ledger, see);
+                    self.send_from_monitor(left);
+                }
                 self.held.retain(|(arrived, _)| !matches!(arrived, Arrived::AtMonitor { .. }));
                 self.monitor.die();
             }
             What::MonitorStarts => self.monitor.start(),
             What::SourceStops { source } => self.sources[source].is_stopped = true,
-            What::SourceGoesOn { source } => {
-                self.sources[source].is_stopped = false;
+            What::SourceGoesOn { source, slept } => {
+                let is_it = std::mem::take(&mut self.sources[source].is_stopped);
+                if is_it && slept {
+                    self.sources[source].resume(self.now);
+                }
                 self.go_on();
             }
             What::MonitorStops => self.monitor.is_stopped = true,
-            What::MonitorGoesOn => {
-                self.monitor.is_stopped = false;
+            What::MonitorGoesOn { slept } => {
+                let is_it = std::mem::take(&mut self.monitor.is_stopped);
+                if is_it && slept {
+                    self.monitor.resume(self.now);
+                }
                 self.go_on();
             }
             What::SourceRestarts { source, leave } => {
@@ -223,6 +235,8 @@ impl Hosts {
         }
         let (seen, ledger) = (&mut self.seen, &mut self.ledger);
         let see = |observed| seen.push(observed);
+        let misread = self.sabotage.misread(datagram);
+        let datagram = misread.as_deref().unwrap_or(datagram);
         let left = self.monitor.receive(self.now, (from, datagram), ledger, see);
         self.send_from_monitor(left);
     }

@@ -46,6 +46,50 @@ impl Command {
     }
 }
 
+/// What a source has done with a key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyPut {
+    /// Counts the states of its host.
+    pub(super) number: u64,
+    /// The length of the state in bytes; `None` if the key was removed.
+    pub(super) len: Option<usize>,
+    /// When, on the clock of the source.
+    pub(super) label: Time,
+    /// When, in the world's time.
+    pub(super) at: Time,
+}
+
+impl KeyPut {
+    /// The state, which no other key and no other number has; `None` if the key was removed.
+    pub(super) fn state(&self, process: SessionId, key: &[u8]) -> Option<Vec<u8>> {
+        let number = self.number;
+        let key = String::from_utf8_lossy(key);
+        let text = format!("key {number} {:016x} {key} ", process.0);
+        Some(text.bytes().cycle().take(text.len() + self.len?).collect())
+    }
+}
+
+/// An urgent state that a source has put.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stop {
+    /// The process that has put it, by the first of its sessions.
+    pub(super) process: SessionId,
+    /// Counts the urgent states of its host.
+    pub(super) number: u64,
+    /// When, on the clock of the source.
+    pub(super) label: Time,
+    /// When, in the world's time.
+    pub(super) at: Time,
+}
+
+impl Stop {
+    /// The state: no other one has it.
+    pub(super) fn state(&self) -> Vec<u8> {
+        let text = format!("stop {} of {:016x} ", self.number, self.process.0);
+        text.bytes().cycle().take(text.len() + self.number as usize % 97).collect()
+    }
+}
+
 /// All states of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -55,6 +99,10 @@ pub(super) struct Ledger {
     processes: HashMap<SessionId, SessionId>,
     /// Those of the monitor, by their bytes.
     commands: HashMap<Vec<u8>, Command>,
+    /// What was done with each key, by its process.
+    keys: HashMap<(SessionId, Vec<u8>), Vec<KeyPut>>,
+    /// Urgent states, by their process.
+    stops: HashMap<SessionId, Vec<Stop>>,
 }
 
 impl Ledger {
@@ -73,6 +121,26 @@ impl Ledger {
     /// The command with these bytes.
     pub(super) fn command(&self, state: &[u8]) -> Option<&Command> {
         self.commands.get(state)
+    }
+
+    /// A key was put or removed.
+    pub(super) fn put_key(&mut self, process: SessionId, key: &[u8], put: KeyPut) {
+        self.keys.entry((process, key.to_vec())).or_default().push(put);
+    }
+
+    /// What was done with a key, in its order.
+    pub(super) fn key(&self, process: SessionId, key: &[u8]) -> &[KeyPut] {
+        self.keys.get(&(process, key.to_vec())).map_or(&[], Vec::as_slice)
+    }
+
+    /// An urgent state was put.
+    pub(super) fn put_stop(&mut self, stop: Stop) {
+        self.stops.entry(stop.process).or_default().push(stop);
+    }
+
+    /// The urgent states of a process, in their order.
+    pub(super) fn stops(&self, process: SessionId) -> &[Stop] {
+        self.stops.get(&process).map_or(&[], Vec::as_slice)
     }
 
     /// An update of a session has left.

@@ -8,9 +8,6 @@ use freshline_core::unit::Time;
 /// The name of the topic.
 pub(super) const TOPIC: &str = "log";
 
-/// Its place behind the states.
-const PLACE: usize = 1;
-
 /// A record follows this number of states.
 const STATES: u64 = 16;
 
@@ -49,32 +46,32 @@ impl Log {
         Self { stream, kept: VecDeque::new(), put: 0, next: 0 }
     }
 
-    /// A new process of the source, which puts again what is not done.
-    pub(super) fn begin(&self, source: Source, name: &str, now: Time) -> Source {
+    /// The topic in a new process of the source.
+    pub(super) fn params(&self) -> TopicParams {
         let first = self.kept.front().map_or(self.next, |kept| kept.first);
         let kind = TopicKind::Every { stream: self.stream, first, max_bytes: MAX_BYTES };
-        let topics =
-            vec![TopicParams::new("state"), TopicParams { kind, ..TopicParams::new(TOPIC) }];
-        let mut source = source.with_topics(topics).expect("they are legal");
-        let topic = topic(&source);
+        TopicParams { kind, ..TopicParams::new(TOPIC) }
+    }
+
+    /// A new process puts again what is not done.
+    pub(super) fn put_again(&self, source: &mut Source, topic: TopicId, name: &str, now: Time) {
         for kept in &self.kept {
             let put = source.put_record(now, topic, now, &record(name, kept.number));
             assert_eq!(put, Ok(kept.first), "numbers go on");
         }
-        source
     }
 
     /// The source has put its state number `states`: puts a record behind each 16th state.
-    pub(super) fn follow(&mut self, source: &mut Source, states: u64, now: Time) {
+    pub(super) fn follow(&mut self, source: &mut Source, topic: TopicId, states: u64, now: Time) {
         if !states.is_multiple_of(STATES) {
             return;
         }
         let bytes = record(source.name(), self.put);
-        match source.put_record(now, topic(source), now, &bytes) {
+        match source.put_record(now, topic, now, &bytes) {
             Ok(first) => {
                 self.kept.push_back(Kept { first, number: self.put });
                 self.put += 1;
-                self.next = source.records(topic(source)).expect("it is of records").next;
+                self.next = source.records(topic).expect("it is of records").next;
             }
             Err(RecordError::Full { .. }) => {}
             Err(error) => panic!("{error}"),
@@ -82,8 +79,8 @@ impl Log {
     }
 
     /// The application at the monitor has got more of them.
-    pub(super) fn forget_done(&mut self, source: &Source) {
-        let done = source.records_done(topic(source));
+    pub(super) fn forget_done(&mut self, source: &Source, topic: TopicId) {
+        let done = source.records_done(topic);
         while !self.kept.is_empty()
             && self.kept.get(1).map_or(self.next, |second| second.first) <= done
         {
@@ -100,8 +97,4 @@ impl Log {
     pub(super) fn is_waiting(&self) -> bool {
         !self.kept.is_empty()
     }
-}
-
-fn topic(source: &Source) -> TopicId {
-    source.topics().nth(PLACE).expect("it is declared").0
 }

@@ -18,6 +18,7 @@ mod checks;
 mod clock;
 mod draw;
 mod hosts;
+mod keys;
 mod ledger;
 mod log;
 mod monitor_host;
@@ -28,7 +29,9 @@ mod plan;
 mod planted;
 mod sabotage;
 mod source_host;
+mod stops;
 mod timetable;
+mod topics;
 mod trace;
 mod traffic;
 mod trial;
@@ -99,7 +102,7 @@ pub fn torture_until(
 /// As [`torture`], in worlds with a fault that must be found.
 #[cfg(feature = "planted-faults")]
 pub fn torture_planted(seeds: Range<u64>, fault: Planted) -> Report {
-    run(seeds, || {}, || false, || Box::new(fault))
+    run(seeds, || {}, || false, || Box::new(planted::Saboteur::new(fault)))
 }
 
 /// Runs one seed and keeps its last events.

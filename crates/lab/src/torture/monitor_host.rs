@@ -7,15 +7,17 @@ use freshline_core::session::{
     ReturnParams, Secret, Source, SourceEvent, SourceKey, SourceParams,
 };
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Message, SessionId, Update};
+use freshline_core::wire::{Frame, Message, SessionId, StateId, Update};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::clock::Clock;
+use super::keys;
 use super::ledger::{Command, Ledger};
 use super::network::Address;
 use super::observation::Observation;
 use super::plan::MonitorPlan;
+use super::stops;
 use super::traffic::Traffic;
 
 pub(super) struct MonitorHost {
@@ -33,6 +35,8 @@ pub(super) struct MonitorHost {
     return_rng: Pcg64,
     /// The sessions of the sources with a return session.
     returns: BTreeMap<SourceKey, SessionId>,
+    /// Sources that wait for their return sessions, each with the time of its opening.
+    wanted: Vec<(Time, SourceKey)>,
     traffic: Traffic,
     /// How far the application is with the records of each source: what is written down.
     cursors: BTreeMap<Box<str>, Cursor>,
@@ -51,6 +55,7 @@ impl MonitorHost {
             rng,
             return_rng,
             returns: BTreeMap::new(),
+            wanted: Vec::new(),
             traffic: Traffic::default(),
             cursors: BTreeMap::new(),
         };
@@ -71,12 +76,36 @@ impl MonitorHost {
         self.listener = Some(Listener::new(monitor).returning());
         (self.process, self.put) = (self.process + 1, 0);
         self.returns.clear();
+        self.wanted.clear();
         self.traffic = Traffic::default();
         self.clock = Clock::random(&mut self.rng, ppm);
     }
 
+    /// Ends all sessions; gives the closes, with their destinations. Nothing while it is stopped.
+    pub(super) fn close(
+        &mut self,
+        now: Time,
+        ledger: &mut Ledger,
+        see: impl FnMut(Observation),
+    ) -> Vec<(Address, Vec<u8>)> {
+        let Some(listener) = self.listener.as_mut().filter(|_| !self.is_stopped) else {
+            return Vec::new();
+        };
+        listener.close(self.clock.read(now));
+        self.drain(now, None, ledger, see)
+    }
+
+    /// Its machine has slept.
+    pub(super) fn resume(&mut self, now: Time) {
+        if let Some(listener) = &mut self.listener {
+            listener.handle_resume(self.clock.read(now));
+        }
+    }
+
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let local = self.listener.as_ref().filter(|_| !self.is_stopped)?.poll_timeout()?;
+        let listener = self.listener.as_ref().filter(|_| !self.is_stopped)?;
+        let wanted = self.wanted.iter().map(|(at, _)| *at).min();
+        let local = Time::earliest([listener.poll_timeout(), wanted])?;
         Some(self.clock.world(local))
     }
 
@@ -119,9 +148,15 @@ impl MonitorHost {
         ledger: &mut Ledger,
         see: impl FnMut(Observation),
     ) -> Vec<(Address, Vec<u8>)> {
+        let local = self.clock.read(now);
         if let Some(listener) = &mut self.listener {
-            listener.handle_timeout(self.clock.read(now));
+            listener.handle_timeout(local);
         }
+        let mut wanted = std::mem::take(&mut self.wanted);
+        for (_, source) in wanted.extract_if(.., |(at, _)| *at <= local) {
+            self.open_return(local, source);
+        }
+        self.wanted.append(&mut wanted);
         self.drain(now, None, ledger, see)
     }
 
@@ -155,10 +190,19 @@ impl MonitorHost {
         while let Some(event) = self.listener.as_mut().and_then(Listener::poll_event) {
             match (event, &update) {
                 (ListenerEvent::Monitor(MonitorEvent::Freshness(alarm)), _) => {
-                    see(seen_alarm(&alarm));
+                    seen_alarm(&alarm).into_iter().for_each(&mut see);
                 }
                 (ListenerEvent::Monitor(MonitorEvent::Record { source, topic }), _) => {
                     self.take_records(local, source, topic, &mut see);
+                }
+                (ListenerEvent::Monitor(MonitorEvent::Topic { source, topic }), _) => {
+                    self.see_topic(source, topic, &mut see);
+                }
+                (ListenerEvent::Monitor(MonitorEvent::Removed { source, topic }), _) => {
+                    let session = self.monitor().and_then(|monitor| monitor.record(source));
+                    if let Some(session) = session.map(|record| record.session) {
+                        see(Observation::KeyRemoved { session, key: topic.key.to_vec() });
+                    }
                 }
                 (ListenerEvent::Monitor(event), Some(update)) => {
                     let has_cookie = matches!(
@@ -170,7 +214,12 @@ impl MonitorHost {
                     }
                     self.see_update(local, event, update, &mut see);
                 }
-                (ListenerEvent::ReturnWanted { source }, _) => self.open_return(local, source),
+                (ListenerEvent::ReturnWanted { source }, _) => {
+                    match self.plan.opens_returns_after {
+                        Span::ZERO => self.open_return(local, source),
+                        after => self.wanted.push((local + after, source)),
+                    }
+                }
                 (ListenerEvent::ReturnEnded { source }, _) => drop(self.returns.remove(&source)),
                 (ListenerEvent::Return { source, event: SourceEvent::StateWanted(_) }, _) => {
                     self.put_command((now, local), source, ledger);
@@ -247,6 +296,23 @@ impl MonitorHost {
         Some(Observation::CommandAnswered { session, age, rate })
     }
 
+    /// A further topic has a newer state, which is handed out.
+    fn see_topic(&self, source: SourceKey, topic: u16, see: &mut impl FnMut(Observation)) {
+        let record = self.monitor().and_then(|monitor| monitor.record(source));
+        let Some((record, topic)) = record.and_then(|it| Some((it, it.topic(topic)?))) else {
+            return;
+        };
+        let Some(state) = topic.payload().map(<[u8]>::to_vec) else { return };
+        let (session, label) = (record.session, topic.generated_at());
+        match (topic.name(), topic.key()) {
+            (keys::TOPIC, Some(key)) => {
+                see(Observation::Key { session, key: key.to_vec(), label, state });
+            }
+            (stops::TOPIC, None) => see(Observation::Urgent { session, state }),
+            _ => {}
+        }
+    }
+
     /// What the monitor made of an update that has just come.
     fn see_update(
         &self,
@@ -260,7 +326,7 @@ impl MonitorHost {
             MonitorEvent::Fresh { source, opened, is_repeat, .. } => {
                 let record = monitor.record(source).expect("it was just made or refreshed");
                 let held = record.payload().expect("it is handed out").to_vec();
-                let whole = update.frames.state().map(|(_, state)| state.to_vec());
+                let whole = state_of_first(update).map(|(_, state)| state.to_vec());
                 see(Observation::Fresh {
                     session: record.session,
                     seq: record.newest_seq,
@@ -293,8 +359,8 @@ impl MonitorHost {
                 see(Observation::Part { session: update.session, seq: update.seq, opened });
             }
             MonitorEvent::Stale { .. } => {
-                let state = update.frames.state();
-                let state = state.map(|(id, it)| (id.generated_at(update.sent_at), it.to_vec()));
+                let state = state_of_first(update)
+                    .map(|(id, it)| (id.generated_at(update.sent_at), it.to_vec()));
                 see(Observation::Stale { session: update.session, seq: update.seq, state });
             }
             _ => {}
@@ -322,14 +388,24 @@ impl MonitorHost {
     }
 }
 
+/// The whole state of the first topic in an update.
+fn state_of_first<'a>(update: &Update<'a>) -> Option<(StateId, &'a [u8])> {
+    update.frames.iter().find_map(|frame| match frame {
+        Frame::State { id, bytes } if id.topic == 0 => Some((id, bytes)),
+        _ => None,
+    })
+}
+
 /// Whether the other end has answered: a challenge or a close names an id that has gone there alone.
 fn is_answer(event: &SourceEvent) -> bool {
     !matches!(event, SourceEvent::Silent | SourceEvent::RenewTransports { .. })
 }
 
-fn seen_alarm(alarm: &Alarm) -> Observation {
-    let Alarm { name, label, is_stale, age, .. } = alarm;
-    Observation::Alarm { name: name.to_string(), by: *label, is_stale: *is_stale, age: *age }
+/// `None` of a topic other than the first.
+fn seen_alarm(alarm: &Alarm) -> Option<Observation> {
+    let Alarm { name, label, number, is_stale, age, .. } = alarm;
+    let (by, is_stale, age) = (*label, *is_stale, *age);
+    (*number == 0).then(|| Observation::Alarm { name: name.to_string(), by, is_stale, age })
 }
 
 /// The settings of a receiver, at either end.

@@ -70,6 +70,18 @@ pub(super) enum Observation {
     Answered { question: usize, answer: usize },
     /// The application at the monitor has got a record of a source.
     Record { name: String, record: Vec<u8> },
+    /// A state of a key is the newest that the monitor has.
+    Key {
+        session: SessionId,
+        key: Vec<u8>,
+        /// When it was put, by its source's label.
+        label: Time,
+        state: Vec<u8>,
+    },
+    /// A key is removed at the monitor.
+    KeyRemoved { session: SessionId, key: Vec<u8> },
+    /// An urgent state is the newest that the monitor has.
+    Urgent { session: SessionId, state: Vec<u8> },
     /// A source was given a command.
     Commanded { source: usize, given: Given },
     /// The source with this session has answered a command.
@@ -136,6 +148,18 @@ impl fmt::Display for Observation {
             Self::Record { name, record } => {
                 let text = String::from_utf8_lossy(&record[..record.len().min(40)]);
                 write!(f, "monitor: has a record of {name:?}: {text:?}")
+            }
+            Self::Key { session, key, state, .. } => {
+                let (key, len) = (String::from_utf8_lossy(key), state.len());
+                write!(f, "monitor: key {key:?} of {session:?} has a state of {len} bytes")
+            }
+            Self::KeyRemoved { session, key } => {
+                let key = String::from_utf8_lossy(key);
+                write!(f, "monitor: key {key:?} of {session:?} is removed")
+            }
+            Self::Urgent { session, state } => {
+                let state = String::from_utf8_lossy(state);
+                write!(f, "monitor: {session:?} has the urgent state {state:?}")
             }
             Self::Commanded { source, given } => {
                 write!(f, "source {source}: is given {:?}", String::from_utf8_lossy(&given.state))

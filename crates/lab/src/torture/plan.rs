@@ -52,6 +52,8 @@ pub struct MonitorPlan {
     pub idle: Span,
     /// Whether it writes down how far the application is with records, so that the next process goes on there.
     pub journal: bool,
+    /// How long after a source has asked for its return session that is opened.
+    pub opens_returns_after: Span,
     /// The law of its return sessions, each to a source that is commanded.
     #[serde(serialize_with = "name_of")]
     pub return_law: LawConfig,
@@ -75,6 +77,13 @@ pub struct SourcePlan {
     pub is_commanded: bool,
     /// Whether it has a topic of records besides its states.
     pub records: bool,
+    /// Whether it has a topic with keys.
+    pub keys: bool,
+    /// Whether it has a topic of urgent states.
+    pub urgent: bool,
+    /// Whether the source knows that these are urgent.
+    #[serde(skip)]
+    pub hurries: bool,
     /// How fast its clock is, in parts per million.
     pub ppm: i32,
 }
@@ -102,8 +111,11 @@ pub enum What {
         /// From now on.
         weather: Weather,
     },
-    /// The monitor's process ends without a word.
-    MonitorDies,
+    /// The monitor's process ends.
+    MonitorDies {
+        /// How.
+        leave: Leave,
+    },
     /// A new one starts, with another secret and another start of its clock.
     MonitorStarts,
     /// A source is replaced by a new process of the same name.
@@ -143,11 +155,16 @@ pub enum What {
     SourceGoesOn {
         /// Which.
         source: usize,
+        /// Whether its machine has slept, and it knows.
+        slept: bool,
     },
     /// The monitor's process is stopped.
     MonitorStops,
     /// It goes on.
-    MonitorGoesOn,
+    MonitorGoesOn {
+        /// Whether its machine has slept, and it knows.
+        slept: bool,
+    },
     /// The clock by which a source's application labels its states is off by so much from now on.
     LabelsStep {
         /// Whose.
@@ -163,7 +180,10 @@ impl fmt::Display for What {
             Self::Weather { source, path, weather } => {
                 write!(f, "path {path} of source {source}: {weather}")
             }
-            Self::MonitorDies => f.write_str("the monitor dies"),
+            Self::MonitorDies { leave: Leave::Crash } => f.write_str("the monitor dies"),
+            Self::MonitorDies { leave: Leave::Close } => {
+                f.write_str("the monitor closes all sessions and ends")
+            }
             Self::MonitorStarts => f.write_str("a monitor starts"),
             Self::SourceRestarts { source, leave: Leave::Crash } => {
                 write!(f, "source {source} crashes and starts anew")
@@ -181,9 +201,11 @@ impl fmt::Display for What {
                 write!(f, "the interface of path {path} of source {source} is there")
             }
             Self::SourceStops { source } => write!(f, "source {source} is stopped"),
-            Self::SourceGoesOn { source } => write!(f, "source {source} goes on"),
+            Self::SourceGoesOn { source, slept } => {
+                write!(f, "source {source} {}", goes_on(*slept))
+            }
             Self::MonitorStops => f.write_str("the monitor is stopped"),
-            Self::MonitorGoesOn => f.write_str("the monitor goes on"),
+            Self::MonitorGoesOn { slept } => write!(f, "the monitor {}", goes_on(*slept)),
             Self::LabelsStep { source, by_ms: 0 } => {
                 write!(f, "labels of source {source} are true")
             }
@@ -194,13 +216,17 @@ impl fmt::Display for What {
     }
 }
 
+fn goes_on(slept: bool) -> &'static str {
+    if slept { "goes on after a sleep" } else { "goes on" }
+}
+
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leave {
     /// Without a word.
     Crash,
-    /// With a close to the monitor.
+    /// With a close of its sessions.
     Close,
 }
 
@@ -242,7 +268,8 @@ impl Plan {
 impl fmt::Display for Plan {
     /// A line a host and a line an incident.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MonitorPlan { ppm, max_sources, idle, max_age, return_law, .. } = &self.monitor;
+        let MonitorPlan { ppm, max_sources, idle, max_age, .. } = &self.monitor;
+        let MonitorPlan { return_law, opens_returns_after, .. } = &self.monitor;
         match self.damaged {
             Damaged::Dropped => writeln!(f, "damaged datagrams are dropped")?,
             Damaged::Delivered => writeln!(f, "damaged datagrams are delivered")?,
@@ -253,25 +280,29 @@ impl fmt::Display for Plan {
         }
         if self.has_commands() {
             write!(f, ", commands by {}", return_law.name())?;
+            if *opens_returns_after > Span::ZERO {
+                write!(f, " {opens_returns_after} after they are asked for")?;
+            }
         }
         writeln!(f)?;
         for (index, source) in self.sources.iter().enumerate() {
-            let SourcePlan { law, name, delays, scheduler, large, is_commanded, records, ppm } =
-                source;
+            let SourcePlan { law, name, delays, scheduler, ppm, .. } = source;
             write!(f, "source {index}: {}, name {name:?}, clock {ppm:+} ppm, delay ", law.name())?;
             let paths: Vec<_> = delays.iter().map(Span::to_string).collect();
             write!(f, "{}", paths.join(" and "))?;
             if paths.len() > 1 {
                 write!(f, " by {scheduler}")?;
             }
-            if *large {
-                write!(f, ", large states")?;
-            }
-            if *is_commanded {
-                write!(f, ", commanded")?;
-            }
-            if *records {
-                write!(f, ", records")?;
+            for (has_it, what) in [
+                (source.large, "large states"),
+                (source.is_commanded, "commanded"),
+                (source.records, "records"),
+                (source.keys, "keys"),
+                (source.urgent, "urgent states"),
+            ] {
+                if has_it {
+                    write!(f, ", {what}")?;
+                }
             }
             writeln!(f)?;
         }

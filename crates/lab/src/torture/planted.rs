@@ -1,12 +1,15 @@
 //! Faults of endpoints, planted on purpose: each breaks one property, so that its checker is seen
 //! to fail. For tests only; not part of an ordinary build.
 
+use std::collections::HashMap;
+
 use freshline_core::link::Direction;
 use freshline_core::unit::{Time, UpdateRate};
-use freshline_core::wire::{Frame, Message};
+use freshline_core::wire::{Frame, Message, SessionId, Update};
 
+use super::keys::KEYS;
 use super::observation::Observation;
-use super::plan::MonitorPlan;
+use super::plan::{MonitorPlan, SourcePlan};
 use super::sabotage::Sabotage;
 use super::source_host::MAX_WHOLE;
 
@@ -47,13 +50,27 @@ pub enum Planted {
     CommandsHalved,
     /// The monitor does not write down how far its application is with records.
     JournalLost,
-    /// No update with records reaches the monitor.
+    /// The monitor skips chunks of records.
     RecordsLost,
+    /// The monitor skips states of keys.
+    KeysLost,
+    /// The monitor skips removals of keys.
+    RemovalsLost,
+    /// The monitor takes the state of one key for that of another.
+    KeysMixed,
+    /// The monitor goes back to the first state of a key.
+    KeysGoBack,
+    /// The monitor skips urgent states.
+    UrgentLost,
+    /// A source does not hurry with urgent states.
+    UrgentDelayed,
+    /// The monitor holds half of an urgent state.
+    UrgentHalved,
 }
 
 impl Planted {
     /// All faults with the property that each breaks.
-    pub const ALL: [(Self, &'static str); 18] = [
+    pub const ALL: [(Self, &'static str); 25] = [
         (Self::OlderTakenForFresh, "freshest never goes back"),
         (Self::AgeFlattered, "age is never negative"),
         (Self::StateDamaged, "states arrive whole"),
@@ -72,38 +89,114 @@ impl Planted {
         (Self::CommandsHalved, "commands arrive whole, in order and in time"),
         (Self::JournalLost, "records arrive once and in order"),
         (Self::RecordsLost, "records arrive once and in order"),
+        (Self::KeysLost, "keys have their newest states"),
+        (Self::RemovalsLost, "keys have their newest states"),
+        (Self::KeysMixed, "keys have their newest states"),
+        (Self::KeysGoBack, "keys have their newest states"),
+        (Self::UrgentLost, "urgent states arrive whole, in order and at once"),
+        (Self::UrgentDelayed, "urgent states arrive whole, in order and at once"),
+        (Self::UrgentHalved, "urgent states arrive whole, in order and at once"),
     ];
 }
 
 /// The length of a symbol, bytes.
 const SYMBOL: usize = 1_000;
 
+/// Kinds of frames: a state, a removal, a chunk of a record, and one that no monitor knows.
+const KINDS: [u8; 3] = [1, 5, 6];
+const UNKNOWN: u8 = 99;
+
 /// One update with a whole state of so many passes [`Planted::UpdatesMissed`].
 const PASSES: u64 = 10;
 
-impl Sabotage for Planted {
-    fn intercepts(&mut self, direction: Direction, datagram: &[u8]) -> bool {
-        match (self, direction, Message::parse(datagram)) {
-            (Self::NeverReopens, Direction::Reverse, Ok(Message::Challenge(_))) => true,
-            (Self::CommandsLost, Direction::Reverse, Ok(Message::Update(_))) => true,
-            (Self::RecordsLost, Direction::Forward, Ok(Message::Update(update))) => {
-                update.opening.is_none()
-                    && update.frames.iter().any(|frame| matches!(frame, Frame::Record(_)))
-            }
-            (Self::UpdatesMissed, Direction::Forward, Ok(Message::Update(update)))
-            | (Self::CommandsMissed, Direction::Reverse, Ok(Message::Update(update))) => {
-                let is_whole = update.opening.is_none() && !update.is_of_parts();
-                is_whole && update.seq % PASSES != 0
-            }
+/// Plants a fault.
+pub(super) struct Saboteur {
+    fault: Planted,
+    /// The first state of each key.
+    first: HashMap<(SessionId, Vec<u8>), Observation>,
+}
+
+impl Saboteur {
+    pub(super) fn new(fault: Planted) -> Self {
+        Self { fault, first: HashMap::new() }
+    }
+
+    /// Whether an update never reaches its endpoint.
+    fn intercepts_update(&self, direction: Direction, update: &Update<'_>) -> bool {
+        let is_missed = || {
+            let is_whole = update.opening.is_none() && !update.is_of_parts();
+            is_whole && !update.seq.is_multiple_of(PASSES)
+        };
+        match (self.fault, direction) {
+            (Planted::CommandsLost, Direction::Reverse) => true,
+            (Planted::UpdatesMissed, Direction::Forward)
+            | (Planted::CommandsMissed, Direction::Reverse) => is_missed(),
             _ => false,
         }
     }
 
+    /// Whether the monitor skips a frame.
+    fn skips(&self, frame: Frame<'_>) -> bool {
+        match self.fault {
+            Planted::RecordsLost => matches!(frame, Frame::Record(_)),
+            Planted::KeysLost => is_state(frame, b"key "),
+            Planted::RemovalsLost => matches!(frame, Frame::Removed(_)),
+            Planted::UrgentLost => is_state(frame, b"stop "),
+            _ => false,
+        }
+    }
+
+    /// How many frames an update has that the monitor skips, and how many others; `None` if it is none.
+    fn frames(&self, datagram: &[u8]) -> Option<(usize, usize)> {
+        let Ok(Message::Update(update)) = Message::parse(datagram) else { return None };
+        let skipped = update.frames.iter().filter(|frame| self.skips(*frame)).count();
+        Some((skipped, update.frames.iter().count() - skipped))
+    }
+}
+
+/// Whether a frame has a whole state that begins like this.
+fn is_state(frame: Frame<'_>, beginning: &[u8]) -> bool {
+    matches!(frame, Frame::State { bytes, .. } if bytes.starts_with(beginning))
+}
+
+impl Sabotage for Saboteur {
+    fn intercepts(&mut self, direction: Direction, datagram: &[u8]) -> bool {
+        match Message::parse(datagram) {
+            Ok(Message::Challenge(_)) => {
+                self.fault == Planted::NeverReopens && direction == Direction::Reverse
+            }
+            Ok(Message::Update(update)) => self.intercepts_update(direction, &update),
+            _ => false,
+        }
+    }
+
+    fn misread(&self, datagram: &[u8]) -> Option<Vec<u8>> {
+        let (mut skipped, others) = self.frames(datagram).filter(|(skipped, _)| *skipped > 0)?;
+        let mut misread = datagram.to_vec();
+        for at in (0..datagram.len()).filter(|at| KINDS.contains(&datagram[*at])) {
+            misread[at] = UNKNOWN;
+            if self.frames(&misread) == Some((skipped - 1, others)) {
+                skipped -= 1;
+                if skipped == 0 {
+                    break;
+                }
+            } else {
+                misread[at] = datagram[at];
+            }
+        }
+        Some(misread)
+    }
+
+    fn source(&self, plan: SourcePlan) -> SourcePlan {
+        let hurries = plan.hurries && self.fault != Planted::UrgentDelayed;
+        SourcePlan { hurries, ..plan }
+    }
+
     fn monitor(&self, plan: MonitorPlan) -> MonitorPlan {
-        match self {
-            Self::JournalLost => MonitorPlan { journal: false, ..plan },
-            Self::RecordsKept => MonitorPlan { idle: plan.idle * 10, ..plan },
-            Self::TooOldHandedOut => {
+        match self.fault {
+            Planted::JournalLost => MonitorPlan { journal: false, ..plan },
+            Planted::RecordsKept => MonitorPlan { idle: plan.idle * 10, ..plan },
+            Planted::TooOldHandedOut => {
                 MonitorPlan { max_age: plan.max_age.map(|limit| limit * 4), ..plan }
             }
             _ => plan,
@@ -111,37 +204,50 @@ impl Sabotage for Planted {
     }
 
     fn next_step_at(&self, now: Time, next: Time) -> Time {
-        if *self == Self::TimerSpins { now } else { next }
+        if self.fault == Planted::TimerSpins { now } else { next }
     }
 
     fn rewrite(&mut self, seen: &mut Observation) {
-        match (self, &mut *seen) {
-            (Self::OlderTakenForFresh, Observation::Stale { session, seq, state: Some(state) }) => {
+        match (self.fault, &mut *seen) {
+            (
+                Planted::OlderTakenForFresh,
+                Observation::Stale { session, seq, state: Some(state) },
+            ) => {
                 let (session, seq, (label, given)) = (*session, *seq, state.clone());
                 let (held, opened, is_repeat) = (given.clone(), false, false);
                 let fresh =
                     Observation::Fresh { session, seq, label, opened, is_repeat, given, held };
                 *seen = fresh;
             }
-            (Self::AgeFlattered, Observation::Learned { age: Some(age), .. })
-            | (Self::CommandsFlattered, Observation::CommandAnswered { age: Some(age), .. }) => {
+            (Planted::AgeFlattered, Observation::Learned { age: Some(age), .. })
+            | (Planted::CommandsFlattered, Observation::CommandAnswered { age: Some(age), .. }) => {
                 *age = *age / 4;
             }
-            (Self::StateDamaged, Observation::Fresh { held, .. }) => held.push(0),
-            (Self::SymbolsMixed, Observation::Fresh { given, held, .. })
+            (Planted::StateDamaged, Observation::Fresh { held, .. }) => held.push(0),
+            (Planted::SymbolsMixed, Observation::Fresh { given, held, .. })
                 if held.len() > MAX_WHOLE =>
             {
                 held[..SYMBOL].fill(b'x');
                 given.clone_from(held);
             }
-            (Self::AnswerTooLong, Observation::Answered { question, answer }) => {
+            (Planted::AnswerTooLong, Observation::Answered { question, answer }) => {
                 *answer = *question + 1;
             }
-            (Self::AlarmsLost, Observation::Alarm { is_stale, .. }) => *is_stale = false,
-            (Self::CommandsHalved, Observation::Commanded { given, .. }) => {
+            (Planted::AlarmsLost, Observation::Alarm { is_stale, .. }) => *is_stale = false,
+            (Planted::CommandsHalved, Observation::Commanded { given, .. }) => {
                 given.state.truncate(given.state.len() / 2);
             }
-            (Self::RateRunsAway, Observation::Sent { rate, .. }) => {
+            (Planted::KeysMixed, Observation::Key { key, .. }) => {
+                *key = KEYS[usize::from(key.as_slice() == KEYS[0])].to_vec();
+            }
+            (Planted::KeysGoBack, Observation::Key { session, key, .. }) => {
+                let (key, observation) = ((*session, key.clone()), seen.clone());
+                *seen = self.first.entry(key).or_insert(observation).clone();
+            }
+            (Planted::UrgentHalved, Observation::Urgent { state, .. }) => {
+                state.truncate(state.len() / 2);
+            }
+            (Planted::RateRunsAway, Observation::Sent { rate, .. }) => {
                 *rate = UpdateRate::saturating(rate.per_second() * 1e6);
             }
             _ => {}

@@ -5,7 +5,7 @@ use freshline_core::link::Direction;
 use freshline_core::unit::Time;
 
 use super::observation::Observation;
-use super::plan::MonitorPlan;
+use super::plan::{MonitorPlan, SourcePlan};
 
 /// Gets between the endpoints and the world. By default it does nothing.
 pub(super) trait Sabotage: Send {
@@ -14,8 +14,18 @@ pub(super) trait Sabotage: Send {
         false
     }
 
+    /// The datagram that the monitor reads instead of one that has arrived; `None` if it reads that.
+    fn misread(&self, _datagram: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The monitor that there is, instead of the one that is checked.
     fn monitor(&self, plan: MonitorPlan) -> MonitorPlan {
+        plan
+    }
+
+    /// The same of a source.
+    fn source(&self, plan: SourcePlan) -> SourcePlan {
         plan
     }
 

@@ -3,7 +3,7 @@
 use freshline_core::path::{PathId, SchedulerConfig};
 use freshline_core::session::{
     Dialer, DialerEvent, MonitorEvent, MonitorParams, Paths, Secret, Source, SourceEvent,
-    SourceKey, SourceParams, StreamId, TopicId, Transmit, TransportState,
+    SourceKey, SourceParams, TopicId, Transmit, TransportState,
 };
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::SessionId;
@@ -14,6 +14,7 @@ use super::clock::Clock;
 use super::ledger::{Ledger, Sample};
 use super::log::Log;
 use super::plan::{Leave, SourcePlan};
+use super::topics::Topics;
 
 /// An event at a source.
 pub(super) enum Happened {
@@ -71,15 +72,14 @@ pub(super) struct SourceHost {
     pub(super) is_stopped: bool,
     /// States put so far, by all processes.
     put: u64,
-    /// Its records, if it has any.
-    log: Option<Log>,
+    topics: Topics,
     plan: SourcePlan,
     receiver: MonitorParams,
     rng: Pcg64,
 }
 
 /// The longest datagram of a source whose states take several.
-const MAX_DATAGRAM: usize = 9_000;
+pub(super) const MAX_DATAGRAM: usize = 9_000;
 
 /// States that are longer take several updates.
 pub(super) const MAX_WHOLE: usize = MAX_DATAGRAM;
@@ -93,9 +93,8 @@ pub(super) const MAX_PARTS: u64 = 7;
 impl SourceHost {
     /// With the settings of its receiver, if it is commanded.
     pub(super) fn new(plan: SourcePlan, receiver: MonitorParams, mut rng: Pcg64) -> Self {
-        // The id need not differ: a stream is one of its source, by the name.
-        let log = plan.records.then(|| Log::new(StreamId(1)));
-        let (end, clock) = process(&plan, log.as_ref(), &receiver, Time::ZERO, &mut rng);
+        let mut topics = Topics::new(&plan);
+        let (end, clock) = process(&plan, &mut topics, &receiver, Time::ZERO, &mut rng);
         let ports = vec![Some(1); plan.delays.len()];
         let process = end.source().session();
         let mut host = Self {
@@ -109,7 +108,7 @@ impl SourceHost {
             processes: vec![process],
             is_stopped: false,
             put: 0,
-            log,
+            topics,
             plan,
             receiver,
             rng,
@@ -171,7 +170,7 @@ impl SourceHost {
             Some(out[..len].to_vec())
         });
         (self.end, self.clock) =
-            process(&self.plan, self.log.as_ref(), &self.receiver, now, &mut self.rng);
+            process(&self.plan, &mut self.topics, &self.receiver, now, &mut self.rng);
         self.process = self.endpoint().session();
         self.processes.push(self.process);
         for path in (0..self.ports.len()).filter(|path| self.ports[*path].is_none()) {
@@ -180,6 +179,13 @@ impl SourceHost {
         }
         self.plan_timeout();
         last_words.flatten()
+    }
+
+    /// Its machine has slept.
+    pub(super) fn resume(&mut self, now: Time) {
+        let local = self.clock.read(now);
+        self.end.source_mut().handle_resume(local);
+        self.plan_timeout();
     }
 
     pub(super) fn step_labels(&mut self, by_ms: i64) {
@@ -204,7 +210,10 @@ impl SourceHost {
         ledger: &mut Ledger,
         see: impl FnMut(&Self, Happened),
     ) -> Vec<Leaving> {
-        self.end.handle_timeout(self.clock.read(now));
+        let local = self.clock.read(now);
+        let (source, process) = (self.end.source_mut(), self.process);
+        self.topics.handle_timeout(source, process, (now, local), ledger);
+        self.end.handle_timeout(local);
         self.drain(now, None, ledger, see)
     }
 
@@ -234,9 +243,7 @@ impl SourceHost {
                 DialerEvent::Source(SourceEvent::StateWanted(_)) => self.put(now, local, ledger),
                 DialerEvent::Source(SourceEvent::RenewTransports { .. }) => {}
                 DialerEvent::Source(SourceEvent::RecordsDone { .. }) => {
-                    if let Some(log) = &mut self.log {
-                        log.forget_done(self.end.source());
-                    }
+                    self.topics.forget_done(self.end.source());
                 }
                 DialerEvent::Source(event) => see(self, Happened::Learned(event)),
                 DialerEvent::Monitor(MonitorEvent::Fresh {
@@ -278,19 +285,18 @@ impl SourceHost {
         ledger.put(label, sample);
         let put = self.end.source_mut().put(local, label, &sample.state());
         put.expect("states are short");
-        if let Some(log) = &mut self.log {
-            log.follow(self.end.source_mut(), self.put, local);
-        }
+        let source = self.end.source_mut();
+        self.topics.follow(source, (process, number), (now, local), ledger);
     }
 
     /// Whether some of its records are not done.
     pub(super) fn has_waiting_records(&self) -> bool {
-        self.log.as_ref().is_some_and(Log::is_waiting)
+        self.topics.log.as_ref().is_some_and(Log::is_waiting)
     }
 
     /// How many of its records are done.
     pub(super) fn records_done(&self) -> u64 {
-        self.log.as_ref().map_or(0, Log::done)
+        self.topics.log.as_ref().map_or(0, Log::done)
     }
 
     /// Its name; empty for none.
@@ -311,13 +317,13 @@ impl SourceHost {
         if !self.plan.large {
             return 8 + (number % 97) as usize;
         }
-        let draw = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        let draw = mix(number);
         let most = [100, MAX_DATAGRAM, MAX_LARGE, MAX_LARGE][draw % 4];
         1 + draw / 4 % most
     }
 
     fn plan_timeout(&mut self) {
-        let next = self.end.poll_timeout();
+        let next = Time::earliest([self.end.poll_timeout(), self.topics.poll_timeout()]);
         self.poll_timeout = next.map(|local| self.clock.world(local));
     }
 }
@@ -381,17 +387,20 @@ impl Endpoint {
     }
 }
 
+/// Numbers that look drawn, by their place.
+pub(super) fn mix(number: u64) -> usize {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+}
+
 fn process(
     plan: &SourcePlan,
-    log: Option<&Log>,
+    topics: &mut Topics,
     receiver: &MonitorParams,
     now: Time,
     rng: &mut Pcg64,
 ) -> (Endpoint, Clock) {
     let (mut source, clock) = sender(plan, now, rng);
-    if let Some(log) = log {
-        source = log.begin(source, &plan.name, clock.read(now));
-    }
+    source = topics.begin(source, &plan.name, clock.read(now));
     if !plan.is_commanded {
         return (Endpoint::Source(Box::new(source)), clock);
     }

@@ -62,7 +62,7 @@ impl Timetable {
         let away = settled + Span::from_secs(4);
         let back = away + plan.absence;
         let found = back + wait;
-        let returns = wait + FOLLOWS + stale;
+        let returns = wait + plan.monitor.opens_returns_after + FOLLOWS + stale;
         let demanded = if plan.has_commands() { found + returns } else { found };
         let end = demanded + Span::from_secs(1);
         Self { healed, served, settled, away, back, found, returns, end }

@@ -51,6 +51,10 @@ pub struct Counts {
     pub commands: u64,
     /// Records that applications at monitors got.
     pub records: u64,
+    /// States and removals of keys that monitors handed out.
+    pub keys: u64,
+    /// Urgent states that monitors handed out.
+    pub urgent: u64,
 }
 
 impl Counts {
@@ -70,6 +74,8 @@ impl Counts {
             Observation::Alarm { is_stale: true, .. } => self.stale += 1,
             Observation::Commanded { .. } => self.commands += 1,
             Observation::Record { .. } => self.records += 1,
+            Observation::Key { .. } | Observation::KeyRemoved { .. } => self.keys += 1,
+            Observation::Urgent { .. } => self.urgent += 1,
             Observation::Learned { event: SourceEvent::Opened, .. } => self.opened += 1,
             _ => {}
         }
@@ -89,6 +95,8 @@ impl AddAssign for Counts {
         self.stale += other.stale;
         self.commands += other.commands;
         self.records += other.records;
+        self.keys += other.keys;
+        self.urgent += other.urgent;
     }
 }
 

@@ -149,6 +149,15 @@ impl Acks {
         self.first_of_monitor = self.next_seq();
     }
 
+    /// Whether an ack that [`Acks::is_newest`] is of another record at the monitor than the last one: a record counts
+    /// each fresh update.
+    pub(super) fn is_of_other_record(&self, ack: &wire::Ack) -> bool {
+        self.last.is_some_and(|last| {
+            let more = ack.fresh.wrapping_sub(last.fresh).cast_signed();
+            ack.was_fresh && more < i32::from(last.was_fresh)
+        })
+    }
+
     /// The machine has slept: acks of updates that left before change nothing.
     pub(super) fn on_resume(&mut self) {
         self.asleep_before = self.next_seq();

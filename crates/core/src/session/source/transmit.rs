@@ -186,10 +186,9 @@ impl Source {
         if !self.opener.is_open() {
             return Some(Content::Nothing);
         }
-        let are_bytes_scarce = match self.law.limited_by() {
-            Some(limit) => limit == Limit::MaxBandwidth,
-            None => self.law.adapts(),
-        };
+        let limit = self.law.limited_by();
+        let is_rate_found = limit.is_none() && self.law.adapts();
+        let are_bytes_scarce = is_rate_found || limit == Some(Limit::MaxBandwidth);
         let is_ahead = self.is_ahead(now);
         let slot = Slot {
             now,
@@ -201,6 +200,7 @@ impl Source {
             is_ahead,
             are_records_due: self.are_records_due(now),
             are_bytes_scarce,
+            is_rate_found,
             bounded_from: self.acks.clock_offset().bounded_from().unwrap_or(Time::ZERO),
             period: self.law.rate().period(),
             srtt: self.acks.srtt().unwrap_or(self.params.first_wait),

@@ -90,6 +90,25 @@ impl Deadline {
     }
 }
 
+/// A state of a key is handed out.
+fn on_key(
+    hosts: &Hosts,
+    session: SessionId,
+    key: &[u8],
+    label: Time,
+    limit: Span,
+) -> Result<(), String> {
+    let process = hosts.ledger.process_of(session).unwrap_or(session);
+    let mut puts = hosts.ledger.key(process, key).iter().rev();
+    let Some(put) = puts.find(|put| put.label == label) else { return Ok(()) };
+    let age = hosts.now.since(put.at);
+    if age > on_any_clock(limit) {
+        let key = String::from_utf8_lossy(key);
+        return Err(format!("key {key:?}: a state with an age of {age}, {limit} are allowed"));
+    }
+    Ok(())
+}
+
 impl Check for Deadline {
     fn property(&self) -> &'static str {
         "no state is older than its maximum age"
@@ -98,12 +117,15 @@ impl Check for Deadline {
     fn on_observation(&mut self, hosts: &Hosts, seen: &Observation) -> Result<(), String> {
         let Some(limit) = self.max_age else { return Ok(()) };
         match seen {
-            Observation::Happened(What::MonitorDies | What::MonitorStarts) => {
+            Observation::Happened(What::MonitorDies { .. } | What::MonitorStarts) => {
                 self.known.clear();
                 Ok(())
             }
             Observation::HandedOut { name, by, session, label, .. } => {
                 self.on_handed_out(hosts, Whose::of(name, *by), (*session, *label), limit)
+            }
+            Observation::Key { session, key, label, .. } => {
+                on_key(hosts, *session, key, *label, limit)
             }
             Observation::Alarm { name, by, is_stale, age } => {
                 self.on_alarm(hosts.now, Whose::of(name, *by), (*is_stale, *age), limit)

@@ -6,12 +6,14 @@ mod commands;
 mod content;
 mod deadline;
 mod freshest;
+mod keys;
 mod memory;
 mod normal;
 mod progress;
 mod rate;
 mod records;
 mod service;
+mod urgent;
 
 use super::draw::MAX_RATE;
 use super::hosts::Hosts;
@@ -48,10 +50,12 @@ pub(super) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
         Box::new(content::Content::new(plan)),
         Box::new(deadline::Deadline::new(plan)),
         Box::new(freshest::Freshest::new(plan)),
+        Box::new(keys::Keys::new(plan, timetable)),
         Box::new(memory::Memory::new(plan)),
         Box::new(progress::Progress::new(plan)),
         Box::new(rate::Rate),
         Box::new(records::Records::new(plan, timetable)),
+        Box::new(urgent::Urgent::new(plan, timetable)),
         Box::new(service::Service::new(plan, timetable)),
         Box::new(normal::Normal::new(plan, timetable)),
     ]

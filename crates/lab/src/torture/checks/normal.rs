@@ -18,8 +18,9 @@ pub(super) struct Normal {
     timetable: Timetable,
     /// One way to the monitor, of each source by its slowest path.
     delays: Vec<Span>,
-    /// Whether states take several updates, of each source.
+    /// Of each source, whether states take several updates, and how many other topics of states it has.
     large: Vec<bool>,
+    others: Vec<u64>,
     /// When the newest command was put that a source was given; `None` if it is not commanded. Damage can ask for
     /// commands in its name.
     commanded: Vec<Option<Time>>,
@@ -32,9 +33,11 @@ impl Normal {
         let slowest = |delays: &Vec<Span>| delays.iter().copied().max().unwrap_or(Span::ZERO);
         let delays = plan.sources.iter().map(|source| slowest(&source.delays)).collect();
         let large = plan.sources.iter().map(|source| source.large).collect();
+        let others = plan.sources.iter().map(|it| u64::from(it.keys) + u64::from(it.urgent));
+        let others = others.collect();
         let commanded = plan.sources.iter().map(|it| it.is_commanded.then_some(Time::ZERO));
         let (commanded, withholds) = (commanded.collect(), plan.monitor.max_age.is_some());
-        Self { timetable, delays, large, commanded, withholds }
+        Self { timetable, delays, large, others, commanded, withholds }
     }
 
     fn check_commands(&self, hosts: &Hosts, source: usize) -> Result<(), String> {
@@ -48,6 +51,17 @@ impl Normal {
             return Err(format!("source {source}: a command of {age}, {normal} would be normal"));
         }
         Ok(())
+    }
+
+    /// By how much states may be older beside other topics: each takes a turn, and the update after an urgent one leaves
+    /// half a period late. ACP, which may take its rate back to one update per round trip for an epoch, does so then.
+    fn turns(&self, law: &dyn RateLaw, source: usize) -> Span {
+        let (others, period) = (self.others[source], law.rate().period());
+        match others {
+            0 => Span::ZERO,
+            _ if law.name() == "acp" => period.max(self.delays[source] * 2) * (others + 2),
+            _ => period * (others + 1),
+        }
     }
 
     fn check(&self, hosts: &Hosts, source: usize) -> Result<(), String> {
@@ -65,7 +79,8 @@ impl Normal {
         let pause = max_pause(law, delay);
         // A large state, its repair, and the next one.
         let updates = if self.large[source] { 3 * MAX_PARTS } else { 1 };
-        let normal = delay + pause * updates + Span::from_millis(1);
+        let turns = self.turns(law, source);
+        let normal = delay + pause * updates + turns + Span::from_millis(1);
         if age > normal {
             return Err(format!("source {source}: an age of {age}, {normal} would be normal"));
         }
@@ -86,7 +101,7 @@ impl Normal {
 }
 
 /// The longest time between two updates of a law on a path with this delay.
-fn max_pause(law: &dyn RateLaw, delay: Span) -> Span {
+pub(super) fn max_pause(law: &dyn RateLaw, delay: Span) -> Span {
     // A law changes its rate by a quarter at a time; the last period may have been the longer.
     match law.phase() {
         Phase::Probing => MAX_PAUSE,

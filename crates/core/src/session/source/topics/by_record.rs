@@ -4,7 +4,7 @@
 //! |---|---|
 //! | no state is ready | as many as fit |
 //! | states lead, and datagrams are scarce | as many as fit beside them |
-//! | states lead, and bytes are scarce | as many as the credit allows |
+//! | states lead, and bytes are scarce | as many as the credit allows, or, on a free path, a fifth of a period |
 //! | the credit is that of a whole datagram, and none fitted beside the states before | they lead |
 //! | an urgent topic has records | they lead, ahead of the law's pace; after four in a row it is the turn of states |
 //!
@@ -12,6 +12,14 @@
 //! a sixteenth, and the mean interval between states grows by 1/(1 − 1/16) = 1.07. With much more, the 95th
 //! percentile of ages would be that of intervals in which a datagram of records has taken the place of one of
 //! states.
+//!
+//! **Free paths.** A law that sends few updates per round trip leaves the path free for most of the time. If an update
+//! leaves every T and its ack comes after R, it keeps the bottleneck busy for at most R/T of the time. While that is
+//! below a half, records whose transmission takes at most T/5 join each update for nothing: they cost no datagram, delay
+//! each state by T/5 at most, and leave the path free for a quarter of the time at least. The transmission of a byte
+//! takes at most R/b if the ack of an update of b bytes comes after R; updates with records are long, so these tell.
+//! Without this bound a chunk in every third update would make the states a third older on a path of 20 kbit/s. Records
+//! that would take the place of states need credit all the same.
 //!
 //! Records that lead as no state is ready are to delay none that comes next: it leaves at once, within the
 //! limits, although the law's time for it has not come, and later records repay that
@@ -25,7 +33,7 @@ use super::super::transfers::AckedParts;
 use super::records::{Done, Records};
 use super::{Content, RecordError, Slot, TopicId, Topics};
 use crate::state::schedule::HEADERS;
-use crate::unit::Time;
+use crate::unit::{Span, Time};
 use crate::wire::{Frame, Frames};
 
 /// Bytes of states for each byte of records, where states want all.
@@ -33,6 +41,12 @@ const STATES_PER_RECORD: usize = 15;
 
 /// The most credit in bytes: what two datagrams take on most paths.
 const MAX_CREDIT: usize = 3_000;
+
+/// The fraction of a period that records which join an update on a free path may take.
+const FREE: f64 = 0.2;
+
+/// By how much the bound of the time of a byte grows per update that speaks for a longer one. The path may be another.
+const LONGER: f64 = 1.125;
 
 /// Credit with which records lead, at the most.
 const MAX_LEAD: usize = 1_500;
@@ -43,6 +57,8 @@ pub(super) struct Share {
     /// Bytes of states that have left since the credit was spent, at most [`MAX_CREDIT`] times
     /// [`STATES_PER_RECORD`].
     earned: usize,
+    /// What the transmission of a byte takes at most, in seconds; infinite while it is unknown.
+    byte_time: f64,
     /// Whether the monitor is known to know records. Until then they share no update with states: one that does
     /// not skips them, and its ack speaks of the states.
     is_understood: bool,
@@ -65,6 +81,7 @@ impl Default for Share {
     fn default() -> Self {
         Self {
             earned: MAX_CREDIT * STATES_PER_RECORD,
+            byte_time: f64::INFINITY,
             is_understood: false,
             bytes: 0,
             is_charged: false,
@@ -80,6 +97,18 @@ impl Default for Share {
 impl Share {
     fn credit(&self) -> usize {
         self.earned / STATES_PER_RECORD
+    }
+
+    /// Bytes of records that may join an update for nothing.
+    fn free(&self, slot: &Slot) -> usize {
+        let time = slot.period.as_secs_f64() * FREE;
+        if slot.is_path_free() { (time / self.byte_time) as usize } else { 0 }
+    }
+
+    /// The ack of an update of this many bytes came after this time.
+    fn on_acked(&mut self, bytes: usize, after: Span) {
+        let time = after.as_secs_f64() / bytes.max(1) as f64;
+        self.byte_time = time.min(self.byte_time * LONGER);
     }
 
     fn clear(&mut self) {
@@ -140,6 +169,9 @@ impl Topics {
     pub(super) fn on_records_ack(&mut self, now: Time, ack: &AckedParts, is_late: bool) {
         for place in 0..self.records.len() {
             let records = &mut self.records[place];
+            if !is_late && let Some((bytes, sent_at)) = records.sent_in(ack.seq) {
+                self.share.on_acked(bytes, now.since(sent_at));
+            }
             self.share.is_understood |= records.leads(ack.seq);
             let done = match is_late {
                 true => records.on_late_ack(ack),
@@ -212,9 +244,9 @@ impl Topics {
         }
         let states = core::mem::take(&mut self.frames);
         let room = slot.room.saturating_sub(states.len());
-        let budget = if slot.are_bytes_scarce { self.share.credit() } else { usize::MAX };
-        self.write_records(&Slot { room, ..*slot }, budget, false);
-        self.share.is_charged = true;
+        let free = if slot.are_bytes_scarce { self.share.free(slot) } else { usize::MAX };
+        self.write_records(&Slot { room, ..*slot }, free.max(self.share.credit()), false);
+        self.share.is_charged = self.share.bytes > free || !slot.is_path_free();
         match self.carried.iter().all(|it| matches!(it.content, Content::Whole)) {
             true => self.frames.extend_from_slice(&states),
             false => drop(self.frames.splice(0..0, states)),
@@ -333,8 +365,9 @@ impl Topics {
             let spent = (bytes + headers) * STATES_PER_RECORD;
             share.earned = share.earned.saturating_sub(if bytes > 0 { spent } else { 0 });
         }
+        let bytes = self.frames.len() + HEADERS;
         for records in &mut self.records {
-            let (ends, payload) = records.on_sent(now, seq, lead == Some(records.number));
+            let (ends, payload) = records.on_sent(now, (seq, bytes), lead == Some(records.number));
             let counters = &mut self.list[usize::from(records.number)].counters;
             counters.sent += ends;
             counters.payload_bytes += payload;

@@ -47,6 +47,8 @@ struct Chunk {
 struct Sent {
     seq: u64,
     sent_at: Time,
+    /// The length of the datagram with all headers.
+    bytes: usize,
     from: u64,
     to: u64,
     has_name: bool,
@@ -277,9 +279,14 @@ impl Records {
         self.asks_now = true;
     }
 
-    /// The chosen update has left, and its ack has the cursor or not; gives how many records end in it, and how
-    /// many bytes of records are in it.
-    pub(super) fn on_sent(&mut self, now: Time, seq: u64, leads: bool) -> (u64, u64) {
+    /// The chosen update has left with so many bytes, headers included, and its ack has the cursor or not; gives how
+    /// many records end in it, and how many bytes of records are in it.
+    pub(super) fn on_sent(
+        &mut self,
+        now: Time,
+        (seq, bytes): (u64, usize),
+        leads: bool,
+    ) -> (u64, u64) {
         if !self.is_chosen() {
             return (0, 0);
         }
@@ -303,7 +310,7 @@ impl Records {
         }
         let again_at = (self.params.is_urgent && sent_times > 0)
             .then(|| now + again::patience(self.srtt, sent_times));
-        let sent = Sent { seq, sent_at: now, from: 0, to: 0, has_name, leads, again_at };
+        let sent = Sent { seq, sent_at: now, bytes, from: 0, to: 0, has_name, leads, again_at };
         for run in chosen.chunk_by(|one, next| one + 1 == *next) {
             let (from, to) = (run[0], run[run.len() - 1] + 1);
             self.remember(Sent { from, to, ..sent });
@@ -439,6 +446,12 @@ impl Records {
         let period = self.params.max_rate.map(|rate| rate.period());
         let next = self.last_sent.zip(period).map(|(last, period)| last + period);
         next.map_or(self.held_until, |next| next.max(self.held_until))
+    }
+
+    /// The bytes of an update with chunks that is in flight, headers included, and when it left.
+    pub(super) fn sent_in(&self, seq: u64) -> Option<(usize, Time)> {
+        let is_it = |sent: &&Sent| sent.seq == seq && sent.from < sent.to;
+        self.in_flight.iter().find(is_it).map(|sent| (sent.bytes, sent.sent_at))
     }
 
     fn is_in_flight(&self, seq: u64) -> bool {
