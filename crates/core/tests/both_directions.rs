@@ -211,6 +211,27 @@ fn commands_are_not_late_beside_video_at_the_capacity_of_the_other_direction() {
 }
 
 #[test]
+fn states_of_any_length_use_the_path_under_tenth() {
+    // The law sees how long each part took. A short last part of a state took less, and the others must not
+    // pass for queued on that account.
+    let rate = BitRate::from_mbps(8);
+    let tenth: fn() -> Box<dyn RateLaw> =
+        || LawConfig::with_defaults(LawName::Tenth).expect("its bounds are fine").build();
+    for len in [2_400, 20_000, 50_000, 100_000, 101_000] {
+        let mut world = World::new(rate, fixed);
+        world.dialer = dialer(tenth, 1);
+        (world.state_len, world.command_len) = (len, 100);
+        world.run(Span::from_secs(10));
+        let (sent, from) = (world.forward.sent, world.now);
+        world.run(Span::from_secs(20));
+        let bits = (world.forward.sent - sent) as f64 * 8.0;
+        let used = bits / world.now.since(from).as_secs_f64() / 8e6;
+        println!("states of {len} bytes: {used:.3} of the capacity");
+        assert!(used > 0.8, "states of {len} bytes: {used:.3} of the capacity");
+    }
+}
+
+#[test]
 fn only_senders_of_the_forward_session_can_end_the_return_session() {
     let mut world = World::new(fast(), fixed);
     let relation = |before: &u8, now: &u8| match before == now {

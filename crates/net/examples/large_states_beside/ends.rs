@@ -34,21 +34,31 @@ pub(crate) struct End {
     pub(crate) events: VecDeque<StreamEvent>,
 }
 
-/// The sender, which has dialled, what its congestion control sees, and the receiver.
-pub(crate) fn connected(control: Factory, now: Instant) -> (End, Arc<Seen>, End) {
-    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
-    let certified = certified.expect("a certificate");
-    let key = PrivateKeyDer::Pkcs8(certified.signing_key.serialize_der().into());
+/// The certificate of a receiver and its key, in DER; the sender trusts it.
+pub(crate) struct Certified {
+    pub(crate) certificate: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+}
+
+impl Certified {
+    pub(crate) fn new() -> Self {
+        let certified = rcgen::generate_simple_self_signed([NAME.to_owned()]);
+        let certified = certified.expect("a certificate");
+        let key = certified.signing_key.serialize_der();
+        Self { certificate: certified.cert.der().to_vec(), key }
+    }
+}
+
+/// What the certificate is for.
+const NAME: &str = "localhost";
+
+/// The addresses that sender and receiver know of themselves, whatever carries their datagrams.
+const ADDRESSES: [([u8; 4], u16); 2] = [([10, 0, 0, 1], 4433), ([10, 0, 0, 2], 4433)];
+
+/// The end that sends states, which has dialled, and what its congestion control sees.
+pub(crate) fn sender(control: Factory, certificate: &[u8], now: Instant) -> (End, Arc<Seen>) {
     let mut roots = RootCertStore::empty();
-    roots.add(certified.cert.der().clone()).expect("it is a certificate");
-    let addresses: [SocketAddr; 2] = [([10, 0, 0, 1], 4433).into(), ([10, 0, 0, 2], 4433).into()];
-
-    let mut server = ServerConfig::with_single_cert(vec![certified.cert.der().clone()], key)
-        .expect("the certificate suits its key");
-    server.transport_config(Arc::new(transport()));
-    let endpoint = Endpoint::new(endpoint_config(2), Some(Arc::new(server)), false);
-    let receiver = End::new(endpoint, None, addresses[0], Direction::Reverse);
-
+    roots.add(certificate.to_vec().into()).expect("it is a certificate");
     let seen = Arc::new(Seen::default());
     let mut client = ClientConfig::with_root_certificates(Arc::new(roots)).expect("a trust anchor");
     let mut transport = transport();
@@ -56,8 +66,19 @@ pub(crate) fn connected(control: Factory, now: Instant) -> (End, Arc<Seen>, End)
     transport.congestion_controller_factory(Arc::new(factory));
     client.transport_config(Arc::new(transport));
     let mut endpoint = Endpoint::new(endpoint_config(1), None, false);
-    let link = endpoint.connect(now, client, addresses[1], "localhost").expect("it can be dialled");
-    (End::new(endpoint, Some(link), addresses[1], Direction::Forward), seen, receiver)
+    let peer = ADDRESSES[1].into();
+    let link = endpoint.connect(now, client, peer, NAME).expect("it can be dialled");
+    (End::new(endpoint, Some(link), peer, Direction::Forward), seen)
+}
+
+/// The end that receives states.
+pub(crate) fn receiver(certified: &Certified) -> End {
+    let key = PrivateKeyDer::Pkcs8(certified.key.clone().into());
+    let chain = vec![certified.certificate.clone().into()];
+    let mut server = ServerConfig::with_single_cert(chain, key).expect("the key suits");
+    server.transport_config(Arc::new(transport()));
+    let endpoint = Endpoint::new(endpoint_config(2), Some(Arc::new(server)), false);
+    End::new(endpoint, None, ADDRESSES[0].into(), Direction::Reverse)
 }
 
 /// The same draws in each run.

@@ -1,14 +1,18 @@
-//! Large states beside TCP and QUIC: ages of states of 100 B to 1 MB over a grid of paths, in virtual time.
+//! Large states beside TCP and QUIC: ages of states of 100 B to 1 MB over a grid of paths, in virtual time and
+//! over sockets.
 //!
 //! ```text
 //! cargo run --release -p freshline-net --example large_states_beside training
 //! cargo run --release -p freshline-net --example large_states_beside held-out
 //! cargo run --release -p freshline-net --example large_states_beside training --sample 12
+//! cargo run --release -p freshline-net --example large_states_beside sockets
 //! ```
 //!
 //! `training` and `held-out` are the halves of a chequerboard of 315 paths; `--sample N` takes N paths of a
 //! half. Each path has a line: the ages of our source under two laws, of one TCP stream, of QUIC with a
 //! stream per state, and of the best fixed rate. Then follow the bounds that the law is held to.
+//! `sockets` measures 12 of the paths in real time too: our source and monitor, the kernel's CUBIC and QUIC, over
+//! the path emulator (see [`sockets`]). It needs root and /dev/net/tun; without them it prints `skipped: needs …`.
 //! `docs/large-states.md` has the results.
 
 mod age;
@@ -17,6 +21,8 @@ mod grid;
 mod lab;
 mod quic;
 mod report;
+mod sockets;
+mod streams;
 mod watched;
 
 use std::process::ExitCode;
@@ -33,8 +39,13 @@ fn main() -> ExitCode {
         ["held-out"] => (1, None),
         ["training", "--sample", count] => (0, Some(count)),
         ["held-out", "--sample", count] => (1, Some(count)),
+        ["sockets", ref numbers @ ..] => return sockets::compare(numbers),
+        // The process behind the path, which the one above starts.
+        ["send", ref how @ ..] => return sockets::send(how),
         _ => {
-            eprintln!("usage: large_states_beside training|held-out [--sample N]");
+            eprintln!(
+                "usage: large_states_beside training|held-out [--sample N]\n       large_states_beside sockets [NUMBER …]"
+            );
             return ExitCode::from(2);
         }
     };
@@ -66,7 +77,8 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use crate::grid::{Loss, Path};
-    use crate::quic::{Control, Resets, run};
+    use crate::quic::{Control, run};
+    use crate::streams::Resets;
     use crate::{lab, report::Point};
 
     const CLEAN: Path =

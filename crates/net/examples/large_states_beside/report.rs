@@ -3,7 +3,8 @@
 use crate::age::Age;
 use crate::grid::Path;
 use crate::lab::{self, Ours};
-use crate::quic::{self, Control, Resets};
+use crate::quic::{self, Control};
+use crate::streams::Resets;
 
 /// The worst paths that a bound lists.
 const LISTED: usize = 12;
@@ -11,12 +12,12 @@ const LISTED: usize = 12;
 /// A path with all ages.
 pub(crate) struct Point {
     path: Path,
-    ours: Ours,
-    tcp: Age,
+    pub(crate) ours: Ours,
+    pub(crate) tcp: Age,
     /// With CUBIC and with BBR; of both rules of resets the one with the lower mean age.
-    quic: [Age; 2],
+    pub(crate) quic: [Age; 2],
     /// Whether that is [`Resets::AtOnce`].
-    at_once: [bool; 2],
+    pub(crate) at_once: [bool; 2],
 }
 
 impl Point {
@@ -63,7 +64,7 @@ impl Point {
     }
 }
 
-fn bytes(size: u64) -> String {
+pub(crate) fn bytes(size: u64) -> String {
     match size {
         1_000_000.. => format!("{} MB", size / 1_000_000),
         1_000.. => format!("{} kB", size / 1_000),
@@ -72,7 +73,7 @@ fn bytes(size: u64) -> String {
 }
 
 /// Mean and 99 % quantile, in ms.
-fn ms(age: Age) -> String {
+pub(crate) fn ms(age: Age) -> String {
     let number = |seconds: f64| match seconds * 1e3 {
         ms if ms < 100.0 => format!("{ms:.1}"),
         ms => format!("{ms:.0}"),
