@@ -48,8 +48,8 @@
 //!     now += Span::from_millis(20);
 //!     let received_at = sent_at + Span::from_millis(10);
 //!     let fresh = seq as u32 + 1;
-//!     let (hold, stale) = (Span::ZERO, 0);
-//!     let ack = Ack { seq, generated_at: sent_at, sent_at, hold, received_at, fresh, stale };
+//!     let (hold, len, stale) = (Span::ZERO, 100, 0);
+//!     let ack = Ack { seq, generated_at: sent_at, sent_at, len, hold, received_at, fresh, stale };
 //!     law.on_ack(now, &ack);
 //! }
 //! assert_eq!(law.rate().period(), Span::from_millis(20), "one update a round trip");

@@ -144,7 +144,9 @@ impl Driver {
 
     fn ack(&mut self, seq: u64, hold: Span, received_at: Time, fresh: u32) {
         let sent_at = self.sent[seq as usize];
-        let ack = Ack { seq, generated_at: sent_at, sent_at, hold, received_at, fresh, stale: 0 };
+        // Any length will do.
+        let (generated_at, len) = (sent_at, fresh);
+        let ack = Ack { seq, generated_at, sent_at, len, hold, received_at, fresh, stale: 0 };
         self.law.on_ack(self.now, &ack);
         self.newest_acked = self.newest_acked.max(Some(seq));
     }

@@ -221,6 +221,42 @@ fn weights_lower_the_weighted_sum_of_ages_and_runs_repeat() {
     assert_eq!(run("flow.robot.updates.rules=declared").0, by_weight.0, "the same seed");
 }
 
+/// A map in 90 parts and a pose over 8 Mbit/s and 40 ms, under a law that finds its rate.
+const TWO_LENGTHS: &str = r#"
+title = "two lengths"
+duration = "40s"
+warm_up = "20s"
+[[link]]
+name = "path"
+forward = { rate = "8mbit", delay = "20ms", queue = "100p" }
+reverse = { rate = "8mbit", delay = "20ms", queue = "100p" }
+[[flow]]
+name = "robot"
+path = ["path"]
+[flow.updates]
+law = "tenth"
+max_datagram = "1200B"
+[[flow.updates.topic]]
+name = "map"
+size = "100kB"
+[[flow.updates.topic]]
+name = "pose"
+size = "100B"
+max_rate = "20/s"
+"#;
+
+#[test]
+fn states_of_two_lengths_use_the_path() {
+    // A part of the map takes 1 ms longer at the bottleneck than a pose. That is no queue.
+    let source = Source { text: TWO_LENGTHS, read_file: &pauses };
+    let scenario = Scenario::parse_with(source, &[]).unwrap();
+    let results = Results(run(&scenario, || {}).unwrap());
+    let used = results.get("path", "utilisation");
+    assert!((0.85..0.96).contains(&used), "{used}");
+    // 100 ms of transmission and the delay, and on average half of the time between two maps.
+    assert_near(results.get("robot/map", "age_mean"), 0.1 / 0.9 * 1.5 + 0.02, 0.1);
+}
+
 #[test]
 fn flows_alike_are_means_and_several_paths_work() {
     let one = Results::of(COMMANDS, &["duration=60s"]);

@@ -99,43 +99,6 @@ impl Layout {
         Ok(Self { len, symbol_len, repair, data })
     }
 
-    /// A length of symbols, at most `max` bytes, with which the last data symbol of a state of `len` bytes is
-    /// nearly as long as the others. `max` itself can leave a last symbol of two bytes.
-    ///
-    /// A short datagram takes less time at the bottleneck than a full one. A rate law knows times and no
-    /// lengths: if one datagram per state is short, all others seem to be queued for the difference. Tenth
-    /// holds the queued updates at 0.1, so a last symbol that is shorter by a fraction f limits the rate to
-    /// 0.1 / f of the path's. Up to [`Self::TRIES`] numbers of symbols are tried until f is at most 1/64.
-    pub(crate) fn even_symbol_len(len: usize, max: u16) -> u16 {
-        let mut best = (usize::MAX, max);
-        let mut longest = usize::from(max);
-        for _ in 0..Self::TRIES {
-            if longest < 2 {
-                break;
-            }
-            let data = len.div_ceil(longest);
-            // The shortest symbols of which as many are enough.
-            let symbol_len = len.div_ceil(data.max(1)).next_multiple_of(2).min(longest);
-            let short = data * symbol_len - len;
-            if data > Self::MAX_SYMBOLS as usize / 2 {
-                break;
-            }
-            if short < best.0 {
-                // At most `max`.
-                best = (short, symbol_len as u16);
-            }
-            if short <= symbol_len / 64 {
-                break;
-            }
-            longest = symbol_len.saturating_sub(2);
-        }
-        best.1
-    }
-
-    /// In as many numbers of symbols one with f < 1/32 is likely; symbols of 1400 bytes become 64 bytes shorter
-    /// at most, if they are many.
-    const TRIES: usize = 32;
-
     /// The state's length in bytes, at least 1.
     pub const fn len(&self) -> usize {
         self.len as usize
@@ -230,34 +193,7 @@ mod tests {
         assert!(Layout::new(65_536, 2, 32_768).is_ok());
     }
 
-    /// By how much the last data symbol is shorter than the others, in bytes.
-    fn shortage(len: usize, symbol_len: u16) -> usize {
-        len.next_multiple_of(symbol_len.into()) - len
-    }
-
-    #[test]
-    fn the_last_symbol_is_hardly_shorter_than_the_others() {
-        for len in [1_400, 3_000, 10_000, 100_000, 1_000_000, 8 << 20] {
-            let even = Layout::even_symbol_len(len, 1_350);
-            let short = shortage(len, even);
-            assert!(short <= usize::from(even) / 32, "{len}: {short} of {even} bytes");
-            assert!(len < 3_000 || even >= 1_000, "{len}: symbols of {even} bytes are too short");
-        }
-    }
-
     proptest! {
-        #[test]
-        fn an_even_symbol_length_is_legal_where_the_longest_is_and_no_worse(
-            len in prop_oneof![1..10_000_000usize, 1..100_000usize],
-            max in (1..=1_500u16).prop_map(|half| 2 * half),
-        ) {
-            let even = Layout::even_symbol_len(len, max);
-            prop_assert!((2..=max).contains(&even) && even % 2 == 0);
-            prop_assert!(shortage(len, even) <= shortage(len, max));
-            let [even, longest] = [even, max].map(|it| Layout::new(len as u32, it, 0));
-            prop_assert!(even.is_ok() || longest.is_err());
-        }
-
         #[test]
         fn any_numbers_give_a_layout_or_an_error_and_data_symbols_cover_the_state(
             len in prop_oneof![any::<u32>(), 0..100_000u32],

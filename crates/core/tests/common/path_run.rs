@@ -277,6 +277,8 @@ impl<'a> Run<'a> {
             seq,
             generated_at,
             sent_at: generated_at,
+            // Where sizes are drawn, they stand for random times of service.
+            len: (PAYLOAD + UNDERLAY) as u32,
             hold: Span::ZERO,
             received_at: now,
             fresh: self.fresh,

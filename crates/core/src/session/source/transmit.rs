@@ -11,7 +11,6 @@ use crate::dscp::Dscp;
 use crate::path::{PathId, PathSet};
 use crate::session::paths::Route;
 use crate::source::Limit;
-use crate::state::Layout;
 use crate::unit::{Span, Time};
 use crate::wire::{Close, CloseReason, Frame, Frames, Opening, StateId, Update};
 
@@ -231,8 +230,7 @@ impl Source {
     fn begin(&mut self, now: Time, seq: u64, generated_at: Time) {
         self.states.take(seq);
         let (number, state) = (self.states.number(seq), self.states.last());
-        // With topics, small states join a short last part.
-        let symbol_len = Layout::even_symbol_len(state.len(), self.symbol_len());
+        let symbol_len = self.symbol_len();
         // `put` has refused what cannot be cut.
         let _ = self.transfers.begin(number, generated_at, state, symbol_len);
         let (symbols, age_slots) = self.transfers.cost();
