@@ -89,13 +89,7 @@ impl Plan {
                 }
             }
         }
-        for _ in 0..rng.random_range(0..3) {
-            let at = moment(rng);
-            let back = (at + millis(rng, 0..8_000)).min(HEALED_AT);
-            let leave = Leave::Crash;
-            incidents.push(Incident { at, what: What::MonitorDies { leave } });
-            incidents.push(Incident { at: back, what: What::MonitorStarts });
-        }
+        absences(rng, &mut incidents);
         let deadline = &mut Pcg64::new(seed.into(), DEADLINE_STREAM);
         let has_max_age = deadline.random_bool(DEADLINES);
         let max_age = has_max_age.then(|| millis(deadline, 150..3_000));
@@ -219,6 +213,17 @@ fn interface_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec
         let back = (at + millis(rng, 0..8_000)).min(HEALED_AT);
         incidents.push(Incident { at, what: What::InterfaceGoes { source, path } });
         incidents.push(Incident { at: back, what: What::InterfaceUp { source, path } });
+    }
+}
+
+/// The monitor may be away, once or twice, for up to 8 s each.
+fn absences(rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
+    for _ in 0..rng.random_range(0..3) {
+        let at = moment(rng);
+        let back = (at + millis(rng, 0..8_000)).min(HEALED_AT);
+        let leave = Leave::Crash;
+        incidents.push(Incident { at, what: What::MonitorDies { leave } });
+        incidents.push(Incident { at: back, what: What::MonitorStarts });
     }
 }
 

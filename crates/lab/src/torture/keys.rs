@@ -6,8 +6,7 @@ use freshline_core::session::{KeyError, Source, TopicId, TopicKind, TopicParams}
 use freshline_core::unit::Time;
 use freshline_core::wire::SessionId;
 
-use super::ledger::{KeyPut, Ledger};
-use super::source_host::{MAX_DATAGRAM, mix};
+use super::ledger::{KeyPut, Ledger, mix};
 
 /// The name of the topic.
 pub(super) const TOPIC: &str = "frames";
@@ -18,6 +17,10 @@ pub(super) const MAX_KEYS: u16 = 4;
 /// All keys that are ever put: more than there may be at a time.
 pub(super) const KEYS: [&[u8]; 6] =
     [b"base", b"arm", b"\0\xff\\", b"wheel/left", b"wheel/right", &[b'k'; 64]];
+
+/// The longest states of keys, but for their text, and of those that take several updates.
+const MAX_SHORT: usize = 100;
+const MAX_LARGE: usize = 18_000;
 
 /// A key is put or removed behind this number of states.
 const STATES: u64 = 4;
@@ -70,8 +73,9 @@ impl Keys {
             return;
         }
         let has_room = self.live.contains(key) || self.live.len() < usize::from(MAX_KEYS);
-        let most = if self.large && (draw / 32).is_multiple_of(4) { 2 * MAX_DATAGRAM } else { 100 };
-        let put = put(Some(1 + draw / 128 % most));
+        let is_large = self.large && (draw / 32).is_multiple_of(4);
+        let max_len = if is_large { MAX_LARGE } else { MAX_SHORT };
+        let put = put(Some(1 + draw / 128 % max_len));
         let state = put.state(process, key).unwrap_or_default();
         match source.put_keyed(local, topic, key, local, &state) {
             Ok(()) => {

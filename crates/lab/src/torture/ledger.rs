@@ -169,3 +169,8 @@ impl Ledger {
         samples.map_or(&[], Vec::as_slice)
     }
 }
+
+/// A number that looks drawn, but depends on the number of a state alone.
+pub(super) fn mix(number: u64) -> usize {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+}

@@ -11,7 +11,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::clock::Clock;
-use super::ledger::{Ledger, Sample};
+use super::ledger::{Ledger, Sample, mix};
 use super::log::Log;
 use super::plan::{Leave, SourcePlan};
 use super::topics::Topics;
@@ -79,7 +79,7 @@ pub(super) struct SourceHost {
 }
 
 /// The longest datagram of a source whose states take several.
-pub(super) const MAX_DATAGRAM: usize = 9_000;
+const MAX_DATAGRAM: usize = 9_000;
 
 /// States that are longer take several updates.
 pub(super) const MAX_WHOLE: usize = MAX_DATAGRAM;
@@ -385,11 +385,6 @@ impl Endpoint {
             Self::Dialer(dialer) => dialer.poll_timeout(),
         }
     }
-}
-
-/// Numbers that look drawn, by their place.
-pub(super) fn mix(number: u64) -> usize {
-    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
 fn process(

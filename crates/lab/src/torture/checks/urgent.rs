@@ -96,14 +96,14 @@ impl Check for Urgent {
         }
         for (source, (host, delay)) in hosts.sources.iter().zip(&self.delays).enumerate() {
             let Some(stop) = hosts.ledger.stops(host.process()).last() else { continue };
-            let waits = hosts.now.since(stop.at.max(from));
+            let wait = hosts.now.since(stop.at.max(from));
             let law = host.endpoint().law();
             let pause = if law.name() == "tenth" { max_pause(law, *delay) } else { Span::ZERO };
-            if waits <= on_any_clock(*delay + pause + AT_ONCE) {
+            if wait <= on_any_clock(*delay + pause + AT_ONCE) {
                 continue;
             }
             if !is_held(hosts, host.endpoint().session(), stop) {
-                return Err(format!("source {source}: {stop:?} has not come after {waits}"));
+                return Err(format!("source {source}: {stop:?} has not come after {wait}"));
             }
         }
         Ok(())
