@@ -111,6 +111,19 @@ impl Sender {
         Self { origin: Origin { network, ..Origin::default() }, ..Self::by(PathId(0)) }
     }
 
+    /// A sender of this number.
+    #[cfg(test)]
+    pub(crate) fn of_number(number: u16) -> Self {
+        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, number));
+        Self { address, ..Self::by(PathId(0)) }
+    }
+
+    /// Its number.
+    #[cfg(test)]
+    pub(crate) fn number(&self) -> u16 {
+        self.address.port()
+    }
+
     fn path(&self) -> PathId {
         PathId(self.address.port() as u8)
     }

@@ -16,7 +16,7 @@ const LATEST: TopicKind = TopicKind::Latest;
 fn a_source_that_falls_silent_while_a_destination_is_away_loses_none_of_its_records() {
     for name in ["robot", ""] {
         let mut world = World::new(2);
-        world.downstream[1].is_away = true;
+        world.downstream[1].hop.is_cut = true;
         world.start(name, LATEST, &[("log", 7)]);
         world.put(name, "log", 0..20);
         world.run(Span::from_secs(1));
@@ -24,12 +24,12 @@ fn a_source_that_falls_silent_while_a_destination_is_away_loses_none_of_its_reco
         for numbers in [20..30, 30..40] {
             world.source(name).is_cut = true;
             world.run(IDLE * 2);
-            assert!(world.monitor.is_empty(), "it is idle");
+            assert!(world.relays[0].monitor.is_empty(), "it is idle");
             world.source(name).is_cut = false;
             world.put(name, "log", numbers);
             world.run(Span::from_secs(1));
         }
-        world.downstream[1].is_away = false;
+        world.downstream[1].hop.is_cut = false;
         world.expect(name, "log", 0..40);
     }
 }
@@ -37,24 +37,24 @@ fn a_source_that_falls_silent_while_a_destination_is_away_loses_none_of_its_reco
 #[test]
 fn a_source_that_closes_its_session_and_returns_loses_none_of_its_records() {
     let mut world = World::new(2);
-    world.downstream[0].is_away = true;
+    world.downstream[0].hop.is_cut = true;
     world.start("robot", LATEST, &[("log", 7)]);
     world.put("robot", "log", 0..20);
     world.run(Span::from_secs(1));
     world.close("robot");
-    assert!(world.monitor.is_empty(), "it has gone");
+    assert!(world.relays[0].monitor.is_empty(), "it has gone");
     world.run(Span::from_secs(1));
     world.start("robot", LATEST, &[("log", 7)]);
     world.put("robot", "log", 20..40);
     world.run(Span::from_secs(1));
-    world.downstream[0].is_away = false;
+    world.downstream[0].hop.is_cut = false;
     world.expect("robot", "log", 0..40);
 }
 
 #[test]
 fn a_source_that_returns_with_a_topic_of_another_kind_or_stream_loses_none_of_its_other_records() {
     let mut world = World::new(2);
-    world.downstream[1].is_away = true;
+    world.downstream[1].hop.is_cut = true;
     world.start("robot", LATEST, &[("log", 7), ("events", 8)]);
     world.put_pose("robot", None);
     world.put("robot", "log", 0..20);
@@ -71,7 +71,7 @@ fn a_source_that_returns_with_a_topic_of_another_kind_or_stream_loses_none_of_it
     world.put("robot", "events", 100..110);
     world.run(Span::from_secs(1));
     world.put("robot", "log", 30..40);
-    world.downstream[1].is_away = false;
+    world.downstream[1].hop.is_cut = false;
     world.expect("robot", "log", 0..40);
     world.run(Span::from_secs(1));
     let got = &world.downstream[1].got[&("robot".into(), "events".into())];
@@ -126,7 +126,7 @@ fn a_record_is_held_until_its_age_is_known_and_leaves_no_state_without_a_bound()
 #[test]
 fn a_source_that_wants_a_relay_to_hold_ever_more_records_finds_no_room_and_others_lose_none() {
     let mut world = World::new(2);
-    world.downstream[0].is_away = true;
+    world.downstream[0].hop.is_cut = true;
     world.start("robot", LATEST, &[("log", 7)]);
     world.put("robot", "log", 0..20);
     world.run(Span::from_secs(1));
@@ -155,7 +155,7 @@ fn a_source_that_wants_a_relay_to_hold_ever_more_records_finds_no_room_and_other
     assert!(max <= RecordChunk::WINDOW, "{max} bytes of a topic are held");
     world.put("robot", "log", 20..40);
     world.run(Span::from_secs(1));
-    world.downstream[0].is_away = false;
+    world.downstream[0].hop.is_cut = false;
     world.expect("robot", "log", 0..40);
     world.run(IDLE * 2);
     assert_eq!(world.held(), (0, 0), "the other one is gone");
@@ -229,15 +229,15 @@ impl Story {
                 world.start(name, if next { TopicKind::KEYED } else { LATEST }, &LOGS);
             }
             Step::Pose => world.put_pose(name, is_keyed.then_some(b"arm")),
-            Step::Away(place, is_away) => world.downstream[place].is_away = is_away,
+            Step::Away(place, is_away) => world.downstream[place].hop.is_cut = is_away,
             Step::RestartDestination(place) => world.restart_destination(place),
-            Step::RestartRelay => world.restart_relay(),
+            Step::RestartRelay => world.restart_relay(0),
         }
     }
 
     fn heal(mut self) {
         self.world.source(self.name).is_cut = false;
-        self.world.downstream.iter_mut().for_each(|to| to.is_away = false);
+        self.world.downstream.iter_mut().for_each(|to| to.hop.is_cut = false);
         for ((log, _), put) in LOGS.into_iter().zip(self.put) {
             self.world.expect(self.name, log, 0..put);
         }

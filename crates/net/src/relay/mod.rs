@@ -44,6 +44,8 @@ mod sessions;
 mod states;
 mod timers;
 #[cfg(test)]
+mod torture;
+#[cfg(test)]
 mod world;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

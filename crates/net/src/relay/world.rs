@@ -1,23 +1,33 @@
-//! Sources, a relay and its destinations in virtual time, without sockets.
+//! Sources, a relay or two in a row, and destinations in virtual time, without sockets.
+//!
+//! ```text
+//!   sources ─► hop ─► relay ─┬─► hop ─► destination
+//!                            └─► hop ─► destination        or     relay ─► hop ─► relay ─► destinations
+//! ```
+//!
+//! Each host has its clock, and each hop its faults; without them a datagram arrives in the step in which it
+//! leaves.
+
+mod destination;
+pub(super) mod hop;
+mod sessions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use freshline_core::path::PathId;
 use freshline_core::session::{
-    self, Admission, MonitorEvent, MonitorParams, Secret, SourceEvent, SourceParams, StateAge,
-    TopicId, TopicKind, TopicParams,
+    self, Admission, MonitorParams, Secret, SourceEvent, SourceParams, TopicId, TopicKind,
+    TopicParams,
 };
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Frame, Frames, OffsetEstimate, Opening, SessionId, StreamId, Update};
 
-use super::board::{Board, Inbox};
-use super::newest::Newest;
-use super::parting::Parting;
-use super::states::Relayed;
+use self::destination::{Destination, OTHER, Truth, Which};
+use self::hop::{Clock, Direction, Hop};
+use self::sessions::{PATH, Sessions};
+use super::board::Board;
 use crate::monitor::{Books, Sender};
-use crate::source::feed::Feed;
 use crate::waker::Waker;
 
 /// Time passes in steps of this length.
@@ -29,91 +39,124 @@ pub(super) const MAX_BYTES: usize = 1 << 20;
 /// The monitor ends a session after this time without an update.
 pub(super) const IDLE: Span = Span::from_secs(2);
 
-/// Seeds of sessions, so that no two are the same.
+/// The topic of the source's states, and that of its keys.
+const POSE: &str = "pose";
+const KEYS: &str = "keys";
+
+/// Seeds of sessions and monitors, so that no two are the same.
 #[derive(Default)]
 struct Seeds(u64);
 
 impl Seeds {
-    fn session(&mut self, now: Time, name: &str, topics: Vec<TopicParams>) -> session::Source {
+    fn secret(&mut self) -> Secret {
         self.0 += 1;
-        let name = name.to_owned();
-        let params = SourceParams { name, keep_alive: STEP * 20, ..SourceParams::default() };
+        Secret::new((u128::from(self.0) << 8 | 1).to_be_bytes())
+    }
+
+    /// A session, and its number as a sender.
+    fn session(
+        &mut self,
+        now: Time,
+        name: &str,
+        topics: Vec<TopicParams>,
+    ) -> (session::Source, u16) {
+        let params = SourceParams {
+            name: name.to_owned(),
+            keep_alive: STEP * 20,
+            max_datagram: 1_200,
+            ..SourceParams::default()
+        };
         let law = Box::new(Fixed::new(UpdateRate::saturating(100.0)));
-        let secret = Secret::new((u128::from(self.0) << 8 | 1).to_be_bytes());
-        let session = session::Source::new(params, secret, law, now).expect("it is legal");
-        session.with_topics(topics).expect("they are legal")
+        let session = session::Source::new(params, self.secret(), law, now).expect("it is legal");
+        (session.with_topics(topics).expect("they are legal"), self.0 as u16)
     }
 }
 
-/// A topic of records of a source, with those that are not known to be done: each with its first number.
+/// A record that is not known to be done.
+struct Record {
+    /// The number of its first chunk.
+    first: u64,
+    /// When it was generated, on the source's clock.
+    at: Time,
+    bytes: Vec<u8>,
+}
+
+/// A topic of records of a source.
 struct Log {
     id: TopicId,
     stream: u64,
-    held: Vec<(u64, Vec<u8>)>,
+    held: Vec<Record>,
     /// The first number of the next one.
     next: u64,
 }
 
-/// A source, with topics of records, and one of states.
+/// A source, with topics of records, one of states and one of keys.
 pub(super) struct Upstream {
     session: session::Source,
+    sender: u16,
     name: &'static str,
+    clock: Clock,
     pub(super) is_cut: bool,
     logs: BTreeMap<&'static str, Log>,
+    keys: TopicId,
+    /// The newest of each topic and key.
+    states: BTreeMap<Which, Vec<u8>>,
 }
 
-/// What a destination has got of a topic, by the names of source and topic.
-pub(super) type Got = BTreeMap<(String, String), Vec<Vec<u8>>>;
-
-pub(super) struct Downstream {
-    number: usize,
-    inbox: Arc<Inbox>,
-    sessions: BTreeMap<usize, (Arc<Relayed>, session::Source, Feed, u64)>,
-    pub(super) monitor: session::Monitor<u64>,
-    pub(super) is_away: bool,
-    pub(super) got: Got,
-    /// The ages of all as they came.
-    pub(super) ages: Vec<Option<StateAge>>,
+/// A relay, with its sessions at each destination.
+pub(super) struct Relay {
+    pub(super) clock: Clock,
+    pub(super) hop: Hop,
+    pub(super) monitor: session::Monitor<Sender>,
+    books: Books,
+    board: Board,
+    sessions: Vec<Sessions>,
 }
 
 pub(super) struct World {
     pub(super) now: Time,
     seeds: Seeds,
-    peers: u64,
+    admission: Admission,
+    /// That of all sources.
+    pub(super) clock: Clock,
     sources: Vec<Upstream>,
-    pub(super) monitor: session::Monitor<Sender>,
-    books: Books,
-    board: Board,
-    pub(super) downstream: Vec<Downstream>,
+    pub(super) relays: Vec<Relay>,
+    pub(super) downstream: Vec<Destination>,
+    truth: Truth,
 }
 
-fn params() -> MonitorParams {
-    MonitorParams { admission: Admission::Proven, idle: IDLE, ..MonitorParams::default() }
+fn params(admission: Admission) -> MonitorParams {
+    MonitorParams { admission, idle: IDLE, ..MonitorParams::default() }
 }
 
 impl World {
+    /// One relay, and hops on which datagrams cannot be forged.
     pub(super) fn new(destinations: usize) -> Self {
-        let waker = || Arc::new(Waker::new(|| Ok(())));
-        let downstream = (0..destinations).map(|number| Downstream {
-            number,
-            inbox: Arc::new(Inbox::new(waker())),
-            sessions: BTreeMap::new(),
-            monitor: session::Monitor::new(params(), Secret::new([201; 16])),
-            is_away: false,
-            got: Got::new(),
-            ages: Vec::new(),
+        Self::of(1, destinations, Admission::Proven, 0)
+    }
+
+    /// Relays in a row, and hops whose faults are drawn from a seed.
+    pub(super) fn of(relays: usize, destinations: usize, admission: Admission, seed: u64) -> Self {
+        let mut seeds = Seeds::default();
+        let hop = |place| Hop::new(seed.wrapping_mul(9).wrapping_add(place as u64));
+        let relays = (0..relays).map(|place| {
+            let next = if place + 1 < relays { 1 } else { destinations };
+            Relay::new(hop(place), next, admission, seeds.secret())
         });
-        let downstream: Vec<_> = downstream.collect();
-        let inboxes = downstream.iter().map(|to| Arc::clone(&to.inbox)).collect();
+        let relays: Vec<_> = relays.collect();
+        let downstream = (0..destinations).map(|number| {
+            let monitor = session::Monitor::new(params(admission), seeds.secret());
+            Destination::new(number, hop(relays.len() + number), monitor)
+        });
         Self {
             now: Time::ZERO + Span::from_secs(1_000),
-            seeds: Seeds::default(),
-            peers: 0,
+            downstream: downstream.collect(),
+            relays,
+            seeds,
+            admission,
+            clock: Clock::default(),
             sources: Vec::new(),
-            monitor: session::Monitor::new(params(), Secret::new([200; 16])),
-            books: Books::new(9, IDLE),
-            board: Board::new(inboxes, MAX_BYTES, waker()),
-            downstream,
+            truth: Truth::default(),
         }
     }
 
@@ -128,7 +171,9 @@ impl World {
         logs: &[(&'static str, u64)],
     ) {
         let former = self.sources.iter().position(|it| it.name == name);
-        let mut former = former.map(|place| self.sources.remove(place).logs).unwrap_or_default();
+        let former = former.map(|place| self.sources.remove(place));
+        let clock = self.clock;
+        let mut former = former.map(|former| former.logs).unwrap_or_default();
         let logs = logs.iter().map(|(log, stream)| {
             let held = former.remove(log).filter(|it| it.stream == *stream);
             let (held, next) = held.map(|log| (log.held, log.next)).unwrap_or_default();
@@ -136,25 +181,48 @@ impl World {
         });
         let logs: Vec<_> = logs.collect();
         let topics = logs.iter().map(|(log, stream, next, held)| {
-            let first = held.first().map_or(*next, |(first, _)| *first);
+            let first = held.first().map_or(*next, |record| record.first);
             let (stream, max_bytes) = (StreamId(*stream), TopicKind::DEFAULT_BYTES);
             TopicParams {
                 kind: TopicKind::Every { stream, first, max_bytes },
                 ..TopicParams::new(*log)
             }
         });
-        let pose = TopicParams { kind: pose, ..TopicParams::new("pose") };
-        let session =
-            self.seeds.session(self.now, name, [pose].into_iter().chain(topics).collect());
+        let pose = TopicParams { kind: pose, ..TopicParams::new(POSE) };
+        let keys = TopicParams { kind: TopicKind::KEYED, ..TopicParams::new(KEYS) };
+        let topics = [pose].into_iter().chain(topics).chain([keys]).collect();
+        let local = clock.read(self.now);
+        let (session, sender) = self.seeds.session(local, name, topics);
         let ids: Vec<_> = session.topics().map(|(id, _)| id).collect();
-        let mut source = Upstream { session, name, is_cut: false, logs: BTreeMap::new() };
+        let keys = ids[ids.len() - 1];
+        let (is_cut, states) = (false, BTreeMap::new());
+        let mut source =
+            Upstream { session, sender, name, clock, is_cut, logs: BTreeMap::new(), keys, states };
         for ((log, stream, next, held), id) in logs.into_iter().zip(ids.into_iter().skip(1)) {
             source.logs.insert(log, Log { id, stream, held: Vec::new(), next });
-            for (_, bytes) in held {
-                source.put(self.now, log, bytes);
+            for Record { at, bytes, .. } in held {
+                source.put(local, log, at, bytes);
             }
         }
         self.sources.push(source);
+    }
+
+    /// The source's process ends and another one begins, which puts a new state of each topic and key.
+    pub(super) fn restart_source(&mut self, name: &'static str) {
+        let source = self.source(name);
+        let states = std::mem::take(&mut source.states);
+        let logs: Vec<_> = source.logs.iter().map(|(log, it)| (*log, it.stream)).collect();
+        self.start(name, TopicKind::Latest, &logs);
+        for ((_, key), former) in states {
+            self.put_state(name, key.as_deref(), former.len());
+        }
+    }
+
+    /// The source puts a new state of each topic and key that has one.
+    pub(super) fn put_again(&mut self, name: &str) {
+        for ((_, key), former) in self.source(name).states.clone() {
+            self.put_state(name, key.as_deref(), former.len());
+        }
     }
 
     pub(super) fn source(&mut self, name: &str) -> &mut Upstream {
@@ -164,19 +232,53 @@ impl World {
     /// Puts records that are their numbers.
     pub(super) fn put(&mut self, name: &str, log: &str, numbers: std::ops::Range<u32>) {
         let now = self.now;
-        let source = self.source(name);
         for number in numbers {
-            source.put(now, log, number.to_string().into_bytes());
+            let bytes = number.to_string().into_bytes();
+            self.truth.put_record(name, log, &bytes, now);
+            let source = self.source(name);
+            let local = source.clock.read(now);
+            source.put(local, log, local, bytes);
         }
     }
 
     pub(super) fn put_pose(&mut self, name: &str, key: Option<&[u8]>) {
         let now = self.now;
-        let (session, pose) = (&mut self.source(name).session, TopicId::FIRST);
+        let which = (POSE.to_owned(), key.map(<[u8]>::to_vec));
+        let sender = self.source(name).sender;
+        let bytes = self.truth.put(sender.into(), which, now, 0);
+        let source = self.source(name);
+        let (local, pose) = (source.clock.read(now), TopicId::FIRST);
+        let session = &mut source.session;
         match key {
-            Some(key) => session.put_keyed(now, pose, key, now, b"pose").expect("it fits"),
-            None => session.put_topic(now, pose, now, b"pose").expect("it fits"),
+            Some(key) => session.put_keyed(local, pose, key, local, &bytes).expect("it fits"),
+            None => session.put_topic(local, pose, local, &bytes).expect("it fits"),
         }
+    }
+
+    /// Puts a state of this length: of a key, or the pose.
+    pub(super) fn put_state(&mut self, name: &str, key: Option<&[u8]>, len: usize) {
+        let now = self.now;
+        let topic = if key.is_some() { KEYS } else { POSE };
+        let which = (topic.to_owned(), key.map(<[u8]>::to_vec));
+        let sender = self.source(name).sender;
+        let bytes = self.truth.put(sender.into(), which.clone(), now, len);
+        let source = self.source(name);
+        let (local, keys) = (source.clock.read(now), source.keys);
+        let session = &mut source.session;
+        match key {
+            Some(key) => session.put_keyed(local, keys, key, local, &bytes).expect("it fits"),
+            None => session.put_topic(local, TopicId::FIRST, local, &bytes).expect("it fits"),
+        }
+        source.states.insert(which, bytes);
+    }
+
+    pub(super) fn remove_key(&mut self, name: &str, key: &[u8]) {
+        let now = self.now;
+        let source = self.source(name);
+        let (local, keys) = (source.clock.read(now), source.keys);
+        let was_there = source.session.remove_key(local, keys, key).expect("it has keys");
+        let known = source.states.remove(&(KEYS.to_owned(), Some(key.to_vec())));
+        assert_eq!(was_there, known.is_some());
     }
 
     /// The source closes its session.
@@ -192,7 +294,7 @@ impl World {
         clock_offset: Option<OffsetEstimate>,
         frame: Option<Frame<'_>>,
     ) {
-        let opening = Opening { cookie: Default::default(), name: "other", token: b"" };
+        let opening = Opening { cookie: Default::default(), name: OTHER, token: b"" };
         let update = Update {
             session: SessionId(5),
             seq,
@@ -206,37 +308,30 @@ impl World {
         };
         let mut datagram = [0; 1_200];
         let len = update.write(&mut datagram).expect("it fits");
-        let peer = Sender::by(PathId(99));
-        self.monitor.handle_datagram(self.now, peer, &datagram[..len]).expect("it is legal");
-        self.turn_of_relay();
+        let (peer, relay) = (Sender::of_number(u16::MAX), &mut self.relays[0]);
+        relay.monitor.handle_datagram(self.now, peer, &datagram[..len]).expect("it is legal");
+        relay.look(self.now);
     }
 
     /// Bytes of records that the relay holds for the first destination, and of the longest queue.
     pub(super) fn held(&self) -> (usize, usize) {
-        let sessions = self.downstream[0].sessions.values();
-        let queues = sessions.flat_map(|(relayed, ..)| relayed.records.after(0, |_| Some(0)));
+        let relayed = self.relays[0].sessions[0].relayed();
+        let queues = relayed.flat_map(|relayed| relayed.records.after(0, |_| Some(0)));
         let bytes = queues.map(|queue| queue.records.iter().map(|it| it.bytes.len()).sum());
         bytes.fold((0, 0), |(all, max), bytes: usize| (all + bytes, max.max(bytes)))
     }
 
-    /// The relay ends and begins anew, with nothing in its memory.
-    pub(super) fn restart_relay(&mut self) {
-        let waker = || Arc::new(Waker::new(|| Ok(())));
-        for to in &mut self.downstream {
-            to.sessions.clear();
-            to.inbox = Arc::new(Inbox::new(waker()));
-        }
-        let inboxes = self.downstream.iter().map(|to| Arc::clone(&to.inbox)).collect();
-        self.board = Board::new(inboxes, MAX_BYTES, waker());
-        self.monitor = session::Monitor::new(params(), Secret::new([200; 16]));
-        self.books = Books::new(9, IDLE);
+    /// A relay ends and begins anew, with nothing in its memory.
+    pub(super) fn restart_relay(&mut self, place: usize) {
+        let (relay, secret) = (&mut self.relays[place], self.seeds.secret());
+        let (clock, destinations) = (relay.clock, relay.sessions.len());
+        let hop = std::mem::replace(&mut relay.hop, Hop::new(0));
+        *relay = Relay { clock, ..Relay::new(hop, destinations, self.admission, secret) };
     }
 
     /// A destination does; its application has written down how far it is.
     pub(super) fn restart_destination(&mut self, place: usize) {
-        let monitor = &mut self.downstream[place].monitor;
-        let cursors: Vec<_> = monitor.cursors().collect();
-        *monitor = session::Monitor::new(params(), Secret::new([201; 16])).with_cursors(cursors);
+        self.downstream[place].restart(params(self.admission), self.seeds.secret());
     }
 
     // ---- the course ----
@@ -245,66 +340,34 @@ impl World {
         let end = self.now + length;
         while self.now < end {
             self.now += STEP;
-            self.turn_of_sources();
-            self.turn_of_relay();
-            for place in 0..self.downstream.len() {
-                self.turn_of_destination(place);
-            }
+            self.step();
         }
     }
 
-    fn turn_of_sources(&mut self) {
-        let (now, mut out) = (self.now, Vec::new());
-        for (place, source) in self.sources.iter_mut().enumerate() {
-            source.session.handle_timeout(now);
-            while let Some(event) = source.session.poll_event() {
-                if let SourceEvent::RecordsDone { topic } = event {
-                    let done = source.session.records_done(topic);
-                    let mut logs = source.logs.values_mut();
-                    let log = logs.find(|log| log.id == topic).expect("it is one of them");
-                    log.held.retain(|(first, _)| *first >= done);
-                }
-            }
-            while let Some(transmit) = source.session.poll_transmit(now, &mut out) {
-                if source.is_cut {
-                    continue;
-                }
-                let peer = Sender::by(PathId(place as u8));
-                let _ = self.monitor.handle_datagram(now, peer, &out[..transmit.len]);
-                let mut reply = Vec::new();
-                while let Some(answer) = self.monitor.poll_transmit(now, &mut reply) {
-                    let reply = &reply[..answer.len];
-                    let _ = source.session.handle_datagram(now, transmit.path, reply);
-                }
+    fn step(&mut self) {
+        let Self { now, seeds, sources, relays, downstream, truth, .. } = self;
+        let now = *now;
+        let hop = &mut relays[0].hop;
+        while let Some((sender, answer)) = hop.receive(now, Direction::Back) {
+            if let Some(source) = sources.iter_mut().find(|source| source.sender == sender) {
+                let local = source.clock.read(now);
+                let _ = source.session.handle_datagram(local, PATH, &answer);
             }
         }
-    }
-
-    fn turn_of_relay(&mut self) {
-        let Self { now, monitor, books, board, .. } = self;
-        monitor.handle_timeout(*now);
-        while let Some(event) = monitor.poll_event() {
-            books.on_event(*now, monitor, event, board);
+        sources.iter_mut().for_each(|source| source.turn(now, hop));
+        let mut rest = relays.as_mut_slice();
+        while let Some((relay, next)) = rest.split_first_mut() {
+            relay.turn(now);
+            let time = (now, relay.clock.read(now));
+            match next.first_mut() {
+                Some(next) => relay.sessions[0].turn(time, &mut next.hop, seeds),
+                None => relay.sessions.iter_mut().zip(&mut *downstream).for_each(|(it, to)| {
+                    it.turn(time, &mut to.hop, seeds);
+                }),
+            }
+            rest = next;
         }
-        books.hand_out_records(*now, monitor, board);
-        crate::monitor::Watch::turn(board, *now);
-    }
-
-    fn turn_of_destination(&mut self, place: usize) {
-        let Self { now, seeds, peers, downstream, .. } = self;
-        let to = &mut downstream[place];
-        for (place, source) in to.inbox.take() {
-            to.on_change(*now, place, source, || {
-                *peers += 1;
-                (*peers, seeds)
-            });
-        }
-        let places: Vec<_> = to.sessions.keys().copied().collect();
-        for place in places {
-            to.turn_of(*now, place);
-        }
-        to.monitor.handle_timeout(*now);
-        to.take(*now);
+        downstream.iter_mut().for_each(|to| to.turn(now, truth));
     }
 
     // ---- what is expected ----
@@ -331,94 +394,113 @@ impl World {
             assert_eq!(text(&got), text(&expected), "at destination {}", to.number);
         }
     }
+
+    /// Waits for at most this time until each destination holds the newest state of each topic and key, and
+    /// knows its age with an uncertainty of at most this.
+    pub(super) fn expect_states(&mut self, name: &str, within: Span, uncertainty: Span) {
+        let end = self.now + within;
+        loop {
+            self.run(STEP * 10);
+            let (now, expected) = (self.now, self.source(name).states.clone());
+            let wrong = self.downstream.iter().find_map(|to| {
+                let (there, mut of_age) = (to.states(now, name), BTreeMap::new());
+                for (which, (bytes, age)) in there {
+                    if age.is_some_and(|age| age.uncertainty <= uncertainty) {
+                        of_age.insert(which, bytes);
+                    } else {
+                        of_age.insert(which, format!("of unknown age: {age:?}").into_bytes());
+                    }
+                }
+                (of_age != expected).then_some((to.number, of_age))
+            });
+            self.check_ages(name);
+            let Some((number, there)) = wrong else { return };
+            let text = |states: &BTreeMap<Which, Vec<u8>>| {
+                let all = states.iter().map(|((topic, key), bytes)| {
+                    let bytes = String::from_utf8_lossy(&bytes[..bytes.len().min(90)]).into_owned();
+                    format!("{topic} {key:?}: {bytes}\n")
+                });
+                all.collect::<String>()
+            };
+            assert!(
+                now < end,
+                "destination {number} has\n{}instead of\n{}",
+                text(&there),
+                text(&expected)
+            );
+        }
+    }
+
+    /// The ages of all states of a source that destinations hold are right.
+    pub(super) fn check_ages(&self, name: &str) {
+        self.downstream.iter().for_each(|to| to.check_ages(self.now, name, &self.truth));
+    }
 }
 
 impl Upstream {
-    fn put(&mut self, now: Time, log: &str, bytes: Vec<u8>) {
+    /// Puts a record that was generated at this time.
+    fn put(&mut self, local: Time, log: &str, at: Time, bytes: Vec<u8>) {
         let log = self.logs.get_mut(log).expect("it has it");
-        let first = self.session.put_record(now, log.id, now, &bytes).expect("there is room");
-        log.held.push((first, bytes));
+        let first = self.session.put_record(local, log.id, at, &bytes).expect("there is room");
+        log.held.push(Record { first, at, bytes });
         log.next = self.session.records(log.id).expect("it is of records").next;
+    }
+
+    fn turn(&mut self, now: Time, hop: &mut Hop) {
+        let (local, mut out) = (self.clock.read(now), Vec::new());
+        self.session.handle_timeout(local);
+        while let Some(event) = self.session.poll_event() {
+            if let SourceEvent::RecordsDone { topic } = event {
+                let done = self.session.records_done(topic);
+                let mut logs = self.logs.values_mut();
+                let log = logs.find(|log| log.id == topic).expect("it is one of them");
+                log.held.retain(|record| record.first >= done);
+            }
+        }
+        while let Some(transmit) = self.session.poll_transmit(local, &mut out) {
+            if !self.is_cut {
+                hop.send(now, Direction::There, self.sender, &out[..transmit.len]);
+            }
+        }
     }
 }
 
-impl Downstream {
-    fn on_change<'a>(
-        &mut self,
-        now: Time,
-        place: usize,
-        source: Option<Arc<Relayed>>,
-        next: impl FnOnce() -> (u64, &'a mut Seeds),
-    ) {
-        if let Some((relayed, session, feed, _)) = self.sessions.get_mut(&place)
-            && source.as_ref().is_some_and(|source| Arc::ptr_eq(source, relayed))
-        {
-            feed.on_woken(now, session);
-            return;
-        }
-        if let Some((relayed, mut session, _, peer)) = self.sessions.remove(&place)
-            && relayed.parting() == Some(Parting::Close)
-        {
-            session.close();
-            self.send(now, &mut session, peer);
-        }
-        if let Some(relayed) = source {
-            let (peer, seeds) = next();
-            let session = seeds.session(now, &relayed.name, Vec::new());
-            let feed = Feed::supplied_by(Box::new(Newest::new(Arc::clone(&relayed), self.number)));
-            self.sessions.insert(place, (relayed, session, feed, peer));
+impl Relay {
+    fn new(hop: Hop, destinations: usize, admission: Admission, secret: Secret) -> Self {
+        let sessions: Vec<_> = (0..destinations).map(Sessions::new).collect();
+        let inboxes = sessions.iter().map(|to| Arc::clone(&to.inbox)).collect();
+        Self {
+            clock: Clock::default(),
+            hop,
+            monitor: session::Monitor::new(params(admission), secret),
+            books: Books::new(9, IDLE),
+            board: Board::new(inboxes, MAX_BYTES, Arc::new(Waker::new(|| Ok(())))),
+            sessions,
         }
     }
 
-    fn turn_of(&mut self, now: Time, place: usize) {
-        let Some((relayed, mut session, mut feed, peer)) = self.sessions.remove(&place) else {
-            return;
-        };
-        for _ in 0..9 {
-            session.handle_timeout(now);
-            while let Some(event) = session.poll_event() {
-                match event {
-                    SourceEvent::StateWanted(need) => {
-                        assert!(
-                            feed.answer(now, need, &mut session).expect("it goes on").is_empty()
-                        );
-                    }
-                    SourceEvent::RecordsDone { topic } => {
-                        feed.on_records_done(now, topic, &mut session);
-                    }
-                    _ => {}
-                }
-            }
-            self.send(now, &mut session, peer);
+    fn turn(&mut self, now: Time) {
+        let local = self.clock.read(now);
+        while let Some((sender, datagram)) = self.hop.receive(now, Direction::There) {
+            let sender = Sender::of_number(sender);
+            let _ = self.monitor.handle_datagram(local, sender, &datagram);
         }
-        self.sessions.insert(place, (relayed, session, feed, peer));
-    }
-
-    fn send(&mut self, now: Time, session: &mut session::Source, peer: u64) {
-        let mut out = Vec::new();
-        while let Some(transmit) = session.poll_transmit(now, &mut out) {
-            if self.is_away {
-                continue;
-            }
-            let _ = self.monitor.handle_datagram(now, peer, &out[..transmit.len]);
-            let mut reply = Vec::new();
-            while let Some(answer) = self.monitor.poll_transmit(now, &mut reply) {
-                let _ = session.handle_datagram(now, transmit.path, &reply[..answer.len]);
-            }
-            self.take(now);
+        self.look(local);
+        let mut answer = Vec::new();
+        while let Some(transmit) = self.monitor.poll_transmit(local, &mut answer) {
+            let (sender, answer) = (transmit.peer.number(), &answer[..transmit.len]);
+            self.hop.send(now, Direction::Back, sender, answer);
         }
     }
 
-    /// The application takes all records.
-    fn take(&mut self, now: Time) {
-        while let Some(event) = self.monitor.poll_event() {
-            let MonitorEvent::Record { source, topic } = event else { continue };
-            while let Some(taken) = self.monitor.take_record(now, source, topic) {
-                let cursor = taken.cursor;
-                let names = (cursor.source.into(), cursor.topic.into());
-                self.got.entry(names).or_default().push(taken.bytes);
-                self.ages.push(taken.age);
-            }
+    /// Hands on what has come.
+    fn look(&mut self, local: Time) {
+        let Self { monitor, books, board, .. } = self;
+        monitor.handle_timeout(local);
+        while let Some(event) = monitor.poll_event() {
+            books.on_event(local, monitor, event, board);
         }
+        books.hand_out_records(local, monitor, board);
+        crate::monitor::Watch::turn(board, local);
     }
 }
