@@ -37,7 +37,8 @@ pub(super) struct BaseDelay {
 pub(super) struct Sample {
     /// By how much it is above the base, ns.
     pub(super) excess: u64,
-    /// The base of its length that it has lowered, ns; not where it is shorter than all before.
+    /// The least of all lengths before, ns, if it is lower: the path has become shorter, or a queue has drained that
+    /// was there from the beginning. Not if it is shorter than all before, which explains it, too.
     pub(super) lowered: Option<i64>,
 }
 
@@ -48,9 +49,9 @@ impl BaseDelay {
         if let Some(base) = base.filter(|base| delay >= *base && len <= self.longest()) {
             return Sample { excess: delay.abs_diff(base), lowered: None };
         }
-        let is_shortest = len < self.corners[0].len;
         let excess = base.filter(|base| delay > *base).map_or(0, |base| delay.abs_diff(base));
-        let lowered = base.filter(|base| delay < *base && !is_shortest);
+        let is_shortest = len < self.corners[0].len;
+        let lowered = self.least().filter(|least| delay < *least && !is_shortest);
         self.insert(Corner { len, delay });
         // A longer length than all before is its own base from now on, but this sample may have been queued.
         Sample { excess, lowered }
@@ -194,7 +195,8 @@ mod tests {
     fn a_longer_path_has_longer_delays_of_all_lengths() {
         let mut base = BaseDelay::default();
         base.on_sample(100, 100);
-        base.on_sample(1_000, 1_000);
+        assert_eq!(base.on_sample(1_000, 2_000).lowered, None);
+        assert_eq!(base.on_sample(1_000, 1_000).lowered, None, "the path is not shorter");
         base.raise(50);
         assert_eq!([100, 1_000].map(|len| base.on_sample(len, 2_000).excess), [1_850, 950]);
     }

@@ -19,6 +19,9 @@ use super::Ack;
 use super::base_delay::BaseDelay;
 use crate::unit::Span;
 
+/// Lengths are rounded up to multiples of this number of bytes: a header that varies by a byte is no other length.
+const STEP: u32 = 32;
+
 /// Which delay tells that updates wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
@@ -38,7 +41,7 @@ pub(super) struct QueueingDelay {
     pub(super) ahead: f64,
     /// Of the ack, on its way back.
     pub(super) back: f64,
-    /// If the ack has lowered the least round trip of its length, that before and that with it; zeros otherwise.
+    /// If the ack has lowered the least round trip, that before and that with it; zeros otherwise.
     pub(super) least: [f64; 2],
 }
 
@@ -57,12 +60,13 @@ impl QueueingDelays {
     /// A fresh ack with its round trip.
     pub(super) fn on_ack(&mut self, ack: &Ack, rtt: Span) -> QueueingDelay {
         let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
-        let both = self.round_trip.on_sample(ack.len, rtt);
+        let len = ack.len.checked_next_multiple_of(STEP).unwrap_or(u32::MAX);
+        let both = self.round_trip.on_sample(len, rtt);
         let ahead = match self.source {
             DelaySource::RoundTrip => both.excess,
             DelaySource::Forward => {
                 let forward = ack.received_at.as_nanos().wrapping_sub(ack.sent_at.as_nanos());
-                self.forward.on_sample(ack.len, forward.cast_signed()).excess.min(both.excess)
+                self.forward.on_sample(len, forward.cast_signed()).excess.min(both.excess)
             }
         };
         let [ahead, back] = [ahead, both.excess - ahead].map(|ns| ns as f64 / 1e9);

@@ -4,9 +4,6 @@
 //! pairs of S. Keshav, SIGCOMM 1991). Others may come between, and jitter may move them apart or
 //! together; so it is the least that counts, of pairs and of what by chance arrived so. It may be too
 //! small where jitter moves updates together; a path then looks wider than it is.
-//!
-//! Updates are of different lengths. Times are kept for the longest: the transmission of n bytes is taken as a part
-//! n/longest of that, and what is asked for is that of an update of the mean length.
 
 use super::Ack;
 use crate::unit::{Span, Time};
@@ -29,9 +26,6 @@ const TOGETHER: Span = Span::from_millis(1);
 /// usual distance of a pair.
 const ADJACENT: f64 = 2.0;
 
-/// Weight of the newest update in the mean length.
-const NEWEST: f64 = 1.0 / 16.0;
-
 /// Weights of a new pair in the usual distance: a shorter pair counts more than a longer one, which may have had
 /// cross traffic between its updates.
 const FALLING: f64 = 0.25;
@@ -40,10 +34,6 @@ const RISING: f64 = 0.06;
 #[derive(Debug, Clone)]
 pub(super) struct Service {
     last: Option<Ack>,
-    /// The length of the longest update, and the mean length, in bytes.
-    longest: f64,
-    mean: f64,
-    /// Of the longest update, as are `min_pair` and `usual_pair`.
     least: Option<f64>,
     min_pair: Option<f64>,
     pairs: u32,
@@ -58,8 +48,6 @@ impl Service {
     pub(super) fn new() -> Self {
         Self {
             last: None,
-            longest: 0.0,
-            mean: 0.0,
             least: None,
             min_pair: None,
             pairs: 0,
@@ -71,7 +59,6 @@ impl Service {
 
     /// A fresh ack. Gives how far apart it and the last one arrived, in s, if they are a pair.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Option<f64> {
-        self.see_length(f64::from(ack.len).max(1.0));
         let last = self.last.replace(*ack)?;
         self.see_row(&last, ack);
         let apart = ack.received_at.checked_since(last.received_at)?;
@@ -80,7 +67,7 @@ impl Service {
         }
         // No longer apart than the second was under way, whatever the monitor says.
         let apart = apart.min(now.since(ack.sent_at));
-        let seconds = apart.as_secs_f64() * (self.longest / f64::from(ack.len).max(1.0));
+        let seconds = apart.as_secs_f64();
         let left_apart = ack.sent_at.since(last.sent_at);
         let is_pair = left_apart < apart / AT_ONCE && self.is_together(left_apart);
         lower(&mut self.least, seconds);
@@ -92,31 +79,12 @@ impl Service {
             self.pairs = self.pairs.saturating_add(1);
             self.paired_at = now;
         }
-        is_pair.then_some(self.of_the_mean(seconds))
-    }
-
-    fn see_length(&mut self, len: f64) {
-        if self.longest == 0.0 {
-            (self.longest, self.mean) = (len, len);
-        }
-        self.mean += NEWEST * (len - self.mean);
-        if len > self.longest {
-            let longer = len / self.longest;
-            for time in [&mut self.least, &mut self.min_pair, &mut self.usual_pair] {
-                *time = time.map(|time| time * longer);
-            }
-            self.longest = len;
-        }
-    }
-
-    /// The time of an update of the mean length, by that of the longest.
-    fn of_the_mean(&self, longest: f64) -> f64 {
-        longest * (self.mean / self.longest)
+        is_pair.then_some(seconds)
     }
 
     /// Whether updates that left so far apart may have queued one behind the other, and not for want of a state.
     fn is_together(&self, left_apart: Span) -> bool {
-        left_apart <= TOGETHER || self.least().is_some_and(|least| left_apart.as_secs_f64() < least)
+        left_apart <= TOGETHER || self.least.is_some_and(|least| left_apart.as_secs_f64() < least)
     }
 
     /// Whether a pair is worth its while.
@@ -126,7 +94,7 @@ impl Service {
 
     fn see_row(&mut self, last: &Ack, ack: &Ack) {
         let before = self.row.filter(|_| ack.seq == last.seq.wrapping_add(1));
-        let row = before.zip(self.usual_pair()).and_then(|((first, count), usual)| {
+        let row = before.zip(self.usual_pair).and_then(|((first, count), usual)| {
             let length = ack.received_at.checked_since(first)?.as_secs_f64();
             (length < ADJACENT * usual * f64::from(count))
                 .then_some((first, count.saturating_add(1)))
@@ -141,17 +109,17 @@ impl Service {
 
     /// The usual distance of the two updates of a pair at arrival, s: robust against jitter and cross traffic.
     pub(super) fn usual_pair(&self) -> Option<f64> {
-        self.usual_pair.map(|time| self.of_the_mean(time))
+        self.usual_pair
     }
 
     /// How long an update keeps the narrowest hop, s; nothing before two have arrived in a row.
     pub(super) fn least(&self) -> Option<f64> {
-        self.least.map(|time| self.of_the_mean(time))
+        self.least
     }
 
     /// The same by pairs alone, s: by others it may be only how far apart they left.
     pub(super) fn min_pair(&self) -> Option<f64> {
-        self.min_pair.map(|time| self.of_the_mean(time))
+        self.min_pair
     }
 }
 

@@ -50,7 +50,7 @@
 //!   for counts in full.
 //! - **A queue that is deep beside one update** may be somebody else's, who does not yield. Then the rate
 //!   is at least Lazy's, one update a smoothed round trip; a half of it if the queue drains in pauses.
-//! - **Lengths**: the base delay and the service time of a long update are longer (`base_delay`, `service`).
+//! - **Lengths**: a long update takes longer at the bottleneck, and its base delay is longer (`base_delay`).
 //! - **The way back**: what acks wait for counts too, the more the nearer it comes to a least round
 //!   trip, as there are paths whose both ways share one medium. Fewer acks are asked for, then: see
 //!   `sparse`.
