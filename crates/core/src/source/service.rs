@@ -4,6 +4,10 @@
 //! pairs of S. Keshav, SIGCOMM 1991). Others may come between, and jitter may move them apart or
 //! together; so it is the least that counts, of pairs and of what by chance arrived so. It may be too
 //! small where jitter moves updates together; a path then looks wider than it is.
+//!
+//! Updates have different lengths. Times are kept for the longest: the transmission of n bytes is taken as n/longest of
+//! that, and the getters give the time of an update of the mean length. An update of less than half of the mean length
+//! does not count, as many paths take some time for a packet of any length.
 
 use super::Ack;
 use crate::unit::{Span, Time};
@@ -26,6 +30,9 @@ const TOGETHER: Span = Span::from_millis(1);
 /// usual distance of a pair.
 const ADJACENT: f64 = 2.0;
 
+/// Weight of the newest update in the mean length.
+const NEWEST: f64 = 1.0 / 16.0;
+
 /// Weights of a new pair in the usual distance: a shorter pair counts more than a longer one, which may have had
 /// cross traffic between its updates.
 const FALLING: f64 = 0.25;
@@ -34,6 +41,10 @@ const RISING: f64 = 0.06;
 #[derive(Debug, Clone)]
 pub(super) struct Service {
     last: Option<Ack>,
+    /// The length of the longest update, and the mean length, in bytes.
+    longest: f64,
+    mean: f64,
+    /// Of the longest update, as are `min_pair` and `usual_pair`.
     least: Option<f64>,
     min_pair: Option<f64>,
     pairs: u32,
@@ -48,6 +59,8 @@ impl Service {
     pub(super) fn new() -> Self {
         Self {
             last: None,
+            longest: 0.0,
+            mean: 0.0,
             least: None,
             min_pair: None,
             pairs: 0,
@@ -59,15 +72,18 @@ impl Service {
 
     /// A fresh ack. Gives how far apart it and the last one arrived, in s, if they are a pair.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Option<f64> {
+        let len = f64::from(ack.len).max(1.0);
+        self.see_length(len);
         let last = self.last.replace(*ack)?;
         self.see_row(&last, ack);
         let apart = ack.received_at.checked_since(last.received_at)?;
-        if ack.seq != last.seq.wrapping_add(1) || apart == Span::ZERO {
+        let is_short = len < self.mean / 2.0;
+        if is_short || ack.seq != last.seq.wrapping_add(1) || apart == Span::ZERO {
             return None;
         }
         // No longer apart than the second was under way, whatever the monitor says.
         let apart = apart.min(now.since(ack.sent_at));
-        let seconds = apart.as_secs_f64();
+        let seconds = apart.as_secs_f64() * (self.longest / len);
         let left_apart = ack.sent_at.since(last.sent_at);
         let is_pair = left_apart < apart / AT_ONCE && self.is_together(left_apart);
         lower(&mut self.least, seconds);
@@ -79,12 +95,31 @@ impl Service {
             self.pairs = self.pairs.saturating_add(1);
             self.paired_at = now;
         }
-        is_pair.then_some(seconds)
+        is_pair.then_some(self.of_the_mean(seconds))
+    }
+
+    fn see_length(&mut self, len: f64) {
+        if self.longest == 0.0 {
+            (self.longest, self.mean) = (len, len);
+        }
+        self.mean += NEWEST * (len - self.mean);
+        if len > self.longest {
+            let longer = len / self.longest;
+            for time in [&mut self.least, &mut self.min_pair, &mut self.usual_pair] {
+                *time = time.map(|time| time * longer);
+            }
+            self.longest = len;
+        }
+    }
+
+    /// The time of an update of the mean length, by that of the longest.
+    fn of_the_mean(&self, longest: f64) -> f64 {
+        longest * (self.mean / self.longest)
     }
 
     /// Whether updates that left so far apart may have queued one behind the other, and not for want of a state.
     fn is_together(&self, left_apart: Span) -> bool {
-        left_apart <= TOGETHER || self.least.is_some_and(|least| left_apart.as_secs_f64() < least)
+        left_apart <= TOGETHER || self.least().is_some_and(|least| left_apart.as_secs_f64() < least)
     }
 
     /// Whether a pair is worth its while.
@@ -94,7 +129,7 @@ impl Service {
 
     fn see_row(&mut self, last: &Ack, ack: &Ack) {
         let before = self.row.filter(|_| ack.seq == last.seq.wrapping_add(1));
-        let row = before.zip(self.usual_pair).and_then(|((first, count), usual)| {
+        let row = before.zip(self.usual_pair()).and_then(|((first, count), usual)| {
             let length = ack.received_at.checked_since(first)?.as_secs_f64();
             (length < ADJACENT * usual * f64::from(count))
                 .then_some((first, count.saturating_add(1)))
@@ -109,17 +144,22 @@ impl Service {
 
     /// The usual distance of the two updates of a pair at arrival, s: robust against jitter and cross traffic.
     pub(super) fn usual_pair(&self) -> Option<f64> {
-        self.usual_pair
+        self.usual_pair.map(|time| self.of_the_mean(time))
+    }
+
+    /// The time of a byte at the narrowest hop by the usual pair, s.
+    pub(super) fn byte_time(&self) -> Option<f64> {
+        self.usual_pair.map(|time| time / self.longest)
     }
 
     /// How long an update keeps the narrowest hop, s; nothing before two have arrived in a row.
     pub(super) fn least(&self) -> Option<f64> {
-        self.least
+        self.least.map(|time| self.of_the_mean(time))
     }
 
     /// The same by pairs alone, s: by others it may be only how far apart they left.
     pub(super) fn min_pair(&self) -> Option<f64> {
-        self.min_pair
+        self.min_pair.map(|time| self.of_the_mean(time))
     }
 }
 
@@ -204,6 +244,18 @@ mod tests {
             service.on_ack(ms(50 + seq), &ack(seq, 40, received));
             assert!(service.least().is_none_or(|least| least > 0.0 && least <= 0.02));
         }
+    }
+
+    #[test]
+    fn a_short_update_among_long_ones_does_not_count_and_others_count_by_length() {
+        let mut service = Service::new();
+        let of = |len, seq, received| Ack { len, ..ack(seq, 0, received) };
+        service.on_ack(ms(100), &of(1_000, 0, 20));
+        assert_eq!(service.on_ack(ms(100), &of(1_000, 1, 30)), Some(0.01));
+        assert_eq!(service.on_ack(ms(100), &of(60, 2, 31)), None);
+        assert_eq!(service.byte_time(), Some(1e-5));
+        assert!(service.on_ack(ms(100), &of(800, 3, 37)).is_some_and(|time| time < 0.0075));
+        assert!(service.byte_time().is_some_and(|time| time < 1e-5));
     }
 
     #[test]
