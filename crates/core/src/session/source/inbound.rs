@@ -71,9 +71,20 @@ impl Source {
             }
             return Err(Ignored::Late);
         }
-        // By a path that has yet to be proven, updates open the session. A monitor that was restarted has made a record
+        // By a path that has yet to be proven, updates open the session: a monitor that was restarted has made a record
         // of one, although the session has been open all the time.
-        let is_open = is_open && !self.is_elsewhere(ack);
+        let is_elsewhere = is_open && several_paths && self.acks.is_of_other_record(ack);
+        if is_elsewhere && self.opener.is_short_lived(now) {
+            // Somebody else of the same name may be there: this time with a wait.
+            self.open_again(now);
+            return Err(Ignored::Late);
+        }
+        if is_elsewhere {
+            self.acks.on_reopening();
+            self.paths.forget_clock();
+            self.outgoing.forget_copies();
+        }
+        let is_open = is_open && !is_elsewhere;
         let answers_all = seq + 1 == self.acks.next_seq();
         self.liveness.on_ack(now, ack.was_fresh, answers_all);
         let rtt = self.acks.on_ack(now, &sent, ack, is_open, &mut self.counters);
@@ -109,16 +120,6 @@ impl Source {
             );
         }
         Ok(SourceEvent::Acked { rtt })
-    }
-
-    /// Whether the monitor has begun anew without a word, as an ack says; if so, nothing is known of it.
-    fn is_elsewhere(&mut self, ack: &wire::Ack) -> bool {
-        let is_elsewhere = self.acks.is_of_other_record(ack);
-        if is_elsewhere {
-            self.acks.on_reopening();
-            self.paths.forget_clock();
-        }
-        is_elsewhere
     }
 
     /// What an ack says of states that take several updates, and of topics.
