@@ -28,7 +28,7 @@ fn a_seed_is_replayed_with_its_plan_and_its_last_events() {
     let output = torture(&["--seed", "17", "--verbose"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let told = text(&output.stdout);
-    for part in ["seed 17", "source 0: ", "the monitor dies", "the last events:", "is fresh"] {
+    for part in ["seed 17", "source 0: ", "a monitor starts", "the last events:", "is fresh"] {
         assert!(told.contains(part), "{part} in {told}");
     }
     assert_eq!(told, text(&torture(&["--seed", "17", "--verbose"]).stdout), "the same again");

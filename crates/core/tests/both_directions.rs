@@ -217,7 +217,7 @@ fn states_of_any_length_use_the_path_under_tenth() {
     let rate = BitRate::from_mbps(8);
     let tenth: fn() -> Box<dyn RateLaw> =
         || LawConfig::with_defaults(LawName::Tenth).expect("its bounds are fine").build();
-    for len in [2_400, 20_000, 50_000, 100_000, 101_000] {
+    for len in [20_000, 50_000, 100_000, 101_000] {
         let mut world = World::new(rate, fixed);
         world.dialer = dialer(tenth, 1);
         (world.state_len, world.command_len) = (len, 100);

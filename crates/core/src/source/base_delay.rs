@@ -11,8 +11,12 @@
 //!        └──────────────────── n
 //! ```
 //!
-//! A longer datagram takes no less time, so a sample bounds the base of all shorter lengths. For updates of one length
-//! the base is the least sample.
+//! A longer datagram takes no less time, so a sample bounds the base of all shorter lengths. The first sample of a
+//! length that is longer than all before may have been queued: it is its base only up to the time that [`HOPS`] of the
+//! narrowest hops would take for its further bytes. For updates of one length the base is the least sample.
+
+/// So many hops as slow as the narrowest one may be on the path.
+const HOPS: f64 = 4.0;
 
 /// The maximum number of corners of the hull.
 const CORNERS: usize = 6;
@@ -37,22 +41,27 @@ pub(super) struct BaseDelay {
 pub(super) struct Sample {
     /// By how much it is above the base, ns.
     pub(super) excess: u64,
-    /// The base of its length that it has lowered, ns; not where it is shorter than all before.
+    /// The least of all lengths before, ns, if it is lower: the path has become shorter, or a queue has drained that
+    /// was there from the beginning. Not if it is shorter than all before, which explains it, too.
     pub(super) lowered: Option<i64>,
 }
 
 impl BaseDelay {
-    /// Takes in the delay of a datagram.
-    pub(super) fn on_sample(&mut self, len: u32, delay: i64) -> Sample {
+    /// Takes in the delay of a datagram, with the time of a byte at the narrowest hop in ns, if it is known.
+    pub(super) fn on_sample(&mut self, len: u32, delay: i64, byte_time: Option<f64>) -> Sample {
         let base = self.of(len);
         if let Some(base) = base.filter(|base| delay >= *base && len <= self.longest()) {
             return Sample { excess: delay.abs_diff(base), lowered: None };
         }
-        let is_shortest = len < self.corners[0].len;
         let excess = base.filter(|base| delay > *base).map_or(0, |base| delay.abs_diff(base));
-        let lowered = base.filter(|base| delay < *base && !is_shortest);
-        self.insert(Corner { len, delay });
-        // A longer length than all before is its own base from now on, but this sample may have been queued.
+        let is_shortest = len < self.corners[0].len;
+        let lowered = self.least().filter(|least| delay < *least && !is_shortest);
+        let further = f64::from(len.saturating_sub(self.longest()));
+        let most = base.zip(byte_time).filter(|_| further > 0.0).map(|(base, byte_time)| {
+            // `as` saturates.
+            base.saturating_add((HOPS * byte_time * further) as i64)
+        });
+        self.insert(Corner { len, delay: most.map_or(delay, |most| most.min(delay)) });
         Sample { excess, lowered }
     }
 
@@ -161,7 +170,7 @@ mod tests {
     /// The excess of each sample.
     fn excess(samples: &[(u32, i64)]) -> alloc::vec::Vec<u64> {
         let mut base = BaseDelay::default();
-        samples.iter().map(|(len, delay)| base.on_sample(*len, *delay).excess).collect()
+        samples.iter().map(|(len, delay)| base.on_sample(*len, *delay, None).excess).collect()
     }
 
     #[test]
@@ -173,30 +182,45 @@ mod tests {
     fn the_transmission_of_further_bytes_is_no_queue() {
         let mut base = BaseDelay::default();
         // 1 ns per byte and 50 ns.
-        base.on_sample(100, 150);
-        assert_eq!(base.on_sample(1_100, 1_150).excess, 1_000, "that may have been a queue");
-        assert_eq!(base.on_sample(1_100, 1_150).excess, 0, "but not twice without a shorter one");
-        assert_eq!(base.on_sample(600, 650).excess, 0);
-        assert_eq!(base.on_sample(600, 700).excess, 50);
+        base.on_sample(100, 150, None);
+        assert_eq!(base.on_sample(1_100, 1_150, None).excess, 1_000, "that may have been a queue");
+        assert_eq!(
+            base.on_sample(1_100, 1_150, None).excess,
+            0,
+            "but not twice without a shorter one"
+        );
+        assert_eq!(base.on_sample(600, 650, None).excess, 0);
+        assert_eq!(base.on_sample(600, 700, None).excess, 50);
     }
 
     #[test]
     fn a_long_one_bounds_all_shorter_ones() {
         let mut base = BaseDelay::default();
-        base.on_sample(100, 500);
-        assert_eq!(base.on_sample(1_000, 300), Sample { excess: 0, lowered: Some(500) });
-        assert_eq!(base.on_sample(100, 500).excess, 200);
-        assert_eq!(base.on_sample(100, 250), Sample { excess: 0, lowered: None });
+        base.on_sample(100, 500, None);
+        assert_eq!(base.on_sample(1_000, 300, None), Sample { excess: 0, lowered: Some(500) });
+        assert_eq!(base.on_sample(100, 500, None).excess, 200);
+        assert_eq!(base.on_sample(100, 250, None), Sample { excess: 0, lowered: None });
         assert_eq!(base.least(), Some(250));
+    }
+
+    #[test]
+    fn a_queue_is_no_base_of_a_length_that_is_new() {
+        let mut base = BaseDelay::default();
+        base.on_sample(100, 1_000, None);
+        // 4 hops of 1 ns for each of 1000 bytes.
+        base.on_sample(1_100, 90_000, Some(1.0));
+        assert_eq!(base.on_sample(1_100, 90_000, Some(1.0)).excess, 85_000);
+        assert_eq!(base.on_sample(1_100, 2_000, Some(1.0)).excess, 0);
     }
 
     #[test]
     fn a_longer_path_has_longer_delays_of_all_lengths() {
         let mut base = BaseDelay::default();
-        base.on_sample(100, 100);
-        base.on_sample(1_000, 1_000);
+        base.on_sample(100, 100, None);
+        assert_eq!(base.on_sample(1_000, 2_000, None).lowered, None);
+        assert_eq!(base.on_sample(1_000, 1_000, None).lowered, None, "the path is not shorter");
         base.raise(50);
-        assert_eq!([100, 1_000].map(|len| base.on_sample(len, 2_000).excess), [1_850, 950]);
+        assert_eq!([100, 1_000].map(|len| base.on_sample(len, 2_000, None).excess), [1_850, 950]);
     }
 
     proptest! {
@@ -210,10 +234,10 @@ mod tests {
         ) {
             let path = |len: u32| 1_000_000 + per_byte * i64::from(len);
             let mut base = BaseDelay::default();
-            base.on_sample(40, path(40));
-            base.on_sample(1_500, path(1_500));
+            base.on_sample(40, path(40), None);
+            base.on_sample(1_500, path(1_500), None);
             for (len, queued) in samples {
-                let sample = base.on_sample(len, path(len) + queued);
+                let sample = base.on_sample(len, path(len) + queued, None);
                 prop_assert!(sample.excess.abs_diff(queued.cast_unsigned()) <= 1);
             }
             prop_assert!(base.of(probe).is_some_and(|of| of.abs_diff(path(probe)) <= 1));
@@ -225,7 +249,7 @@ mod tests {
         ) {
             let mut base = BaseDelay::default();
             for (len, delay) in samples {
-                base.on_sample(len, delay);
+                base.on_sample(len, delay, None);
                 let corners = base.corners();
                 prop_assert!((1..=CORNERS).contains(&corners.len()));
                 let grow = |two: &[Corner]| two[0].len < two[1].len && two[0].delay < two[1].delay;

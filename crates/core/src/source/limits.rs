@@ -168,6 +168,11 @@ impl Limited {
         &*self.law
     }
 
+    /// Whether there is a limit of the bandwidth.
+    pub fn has_max_bandwidth(&self) -> bool {
+        self.limits.max_bandwidth.is_some()
+    }
+
     /// Whether the law adapts its rate to the path.
     pub fn adapts(&self) -> bool {
         self.own.is_some()

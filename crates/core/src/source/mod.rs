@@ -173,7 +173,7 @@ pub struct RateBounds {
     /// Never slower than this: the path must be heard from to be known. The default of one
     /// update in 2 s keeps NAT bindings open (30 s and more, RFC 4787 section 4.3) and costs
     /// next to nothing. [`Tenth`] goes below it where a round trip takes longer than a
-    /// period, and to one update in 6 s where losses last at the default or a lower floor.
+    /// period, and down to a third of the default or a lower floor where losses last.
     pub floor: UpdateRate,
     /// Never faster than this. The default of 10,000/s is far beyond what a person or a control
     /// loop can use, and bounds what a path as fast as loopback makes a law send.

@@ -19,6 +19,9 @@ use super::Ack;
 use super::base_delay::BaseDelay;
 use crate::unit::Span;
 
+/// Lengths are rounded up to multiples of this number of bytes: a header that varies by a byte is no other length.
+const STEP: u32 = 32;
+
 /// Which delay tells that updates wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
@@ -38,7 +41,7 @@ pub(super) struct QueueingDelay {
     pub(super) ahead: f64,
     /// Of the ack, on its way back.
     pub(super) back: f64,
-    /// If the ack has lowered the least round trip of its length, that before and that with it; zeros otherwise.
+    /// If the ack has lowered the least round trip, that before and that with it; zeros otherwise.
     pub(super) least: [f64; 2],
 }
 
@@ -54,15 +57,20 @@ impl QueueingDelays {
         Self { source, forward: BaseDelay::default(), round_trip: BaseDelay::default() }
     }
 
-    /// A fresh ack with its round trip.
-    pub(super) fn on_ack(&mut self, ack: &Ack, rtt: Span) -> QueueingDelay {
+    /// A fresh ack with its round trip, and the time of a byte at the narrowest hop in s, if it is known.
+    pub(super) fn on_ack(&mut self, ack: &Ack, rtt: Span, byte_time: Option<f64>) -> QueueingDelay {
+        let byte_time = byte_time.map(|time| time * 1e9);
         let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
-        let both = self.round_trip.on_sample(ack.len, rtt);
+        let len = ack.len.checked_next_multiple_of(STEP).unwrap_or(u32::MAX);
+        let both = self.round_trip.on_sample(len, rtt, byte_time);
         let ahead = match self.source {
             DelaySource::RoundTrip => both.excess,
             DelaySource::Forward => {
                 let forward = ack.received_at.as_nanos().wrapping_sub(ack.sent_at.as_nanos());
-                self.forward.on_sample(ack.len, forward.cast_signed()).excess.min(both.excess)
+                self.forward
+                    .on_sample(len, forward.cast_signed(), byte_time)
+                    .excess
+                    .min(both.excess)
             }
         };
         let [ahead, back] = [ahead, both.excess - ahead].map(|ns| ns as f64 / 1e9);
@@ -106,7 +114,7 @@ mod tests {
         let wait = |(seq, rtt): (u64, &u64)| {
             let rtt = Span::from_millis(*rtt);
             let ack = ack(seq, rtt, clock(seq));
-            1e3 * delays.on_ack(&ack, rtt).ahead
+            1e3 * delays.on_ack(&ack, rtt, None).ahead
         };
         (0..).zip(rtts).map(wait).collect()
     }
@@ -124,7 +132,7 @@ mod tests {
         for (seq, rtt, back) in [(0, 20, 0.0), (1, 50, 0.015), (2, 20, 0.0)] {
             let rtt = Span::from_millis(rtt);
             let ack = ack(seq, rtt, 0);
-            let wait = delays.on_ack(&ack, rtt);
+            let wait = delays.on_ack(&ack, rtt, None);
             assert_eq!((wait.ahead, wait.back), (back, back));
         }
     }
@@ -145,7 +153,7 @@ mod tests {
         let mut wait = |seq, rtt, raise| {
             let rtt = Span::from_millis(rtt);
             let ack = ack(seq, rtt, 0);
-            let wait = delays.on_ack(&ack, rtt).ahead;
+            let wait = delays.on_ack(&ack, rtt, None).ahead;
             delays.raise(raise, raise);
             wait
         };
@@ -162,7 +170,7 @@ mod tests {
             let mut delays = QueueingDelays::new(DelaySource::Forward);
             for (seq, at) in [(0, received), (1, received.wrapping_add(u64::MAX / 2 + 1)), (2, 0)] {
                 let ack = Ack::of(seq, ms(seq), Time::from_nanos(at));
-                let wait = delays.on_ack(&ack, Span::from_millis(10));
+                let wait = delays.on_ack(&ack, Span::from_millis(10), None);
                 assert!((0.0..=0.01).contains(&wait.ahead) && (0.0..=0.01).contains(&wait.back));
                 delays.raise(f64::MAX, f64::MAX);
             }

@@ -5,8 +5,9 @@
 //! together; so it is the least that counts, of pairs and of what by chance arrived so. It may be too
 //! small where jitter moves updates together; a path then looks wider than it is.
 //!
-//! Updates are of different lengths. Times are kept for the longest: the transmission of n bytes is taken as a part
-//! n/longest of that, and what is asked for is that of an update of the mean length.
+//! Updates have different lengths. Times are kept for the longest: the transmission of n bytes is taken as n/longest of
+//! that, and the getters give the time of an update of the mean length. An update of less than half of the mean length
+//! does not count, as many paths take some time for a packet of any length.
 
 use super::Ack;
 use crate::unit::{Span, Time};
@@ -71,16 +72,18 @@ impl Service {
 
     /// A fresh ack. Gives how far apart it and the last one arrived, in s, if they are a pair.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Option<f64> {
-        self.see_length(f64::from(ack.len).max(1.0));
+        let len = f64::from(ack.len).max(1.0);
+        self.see_length(len);
         let last = self.last.replace(*ack)?;
         self.see_row(&last, ack);
         let apart = ack.received_at.checked_since(last.received_at)?;
-        if ack.seq != last.seq.wrapping_add(1) || apart == Span::ZERO {
+        let is_short = len < self.mean / 2.0;
+        if is_short || ack.seq != last.seq.wrapping_add(1) || apart == Span::ZERO {
             return None;
         }
         // No longer apart than the second was under way, whatever the monitor says.
         let apart = apart.min(now.since(ack.sent_at));
-        let seconds = apart.as_secs_f64() * (self.longest / f64::from(ack.len).max(1.0));
+        let seconds = apart.as_secs_f64() * (self.longest / len);
         let left_apart = ack.sent_at.since(last.sent_at);
         let is_pair = left_apart < apart / AT_ONCE && self.is_together(left_apart);
         lower(&mut self.least, seconds);
@@ -142,6 +145,11 @@ impl Service {
     /// The usual distance of the two updates of a pair at arrival, s: robust against jitter and cross traffic.
     pub(super) fn usual_pair(&self) -> Option<f64> {
         self.usual_pair.map(|time| self.of_the_mean(time))
+    }
+
+    /// The time of a byte at the narrowest hop by the usual pair, s.
+    pub(super) fn byte_time(&self) -> Option<f64> {
+        self.usual_pair.map(|time| time / self.longest)
     }
 
     /// How long an update keeps the narrowest hop, s; nothing before two have arrived in a row.
@@ -236,6 +244,18 @@ mod tests {
             service.on_ack(ms(50 + seq), &ack(seq, 40, received));
             assert!(service.least().is_none_or(|least| least > 0.0 && least <= 0.02));
         }
+    }
+
+    #[test]
+    fn a_short_update_among_long_ones_does_not_count_and_others_count_by_length() {
+        let mut service = Service::new();
+        let of = |len, seq, received| Ack { len, ..ack(seq, 0, received) };
+        service.on_ack(ms(100), &of(1_000, 0, 20));
+        assert_eq!(service.on_ack(ms(100), &of(1_000, 1, 30)), Some(0.01));
+        assert_eq!(service.on_ack(ms(100), &of(60, 2, 31)), None);
+        assert_eq!(service.byte_time(), Some(1e-5));
+        assert!(service.on_ack(ms(100), &of(800, 3, 37)).is_some_and(|time| time < 0.0075));
+        assert!(service.byte_time().is_some_and(|time| time < 1e-5));
     }
 
     #[test]

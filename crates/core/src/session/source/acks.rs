@@ -152,9 +152,10 @@ impl Acks {
     /// Whether an ack that [`Acks::is_newest`] is of another record at the monitor than the last one: a record counts
     /// each fresh update.
     pub(super) fn is_of_other_record(&self, ack: &wire::Ack) -> bool {
-        self.last.is_some_and(|last| {
+        // A stale one can be of an update that came before others that are acknowledged later.
+        self.last.filter(|last| last.was_fresh && ack.was_fresh).is_some_and(|last| {
             let more = ack.fresh.wrapping_sub(last.fresh).cast_signed();
-            ack.was_fresh && more < i32::from(last.was_fresh)
+            more < 1
         })
     }
 
@@ -235,13 +236,13 @@ mod tests {
         Time::ZERO + Span::from_millis(millis)
     }
 
-    /// Of update `seq`, sampled and sent at `seq` ms.
     /// An update of 10 bytes that leaves at this time.
     fn sent(millis: u64) -> SentUpdate {
         let at = at(millis);
         SentUpdate { generated_at: Some(at), sent_at: at, payload_len: 10, len: 10 }
     }
 
+    /// Of update `seq`, sampled and sent at `seq` ms.
     fn ack(seq: u64) -> Ack {
         Ack {
             session: SessionId(1),
@@ -282,6 +283,22 @@ mod tests {
             assert!(!acks.is_newest(seq));
         }
         assert_eq!(acks.srtt(), Some(Span::from_millis(10)));
+    }
+
+    #[test]
+    fn a_count_of_fresh_updates_that_does_not_grow_is_of_another_record() {
+        let (mut acks, mut counters) = (Acks::new(at(0), true), SourceCounters::default());
+        (0..4).for_each(|seq| acks.on_sent(sent(seq)));
+        let of = |seq, fresh, was_fresh| Ack { fresh, was_fresh, ..ack(seq) };
+        assert!(!acks.is_of_other_record(&of(0, 1, true)), "there is none before");
+        let sent = acks.find(at(9), &ack(0)).unwrap();
+        acks.on_ack(at(9), &sent, &of(0, u32::MAX, true), true, &mut counters);
+        assert!(!acks.is_of_other_record(&of(1, 0, true)), "the count wraps");
+        assert!(acks.is_of_other_record(&of(1, u32::MAX, true)));
+        assert!(acks.is_of_other_record(&of(1, u32::MAX - 9, true)));
+        assert!(!acks.is_of_other_record(&of(1, 7, false)), "a stale update counts nothing");
+        acks.on_ack(at(9), &sent, &of(1, 9, false), true, &mut counters);
+        assert!(!acks.is_of_other_record(&of(2, 8, true)), "it can be of an earlier update");
     }
 
     #[test]

@@ -71,54 +71,47 @@ impl Source {
             }
             return Err(Ignored::Late);
         }
-        // By a path that has yet to be proven, updates open the session. A monitor that was restarted has made a record
+        // By a path that has yet to be proven, updates open the session: a monitor that was restarted has made a record
         // of one, although the session has been open all the time.
-        let is_open = is_open && !self.is_elsewhere(ack);
+        let is_elsewhere = is_open && several_paths && self.acks.is_of_other_record(ack);
+        if is_elsewhere && self.opener.is_short_lived(now) {
+            // Somebody else of the same name may be there: this time with a wait.
+            self.open_again(now);
+            return Err(Ignored::Late);
+        }
+        if is_elsewhere {
+            self.acks.on_reopening();
+            self.paths.forget_clock();
+            self.outgoing.forget_copies();
+        }
+        let is_open = is_open && !is_elsewhere;
         let answers_all = seq + 1 == self.acks.next_seq();
         self.liveness.on_ack(now, ack.was_fresh, answers_all);
         let rtt = self.acks.on_ack(now, &sent, ack, is_open, &mut self.counters);
         self.on_parts(now, &sent, ack);
         if !is_open {
-            self.opener.on_opened(now, by);
-            self.acks.on_opened();
-            self.counters.opened += 1;
-            self.paths.on_opened();
-            self.law.restart(now);
-            (self.ahead, self.lent) = (Ahead::default(), Lent::default());
-            self.transfers.on_opened();
-            self.topics.on_opened(now);
-            self.states.on_session_changed();
+            self.on_opened(now, by);
             return Ok(SourceEvent::Opened);
         }
         // The law began anew with the opening. An update that left before may have been queued for all
         // of an outage, and its round trip is not that of the path as it is now.
         if self.acks.is_since_opening(seq) {
-            self.law.on_ack(
-                now,
-                &source::Ack {
-                    seq,
-                    // A part counts as a state of its own.
-                    generated_at: sent.generated_at.unwrap_or(sent.sent_at),
-                    sent_at: sent.sent_at,
-                    len: sent.len.saturating_add(HEADERS as u32),
-                    hold,
-                    received_at,
-                    fresh: ack.fresh,
-                    stale: ack.stale,
-                },
-            );
+            self.law.on_ack(now, &law_ack(&sent, ack));
         }
         Ok(SourceEvent::Acked { rtt })
     }
 
-    /// Whether the monitor has begun anew without a word, as an ack says; if so, nothing is known of it.
-    fn is_elsewhere(&mut self, ack: &wire::Ack) -> bool {
-        let is_elsewhere = self.acks.is_of_other_record(ack);
-        if is_elsewhere {
-            self.acks.on_reopening();
-            self.paths.forget_clock();
-        }
-        is_elsewhere
+    /// The session is open, and the monitor has nothing of it but the update that opened it.
+    fn on_opened(&mut self, now: Time, by: PathId) {
+        self.opener.on_opened(now, by);
+        self.acks.on_opened();
+        self.counters.opened += 1;
+        self.paths.on_opened();
+        self.law.restart(now);
+        (self.ahead, self.lent) = (Ahead::default(), Lent::default());
+        self.transfers.on_opened();
+        self.topics.on_opened(now);
+        self.states.on_session_changed();
     }
 
     /// What an ack says of states that take several updates, and of topics.
@@ -171,5 +164,20 @@ impl Source {
             self.opener.on_close(now, reason);
         }
         SourceEvent::Closed(reason)
+    }
+}
+
+/// What the law learns from an ack.
+fn law_ack(sent: &SentUpdate, ack: &wire::Ack) -> source::Ack {
+    source::Ack {
+        seq: ack.seq,
+        // A part counts as a state of its own.
+        generated_at: sent.generated_at.unwrap_or(sent.sent_at),
+        sent_at: sent.sent_at,
+        len: sent.len.saturating_add(HEADERS as u32),
+        hold: ack.hold,
+        received_at: ack.received_at,
+        fresh: ack.fresh,
+        stale: ack.stale,
     }
 }

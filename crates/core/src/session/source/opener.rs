@@ -178,7 +178,7 @@ impl Opener {
     /// The session must be opened again, and not before `earliest`.
     pub(super) fn again(&mut self, now: Time, earliest: Time) {
         (self.prompted_by, self.step) = (PathSet::EMPTY, Step::Idle);
-        if now.since(self.opened_at) >= self.max_wait {
+        if !self.is_short_lived(now) {
             self.short_lives = 0;
             self.backoff.reset(0);
             self.next_at = now.max(earliest);
@@ -247,6 +247,11 @@ impl Opener {
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         matches!(self.reach, Reach::Open)
+    }
+
+    /// Whether the session was opened so recently that another opening waits.
+    pub(super) fn is_short_lived(&self, now: Time) -> bool {
+        now.since(self.opened_at) < self.max_wait
     }
 
     pub(super) fn opened_at(&self) -> Time {

@@ -10,7 +10,7 @@ use super::{Reach, Source, SourceParams, Transmit};
 use crate::dscp::Dscp;
 use crate::path::{PathId, PathSet};
 use crate::session::paths::Route;
-use crate::source::Limit;
+use crate::source::{Limit, Phase};
 use crate::unit::{Span, Time};
 use crate::wire::{Close, CloseReason, Frame, Frames, Opening, StateId, Update};
 
@@ -187,8 +187,13 @@ impl Source {
             return Some(Content::Nothing);
         }
         let limit = self.law.limited_by();
-        let is_rate_found = limit.is_none() && self.law.adapts();
-        let are_bytes_scarce = is_rate_found || limit == Some(Limit::MaxBandwidth);
+        let is_found = limit.is_none() && self.law.adapts();
+        let are_bytes_scarce = is_found || limit == Some(Limit::MaxBandwidth);
+        // The time of a byte is known of one path, and a bandwidth is the user's own scarcity.
+        let is_rate_found = is_found
+            && self.paths.count() == 1
+            && !self.law.has_max_bandwidth()
+            && self.law.phase() == Phase::Steering;
         let is_ahead = self.is_ahead(now);
         let slot = Slot {
             now,

@@ -50,7 +50,7 @@
 //!   for counts in full.
 //! - **A queue that is deep beside one update** may be somebody else's, who does not yield. Then the rate
 //!   is at least Lazy's, one update a smoothed round trip; a half of it if the queue drains in pauses.
-//! - **Lengths**: the base delay and the service time of a long update are longer (`base_delay`, `service`).
+//! - **Lengths**: a long update takes longer at the bottleneck, and its base delay is longer (`base_delay`).
 //! - **The way back**: what acks wait for counts too, the more the nearer it comes to a least round
 //!   trip, as there are paths whose both ways share one medium. Fewer acks are asked for, then: see
 //!   `sparse`.
@@ -151,6 +151,9 @@ const CLEARLY: u32 = 2;
 
 /// and the number in transit falls to this part at once.
 const CUT: f64 = 0.5;
+
+/// A shorter wait, as a part of the least round trip, is none.
+const PART_OF_RTT: f64 = 1.0 / 16.0;
 
 /// The base delay was a queue if it was more than this part above the new one.
 const FELL: f64 = 0.25;
@@ -483,7 +486,8 @@ impl RateLaw for Tenth {
         self.heard_at = now;
         let rtt = now.since(ack.sent_at) - ack.hold;
         self.rtt = rtt;
-        let QueueingDelay { ahead, back, least: [before, least] } = self.delays.on_ack(ack, rtt);
+        let QueueingDelay { ahead, back, least: [before, least] } =
+            self.delays.on_ack(ack, rtt, self.service.byte_time());
         self.ahead = ahead;
         if let Some(round) = self.round.as_mut() {
             round.rebase(before - least);
@@ -506,7 +510,8 @@ impl RateLaw for Tenth {
         self.pauses.on_ack(ack);
         let since = self.losses.on_ack(now, ack, ROUND_TRIPS * self.in_transit);
         let lost = self.losses.excess(since);
-        self.stretch.on_ack(now, Counted { lost, ..since });
+        let has_waited = ahead > PART_OF_RTT * self.delays.min_rtt();
+        self.stretch.on_ack(now, Counted { lost, ..since }, has_waited);
         if !self.is_testing() {
             self.floors.on_ack(since, lost);
         }

@@ -32,8 +32,6 @@ const SAMPLED: &str = "sampled";
 
 /// Sends until the end of the run.
 pub(crate) fn main(arguments: &[&str]) -> ExitCode {
-    // The send buffer of TCP must not limit its window. The namespace is this process's own.
-    let _ = fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 16384 67108864");
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -45,7 +43,7 @@ pub(crate) fn main(arguments: &[&str]) -> ExitCode {
 
 pub(super) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [contender, index, to, until, folder] = *arguments else {
-        return Err("five arguments are missing".into());
+        return Err("usage: large_states_beside send CONTENDER PATH ADDRESS UNTIL FOLDER, as `sockets` does".into());
     };
     let contender = Contender::find(contender).ok_or("an unknown contender")?;
     let index: usize = index.parse()?;
@@ -53,7 +51,11 @@ pub(super) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let (to, until) = (to.parse()?, Time::ZERO + Span::from_nanos(until.parse()?));
     match contender {
         Contender::Tenth => ours(emulated(path), to, until),
-        Contender::Tcp => Ok(tcp(path.size as usize, to, until)?),
+        Contender::Tcp => {
+            // The send buffer must not limit the window. The namespace is this process's own.
+            let _ = fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 16384 67108864");
+            Ok(tcp(path.size as usize, to, until)?)
+        }
         Contender::Quic(resets) => quic(resets, path.size as usize, to, until, File::new(folder)),
     }
 }

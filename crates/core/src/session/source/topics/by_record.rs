@@ -107,7 +107,8 @@ impl Share {
 
     /// The ack of an update of this many bytes came after this time.
     fn on_acked(&mut self, bytes: usize, after: Span) {
-        let time = after.as_secs_f64() / bytes.max(1) as f64;
+        // A clock that is too coarse gives zero, which would never grow.
+        let time = after.as_secs_f64().max(1e-9) / bytes.max(1) as f64;
         self.byte_time = time.min(self.byte_time * LONGER);
     }
 
