@@ -20,6 +20,8 @@ pub(super) enum Change {
     Fresh(u16),
     /// The state that was held of it has come again.
     Repeated(u16),
+    /// The age of the state that is held of it is known now; it was unknown when the state came.
+    Aged(u16),
     /// The topic of this number has more whole records.
     Record(u16),
     /// This number has no record any more.

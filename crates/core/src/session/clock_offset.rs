@@ -97,6 +97,11 @@ impl ClockOffset {
         self.best = self.previous.filter(|best| best.error(now) < error).or(Some(new));
     }
 
+    /// Whether there is an estimate.
+    pub fn is_known(&self) -> bool {
+        self.best.is_some()
+    }
+
     /// The session is opened again: the monitor may be another process, with another clock.
     pub fn on_reopening(&mut self) {
         let (before, grown_at) = (self.best.or(self.before), self.grown_at);

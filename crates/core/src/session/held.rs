@@ -310,6 +310,24 @@ impl StateMut<'_> {
         }
     }
 
+    /// The clocks' offset has come, by an update that left at this time, after the state that is held; says whether
+    /// the state's age was unknown.
+    pub(super) fn learn_age(&mut self, sent_at: Time, offset: OffsetEstimate, now: Time) -> bool {
+        if !self.has_state() || self.is_age_known() {
+            return false;
+        }
+        let age = sent_at.since((*self.generated_at).min(sent_at));
+        let id = StateId { age, ..StateId::FRESH };
+        let since = Since::of_sent(sent_at, offset, id);
+        *self.since = since.unwrap_or_default();
+        let bounded = if since.is_some() { BOUNDED } else { 0 };
+        let code = error_code(error(offset, id)) << ERROR;
+        *self.flags = *self.flags & !(0xff << ERROR | BOUNDED) | code | bounded | AGE_KNOWN;
+        let generated_at = ClockOffset::translate_past(*self.generated_at, offset.nanos(), now);
+        self.age.on_update(now, generated_at);
+        true
+    }
+
     /// Bounds the age of the state that is held now, which is not older than the one before it if
     /// `is_newer`.
     fn bound(&mut self, by: &By<'_>, id: StateId, is_newer: bool) {

@@ -21,7 +21,7 @@ use super::latest::{Latest, StateAge};
 use crate::age::AgeProcess;
 use crate::state::Budget;
 use crate::unit::{Span, Time};
-use crate::wire::{Frame, Opening, TopicKey, TopicName};
+use crate::wire::{Frame, Opening, TopicKey, TopicName, Update};
 
 /// What the deadline of a topic costs at most, besides its names, in bytes.
 pub(super) const DEADLINE_COST: usize = 512;
@@ -215,6 +215,8 @@ pub(super) struct TopicRecords {
     /// The numbers of those that are removed, each with that of the removal.
     removed: Vec<(u16, u64)>,
     refused: Refused,
+    /// Whether the age of a state may be unknown.
+    lacks_ages: bool,
     /// What the budget is charged for records.
     share: usize,
 }
@@ -231,6 +233,22 @@ impl TopicRecords {
     /// There was no room for a state in this update.
     pub(super) fn refuse(&mut self, seq: u64) {
         self.refused.insert(seq);
+    }
+
+    /// A state has come without the clocks' offset.
+    pub(super) fn lacks_ages(&mut self) {
+        self.lacks_ages = true;
+    }
+
+    /// An update has come, which may carry the clocks' offset.
+    pub(super) fn learn_ages(&mut self, update: &Update<'_>, now: Time, changes: &mut Vec<Change>) {
+        let Some(offset) = update.clock_offset.filter(|_| self.lacks_ages) else { return };
+        self.lacks_ages = false;
+        for topic in &mut self.all {
+            if topic.state_mut().learn_age(update.sent_at, offset, now) {
+                changes.push(Change::Aged(topic.number));
+            }
+        }
     }
 
     pub(super) fn get(&self, number: u16) -> Option<&TopicRecord> {

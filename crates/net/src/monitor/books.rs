@@ -152,6 +152,12 @@ impl Books {
                     watch.fresh_topic(now, source, record, topic);
                 }
             }
+            MonitorEvent::TopicAged { source, topic } => {
+                let Some(record) = sessions.record(source) else { return is_known };
+                if let Some(topic) = record.topic(topic) {
+                    watch.aged_topic(now, source, record, topic);
+                }
+            }
             MonitorEvent::Record { source, topic } => turns.wake((source, topic)),
             MonitorEvent::Removed { source, topic } => {
                 if let Some(record) = sessions.record(source) {

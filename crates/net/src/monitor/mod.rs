@@ -234,6 +234,15 @@ pub trait Watch {
     }
     /// The age of the held state is known now; it was unknown when the state was fresh.
     fn aged(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
+    /// The same of a topic other than the first, or of a key.
+    fn aged_topic(
+        &mut self,
+        _now: Time,
+        _source: SourceKey,
+        _record: &Record,
+        _topic: &TopicRecord,
+    ) {
+    }
     /// A topic with a maximum age ([`MonitorParams::max_age`]) has no state that is fresh enough any more.
     fn stale(&mut self, _now: Time, _alarm: &Alarm) {}
     /// It has one again, which is handed out next.

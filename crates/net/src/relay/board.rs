@@ -334,6 +334,10 @@ impl Watch for Board {
         self.put(now, source, &Arrived::first(now, record));
     }
 
+    fn aged_topic(&mut self, now: Time, source: SourceKey, record: &Record, topic: &TopicRecord) {
+        self.fresh_topic(now, source, record, topic);
+    }
+
     fn gone(&mut self, _now: Time, source: SourceKey, why: End) {
         let place = source.index();
         self.takeovers.remove(&place);

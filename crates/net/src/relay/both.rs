@@ -62,6 +62,11 @@ impl Watch for Both<'_> {
         self.other.aged(now, source, record);
     }
 
+    fn aged_topic(&mut self, now: Time, source: SourceKey, record: &Record, topic: &TopicRecord) {
+        self.board.aged_topic(now, source, record, topic);
+        self.other.aged_topic(now, source, record, topic);
+    }
+
     fn opened(&mut self, now: Time, source: SourceKey, record: &Record) {
         self.board.opened(now, source, record);
         self.other.opened(now, source, record);

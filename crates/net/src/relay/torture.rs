@@ -168,7 +168,6 @@ impl Story {
 
 /// A relay that begins anew has one state of its second topic, with the record of the first.
 #[test]
-#[ignore = "a known fault: the state does not leave the second relay until a newer one comes"]
 fn a_last_state_reaches_the_destinations_though_a_relay_began_anew_before_it() {
     let micros = Span::from_micros;
     let delays = [micros(40_470), micros(46_232)];

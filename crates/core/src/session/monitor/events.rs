@@ -55,6 +55,13 @@ pub enum MonitorEvent<P> {
         /// Which of its topics or keys: [`Record::topic`].
         topic: u16,
     },
+    /// The age of the state that is held of such a topic or key is known now; it was unknown when the state came.
+    TopicAged {
+        /// Whose.
+        source: SourceKey,
+        /// Which of its topics or keys: [`Record::topic`].
+        topic: u16,
+    },
     /// A key that had a state is removed; the record has it no more.
     Removed {
         /// Whose.

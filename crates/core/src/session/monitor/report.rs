@@ -21,7 +21,7 @@ impl<P: Copy + Hash> Monitor<P> {
         for change in &mut large.changes {
             let (number, is_new) = match *change {
                 Change::Fresh(number) => (number, true),
-                Change::Repeated(number) => (number, false),
+                Change::Repeated(number) | Change::Aged(number) => (number, false),
                 Change::Dropped(number) => {
                     deadlines.forget(key, number, &record.name);
                     continue;
@@ -37,7 +37,11 @@ impl<P: Copy + Hash> Monitor<P> {
             let topic = Topic::of(key, record, number);
             let Verdict { withhold, hand_out } = deadlines.judge(now, topic, arrived);
             record.withhold(number, withhold);
-            *change = if hand_out { Change::Fresh(number) } else { Change::Repeated(number) };
+            *change = match &*change {
+                _ if hand_out => Change::Fresh(number),
+                Change::Aged(_) if !withhold => Change::Aged(number),
+                _ => Change::Repeated(number),
+            };
         }
         counters.too_old = deadlines.too_old();
     }
@@ -91,6 +95,7 @@ impl<P: Copy + Hash> Monitor<P> {
             self.events.push(match change {
                 Change::Fresh(0) | Change::Repeated(_) | Change::Dropped(_) => continue,
                 Change::Fresh(topic) => MonitorEvent::Topic { source, topic },
+                Change::Aged(topic) => MonitorEvent::TopicAged { source, topic },
                 Change::Record(topic) => MonitorEvent::Record { source, topic },
                 Change::Removed(topic) => MonitorEvent::Removed { source, topic },
             });

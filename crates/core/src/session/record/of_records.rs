@@ -29,9 +29,16 @@ impl More {
 }
 
 impl<P> Record<P> {
-    /// An update has come, which may carry the clocks' offset.
-    pub(super) fn note_clock_offset(&mut self, update: &Update<'_>, changes: &mut Vec<Change>) {
+    /// An update has come, which may carry the clocks' offset. With it, ages of states and of records are known that
+    /// have come before without.
+    pub(super) fn note_clock_offset(
+        &mut self,
+        update: &Update<'_>,
+        received_at: Time,
+        changes: &mut Vec<Change>,
+    ) {
         if let Some(more) = &mut self.more {
+            more.topics.learn_ages(update, received_at, changes);
             more.streams.note_clock_offset(update, changes);
         }
     }

@@ -111,7 +111,12 @@ impl Acks {
         self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8));
         // A late ack of the monitor before this one shows the clock of that one.
         if ack.seq >= self.first_of_monitor {
+            let was_known = self.clock_offset.is_known();
             self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
+            if !was_known {
+                // What has left since the opening could not carry it.
+                self.offset_unknown = Some(self.next_seq());
+            }
         }
         sent.generated_at.into_iter().for_each(|at| self.on_delivered(now, at));
         self.backlog.on_ack(now, ack.seq);
@@ -283,6 +288,27 @@ mod tests {
             assert!(!acks.is_newest(seq));
         }
         assert_eq!(acks.srtt(), Some(Span::from_millis(10)));
+    }
+
+    #[test]
+    fn an_update_that_left_before_the_offset_was_known_has_not_carried_it() {
+        let (mut acks, mut counters) = (Acks::new(at(0), true), SourceCounters::default());
+        let wait = Span::from_millis(100);
+        acks.on_sent(sent(0));
+        acks.on_reopening();
+        // The late ack of an opening may be of a monitor that was here before.
+        let opening = acks.find(at(9), &ack(0)).unwrap();
+        acks.on_ack(at(9), &opening, &ack(0), false, &mut counters);
+        acks.on_opened();
+        acks.on_sent(sent(1));
+        let first = acks.find(at(11), &ack(1)).unwrap();
+        acks.on_ack(at(11), &first, &ack(1), true, &mut counters);
+        assert_eq!(acks.offset_at(at(9), wait), Some(at(9)), "the next update has it");
+        acks.on_sent(sent(12));
+        let second = Ack { sent_at: at(12), ..ack(2) };
+        let carried = acks.find(at(20), &second).unwrap();
+        acks.on_ack(at(20), &carried, &second, true, &mut counters);
+        assert_eq!(acks.offset_at(at(9), wait), None);
     }
 
     #[test]

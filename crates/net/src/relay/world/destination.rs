@@ -106,7 +106,10 @@ impl Destination {
         while let Some(event) = self.monitor.poll_event() {
             match event {
                 MonitorEvent::Fresh { source, .. } => self.look(now, source, 0, truth),
-                MonitorEvent::Topic { source, topic } => self.look(now, source, topic, truth),
+                MonitorEvent::Topic { source, topic }
+                | MonitorEvent::TopicAged { source, topic } => {
+                    self.look(now, source, topic, truth);
+                }
                 MonitorEvent::Record { source, topic } => {
                     self.take_records(now, (source, topic), truth);
                 }
