@@ -230,7 +230,7 @@ impl<P> Record<P> {
         // An update from before the opening may be of a monitor that was here before: it can have a key that
         // is removed since. What is missing leaves again.
         let is_before = update.seq < self.first_seq;
-        self.note_clock_offset(update, received_at, &mut large.changes);
+        self.note_clock_offset(update, &mut large.changes);
         for frame in update.frames.iter().filter(|frame| !(is_before && frame.topic() > 0)) {
             let arrival = self.on_frame(update, frame, received_at, large);
             match frame.topic() {
@@ -239,19 +239,10 @@ impl<P> Record<P> {
                     is_repeated |= matches!(arrival, Arrival::Repeat { .. });
                     first = if first == Arrival::Part { arrival } else { first };
                 }
-                topic => match arrival {
-                    Arrival::Repeat { brings_age: true } => large.changes.push(Change::Aged(topic)),
-                    Arrival::Repeat { .. } => large.changes.push(Change::Repeated(topic)),
-                    Arrival::Fresh if update.clock_offset.is_none() => {
-                        self.more.get_or_insert_default().topics.lacks_ages();
-                    }
-                    Arrival::NoRoom => {
-                        self.more.get_or_insert_default().topics.refuse(update.seq);
-                    }
-                    _ => {}
-                },
+                topic => self.note_arrival(topic, arrival, update, &mut large.changes),
             }
         }
+        self.learn_ages(update, received_at, &mut large.changes);
         if is_fresh {
             large.changes.push(Change::Fresh(0));
         } else if is_repeated {

@@ -29,9 +29,35 @@ impl More {
 }
 
 impl<P> Record<P> {
-    /// An update has come, which may carry the clocks' offset. With it, ages of states and of records are known that
-    /// have come before without.
-    pub(super) fn note_clock_offset(
+    /// An update has come, which may carry the clocks' offset.
+    pub(super) fn note_clock_offset(&mut self, update: &Update<'_>, changes: &mut Vec<Change>) {
+        if let Some(more) = &mut self.more {
+            more.streams.note_clock_offset(update, changes);
+        }
+    }
+
+    /// What a frame of a topic other than the first has changed.
+    pub(super) fn note_arrival(
+        &mut self,
+        topic: u16,
+        arrival: Arrival,
+        update: &Update<'_>,
+        changes: &mut Vec<Change>,
+    ) {
+        match arrival {
+            Arrival::Repeat { brings_age: true } => changes.push(Change::Aged(topic)),
+            Arrival::Repeat { .. } => changes.push(Change::Repeated(topic)),
+            Arrival::Fresh if update.clock_offset.is_none() => {
+                self.more.get_or_insert_default().topics.lacks_ages();
+            }
+            Arrival::NoRoom => self.more.get_or_insert_default().topics.refuse(update.seq),
+            _ => {}
+        }
+    }
+
+    /// An update has come, after its frames: with its offset, the ages of states are known that came before without.
+    /// A state that it has replaced is none of these.
+    pub(super) fn learn_ages(
         &mut self,
         update: &Update<'_>,
         received_at: Time,
@@ -39,7 +65,6 @@ impl<P> Record<P> {
     ) {
         if let Some(more) = &mut self.more {
             more.topics.learn_ages(update, received_at, changes);
-            more.streams.note_clock_offset(update, changes);
         }
     }
 
