@@ -9,7 +9,7 @@
 //! length of the next row, until half an update is in flight.
 
 use super::counts::Counted;
-use super::{PART_OF_RTT, Stage, Tenth};
+use super::{Stage, Tenth};
 use crate::source::RateLaw;
 use crate::unit::{Span, Time};
 
@@ -24,6 +24,9 @@ const FEW_TRIES: u32 = 8;
 
 /// The number of updates in flight that resets the required length.
 const FAST: f64 = 0.5;
+
+/// A shorter queueing delay, in base RTTs, is ignored.
+const LITTLE: f64 = 1.0 / 16.0;
 
 /// The number of updates in flight with which the climb restarts.
 const BACK: f64 = 0.25;
@@ -77,7 +80,7 @@ impl Tenth {
             return false;
         }
         let service = self.service.min_pair().unwrap_or(0.0);
-        if since.lost > 0.0 || wait >= service.max(PART_OF_RTT * self.delays.min_rtt()) {
+        if since.lost > 0.0 || wait >= service.max(LITTLE * self.delays.min_rtt()) {
             self.free.reset();
             return false;
         }

@@ -152,9 +152,6 @@ const CLEARLY: u32 = 2;
 /// and the number in transit falls to this part at once.
 const CUT: f64 = 0.5;
 
-/// A shorter wait, as a part of the least round trip, is none.
-const PART_OF_RTT: f64 = 1.0 / 16.0;
-
 /// The base delay was a queue if it was more than this part above the new one.
 const FELL: f64 = 0.25;
 
@@ -510,8 +507,7 @@ impl RateLaw for Tenth {
         self.pauses.on_ack(ack);
         let since = self.losses.on_ack(now, ack, ROUND_TRIPS * self.in_transit);
         let lost = self.losses.excess(since);
-        let has_waited = ahead > PART_OF_RTT * self.delays.min_rtt();
-        self.stretch.on_ack(now, Counted { lost, ..since }, has_waited);
+        self.stretch.on_ack(now, Counted { lost, ..since });
         if !self.is_testing() {
             self.floors.on_ack(since, lost);
         }

@@ -13,8 +13,9 @@
 //! a floor of f over a path of c updates/s have a load of n·f/(c·stretch), and lose 1 − 1/load of their updates: a load
 //! of 2 without a stretch becomes 1.16, one of 4 becomes 1.40, and one of 6 becomes 2.
 //!
-//! Losses count only if more than half of the updates that arrived have waited: losses without a queue are no sign of a
-//! crowd, and a source at the floor is too slow to test them.
+//! Behind a full queue that stands all updates take equally long, so delays do not tell a crowd from a path that loses
+//! at random, and a source at the floor is too slow for the test of losses. So a source of few states on such a path
+//! slows down, too.
 //!
 //! A block has 24 updates or more and lasts for 30 s or longer. So a flood of half a minute makes the period at the
 //! floor at most 1½ times as long (1.25²), and the source finds the end of the flood that much later. Sessions that are opened
@@ -52,14 +53,11 @@ pub(super) struct Stretch {
     /// The current block, and its first ack.
     block: Counted,
     began_at: Option<Time>,
-    /// How many acks have come in it, and how many of their updates have waited.
-    acks: u32,
-    waited: u32,
 }
 
 impl Default for Stretch {
     fn default() -> Self {
-        Self { factor: 1.0, block: Counted::default(), began_at: None, acks: 0, waited: 0 }
+        Self { factor: 1.0, block: Counted::default(), began_at: None }
     }
 }
 
@@ -68,19 +66,14 @@ impl Stretch {
         self.factor
     }
 
-    /// Counts the updates that an ack reports as sent, and those lost that are not known to be lost at random; its
-    /// own update may have waited.
-    pub(super) fn on_ack(&mut self, now: Time, since: Counted, has_waited: bool) {
+    /// Counts the updates that an ack reports as sent, and those lost that are not known to be lost at random.
+    pub(super) fn on_ack(&mut self, now: Time, since: Counted) {
         let began_at = *self.began_at.get_or_insert(now);
         self.block.add(since);
-        self.acks = self.acks.saturating_add(1);
-        self.waited = self.waited.saturating_add(has_waited.into());
         if self.block.sent < BLOCK || now.since(began_at) < LENGTH {
             return;
         }
-        let is_queue = self.waited > self.acks / 2;
-        let lost = if is_queue { self.block.part() } else { 0.0 };
-        let excess = (lost - ALLOWED).max(0.0);
+        let excess = (self.block.part() - ALLOWED).max(0.0);
         let target = (1.0 + GAIN * excess).min(MAX);
         let factor = self.factor + WEIGHT * (target - self.factor);
         self.factor = factor.min(GROWTH * self.factor);
@@ -100,11 +93,7 @@ mod tests {
         let load = |stretch: Stretch| at_floor / stretch.factor();
         for block in 0..=blocks {
             let lost = BLOCK * (1.0 - 1.0 / load(stretch)).max(0.0);
-            stretch.on_ack(
-                Time::ZERO + MINUTE * u64::from(block),
-                Counted { sent: BLOCK, lost },
-                true,
-            );
+            stretch.on_ack(Time::ZERO + MINUTE * u64::from(block), Counted { sent: BLOCK, lost });
         }
         load(stretch)
     }
@@ -123,20 +112,10 @@ mod tests {
         let [mut low, mut high] = [1.0, MAX].map(|factor| Stretch { factor, ..Stretch::default() });
         for block in 0..20 {
             let now = Time::ZERO + MINUTE * block;
-            low.on_ack(now, lossy, true);
-            high.on_ack(now, lossy, true);
+            low.on_ack(now, lossy);
+            high.on_ack(now, lossy);
         }
         assert!((low.factor() - high.factor()).abs() < 0.02);
-    }
-
-    #[test]
-    fn losses_without_a_queue_change_nothing() {
-        let mut stretch = Stretch::default();
-        for block in 0..20 {
-            let since = Counted { sent: BLOCK, lost: BLOCK / 2.0 };
-            stretch.on_ack(Time::ZERO + MINUTE * block, since, false);
-        }
-        assert_eq!(stretch.factor(), 1.0);
     }
 
     #[test]
@@ -147,7 +126,7 @@ mod tests {
             for millis in (0..120_000).step_by(500) {
                 let is_flood = (starts_at..starts_at + 30_000).contains(&millis);
                 let since = Counted { sent: 1.0, lost: f64::from(u8::from(is_flood)) };
-                stretch.on_ack(Time::ZERO + Span::from_millis(millis), since, true);
+                stretch.on_ack(Time::ZERO + Span::from_millis(millis), since);
                 max = max.max(stretch.factor());
             }
             assert!((1.2..1.57).contains(&max), "{starts_at}: {max}");
