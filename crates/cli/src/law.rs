@@ -101,7 +101,8 @@ pub(crate) struct LawArgs {
     /// come back are not counted.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
     max_bandwidth: Option<BitRate>,
-    /// Never slower than this. With --law tenth a value of 0.5/s or less is lowered to as little as a third where losses last.
+    /// Never slower than this. With --law tenth a value of 0.5/s or less is lowered to as little as a third
+    /// where losses last.
     #[arg(long, value_name = "RATE", default_value_t = RateBounds::default().floor, help_heading = "Rate")]
     min_rate: UpdateRate,
     /// Do not send more states than this; one that takes several updates counts once.

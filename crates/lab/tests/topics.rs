@@ -35,9 +35,12 @@ struct Results(Vec<Metric>);
 
 impl Results {
     fn of(topics: &str, changes: &[&str]) -> Self {
-        let text = format!("{PATH}{topics}");
+        Self::of_scenario(&format!("{PATH}{topics}"), changes)
+    }
+
+    fn of_scenario(text: &str, changes: &[&str]) -> Self {
         let changes: Vec<_> = changes.iter().map(|text| Change::parse(text).unwrap()).collect();
-        let source = Source { text: &text, read_file: &pauses };
+        let source = Source { text, read_file: &pauses };
         let scenario = Scenario::parse_with(source, &changes).unwrap();
         Self(run(&scenario, || {}).unwrap())
     }
@@ -248,9 +251,7 @@ max_rate = "20/s"
 #[test]
 fn states_of_two_lengths_use_the_path() {
     // A part of the map takes 1 ms longer at the bottleneck than a pose. That is no queue.
-    let source = Source { text: TWO_LENGTHS, read_file: &pauses };
-    let scenario = Scenario::parse_with(source, &[]).unwrap();
-    let results = Results(run(&scenario, || {}).unwrap());
+    let results = Results::of_scenario(TWO_LENGTHS, &[]);
     let used = results.get("path", "utilisation");
     assert!((0.85..0.96).contains(&used), "{used}");
     // 100 ms of transmission and the delay, and on average half of the time between two maps.

@@ -295,36 +295,35 @@ impl StateMut<'_> {
         let is_older = self.has_state() && !is_newer;
         *self.generated_at = generated_at;
         self.bound(by, id, is_newer);
-        let is_age_known = update.clock_offset.is_some();
-        *self.flags = (*self.flags & !AGE_KNOWN) | HAS_STATE | u64::from(is_age_known);
+        *self.flags = (*self.flags & !AGE_KNOWN) | HAS_STATE;
         if let Some(offset) = update.clock_offset {
-            let code = error_code(error(offset, id));
-            *self.flags = *self.flags & !(0xff << ERROR) | code << ERROR;
-            let offset = offset.nanos();
-            let generated_at = ClockOffset::translate_past(generated_at, offset, received_at);
-            // Where the source's clock says that it is newer, the estimate of the offset may be a little off.
-            match is_older {
-                true => self.age.on_replaced(received_at, generated_at),
-                false => self.age.on_update(received_at, generated_at),
-            };
+            self.know_age(offset, id, is_older, received_at);
         }
     }
 
-    /// The clocks' offset has come, by an update that left at this time, after the state that is held; says whether
-    /// the state's age was unknown.
-    pub(super) fn learn_age(&mut self, sent_at: Time, offset: OffsetEstimate, now: Time) -> bool {
+    /// The age of the state that is held, by the clocks' offset; `is_older` if it is older than the one before it.
+    fn know_age(&mut self, offset: OffsetEstimate, id: StateId, is_older: bool, now: Time) {
+        let code = error_code(error(offset, id));
+        *self.flags = *self.flags & !(0xff << ERROR) | code << ERROR | AGE_KNOWN;
+        let generated_at = ClockOffset::translate_past(*self.generated_at, offset.nanos(), now);
+        // Where the source's clock says that it is newer, the estimate of the offset may be a little off.
+        match is_older {
+            true => self.age.on_replaced(now, generated_at),
+            false => self.age.on_update(now, generated_at),
+        };
+    }
+
+    /// An update has brought the clocks' offset after the state that is held; says whether the state's age was
+    /// unknown.
+    pub(super) fn learn_age(&mut self, by: &By<'_>, offset: OffsetEstimate) -> bool {
         if !self.has_state() || self.is_age_known() {
             return false;
         }
+        let sent_at = by.update.sent_at;
         let age = sent_at.since((*self.generated_at).min(sent_at));
         let id = StateId { age, ..StateId::FRESH };
-        let since = Since::of_sent(sent_at, offset, id);
-        *self.since = since.unwrap_or_default();
-        let bounded = if since.is_some() { BOUNDED } else { 0 };
-        let code = error_code(error(offset, id)) << ERROR;
-        *self.flags = *self.flags & !(0xff << ERROR | BOUNDED) | code | bounded | AGE_KNOWN;
-        let generated_at = ClockOffset::translate_past(*self.generated_at, offset.nanos(), now);
-        self.age.on_update(now, generated_at);
+        self.bound(by, id, false);
+        self.know_age(offset, id, false, by.received_at);
         true
     }
 

@@ -21,7 +21,7 @@ use super::latest::{Latest, StateAge};
 use crate::age::AgeProcess;
 use crate::state::Budget;
 use crate::unit::{Span, Time};
-use crate::wire::{Frame, Opening, TopicKey, TopicName, Update};
+use crate::wire::{Frame, Opening, TopicKey, TopicName};
 
 /// What the deadline of a topic costs at most, besides its names, in bytes.
 pub(super) const DEADLINE_COST: usize = 512;
@@ -241,11 +241,11 @@ impl TopicRecords {
     }
 
     /// An update has come, which may carry the clocks' offset.
-    pub(super) fn learn_ages(&mut self, update: &Update<'_>, now: Time, changes: &mut Vec<Change>) {
-        let Some(offset) = update.clock_offset.filter(|_| self.lacks_ages) else { return };
+    pub(super) fn learn_ages(&mut self, by: &By<'_>, changes: &mut Vec<Change>) {
+        let Some(offset) = by.update.clock_offset.filter(|_| self.lacks_ages) else { return };
         self.lacks_ages = false;
         for topic in &mut self.all {
-            if topic.state_mut().learn_age(update.sent_at, offset, now) {
+            if topic.state_mut().learn_age(by, offset) {
                 changes.push(Change::Aged(topic.number));
             }
         }

@@ -15,7 +15,7 @@
 //! length that is longer than all before may have been queued: it is its base only up to the time that [`HOPS`] of the
 //! narrowest hops would take for its further bytes. For updates of one length the base is the least sample.
 
-/// So many hops as slow as the narrowest one may be on the path.
+/// The number of hops on a path that may be as slow as the narrowest one.
 const HOPS: f64 = 4.0;
 
 /// The maximum number of corners of the hull.

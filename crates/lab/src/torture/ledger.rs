@@ -99,7 +99,7 @@ pub(super) struct Ledger {
     processes: HashMap<SessionId, SessionId>,
     /// Those of the monitor, by their bytes.
     commands: HashMap<Vec<u8>, Command>,
-    /// What was done with each key, by its process.
+    /// The puts and removals of each key, by the process of its source.
     keys: HashMap<(SessionId, Vec<u8>), Vec<KeyPut>>,
     /// Urgent states, by their process.
     stops: HashMap<SessionId, Vec<Stop>>,
@@ -128,7 +128,7 @@ impl Ledger {
         self.keys.entry((process, key.to_vec())).or_default().push(put);
     }
 
-    /// What was done with a key, in its order.
+    /// The puts and removals of a key, in order.
     pub(super) fn key(&self, process: SessionId, key: &[u8]) -> &[KeyPut] {
         self.keys.get(&(process, key.to_vec())).map_or(&[], Vec::as_slice)
     }
@@ -151,6 +151,11 @@ impl Ledger {
     /// The process of a session.
     pub(super) fn process_of(&self, session: SessionId) -> Option<SessionId> {
         self.processes.get(&session).copied()
+    }
+
+    /// The process of a session; a session that was never sent counts as a process of its own, which has put nothing.
+    pub(super) fn process(&self, session: SessionId) -> SessionId {
+        self.process_of(session).unwrap_or(session)
     }
 
     /// When the states of a session with this label were put; `None` if none was.

@@ -53,7 +53,7 @@ impl Log {
         TopicParams { kind, ..TopicParams::new(TOPIC) }
     }
 
-    /// A new process puts again what is not done.
+    /// A new process puts the records again that are not done.
     pub(super) fn put_again(&self, source: &mut Source, topic: TopicId, name: &str, now: Time) {
         for kept in &self.kept {
             let put = source.put_record(now, topic, now, &record(name, kept.number));

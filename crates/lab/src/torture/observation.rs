@@ -105,6 +105,16 @@ pub(super) enum Observation {
 }
 
 impl Observation {
+    /// The session that the monitor has made a record of, if it has.
+    pub(super) fn opened_session(&self) -> Option<SessionId> {
+        match self {
+            Self::Fresh { session, opened: true, .. }
+            | Self::Withheld { session, opened: true, .. }
+            | Self::Part { session, opened: true, .. } => Some(*session),
+            _ => None,
+        }
+    }
+
     /// Whether a source learned that an update was fresh at the monitor.
     pub(super) fn is_ack(&self) -> bool {
         let Self::Learned { event, .. } = self else { return false };

@@ -146,7 +146,7 @@ impl Saboteur {
         }
     }
 
-    /// How many frames an update has that the monitor skips, and how many others; `None` if it is none.
+    /// The numbers of frames of an update that the monitor skips and that it reads; `None` if this is no update.
     fn frames(&self, datagram: &[u8]) -> Option<(usize, usize)> {
         let Ok(Message::Update(update)) = Message::parse(datagram) else { return None };
         let skipped = update.frames.iter().filter(|frame| self.skips(*frame)).count();

@@ -78,7 +78,7 @@ impl Topics {
         self.stops.as_ref().and_then(Stops::due)
     }
 
-    /// Puts what is due.
+    /// Puts the urgent states that are due.
     pub(super) fn handle_timeout(
         &mut self,
         source: &mut Source,

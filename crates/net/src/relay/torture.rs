@@ -7,8 +7,8 @@
 //! - it is handed out no state that is older than one before it, of the same topic or key and process of the source;
 //! - an age counts from the generation at the source: it differs from the true one by no more than its uncertainty.
 //!
-//! Then all is healed, the source puts new states, and each destination holds the newest state of each topic and key with a known age, and no
-//! removed key, and has got each record once and in order.
+//! Then all is healed, the source puts new states, and each destination holds the newest state of each topic and key
+//! with a known age, and no removed key, and has got each record once and in order.
 
 use freshline_core::session::{Admission, TopicKind};
 use freshline_core::unit::Span;
@@ -114,9 +114,7 @@ impl Story {
         match *step {
             Step::Run(millis) => world.run(Span::from_millis(millis)),
             Step::Faults(hop, faults) => {
-                let relays = world.relays.iter_mut().map(|relay| &mut relay.hop);
-                let mut hops = relays.chain(world.downstream.iter_mut().map(|to| &mut to.hop));
-                if let Some(hop) = hops.nth(hop) {
+                if let Some(hop) = world.hops().nth(hop) {
                     hop.faults = faults;
                 }
             }
@@ -151,8 +149,7 @@ impl Story {
     fn heal(mut self, is_silent: bool) {
         let world = &mut self.world;
         world.source(NAME).is_cut = false;
-        let relays = world.relays.iter_mut().map(|relay| &mut relay.hop);
-        for hop in relays.chain(world.downstream.iter_mut().map(|to| &mut to.hop)) {
+        for hop in world.hops() {
             (hop.faults, hop.is_cut) = (Faults::default(), false);
         }
         if !is_silent {

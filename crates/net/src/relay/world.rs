@@ -213,16 +213,26 @@ impl World {
         let states = std::mem::take(&mut source.states);
         let logs: Vec<_> = source.logs.iter().map(|(log, it)| (*log, it.stream)).collect();
         self.start(name, TopicKind::Latest, &logs);
+        self.put_like(name, states);
+    }
+
+    /// The source puts a new state of each topic and key that has one.
+    pub(super) fn put_again(&mut self, name: &str) {
+        let states = self.source(name).states.clone();
+        self.put_like(name, states);
+    }
+
+    /// The source puts a new state for each of these, of the same length.
+    fn put_like(&mut self, name: &str, states: BTreeMap<Which, Vec<u8>>) {
         for ((_, key), former) in states {
             self.put_state(name, key.as_deref(), former.len());
         }
     }
 
-    /// The source puts a new state of each topic and key that has one.
-    pub(super) fn put_again(&mut self, name: &str) {
-        for ((_, key), former) in self.source(name).states.clone() {
-            self.put_state(name, key.as_deref(), former.len());
-        }
+    /// All hops: that to the first relay, to the next one, and so on.
+    pub(super) fn hops(&mut self) -> impl Iterator<Item = &mut Hop> {
+        let relays = self.relays.iter_mut().map(|relay| &mut relay.hop);
+        relays.chain(self.downstream.iter_mut().map(|to| &mut to.hop))
     }
 
     pub(super) fn source(&mut self, name: &str) -> &mut Upstream {
@@ -246,13 +256,7 @@ impl World {
         let which = (POSE.to_owned(), key.map(<[u8]>::to_vec));
         let sender = self.source(name).sender;
         let bytes = self.truth.put(sender.into(), which, now, 0);
-        let source = self.source(name);
-        let (local, pose) = (source.clock.read(now), TopicId::FIRST);
-        let session = &mut source.session;
-        match key {
-            Some(key) => session.put_keyed(local, pose, key, local, &bytes).expect("it fits"),
-            None => session.put_topic(local, pose, local, &bytes).expect("it fits"),
-        }
+        self.source(name).put_newest(now, TopicId::FIRST, key, &bytes);
     }
 
     /// Puts a state of this length: of a key, or the pose.
@@ -263,12 +267,8 @@ impl World {
         let sender = self.source(name).sender;
         let bytes = self.truth.put(sender.into(), which.clone(), now, len);
         let source = self.source(name);
-        let (local, keys) = (source.clock.read(now), source.keys);
-        let session = &mut source.session;
-        match key {
-            Some(key) => session.put_keyed(local, keys, key, local, &bytes).expect("it fits"),
-            None => session.put_topic(local, TopicId::FIRST, local, &bytes).expect("it fits"),
-        }
+        let id = if key.is_some() { source.keys } else { TopicId::FIRST };
+        source.put_newest(now, id, key, &bytes);
         source.states.insert(which, bytes);
     }
 
@@ -438,6 +438,15 @@ impl World {
 }
 
 impl Upstream {
+    /// Puts a state of a topic of the newest ones, or of one of its keys.
+    fn put_newest(&mut self, now: Time, id: TopicId, key: Option<&[u8]>, bytes: &[u8]) {
+        let (local, session) = (self.clock.read(now), &mut self.session);
+        match key {
+            Some(key) => session.put_keyed(local, id, key, local, bytes).expect("it fits"),
+            None => session.put_topic(local, id, local, bytes).expect("it fits"),
+        }
+    }
+
     /// Puts a record that was generated at this time.
     fn put(&mut self, local: Time, log: &str, at: Time, bytes: Vec<u8>) {
         let log = self.logs.get_mut(log).expect("it has it");

@@ -317,7 +317,15 @@ impl Deadlines {
     }
 
     /// The next alarm; `record` finds the record of a topic.
+    #[inline]
     pub(super) fn poll<'a, P: 'a>(
+        &mut self,
+        record: impl Fn(u32) -> Option<&'a Record<P>>,
+    ) -> Option<Alarm> {
+        if self.queue.is_empty() { None } else { self.next_alarm(record) }
+    }
+
+    fn next_alarm<'a, P: 'a>(
         &mut self,
         record: impl Fn(u32) -> Option<&'a Record<P>>,
     ) -> Option<Alarm> {

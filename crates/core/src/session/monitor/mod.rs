@@ -252,9 +252,7 @@ impl<P: Copy + Hash> Monitor<P> {
     /// The next event. Topics that have become stale, or fresh again, come first.
     pub fn poll_event(&mut self) -> Option<MonitorEvent<P>> {
         let records = &self.records;
-        if !self.deadlines.are_none()
-            && let Some(alarm) = self.deadlines.poll(|key| records.get(key as usize))
-        {
+        if let Some(alarm) = self.deadlines.poll(|key| records.get(key as usize)) {
             return Some(MonitorEvent::Freshness(Box::new(alarm)));
         }
         self.events.pop()

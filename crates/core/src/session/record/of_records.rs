@@ -55,8 +55,8 @@ impl<P> Record<P> {
         }
     }
 
-    /// An update has come, after its frames: with its offset, the ages of states are known that came before without.
-    /// A state that it has replaced is none of these.
+    /// An update has come. If it carries the clocks' offset, the ages of states are known that came without it. Call
+    /// it after the frames: a state that the update replaces then has its age already.
     pub(super) fn learn_ages(
         &mut self,
         update: &Update<'_>,
@@ -64,7 +64,7 @@ impl<P> Record<P> {
         changes: &mut Vec<Change>,
     ) {
         if let Some(more) = &mut self.more {
-            more.topics.learn_ages(update, received_at, changes);
+            more.topics.learn_ages(&By { update, received_at }, changes);
         }
     }
 

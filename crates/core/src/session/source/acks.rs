@@ -114,7 +114,7 @@ impl Acks {
             let was_known = self.clock_offset.is_known();
             self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
             if !was_known {
-                // What has left since the opening could not carry it.
+                // Updates that left since the opening could not carry it.
                 self.offset_unknown = Some(self.next_seq());
             }
         }
@@ -316,7 +316,7 @@ mod tests {
         let (mut acks, mut counters) = (Acks::new(at(0), true), SourceCounters::default());
         (0..4).for_each(|seq| acks.on_sent(sent(seq)));
         let of = |seq, fresh, was_fresh| Ack { fresh, was_fresh, ..ack(seq) };
-        assert!(!acks.is_of_other_record(&of(0, 1, true)), "there is none before");
+        assert!(!acks.is_of_other_record(&of(0, 1, true)), "it is the first ack");
         let sent = acks.find(at(9), &ack(0)).unwrap();
         acks.on_ack(at(9), &sent, &of(0, u32::MAX, true), true, &mut counters);
         assert!(!acks.is_of_other_record(&of(1, 0, true)), "the count wraps");

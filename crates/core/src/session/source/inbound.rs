@@ -80,9 +80,7 @@ impl Source {
             return Err(Ignored::Late);
         }
         if is_elsewhere {
-            self.acks.on_reopening();
-            self.paths.forget_clock();
-            self.outgoing.forget_copies();
+            self.forget_monitor();
         }
         let is_open = is_open && !is_elsewhere;
         let answers_all = seq + 1 == self.acks.next_seq();

@@ -581,9 +581,14 @@ impl Source {
         let earliest = self.earliest_opening();
         self.opener.again(now, earliest);
         self.liveness.on_reopening();
+        self.states.on_session_changed();
+        self.forget_monitor();
+    }
+
+    /// The monitor may be another process, with another clock.
+    fn forget_monitor(&mut self) {
         self.acks.on_reopening();
         self.paths.forget_clock();
-        self.states.on_session_changed();
         self.outgoing.forget_copies();
     }
 }

@@ -234,8 +234,8 @@ impl Source {
     /// The large state that is ready begins with update `seq`.
     fn begin(&mut self, now: Time, seq: u64, generated_at: Time) {
         self.states.take(seq);
-        let (number, state) = (self.states.number(seq), self.states.last());
         let symbol_len = self.symbol_len();
+        let (number, state) = (self.states.number(seq), self.states.last());
         // `put` has refused what cannot be cut.
         let _ = self.transfers.begin(number, generated_at, state, symbol_len);
         let (symbols, age_slots) = self.transfers.cost();

@@ -18,8 +18,8 @@
 //! slows down, too.
 //!
 //! A block has 24 updates or more and lasts for 30 s or longer. So a flood of half a minute makes the period at the
-//! floor at most 1½ times as long (1.25²), and the source finds the end of the flood that much later. Sessions that are opened
-//! again keep the stretch. A floor that the user has raised is kept.
+//! floor at most 1.25² = 1.56 times as long, and the source finds the end of the flood that much later. Sessions that
+//! are re-opened keep the stretch. A floor that the user has raised is kept.
 
 use super::counts::Counted;
 use crate::unit::{Span, Time};
@@ -76,8 +76,8 @@ impl Stretch {
         let excess = (self.block.part() - ALLOWED).max(0.0);
         let target = (1.0 + GAIN * excess).min(MAX);
         let factor = self.factor + WEIGHT * (target - self.factor);
-        self.factor = factor.min(GROWTH * self.factor);
-        *self = Self { factor: self.factor, began_at: Some(now), ..Self::default() };
+        let factor = factor.min(GROWTH * self.factor);
+        *self = Self { factor, block: Counted::default(), began_at: Some(now) };
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
 
     const MINUTE: Span = Span::from_secs(60);
 
-    /// The load of a crowd with this load at the stated floor, after so many blocks.
+    /// The load of a crowd with this load at the stated floor, after this number of blocks.
     fn load_after(blocks: u32, at_floor: f64) -> f64 {
         let mut stretch = Stretch::default();
         let load = |stretch: Stretch| at_floor / stretch.factor();

@@ -98,7 +98,7 @@ fn on_key(
     label: Time,
     limit: Span,
 ) -> Result<(), String> {
-    let process = hosts.ledger.process_of(session).unwrap_or(session);
+    let process = hosts.ledger.process(session);
     let mut puts = hosts.ledger.key(process, key).iter().rev();
     let Some(put) = puts.find(|put| put.label == label) else { return Ok(()) };
     let age = hosts.now.since(put.at);

@@ -15,7 +15,7 @@ use crate::torture::plan::{Damaged, Plan, What};
 use crate::torture::timetable::Timetable;
 use crate::torture::topics;
 
-/// A key is out of date for at most so many fresh acks of its source.
+/// The maximum number of fresh acks of its source for which a key may be out of date.
 const MAX_ACKS: u64 = 32;
 
 pub(super) struct Keys {
@@ -60,7 +60,7 @@ impl Keys {
         state: &[u8],
     ) -> Result<(), String> {
         let name = String::from_utf8_lossy(key);
-        let process = hosts.ledger.process_of(session).unwrap_or(session);
+        let process = hosts.ledger.process(session);
         let mut puts = hosts.ledger.key(process, key).iter().rev();
         let is_it = |put: &&KeyPut| put.state(process, key).as_deref() == Some(state);
         let Some(put) = puts.find(is_it) else {
@@ -76,7 +76,7 @@ impl Keys {
     }
 
     fn on_removed(&mut self, hosts: &Hosts, session: SessionId, key: &[u8]) -> Result<(), String> {
-        let process = hosts.ledger.process_of(session).unwrap_or(session);
+        let process = hosts.ledger.process(session);
         let before = self.newest(session, key);
         let mut puts = hosts.ledger.key(process, key).iter();
         let Some(put) = puts.find(|put| put.len.is_none() && Some(put.number) > before) else {
@@ -144,13 +144,11 @@ impl Check for Keys {
         if self.damaged == Damaged::Delivered {
             return Ok(()); // sources have no keys then, but damage can make one
         }
+        if let Some(session) = seen.opened_session() {
+            self.newest.remove(&session);
+        }
         match seen {
             Observation::Happened(What::MonitorDies { .. }) => self.newest.clear(),
-            Observation::Fresh { session, opened: true, .. }
-            | Observation::Withheld { session, opened: true, .. }
-            | Observation::Part { session, opened: true, .. } => {
-                self.newest.remove(session);
-            }
             Observation::Key { session, key, state, .. } => {
                 return self.on_key(hosts, *session, key, state);
             }

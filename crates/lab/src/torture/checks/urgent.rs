@@ -41,7 +41,7 @@ impl Urgent {
     }
 
     fn on_urgent(&mut self, hosts: &Hosts, session: SessionId, state: &[u8]) -> Result<(), String> {
-        let process = hosts.ledger.process_of(session).unwrap_or(session);
+        let process = hosts.ledger.process(session);
         let mut stops = hosts.ledger.stops(process).iter().rev();
         let Some(stop) = stops.find(|stop| stop.state() == state) else {
             let text = String::from_utf8_lossy(state);
@@ -72,13 +72,11 @@ impl Check for Urgent {
         if self.damaged == Damaged::Delivered {
             return Ok(()); // sources have no urgent states then, but damage can make one
         }
+        if let Some(session) = seen.opened_session() {
+            self.newest.remove(&session);
+        }
         match seen {
             Observation::Happened(What::MonitorDies { .. }) => self.newest.clear(),
-            Observation::Fresh { session, opened: true, .. }
-            | Observation::Withheld { session, opened: true, .. }
-            | Observation::Part { session, opened: true, .. } => {
-                self.newest.remove(session);
-            }
             Observation::Urgent { session, state } => {
                 return self.on_urgent(hosts, *session, state);
             }

@@ -279,8 +279,8 @@ impl Records {
         self.asks_now = true;
     }
 
-    /// The chosen update has left with so many bytes, headers included, and its ack has the cursor or not; gives how
-    /// many records end in it, and how many bytes of records are in it.
+    /// The chosen update has left. `bytes` is its length with headers, and `leads` says whether its ack has the cursor.
+    /// Returns the number of records that end in it, and of bytes of records in it.
     pub(super) fn on_sent(
         &mut self,
         now: Time,
