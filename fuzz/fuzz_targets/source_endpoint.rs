@@ -89,6 +89,8 @@ enum Reaction {
     Close(u8),
     /// The two in turn.
     ChallengeThenClose(u8),
+    /// The end of the session, and an ack as it should be.
+    CloseThenAck(u8),
 }
 
 /// The highest bit of `recent` also says whether there was no room.
@@ -322,6 +324,23 @@ impl Endpoint {
             Reaction::ChallengeThenClose(_) => {
                 let answer = challenge(&mut self.cookies);
                 self.receive(by, &answer);
+            }
+            Reaction::CloseThenAck(reason) => {
+                self.receive(by, &close(reason));
+                let ack = Ack {
+                    session,
+                    seq,
+                    sent_at: self.now,
+                    received_at: self.now,
+                    hold: Span::ZERO,
+                    was_fresh: true,
+                    fresh: seq as u32 + 1,
+                    stale: 0,
+                    missing: 0,
+                    marks: Marks::default(),
+                    parts: None,
+                };
+                self.receive(by, &ack.bytes());
             }
             Reaction::Ack { hold_us, received_at, was_fresh, fresh, stale, missing, parts } => {
                 let ack = Ack {

@@ -22,8 +22,8 @@ pub struct AckedUpdate {
 pub(super) struct Acks {
     sent: SentUpdates,
     newest: Option<AckedUpdate>,
-    /// Updates before this number were sent before the machine slept.
-    asleep_before: u64,
+    /// Acks of updates before this number change nothing.
+    ignored_before: u64,
     /// The first update that carries the clocks' offset, which openings cannot, until one of those
     /// that carry it is acknowledged.
     offset_unknown: Option<u64>,
@@ -45,7 +45,7 @@ impl Acks {
         Self {
             sent: SentUpdates::new(),
             newest: None,
-            asleep_before: 0,
+            ignored_before: 0,
             offset_unknown: None,
             first_of_session: 0,
             first_of_monitor: 0,
@@ -70,7 +70,7 @@ impl Acks {
     /// The update that an ack answers.
     ///
     /// # Errors
-    /// [`Ignored`] if it was never sent, or before the machine slept.
+    /// [`Ignored`] if it was never sent, or before [`Acks::ignore_sent`].
     #[inline]
     pub(super) fn find(&self, now: Time, ack: &wire::Ack) -> Result<SentUpdate, Ignored> {
         if ack.seq >= self.next_seq() {
@@ -89,7 +89,7 @@ impl Acks {
             }
         };
         let sent = sent.ok_or(Ignored::NeverSent)?;
-        if ack.seq < self.asleep_before { Err(Ignored::Late) } else { Ok(sent) }
+        if ack.seq < self.ignored_before { Err(Ignored::Late) } else { Ok(sent) }
     }
 
     /// Takes in an ack that [`Acks::is_newest`]; returns the round trip.
@@ -164,9 +164,10 @@ impl Acks {
         })
     }
 
-    /// The machine has slept: acks of updates that left before change nothing.
-    pub(super) fn on_resume(&mut self) {
-        self.asleep_before = self.next_seq();
+    /// Acks of updates that have left change nothing from now on: the machine has slept, or they say nothing of the
+    /// monitor that is there now.
+    pub(super) fn ignore_sent(&mut self) {
+        self.ignored_before = self.next_seq();
     }
 
     // ---- what it wants ----
@@ -265,14 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn acks_of_what_was_never_sent_or_before_a_sleep_change_nothing() {
+    fn acks_of_what_was_never_sent_or_is_ignored_change_nothing() {
         let mut acks = Acks::new(at(0), true);
         (0..3).for_each(|seq| acks.on_sent(sent(seq)));
         assert!(acks.find(at(9), &ack(2)).is_ok());
         assert_eq!(acks.find(at(9), &ack(3)).unwrap_err(), Ignored::NeverSent);
         let damaged = Ack { sent_at: at(8), ..ack(2) };
         assert_eq!(acks.find(at(9), &damaged).unwrap_err(), Ignored::NeverSent);
-        acks.on_resume();
+        acks.ignore_sent();
         assert_eq!(acks.find(at(9), &ack(2)).unwrap_err(), Ignored::Late);
     }
 

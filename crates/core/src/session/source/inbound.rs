@@ -75,7 +75,8 @@ impl Source {
         // of one, although the session has been open all the time.
         let is_elsewhere = is_open && several_paths && self.acks.is_of_other_record(ack);
         if is_elsewhere && self.opener.is_short_lived(now) {
-            // Somebody else of the same name may be there: this time with a wait.
+            // Somebody else of the same name may be there: this time with a wait, which the ack of a copy does not end.
+            self.acks.ignore_sent();
             self.open_again(now);
             return Err(Ignored::Late);
         }
@@ -157,6 +158,7 @@ impl Source {
     fn on_close(&mut self, now: Time, reason: CloseReason) -> SourceEvent {
         if !self.opener.is_just_open(now) {
             if self.opener.is_open() {
+                self.acks.ignore_sent();
                 self.open_again(now);
             }
             self.opener.on_close(now, reason);

@@ -339,7 +339,7 @@ impl Source {
     /// The machine has slept: what was sent before says nothing of paths, and the monitor may be another.
     /// The session is opened again, and acks of what was sent before change nothing.
     pub fn handle_resume(&mut self, now: Time) {
-        self.acks.on_resume();
+        self.acks.ignore_sent();
         if self.opener.is_open() {
             self.open_again(now);
         }
@@ -354,7 +354,7 @@ impl Source {
 
     /// The peer is elsewhere, where it has answered before: opens the session again there.
     pub(in crate::session) fn handle_move_back(&mut self, now: Time) {
-        self.acks.on_resume();
+        self.acks.ignore_sent();
         self.open_again(now);
     }
 
