@@ -16,7 +16,7 @@ help: ## print this list
 # With this command alone, and optimised less, it builds in less than half of the time.
 demo: ## ACP+ beside Tenth, Lazy and two fixed rates, on the same emulated path
 	@scripts/setup rust
-	@cargo run --profile demo -p freshline --no-default-features --features demo -- demo $(ARGS)
+	@cargo run --profile demo -p freshline-cli --no-default-features --features demo -- demo $(ARGS)
 
 test: ## tests, format and clippy; what needs root says so and is skipped without
 	@scripts/setup build test

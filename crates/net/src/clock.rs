@@ -85,7 +85,7 @@ impl Clock {
     }
 
     /// The time of a moment of the standard library; the start of time for one before that.
-    pub(crate) fn time_of(&self, moment: Instant) -> Time {
+    pub fn time_of(&self, moment: Instant) -> Time {
         let start = Time::ZERO + START + slept().into();
         match moment.checked_duration_since(self.origin) {
             Some(later) => start + later.into(),

@@ -8,7 +8,7 @@
 //! A test takes the first and the last steps and some in between; with `FRESHLINE_EVERY_STEP=1` all:
 //!
 //! ```text
-//! FRESHLINE_EVERY_STEP=1 cargo test -p freshline --test uplink --test receiver --test mesh every_step -- --include-ignored
+//! FRESHLINE_EVERY_STEP=1 cargo test -p freshline-cli --test uplink --test receiver --test mesh every_step -- --include-ignored
 //! ```
 
 use std::env;

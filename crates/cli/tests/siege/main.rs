@@ -4,7 +4,7 @@
 //! attack is a test of service, which asserts no times. The table of docs/performance.md is printed by
 //!
 //! ```sh
-//! cargo test --release -p freshline --test siege -- --ignored --nocapture
+//! cargo test --release -p freshline-cli --test siege -- --ignored --nocapture
 //! ```
 //!
 //! With `SIEGE=half-open`, only the rows without an attack and those with this in their name. With

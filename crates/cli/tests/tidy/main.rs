@@ -20,9 +20,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     // The lab for an example alone, whose QUIC comes from here.
     ("freshline-net", &["freshline-core", "freshline-system", "freshline-lab"]),
     ("freshline-kernel", &["freshline-core", "freshline-system"]),
+    // The lab for simulations.
+    ("freshline", &["freshline-core", "freshline-net", "freshline-lab"]),
     (
-        "freshline",
+        "freshline-cli",
         &[
+            "freshline",
             "freshline-core",
             "freshline-system",
             "freshline-lab",

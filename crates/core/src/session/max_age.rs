@@ -20,6 +20,19 @@ pub struct MaxAge {
 }
 
 impl MaxAge {
+    /// States of topics that match `pattern` are handed out while they are not older than `limit`.
+    ///
+    /// # Errors
+    /// [`BadMaxAge`] for a pattern that is empty, contains blanks or is longer than names can be, and for a limit of
+    /// zero.
+    pub fn new(pattern: &str, limit: Span) -> Result<Self, BadMaxAge> {
+        let is_word = !pattern.is_empty() && !pattern.contains(char::is_whitespace);
+        if !is_word || pattern.len() > MAX_PATTERN || limit == Span::ZERO {
+            return Err(BadMaxAge);
+        }
+        Ok(Self { pattern: pattern.into(), limit })
+    }
+
     /// The limit of the first rule that matches a topic; `topic` is empty for a source without topics.
     pub fn of(rules: &[Self], source: &str, topic: &str) -> Option<Span> {
         if rules.is_empty() {
@@ -43,12 +56,7 @@ impl FromStr for MaxAge {
 
     fn from_str(text: &str) -> Result<Self, BadMaxAge> {
         let (pattern, limit) = text.rsplit_once('=').ok_or(BadMaxAge)?;
-        let limit = limit.parse().map_err(|_| BadMaxAge)?;
-        let is_word = !pattern.is_empty() && !pattern.contains(char::is_whitespace);
-        if !is_word || pattern.len() > MAX_PATTERN || limit == Span::ZERO {
-            return Err(BadMaxAge);
-        }
-        Ok(Self { pattern: pattern.into(), limit })
+        Self::new(pattern, limit.parse().map_err(|_| BadMaxAge)?)
     }
 }
 

@@ -98,6 +98,13 @@ pub struct TopicParams {
     pub is_urgent: bool,
 }
 
+impl From<&str> for TopicParams {
+    /// [`TopicParams::new`].
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
 impl TopicParams {
     /// The greatest weight.
     pub const MAX_WEIGHT: f64 = 1e9;

@@ -1,0 +1,120 @@
+//! Why a source, a monitor or a relay cannot be made, or cannot go on.
+
+use std::io;
+use std::path::PathBuf;
+
+use freshline_net::quic::{IdentityError, TrustError};
+use freshline_net::source::SourceError;
+
+use crate::url::BadUrl;
+
+/// Why a source, a monitor or a relay cannot be made, or cannot go on. Trouble with the network is no error: it is
+/// tried again, and told as an event.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The URL cannot be understood.
+    #[error(transparent)]
+    Url(#[from] BadUrl),
+    /// `quic://` without anybody to trust.
+    #[error(
+        "quic://{host}: say whom to trust: the fingerprint that the monitor prints at its start (`pin`), or the \
+         authority that has signed its certificate (`ca_file`)"
+    )]
+    NoTrust {
+        /// The host of the URL.
+        host: String,
+    },
+    /// A setting of `quic://` with a URL of `udp://`.
+    #[error(
+        "{setting} means nothing on udp://, which is neither encrypted nor authenticated; use quic://"
+    )]
+    NeedsQuic {
+        /// The setting.
+        setting: &'static str,
+    },
+    /// A monitor on `udp://` that other hosts can reach.
+    #[error(
+        "udp://{address} can be reached from other hosts, and udp:// is neither encrypted nor authenticated: \
+         listen on quic://, or on a network that you trust say so (`insecure`)"
+    )]
+    Reachable {
+        /// Where it would listen.
+        address: std::net::SocketAddr,
+    },
+    /// The certificates or authorities cannot be used.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The own certificate cannot be used, or made.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// There is no folder for a certificate of one's own making.
+    #[error("there is no folder for the certificate: set HOME, or name one (`state_dir`)")]
+    NoStateDir,
+    /// A file cannot be read.
+    #[error("cannot read {path}: {error}", path = path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The host of a URL has no address.
+    #[error("cannot find the address of {host}: {error}")]
+    Resolve {
+        /// The host.
+        host: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A pattern and a maximum age that cannot be.
+    #[error(transparent)]
+    MaxAge(#[from] freshline_core::session::BadMaxAge),
+    /// Longer states than the transport carries.
+    #[error(
+        "`max_state` of {given} bytes: at most {max} can be sent by this transport, in 65536 parts"
+    )]
+    MaxState {
+        /// What was asked for.
+        given: usize,
+        /// The most.
+        max: usize,
+    },
+    /// The source cannot run, or cannot go on.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The monitor cannot run, or cannot go on.
+    #[cfg(feature = "monitor")]
+    #[error(transparent)]
+    Monitor(#[from] freshline_net::monitor::MonitorError),
+    /// The credentials cannot be used.
+    #[cfg(feature = "monitor")]
+    #[error(transparent)]
+    Credentials(#[from] freshline_net::credentials::CredentialsError),
+    /// The monitor cannot send these topics.
+    #[cfg(feature = "monitor")]
+    #[error(transparent)]
+    Return(#[from] freshline_net::monitor::ReturnConfigError),
+    /// The relay cannot run, or cannot go on.
+    #[cfg(feature = "monitor")]
+    #[error(transparent)]
+    Relay(#[from] freshline_net::relay::RelayError),
+    /// The system has no thread left.
+    #[error("the system has no thread left: {0}")]
+    Thread(io::Error),
+    /// Its thread has panicked, which is our fault, or that of a function that it was given.
+    #[error("the thread of the network has panicked; its message is on standard error")]
+    Panicked,
+}
+
+/// There is no topic of this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no topic {name:?}; there are {known:?}: name it when you build the source or monitor"
+)]
+pub struct UnknownTopic {
+    /// The name.
+    pub name: String,
+    /// Those that there are.
+    pub known: Vec<String>,
+}

@@ -1,0 +1,191 @@
+//! What happens to sources and monitors, for applications that want to know.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use freshline_core::session::{Alarm, End};
+use freshline_core::unit::Span;
+use freshline_core::wire::CloseReason;
+
+use crate::queue::{Pending, Queue};
+
+/// Events that wait for a reader; beyond them the oldest are dropped, and counted.
+const MOST: usize = 1024;
+
+/// What has happened, the oldest first. An application that does not read loses the oldest events alone.
+#[derive(Debug)]
+pub struct Events<E>(Queue<Recent<E>>);
+
+#[derive(Debug)]
+struct Recent<E> {
+    events: VecDeque<E>,
+    dropped: u64,
+}
+
+impl<E> Default for Recent<E> {
+    fn default() -> Self {
+        Self { events: VecDeque::new(), dropped: 0 }
+    }
+}
+
+impl<E> Pending for Recent<E> {
+    type Item = E;
+
+    fn take(&mut self) -> Option<E> {
+        self.events.pop_front()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+}
+
+impl<E> Events<E> {
+    pub(crate) fn new(can_wait: bool) -> Self {
+        Self(Queue::new(can_wait))
+    }
+
+    pub(crate) fn put(&self, event: E) {
+        self.0.put(|recent| {
+            if recent.events.len() == MOST {
+                recent.events.pop_front();
+                recent.dropped += 1;
+            }
+            recent.events.push_back(event);
+        });
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.close();
+    }
+
+    /// The next event, if there is one.
+    pub fn try_next(&self) -> Option<E> {
+        self.0.try_next()
+    }
+
+    /// The next event, when it comes; `None` once there are no more. In virtual time it does not wait.
+    pub fn next_event(&self) -> Option<E> {
+        self.0.next()
+    }
+
+    /// The next event, if one comes within `patience`.
+    pub fn next_within(&self, patience: Duration) -> Option<E> {
+        self.0.next_within(patience)
+    }
+
+    /// Waits for the next event without blocking the thread, on any executor.
+    pub async fn recv(&self) -> Option<E> {
+        std::future::poll_fn(|context| self.0.poll_next(context)).await
+    }
+
+    /// Events that nobody has read in time.
+    pub fn dropped(&self) -> u64 {
+        self.0.look(|recent| recent.dropped)
+    }
+
+    /// A descriptor that is readable while an event is pending, and at the end.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        self.0.descriptor()
+    }
+}
+
+/// What has happened to a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceEvent {
+    /// The monitor holds its session.
+    Opened,
+    /// The monitor has not answered for too long; the source goes on trying.
+    Silent,
+    /// The monitor has ended or refused the session; the source tries again, rarely.
+    Closed(CloseReason),
+    /// The transport says why the monitor cannot be reached; the source tries again.
+    Unreachable(String),
+    /// No sample could be taken, or something that was given cannot be sent.
+    Trouble(String),
+}
+
+/// What has happened to a monitor, or to the return direction of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MonitorEvent {
+    /// A source has opened a session.
+    Opened {
+        /// Its name, or the label of its session if it has none.
+        source: Box<str>,
+    },
+    /// Its session has ended. Its states are not held any more.
+    Gone {
+        /// Its name, as in [`MonitorEvent::Opened`].
+        source: Box<str>,
+        /// Why.
+        why: Why,
+    },
+    /// A topic with a maximum age has no state that is fresh enough any more.
+    Stale {
+        /// The name of its source.
+        source: Box<str>,
+        /// Its name.
+        topic: Box<str>,
+        /// The key, if it has keys.
+        key: Option<Box<[u8]>>,
+        /// The maximum age.
+        max_age: Duration,
+    },
+    /// It has one again.
+    Recovered {
+        /// The name of its source.
+        source: Box<str>,
+        /// Its name.
+        topic: Box<str>,
+        /// The key, if it has keys.
+        key: Option<Box<[u8]>>,
+    },
+}
+
+/// Why a session has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// Its source has closed it.
+    Closed,
+    /// Its place went to another source.
+    Displaced,
+    /// It was not heard for too long.
+    Idle,
+    /// The credentials do not permit it any more.
+    Revoked,
+}
+
+impl Why {
+    pub(crate) fn of(end: End) -> Self {
+        match end {
+            End::Closed => Self::Closed,
+            End::Displaced => Self::Displaced,
+            End::Idle => Self::Idle,
+            End::Revoked => Self::Revoked,
+        }
+    }
+}
+
+impl MonitorEvent {
+    pub(crate) fn of(alarm: &Alarm) -> Self {
+        let source = match &*alarm.name {
+            "" => alarm.label.to_string().into(),
+            _ => alarm.name.clone(),
+        };
+        let topic = alarm.topic.clone();
+        let key = Some(alarm.key.clone()).filter(|key| !key.is_empty());
+        let max_age = Duration::from(alarm.max_age.min(Span::MAX));
+        match alarm.is_stale {
+            true => Self::Stale { source, topic, key, max_age },
+            false => Self::Recovered { source, topic, key },
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Freshline as a library.
+#![doc = "(the guide follows)"]
+
+mod clock;
+mod error;
+mod events;
+#[cfg(feature = "monitor")]
+mod max_ages;
+#[cfg(feature = "monitor")]
+mod monitor;
+mod queue;
+#[cfg(feature = "monitor")]
+mod receiving;
+#[cfg(feature = "monitor")]
+mod relay;
+#[cfg(feature = "source")]
+mod security;
+#[cfg(feature = "source")]
+mod source;
+mod state;
+#[cfg(feature = "monitor")]
+mod store;
+mod subscription;
+mod topic;
+mod url;
+
+pub use error::{Error, UnknownTopic};
+pub use events::{Events, SourceEvent};
+#[cfg(feature = "monitor")]
+pub use events::{MonitorEvent, Why};
+#[cfg(feature = "monitor")]
+pub use monitor::{Monitor, MonitorBuilder, state_dir};
+#[cfg(feature = "monitor")]
+pub use relay::{Relay, RelayBuilder};
+#[cfg(feature = "source")]
+pub use source::{Source, SourceBuilder};
+pub use state::State;
+pub use subscription::Subscription;
+pub use topic::{PutError, Topic};
+pub use url::{BadUrl, Scheme, Url};
+
+pub use freshline_core::session::{TopicKind, TopicParams};
+pub use freshline_core::source::{LawConfig, LawName, Limits};

@@ -1,0 +1,451 @@
+//! A monitor with a thread of its own.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use freshline_core::session::{MonitorParams, SourceParams, TopicKind, TopicParams};
+use freshline_core::source::{LawConfig, Limits};
+use freshline_core::unit::Span;
+use freshline_core::wire::AckMark;
+use freshline_net::credentials::{Credentials, Right, Rules};
+use freshline_net::monitor::{
+    self as driver, Asker, MonitorConfig, MonitorReport, ReturnConfig, ReturnTopic, SourceStatus,
+};
+use freshline_net::quic::{self, Authorities, Fingerprint, Identity, ServerConfig};
+use freshline_net::source::sampler::Shared;
+use freshline_net::stop::Stop;
+
+use crate::clock::Clock;
+use crate::error::{Error, UnknownTopic};
+use crate::events::{Events, MonitorEvent};
+use crate::max_ages::MaxAges;
+use crate::source::find;
+use crate::state::State;
+use crate::store::Board;
+use crate::subscription::Subscription;
+use crate::topic::{self, Topic};
+use crate::url::{BadUrl, Scheme, Url};
+
+/// A monitor that runs: it holds the freshest state of many sources until it is closed or dropped.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let monitor = freshline::Monitor::builder("udp://127.0.0.1:0").spawn()?;
+/// let source = freshline::Source::builder(&monitor.url()).name("robot-7").topic("pose").spawn()?;
+/// source.topic("pose")?.put(b"x=1.0 y=2.0")?;
+/// let state = monitor.subscribe("robot-7/*").next_state().expect("the monitor runs");
+/// assert_eq!((&*state.name(), state.text()), ("robot-7/pose", Some("x=1.0 y=2.0")));
+/// assert_eq!(monitor.latest("robot-7/pose").expect("it has come").payload(), state.payload());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Monitor {
+    address: SocketAddr,
+    fingerprint: Option<Fingerprint>,
+    board: Board,
+    topics: Vec<Topic>,
+    asker: Asker,
+    stop: Stop,
+    thread: Option<JoinHandle<Result<MonitorReport, Error>>>,
+}
+
+/// Settings of a [`Monitor`]; each has a default.
+#[derive(Debug)]
+#[must_use = "it does nothing before `spawn` or `build`"]
+pub struct MonitorBuilder {
+    url: Result<Url, BadUrl>,
+    listening: Listening,
+    params: MonitorParams,
+    max_ages: MaxAges,
+    detailed: usize,
+    forget: Span,
+    returning: SourceParams,
+    law: LawConfig,
+    topics: Vec<TopicParams>,
+}
+
+/// Who one that listens is, and whom it takes.
+#[derive(Debug, Default)]
+pub(crate) struct Listening {
+    /// Certificate and key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    pub(crate) state_dir: Option<PathBuf>,
+    pub(crate) client_ca: Option<PathBuf>,
+    pub(crate) certified_names: bool,
+    pub(crate) credentials: Option<PathBuf>,
+    pub(crate) tokens: Vec<Vec<u8>>,
+    pub(crate) insecure: bool,
+}
+
+impl Monitor {
+    /// A monitor that listens at `url`, such as `quic://0.0.0.0:3774`, or `udp://127.0.0.1:0` for a free port. A
+    /// URL that cannot be understood is an error of [`MonitorBuilder::spawn`].
+    pub fn builder(url: &str) -> MonitorBuilder {
+        MonitorBuilder::new(url.parse())
+    }
+
+    /// Where it listens; tells the port that was chosen for port 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same as a URL, for a source on this host; a monitor that listens at all addresses is reached by any.
+    pub fn url(&self) -> String {
+        let scheme = if self.fingerprint.is_some() { "quic" } else { "udp" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The fingerprint of its certificate, for [`SourceBuilder::pin`](crate::SourceBuilder::pin); none on `udp://`.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.fingerprint
+    }
+
+    /// The newest state of a topic by its name, `source/topic`, or the source's alone where it has no topics. Of a
+    /// topic with keys it is that of the key which changed last. `None` if there is none, or none that is young
+    /// enough ([`MonitorBuilder::max_age`]), and once the source has ended or has been silent for
+    /// [`MonitorBuilder::idle`].
+    pub fn latest(&self, name: &str) -> Option<State> {
+        self.board.latest(name)
+    }
+
+    /// The newest state of a key.
+    pub fn latest_key(&self, name: &str, key: impl AsRef<[u8]>) -> Option<State> {
+        self.board.latest_key(name, key.as_ref())
+    }
+
+    /// The newest states of all keys of a topic, in the order of the keys.
+    pub fn keys(&self, name: &str) -> Vec<State> {
+        self.board.keys(name)
+    }
+
+    /// The states of the topics whose names match, as they come; `*` stands for any characters. It begins with the
+    /// states that are held.
+    pub fn subscribe(&self, pattern: &str) -> Subscription {
+        self.board.subscribe(pattern)
+    }
+
+    /// The sources that it holds, at most `most`, with their ages and counts.
+    ///
+    /// # Errors
+    /// [`driver::Gone`] if it has ended.
+    pub fn sources(&self, most: usize) -> Result<Vec<SourceStatus>, driver::Gone> {
+        self.asker.sources(most)
+    }
+
+    /// What has happened to it.
+    pub fn events(&self) -> &Events<MonitorEvent> {
+        self.board.events()
+    }
+
+    /// The handle of a topic that it sends to its sources ([`MonitorBuilder::topic`]).
+    ///
+    /// # Errors
+    /// [`UnknownTopic`] if it was not named when the monitor was built.
+    pub fn topic(&self, name: &str) -> Result<Topic, UnknownTopic> {
+        find(&self.topics, name)
+    }
+
+    /// Whether its thread has ended, which it does by itself only if it cannot go on; [`Monitor::close`] says why.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Says goodbye to all sources, and tells how the run was.
+    ///
+    /// # Errors
+    /// [`Error`], if it could not go on.
+    pub fn close(mut self) -> Result<MonitorReport, Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<MonitorReport, Error> {
+        self.stop.stop();
+        let Some(thread) = self.thread.take() else { return Err(Error::Panicked) };
+        thread.join().unwrap_or(Err(Error::Panicked))
+    }
+}
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Monitor").field(&self.address).finish()
+    }
+}
+
+impl Drop for Monitor {
+    /// As [`Monitor::close`], without its report.
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            // Whoever wants to know it calls `close`.
+            let _ = self.end();
+        }
+    }
+}
+
+impl MonitorBuilder {
+    /// A monitor that listens at this URL.
+    pub fn new(url: Result<Url, BadUrl>) -> Self {
+        Self {
+            url,
+            listening: Listening::default(),
+            params: MonitorParams::default(),
+            max_ages: MaxAges::default(),
+            detailed: 100,
+            forget: MonitorConfig::FORGET,
+            returning: SourceParams { name: "monitor".into(), ..SourceParams::default() },
+            law: LawConfig::default(),
+            topics: Vec::new(),
+        }
+    }
+
+    /// Shows this certificate (`quic://`); otherwise one is made and kept, see [`MonitorBuilder::state_dir`].
+    pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.listening.identity = Some((cert.into(), key.into()));
+        self
+    }
+
+    /// Where a certificate of one's own making is kept; by default the user's state directory.
+    pub fn state_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.listening.state_dir = Some(dir.into());
+        self
+    }
+
+    /// Takes only sources whose certificate an authority of this file has signed (`quic://`).
+    pub fn client_ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
+        self.listening.client_ca = Some(pem.into());
+        self
+    }
+
+    /// Takes a source only under names that its certificate lists.
+    pub fn certified_names(mut self) -> Self {
+        self.listening.certified_names = true;
+        self
+    }
+
+    /// Takes only sources with a token that this file permits, under the names that it permits (`quic://`).
+    pub fn credentials_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.listening.credentials = Some(file.into());
+        self
+    }
+
+    /// Takes only sources with this token, under any name (`quic://`); call it again for further ones. A
+    /// credentials file holds in their place.
+    pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
+        self.listening.tokens.push(token.into());
+        self
+    }
+
+    /// Lets `udp://` listen where other hosts can reach it, for networks that are trusted.
+    pub fn insecure(mut self) -> Self {
+        self.listening.insecure = true;
+        self
+    }
+
+    /// Hands out states of topics that match, such as `robot/cmd` or `*/cmd`, only while they are younger than
+    /// this; [`MonitorEvent::Stale`] says when a topic has none. The first pattern that matches counts.
+    pub fn max_age(mut self, pattern: &str, limit: Duration) -> Self {
+        self.max_ages.add(pattern, limit);
+        self
+    }
+
+    /// Holds at most this many sources; 1024 by default.
+    pub fn max_sources(mut self, sources: usize) -> Self {
+        self.params.max_sources = sources;
+        self
+    }
+
+    /// Takes states of at most this many bytes; 8 MiB by default.
+    pub fn max_state(mut self, bytes: usize) -> Self {
+        self.params.max_payload = bytes;
+        self
+    }
+
+    /// Ends the session of a source that has been silent for this long; 60 s by default.
+    pub fn idle(mut self, silence: impl Into<Span>) -> Self {
+        self.params.idle = silence.into();
+        self
+    }
+
+    /// The code point of acks; by default as each source asks.
+    pub fn ack_mark(mut self, mark: AckMark) -> Self {
+        self.params.ack_mark = Some(mark);
+        self
+    }
+
+    /// Sends the states of this topic to each source that receives
+    /// ([`SourceBuilder::receive`](crate::SourceBuilder::receive)): a name, or [`TopicParams`] of the default kind.
+    pub fn topic(mut self, topic: impl Into<TopicParams>) -> Self {
+        self.topics.push(topic.into());
+        self
+    }
+
+    /// The name under which sources see the topics that it sends; `monitor` by default.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.returning.name = name.into();
+        self
+    }
+
+    /// The law that decides when its own topics are sent, for each source by itself; `acp+d` by default.
+    pub fn law(mut self, law: impl Into<LawConfig>) -> Self {
+        self.law = law.into();
+        self
+    }
+
+    /// Bounds of what is sent to each source.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.returning.limits = limits;
+        self
+    }
+
+    /// Opens the socket, and runs the monitor on a thread of its own.
+    ///
+    /// # Errors
+    /// [`Error`] says what is wrong, or what the system refused.
+    pub fn spawn(mut self) -> Result<Monitor, Error> {
+        let max_ages = self.max_ages.get()?;
+        let clock = Clock::real();
+        let limits = || topic::Limits { max_state: self.returning.max_state, clock: clock.clone() };
+        let topics: Vec<_> = self
+            .topics
+            .iter()
+            .map(|topic| Topic::new(&topic.name, &TopicKind::Latest, topic.is_urgent, limits()))
+            .collect();
+        let sent = self.topics.drain(..).zip(&topics);
+        let sent: Vec<_> = sent
+            .map(|(params, topic)| ReturnTopic { params, states: Shared::new(topic.sampler()) })
+            .collect();
+        let returning =
+            ReturnConfig { params: self.returning.clone(), law: self.law, topics: sent };
+        let (mut driver, fingerprint) = self.build()?;
+        if !topics.is_empty() {
+            driver = driver.returning(returning)?;
+        }
+        let board = Board::new(clock);
+        board.set_waker(driver.waker());
+        let (address, asker, stop) = (driver.local_addr()?, driver.asker(), Stop::new());
+        let ended = Ended { topics: topics.clone(), board: board.clone() };
+        let (mut store, stopped_by) = (board.store(max_ages), stop.clone());
+        let run = move || {
+            let _ended = ended;
+            driver.run(&stopped_by, None, &mut store)?;
+            Ok(driver.report(&store))
+        };
+        let named = thread::Builder::new().name("freshline monitor".into());
+        let thread = Some(named.spawn(run).map_err(Error::Thread)?);
+        Ok(Monitor { address, fingerprint, board, topics, asker, stop, thread })
+    }
+
+    /// The monitor without a thread, for a caller's own loop, with the fingerprint of its certificate. It sends no
+    /// topics of its own before [`driver::Monitor::returning`].
+    ///
+    /// # Errors
+    /// As [`MonitorBuilder::spawn`].
+    pub fn build(self) -> Result<(driver::Monitor, Option<Fingerprint>), Error> {
+        let (config, fingerprint) = self.config()?;
+        Ok((driver::Monitor::bind(config)?, fingerprint))
+    }
+
+    /// What a driver needs.
+    pub(crate) fn config(self) -> Result<(MonitorConfig, Option<Fingerprint>), Error> {
+        let url = self.url?;
+        let limits = quic::Limits {
+            max_connections: quic::Limits::connections_for(self.params.max_sources),
+            idle_timeout: self.params.idle.into(),
+            ..quic::Limits::default()
+        };
+        let (quic, fingerprint) = self.listening.quic(&url, limits)?.unzip();
+        let config = MonitorConfig {
+            listen: self.listening.address(&url)?,
+            quic,
+            params: MonitorParams { max_age: self.max_ages.get()?, ..self.params },
+            rules: self.listening.rules()?,
+            detailed: self.detailed,
+            forget: self.forget,
+        };
+        Ok((config, fingerprint))
+    }
+}
+
+impl Listening {
+    /// QUIC's settings, and the fingerprint of the certificate that is shown; `None` on `udp://`.
+    fn quic(
+        &self,
+        url: &Url,
+        limits: quic::Limits,
+    ) -> Result<Option<(ServerConfig, Fingerprint)>, Error> {
+        if url.scheme() == Scheme::Udp {
+            return self.check_unused().map(|()| None);
+        }
+        let identity = match &self.identity {
+            Some((cert, key)) => Identity::from_pem_files(cert, key)?,
+            None => Identity::from_state_dir(&state_dir(self.state_dir.as_deref())?)?,
+        };
+        let clients = self.client_ca.as_deref().map(Authorities::from_pem_file).transpose()?;
+        let config = ServerConfig::new(&identity, clients.as_ref(), limits)?;
+        Ok(Some((config, identity.fingerprint())))
+    }
+
+    fn check_unused(&self) -> Result<(), Error> {
+        let given = [
+            (self.identity.is_some(), "`identity_files`"),
+            (self.state_dir.is_some(), "`state_dir`"),
+            (self.client_ca.is_some(), "`client_ca_file`"),
+            (self.credentials.is_some(), "`credentials_file`"),
+            (!self.tokens.is_empty(), "`token`"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, setting)) => Err(Error::NeedsQuic { setting }),
+            None => Ok(()),
+        }
+    }
+
+    /// The address to listen at.
+    fn address(&self, url: &Url) -> Result<SocketAddr, Error> {
+        let resolved = url.resolve();
+        let address =
+            resolved.map_err(|error| Error::Resolve { host: url.host().to_owned(), error })?;
+        let is_loopback = address.ip().to_canonical().is_loopback();
+        match url.scheme() == Scheme::Udp && !self.insecure && !is_loopback {
+            true => Err(Error::Reachable { address }),
+            false => Ok(address),
+        }
+    }
+
+    fn rules(&self) -> Result<Rules, Error> {
+        let tokens = self.tokens.iter().map(Vec::as_slice);
+        let credentials = match &self.credentials {
+            Some(file) => Some(Credentials::read(file, Right::Publish)?),
+            None if self.tokens.is_empty() => None,
+            None => Some(Credentials::of_tokens(tokens)),
+        };
+        let certified_names = self.certified_names;
+        Ok(Rules { right: Right::Publish, credentials, certified_names })
+    }
+}
+
+/// Where the certificate is kept: as the XDG base directory specification has it.
+///
+/// # Errors
+/// [`Error::NoStateDir`] where neither `given` nor the environment says.
+pub fn state_dir(given: Option<&Path>) -> Result<PathBuf, Error> {
+    let from = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
+    let home = || from("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let default =
+        || from("XDG_STATE_HOME").map(PathBuf::from).or_else(home).map(|dir| dir.join("freshline"));
+    given.map(Path::to_owned).or_else(default).ok_or(Error::NoStateDir)
+}
+
+/// Tells the application that the thread has ended, also by a panic.
+struct Ended {
+    topics: Vec<Topic>,
+    board: Board,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.topics.iter().for_each(Topic::close);
+        self.board.close();
+    }
+}

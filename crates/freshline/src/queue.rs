@@ -1,0 +1,168 @@
+//! What one thread hands to another, to a task, or to a loop that polls a descriptor.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::clock::Clock;
+
+/// What is pending.
+pub(crate) trait Pending: Default {
+    type Item;
+
+    /// The next item, if there is one.
+    fn take(&mut self) -> Option<Self::Item>;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool;
+}
+
+/// Items that wait for a reader. Putting one never waits for it.
+#[derive(Debug)]
+pub(crate) struct Queue<P> {
+    inner: Mutex<Inner<P>>,
+    changed: Condvar,
+    /// Readable while there is something, for loops that poll; made when it is first asked for.
+    descriptor: OnceLock<EventFd>,
+    /// Whether a reader can wait: not in virtual time.
+    can_wait: bool,
+}
+
+#[derive(Debug, Default)]
+struct Inner<P> {
+    pending: P,
+    is_closed: bool,
+    wakers: Vec<Waker>,
+}
+
+impl<P: Pending> Queue<P> {
+    pub(crate) fn new(can_wait: bool) -> Self {
+        let (inner, changed) = (Mutex::default(), Condvar::new());
+        Self { inner, changed, descriptor: OnceLock::new(), can_wait }
+    }
+
+    /// Changes what is pending, and wakes readers if there is something then.
+    pub(crate) fn put(&self, change: impl FnOnce(&mut P)) {
+        let mut inner = self.lock();
+        let was_empty = inner.pending.is_empty();
+        change(&mut inner.pending);
+        if was_empty && !inner.pending.is_empty() {
+            self.wake(inner);
+        }
+    }
+
+    /// Looks at what is pending.
+    pub(crate) fn look<T>(&self, at: impl FnOnce(&P) -> T) -> T {
+        at(&self.lock().pending)
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        inner.is_closed = true;
+        self.wake(inner);
+    }
+
+    fn wake(&self, mut inner: MutexGuard<'_, Inner<P>>) {
+        let wakers = std::mem::take(&mut inner.wakers);
+        drop(inner);
+        self.changed.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+        if let Some(descriptor) = self.descriptor.get() {
+            // It fails only when it is readable anyway.
+            let _ = descriptor.write(1);
+        }
+    }
+
+    /// The next item, if there is one.
+    pub(crate) fn try_next(&self) -> Option<P::Item> {
+        self.take(&mut self.lock())
+    }
+
+    /// The next item, when it comes; `None` once nothing more comes, and in virtual time if there is none.
+    pub(crate) fn next(&self) -> Option<P::Item> {
+        let mut inner = self.lock();
+        loop {
+            match self.take(&mut inner) {
+                Some(item) => return Some(item),
+                None if inner.is_closed || !self.can_wait => return None,
+                None => inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// The same, and `None` as well after `patience`.
+    pub(crate) fn next_within(&self, patience: Duration) -> Option<P::Item> {
+        let clock = Clock::real();
+        let until = clock.now() + patience.into();
+        let mut inner = self.lock();
+        loop {
+            let left = Duration::from(until.since(clock.now()));
+            match self.take(&mut inner) {
+                Some(item) => return Some(item),
+                None if inner.is_closed || !self.can_wait || left.is_zero() => return None,
+                None => {
+                    let waited = self.changed.wait_timeout(inner, left);
+                    inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
+    }
+
+    /// The same for a task, which is woken when it may be tried again.
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<P::Item>> {
+        let mut inner = self.lock();
+        match self.take(&mut inner) {
+            Some(item) => Poll::Ready(Some(item)),
+            None if inner.is_closed => Poll::Ready(None),
+            None => {
+                if !inner.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                    inner.wakers.push(context.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Whether nothing more comes, and nothing is pending.
+    pub(crate) fn is_over(&self) -> bool {
+        let inner = self.lock();
+        inner.is_closed && inner.pending.is_empty()
+    }
+
+    /// A descriptor that is readable while something is pending, and once nothing more comes.
+    pub(crate) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        if self.descriptor.get().is_none() {
+            let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+            let made = EventFd::from_value_and_flags(0, flags)?;
+            // Another thread may have been faster.
+            let _ = self.descriptor.set(made);
+        }
+        let descriptor = self.descriptor.get().ok_or(io::ErrorKind::NotFound)?;
+        let inner = self.lock();
+        if inner.is_closed || !inner.pending.is_empty() {
+            let _ = descriptor.write(1);
+        }
+        Ok(descriptor.as_fd())
+    }
+
+    fn take(&self, inner: &mut MutexGuard<'_, Inner<P>>) -> Option<P::Item> {
+        let item = inner.pending.take();
+        if inner.pending.is_empty()
+            && !inner.is_closed
+            && let Some(descriptor) = self.descriptor.get()
+        {
+            // It is not readable any more; it may not have been.
+            let _ = descriptor.read();
+        }
+        item
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<P>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

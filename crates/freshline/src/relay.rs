@@ -1,0 +1,242 @@
+//! A relay with threads of its own.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
+
+use freshline_core::session::SourceParams;
+use freshline_core::source::{LawConfig, Limits};
+use freshline_core::unit::Span;
+use freshline_net::ask::Gone;
+use freshline_net::quic::Fingerprint;
+use freshline_net::relay::{
+    self as driver, Asker, Destination, RelayConfig, RelayError, RelayReport,
+};
+use freshline_net::source::SourcePaths;
+use freshline_net::stop::Stop;
+use freshline_net::via::ViaPath;
+
+use crate::error::Error;
+use crate::monitor::MonitorBuilder;
+use crate::security::Dialling;
+use crate::url::{BadUrl, Url};
+
+/// A relay that runs: a monitor that sends the states of its sources on to further monitors, until it is closed or
+/// dropped. Ages count from the generation at the source.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use freshline::{Monitor, Relay, Source};
+/// let hub = Monitor::builder("udp://127.0.0.1:0").spawn()?;
+/// let house = Monitor::builder("udp://127.0.0.1:0");
+/// let relay = Relay::builder(house).to(&hub.url()).spawn()?;
+/// let source = Source::builder(&relay.url()).name("robot-7").topic("pose").spawn()?;
+/// source.topic("pose")?.put(b"x=1.0")?;
+/// assert_eq!(hub.subscribe("robot-7/pose").next_state().unwrap().payload(), b"x=1.0");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Relay {
+    address: SocketAddr,
+    fingerprint: Option<Fingerprint>,
+    asker: Asker,
+    stop: Stop,
+    thread: Option<JoinHandle<Result<RelayReport, Error>>>,
+}
+
+/// Settings of a [`Relay`]. Those of paths, rates and trust hold for all destinations that are named after them.
+#[derive(Debug)]
+#[must_use = "it does nothing before `spawn` or `build`"]
+pub struct RelayBuilder {
+    monitor: MonitorBuilder,
+    dialling: Dialling,
+    paths: SourcePaths,
+    params: SourceParams,
+    law: LawConfig,
+    destinations: Vec<Result<To, BadUrl>>,
+}
+
+/// A destination with its settings.
+#[derive(Debug)]
+struct To {
+    url: Url,
+    dialling: Dialling,
+    paths: SourcePaths,
+    params: SourceParams,
+    law: LawConfig,
+}
+
+impl Relay {
+    /// A relay that receives as `monitor` does, which sends no topics of its own.
+    pub fn builder(monitor: MonitorBuilder) -> RelayBuilder {
+        RelayBuilder {
+            monitor,
+            dialling: Dialling::default(),
+            paths: SourcePaths::default(),
+            // A destination that was restarted without a word gets the newest states after this time.
+            params: SourceParams { keep_alive: Span::from_secs(1), ..SourceParams::default() },
+            law: LawConfig::default(),
+            destinations: Vec::new(),
+        }
+    }
+
+    /// Where it listens; tells the port that was chosen for port 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same as a URL, for a source on this host.
+    pub fn url(&self) -> String {
+        let scheme = if self.fingerprint.is_some() { "quic" } else { "udp" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The fingerprint of its certificate; none on `udp://`.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.fingerprint
+    }
+
+    /// The run until now, with at most `most` sources of the monitor and of each destination.
+    ///
+    /// # Errors
+    /// [`Gone`] if it has ended.
+    pub fn report(&self, most: usize) -> Result<RelayReport, Gone> {
+        self.asker.report(most)
+    }
+
+    /// Says goodbye to all sources, and tells how the run was.
+    ///
+    /// # Errors
+    /// [`Error`], if it could not go on.
+    pub fn close(mut self) -> Result<RelayReport, Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<RelayReport, Error> {
+        self.stop.stop();
+        let Some(thread) = self.thread.take() else { return Err(Error::Panicked) };
+        thread.join().unwrap_or(Err(Error::Panicked))
+    }
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Relay").field(&self.address).finish()
+    }
+}
+
+impl Drop for Relay {
+    /// As [`Relay::close`], without its report.
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            // Whoever wants to know it calls `close`.
+            let _ = self.end();
+        }
+    }
+}
+
+impl RelayBuilder {
+    /// Sends the states on to the monitor at `url`; call it again for further ones.
+    pub fn to(self, url: &str) -> Self {
+        self.to_url(url.parse())
+    }
+
+    /// The same.
+    pub fn to_url(mut self, url: Result<Url, BadUrl>) -> Self {
+        let to = url.map(|url| To {
+            url,
+            dialling: self.dialling.clone(),
+            paths: self.paths.clone(),
+            params: self.params.clone(),
+            law: self.law,
+        });
+        self.destinations.push(to);
+        self
+    }
+
+    /// Trusts destinations with this certificate (`quic://`); call it again to trust further ones.
+    pub fn pin(mut self, fingerprint: Fingerprint) -> Self {
+        self.dialling.pins.push(fingerprint);
+        self
+    }
+
+    /// Trusts destinations whose certificate an authority of this file has signed (`quic://`).
+    pub fn ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
+        self.dialling.ca_file = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate to destinations (`quic://`).
+    pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.dialling.identity = Some((cert.into(), key.into()));
+        self
+    }
+
+    /// Shows this token to destinations (`quic://`).
+    pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
+        self.dialling.token = token.into();
+        self
+    }
+
+    /// Leaves by this interface or local address; call it again for further paths.
+    pub fn via(mut self, path: ViaPath) -> Self {
+        self.paths.vias.push(path);
+        self
+    }
+
+    /// The law of each session; `acp+d` by default.
+    pub fn law(mut self, law: impl Into<LawConfig>) -> Self {
+        self.law = law.into();
+        self
+    }
+
+    /// Bounds of each session.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.params.limits = limits;
+        self
+    }
+
+    /// An update of each source leaves at least this often; 1 s by default.
+    pub fn keep_alive(mut self, interval: impl Into<Span>) -> Self {
+        self.params.keep_alive = interval.into();
+        self
+    }
+
+    /// Opens the sockets, and runs the relay on threads of its own.
+    ///
+    /// # Errors
+    /// [`Error`] says what is wrong, or what the system refused. That a destination cannot be reached is none.
+    pub fn spawn(self) -> Result<Relay, Error> {
+        let (mut driver, fingerprint) = self.build()?;
+        let (address, asker, stop) = (driver.local_addr()?, driver.asker(), Stop::new());
+        let stopped_by = stop.clone();
+        let run = move || {
+            driver.run(&stopped_by, None, &mut (), &mut [])?;
+            Ok(driver.report(&()))
+        };
+        let named = thread::Builder::new().name("freshline relay".into());
+        let thread = Some(named.spawn(run).map_err(Error::Thread)?);
+        Ok(Relay { address, fingerprint, asker, stop, thread })
+    }
+
+    /// The relay without threads, for a caller's own, with the fingerprint of its certificate.
+    ///
+    /// # Errors
+    /// As [`RelayBuilder::spawn`].
+    pub fn build(self) -> Result<(driver::Relay, Option<Fingerprint>), Error> {
+        let destination = |to: Result<To, BadUrl>| {
+            let To { url, dialling, paths, params, law } = to?;
+            let transport = dialling.transport(&url)?;
+            let params = SourceParams { token: dialling.token, ..params };
+            Ok(Destination { monitor: url.remote(), transport, paths, params, law })
+        };
+        let destinations = self.destinations.into_iter().map(destination);
+        let destinations = destinations.collect::<Result<Vec<_>, Error>>()?;
+        if destinations.is_empty() {
+            return Err(RelayError::NoDestination.into());
+        }
+        let (monitor, fingerprint) = self.monitor.config()?;
+        Ok((driver::Relay::bind(RelayConfig { monitor, destinations })?, fingerprint))
+    }
+}

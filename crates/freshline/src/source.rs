@@ -1,0 +1,475 @@
+//! A source with a thread of its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use freshline_core::dscp::Dscp;
+use freshline_core::path::SchedulerConfig;
+use freshline_core::session::{self, Reach, SourceParams, TopicKind, TopicParams};
+use freshline_core::source::{LawConfig, Limits};
+use freshline_core::unit::{BitRate, Span, Time, UpdateRate};
+use freshline_core::wire::{AckMark, StreamId};
+use freshline_net::quic::Fingerprint;
+use freshline_net::source::{
+    self as driver, LinkEvent, SourceConfig, SourcePaths, SourceReport, States,
+};
+use freshline_net::stop::Stop;
+use freshline_net::via::ViaPath;
+
+use crate::clock::Clock;
+use crate::error::{Error, UnknownTopic};
+use crate::events::{Events, SourceEvent};
+use crate::security::Dialling;
+use crate::topic::{self, PutError, Topic};
+use crate::url::{BadUrl, Url};
+#[cfg(feature = "monitor")]
+use crate::{State, Subscription, receiving::Receiving};
+
+/// A source that runs: it keeps a monitor fresh until it is closed or dropped.
+///
+/// ```
+/// # fn main() -> Result<(), freshline::Error> {
+/// let source = freshline::Source::builder("udp://127.0.0.1:3774").name("robot-7").topic("pose").spawn()?;
+/// let pose = source.topic("pose").expect("it was named above");
+/// let replaced = pose.put(b"x=1.0 y=2.0").expect("it is short, and the source runs");
+/// assert_eq!(replaced, None);
+/// source.close()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Source {
+    topics: Vec<Topic>,
+    shared: Arc<Shared>,
+    stop: Stop,
+    thread: Option<JoinHandle<Result<SourceReport, Error>>>,
+    #[cfg(feature = "monitor")]
+    receiving: Option<Receiving>,
+}
+
+/// What the network thread tells.
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    /// Bits of updates a second.
+    rate: AtomicU64,
+    /// In ns; 0 while the monitor has nothing.
+    delivered: AtomicU64,
+    is_open: AtomicU64,
+    events: Events<SourceEvent>,
+}
+
+/// Settings of a [`Source`]; each has a default but the URL.
+#[derive(Debug)]
+#[must_use = "it does nothing before `spawn` or `build`"]
+pub struct SourceBuilder {
+    url: Result<Url, BadUrl>,
+    dialling: Dialling,
+    paths: SourcePaths,
+    params: SourceParams,
+    law: LawConfig,
+    topics: Vec<TopicParams>,
+    #[cfg(feature = "monitor")]
+    receiving: Option<Receiving>,
+}
+
+impl Source {
+    /// A source for the monitor at `url`, such as `quic://monitor.example` or `udp://127.0.0.1:3774`. A URL that
+    /// cannot be understood is an error of [`SourceBuilder::spawn`].
+    pub fn builder(url: &str) -> SourceBuilder {
+        SourceBuilder::new(url.parse())
+    }
+
+    /// The handle of a topic.
+    ///
+    /// # Errors
+    /// [`UnknownTopic`] if it was not named when the source was built.
+    pub fn topic(&self, name: &str) -> Result<Topic, UnknownTopic> {
+        find(&self.topics, name)
+    }
+
+    /// Gives the newest state of the first topic, or of a source without topics: [`Topic::put`].
+    ///
+    /// # Errors
+    /// Those of [`Topic::put`].
+    pub fn put(&self, state: impl Into<Vec<u8>>) -> Result<Option<Vec<u8>>, PutError> {
+        self.topics[0].put(state)
+    }
+
+    /// The age of the newest state of which an ack has come, an upper bound of the age at the monitor; `None` while
+    /// the monitor has nothing. With topics it is that of whichever was acknowledged last.
+    pub fn age(&self) -> Option<Duration> {
+        let delivered = Time::from_nanos(self.shared.delivered.load(Ordering::Relaxed));
+        (delivered > Time::ZERO).then(|| self.shared.clock.now().since(delivered).into())
+    }
+
+    /// The rate at which the law sends now, in updates a second.
+    pub fn rate(&self) -> f64 {
+        f64::from_bits(self.shared.rate.load(Ordering::Relaxed))
+    }
+
+    /// Whether the monitor holds its session.
+    pub fn is_open(&self) -> bool {
+        self.shared.is_open.load(Ordering::Relaxed) > 0
+    }
+
+    /// What has happened to it.
+    pub fn events(&self) -> &Events<SourceEvent> {
+        &self.shared.events
+    }
+
+    /// Whether its thread has ended, which it does by itself only if it cannot go on; [`Source::close`] says why.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Says goodbye to the monitor, and tells how the run was.
+    ///
+    /// # Errors
+    /// [`Error`], if it could not go on.
+    pub fn close(mut self) -> Result<SourceReport, Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<SourceReport, Error> {
+        self.stop.stop();
+        let Some(thread) = self.thread.take() else { return Err(Error::Panicked) };
+        thread.join().unwrap_or(Err(Error::Panicked))
+    }
+}
+
+/// The return direction: what a source with [`SourceBuilder::receive`] gets from its monitor.
+#[cfg(feature = "monitor")]
+impl Source {
+    /// The newest state of a topic that the monitor sends, such as `monitor/cmd`; see
+    /// [`Monitor::latest`](crate::Monitor::latest). `None` without [`SourceBuilder::receive`].
+    pub fn latest(&self, name: &str) -> Option<State> {
+        self.receiving.as_ref()?.board().latest(name)
+    }
+
+    /// The states of the topics that match, as they come; see [`Monitor::subscribe`](crate::Monitor::subscribe).
+    /// Without [`SourceBuilder::receive`] none come, and it is over at once.
+    pub fn subscribe(&self, pattern: &str) -> Subscription {
+        Receiving::subscribe(self.receiving.as_ref(), pattern)
+    }
+}
+
+impl Drop for Source {
+    /// As [`Source::close`], without its report.
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            // Whoever wants to know it calls `close`.
+            let _ = self.end();
+        }
+    }
+}
+
+/// The handle of a topic by its name.
+pub(crate) fn find(topics: &[Topic], name: &str) -> Result<Topic, UnknownTopic> {
+    let found = topics.iter().find(|topic| topic.name() == name);
+    found.cloned().ok_or_else(|| UnknownTopic {
+        name: name.to_owned(),
+        known: topics.iter().map(|topic| topic.name().to_owned()).collect(),
+    })
+}
+
+impl SourceBuilder {
+    /// A source for the monitor at this URL.
+    pub fn new(url: Result<Url, BadUrl>) -> Self {
+        Self {
+            url,
+            dialling: Dialling::default(),
+            paths: SourcePaths::default(),
+            params: SourceParams::default(),
+            law: LawConfig::default(),
+            topics: Vec::new(),
+            #[cfg(feature = "monitor")]
+            receiving: None,
+        }
+    }
+
+    /// The name by which the monitor knows it, at most 63 bytes; empty by default.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.params.name = name.into();
+        self
+    }
+
+    /// Adds a topic: a name, or [`TopicParams`] with its weight, deadline, kind and rates. All topics share the
+    /// session and its rate. Without topics the source has one state, without a name.
+    pub fn topic(mut self, topic: impl Into<TopicParams>) -> Self {
+        self.topics.push(topic.into());
+        self
+    }
+
+    /// The law that decides when to send; `acp+d` by default.
+    pub fn law(mut self, law: impl Into<LawConfig>) -> Self {
+        self.law = law.into();
+        self
+    }
+
+    /// Bounds of what is sent, whatever the law wishes.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.params.limits = limits;
+        self
+    }
+
+    /// Sends no more than this on average, with all headers from IP on.
+    pub fn max_bandwidth(mut self, rate: BitRate) -> Self {
+        self.params.limits.max_bandwidth = Some(rate);
+        self
+    }
+
+    /// Sends no more states than this.
+    pub fn max_rate(mut self, rate: UpdateRate) -> Self {
+        self.params.limits.max_rate = Some(rate);
+        self
+    }
+
+    /// The longest state in bytes; 8 MiB by default. One that does not fit into a datagram leaves in several.
+    pub fn max_state(mut self, bytes: usize) -> Self {
+        self.params.max_state = bytes;
+        self
+    }
+
+    /// An update leaves at least this often while nothing new is put; 20 s by default.
+    pub fn keep_alive(mut self, interval: impl Into<Span>) -> Self {
+        self.params.keep_alive = interval.into();
+        self
+    }
+
+    /// Leaves a state out that has not changed since the monitor has it.
+    pub fn on_change(mut self, is_on: bool) -> Self {
+        self.params.on_change = is_on;
+        self
+    }
+
+    /// Trusts the monitor with this certificate (`quic://`); call it again to trust further ones.
+    pub fn pin(mut self, fingerprint: Fingerprint) -> Self {
+        self.dialling.pins.push(fingerprint);
+        self
+    }
+
+    /// Trusts monitors whose certificate an authority of this file has signed (`quic://`).
+    pub fn ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
+        self.dialling.ca_file = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate to the monitor (`quic://`).
+    pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.dialling.identity = Some((cert.into(), key.into()));
+        self
+    }
+
+    /// Shows this token to the monitor (`quic://`).
+    pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
+        self.dialling.token = token.into();
+        self
+    }
+
+    /// Leaves by this interface or local address; call it again for further paths.
+    pub fn via(mut self, path: ViaPath) -> Self {
+        self.paths.vias.push(path);
+        self
+    }
+
+    /// What chooses among several paths; `freshest` by default.
+    pub fn scheduler(mut self, scheduler: SchedulerConfig) -> Self {
+        self.paths.scheduler = scheduler;
+        self
+    }
+
+    /// The code points of updates, and of acks; by default that of ordinary traffic, and as the monitor decides.
+    pub fn marks(mut self, updates: Dscp, acks: Option<AckMark>) -> Self {
+        (self.params.dscp, self.params.ack_mark) = (updates, acks);
+        self
+    }
+
+    /// Also receives the topics that the monitor sends ([`MonitorBuilder::topic`](crate::MonitorBuilder::topic)).
+    #[cfg(feature = "monitor")]
+    pub fn receive(mut self) -> Self {
+        self.receiving.get_or_insert_with(Receiving::default);
+        self
+    }
+
+    /// Of received topics that match, such as `monitor/cmd`, hands out states only while they are younger than
+    /// this. It implies [`SourceBuilder::receive`].
+    #[cfg(feature = "monitor")]
+    pub fn max_age(mut self, pattern: &str, limit: Duration) -> Self {
+        let receiving = self.receiving.get_or_insert_with(Receiving::default);
+        receiving.limit(pattern, limit);
+        self
+    }
+
+    /// Opens the sockets, and runs the source on a thread of its own.
+    ///
+    /// # Errors
+    /// [`Error`] says what is wrong, or what the system refused. That the monitor cannot be reached is none.
+    pub fn spawn(mut self) -> Result<Source, Error> {
+        let clock = Clock::real();
+        let topics = self.make_topics(&clock);
+        #[cfg(feature = "monitor")]
+        let receiving = self.receiving.take();
+        let states = states(&self.topics, &topics);
+        let mut driver = self.build(states)?;
+        #[cfg(feature = "monitor")]
+        if let Some(receiving) = &receiving {
+            driver = driver.receiving(receiving.incoming()?);
+        }
+        let shared = Arc::new(Shared::new(clock));
+        let (stop, told) = (Stop::new(), Arc::clone(&shared));
+        let ended = Ended {
+            topics: topics.clone(),
+            shared: Arc::clone(&shared),
+            #[cfg(feature = "monitor")]
+            receiving: receiving.clone(),
+        };
+        let stopped_by = stop.clone();
+        let run = move || {
+            let _ended = ended;
+            driver.run(&stopped_by, None, &mut Watch(told))?;
+            Ok(driver.report())
+        };
+        let named = thread::Builder::new().name("freshline source".into());
+        let thread = Some(named.spawn(run).map_err(Error::Thread)?);
+        Ok(Source {
+            topics,
+            shared,
+            stop,
+            thread,
+            #[cfg(feature = "monitor")]
+            receiving,
+        })
+    }
+
+    /// The source without a thread, for a caller's own loop; it sends what `states` gives, in place of
+    /// [`SourceBuilder::topic`].
+    ///
+    /// # Errors
+    /// As [`SourceBuilder::spawn`].
+    pub fn build(self, states: States) -> Result<driver::Source, Error> {
+        let url = self.url?;
+        let transport = self.dialling.transport(&url)?;
+        let params = SourceParams { token: self.dialling.token, ..self.params };
+        let given = params.max_state;
+        let driver = driver::Source::new(SourceConfig {
+            monitor: url.remote(),
+            transport,
+            paths: self.paths,
+            params,
+            law: self.law.build(),
+            states,
+        })?;
+        match driver.session().max_state() {
+            max if max < given => Err(Error::MaxState { given, max }),
+            _ => Ok(driver),
+        }
+    }
+
+    /// Handles for the topics, or for the one state without a name.
+    fn make_topics(&mut self, clock: &Clock) -> Vec<Topic> {
+        let max_state = self.params.max_state;
+        let limits = || topic::Limits { max_state, clock: clock.clone() };
+        for (number, topic) in (1..).zip(&mut self.topics) {
+            // Of the source's session alone: its records live as long as it does.
+            if let TopicKind::Every { stream: stream @ StreamId(0), .. } = &mut topic.kind {
+                *stream = StreamId(random().wrapping_add(number).max(1));
+            }
+        }
+        let made = self
+            .topics
+            .iter()
+            .map(|topic| Topic::new(&topic.name, &topic.kind, topic.is_urgent, limits()));
+        match self.topics.is_empty() {
+            true => vec![Topic::new("", &TopicKind::Latest, false, limits())],
+            false => made.collect(),
+        }
+    }
+}
+
+/// A number that differs from that of other processes and sources.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// Where the driver takes the states from.
+fn states(params: &[TopicParams], topics: &[Topic]) -> States {
+    match params {
+        [] => States::Of(topics[0].sampler()),
+        params => States::Topics(
+            params
+                .iter()
+                .zip(topics)
+                .map(|(params, topic)| driver::Topic {
+                    params: params.clone(),
+                    sampler: topic.sampler(),
+                })
+                .collect(),
+        ),
+    }
+}
+
+impl Shared {
+    fn new(clock: Clock) -> Self {
+        let number = || AtomicU64::new(0);
+        let events = Events::new(clock.is_real());
+        Self { clock, rate: number(), delivered: number(), is_open: number(), events }
+    }
+}
+
+/// Tells the application that the thread has ended, also by a panic.
+struct Ended {
+    topics: Vec<Topic>,
+    shared: Arc<Shared>,
+    #[cfg(feature = "monitor")]
+    receiving: Option<Receiving>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        #[cfg(feature = "monitor")]
+        self.receiving.iter().for_each(|receiving| receiving.board().close());
+        self.topics.iter().for_each(Topic::close);
+        self.shared.is_open.store(0, Ordering::Relaxed);
+        self.shared.events.close();
+    }
+}
+
+/// Tells the application what happens.
+struct Watch(Arc<Shared>);
+
+impl driver::Watch for Watch {
+    fn event(&mut self, _: Time, _: &session::Source, event: &driver::Event<'_>) {
+        use driver::Event;
+        let told = match event {
+            Event::Session(session::SourceEvent::Opened) => SourceEvent::Opened,
+            Event::Session(session::SourceEvent::Silent) => SourceEvent::Silent,
+            Event::Session(session::SourceEvent::Closed(why)) => SourceEvent::Closed(*why),
+            Event::Link(LinkEvent::Lost(why)) => SourceEvent::Unreachable(why.to_string()),
+            Event::Link(LinkEvent::Unreachable) => {
+                SourceEvent::Unreachable("no program listens at the monitor's address".into())
+            }
+            Event::Link(LinkEvent::Waiting(why)) => SourceEvent::Unreachable(why.clone()),
+            Event::NoSample(why) => SourceEvent::Trouble((*why).to_owned()),
+            Event::TooLarge(why) => SourceEvent::Trouble(why.to_string()),
+            Event::KeyRefused { why, .. } => SourceEvent::Trouble(why.to_string()),
+            Event::RecordRefused { why, .. } => SourceEvent::Trouble(why.to_string()),
+            _ => return,
+        };
+        self.0.events.put(told);
+    }
+
+    fn turn(&mut self, _: Time, source: &session::Source) {
+        let shared = &self.0;
+        shared.rate.store(source.law().rate().per_second().to_bits(), Ordering::Relaxed);
+        let is_open = source.reach() == Reach::Open;
+        shared.is_open.store(is_open.into(), Ordering::Relaxed);
+        if let Some(acked) = source.newest_acked() {
+            shared.delivered.store(acked.generated_at.as_nanos(), Ordering::Relaxed);
+        }
+    }
+}

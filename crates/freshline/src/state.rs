@@ -1,0 +1,162 @@
+//! A state as an application gets it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use freshline_core::session::StateAge;
+use freshline_core::unit::{Span, Time};
+
+use crate::clock::Clock;
+
+/// A state of a source, or a record. Cheap to clone. A record counts as done, and its source forgets it, once the
+/// last clone is dropped.
+#[derive(Clone)]
+pub struct State(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) source: Box<str>,
+    pub(crate) topic: Box<str>,
+    pub(crate) key: Option<Box<[u8]>>,
+    /// `None`: the key is removed.
+    pub(crate) payload: Option<Box<[u8]>>,
+    pub(crate) seq: u64,
+    pub(crate) generated: Generated,
+    /// Until when it may be handed out; `None`: for ever.
+    pub(crate) fresh_until: Option<Time>,
+    pub(crate) clock: Clock,
+    /// Of a record.
+    pub(crate) ticket: Option<Ticket>,
+}
+
+/// When a state was generated, by the clock here: known later than the state, at times.
+pub(crate) struct Generated {
+    /// In ns, and 0 while it is unknown.
+    at: AtomicU64,
+    uncertainty: AtomicU64,
+}
+
+/// Tells at its end that a record is done.
+pub(crate) struct Ticket(pub(crate) Box<dyn Fn() + Send + Sync>);
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl Generated {
+    /// Of a state with this age at `now`.
+    pub(crate) fn of(now: Time, age: Option<StateAge>) -> Self {
+        let generated = Self { at: AtomicU64::new(0), uncertainty: AtomicU64::new(0) };
+        generated.learn(now, age);
+        generated
+    }
+
+    pub(crate) fn learn(&self, now: Time, age: Option<StateAge>) {
+        if let Some(age) = age {
+            self.uncertainty.store(age.uncertainty.as_nanos(), Ordering::Relaxed);
+            let at = now.since(Time::ZERO) - age.estimate;
+            self.at.store(at.as_nanos().max(1), Ordering::Release);
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self(Arc::new(inner))
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// The name of its source, or a label of the session if it has none.
+    pub fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    /// The name of its topic; empty of a source without topics.
+    pub fn topic(&self) -> &str {
+        &self.0.topic
+    }
+
+    /// The key, of a topic with keys.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.0.key.as_deref()
+    }
+
+    /// The bytes; empty if the key is removed.
+    pub fn payload(&self) -> &[u8] {
+        self.0.payload.as_deref().unwrap_or_default()
+    }
+
+    /// The bytes as text, if they are UTF-8.
+    pub fn text(&self) -> Option<&str> {
+        str::from_utf8(self.payload()).ok()
+    }
+
+    /// Whether this is the news that the key has no state any more.
+    pub fn is_removed(&self) -> bool {
+        self.0.payload.is_none()
+    }
+
+    /// Whether this is a record, of which each counts.
+    pub fn is_record(&self) -> bool {
+        self.0.ticket.is_some()
+    }
+
+    /// The number of the newest update of its session, when it came.
+    pub fn seq(&self) -> u64 {
+        self.0.seq
+    }
+
+    /// How old it is now; unknown in the first round trips of a session.
+    pub fn age(&self) -> Option<Duration> {
+        self.age_at(self.0.clock.now())
+    }
+
+    /// By how much [`State::age`] may differ from the truth, to either side.
+    pub fn age_uncertainty(&self) -> Option<Duration> {
+        self.age()?;
+        Some(Duration::from_nanos(self.0.generated.uncertainty.load(Ordering::Relaxed)))
+    }
+
+    /// Whether the monitor's maximum age still lets it be used; always without one.
+    pub fn is_usable(&self) -> bool {
+        self.is_usable_at(self.0.clock.now())
+    }
+
+    pub(crate) fn is_usable_at(&self, now: Time) -> bool {
+        self.0.fresh_until.is_none_or(|until| now <= until)
+    }
+
+    pub(crate) fn age_at(&self, now: Time) -> Option<Duration> {
+        match self.0.generated.at.load(Ordering::Acquire) {
+            0 => None,
+            at => Some(Span::from_nanos(now.as_nanos().saturating_sub(at)).into()),
+        }
+    }
+
+    /// `source/topic`, or the source alone where there is no topic.
+    pub fn name(&self) -> String {
+        full_name(self.source(), self.topic())
+    }
+}
+
+/// As in [`State::name`].
+pub(crate) fn full_name(source: &str, topic: &str) -> String {
+    if topic.is_empty() { source.to_owned() } else { format!("{source}/{topic}") }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("name", &self.name())
+            .field("key", &self.key())
+            .field("age", &self.age())
+            .field("len", &self.payload().len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,375 @@
+//! The newest states that a monitor holds, for its application, and who reads them.
+//!
+//! ```text
+//!   network thread ─ Watch ─► store ─┬─► latest: by name
+//!                                    ├─► readers: the newest of each topic and key, and records
+//!                                    └─► events
+//! ```
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use freshline_core::session::{
+    Alarm, Cursor, End, MaxAge, NextRecord, RemovedTopic, SourceKey, StateAge, TakenRecord,
+    TopicRecord,
+};
+use freshline_core::unit::{Span, Time};
+use freshline_net::Waker;
+use freshline_net::monitor::{Record, RecordRoom, Watch};
+
+use crate::clock::Clock;
+use crate::events::{Events, MonitorEvent, Why};
+use crate::state::{Generated, Inner, State, Ticket, full_name};
+use crate::subscription::{Reader, Subscription};
+
+/// What applications see of a monitor, or of the return direction of a source.
+#[derive(Clone)]
+pub(crate) struct Board(Arc<Shared>);
+
+struct Shared {
+    clock: Clock,
+    held: Mutex<Held>,
+    events: Events<MonitorEvent>,
+    done: Mutex<VecDeque<(SourceKey, Cursor)>>,
+    /// Wakes the network thread.
+    waker: OnceLock<Arc<Waker>>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// By [`State::name`].
+    topics: HashMap<Box<str>, Topic>,
+    readers: Vec<Weak<Reader>>,
+    /// A reader has come, or a record is done.
+    has_room_again: bool,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+struct Topic {
+    newest: Option<State>,
+    /// Of a topic with keys.
+    keys: BTreeMap<Box<[u8]>, State>,
+}
+
+impl Board {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let events = Events::new(clock.is_real());
+        let (held, done, waker) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        Self(Arc::new(Shared { clock, held, events, done, waker }))
+    }
+
+    /// What hands in the states.
+    pub(crate) fn store(&self, max_ages: Vec<MaxAge>) -> Store {
+        Store { board: self.clone(), max_ages, names: HashMap::new() }
+    }
+
+    /// What wakes the network thread when there is room for records again.
+    pub(crate) fn set_waker(&self, waker: Arc<Waker>) {
+        // There is one.
+        let _ = self.0.waker.set(waker);
+    }
+
+    /// The newest state of a topic, by [`State::name`]; of a topic with keys, that which came last.
+    pub(crate) fn latest(&self, name: &str) -> Option<State> {
+        let held = self.held();
+        held.topics.get(name)?.newest.clone().filter(State::is_usable)
+    }
+
+    /// The newest state of a key.
+    pub(crate) fn latest_key(&self, name: &str, key: &[u8]) -> Option<State> {
+        let held = self.held();
+        held.topics.get(name)?.keys.get(key).cloned().filter(State::is_usable)
+    }
+
+    /// The newest states of all keys, in the order of keys.
+    pub(crate) fn keys(&self, name: &str) -> Vec<State> {
+        let held = self.held();
+        let keys = held.topics.get(name).into_iter().flat_map(|topic| topic.keys.values());
+        keys.filter(|state| state.is_usable()).cloned().collect()
+    }
+
+    /// A reader of the topics that match; first it gets the states that there are.
+    pub(crate) fn subscribe(&self, pattern: &str) -> Subscription {
+        let reader = Arc::new(Reader::new(pattern, self.0.clock.is_real()));
+        let mut held = self.held();
+        let wanted = held.topics.iter().filter(|(name, _)| reader.wants(name));
+        for topic in wanted.map(|(_, topic)| topic) {
+            let keys = topic.keys.values();
+            let lone = topic.newest.iter().filter(|state| state.key().is_none());
+            keys.chain(lone).for_each(|state| reader.put(state.clone()));
+        }
+        if held.is_closed {
+            reader.close();
+        }
+        held.readers.retain(|reader| reader.strong_count() > 0);
+        held.readers.push(Arc::downgrade(&reader));
+        held.has_room_again = true;
+        drop(held);
+        self.wake();
+        Subscription(reader)
+    }
+
+    pub(crate) fn events(&self) -> &Events<MonitorEvent> {
+        &self.0.events
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn close(&self) {
+        let mut held = self.held();
+        held.is_closed = true;
+        held.readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.close());
+        drop(held);
+        self.0.events.close();
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self) -> MutexGuard<'_, VecDeque<(SourceKey, Cursor)>> {
+        self.0.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.0.waker.get() {
+            // It fails only at the end.
+            let _ = waker.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Board")
+    }
+}
+
+impl Held {
+    /// Those that want a topic, by its name.
+    fn readers_of(&self, name: &str) -> impl Iterator<Item = Arc<Reader>> {
+        self.readers.iter().filter_map(Weak::upgrade).filter(move |reader| reader.wants(name))
+    }
+}
+
+/// The network's end of a [`Board`].
+pub(crate) struct Store {
+    board: Board,
+    max_ages: Vec<MaxAge>,
+    /// As applications see them, with the names of their topics.
+    names: HashMap<SourceKey, Box<str>>,
+}
+
+/// A state that has come.
+struct Arrived<'a> {
+    topic: &'a str,
+    key: Option<&'a [u8]>,
+    payload: Option<&'a [u8]>,
+    age: Option<StateAge>,
+}
+
+impl Store {
+    fn source(record: &Record) -> Box<str> {
+        match &*record.name {
+            "" => record.label().to_string().into(),
+            name => name.into(),
+        }
+    }
+
+    fn limit(&self, record: &Record, topic: &str) -> Option<Span> {
+        MaxAge::of(&self.max_ages, &record.name, topic)
+    }
+
+    /// Hands a state on; with a maximum age, once its age is known.
+    fn show(&self, now: Time, record: &Record, arrived: &Arrived<'_>) {
+        let Arrived { topic, key, payload, age } = *arrived;
+        let limit = self.limit(record, topic);
+        let fresh_until = match (limit, age) {
+            (None, _) => None,
+            (Some(_), None) => return,
+            (Some(limit), Some(age)) => Some(now + (limit - age.max())),
+        };
+        let state = State::new(Inner {
+            source: Self::source(record),
+            topic: topic.into(),
+            key: key.map(Into::into),
+            payload: payload.map(Into::into),
+            seq: record.newest_seq,
+            generated: Generated::of(now, age),
+            fresh_until,
+            clock: self.board.0.clock.clone(),
+            ticket: None,
+        });
+        self.put(state);
+    }
+
+    fn put(&self, state: State) {
+        let name = state.name();
+        let mut held = self.board.held();
+        held.readers_of(&name).for_each(|reader| reader.put(state.clone()));
+        let topic = held.topics.entry(name.into()).or_default();
+        match (state.inner().key.clone(), state.is_removed()) {
+            (Some(key), false) => _ = topic.keys.insert(key, state.clone()),
+            (Some(key), true) => _ = topic.keys.remove(&key),
+            (None, _) => {}
+        }
+        topic.newest = Some(state).filter(|state| !state.is_removed());
+    }
+
+    /// The age of a state that was shown before is known now.
+    fn show_age(&self, now: Time, record: &Record, arrived: &Arrived<'_>) {
+        let Arrived { topic, key, age, .. } = *arrived;
+        if self.limit(record, topic).is_some() {
+            return self.show(now, record, arrived);
+        }
+        let name = full_name(&Self::source(record), topic);
+        let held = self.board.held();
+        let Some(topic) = held.topics.get(&*name) else { return };
+        let state = match key {
+            Some(key) => topic.keys.get(key),
+            None => topic.newest.as_ref(),
+        };
+        state.into_iter().for_each(|state| state.inner().generated.learn(now, age));
+    }
+
+    fn arrived<'a>(now: Time, record: &'a Record) -> Arrived<'a> {
+        Arrived {
+            topic: record.topic(0).map(TopicRecord::name).unwrap_or_default(),
+            key: None,
+            payload: record.payload(),
+            age: record.bounded_age(now),
+        }
+    }
+
+    fn arrived_of<'a>(now: Time, topic: &'a TopicRecord) -> Arrived<'a> {
+        Arrived {
+            topic: topic.name(),
+            key: topic.key(),
+            payload: topic.payload(),
+            age: topic.bounded_age(now),
+        }
+    }
+}
+
+impl Watch for Store {
+    fn fresh(&mut self, now: Time, _: SourceKey, record: &Record) {
+        let arrived = Self::arrived(now, record);
+        if arrived.payload.is_some() {
+            self.show(now, record, &arrived);
+        }
+    }
+
+    fn fresh_topic(&mut self, now: Time, _: SourceKey, record: &Record, topic: &TopicRecord) {
+        let arrived = Self::arrived_of(now, topic);
+        if arrived.payload.is_some() {
+            self.show(now, record, &arrived);
+        }
+    }
+
+    fn removed(&mut self, now: Time, _: SourceKey, record: &Record, removed: &RemovedTopic) {
+        let (topic, key) = (&*removed.name, Some(&*removed.key));
+        let state = State::new(Inner {
+            source: Self::source(record),
+            topic: topic.into(),
+            key: key.map(Into::into),
+            payload: None,
+            seq: record.newest_seq,
+            generated: Generated::of(now, None),
+            fresh_until: None,
+            clock: self.board.0.clock.clone(),
+            ticket: None,
+        });
+        self.put(state);
+    }
+
+    fn aged(&mut self, now: Time, _: SourceKey, record: &Record) {
+        let arrived = Self::arrived(now, record);
+        if arrived.payload.is_some() {
+            self.show_age(now, record, &arrived);
+        }
+    }
+
+    fn aged_topic(&mut self, now: Time, _: SourceKey, record: &Record, topic: &TopicRecord) {
+        let arrived = Self::arrived_of(now, topic);
+        if arrived.payload.is_some() {
+            self.show_age(now, record, &arrived);
+        }
+    }
+
+    fn room_for_record(&self, source: SourceKey, topic: &str, _: &NextRecord) -> RecordRoom {
+        let Some(source) = self.names.get(&source) else { return RecordRoom::Full };
+        let name = full_name(source, topic);
+        let held = self.board.held();
+        let mut readers = held.readers_of(&name).peekable();
+        // Without a reader they stay with their source, until there is one.
+        RecordRoom::now_if(
+            readers.peek().is_some() && readers.all(|reader| reader.has_room_for_record()),
+        )
+    }
+
+    fn has_room_again(&mut self) -> bool {
+        std::mem::take(&mut self.board.held().has_room_again)
+    }
+
+    fn record(
+        &mut self,
+        now: Time,
+        source: SourceKey,
+        record: &Record,
+        topic: &str,
+        taken: &TakenRecord,
+    ) {
+        let (board, cursor) = (self.board.clone(), taken.cursor.clone());
+        let ticket = Ticket(Box::new(move || {
+            board.done().push_back((source, cursor.clone()));
+            board.wake();
+        }));
+        let state = State::new(Inner {
+            source: Self::source(record),
+            topic: topic.into(),
+            key: None,
+            payload: Some(taken.bytes.as_slice().into()),
+            seq: record.newest_seq,
+            generated: Generated::of(now, taken.age),
+            fresh_until: None,
+            clock: self.board.0.clock.clone(),
+            ticket: Some(ticket),
+        });
+        let readers: Vec<_> = self.board.held().readers_of(&state.name()).collect();
+        readers.iter().for_each(|reader| reader.put(state.clone()));
+    }
+
+    fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
+        self.board.done().pop_front()
+    }
+
+    fn stale(&mut self, _: Time, alarm: &Alarm) {
+        self.board.events().put(MonitorEvent::of(alarm));
+    }
+
+    fn recovered(&mut self, _: Time, alarm: &Alarm) {
+        self.board.events().put(MonitorEvent::of(alarm));
+    }
+
+    fn opened(&mut self, _: Time, source: SourceKey, record: &Record) {
+        let name = Self::source(record);
+        self.board.events().put(MonitorEvent::Opened { source: name.clone() });
+        self.names.insert(source, name);
+        // Records may have been refused while its name was unknown.
+        self.board.held().has_room_again = true;
+    }
+
+    fn gone(&mut self, _: Time, source: SourceKey, why: End) {
+        let Some(name) = self.names.remove(&source) else { return };
+        // A newer session of the name may be open already.
+        if !self.names.values().any(|other| *other == name) {
+            let mut held = self.board.held();
+            held.topics.retain(|_, topic| {
+                let state = topic.newest.as_ref().or(topic.keys.values().next());
+                state.is_some_and(|state| state.source() != &*name)
+            });
+        }
+        self.board.events().put(MonitorEvent::Gone { source: name, why: Why::of(why) });
+    }
+}

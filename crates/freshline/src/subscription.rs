@@ -1,0 +1,228 @@
+//! States as they come, to one reader.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use freshline_core::pattern;
+
+use crate::queue::{Pending, Queue};
+use crate::state::State;
+
+/// States that are pending for one subscription; beyond them the one that has waited for longest is dropped. More
+/// than a monitor holds by default, unless sources come and go while nobody reads.
+const MOST: usize = 1 << 16;
+
+/// The same in bytes.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Records that are pending for one subscription; further ones stay with their sources.
+pub(crate) const MOST_RECORDS: usize = 1024;
+
+/// The states of the topics that match a pattern, as they come.
+///
+/// A reader that is slower than the states gets the newest of each topic and key, in turn: it holds up neither the
+/// network nor other readers, and [`Subscription::replaced`] counts what it has not seen. Records are never
+/// replaced; those that find no room stay with their source.
+///
+/// As an iterator it waits, and ends when the monitor or source has ended. It can be polled, too: with the feature
+/// `tokio` it is a `Stream`, and [`Subscription::descriptor`] is readable while a state is pending.
+pub struct Subscription(pub(crate) Arc<Reader>);
+
+/// One that reads.
+pub(crate) struct Reader {
+    pattern: Box<str>,
+    queue: Queue<Newest>,
+}
+
+type Key = (Box<str>, Box<str>, Option<Box<[u8]>>);
+
+#[derive(Default)]
+struct Newest {
+    turns: VecDeque<Turn>,
+    states: HashMap<Key, State>,
+    /// Of the states.
+    bytes: usize,
+    /// Records in `turns`.
+    records: usize,
+    replaced: u64,
+}
+
+/// Whose turn it is.
+enum Turn {
+    State(Key),
+    Record(State),
+}
+
+impl Newest {
+    fn put(&mut self, state: State) {
+        if state.is_record() {
+            self.records += 1;
+            self.turns.push_back(Turn::Record(state));
+            return;
+        }
+        let inner = state.inner();
+        let key = (inner.source.clone(), inner.topic.clone(), inner.key.clone());
+        self.bytes += state.payload().len();
+        match self.states.insert(key.clone(), state) {
+            Some(before) => {
+                self.bytes -= before.payload().len();
+                self.replaced += 1;
+            }
+            None => self.turns.push_back(Turn::State(key)),
+        }
+        while self.states.len() > MOST || self.bytes > MOST_BYTES {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let oldest = self.turns.iter().position(|turn| matches!(turn, Turn::State(_)));
+        if let Some(Turn::State(key)) = oldest.and_then(|at| self.turns.remove(at)) {
+            self.remove(&key);
+            self.replaced += 1;
+        }
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<State> {
+        let state = self.states.remove(key)?;
+        self.bytes -= state.payload().len();
+        Some(state)
+    }
+}
+
+impl Pending for Newest {
+    type Item = State;
+
+    /// The next state that may still be used.
+    fn take(&mut self) -> Option<State> {
+        loop {
+            match self.turns.pop_front()? {
+                Turn::Record(record) => {
+                    self.records -= 1;
+                    return Some(record);
+                }
+                Turn::State(key) => {
+                    if let Some(state) = self.remove(&key).filter(State::is_usable) {
+                        return Some(state);
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(pattern: &str, can_wait: bool) -> Self {
+        Self { pattern: pattern.into(), queue: Queue::new(can_wait) }
+    }
+
+    /// Whether it wants the states of a topic, by [`State::name`].
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        pattern::matches(&self.pattern, name)
+    }
+
+    pub(crate) fn put(&self, state: State) {
+        self.queue.put(|newest| newest.put(state));
+    }
+
+    pub(crate) fn has_room_for_record(&self) -> bool {
+        self.queue.look(|newest| newest.records) < MOST_RECORDS
+    }
+
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+}
+
+impl Subscription {
+    /// The next state, if one is pending.
+    pub fn try_next(&self) -> Option<State> {
+        self.0.queue.try_next()
+    }
+
+    /// The next state, when it comes; `None` once no more come. In virtual time it does not wait.
+    pub fn next_state(&self) -> Option<State> {
+        self.0.queue.next()
+    }
+
+    /// The next state, if one comes within `patience`.
+    pub fn next_within(&self, patience: Duration) -> Option<State> {
+        self.0.queue.next_within(patience)
+    }
+
+    /// For tasks: the next state, or the task of `context` is woken when it may be asked for again.
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<State>> {
+        self.0.queue.poll_next(context)
+    }
+
+    /// Waits for the next state without blocking the thread, on any executor. What it has not given is not lost
+    /// when it is cancelled.
+    pub async fn recv(&self) -> Option<State> {
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// States that a newer one replaced before they were read.
+    pub fn replaced(&self) -> u64 {
+        self.0.queue.look(|newest| newest.replaced)
+    }
+
+    /// Whether no more states come.
+    pub fn is_over(&self) -> bool {
+        self.0.queue.is_over()
+    }
+
+    /// A descriptor that is readable while a state is pending, and at the end; [`Subscription::try_next`] reads
+    /// until there is none.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        self.0.queue.descriptor()
+    }
+}
+
+impl Iterator for Subscription {
+    type Item = State;
+
+    fn next(&mut self) -> Option<State> {
+        self.next_state()
+    }
+}
+
+impl Drop for Subscription {
+    /// Nobody reads any more.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Subscription {
+    fn close(&self) {
+        self.0.close();
+        while self.try_next().is_some() {}
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl futures_core::Stream for Subscription {
+    type Item = State;
+
+    fn poll_next(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<State>> {
+        Subscription::poll_next(&self, context)
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Subscription").field(&self.0.pattern).finish()
+    }
+}

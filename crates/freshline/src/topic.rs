@@ -1,0 +1,493 @@
+//! The handle through which an application gives states to a source.
+//!
+//! ```text
+//!   put ──► slot: the newest state ◄── take, at the moment of sending ── network thread
+//!             └── wakes it only if it waits
+//! ```
+//!
+//! A slot is locked for the time of a move, so `put` never waits for the network, and a thread that puts a
+//! million states a second wakes the network thread once per update that leaves.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use freshline_core::session::{Need, TopicKind};
+use freshline_core::unit::Time;
+use freshline_net::Waker;
+use freshline_net::source::sampler::{Sampler, Take};
+
+use crate::clock::Clock;
+
+/// One topic of a [`Source`](crate::Source), or of a monitor's return direction; cheap to clone, and may be used
+/// by several threads at a time.
+#[derive(Clone)]
+pub struct Topic(Arc<Slot>);
+
+struct Slot {
+    name: Box<str>,
+    kind: Kind,
+    max_state: usize,
+    clock: Clock,
+    inner: Mutex<Inner>,
+}
+
+/// What [`Topic`] can be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Latest,
+    Keyed { max_keys: usize },
+    Every { max_bytes: usize },
+}
+
+#[derive(Default)]
+struct Inner {
+    content: Content,
+    /// What is called for a state at the moment of sending.
+    sample: Option<Box<dyn FnMut(&mut Vec<u8>) + Send>>,
+    waker: Option<Arc<Waker>>,
+    /// Whether the network thread has asked for a state and got none.
+    awaits: bool,
+    /// Whether each new state wakes it, as urgent states and records do.
+    is_urgent: bool,
+    is_closed: bool,
+    /// States that a newer one replaced before they were sent.
+    replaced: u64,
+}
+
+#[derive(Default)]
+struct Content {
+    /// The newest state, and whether it was taken.
+    newest: Option<(Time, Vec<u8>)>,
+    is_taken: bool,
+    /// Of keys: the newest state that was not taken; `None`: the key is removed.
+    keys: BTreeMap<Vec<u8>, (Time, Option<Vec<u8>>)>,
+    records: VecDeque<(Time, Vec<u8>)>,
+    /// The bytes of `records`.
+    bytes: usize,
+}
+
+/// Why a state was not taken. The state that was given is lost to the caller where it was moved in; the topic
+/// keeps the one that it had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PutError {
+    /// The source has ended.
+    #[error("topic {0:?}: its source has ended; make another source")]
+    Closed(Box<str>),
+    /// It is longer than the source sends.
+    #[error(
+        "topic {topic:?}: {given} bytes are more than the limit of {max} bytes: send less, or raise \
+         `max_state` of the source and of its monitor"
+    )]
+    TooLarge {
+        /// The topic.
+        topic: Box<str>,
+        /// The length in bytes.
+        given: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// There are as many keys as the topic has ([`TopicKind::Keyed`]), all with states that have not left.
+    #[error("topic {topic:?}: the states of {max} keys have not left, and the topic has no more")]
+    TooManyKeys {
+        /// The topic.
+        topic: Box<str>,
+        /// The limit.
+        max: usize,
+    },
+    /// Records that have not left fill the topic's buffer ([`TopicKind::Every`]): try again later.
+    #[error("topic {0:?}: the buffer is full of records that have not left; try again later")]
+    Full(Box<str>),
+    /// The topic is of another kind.
+    #[error("topic {topic:?}: it is of kind {kind}, for which there is `{instead}`")]
+    Kind {
+        /// The topic.
+        topic: Box<str>,
+        /// Its kind.
+        kind: &'static str,
+        /// The method for it.
+        instead: &'static str,
+    },
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Latest => "latest",
+            Self::Keyed { .. } => "keyed",
+            Self::Every { .. } => "every",
+        }
+    }
+
+    fn method(self) -> &'static str {
+        match self {
+            Self::Latest => "put",
+            Self::Keyed { .. } => "put_key",
+            Self::Every { .. } => "push",
+        }
+    }
+}
+
+impl Topic {
+    /// A topic that no source has yet.
+    pub(crate) fn new(name: &str, kind: &TopicKind, is_urgent: bool, limits: Limits) -> Self {
+        let kind = match *kind {
+            TopicKind::Latest => Kind::Latest,
+            TopicKind::Keyed { max_keys } => Kind::Keyed { max_keys: max_keys.into() },
+            TopicKind::Every { max_bytes, .. } => Kind::Every { max_bytes: max_bytes as usize },
+        };
+        let is_urgent = is_urgent || matches!(kind, Kind::Every { .. });
+        let inner = Mutex::new(Inner { is_urgent, ..Inner::default() });
+        let Limits { max_state, clock } = limits;
+        Self(Arc::new(Slot { name: name.into(), kind, max_state, clock, inner }))
+    }
+
+    /// Its name; empty of a source without topics.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Gives the newest state, which is true now. Never waits for the network; returns the state that had not
+    /// left and never will, if there was one.
+    ///
+    /// # Errors
+    /// [`PutError`].
+    pub fn put(&self, state: impl Into<Vec<u8>>) -> Result<Option<Vec<u8>>, PutError> {
+        self.put_at(self.0.clock.now(), state.into())
+    }
+
+    /// The same of a state that was true at this moment, such as that of a camera's exposure. In virtual time it
+    /// counts as true now.
+    ///
+    /// # Errors
+    /// [`PutError`].
+    pub fn put_generated(
+        &self,
+        generated_at: Instant,
+        state: impl Into<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, PutError> {
+        let now = self.0.clock.now();
+        let at = match &self.0.clock {
+            Clock::Real(clock) => clock.time_of(generated_at).min(now),
+            Clock::Virtual(_) => now,
+        };
+        self.put_at(at, state.into())
+    }
+
+    /// From now on `sample` writes the state to the buffer, which is empty, at the moment of sending: no state is
+    /// fresher. It runs on the network thread and must not block. A state that is put replaces it.
+    ///
+    /// # Errors
+    /// [`PutError::Closed`], and [`PutError::Kind`] of a topic with keys or records.
+    pub fn sample_with(
+        &self,
+        sample: impl FnMut(&mut Vec<u8>) + Send + 'static,
+    ) -> Result<(), PutError> {
+        self.check_kind(matches!(self.0.kind, Kind::Latest))?;
+        let mut inner = self.open()?;
+        inner.content.newest = None;
+        inner.sample = Some(Box::new(sample));
+        inner.wake();
+        Ok(())
+    }
+
+    /// Gives the newest state of a key of 1 to 64 bytes, of a topic of kind [`TopicKind::Keyed`]; otherwise as
+    /// [`Topic::put`].
+    ///
+    /// # Errors
+    /// [`PutError`].
+    pub fn put_key(
+        &self,
+        key: impl AsRef<[u8]>,
+        state: impl Into<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, PutError> {
+        let state = state.into();
+        self.check_len(state.len())?;
+        self.change_key(key.as_ref(), Some(state))
+    }
+
+    /// Removes a key: monitors forget it.
+    ///
+    /// # Errors
+    /// [`PutError`].
+    pub fn remove_key(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, PutError> {
+        self.change_key(key.as_ref(), None)
+    }
+
+    /// Gives a record of a topic of kind [`TopicKind::Every`]: each arrives once and in order. It is kept in the
+    /// memory of this process until then.
+    ///
+    /// # Errors
+    /// [`PutError::Full`] while earlier records fill the buffer, and the others.
+    pub fn push(&self, record: impl Into<Vec<u8>>) -> Result<(), PutError> {
+        let record = record.into();
+        let Kind::Every { max_bytes } = self.0.kind else {
+            return self.check_kind(false);
+        };
+        self.check_len(record.len())?;
+        let now = self.0.clock.now();
+        let mut inner = self.open()?;
+        let bytes = inner.content.bytes + record.len();
+        if bytes > max_bytes && !inner.content.records.is_empty() {
+            return Err(PutError::Full(self.0.name.clone()));
+        }
+        inner.content.bytes = bytes;
+        inner.content.records.push_back((now, record));
+        inner.wake();
+        Ok(())
+    }
+
+    /// How many states a newer one has replaced before they left.
+    pub fn replaced(&self) -> u64 {
+        self.lock().replaced
+    }
+
+    /// What takes its states on the network's side.
+    pub(crate) fn sampler(&self) -> Box<dyn Sampler> {
+        Box::new(Taker(self.clone()))
+    }
+
+    /// Nothing more is taken.
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        inner.is_closed = true;
+        // What it captures may be waited for elsewhere.
+        inner.sample = None;
+        inner.waker = None;
+    }
+
+    fn put_at(&self, at: Time, state: Vec<u8>) -> Result<Option<Vec<u8>>, PutError> {
+        self.check_kind(matches!(self.0.kind, Kind::Latest))?;
+        self.check_len(state.len())?;
+        let mut inner = self.open()?;
+        inner.sample = None;
+        let Content { newest, is_taken, .. } = &mut inner.content;
+        let before = newest.replace((at, state)).filter(|_| !*is_taken);
+        *is_taken = false;
+        inner.replaced += u64::from(before.is_some());
+        inner.wake();
+        Ok(before.map(|(_, state)| state))
+    }
+
+    fn change_key(&self, key: &[u8], state: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, PutError> {
+        let Kind::Keyed { max_keys } = self.0.kind else {
+            return self.check_kind(false).map(|()| None);
+        };
+        let now = self.0.clock.now();
+        let mut inner = self.open()?;
+        let keys = &mut inner.content.keys;
+        if keys.len() >= max_keys && !keys.contains_key(key) {
+            return Err(PutError::TooManyKeys { topic: self.0.name.clone(), max: max_keys });
+        }
+        let before = keys.insert(key.to_vec(), (now, state));
+        inner.replaced += u64::from(before.is_some());
+        inner.wake();
+        Ok(before.and_then(|(_, state)| state))
+    }
+
+    fn check_kind(&self, is_right: bool) -> Result<(), PutError> {
+        let (topic, kind) = (&self.0.name, self.0.kind);
+        match is_right {
+            true => Ok(()),
+            false => Err(PutError::Kind {
+                topic: topic.clone(),
+                kind: kind.name(),
+                instead: kind.method(),
+            }),
+        }
+    }
+
+    fn check_len(&self, given: usize) -> Result<(), PutError> {
+        let max = self.0.max_state;
+        match given > max {
+            true => Err(PutError::TooLarge { topic: self.0.name.clone(), given, max }),
+            false => Ok(()),
+        }
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, Inner>, PutError> {
+        let inner = self.lock();
+        if inner.is_closed { Err(PutError::Closed(self.0.name.clone())) } else { Ok(inner) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a topic shares with the others of its source.
+pub(crate) struct Limits {
+    pub(crate) max_state: usize,
+    pub(crate) clock: Clock,
+}
+
+impl fmt::Debug for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Topic").field(&self.0.name).finish()
+    }
+}
+
+impl Inner {
+    /// Something is new: wakes the network thread if it waits for that.
+    fn wake(&mut self) {
+        if (std::mem::take(&mut self.awaits) || self.is_urgent)
+            && let Some(waker) = &self.waker
+        {
+            // It fails only when the source has ended.
+            let _ = waker.wake();
+        }
+    }
+}
+
+/// The network's end of a topic.
+struct Taker(Topic);
+
+impl Sampler for Taker {
+    fn start(&mut self, _: freshline_net::clock::Clock, waker: Arc<Waker>) -> io::Result<()> {
+        self.0.lock().waker = Some(waker);
+        Ok(())
+    }
+
+    fn take(&mut self, now: Time, need: Need, into: &mut Vec<u8>) -> Take {
+        let mut inner = self.0.lock();
+        let taken = inner.take(self.0.0.kind, now, need, into);
+        inner.awaits = taken == Take::NotYet;
+        taken
+    }
+
+    fn queued(&self) -> usize {
+        self.0.lock().content.records.len()
+    }
+}
+
+impl Inner {
+    fn take(&mut self, kind: Kind, now: Time, need: Need, into: &mut Vec<u8>) -> Take {
+        let Content { newest, is_taken, keys, records, bytes } = &mut self.content;
+        match kind {
+            Kind::Latest if let Some(sample) = &mut self.sample => {
+                sample(into);
+                Take::Sample { generated_at: now }
+            }
+            Kind::Latest => match newest {
+                Some((generated_at, state)) if !*is_taken || need == Need::Newest => {
+                    *is_taken = true;
+                    into.extend_from_slice(state);
+                    Take::Sample { generated_at: *generated_at }
+                }
+                _ => Take::NotYet,
+            },
+            Kind::Keyed { .. } => match keys.pop_first() {
+                Some((key, (generated_at, state))) => {
+                    into.extend_from_slice(state.as_deref().unwrap_or_default());
+                    Take::Key { generated_at, key, is_removed: state.is_none() }
+                }
+                None => Take::NotYet,
+            },
+            Kind::Every { .. } => match records.pop_front() {
+                Some((generated_at, record)) => {
+                    *bytes -= record.len();
+                    into.extend_from_slice(&record);
+                    Take::Record { generated_at }
+                }
+                None => Take::NotYet,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A topic of this kind, its network's end, and how often that was woken.
+    fn topic(kind: TopicKind) -> (Topic, Box<dyn Sampler>, Arc<AtomicUsize>) {
+        let limits = Limits { max_state: 100, clock: Clock::real() };
+        let topic = Topic::new("pose", &kind, false, limits);
+        let mut sampler = topic.sampler();
+        let woken = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&woken);
+        let waker = Waker::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        });
+        sampler.start(Default::default(), Arc::new(waker)).unwrap();
+        (topic, sampler, woken)
+    }
+
+    fn take(sampler: &mut dyn Sampler, need: Need) -> (Take, Vec<u8>) {
+        let mut state = Vec::new();
+        (sampler.take(Time::MAX, need, &mut state), state)
+    }
+
+    #[test]
+    fn put_gives_back_what_never_left_and_wakes_only_who_waits() {
+        let (topic, mut sampler, woken) = topic(TopicKind::Latest);
+        assert_eq!(topic.put(b"one").unwrap(), None);
+        assert_eq!(topic.put(b"two").unwrap(), Some(b"one".to_vec()));
+        assert_eq!((topic.replaced(), woken.load(Ordering::SeqCst)), (1, 0), "nobody has asked");
+        let (taken, state) = take(&mut *sampler, Need::Newer);
+        assert!(matches!(taken, Take::Sample { .. }) && state == b"two");
+        assert_eq!(take(&mut *sampler, Need::Newer).0, Take::NotYet);
+        assert_eq!(take(&mut *sampler, Need::Newest).1, b"two", "the monitor does not have it");
+        assert_eq!(take(&mut *sampler, Need::Newer).0, Take::NotYet);
+        for state in [b"3", b"4", b"5"] {
+            topic.put(state).unwrap();
+        }
+        assert_eq!(woken.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_sample_is_taken_at_the_moment_of_sending() {
+        let (topic, mut sampler, _) = topic(TopicKind::Latest);
+        let mut count = 0;
+        topic
+            .sample_with(move |buffer| {
+                count += 1;
+                buffer.push(count);
+            })
+            .unwrap();
+        assert_eq!(take(&mut *sampler, Need::Newer).1, [1]);
+        assert_eq!(take(&mut *sampler, Need::Newer).1, [2]);
+        topic.put([9]).unwrap();
+        assert_eq!(take(&mut *sampler, Need::Newer).1, [9]);
+    }
+
+    #[test]
+    fn keys_and_records_are_taken_in_order_and_bounded() {
+        let (keyed, mut sampler, _) = topic(TopicKind::Keyed { max_keys: 2 });
+        keyed.put_key("b", b"1").unwrap();
+        assert_eq!(keyed.put_key("b", b"2").unwrap(), Some(b"1".to_vec()));
+        keyed.remove_key("a").unwrap();
+        assert!(matches!(keyed.put_key("c", b"3"), Err(PutError::TooManyKeys { max: 2, .. })));
+        let is = |taken: Take, wanted: &[u8], removed| matches!(taken, Take::Key { key, is_removed, .. } if key == wanted && is_removed == removed);
+        assert!(is(take(&mut *sampler, Need::Newer).0, b"a", true));
+        assert!(is(take(&mut *sampler, Need::Newer).0, b"b", false));
+        let kind =
+            TopicKind::Every { stream: freshline_core::wire::StreamId(1), first: 0, max_bytes: 10 };
+        let (every, mut sampler, woken) = topic(kind);
+        every.push([1; 6]).unwrap();
+        assert!(matches!(every.push([2; 6]), Err(PutError::Full(_))));
+        assert_eq!((sampler.queued(), woken.load(Ordering::SeqCst)), (1, 1));
+        assert_eq!(take(&mut *sampler, Need::Newer).1, [1; 6]);
+        every.push([2; 6]).unwrap();
+    }
+
+    #[test]
+    fn a_callers_mistakes_are_errors() {
+        let (latest, _, _) = topic(TopicKind::Latest);
+        assert!(matches!(
+            latest.put([0; 101]),
+            Err(PutError::TooLarge { given: 101, max: 100, .. })
+        ));
+        let error = latest.put_key("a", b"1").unwrap_err().to_string();
+        assert!(error.contains("of kind latest, for which there is `put`"), "{error}");
+        assert!(matches!(latest.push(b"1"), Err(PutError::Kind { .. })));
+        latest.close();
+        assert!(matches!(latest.put(b"1"), Err(PutError::Closed(_))));
+    }
+}
