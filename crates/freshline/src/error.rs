@@ -51,13 +51,13 @@ pub enum Error {
     /// There is no folder for a certificate of one's own making.
     #[error("there is no folder for the certificate: set HOME, or name one (`state_dir`)")]
     NoStateDir,
-    /// A file cannot be read.
-    #[error("cannot read {path}: {error}", path = path.display())]
-    Read {
+    /// A file of tokens cannot be used.
+    #[error("the token file {path}: {why}", path = path.display())]
+    TokenFile {
         /// Which.
         path: PathBuf,
-        /// What the system said.
-        error: io::Error,
+        /// What is wrong with it.
+        why: String,
     },
     /// The host of a URL has no address.
     #[error("cannot find the address of {host}: {error}")]
@@ -99,12 +99,40 @@ pub enum Error {
     #[cfg(feature = "monitor")]
     #[error(transparent)]
     Relay(#[from] freshline_net::relay::RelayError),
+    /// What was asked has ended.
+    #[error("it has ended")]
+    Ended,
     /// The system has no thread left.
     #[error("the system has no thread left: {0}")]
     Thread(io::Error),
     /// Its thread has panicked, which is our fault, or that of a function that it was given.
     #[error("the thread of the network has panicked; its message is on standard error")]
     Panicked,
+}
+
+impl Error {
+    /// Whether the settings are wrong, or a file that they name, rather than that the system refuses something.
+    pub fn is_of_settings(&self) -> bool {
+        match self {
+            Self::Source(error) => matches!(
+                error,
+                SourceError::Opening(_)
+                    | SourceError::Topics(_)
+                    | SourceError::Dial(_)
+                    | SourceError::Paths(_)
+            ),
+            #[cfg(feature = "monitor")]
+            Self::Return(error) => {
+                !matches!(error, freshline_net::monitor::ReturnConfigError::Monitor(_))
+            }
+            #[cfg(feature = "monitor")]
+            Self::Relay(error) => error.is_of_settings(),
+            #[cfg(feature = "monitor")]
+            Self::Monitor(_) => false,
+            Self::Ended | Self::Thread(_) | Self::Panicked => false,
+            _ => true,
+        }
+    }
 }
 
 /// There is no topic of this name.

@@ -2,8 +2,13 @@
 #![doc = "(the guide follows)"]
 
 mod clock;
+#[cfg(feature = "source")]
+mod dialling;
+pub mod driver;
 mod error;
 mod events;
+#[cfg(feature = "monitor")]
+mod listening;
 #[cfg(feature = "monitor")]
 mod max_ages;
 #[cfg(feature = "monitor")]
@@ -14,8 +19,6 @@ mod receiving;
 #[cfg(feature = "monitor")]
 mod relay;
 #[cfg(feature = "source")]
-mod security;
-#[cfg(feature = "source")]
 mod source;
 mod state;
 #[cfg(feature = "monitor")]
@@ -24,12 +27,16 @@ mod subscription;
 mod topic;
 mod url;
 
+#[cfg(feature = "source")]
+pub use dialling::Dialling;
 pub use error::{Error, UnknownTopic};
 pub use events::{Events, SourceEvent};
 #[cfg(feature = "monitor")]
 pub use events::{MonitorEvent, Why};
 #[cfg(feature = "monitor")]
-pub use monitor::{Monitor, MonitorBuilder, state_dir};
+pub use listening::{Listening, Quic, state_dir};
+#[cfg(feature = "monitor")]
+pub use monitor::{Monitor, MonitorBuilder};
 #[cfg(feature = "monitor")]
 pub use relay::{Relay, RelayBuilder};
 #[cfg(feature = "source")]

@@ -2,32 +2,33 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use freshline_core::session::{MonitorParams, SourceParams, TopicKind, TopicParams};
-use freshline_core::source::{LawConfig, Limits};
+use freshline_core::source::{self, LawConfig};
 use freshline_core::unit::Span;
 use freshline_core::wire::AckMark;
-use freshline_net::credentials::{Credentials, Right, Rules};
+use freshline_net::credentials::{Reloader, Right};
 use freshline_net::monitor::{
     self as driver, Asker, MonitorConfig, MonitorReport, ReturnConfig, ReturnTopic, SourceStatus,
 };
-use freshline_net::quic::{self, Authorities, Fingerprint, Identity, ServerConfig};
+use freshline_net::quic::{Fingerprint, Limits};
 use freshline_net::source::sampler::Shared;
 use freshline_net::stop::Stop;
 
 use crate::clock::Clock;
 use crate::error::{Error, UnknownTopic};
 use crate::events::{Events, MonitorEvent};
+use crate::listening::{Listening, Quic};
 use crate::max_ages::MaxAges;
 use crate::source::find;
 use crate::state::State;
 use crate::store::Board;
 use crate::subscription::Subscription;
 use crate::topic::{self, Topic};
-use crate::url::{BadUrl, Scheme, Url};
+use crate::url::{BadUrl, Url};
 
 /// A monitor that runs: it holds the freshest state of many sources until it is closed or dropped.
 ///
@@ -44,7 +45,10 @@ use crate::url::{BadUrl, Scheme, Url};
 /// ```
 pub struct Monitor {
     address: SocketAddr,
-    fingerprint: Option<Fingerprint>,
+    quic: Option<Quic>,
+    /// What is read again by [`Monitor::reload`].
+    listening: Listening,
+    reloader: Reloader,
     board: Board,
     topics: Vec<Topic>,
     asker: Asker,
@@ -67,19 +71,6 @@ pub struct MonitorBuilder {
     topics: Vec<TopicParams>,
 }
 
-/// Who one that listens is, and whom it takes.
-#[derive(Debug, Default)]
-pub(crate) struct Listening {
-    /// Certificate and key.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
-    pub(crate) state_dir: Option<PathBuf>,
-    pub(crate) client_ca: Option<PathBuf>,
-    pub(crate) certified_names: bool,
-    pub(crate) credentials: Option<PathBuf>,
-    pub(crate) tokens: Vec<Vec<u8>>,
-    pub(crate) insecure: bool,
-}
-
 impl Monitor {
     /// A monitor that listens at `url`, such as `quic://0.0.0.0:3774`, or `udp://127.0.0.1:0` for a free port. A
     /// URL that cannot be understood is an error of [`MonitorBuilder::spawn`].
@@ -94,13 +85,13 @@ impl Monitor {
 
     /// The same as a URL, for a source on this host; a monitor that listens at all addresses is reached by any.
     pub fn url(&self) -> String {
-        let scheme = if self.fingerprint.is_some() { "quic" } else { "udp" };
+        let scheme = if self.quic.is_some() { "quic" } else { "udp" };
         format!("{scheme}://{}", self.address)
     }
 
     /// The fingerprint of its certificate, for [`SourceBuilder::pin`](crate::SourceBuilder::pin); none on `udp://`.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
-        self.fingerprint
+        self.quic.as_ref().map(Quic::fingerprint)
     }
 
     /// The newest state of a topic by its name, `source/topic`, or the source's alone where it has no topics. Of a
@@ -133,6 +124,16 @@ impl Monitor {
     /// [`driver::Gone`] if it has ended.
     pub fn sources(&self, most: usize) -> Result<Vec<SourceStatus>, driver::Gone> {
         self.asker.sources(most)
+    }
+
+    /// Reads the files of credentials and authorities again, and ends the sessions that they do not permit any more;
+    /// gives how many. If one of the files cannot be used, nothing changes.
+    ///
+    /// # Errors
+    /// [`Error`] says which file cannot be used; [`Error::Ended`].
+    pub fn reload(&self) -> Result<usize, Error> {
+        let change = self.listening.read_again(Right::Publish, self.quic.as_ref())?;
+        self.reloader.replace(change).map_err(|_| Error::Ended)
     }
 
     /// What has happened to it.
@@ -200,46 +201,47 @@ impl MonitorBuilder {
         }
     }
 
-    /// Shows this certificate (`quic://`); otherwise one is made and kept, see [`MonitorBuilder::state_dir`].
-    pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.listening.identity = Some((cert.into(), key.into()));
-        self
-    }
-
     /// Where a certificate of one's own making is kept; by default the user's state directory.
     pub fn state_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.listening.state_dir = Some(dir.into());
-        self
-    }
-
-    /// Takes only sources whose certificate an authority of this file has signed (`quic://`).
-    pub fn client_ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
-        self.listening.client_ca = Some(pem.into());
-        self
-    }
-
-    /// Takes a source only under names that its certificate lists.
-    pub fn certified_names(mut self) -> Self {
-        self.listening.certified_names = true;
+        self.listening = self.listening.state_dir(dir);
         self
     }
 
     /// Takes only sources with a token that this file permits, under the names that it permits (`quic://`).
     pub fn credentials_file(mut self, file: impl Into<PathBuf>) -> Self {
-        self.listening.credentials = Some(file.into());
+        self.listening = self.listening.credentials_file(file);
         self
     }
 
-    /// Takes only sources with this token, under any name (`quic://`); call it again for further ones. A
-    /// credentials file holds in their place.
+    /// Takes only sources with this token, under any name (`quic://`); call it again for further ones.
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
-        self.listening.tokens.push(token.into());
+        self.listening = self.listening.token(token);
+        self
+    }
+
+    /// Certificates, credentials and authorities at once, in place of those before.
+    pub fn listening(mut self, listening: Listening) -> Self {
+        self.listening = listening;
         self
     }
 
     /// Lets `udp://` listen where other hosts can reach it, for networks that are trusted.
     pub fn insecure(mut self) -> Self {
-        self.listening.insecure = true;
+        self.listening = self.listening.insecure();
+        self
+    }
+
+    /// All settings of sessions at once, in place of those before; maximum ages are those of
+    /// [`MonitorBuilder::max_age`].
+    pub fn params(mut self, params: MonitorParams) -> Self {
+        self.params = params;
+        self
+    }
+
+    /// Names at most this many sources in reports and metrics, and forgets a silent one of them after `forget`; 100
+    /// and a day by default.
+    pub fn detailed(mut self, sources: usize, forget: impl Into<Span>) -> Self {
+        (self.detailed, self.forget) = (sources, forget.into());
         self
     }
 
@@ -294,7 +296,7 @@ impl MonitorBuilder {
     }
 
     /// Bounds of what is sent to each source.
-    pub fn limits(mut self, limits: Limits) -> Self {
+    pub fn limits(mut self, limits: source::Limits) -> Self {
         self.returning.limits = limits;
         self
     }
@@ -318,13 +320,15 @@ impl MonitorBuilder {
             .collect();
         let returning =
             ReturnConfig { params: self.returning.clone(), law: self.law, topics: sent };
-        let (mut driver, fingerprint) = self.build()?;
+        let listening = self.listening.clone();
+        let (mut driver, quic) = self.build()?;
         if !topics.is_empty() {
             driver = driver.returning(returning)?;
         }
         let board = Board::new(clock);
         board.set_waker(driver.waker());
-        let (address, asker, stop) = (driver.local_addr()?, driver.asker(), Stop::new());
+        let (address, asker, reloader) = (driver.local_addr()?, driver.asker(), driver.reloader());
+        let stop = Stop::new();
         let ended = Ended { topics: topics.clone(), board: board.clone() };
         let (mut store, stopped_by) = (board.store(max_ages), stop.clone());
         let run = move || {
@@ -334,107 +338,38 @@ impl MonitorBuilder {
         };
         let named = thread::Builder::new().name("freshline monitor".into());
         let thread = Some(named.spawn(run).map_err(Error::Thread)?);
-        Ok(Monitor { address, fingerprint, board, topics, asker, stop, thread })
+        Ok(Monitor { address, quic, listening, reloader, board, topics, asker, stop, thread })
     }
 
-    /// The monitor without a thread, for a caller's own loop, with the fingerprint of its certificate. It sends no
-    /// topics of its own before [`driver::Monitor::returning`].
+    /// The monitor without a thread, for a caller's own loop, with what it shows on `quic://`. It sends no topics of
+    /// its own before [`driver::Monitor::returning`].
     ///
     /// # Errors
     /// As [`MonitorBuilder::spawn`].
-    pub fn build(self) -> Result<(driver::Monitor, Option<Fingerprint>), Error> {
-        let (config, fingerprint) = self.config()?;
-        Ok((driver::Monitor::bind(config)?, fingerprint))
+    pub fn build(self) -> Result<(driver::Monitor, Option<Quic>), Error> {
+        let (config, quic) = self.config()?;
+        Ok((driver::Monitor::bind(config)?, quic))
     }
 
     /// What a driver needs.
-    pub(crate) fn config(self) -> Result<(MonitorConfig, Option<Fingerprint>), Error> {
+    pub(crate) fn config(self) -> Result<(MonitorConfig, Option<Quic>), Error> {
         let url = self.url?;
-        let limits = quic::Limits {
-            max_connections: quic::Limits::connections_for(self.params.max_sources),
+        let limits = Limits {
+            max_connections: Limits::connections_for(self.params.max_sources),
             idle_timeout: self.params.idle.into(),
-            ..quic::Limits::default()
+            ..Limits::default()
         };
-        let (quic, fingerprint) = self.listening.quic(&url, limits)?.unzip();
+        let quic = self.listening.quic(&url, limits)?;
         let config = MonitorConfig {
             listen: self.listening.address(&url)?,
-            quic,
+            quic: quic.as_ref().map(Quic::config).transpose()?,
             params: MonitorParams { max_age: self.max_ages.get()?, ..self.params },
-            rules: self.listening.rules()?,
+            rules: self.listening.rules(Right::Publish)?,
             detailed: self.detailed,
             forget: self.forget,
         };
-        Ok((config, fingerprint))
+        Ok((config, quic))
     }
-}
-
-impl Listening {
-    /// QUIC's settings, and the fingerprint of the certificate that is shown; `None` on `udp://`.
-    fn quic(
-        &self,
-        url: &Url,
-        limits: quic::Limits,
-    ) -> Result<Option<(ServerConfig, Fingerprint)>, Error> {
-        if url.scheme() == Scheme::Udp {
-            return self.check_unused().map(|()| None);
-        }
-        let identity = match &self.identity {
-            Some((cert, key)) => Identity::from_pem_files(cert, key)?,
-            None => Identity::from_state_dir(&state_dir(self.state_dir.as_deref())?)?,
-        };
-        let clients = self.client_ca.as_deref().map(Authorities::from_pem_file).transpose()?;
-        let config = ServerConfig::new(&identity, clients.as_ref(), limits)?;
-        Ok(Some((config, identity.fingerprint())))
-    }
-
-    fn check_unused(&self) -> Result<(), Error> {
-        let given = [
-            (self.identity.is_some(), "`identity_files`"),
-            (self.state_dir.is_some(), "`state_dir`"),
-            (self.client_ca.is_some(), "`client_ca_file`"),
-            (self.credentials.is_some(), "`credentials_file`"),
-            (!self.tokens.is_empty(), "`token`"),
-        ];
-        match given.into_iter().find(|(is_given, _)| *is_given) {
-            Some((_, setting)) => Err(Error::NeedsQuic { setting }),
-            None => Ok(()),
-        }
-    }
-
-    /// The address to listen at.
-    fn address(&self, url: &Url) -> Result<SocketAddr, Error> {
-        let resolved = url.resolve();
-        let address =
-            resolved.map_err(|error| Error::Resolve { host: url.host().to_owned(), error })?;
-        let is_loopback = address.ip().to_canonical().is_loopback();
-        match url.scheme() == Scheme::Udp && !self.insecure && !is_loopback {
-            true => Err(Error::Reachable { address }),
-            false => Ok(address),
-        }
-    }
-
-    fn rules(&self) -> Result<Rules, Error> {
-        let tokens = self.tokens.iter().map(Vec::as_slice);
-        let credentials = match &self.credentials {
-            Some(file) => Some(Credentials::read(file, Right::Publish)?),
-            None if self.tokens.is_empty() => None,
-            None => Some(Credentials::of_tokens(tokens)),
-        };
-        let certified_names = self.certified_names;
-        Ok(Rules { right: Right::Publish, credentials, certified_names })
-    }
-}
-
-/// Where the certificate is kept: as the XDG base directory specification has it.
-///
-/// # Errors
-/// [`Error::NoStateDir`] where neither `given` nor the environment says.
-pub fn state_dir(given: Option<&Path>) -> Result<PathBuf, Error> {
-    let from = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
-    let home = || from("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    let default =
-        || from("XDG_STATE_HOME").map(PathBuf::from).or_else(home).map(|dir| dir.join("freshline"));
-    given.map(Path::to_owned).or_else(default).ok_or(Error::NoStateDir)
 }
 
 /// Tells the application that the thread has ended, also by a panic.

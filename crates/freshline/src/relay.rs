@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
+use freshline_core::dscp::Dscp;
 use freshline_core::session::SourceParams;
 use freshline_core::source::{LawConfig, Limits};
 use freshline_core::unit::Span;
+use freshline_core::wire::AckMark;
 use freshline_net::ask::Gone;
 use freshline_net::quic::Fingerprint;
 use freshline_net::relay::{
@@ -17,9 +18,10 @@ use freshline_net::source::SourcePaths;
 use freshline_net::stop::Stop;
 use freshline_net::via::ViaPath;
 
+use crate::dialling::Dialling;
 use crate::error::Error;
+use crate::listening::Quic;
 use crate::monitor::MonitorBuilder;
-use crate::security::Dialling;
 use crate::url::{BadUrl, Url};
 
 /// A relay that runs: a monitor that sends the states of its sources on to further monitors, until it is closed or
@@ -39,7 +41,7 @@ use crate::url::{BadUrl, Url};
 /// ```
 pub struct Relay {
     address: SocketAddr,
-    fingerprint: Option<Fingerprint>,
+    quic: Option<Quic>,
     asker: Asker,
     stop: Stop,
     thread: Option<JoinHandle<Result<RelayReport, Error>>>,
@@ -88,13 +90,13 @@ impl Relay {
 
     /// The same as a URL, for a source on this host.
     pub fn url(&self) -> String {
-        let scheme = if self.fingerprint.is_some() { "quic" } else { "udp" };
+        let scheme = if self.quic.is_some() { "quic" } else { "udp" };
         format!("{scheme}://{}", self.address)
     }
 
     /// The fingerprint of its certificate; none on `udp://`.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
-        self.fingerprint
+        self.quic.as_ref().map(Quic::fingerprint)
     }
 
     /// The run until now, with at most `most` sources of the monitor and of each destination.
@@ -157,31 +159,25 @@ impl RelayBuilder {
 
     /// Trusts destinations with this certificate (`quic://`); call it again to trust further ones.
     pub fn pin(mut self, fingerprint: Fingerprint) -> Self {
-        self.dialling.pins.push(fingerprint);
+        self.dialling = self.dialling.pin(fingerprint);
         self
     }
 
-    /// Trusts destinations whose certificate an authority of this file has signed (`quic://`).
-    pub fn ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
-        self.dialling.ca_file = Some(pem.into());
-        self
-    }
-
-    /// Shows this certificate to destinations (`quic://`).
-    pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.dialling.identity = Some((cert.into(), key.into()));
-        self
-    }
-
-    /// Shows this token to destinations (`quic://`).
-    pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
-        self.dialling.token = token.into();
+    /// Trust, certificate and token of those destinations that are named from now on.
+    pub fn dialling(mut self, dialling: Dialling) -> Self {
+        self.dialling = dialling;
         self
     }
 
     /// Leaves by this interface or local address; call it again for further paths.
     pub fn via(mut self, path: ViaPath) -> Self {
         self.paths.vias.push(path);
+        self
+    }
+
+    /// The paths and what chooses among them at once, in place of those before.
+    pub fn paths(mut self, paths: SourcePaths) -> Self {
+        self.paths = paths;
         self
     }
 
@@ -197,6 +193,12 @@ impl RelayBuilder {
         self
     }
 
+    /// The code points of updates, and of acks; by default that of ordinary traffic, and as destinations decide.
+    pub fn marks(mut self, updates: Dscp, acks: Option<AckMark>) -> Self {
+        (self.params.dscp, self.params.ack_mark) = (updates, acks);
+        self
+    }
+
     /// An update of each source leaves at least this often; 1 s by default.
     pub fn keep_alive(mut self, interval: impl Into<Span>) -> Self {
         self.params.keep_alive = interval.into();
@@ -208,7 +210,7 @@ impl RelayBuilder {
     /// # Errors
     /// [`Error`] says what is wrong, or what the system refused. That a destination cannot be reached is none.
     pub fn spawn(self) -> Result<Relay, Error> {
-        let (mut driver, fingerprint) = self.build()?;
+        let (mut driver, quic) = self.build()?;
         let (address, asker, stop) = (driver.local_addr()?, driver.asker(), Stop::new());
         let stopped_by = stop.clone();
         let run = move || {
@@ -217,18 +219,18 @@ impl RelayBuilder {
         };
         let named = thread::Builder::new().name("freshline relay".into());
         let thread = Some(named.spawn(run).map_err(Error::Thread)?);
-        Ok(Relay { address, fingerprint, asker, stop, thread })
+        Ok(Relay { address, quic, asker, stop, thread })
     }
 
-    /// The relay without threads, for a caller's own, with the fingerprint of its certificate.
+    /// The relay without threads, for a caller's own, with what it shows on `quic://`.
     ///
     /// # Errors
     /// As [`RelayBuilder::spawn`].
-    pub fn build(self) -> Result<(driver::Relay, Option<Fingerprint>), Error> {
+    pub fn build(self) -> Result<(driver::Relay, Option<Quic>), Error> {
         let destination = |to: Result<To, BadUrl>| {
             let To { url, dialling, paths, params, law } = to?;
             let transport = dialling.transport(&url)?;
-            let params = SourceParams { token: dialling.token, ..params };
+            let params = SourceParams { token: dialling.shown_token(&url)?, ..params };
             Ok(Destination { monitor: url.remote(), transport, paths, params, law })
         };
         let destinations = self.destinations.into_iter().map(destination);
@@ -236,7 +238,7 @@ impl RelayBuilder {
         if destinations.is_empty() {
             return Err(RelayError::NoDestination.into());
         }
-        let (monitor, fingerprint) = self.monitor.config()?;
-        Ok((driver::Relay::bind(RelayConfig { monitor, destinations })?, fingerprint))
+        let (monitor, quic) = self.monitor.config()?;
+        Ok((driver::Relay::bind(RelayConfig { monitor, destinations })?, quic))
     }
 }

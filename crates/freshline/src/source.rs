@@ -20,9 +20,10 @@ use freshline_net::stop::Stop;
 use freshline_net::via::ViaPath;
 
 use crate::clock::Clock;
+use crate::dialling::Dialling;
 use crate::error::{Error, UnknownTopic};
 use crate::events::{Events, SourceEvent};
-use crate::security::Dialling;
+
 use crate::topic::{self, PutError, Topic};
 use crate::url::{BadUrl, Url};
 #[cfg(feature = "monitor")]
@@ -248,31 +249,43 @@ impl SourceBuilder {
 
     /// Trusts the monitor with this certificate (`quic://`); call it again to trust further ones.
     pub fn pin(mut self, fingerprint: Fingerprint) -> Self {
-        self.dialling.pins.push(fingerprint);
+        self.dialling = self.dialling.pin(fingerprint);
         self
     }
 
     /// Trusts monitors whose certificate an authority of this file has signed (`quic://`).
     pub fn ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
-        self.dialling.ca_file = Some(pem.into());
+        self.dialling = self.dialling.ca_file(pem);
         self
     }
 
     /// Shows this certificate to the monitor (`quic://`).
     pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.dialling.identity = Some((cert.into(), key.into()));
+        self.dialling = self.dialling.identity_files(cert, key);
         self
     }
 
     /// Shows this token to the monitor (`quic://`).
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
-        self.dialling.token = token.into();
+        self.dialling = self.dialling.token(token);
+        self
+    }
+
+    /// Trust, certificate and token at once, in place of those before.
+    pub fn dialling(mut self, dialling: Dialling) -> Self {
+        self.dialling = dialling;
         self
     }
 
     /// Leaves by this interface or local address; call it again for further paths.
     pub fn via(mut self, path: ViaPath) -> Self {
         self.paths.vias.push(path);
+        self
+    }
+
+    /// The paths and what chooses among them at once, in place of those before.
+    pub fn paths(mut self, paths: SourcePaths) -> Self {
+        self.paths = paths;
         self
     }
 
@@ -353,7 +366,7 @@ impl SourceBuilder {
     pub fn build(self, states: States) -> Result<driver::Source, Error> {
         let url = self.url?;
         let transport = self.dialling.transport(&url)?;
-        let params = SourceParams { token: self.dialling.token, ..self.params };
+        let params = SourceParams { token: self.dialling.shown_token(&url)?, ..self.params };
         let given = params.max_state;
         let driver = driver::Source::new(SourceConfig {
             monitor: url.remote(),

@@ -74,3 +74,40 @@ pub(crate) fn run<D: Driven>(
         sleeper.sleep(clock.now(), wake, &mut events)?;
     }
 }
+
+/// Turns of an endpoint in a caller's own loop, which waits for the descriptor of its [`Sleeper`].
+pub(crate) struct Turns {
+    events: Events,
+}
+
+impl Turns {
+    /// None yet; the first is due at once.
+    pub(crate) fn new<D: Driven>(driven: &mut D) -> Result<Self, D::Error> {
+        let (clock, sleeper) = driven.sleeper();
+        let now = clock.now();
+        sleeper.ring(now, Some(now))?;
+        Ok(Self { events: Events::with_capacity(EVENTS_A_TURN) })
+    }
+
+    /// Takes in what has come, does what is due, and lets the descriptor be readable when the next turn is due; whether
+    /// there is one. It does not wait.
+    pub(crate) fn turn<D: Driven>(&mut self, driven: &mut D) -> Result<bool, D::Error> {
+        let (clock, sleeper) = driven.sleeper();
+        let now = clock.now();
+        sleeper.sleep(now, Some(now), &mut self.events)?;
+        for event in &self.events {
+            driven.on_ready(event);
+        }
+        let turn = driven.turn()?;
+        let now = driven.sleeper().0.now();
+        if turn == Turn::Over {
+            driven.close(now);
+            return Ok(false);
+        }
+        let at_once = (turn == Turn::Busy).then_some(now);
+        let wake = Time::earliest([at_once, driven.poll_timeout()]);
+        let (clock, sleeper) = driven.sleeper();
+        sleeper.ring(clock.now(), wake)?;
+        Ok(true)
+    }
+}

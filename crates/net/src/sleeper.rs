@@ -1,9 +1,10 @@
 //! How the one thread of a loop sleeps.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 use mio::{Events, Interest, Poll, Registry, Token};
 
 use crate::alarm::Alarm;
@@ -38,6 +39,18 @@ impl Sleeper {
     /// What wakes it from another thread.
     pub(crate) fn waker(&self) -> Arc<Waker> {
         Arc::clone(&self.waker)
+    }
+
+    /// Its poll's descriptor is readable when something has come, and from `wake` on.
+    pub(crate) fn ring(&mut self, now: Time, wake: Option<Time>) -> Result<(), SystemError> {
+        // An alarm for a time that has passed is not set.
+        let wake = wake.map(|wake| wake.max(now + Span::from_nanos(1)));
+        self.alarm.poll_until(now, wake).map(drop).map_err(system("set a timer"))
+    }
+
+    /// The descriptor of its poll.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.poll.registry().as_fd()
     }
 
     /// Sleeps until something comes, somebody wakes it, or it is `wake`; `events` tell what came.

@@ -13,6 +13,7 @@
 pub(crate) mod engine;
 pub(crate) mod feed;
 pub(crate) mod paths;
+mod polled;
 mod receive;
 mod report;
 pub mod sampler;
@@ -46,6 +47,7 @@ use sampler::{Sampler, StampError, Supply};
 pub use crate::link::{LinkEvent, Transport};
 pub use crate::via::Via;
 pub use paths::SourcePaths;
+pub use polled::Polled;
 pub use receive::Receive;
 pub use report::{KeyReport, PathReport, RecordsReport, SourceReport, TopicReport};
 

@@ -1,0 +1,213 @@
+//! Who one that listens is, and whom it takes.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use freshline_net::credentials::{Change, Credentials, Right, Rules};
+use freshline_net::quic::{Authorities, Fingerprint, Identity, Limits, ServerConfig};
+
+use crate::dialling::read_tokens;
+use crate::error::Error;
+use crate::url::{Scheme, Url};
+
+/// Who one that listens is, and whom it takes: for monitors, relays, and whatever else listens.
+#[derive(Debug, Clone, Default)]
+pub struct Listening {
+    /// Certificate and key.
+    identity: Option<(PathBuf, PathBuf)>,
+    state_dir: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+    certified_names: bool,
+    credentials: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    tokens: Vec<Vec<u8>>,
+    insecure: bool,
+}
+
+/// What a server of `quic://` shows and checks.
+#[derive(Debug, Clone)]
+pub struct Quic {
+    identity: Arc<Identity>,
+    client_ca: Option<PathBuf>,
+    limits: Limits,
+}
+
+impl Quic {
+    /// The fingerprint of the certificate that is shown.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.identity.fingerprint()
+    }
+
+    /// The server's settings, with the authorities of clients as their file has them now.
+    ///
+    /// # Errors
+    /// [`Error::Trust`] where they cannot be used.
+    pub fn config(&self) -> Result<ServerConfig, Error> {
+        let clients = self.client_ca.as_deref().map(Authorities::from_pem_file).transpose()?;
+        Ok(ServerConfig::new(&self.identity, clients.as_ref(), self.limits)?)
+    }
+}
+
+impl Listening {
+    /// Shows this certificate (`quic://`); otherwise one is made and kept, see [`Listening::state_dir`].
+    #[must_use]
+    pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.identity = Some((cert.into(), key.into()));
+        self
+    }
+
+    /// Where a certificate of one's own making is kept; by default the user's state directory.
+    #[must_use]
+    pub fn state_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.state_dir = Some(dir.into());
+        self
+    }
+
+    /// Takes only peers whose certificate an authority of this file has signed (`quic://`).
+    #[must_use]
+    pub fn client_ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
+        self.client_ca = Some(pem.into());
+        self
+    }
+
+    /// Takes a peer only under names that its certificate lists.
+    #[must_use]
+    pub fn certified_names(mut self) -> Self {
+        self.certified_names = true;
+        self
+    }
+
+    /// Takes only peers with a token that this file permits, under the names that it permits (`quic://`).
+    #[must_use]
+    pub fn credentials_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.credentials = Some(file.into());
+        self
+    }
+
+    /// Takes only peers with one of the tokens in this file, one per line, under any name (`quic://`). A credentials
+    /// file holds in its place.
+    #[must_use]
+    pub fn token_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.token_file = Some(file.into());
+        self
+    }
+
+    /// Takes only peers with this token, under any name (`quic://`); call it again for further ones. A credentials
+    /// file, or one of tokens, holds in their place.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
+        self.tokens.push(token.into());
+        self
+    }
+
+    /// Lets `udp://` listen where other hosts can reach it, for networks that are trusted.
+    #[must_use]
+    pub fn insecure(mut self) -> Self {
+        self.insecure = true;
+        self
+    }
+
+    /// Whether neither a token nor a certificate is asked for.
+    pub fn is_open(&self) -> bool {
+        self.token_file.is_none()
+            && self.tokens.is_empty()
+            && self.credentials.is_none()
+            && self.client_ca.is_none()
+    }
+
+    /// What is shown and checked on `quic://`; `None` on `udp://`.
+    ///
+    /// # Errors
+    /// [`Error`] says what cannot be used.
+    pub fn quic(&self, url: &Url, limits: Limits) -> Result<Option<Quic>, Error> {
+        if url.scheme() == Scheme::Udp {
+            return self.check_unused().map(|()| None);
+        }
+        let identity = match &self.identity {
+            Some((cert, key)) => Identity::from_pem_files(cert, key)?,
+            None => Identity::from_state_dir(&state_dir(self.state_dir.as_deref())?)?,
+        };
+        let client_ca = self.client_ca.clone();
+        Ok(Some(Quic { identity: Arc::new(identity), client_ca, limits }))
+    }
+
+    /// The address to listen at.
+    ///
+    /// # Errors
+    /// [`Error::Resolve`], and [`Error::Reachable`] for `udp://` at an address that is not loopback without
+    /// [`Listening::insecure`].
+    pub fn address(&self, url: &Url) -> Result<SocketAddr, Error> {
+        let resolved = url.resolve();
+        let address =
+            resolved.map_err(|error| Error::Resolve { host: url.host().to_owned(), error })?;
+        let is_loopback = address.ip().to_canonical().is_loopback();
+        match url.scheme() == Scheme::Udp && !self.insecure && !is_loopback {
+            true => Err(Error::Reachable { address }),
+            false => Ok(address),
+        }
+    }
+
+    /// Who may open a session that needs this right, as the files have it now.
+    ///
+    /// # Errors
+    /// [`Error`] says which file cannot be used.
+    pub fn rules(&self, right: Right) -> Result<Rules, Error> {
+        let certified_names = self.certified_names;
+        Ok(Rules { right, credentials: self.read_credentials(right)?, certified_names })
+    }
+
+    /// What of it comes from files that can be read again while it listens.
+    pub fn files(&self) -> Vec<&Path> {
+        let credentials = self.credentials.as_deref().or(self.token_file.as_deref());
+        credentials.into_iter().chain(self.client_ca.as_deref()).collect()
+    }
+
+    /// Reads the files again.
+    ///
+    /// # Errors
+    /// As [`Listening::rules`] and [`Quic::config`].
+    pub fn read_again(&self, right: Right, quic: Option<&Quic>) -> Result<Change, Error> {
+        let quic = quic.filter(|quic| quic.client_ca.is_some()).map(Quic::config).transpose()?;
+        Ok(Change { credentials: self.read_credentials(right)?, quic })
+    }
+
+    fn read_credentials(&self, right: Right) -> Result<Option<Credentials>, Error> {
+        if let Some(file) = &self.credentials {
+            return Ok(Some(Credentials::read(file, right)?));
+        }
+        let tokens = match &self.token_file {
+            Some(file) => read_tokens(file)?,
+            None if self.tokens.is_empty() => return Ok(None),
+            None => self.tokens.clone(),
+        };
+        Ok(Some(Credentials::of_tokens(tokens.iter().map(Vec::as_slice))))
+    }
+
+    fn check_unused(&self) -> Result<(), Error> {
+        let given = [
+            (self.identity.is_some(), "`identity_files`"),
+            (self.state_dir.is_some(), "`state_dir`"),
+            (self.client_ca.is_some(), "`client_ca_file`"),
+            (self.credentials.is_some(), "`credentials_file`"),
+            (self.token_file.is_some(), "`token_file`"),
+            (!self.tokens.is_empty(), "`token`"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, setting)) => Err(Error::NeedsQuic { setting }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where a certificate of one's own making is kept: as the XDG base directory specification has it.
+///
+/// # Errors
+/// [`Error::NoStateDir`] where neither `given` nor the environment says.
+pub fn state_dir(given: Option<&Path>) -> Result<PathBuf, Error> {
+    let from = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
+    let home = || from("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let default =
+        || from("XDG_STATE_HOME").map(PathBuf::from).or_else(home).map(|dir| dir.join("freshline"));
+    given.map(Path::to_owned).or_else(default).ok_or(Error::NoStateDir)
+}
