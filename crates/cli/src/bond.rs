@@ -13,7 +13,6 @@ use freshline_net::quic::{Authorities, Identity};
 use miette::{IntoDiagnostic, miette};
 
 use crate::failure::Failure;
-use crate::listening::state_dir;
 use crate::privileges::raise_descriptor_limit;
 use crate::scheduler::{EstimatorName, scheduler};
 
@@ -77,7 +76,7 @@ impl CertArgs {
     fn identity(&self) -> Result<Identity, Failure> {
         let identity = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => Identity::from_pem_files(cert, key),
-            _ => Identity::from_state_dir(&state_dir(self.state_dir.as_deref())?),
+            _ => Identity::from_state_dir(&freshline::state_dir(self.state_dir.as_deref())?),
         };
         identity.into_diagnostic().map_err(Failure::Usage)
     }

@@ -11,3 +11,18 @@ pub(crate) enum Failure {
     /// Ctrl-C ended it before it was done; what there was has been printed.
     Interrupted,
 }
+
+impl From<freshline::Error> for Failure {
+    fn from(error: freshline::Error) -> Self {
+        if let freshline::Error::Reachable { .. } = error {
+            return Self::Usage(miette::miette!(
+                help = "listen on quic://, with --credentials, --token-file or --client-ca to accept \
+                        known peers only; or, on a network that you trust, give --insecure",
+                "{error}"
+            ));
+        }
+        let is_usage = error.is_of_settings();
+        let report = miette::Report::msg(error);
+        if is_usage { Self::Usage(report) } else { Self::Runtime(report) }
+    }
+}

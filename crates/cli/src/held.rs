@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use clap::value_parser;
 use freshline_core::session::{MonitorParams, Names};
 use freshline_core::unit::{Bytes, Span};
-use freshline_net::quic::Limits;
 use miette::miette;
 
 use crate::failure::Failure;
@@ -65,15 +64,6 @@ impl HeldArgs {
             )));
         }
         Ok(())
-    }
-
-    /// How many connections a server needs for them.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            max_connections: Limits::connections_for(self.max_sources as usize),
-            idle_timeout: self.idle_timeout.into(),
-            ..Limits::default()
-        }
     }
 
     pub(crate) fn params(&self) -> MonitorParams {

@@ -4,7 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ValueEnum, value_parser};
 use freshline_core::source::{
     AcpParams, AcpPlusParams, EpochEnd, Estimates, EstimatorParams, LawConfig, LawError, LawName,
-    LazyParams, Limits, MinAgeGain, RateBounds, RateLaw, SendTime, TenthParams, Tie,
+    LazyParams, Limits, MinAgeGain, RateBounds, SendTime, TenthParams, Tie,
 };
 use freshline_core::unit::{BitRate, UpdateRate};
 use miette::miette;
@@ -145,11 +145,6 @@ impl LawArgs {
     }
 
     /// The law with its settings.
-    pub(crate) fn law(&self) -> Result<Box<dyn RateLaw>, Failure> {
-        Ok(self.config()?.build())
-    }
-
-    /// The settings of the law, for several sessions.
     pub(crate) fn config(&self) -> Result<LawConfig, Failure> {
         if self.rate.is_some() != (self.law == LawName::Fixed) {
             return Err(usage("--rate and --law fixed belong together"));

@@ -3,12 +3,11 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use freshline_net::ask::Gone;
-use freshline_net::credentials::{Change, Credentials, Reloader, Right, Rules};
-use freshline_net::quic::{Authorities, Identity, Limits, ServerConfig};
-use freshline_net::stop::Stop;
+use freshline::driver::ask::Gone;
+use freshline::driver::credentials::{Reloader, Right};
+use freshline::driver::stop::Stop;
+use freshline::{Listening, Quic, Scheme, Url};
 use freshline_system::privileges::{Privilege, with_only};
 use miette::{IntoDiagnostic, miette};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -16,8 +15,6 @@ use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
 use crate::output::{stop_on, stop_on_signals};
-use crate::token;
-use crate::url::{DEFAULT_PORT, MonitorUrl, Scheme};
 
 /// Identity and admission on quic://.
 #[derive(Debug, clap::Args)]
@@ -56,34 +53,41 @@ pub(crate) struct ListenArgs {
 }
 
 impl ListenArgs {
-    /// QUIC's settings and the identity that is shown; `None` on udp://.
-    pub(crate) fn quic(
-        &self,
-        listen: &MonitorUrl,
-        limits: Limits,
-    ) -> Result<Option<Quic>, Failure> {
-        if listen.scheme == Scheme::Udp {
-            let given = self.cert.is_some() || self.state_dir.is_some();
-            if given || !self.is_open() {
-                return Err(Failure::Usage(miette!(
-                    "--cert, --state-dir, --client-ca, --token-file and --credentials mean nothing on \
-                     udp://, which is neither encrypted nor authenticated; use quic://"
-                )));
-            }
-            return Ok(None);
+    /// Who this is, and whom it takes.
+    pub(crate) fn listening(&self, url: &Url) -> Result<Listening, Failure> {
+        let is_udp = url.scheme() == Scheme::Udp;
+        let given = self.cert.is_some() || self.state_dir.is_some();
+        if is_udp && (given || !self.is_open()) {
+            return Err(Failure::Usage(miette!(
+                "--cert, --state-dir, --client-ca, --token-file and --credentials mean nothing on \
+                 udp://, which is neither encrypted nor authenticated; use quic://"
+            )));
         }
-        if self.insecure {
+        if !is_udp && self.insecure {
             return Err(Failure::Usage(miette!(
                 "--insecure belongs to udp://; quic:// is always encrypted, so leave it out"
             )));
         }
-        let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Identity::from_pem_files(cert, key),
-            _ => Identity::from_state_dir(&state_dir(self.state_dir.as_deref())?),
-        };
-        let identity = identity.into_diagnostic().map_err(Failure::Usage)?;
-        let made = Made { identity: Arc::new(identity), clients: self.client_ca.clone(), limits };
-        Ok(Some(Quic { config: made.config().map_err(Failure::Usage)?, made }))
+        let mut listening = Listening::default();
+        if let Some((cert, key)) = self.cert_files() {
+            listening = listening.identity_files(cert, key);
+        }
+        if let Some(dir) = &self.state_dir {
+            listening = listening.state_dir(dir);
+        }
+        if let Some(pem) = &self.client_ca {
+            listening = listening.client_ca_file(pem);
+        }
+        if let Some(file) = &self.credentials {
+            listening = listening.credentials_file(file);
+        }
+        if let Some(file) = &self.token_file {
+            listening = listening.token_file(file);
+        }
+        if self.certified_names {
+            listening = listening.certified_names();
+        }
+        Ok(if self.insecure { listening.insecure() } else { listening })
     }
 
     /// The certificate that was given, and its key.
@@ -91,25 +95,11 @@ impl ListenArgs {
         self.cert.as_deref().zip(self.key.as_deref())
     }
 
-    /// The address to listen at. On udp:// it must be loopback, unless --insecure permits others.
-    pub(crate) fn address(&self, listen: &MonitorUrl) -> Result<SocketAddr, Failure> {
-        let address = listen.resolve().map_err(Failure::Usage)?;
-        if listen.scheme == Scheme::Udp && !self.insecure && !is_loopback(address) {
-            return Err(Failure::Usage(miette!(
-                help = "listen on quic://, with --credentials, --token-file or --client-ca to accept \
-                        known peers only; or, on a network that you trust, give --insecure",
-                "udp://{address} can be reached from other hosts, and udp:// is neither encrypted nor \
-                 authenticated"
-            )));
-        }
-        Ok(address)
-    }
-
     /// The default of where to listen: all addresses if peers need a token or a certificate, otherwise
     /// loopback.
-    pub(crate) fn default_url(&self) -> MonitorUrl {
+    pub(crate) fn default_url(&self) -> Url {
         let host = if self.is_open() { "127.0.0.1" } else { "0.0.0.0" };
-        MonitorUrl { scheme: Scheme::Quic, host: host.to_owned(), port: DEFAULT_PORT }
+        Url::new(Scheme::Quic, host, Url::DEFAULT_PORT).expect("it is an address")
     }
 
     /// Whether neither a token nor a certificate is asked for.
@@ -127,13 +117,6 @@ impl ListenArgs {
         }
     }
 
-    /// Who may open a session that needs this right.
-    pub(crate) fn rules(&self, right: Right) -> Result<Rules, Failure> {
-        let file = self.credentials_file(right);
-        let credentials = file.map(|file| file.read()).transpose().map_err(Failure::Usage)?;
-        Ok(Rules { right, credentials, certified_names: self.certified_names })
-    }
-
     /// Ctrl-C and a request to terminate end the run; so does a hang-up, unless it reads credentials
     /// again.
     pub(crate) fn stop_on_signals(&self) -> Result<Stop, Failure> {
@@ -142,106 +125,39 @@ impl ListenArgs {
             false => stop_on(&[SIGINT, SIGTERM]),
         }
     }
+}
 
-    /// From now on a hang-up (SIGHUP) reads the credentials and the authorities again. If one of the files
-    /// cannot be used, nothing changes. A file that changes is not read without the signal: it may be half
-    /// written. Call it before privileges are given up.
-    pub(crate) fn reload_on_hangup(
-        &self,
-        right: Right,
-        quic: Option<&Quic>,
-        reloader: Reloader,
-    ) -> Result<(), Failure> {
-        let credentials = self.credentials_file(right);
-        let made = quic.map(|quic| quic.made.clone()).filter(|made| made.clients.is_some());
-        let authorities = made.as_ref().and_then(|made| made.clients.as_deref());
-        let files = credentials.as_ref().map(CredentialsFile::path).into_iter().chain(authorities);
-        let files: Vec<_> = files.map(|path| path.display().to_string()).collect();
-        if files.is_empty() {
-            return Ok(());
-        }
-        let files = files.join(" and ");
-        let mut hangups = Signals::new([SIGHUP]).into_diagnostic().map_err(Failure::Runtime)?;
-        let read = move || -> miette::Result<Change> {
-            let credentials = credentials.as_ref().map(CredentialsFile::read).transpose()?;
-            let quic = made.as_ref().map(Made::config).transpose()?;
-            Ok(Change { credentials, quic })
-        };
-        let reload = move || {
-            for _ in hangups.forever() {
-                match read().map(|change| reloader.replace(change)) {
-                    Ok(Ok(ended)) => say!("{files} was read again; sessions ended: {ended}"),
-                    Ok(Err(Gone)) => return,
-                    Err(report) => {
-                        say!("{report:#}; the credentials that were read before stay in force");
-                    }
+/// From now on a hang-up (SIGHUP) reads the credentials and the authorities again. If one of the files cannot be
+/// used, nothing changes. A file that changes is not read without the signal: it may be half written. Call it before
+/// privileges are given up.
+pub(crate) fn reload_on_hangup(
+    listening: Listening,
+    right: Right,
+    quic: Option<Quic>,
+    reloader: Reloader,
+) -> Result<(), Failure> {
+    let files: Vec<_> = listening.files().iter().map(|path| path.display().to_string()).collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    let files = files.join(" and ");
+    let mut hangups = Signals::new([SIGHUP]).into_diagnostic().map_err(Failure::Runtime)?;
+    let reload = move || {
+        for _ in hangups.forever() {
+            let read = listening.read_again(right, quic.as_ref());
+            match read.map(|change| reloader.replace(change)) {
+                Ok(Ok(ended)) => say!("{files} was read again; sessions ended: {ended}"),
+                Ok(Err(Gone)) => return,
+                Err(error) => {
+                    let report = miette::Report::msg(error);
+                    say!("{report:#}; the credentials that were read before stay in force");
                 }
             }
-        };
-        // It can read what the start could, also if the file then belongs to another user.
-        with_only(&[Privilege::CAP_DAC_READ_SEARCH], || std::thread::spawn(reload));
-        Ok(())
-    }
-
-    fn credentials_file(&self, right: Right) -> Option<CredentialsFile> {
-        let credentials = self.credentials.clone();
-        let lines = credentials.map(|path| CredentialsFile::Lines { path, right });
-        lines.or_else(|| self.token_file.clone().map(CredentialsFile::Tokens))
-    }
-}
-
-/// QUIC's settings, and what they are made of.
-pub(crate) struct Quic {
-    pub(crate) config: ServerConfig,
-    made: Made,
-}
-
-impl Quic {
-    pub(crate) fn identity(&self) -> &Identity {
-        &self.made.identity
-    }
-}
-
-#[derive(Clone)]
-struct Made {
-    identity: Arc<Identity>,
-    /// The file of authorities of clients.
-    clients: Option<PathBuf>,
-    limits: Limits,
-}
-
-impl Made {
-    fn config(&self) -> miette::Result<ServerConfig> {
-        let clients = self.clients.as_deref().map(Authorities::from_pem_file);
-        let clients = clients.transpose().into_diagnostic()?;
-        ServerConfig::new(&self.identity, clients.as_ref(), self.limits).into_diagnostic()
-    }
-}
-
-/// Where credentials come from.
-enum CredentialsFile {
-    /// Tokens, which permit everything.
-    Tokens(PathBuf),
-    /// Lines, of which some must have the right.
-    Lines { path: PathBuf, right: Right },
-}
-
-impl CredentialsFile {
-    fn path(&self) -> &Path {
-        match self {
-            Self::Tokens(path) | Self::Lines { path, .. } => path,
         }
-    }
-
-    fn read(&self) -> miette::Result<Credentials> {
-        match self {
-            Self::Tokens(path) => {
-                let tokens = token::read_all(path)?;
-                Ok(Credentials::of_tokens(tokens.iter().map(Vec::as_slice)))
-            }
-            Self::Lines { path, right } => Credentials::read(path, *right).into_diagnostic(),
-        }
-    }
+    };
+    // It can read what the start could, also if the file then belongs to another user.
+    with_only(&[Privilege::CAP_DAC_READ_SEARCH], || std::thread::spawn(reload));
+    Ok(())
 }
 
 fn is_loopback(address: SocketAddr) -> bool {
@@ -249,27 +165,11 @@ fn is_loopback(address: SocketAddr) -> bool {
 }
 
 /// Says on standard error where it can be found, and by what it is known.
-pub(crate) fn say_where(address: SocketAddr, identity: Option<&Identity>) {
-    match identity {
+pub(crate) fn say_where(address: SocketAddr, quic: Option<&Quic>) {
+    match quic {
         None => say!("listening at udp://{address}; neither encrypted nor authenticated"),
-        Some(identity) => {
-            say!("listening at quic://{address}\nfingerprint {}", identity.fingerprint());
+        Some(quic) => {
+            say!("listening at quic://{address}\nfingerprint {}", quic.fingerprint());
         }
     }
-}
-
-/// As the XDG base directory specification has it.
-pub(crate) fn state_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
-    let from = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
-    let home = || from("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    given
-        .map(Path::to_owned)
-        .or_else(|| {
-            from("XDG_STATE_HOME").map(PathBuf::from).or_else(home).map(|dir| dir.join("freshline"))
-        })
-        .ok_or_else(|| {
-            Failure::Usage(miette!(
-                "neither HOME nor --state-dir says where to keep the certificate"
-            ))
-        })
 }

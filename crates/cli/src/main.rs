@@ -77,7 +77,6 @@ mod transport;
 mod trouble;
 #[cfg(feature = "kernel")]
 mod uplink;
-mod url;
 #[cfg(feature = "wlan")]
 mod wlan;
 mod wrapped;

@@ -1,8 +1,8 @@
 //! The flags that mark packets with a code point (DSCP), and what a person is told of marks.
 
+use freshline::driver::marks::{DirectionMarks, MarkReport};
 use freshline_core::dscp::Dscp;
 use freshline_core::wire::AckMark;
-use freshline_net::marks::{DirectionMarks, MarkReport};
 
 /// Marks of a source's updates and of their acks.
 #[derive(Debug, Clone, Copy, clap::Args)]

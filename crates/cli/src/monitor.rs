@@ -4,25 +4,25 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use freshline::driver::clock::Clock;
+use freshline::driver::credentials::Right;
+use freshline::driver::monitor::output::{
+    OutFormat, Outputs, SocketError, StateSocket, serve_metrics,
+};
+use freshline::driver::monitor::{Asker, Monitor, MonitorError, MonitorReport, SourceStatus};
 use freshline_core::session::{MaxAge, MonitorParams};
 use freshline_core::unit::Span;
 use freshline_core::wire::AckMark;
-use freshline_net::clock::Clock;
-use freshline_net::credentials::Right;
-use freshline_net::monitor::output::{OutFormat, Outputs, SocketError, StateSocket, serve_metrics};
-use freshline_net::monitor::{
-    Asker, Monitor, MonitorConfig, MonitorError, MonitorReport, SourceStatus,
-};
 use miette::{IntoDiagnostic, miette};
 
 use crate::config::ConfigArgs;
 use crate::failure::Failure;
 use crate::held::{HeldArgs, MetricsArgs};
-use crate::listening::{ListenArgs, Quic, say_where};
+use crate::listening::{ListenArgs, reload_on_hangup, say_where};
 use crate::mark;
 use crate::output::{ms, print_json, printed};
 use crate::privileges::Needs;
-use crate::url::MonitorUrl;
+use freshline::{MonitorBuilder, Url};
 
 /// Receive the freshest state of many sources, and report the age of each.
 ///
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if ADDRESS
     /// is not loopback. Port 0 takes a free one. Default: quic://0.0.0.0:3774 with --credentials,
     /// --token-file or --client-ca, otherwise quic://127.0.0.1:3774.
-    listen: Option<MonitorUrl>,
+    listen: Option<Url>,
     #[command(flatten)]
     listening: ListenArgs,
     #[command(flatten)]
@@ -165,21 +165,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage(miette!("--socket and --subscribe need a path each")));
     }
     let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
-    let quic = args.listening.quic(&url, args.held.limits())?;
-    let monitor = Monitor::bind(MonitorConfig {
-        listen: args.listening.address(&url)?,
-        quic: quic.as_ref().map(|quic| quic.config.clone()),
-        params: MonitorParams {
-            ack_mark: args.ack_dscp,
-            max_age: args.max_age.clone(),
-            ..args.held.params()
-        },
-        rules: args.listening.rules(Right::Publish)?,
-        detailed: args.metrics.sources,
-        forget: args.held.forget,
-    })
-    .map_err(failure)?;
-    args.listening.reload_on_hangup(Right::Publish, quic.as_ref(), monitor.reloader())?;
+    let listening = args.listening.listening(&url)?;
+    let mut builder = MonitorBuilder::new(Ok(url))
+        .listening(listening.clone())
+        .params(MonitorParams { ack_mark: args.ack_dscp, ..args.held.params() })
+        .detailed(args.metrics.sources, args.held.forget);
+    builder = args.max_age.iter().cloned().fold(builder, MonitorBuilder::max_age_of);
+    let (monitor, quic) = builder.build()?;
+    reload_on_hangup(listening, Right::Publish, quic.clone(), monitor.reloader())?;
     let monitor = with_returns(&args, monitor)?;
     confine(&args);
     let stop = args.listening.stop_on_signals()?;
@@ -198,7 +191,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .into_diagnostic()
         .map_err(runtime)?;
     // Nothing can fail any more before it listens.
-    say_where(address, quic.as_ref().map(Quic::identity));
+    say_where(address, quic.as_ref());
     args.listening.warn_if_open(address, "send states");
     if let Some(address) = metrics {
         say!("metrics at http://{address}/metrics");
@@ -223,7 +216,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 fn with_returns(args: &Args, monitor: Monitor) -> Result<Monitor, Failure> {
     #[cfg(feature = "source")]
     if let Some(config) = args.returns.config()? {
-        use freshline_net::monitor::ReturnConfigError;
+        use freshline::driver::monitor::ReturnConfigError;
         return monitor.returning(config).map_err(|error| match error {
             ReturnConfigError::Monitor(error) => failure(error),
             _ => Failure::Usage(miette::Report::msg(error)),

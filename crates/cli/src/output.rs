@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use freshline_core::unit::Span;
-use freshline_net::clock::Clock;
-use freshline_net::metrics::render;
+use freshline::driver::clock::Clock;
+use freshline::driver::metrics::render;
 #[cfg(feature = "monitor")]
-use freshline_net::monitor::output::end_commands;
-use freshline_net::stop::Stop;
+use freshline::driver::monitor::output::end_commands;
+use freshline::driver::stop::Stop;
+use freshline_core::unit::Span;
 use freshline_system::privileges::{Privilege, with_only};
 use miette::IntoDiagnostic;
 use prometheus_client::collector::Collector;

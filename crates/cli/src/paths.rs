@@ -1,8 +1,8 @@
 //! The flags by which a source or a relay chooses its paths.
 
+use freshline::driver::source::SourcePaths;
+use freshline::driver::via::ViaPath;
 use freshline_core::path::Tuning;
-use freshline_net::source::SourcePaths;
-use freshline_net::via::ViaPath;
 use freshline_system::privileges::Privilege;
 
 use crate::failure::Failure;

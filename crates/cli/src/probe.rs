@@ -21,7 +21,7 @@ use crate::mark::MarkArgs;
 use crate::output::{print_json, printed};
 use crate::run_length::run_length;
 use crate::transport::TransportArgs;
-use crate::url::MonitorUrl;
+use freshline::Url;
 use interrupt::Interrupt;
 use report::Report;
 use sweep::{Range, Sweep};
@@ -60,7 +60,7 @@ EXIT CODES
 2  the URL or the flags cannot be understood")]
 pub(crate) struct Args {
     /// The monitor: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
-    url: MonitorUrl,
+    url: Url,
     /// These rates, instead of a range that is found by itself: 10/s,50/s,100/s.
     #[arg(long, value_name = "RATES", value_delimiter = ',', conflicts_with_all = ["from", "to", "steps"])]
     rates: Vec<UpdateRate>,

@@ -4,26 +4,23 @@ mod reporter;
 
 use std::path::PathBuf;
 
-use freshline_core::session::SourceParams;
+use freshline::driver::clock::Clock;
+use freshline::driver::credentials::Right;
+use freshline::driver::relay::{RelayError, Watch, serve_metrics};
 use freshline_core::unit::Span;
-use freshline_net::clock::Clock;
-use freshline_net::credentials::Right;
-use freshline_net::monitor::MonitorConfig;
-use freshline_net::relay::{Destination, Relay, RelayConfig, RelayError, Watch, serve_metrics};
-use freshline_net::source::Transport;
 use miette::{IntoDiagnostic, miette};
 
 use crate::config::ConfigArgs;
 use crate::failure::Failure;
 use crate::held::{HeldArgs, MetricsArgs};
 use crate::law::LawArgs;
-use crate::listening::{ListenArgs, Quic, say_where};
+use crate::listening::{ListenArgs, reload_on_hangup, say_where};
 use crate::mark::MarkArgs;
 use crate::output::{print_json, printed};
 use crate::paths::PathArgs;
 use crate::privileges::{Needs, raise_descriptor_limit};
-use crate::transport::{TrustArgs, token};
-use crate::url::{MonitorUrl, Scheme};
+use crate::transport::{TrustArgs, check_token};
+use freshline::{Dialling, Listening, MonitorBuilder, Relay, RelayBuilder, Scheme, Url};
 use reporter::{Reporter, print_each, print_summary};
 
 /// Receive states as a monitor does, and send them on to further monitors.
@@ -61,11 +58,11 @@ pub(crate) struct Args {
     config: ConfigArgs,
     /// Where to listen for sources: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if
     /// ADDRESS is not loopback. Port 0 takes a free one.
-    listen: MonitorUrl,
+    listen: Url,
     /// The monitors to send states to: quic://HOST:PORT, or udp://HOST:PORT on trusted links. Flags of
     /// paths, rates and marks hold for each of them.
     #[arg(required = true, value_name = "DESTINATION")]
-    destinations: Vec<MonitorUrl>,
+    destinations: Vec<Url>,
     #[command(flatten)]
     listening: ListenArgs,
     #[command(flatten)]
@@ -106,22 +103,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             return Err(Failure::Usage(miette!("{flag} must be above zero, such as 10s")));
         }
     }
-    let destinations = destinations(&args)?;
-    let quic = args.listening.quic(&args.listen, args.held.limits())?;
+    let listening = args.listening.listening(&args.listen)?;
+    let builder = relay(&args, listening.clone())?;
     raise_descriptor_limit();
-    let mut relay = Relay::bind(RelayConfig {
-        monitor: MonitorConfig {
-            listen: args.listening.address(&args.listen)?,
-            quic: quic.as_ref().map(|quic| quic.config.clone()),
-            params: args.held.params(),
-            rules: args.listening.rules(Right::Publish)?,
-            detailed: args.metrics.sources,
-            forget: args.held.forget,
-        },
-        destinations,
-    })
-    .map_err(failure)?;
-    args.listening.reload_on_hangup(Right::Publish, quic.as_ref(), relay.reloader())?;
+    let (mut relay, quic) = builder.build()?;
+    reload_on_hangup(listening, Right::Publish, quic.clone(), relay.reloader())?;
     Needs::new(args.paths.privileges()).listens(args.metrics.address).confine();
     let stop = args.listening.stop_on_signals()?;
     let address = relay.local_addr().map_err(failure)?;
@@ -133,7 +119,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .into_diagnostic()
         .map_err(Failure::Runtime)?;
     // Nothing can fail any more before it listens.
-    say_where(address, quic.as_ref().map(Quic::identity));
+    say_where(address, quic.as_ref());
     args.listening.warn_if_open(address, "send states");
     args.law.warning().into_iter().for_each(|warning| say!("{warning}"));
     if let Some(address) = metrics {
@@ -142,7 +128,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (asker, every) = (relay.asker(), args.every);
     std::thread::spawn(move || print_each(every, &asker));
     let until = args.duration.map(|duration| Clock::new().now() + duration);
-    let reporter = |to: &MonitorUrl| Box::new(Reporter::new(to)) as Box<dyn Watch>;
+    let reporter = |to: &Url| Box::new(Reporter::new(to)) as Box<dyn Watch>;
     let mut reporters: Vec<_> = args.destinations.iter().map(reporter).collect();
     let result = relay.run(&stop, until, &mut (), &mut reporters).map_err(failure);
     let report = relay.report(&());
@@ -150,34 +136,40 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     result.and(summary)
 }
 
-/// The destinations with their settings.
-fn destinations(args: &Args) -> Result<Vec<Destination>, Failure> {
-    let is_quic = |url: &MonitorUrl| url.scheme == Scheme::Quic;
+/// The relay with its destinations.
+fn relay(args: &Args, listening: Listening) -> Result<RelayBuilder, Failure> {
+    let is_quic = |url: &Url| url.scheme() == Scheme::Quic;
     if args.trust.are_given() && !args.destinations.iter().any(is_quic) {
         return Err(Failure::Usage(miette!(
             "--pin and --ca mean nothing without a destination at quic://"
         )));
     }
-    let destination = |url: &MonitorUrl| {
-        Ok(Destination {
-            monitor: url.remote(),
-            transport: match url.scheme {
-                Scheme::Udp => Transport::Udp,
-                Scheme::Quic => args.trust.quic(url, args.listening.cert_files())?,
-            },
-            paths: args.paths.paths()?,
-            params: SourceParams {
-                token: token(args.to_token_file.as_deref(), url)?,
-                keep_alive: args.keep_alive,
-                limits: args.law.limits()?,
-                dscp: args.marks.dscp,
-                ack_mark: args.marks.ack_dscp,
-                ..SourceParams::default()
-            },
-            law: args.law.config()?,
-        })
-    };
-    args.destinations.iter().map(destination).collect()
+    let monitor = MonitorBuilder::new(Ok(args.listen.clone()))
+        .listening(listening)
+        .params(args.held.params())
+        .detailed(args.metrics.sources, args.held.forget);
+    let mut builder = Relay::builder(monitor)
+        .paths(args.paths.paths()?)
+        .law(args.law.config()?)
+        .limits(args.law.limits()?)
+        .marks(args.marks.dscp, args.marks.ack_dscp)
+        .keep_alive(args.keep_alive);
+    for url in &args.destinations {
+        builder = builder.dialling(dialling(args, url)?).to_url(Ok(url.clone()));
+    }
+    Ok(builder)
+}
+
+/// Whom to trust at a destination, and what to show there.
+fn dialling(args: &Args, url: &Url) -> Result<Dialling, Failure> {
+    check_token(args.to_token_file.as_ref(), url)?;
+    if url.scheme() == Scheme::Udp {
+        return Ok(Dialling::default());
+    }
+    let shown = args.listening.cert_files().into_iter();
+    let dialling =
+        shown.fold(args.trust.quic()?, |dialling, (cert, key)| dialling.identity_files(cert, key));
+    Ok(args.to_token_file.iter().fold(dialling, Dialling::token_file))
 }
 
 fn failure(error: RelayError) -> Failure {

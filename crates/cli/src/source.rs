@@ -11,16 +11,16 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
+use freshline::driver::clock::Clock;
+use freshline::driver::framing::Framing;
+use freshline::driver::source::sampler::{
+    Command, File, Keys, Latest, Sampler, StampFormat, Synthetic,
+};
+use freshline::driver::source::spool::SpoolDir;
+use freshline::driver::source::{SourceError, States, Topic};
 use freshline_core::session::{SourceParams, TopicKind};
 use freshline_core::unit::{Bytes, Span};
 use freshline_core::wire::TopicKey;
-use freshline_net::clock::Clock;
-use freshline_net::framing::Framing;
-use freshline_net::source::sampler::{
-    Command, File, Keys, Latest, Sampler, StampFormat, Synthetic,
-};
-use freshline_net::source::spool::SpoolDir;
-use freshline_net::source::{Source, SourceConfig, SourceError, States, Topic};
 use miette::miette;
 
 use crate::config::ConfigArgs;
@@ -32,7 +32,7 @@ use crate::output::{print_json, printed, stop_on_signals};
 use crate::paths::PathArgs;
 use crate::privileges::Needs;
 use crate::transport::TransportArgs;
-use crate::url::MonitorUrl;
+use freshline::{SourceBuilder, Url};
 use receive::ReceiveArgs;
 use reporter::{Reporter, print_summary};
 use topic::{Input, TopicArg};
@@ -98,7 +98,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
     /// The monitor: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
-    url: MonitorUrl,
+    url: Url,
     /// Run this shell command for every update; its output is the state.
     #[arg(long, value_name = "CMD", group = "what", help_heading = "State")]
     sample: Option<String>,
@@ -198,7 +198,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
     }
     let max_state = max_state(&args)?;
-    let law = args.law.law()?;
+    let law = args.law.config()?;
     if args.epochs.is_some() && !args.law.has_epochs() {
         let message = "--epochs belongs to --law acp+d, acp+ and acp; other laws have no epochs";
         return Err(Failure::Usage(miette!("{message}")));
@@ -207,36 +207,22 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         say!("{warning}");
     }
     let log = args.epochs.as_deref().map(|path| EpochLog::create(path, false)).transpose()?;
-    let transport = args.transport.transport(&args.url)?;
-    let token = args.transport.token(&args.url)?;
+    let builder = SourceBuilder::new(Ok(args.url.clone()))
+        .dialling(args.transport.dialling(&args.url)?)
+        .paths(args.paths.paths()?)
+        .name(&args.name)
+        .keep_alive(keep_alive)
+        .on_change(args.on_change)
+        .law(law)
+        .limits(args.law.limits()?)
+        .marks(args.marks.dscp, args.marks.ack_dscp)
+        .max_state(max_state)
+        .read_files()?;
     let spools = records::open(args.spool.as_deref(), &args.topic)?;
     confine(&args);
-    let mut source = Source::new(SourceConfig {
-        monitor: args.url.remote(),
-        transport,
-        paths: args.paths.paths()?,
-        params: SourceParams {
-            name: args.name.clone(),
-            token,
-            keep_alive,
-            on_change: args.on_change,
-            limits: args.law.limits()?,
-            dscp: args.marks.dscp,
-            ack_mark: args.marks.ack_dscp,
-            max_state,
-            ..SourceParams::default()
-        },
-        law,
-        states: states(&args, max_state, spools.as_ref())?,
-    })
-    .map_err(failure)?;
+    let mut source = builder.build(states(&args, max_state, spools.as_ref())?)?;
     if let Some(incoming) = args.receive.incoming(args.json)? {
         source = source.receiving(incoming);
-    }
-    if source.session().max_state() < max_state {
-        let most = source.session().max_state();
-        let message = format!("--max-state must be at most {most}B by this transport");
-        return Err(Failure::Usage(miette!("{message}: a state has at most 65536 parts")));
     }
     let stop = stop_on_signals()?;
     let now = Clock::new().now();

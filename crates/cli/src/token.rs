@@ -6,8 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
-use freshline_core::wire::Opening;
-use freshline_net::credentials::{Digest, Pattern, Right, Token};
+use freshline::driver::credentials::{Digest, Pattern, Right, Token};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use crate::failure::Failure;
@@ -120,29 +119,11 @@ fn write_new(file: &Path, token: &Token) -> Result<(), Failure> {
 
 /// The token in a file, which holds one only.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    match &read_all(file).map_err(Failure::Usage)?[..] {
+    match &freshline::read_tokens(file)?[..] {
         [token] => Ok(token.clone()),
         _ => Err(Failure::Usage(miette!(
             "the token file {} has several lines; a peer shows one token",
             file.display()
         ))),
     }
-}
-
-/// The tokens in a file, one per line; at least one.
-pub(crate) fn read_all(file: &Path) -> miette::Result<Vec<Vec<u8>>> {
-    let text = std::fs::read_to_string(file)
-        .into_diagnostic()
-        .wrap_err_with(|| format!("cannot read the token file {}", file.display()))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let tokens: Vec<_> = lines.map(|token| token.as_bytes().to_vec()).collect();
-    // An empty list would accept every peer.
-    if tokens.is_empty() {
-        return Err(miette!("the token file {} is empty", file.display()));
-    }
-    if let Some(long) = tokens.iter().find(|token| token.len() > Opening::MAX_TOKEN) {
-        let (path, len, most) = (file.display(), long.len(), Opening::MAX_TOKEN);
-        return Err(miette!("a token in {path} has {len} bytes; at most {most} are allowed"));
-    }
-    Ok(tokens)
 }

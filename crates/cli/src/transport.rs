@@ -1,14 +1,14 @@
 //! The flags by which one that dials, a source or a client of a downlink, chooses whom to trust and
 //! who it is.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use freshline_net::quic::{Authorities, ClientConfig, Fingerprint, Identity, Trust};
-use freshline_net::source::Transport;
-use miette::{IntoDiagnostic, miette};
+use freshline::driver::quic::Fingerprint;
+use freshline::driver::source::Transport;
+use freshline::{Dialling, Scheme, Url};
+use miette::miette;
 
 use crate::failure::Failure;
-use crate::url::{MonitorUrl, Scheme};
 
 /// Which certificates one that dials on quic:// trusts.
 #[derive(Debug, clap::Args)]
@@ -28,44 +28,28 @@ impl TrustArgs {
         !self.pin.is_empty() || self.ca.is_some()
     }
 
-    /// How to reach the other side at quic://, with the certificate and key that are shown to it.
-    pub(crate) fn quic(
-        &self,
-        url: &MonitorUrl,
-        shown: Option<(&Path, &Path)>,
-    ) -> Result<Transport, Failure> {
-        let trust = match (&self.pin[..], &self.ca) {
-            ([], None) => {
-                return Err(Failure::Usage(miette!(
-                    help = "a monitor or server prints its fingerprint at start: pass it on with \
-                            --pin sha256:…, or name the authority that signed its certificate \
-                            with --ca",
-                    "on quic:// one must know whom to trust"
-                )));
-            }
-            ([], Some(file)) => Trust::Authorities(
-                Authorities::from_pem_file(file).into_diagnostic().map_err(Failure::Usage)?,
-            ),
-            (pins, _) => Trust::OneOf(pins.to_vec()),
-        };
-        let identity = shown.map(|(cert, key)| Identity::from_pem_files(cert, key));
-        let identity = identity.transpose().into_diagnostic().map_err(Failure::Usage)?;
-        let config = ClientConfig::new(&trust, identity.as_ref())
-            .into_diagnostic()
-            .map_err(Failure::Usage)?;
-        Ok(Transport::Quic { config, server_name: url.host.clone() })
+    /// Whom to trust at quic://.
+    pub(crate) fn quic(&self) -> Result<Dialling, Failure> {
+        if !self.are_given() {
+            return Err(Failure::Usage(miette!(
+                help = "a monitor or server prints its fingerprint at start: pass it on with --pin sha256:…, or \
+                        name the authority that signed its certificate with --ca",
+                "on quic:// one must know whom to trust"
+            )));
+        }
+        let pinned = self.pin.iter().copied().fold(Dialling::default(), Dialling::pin);
+        Ok(self.ca.iter().fold(pinned, Dialling::ca_file))
     }
 }
 
-/// The token in a file, to be shown to the other side; empty without a file.
-pub(crate) fn token(file: Option<&Path>, url: &MonitorUrl) -> Result<Vec<u8>, Failure> {
-    let Some(file) = file else { return Ok(Vec::new()) };
-    if url.scheme == Scheme::Udp {
-        return Err(Failure::Usage(miette!(
-            "a token would be readable by all on udp://; use quic://"
-        )));
+/// Refuses a token on udp://.
+pub(crate) fn check_token(file: Option<&PathBuf>, url: &Url) -> Result<(), Failure> {
+    match file.is_some() && url.scheme() == Scheme::Udp {
+        true => {
+            Err(Failure::Usage(miette!("a token would be readable by all on udp://; use quic://")))
+        }
+        false => Ok(()),
     }
-    crate::token::read(file)
 }
 
 /// Trust and identity of one that dials on quic://.
@@ -85,23 +69,31 @@ pub(crate) struct TransportArgs {
 }
 
 impl TransportArgs {
+    /// Whom to trust there, and who this is.
+    pub(crate) fn dialling(&self, url: &Url) -> Result<Dialling, Failure> {
+        check_token(self.token_file.as_ref(), url)?;
+        if url.scheme() == Scheme::Udp {
+            return match self.trust.are_given() || self.cert.is_some() {
+                true => Err(Failure::Usage(miette!(
+                    "--pin, --ca and --cert mean nothing on udp://, which is neither encrypted \
+                     nor authenticated; use quic://"
+                ))),
+                false => Ok(Dialling::default()),
+            };
+        }
+        let shown = self.cert.iter().zip(&self.key);
+        let dialling = shown
+            .fold(self.trust.quic()?, |dialling, (cert, key)| dialling.identity_files(cert, key));
+        Ok(self.token_file.iter().fold(dialling, Dialling::token_file))
+    }
+
     /// How to reach the other side.
-    pub(crate) fn transport(&self, url: &MonitorUrl) -> Result<Transport, Failure> {
-        let shown = self.cert.as_deref().zip(self.key.as_deref());
-        if url.scheme == Scheme::Quic {
-            return self.trust.quic(url, shown);
-        }
-        if self.trust.are_given() || self.cert.is_some() {
-            return Err(Failure::Usage(miette!(
-                "--pin, --ca and --cert mean nothing on udp://, which is neither encrypted \
-                 nor authenticated; use quic://"
-            )));
-        }
-        Ok(Transport::Udp)
+    pub(crate) fn transport(&self, url: &Url) -> Result<Transport, Failure> {
+        Ok(self.dialling(url)?.transport(url)?)
     }
 
     /// The token to show, empty for none.
-    pub(crate) fn token(&self, url: &MonitorUrl) -> Result<Vec<u8>, Failure> {
-        token(self.token_file.as_deref(), url)
+    pub(crate) fn token(&self, url: &Url) -> Result<Vec<u8>, Failure> {
+        Ok(self.dialling(url)?.shown_token(url)?)
     }
 }

@@ -1,7 +1,7 @@
 //! What keeps a session from being open, in words for a person.
 
+use freshline::driver::source::{Event, LinkEvent};
 use freshline_core::session::{self, Reach, SourceEvent};
-use freshline_net::source::{Event, LinkEvent};
 
 /// Openings without an answer after which a person should know.
 const ATTEMPTS: u32 = 3;

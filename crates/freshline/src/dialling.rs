@@ -121,7 +121,7 @@ impl Dialling {
 ///
 /// # Errors
 /// [`Error::TokenFile`] says what is wrong with it.
-pub(crate) fn read_tokens(file: &Path) -> Result<Vec<Vec<u8>>, Error> {
+pub fn read_tokens(file: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let wrong = |why: String| Error::TokenFile { path: file.to_owned(), why };
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -35,8 +35,8 @@ pub enum Error {
     },
     /// A monitor on `udp://` that other hosts can reach.
     #[error(
-        "udp://{address} can be reached from other hosts, and udp:// is neither encrypted nor authenticated: \
-         listen on quic://, or on a network that you trust say so (`insecure`)"
+        "udp://{address} can be reached from other hosts, and udp:// is neither encrypted nor \
+         authenticated: listen on quic://, or, on a network that is trusted, set `insecure`"
     )]
     Reachable {
         /// Where it would listen.

@@ -28,7 +28,7 @@ mod topic;
 mod url;
 
 #[cfg(feature = "source")]
-pub use dialling::Dialling;
+pub use dialling::{Dialling, read_tokens};
 pub use error::{Error, UnknownTopic};
 pub use events::{Events, SourceEvent};
 #[cfg(feature = "monitor")]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use freshline_core::session::{MonitorParams, SourceParams, TopicKind, TopicParams};
+use freshline_core::session::{MaxAge, MonitorParams, SourceParams, TopicKind, TopicParams};
 use freshline_core::source::{self, LawConfig};
 use freshline_core::unit::Span;
 use freshline_core::wire::AckMark;
@@ -248,7 +248,13 @@ impl MonitorBuilder {
     /// Hands out states of topics that match, such as `robot/cmd` or `*/cmd`, only while they are younger than
     /// this; [`MonitorEvent::Stale`] says when a topic has none. The first pattern that matches counts.
     pub fn max_age(mut self, pattern: &str, limit: Duration) -> Self {
-        self.max_ages.add(pattern, limit);
+        self.max_ages.add(MaxAge::new(pattern, limit.into()));
+        self
+    }
+
+    /// The same.
+    pub fn max_age_of(mut self, limit: MaxAge) -> Self {
+        self.max_ages.add(Ok(limit));
         self
     }
 

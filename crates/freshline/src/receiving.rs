@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use freshline_core::session::MonitorParams;
+use freshline_core::session::{MaxAge, MonitorParams};
 use freshline_net::monitor::Incoming;
 use freshline_net::source::Receive;
 
@@ -31,7 +31,7 @@ impl Receiving {
     }
 
     pub(crate) fn limit(&mut self, pattern: &str, limit: Duration) {
-        self.max_ages.add(pattern, limit);
+        self.max_ages.add(MaxAge::new(pattern, limit.into()));
     }
 
     /// What hands received states to the board.

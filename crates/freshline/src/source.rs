@@ -12,9 +12,10 @@ use freshline_core::session::{self, Reach, SourceParams, TopicKind, TopicParams}
 use freshline_core::source::{LawConfig, Limits};
 use freshline_core::unit::{BitRate, Span, Time, UpdateRate};
 use freshline_core::wire::{AckMark, StreamId};
+use freshline_net::dial::Remote;
 use freshline_net::quic::Fingerprint;
 use freshline_net::source::{
-    self as driver, LinkEvent, SourceConfig, SourcePaths, SourceReport, States,
+    self as driver, LinkEvent, SourceConfig, SourcePaths, SourceReport, States, Transport,
 };
 use freshline_net::stop::Stop;
 use freshline_net::via::ViaPath;
@@ -69,12 +70,22 @@ struct Shared {
 pub struct SourceBuilder {
     url: Result<Url, BadUrl>,
     dialling: Dialling,
+    /// What the files of `dialling` had when they were read.
+    dialled: Option<Dialled>,
     paths: SourcePaths,
     params: SourceParams,
     law: LawConfig,
     topics: Vec<TopicParams>,
     #[cfg(feature = "monitor")]
     receiving: Option<Receiving>,
+}
+
+/// A monitor, how it is reached, and the token to show there.
+#[derive(Debug)]
+struct Dialled {
+    monitor: Remote,
+    transport: Transport,
+    token: Vec<u8>,
 }
 
 impl Source {
@@ -183,6 +194,7 @@ impl SourceBuilder {
         Self {
             url,
             dialling: Dialling::default(),
+            dialled: None,
             paths: SourcePaths::default(),
             params: SourceParams::default(),
             law: LawConfig::default(),
@@ -317,6 +329,22 @@ impl SourceBuilder {
         self
     }
 
+    /// Reads the files of certificates and tokens now, rather than when it is built: for a process that gives up
+    /// privileges in between.
+    ///
+    /// # Errors
+    /// As [`SourceBuilder::spawn`].
+    pub fn read_files(mut self) -> Result<Self, Error> {
+        self.dialled = Some(self.dial()?);
+        Ok(self)
+    }
+
+    fn dial(&self) -> Result<Dialled, Error> {
+        let url = self.url.clone()?;
+        let (transport, token) = (self.dialling.transport(&url)?, self.dialling.shown_token(&url)?);
+        Ok(Dialled { monitor: url.remote(), transport, token })
+    }
+
     /// Opens the sockets, and runs the source on a thread of its own.
     ///
     /// # Errors
@@ -363,13 +391,13 @@ impl SourceBuilder {
     ///
     /// # Errors
     /// As [`SourceBuilder::spawn`].
-    pub fn build(self, states: States) -> Result<driver::Source, Error> {
-        let url = self.url?;
-        let transport = self.dialling.transport(&url)?;
-        let params = SourceParams { token: self.dialling.shown_token(&url)?, ..self.params };
+    pub fn build(mut self, states: States) -> Result<driver::Source, Error> {
+        let dialled = self.dialled.take();
+        let Dialled { monitor, transport, token } = dialled.map_or_else(|| self.dial(), Ok)?;
+        let params = SourceParams { token, ..self.params };
         let given = params.max_state;
         let driver = driver::Source::new(SourceConfig {
-            monitor: url.remote(),
+            monitor,
             transport,
             paths: self.paths,
             params,

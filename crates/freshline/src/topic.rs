@@ -42,11 +42,14 @@ enum Kind {
     Every { max_bytes: usize },
 }
 
+/// Writes a state into an empty buffer.
+type Sample = Box<dyn FnMut(&mut Vec<u8>) + Send>;
+
 #[derive(Default)]
 struct Inner {
     content: Content,
     /// What is called for a state at the moment of sending.
-    sample: Option<Box<dyn FnMut(&mut Vec<u8>) + Send>>,
+    sample: Option<Sample>,
     waker: Option<Arc<Waker>>,
     /// Whether the network thread has asked for a state and got none.
     awaits: bool,

@@ -30,7 +30,7 @@ struct Listed {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let listed: Result<Vec<_>, _> = library::all()
+    let listed: Result<Vec<_>, Failure> = library::all()
         .into_iter()
         .map(|text| {
             let scenario =

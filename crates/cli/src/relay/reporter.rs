@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
+use freshline::driver::relay::{Asker, RelayReport, RelayedReport, Watch};
+use freshline::driver::source::{self, Event, SourceError};
 use freshline_core::session;
 use freshline_core::unit::{Span, Time};
-use freshline_net::relay::{Asker, RelayReport, RelayedReport, Watch};
-use freshline_net::source::{self, Event, SourceError};
 
 use crate::output::ms;
 use crate::trouble::{NO_ANSWER, NO_PATH, is_unanswered, trouble};
-use crate::url::MonitorUrl;
+use freshline::Url;
 
 /// The same trouble is printed again after this time at the earliest, whichever source has it.
 const PAUSE: Span = Span::from_secs(60);
@@ -29,7 +29,7 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn new(destination: &MonitorUrl) -> Self {
+    pub(super) fn new(destination: &Url) -> Self {
         Self { destination: destination.remote().to_string(), printed: VecDeque::new() }
     }
 

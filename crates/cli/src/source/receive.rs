@@ -4,14 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use freshline::driver::Waker;
+use freshline::driver::clock::Clock;
+use freshline::driver::monitor::Incoming;
+use freshline::driver::monitor::output::{OutFormat, Outputs};
+use freshline::driver::source::sampler::{Need, Sampler, Take};
+use freshline::driver::source::{Receive, States, Topic};
 use freshline_core::session::{MaxAge, MonitorParams, TopicParams};
 use freshline_core::unit::{Span, Time};
-use freshline_net::Waker;
-use freshline_net::clock::Clock;
-use freshline_net::monitor::Incoming;
-use freshline_net::monitor::output::{OutFormat, Outputs};
-use freshline_net::source::sampler::{Need, Sampler, Take};
-use freshline_net::source::{Receive, States, Topic};
 use miette::{IntoDiagnostic, miette};
 
 use crate::failure::Failure;

@@ -3,11 +3,11 @@
 use std::io::Read;
 use std::path::Path;
 
+use freshline::driver::framing::Framing;
+use freshline::driver::source::sampler::Records;
+use freshline::driver::source::spool::{SpoolDir, SpoolError, new_stream};
+use freshline::driver::source::{SourceReport, Topic};
 use freshline_core::session::TopicKind;
-use freshline_net::framing::Framing;
-use freshline_net::source::sampler::Records;
-use freshline_net::source::spool::{SpoolDir, SpoolError, new_stream};
-use freshline_net::source::{SourceReport, Topic};
 use miette::miette;
 
 use super::topic::TopicArg;

@@ -2,15 +2,17 @@
 
 use std::io::{self, Write};
 
+use freshline::driver::marks::MarkReport;
+use freshline::driver::source::{
+    Event, PathReport, RecordsReport, SourceReport, TopicReport, Watch,
+};
 use freshline_core::path::PathId;
 use freshline_core::session::{self, PathCounters, Reach, SourceEvent, TopicId};
 use freshline_core::source::Limit;
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::CloseReason;
-use freshline_net::marks::MarkReport;
-use freshline_net::source::{Event, PathReport, RecordsReport, SourceReport, TopicReport, Watch};
 
-use freshline_net::via::{QueueReport, SeenBy, ViaPath};
+use freshline::driver::via::{QueueReport, SeenBy, ViaPath};
 use miette::miette;
 
 use crate::epochs::EpochLog;

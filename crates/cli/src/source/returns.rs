@@ -1,9 +1,9 @@
 //! What a monitor sends to the sources that want it: `freshline monitor --topic`.
 
+use freshline::driver::framing::Framing;
+use freshline::driver::monitor::{ReturnConfig, ReturnConfigError, ReturnTopic};
+use freshline::driver::source::sampler::Shared;
 use freshline_core::session::{SourceParams, TopicKind};
-use freshline_net::framing::Framing;
-use freshline_net::monitor::{ReturnConfig, ReturnConfigError, ReturnTopic};
-use freshline_net::source::sampler::Shared;
 
 use super::sampler;
 use super::topic::{Input, TopicArg};

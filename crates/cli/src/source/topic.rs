@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use freshline::driver::source::sampler::StampFormat;
 use freshline_core::session::{TopicKind, TopicParams};
 use freshline_core::unit::Bytes;
 use freshline_core::wire::StreamId;
-use freshline_net::source::sampler::StampFormat;
 
 /// What `--topic` gives.
 #[derive(Debug, Clone, PartialEq)]

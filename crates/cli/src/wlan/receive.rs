@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::mark;
 use crate::output::{Troubles, ms, print_json, printed, stop_on_signals};
 use crate::transport::TransportArgs;
-use crate::url::MonitorUrl;
+use freshline::Url;
 
 /// Receive packets over Wi-Fi, and tell the server how many come in a frame.
 ///
@@ -55,7 +55,7 @@ EXIT CODES
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
     /// The server: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
-    url: MonitorUrl,
+    url: Url,
     /// Write payloads to this file in the order in which they come; `-` is standard output.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,

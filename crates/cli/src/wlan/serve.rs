@@ -23,10 +23,10 @@ use freshline_net::quic::Limits;
 use miette::{IntoDiagnostic, miette};
 
 use crate::failure::Failure;
-use crate::listening::{ListenArgs, Quic, say_where};
+use crate::listening::{ListenArgs, reload_on_hangup, say_where};
 use crate::mark;
 use crate::output::{Troubles, ms, print_json, printed};
-use crate::url::MonitorUrl;
+use freshline::{Quic, Url};
 
 /// Send packets to clients behind an access point, as fast as keeps its queues short.
 ///
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if ADDRESS
     /// is not loopback. Port 0 takes a free one. Default: quic://0.0.0.0:3774 with --credentials,
     /// --token-file or --client-ca, otherwise quic://127.0.0.1:3774.
-    listen: Option<MonitorUrl>,
+    listen: Option<Url>,
     /// Send this file to each client, from its beginning; whoever has it all is told so.
     #[arg(long, value_name = "FILE", group = "what", help_heading = "Payload")]
     file: Option<PathBuf>,
@@ -209,10 +209,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         ..Limits::default()
     };
     let url = args.listen.clone().unwrap_or_else(|| args.listening.default_url());
-    let quic = args.listening.quic(&url, limits)?;
+    let listening = args.listening.listening(&url)?;
+    let quic = listening.quic(&url, limits)?;
     let mut server = Server::bind(ServerConfig {
-        listen: args.listening.address(&url)?,
-        quic: quic.as_ref().map(|quic| quic.config.clone()),
+        listen: listening.address(&url)?,
+        quic: quic.as_ref().map(Quic::config).transpose()?,
         law: law(&args)?,
         params: ServerParams {
             idle: args.idle_timeout,
@@ -221,12 +222,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             guard: args.guard || !args.no_guard,
             ..ServerParams::default()
         },
-        rules: args.listening.rules(Right::Subscribe)?,
+        rules: listening.rules(Right::Subscribe)?,
         payloads: payloads(&args)?,
     })
     .map_err(failure)?;
     let stop = args.listening.stop_on_signals()?;
-    args.listening.reload_on_hangup(Right::Subscribe, quic.as_ref(), server.reloader())?;
+    reload_on_hangup(listening, Right::Subscribe, quic.clone(), server.reloader())?;
     let address = server.local_addr().map_err(failure)?;
     let metrics = args
         .metrics
@@ -234,7 +235,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .transpose()
         .into_diagnostic()
         .map_err(Failure::Runtime)?;
-    say_where(address, quic.as_ref().map(Quic::identity));
+    say_where(address, quic.as_ref());
     args.listening.warn_if_open(address, "join");
     if let Some(address) = metrics {
         say!("metrics at http://{address}/metrics");
