@@ -51,7 +51,7 @@ pub(crate) struct Args {
     seed: Option<u64>,
 }
 
-const PATH_FILE: &str = include_str!("../../../scenarios/paths/two-slow-one-fast.toml");
+const PATH_FILE: &str = include_str!("../scenarios/paths/two-slow-one-fast.toml");
 
 /// Payload of each update: the size that the papers use.
 const PAYLOAD: usize = 1024;

@@ -12,7 +12,7 @@ use freshline_core::wire::CloseReason;
 use crate::queue::{Pending, Queue};
 
 /// Events that wait for a reader; beyond them the oldest are dropped, and counted.
-const MOST: usize = 1024;
+const MAX: usize = 1024;
 
 /// What has happened, the oldest first. An application that does not read loses the oldest events alone.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl<E> Events<E> {
 
     pub(crate) fn put(&self, event: E) {
         self.0.put(|recent| {
-            if recent.events.len() == MOST {
+            if recent.events.len() == MAX {
                 recent.events.pop_front();
                 recent.dropped += 1;
             }

@@ -1,5 +1,4 @@
-//! Freshline as a library.
-#![doc = "(the guide follows)"]
+#![doc = include_str!("guide.md")]
 
 mod clock;
 #[cfg(feature = "source")]
@@ -46,5 +45,11 @@ pub use subscription::Subscription;
 pub use topic::{PutError, Topic};
 pub use url::{BadUrl, Scheme, Url};
 
+pub use freshline_core::dscp::Dscp;
+pub use freshline_core::path::SchedulerConfig;
 pub use freshline_core::session::{TopicKind, TopicParams};
 pub use freshline_core::source::{LawConfig, LawName, Limits};
+pub use freshline_core::unit;
+pub use freshline_core::wire::AckMark;
+pub use freshline_net::quic::Fingerprint;
+pub use freshline_net::via::ViaPath;

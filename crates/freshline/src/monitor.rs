@@ -118,12 +118,12 @@ impl Monitor {
         self.board.subscribe(pattern)
     }
 
-    /// The sources that it holds, at most `most`, with their ages and counts.
+    /// The sources that it holds, at most `max`, with their ages and counts.
     ///
     /// # Errors
     /// [`driver::Gone`] if it has ended.
-    pub fn sources(&self, most: usize) -> Result<Vec<SourceStatus>, driver::Gone> {
-        self.asker.sources(most)
+    pub fn sources(&self, max: usize) -> Result<Vec<SourceStatus>, driver::Gone> {
+        self.asker.sources(max)
     }
 
     /// Reads the files of credentials and authorities again, and ends the sessions that they do not permit any more;

@@ -99,12 +99,12 @@ impl Relay {
         self.quic.as_ref().map(Quic::fingerprint)
     }
 
-    /// The run until now, with at most `most` sources of the monitor and of each destination.
+    /// The run until now, with at most `max` sources of the monitor and of each destination.
     ///
     /// # Errors
     /// [`Gone`] if it has ended.
-    pub fn report(&self, most: usize) -> Result<RelayReport, Gone> {
-        self.asker.report(most)
+    pub fn report(&self, max: usize) -> Result<RelayReport, Gone> {
+        self.asker.report(max)
     }
 
     /// Says goodbye to all sources, and tells how the run was.

@@ -361,7 +361,7 @@ impl SourceBuilder {
             driver = driver.receiving(receiving.incoming()?);
         }
         let shared = Arc::new(Shared::new(clock));
-        let (stop, told) = (Stop::new(), Arc::clone(&shared));
+        let (stop, reported) = (Stop::new(), Arc::clone(&shared));
         let ended = Ended {
             topics: topics.clone(),
             shared: Arc::clone(&shared),
@@ -371,7 +371,7 @@ impl SourceBuilder {
         let stopped_by = stop.clone();
         let run = move || {
             let _ended = ended;
-            driver.run(&stopped_by, None, &mut Watch(told))?;
+            driver.run(&stopped_by, None, &mut Watch(reported))?;
             Ok(driver.report())
         };
         let named = thread::Builder::new().name("freshline source".into());
@@ -486,7 +486,7 @@ struct Watch(Arc<Shared>);
 impl driver::Watch for Watch {
     fn event(&mut self, _: Time, _: &session::Source, event: &driver::Event<'_>) {
         use driver::Event;
-        let told = match event {
+        let reported = match event {
             Event::Session(session::SourceEvent::Opened) => SourceEvent::Opened,
             Event::Session(session::SourceEvent::Silent) => SourceEvent::Silent,
             Event::Session(session::SourceEvent::Closed(why)) => SourceEvent::Closed(*why),
@@ -501,7 +501,7 @@ impl driver::Watch for Watch {
             Event::RecordRefused { why, .. } => SourceEvent::Trouble(why.to_string()),
             _ => return,
         };
-        self.0.events.put(told);
+        self.0.events.put(reported);
     }
 
     fn turn(&mut self, _: Time, source: &session::Source) {

@@ -15,13 +15,13 @@ use crate::state::State;
 
 /// States that are pending for one subscription; beyond them the one that has waited for longest is dropped. More
 /// than a monitor holds by default, unless sources come and go while nobody reads.
-const MOST: usize = 1 << 16;
+const MAX_STATES: usize = 1 << 16;
 
 /// The same in bytes.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// Records that are pending for one subscription; further ones stay with their sources.
-pub(crate) const MOST_RECORDS: usize = 1024;
+pub(crate) const MAX_RECORDS: usize = 1024;
 
 /// The states of the topics that match a pattern, as they come.
 ///
@@ -75,7 +75,7 @@ impl Newest {
             }
             None => self.turns.push_back(Turn::State(key)),
         }
-        while self.states.len() > MOST || self.bytes > MOST_BYTES {
+        while self.states.len() > MAX_STATES || self.bytes > MAX_BYTES {
             self.drop_oldest();
         }
     }
@@ -135,7 +135,7 @@ impl Reader {
     }
 
     pub(crate) fn has_room_for_record(&self) -> bool {
-        self.queue.look(|newest| newest.records) < MOST_RECORDS
+        self.queue.look(|newest| newest.records) < MAX_RECORDS
     }
 
     pub(crate) fn close(&self) {

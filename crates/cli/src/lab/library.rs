@@ -11,7 +11,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 
 use crate::failure::Failure;
 
-static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
+static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/scenarios");
 
 /// Folders of scenarios that belong together: their names stand in front of the scenarios'.
 const GROUPS: [&str; 9] =

@@ -503,7 +503,9 @@ fn sources(folder: &str, extensions: &[&str]) -> Vec<Source> {
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let listing =
         fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    listing.map(|entry| entry.expect("a readable folder").path()).collect()
+    let paths = listing.map(|entry| entry.expect("a readable folder").path());
+    // A link shows what stands elsewhere.
+    paths.filter(|path| !path.is_symlink()).collect()
 }
 
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {

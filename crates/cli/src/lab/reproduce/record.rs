@@ -18,7 +18,7 @@ use super::table::{
 use crate::failure::Failure;
 
 /// The record that comes with the program.
-const RECORD: &str = include_str!("../../../../../docs/coverage.json");
+const RECORD: &str = include_str!("../../../coverage.json");
 
 /// Scenarios that the page shows as figures.
 const DRAWN: [&str; 6] = [
