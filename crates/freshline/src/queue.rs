@@ -68,14 +68,15 @@ impl<P: Pending> Queue<P> {
     }
 
     fn wake(&self, mut inner: MutexGuard<'_, Inner<P>>) {
-        let wakers = std::mem::take(&mut inner.wakers);
-        drop(inner);
-        self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        // Under the lock, as a reader that takes the item makes it unreadable again.
         if let Some(descriptor) = self.descriptor.get() {
             // It fails only when it is readable anyway.
             let _ = descriptor.write(1);
         }
+        let wakers = std::mem::take(&mut inner.wakers);
+        drop(inner);
+        self.changed.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// The next item, if there is one.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use freshline_core::session::StateAge;
@@ -11,7 +11,7 @@ use freshline_core::unit::{Span, Time};
 use crate::clock::Clock;
 
 /// A state of a source, or a record. Cheap to clone. A record counts as done, and its source forgets it, once the
-/// last clone is dropped.
+/// last clone is dropped; one that was never read comes again, to the next reader.
 #[derive(Clone)]
 pub struct State(Arc<Inner>);
 
@@ -37,12 +37,26 @@ pub(crate) struct Generated {
     uncertainty: AtomicU64,
 }
 
-/// Tells at its end that a record is done.
-pub(crate) struct Ticket(pub(crate) Box<dyn Fn() + Send + Sync>);
+/// Tells at its end whether a record was read, and is done.
+pub(crate) struct Ticket {
+    is_read: AtomicBool,
+    end: Box<dyn Fn(bool) + Send + Sync>,
+}
+
+impl Ticket {
+    pub(crate) fn new(end: impl Fn(bool) + Send + Sync + 'static) -> Self {
+        Self { is_read: AtomicBool::new(false), end: Box::new(end) }
+    }
+
+    /// The application has it.
+    pub(crate) fn read(&self) {
+        self.is_read.store(true, Ordering::Relaxed);
+    }
+}
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        (self.0)();
+        (self.end)(*self.is_read.get_mut());
     }
 }
 

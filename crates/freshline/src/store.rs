@@ -31,9 +31,18 @@ struct Shared {
     clock: Clock,
     held: Mutex<Held>,
     events: Events<MonitorEvent>,
-    done: Mutex<VecDeque<(SourceKey, Cursor)>>,
+    ended: Mutex<EndedRecords>,
     /// Wakes the network thread.
     waker: OnceLock<Arc<Waker>>,
+}
+
+/// Records that applications have dropped.
+#[derive(Default)]
+struct EndedRecords {
+    /// They were read.
+    done: VecDeque<(SourceKey, Cursor)>,
+    /// They were not.
+    unread: VecDeque<Cursor>,
 }
 
 #[derive(Default)]
@@ -56,8 +65,8 @@ struct Topic {
 impl Board {
     pub(crate) fn new(clock: Clock) -> Self {
         let events = Events::new(clock.is_real());
-        let (held, done, waker) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        Self(Arc::new(Shared { clock, held, events, done, waker }))
+        let (held, ended, waker) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        Self(Arc::new(Shared { clock, held, events, ended, waker }))
     }
 
     /// What hands in the states.
@@ -128,8 +137,8 @@ impl Board {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn done(&self) -> MutexGuard<'_, VecDeque<(SourceKey, Cursor)>> {
-        self.0.done.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ended(&self) -> MutexGuard<'_, EndedRecords> {
+        self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
@@ -321,10 +330,13 @@ impl Watch for Store {
         taken: &TakenRecord,
     ) {
         let (board, cursor) = (self.board.clone(), taken.cursor.clone());
-        let ticket = Ticket(Box::new(move || {
-            board.done().push_back((source, cursor.clone()));
+        let ticket = Ticket::new(move |was_read| {
+            match was_read {
+                true => board.ended().done.push_back((source, cursor.clone())),
+                false => board.ended().unread.push_back(cursor.clone()),
+            }
             board.wake();
-        }));
+        });
         let state = State::new(Inner {
             source: Self::source(record),
             topic: topic.into(),
@@ -341,7 +353,11 @@ impl Watch for Store {
     }
 
     fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
-        self.board.done().pop_front()
+        self.board.ended().done.pop_front()
+    }
+
+    fn poll_records_dropped(&mut self) -> Option<Cursor> {
+        self.board.ended().unread.pop_front()
     }
 
     fn stale(&mut self, _: Time, alarm: &Alarm) {

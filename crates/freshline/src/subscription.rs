@@ -11,7 +11,7 @@ use std::time::Duration;
 use freshline_core::pattern;
 
 use crate::queue::{Pending, Queue};
-use crate::state::State;
+use crate::state::{State, Ticket};
 
 /// States that are pending for one subscription; beyond them the one that has waited for longest is dropped. More
 /// than a monitor holds by default, unless sources come and go while nobody reads.
@@ -104,6 +104,7 @@ impl Pending for Newest {
             match self.turns.pop_front()? {
                 Turn::Record(record) => {
                     self.records -= 1;
+                    record.inner().ticket.iter().for_each(Ticket::read);
                     return Some(record);
                 }
                 Turn::State(key) => {
@@ -199,16 +200,10 @@ impl Iterator for Subscription {
 }
 
 impl Drop for Subscription {
-    /// Nobody reads any more.
+    /// Nobody reads any more. Records that were not read come again, to the next reader.
     fn drop(&mut self) {
-        self.close();
-    }
-}
-
-impl Subscription {
-    fn close(&self) {
         self.0.close();
-        while self.try_next().is_some() {}
+        self.0.queue.put(|pending| *pending = Newest::default());
     }
 }
 

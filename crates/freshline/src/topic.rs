@@ -48,8 +48,10 @@ type Sample = Box<dyn FnMut(&mut Vec<u8>) + Send>;
 #[derive(Default)]
 struct Inner {
     content: Content,
-    /// What is called for a state at the moment of sending.
+    /// What is called for a state at the moment of sending; away while it is called.
     sample: Option<Sample>,
+    /// How often the application has said where states come from: by a function, or by putting them.
+    choice: u64,
     waker: Option<Arc<Waker>>,
     /// Whether the network thread has asked for a state and got none.
     awaits: bool,
@@ -192,7 +194,7 @@ impl Topic {
         self.check_kind(matches!(self.0.kind, Kind::Latest))?;
         let mut inner = self.open()?;
         inner.content.newest = None;
-        inner.sample = Some(Box::new(sample));
+        inner.choose(Some(Box::new(sample)));
         inner.wake();
         Ok(())
     }
@@ -258,7 +260,7 @@ impl Topic {
         let mut inner = self.lock();
         inner.is_closed = true;
         // What it captures may be waited for elsewhere.
-        inner.sample = None;
+        inner.choose(None);
         inner.waker = None;
     }
 
@@ -266,7 +268,7 @@ impl Topic {
         self.check_kind(matches!(self.0.kind, Kind::Latest))?;
         self.check_len(state.len())?;
         let mut inner = self.open()?;
-        inner.sample = None;
+        inner.choose(None);
         let Content { newest, is_taken, .. } = &mut inner.content;
         let before = newest.replace((at, state)).filter(|_| !*is_taken);
         *is_taken = false;
@@ -334,6 +336,12 @@ impl fmt::Debug for Topic {
 }
 
 impl Inner {
+    /// From now on states come from `sample`, or from being put.
+    fn choose(&mut self, sample: Option<Sample>) {
+        self.sample = sample;
+        self.choice += 1;
+    }
+
     /// Something is new: wakes the network thread if it waits for that.
     fn wake(&mut self) {
         if (std::mem::take(&mut self.awaits) || self.is_urgent)
@@ -356,7 +364,16 @@ impl Sampler for Taker {
 
     fn take(&mut self, now: Time, need: Need, into: &mut Vec<u8>) -> Take {
         let mut inner = self.0.lock();
-        let taken = inner.take(self.0.0.kind, now, need, into);
+        if let Some(mut sample) = inner.sample.take() {
+            let choice = inner.choice;
+            // It may use the topic itself.
+            drop(inner);
+            sample(into);
+            let mut inner = self.0.lock();
+            inner.sample = Some(sample).filter(|_| inner.choice == choice);
+            return Take::Sample { generated_at: now };
+        }
+        let taken = inner.take(self.0.0.kind, need, into);
         inner.awaits = taken == Take::NotYet;
         taken
     }
@@ -367,13 +384,9 @@ impl Sampler for Taker {
 }
 
 impl Inner {
-    fn take(&mut self, kind: Kind, now: Time, need: Need, into: &mut Vec<u8>) -> Take {
+    fn take(&mut self, kind: Kind, need: Need, into: &mut Vec<u8>) -> Take {
         let Content { newest, is_taken, keys, records, bytes } = &mut self.content;
         match kind {
-            Kind::Latest if let Some(sample) = &mut self.sample => {
-                sample(into);
-                Take::Sample { generated_at: now }
-            }
             Kind::Latest => match newest {
                 Some((generated_at, state)) if !*is_taken || need == Need::Newest => {
                     *is_taken = true;
@@ -458,6 +471,20 @@ mod tests {
         assert_eq!(take(&mut *sampler, Need::Newer).1, [2]);
         topic.put([9]).unwrap();
         assert_eq!(take(&mut *sampler, Need::Newer).1, [9]);
+    }
+
+    #[test]
+    fn a_sample_may_use_its_topic() {
+        let (topic, mut sampler, _) = topic(TopicKind::Latest);
+        let own = topic.clone();
+        topic
+            .sample_with(move |buffer| {
+                buffer.push(1);
+                own.put([2]).unwrap();
+            })
+            .unwrap();
+        assert_eq!(take(&mut *sampler, Need::Newer).1, [1]);
+        assert_eq!(take(&mut *sampler, Need::Newer).1, [2], "what was put replaces the function");
     }
 
     #[test]
