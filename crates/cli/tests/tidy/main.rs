@@ -139,6 +139,24 @@ fn clocks_are_read_in_one_file() {
 }
 
 #[test]
+fn sources_monitors_and_relays_go_by_the_library() {
+    let is_of_them = |source: &&Source| {
+        let name = source.path.trim_start_matches("crates/cli/src/");
+        ["source", "monitor", "relay"].iter().any(|command| name.starts_with(command))
+    };
+    let breaches = sources("crates/cli/src", &["rs"])
+        .iter()
+        .filter(is_of_them)
+        .flat_map(|source| {
+            let what = "goes past the library; take it from `freshline` or `freshline::driver`";
+            let past = source.lines().filter(|(_, line)| has_word(line, "freshline_net"));
+            past.map(|(number, _)| source.breach(number, what)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_tidy(breaches);
+}
+
+#[test]
 fn standard_error_is_written_in_one_file() {
     let breaches = sources("crates/cli/src", &["rs"])
         .iter()
