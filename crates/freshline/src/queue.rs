@@ -45,9 +45,13 @@ impl<P: Pending> Queue<P> {
         Self { inner, changed, descriptor: OnceLock::new(), can_wait }
     }
 
-    /// Changes what is pending, and wakes readers if there is something then.
+    /// Changes what is pending, and wakes readers if there is something then. Does nothing after
+    /// [`Queue::close`].
     pub(crate) fn put(&self, change: impl FnOnce(&mut P)) {
         let mut inner = self.lock();
+        if inner.is_closed {
+            return;
+        }
         let was_empty = inner.pending.is_empty();
         change(&mut inner.pending);
         if was_empty && !inner.pending.is_empty() {
@@ -126,6 +130,11 @@ impl<P: Pending> Queue<P> {
                 Poll::Pending
             }
         }
+    }
+
+    /// Whether nothing more comes.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_closed
     }
 
     /// Whether nothing more comes, and nothing is pending.

@@ -125,9 +125,9 @@ impl Reader {
         Self { pattern: pattern.into(), queue: Queue::new(can_wait) }
     }
 
-    /// Whether it wants the states of a topic, by [`State::name`].
+    /// Whether it wants the states of a topic, by [`State::name`]; none once it is closed.
     pub(crate) fn wants(&self, name: &str) -> bool {
-        pattern::matches(&self.pattern, name)
+        !self.queue.is_closed() && pattern::matches(&self.pattern, name)
     }
 
     pub(crate) fn put(&self, state: State) {
@@ -180,6 +180,12 @@ impl Subscription {
         self.0.queue.is_over()
     }
 
+    /// Ends the subscription: pending states are dropped, and readers of other threads get `None` at once.
+    pub fn close(&self) {
+        self.0.close();
+        while self.try_next().is_some() {}
+    }
+
     /// A descriptor that is readable while a state is pending, and at the end; [`Subscription::try_next`] reads
     /// until there is none.
     ///
@@ -199,16 +205,9 @@ impl Iterator for Subscription {
 }
 
 impl Drop for Subscription {
-    /// Nobody reads any more.
+    /// As [`Subscription::close`].
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-impl Subscription {
-    fn close(&self) {
-        self.0.close();
-        while self.try_next().is_some() {}
     }
 }
 

@@ -22,6 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("freshline-kernel", &["freshline-core", "freshline-system"]),
     // The lab for simulations.
     ("freshline", &["freshline-core", "freshline-net", "freshline-lab"]),
+    ("freshline-c", &["freshline"]),
     (
         "freshline-cli",
         &[
