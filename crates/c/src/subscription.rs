@@ -2,6 +2,7 @@
 //!
 //! Unsafe: exports functions under fixed names for C.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
@@ -56,12 +57,18 @@ impl Drop for fl_subscription {
         let listener = self.listener.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         // A callback may free its own subscription: then the thread ends after it.
         if let Some(listener) = listener
-            && listener.thread().id() != thread::current().id()
+            && LISTENS_TO.get() != Arc::as_ptr(&self.states)
         {
             // A panic there has been printed.
             let _ = listener.join();
         }
     }
+}
+
+thread_local! {
+    /// The subscription whose callbacks run on this thread; never read from. `thread::current` would say the same,
+    /// but it allocates a handle on a thread of the caller's that is not freed.
+    static LISTENS_TO: Cell<*const Subscription> = const { Cell::new(std::ptr::null()) };
 }
 
 /// Calls `on_end` when the thread ends, also by a panic.
@@ -158,6 +165,7 @@ pub extern "C" fn fl_subscription_listen(
         }
         let states = Arc::clone(&subscription.states);
         let run = move || {
+            LISTENS_TO.set(Arc::as_ptr(&states));
             let end = End { on_end, user };
             while let Some(state) = states.next_state() {
                 on_state(end.user, &fl_state::new(state));

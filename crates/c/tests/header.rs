@@ -6,16 +6,8 @@ use std::path::Path;
 use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
 
 /// The files in the order in which a reader needs them.
-const FILES: [&str; 8] = [
-    "error",
-    "config",
-    "source_config",
-    "source",
-    "monitor_config",
-    "monitor",
-    "topic",
-    "state",
-];
+const FILES: [&str; 8] =
+    ["error", "config", "source_config", "source", "monitor_config", "monitor", "topic", "state"];
 
 const INTRODUCTION: &str = "\
 /* freshline.h: sources and monitors of state, for C and C++ (freshline.hpp wraps it for C++20).
@@ -69,8 +61,10 @@ fn generate(folder: &Path) -> String {
         no_includes: true,
         sys_includes: ["stdbool.h", "stddef.h", "stdint.h"].map(str::to_owned).to_vec(),
         cpp_compat: true,
-        style: Style::Both,
-        documentation_style: DocumentationStyle::C,
+        style: Style::Type,
+        usize_is_size_t: true,
+        // Patterns such as `*/cmd` would end a block comment.
+        documentation_style: DocumentationStyle::Cxx,
         line_length: 100,
         ..Config::default()
     };
@@ -92,5 +86,5 @@ fn generate(folder: &Path) -> String {
     let mut text = Vec::new();
     builder.generate().expect("files that cbindgen understands").write(&mut text);
     let text = String::from_utf8(text).expect("a text");
-    text.replace(" * ", " *").replace("\n *", "\n * ").replace("\n *  ", "\n * ")
+    text.replace(" * ", " *")
 }

@@ -1,0 +1,209 @@
+// freshline.hpp: C++20 over freshline.h, which has the reference. Handles are move-only and free themselves.
+// A failure throws freshline::Error with the library's text. What is const is thread-safe, as in freshline.h.
+#ifndef FRESHLINE_HPP
+#define FRESHLINE_HPP
+
+#include "freshline.h"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace freshline {
+
+using Bytes = std::span<const std::uint8_t>;
+using Nanos = std::chrono::nanoseconds;
+
+/// Why a call failed; what() is the library's text.
+class Error : public std::runtime_error {
+public:
+    explicit Error(fl_error code) : Error(code, fl_last_error()) {}
+    Error(fl_error code, const char *text) : std::runtime_error(text), code_(code) {}
+    fl_error code() const noexcept { return code_; }
+    const char *name() const noexcept { return fl_error_name(code_); }
+
+private:
+    fl_error code_;
+};
+
+namespace detail {
+template <auto Function> struct Free {
+    void operator()(auto *handle) const noexcept { (void)Function(handle); }
+};
+/// A handle that frees itself.
+template <class T, auto Function> class Owner {
+public:
+    explicit Owner(T *owned) : handle_(owned) {}
+    T *get() const noexcept { return handle_.get(); }
+
+protected:
+    std::unique_ptr<T, Free<Function>> handle_;
+};
+
+inline void check(fl_error code) {
+    if (code != FL_OK) throw Error(code);
+}
+/// Calls `function(arguments..., &result)`.
+template <class T, class... A> T get(fl_error (*function)(A...), auto... arguments) {
+    T result{};
+    check(function(arguments..., &result));
+    return result;
+}
+/// The same as an R; unset for the ordinary outcomes `none` and FL_ENDED.
+template <class R, class T, class... A>
+std::optional<R> find(fl_error none, fl_error (*function)(A...), auto... arguments) {
+    T result{};
+    const fl_error code = function(arguments..., &result);
+    if (code == none || code == FL_ENDED) return std::nullopt;
+    check(code);
+    return R(result);
+}
+inline Bytes bytes(std::string_view text) { return {reinterpret_cast<const std::uint8_t *>(text.data()), text.size()}; }
+/// Settings: `set(function, arguments...)` calls any function of the header whose first argument they are.
+template <class T, auto New, auto Function> class Settings : public Owner<T, Function> {
+public:
+    explicit Settings(const std::string &text) : Owner<T, Function>(detail::get<T *>(New, text.c_str())) {}
+    template <class... A> Settings &set(fl_error (*function)(T *, A...), std::type_identity_t<A>... arguments) {
+        check(function(this->get(), arguments...));
+        return *this;
+    }
+};
+} // namespace detail
+
+/// By URL: `SourceConfig("udp://127.0.0.1:3774").set(fl_source_config_topic, "pose")`. One thread at a time.
+using SourceConfig = detail::Settings<fl_source_config, fl_source_config_new, fl_source_config_free>;
+using MonitorConfig = detail::Settings<fl_monitor_config, fl_monitor_config_new, fl_monitor_config_free>;
+/// By name: `TopicConfig("tf").set(fl_topic_config_keyed, 64)`. One thread at a time.
+using TopicConfig = detail::Settings<fl_topic_config, fl_topic_config_new, fl_topic_config_free>;
+
+/// A state or record. clone() makes another handle to the same one.
+class State : public detail::Owner<fl_state, fl_state_free> {
+public:
+    using Owner::Owner;
+    std::string_view source() const { return fl_state_source(get()); }
+    std::string_view topic() const { return fl_state_topic(get()); }
+    std::string_view name() const { return fl_state_name(get()); }
+    Bytes payload() const { return view(fl_state_payload); }
+    std::string_view text() const { return {reinterpret_cast<const char *>(payload().data()), payload().size()}; }
+    /// Empty if the topic has no keys.
+    Bytes key() const { return view(fl_state_key); }
+    /// Unset in the first round trips of a session.
+    std::optional<Nanos> age() const { return ages().first; }
+    std::optional<Nanos> age_uncertainty() const { return ages().second; }
+    std::uint64_t seq() const { return fl_state_seq(get()); }
+    bool is_removed() const { return fl_state_is_removed(get()); }
+    bool is_record() const { return fl_state_is_record(get()); }
+    bool is_usable() const { return fl_state_is_usable(get()); }
+    State clone() const { return State(fl_state_clone(get())); }
+
+private:
+    Bytes view(const std::uint8_t *(*function)(const fl_state *, std::size_t *)) const {
+        std::size_t length = 0;
+        const std::uint8_t *start = function(get(), &length);
+        return {start, length};
+    }
+    std::pair<std::optional<Nanos>, std::optional<Nanos>> ages() const {
+        std::uint64_t age = 0, uncertainty = 0;
+        if (fl_state_age(get(), &age, &uncertainty) != FL_OK) return {};
+        return {Nanos(age), Nanos(uncertainty)};
+    }
+};
+
+/// Sends the states of a topic. No function blocks on the network.
+class Topic : public detail::Owner<fl_topic, fl_topic_free> {
+public:
+    using Owner::Owner;
+    void put(Bytes state) const { detail::check(fl_put(get(), state.data(), state.size())); }
+    void put(std::string_view state) const { put(detail::bytes(state)); }
+    void put_key(std::string_view key, Bytes state) const {
+        detail::check(fl_put_key(get(), detail::bytes(key).data(), key.size(), state.data(), state.size()));
+    }
+    void put_key(std::string_view key, std::string_view state) const { put_key(key, detail::bytes(state)); }
+    void remove_key(std::string_view key) const {
+        detail::check(fl_remove_key(get(), detail::bytes(key).data(), key.size()));
+    }
+    void push(Bytes record) const { detail::check(fl_push(get(), record.data(), record.size())); }
+    void push(std::string_view record) const { push(detail::bytes(record)); }
+    std::uint64_t replaced() const { return detail::get<std::uint64_t>(fl_topic_replaced, get()); }
+};
+
+/// States as they arrive. Its destructor waits for the callback of listen().
+class Subscription : public detail::Owner<fl_subscription, fl_subscription_free> {
+public:
+    using Owner::Owner;
+    /// The next state; unset after the timeout, and once no more states come.
+    std::optional<State> next(std::chrono::milliseconds timeout) const {
+        return detail::find<State, fl_state *>(FL_NO_STATE, fl_subscription_next, get(), timeout.count());
+    }
+    std::optional<State> try_next() const {
+        return detail::find<State, fl_state *>(FL_NO_STATE, fl_subscription_try_next, get());
+    }
+    /// Readable while a state is pending; neither read from it nor close it.
+    int fd() const { return detail::get<int>(fl_subscription_fd, get()); }
+    /// Calls `on_state` with each state on a thread of the library. An exception in it ends the program.
+    void listen(std::function<void(State)> on_state) const {
+        auto kept = std::make_unique<std::function<void(State)>>(std::move(on_state));
+        const auto call = [](void *user, const fl_state *state) noexcept {
+            (*static_cast<std::function<void(State)> *>(user))(State(fl_state_clone(state)));
+        };
+        const auto end = [](void *user) noexcept { delete static_cast<std::function<void(State)> *>(user); };
+        detail::check(fl_subscription_listen(get(), call, end, kept.get()));
+        (void)kept.release();
+    }
+    void close() const { detail::check(fl_subscription_close(get())); }
+};
+
+namespace detail {
+/// What sources and monitors have in common.
+template <class T, auto Start, auto Close, auto TopicOf, auto Latest, auto Subscribe> class Running
+    : public Owner<T, Close> {
+public:
+    /// The handle of a topic that it sends.
+    Topic topic(const std::string &name) const { return Topic(detail::get<fl_topic *>(TopicOf, this->get(), name.c_str())); }
+    /// The newest state that it has received, by its full name.
+    std::optional<State> latest(const std::string &name) const {
+        return find<State, fl_state *>(FL_NO_STATE, Latest, this->get(), name.c_str());
+    }
+    Subscription subscribe(const std::string &pattern) const {
+        return Subscription(detail::get<fl_subscription *>(Subscribe, this->get(), pattern.c_str()));
+    }
+    /// Ends it before its destructor does, and throws if it could not go on.
+    void close() { check(Close(this->handle_.release())); }
+
+protected:
+    explicit Running(auto *config) : Owner<T, Close>(detail::get<T *>(Start, config)) {}
+};
+} // namespace detail
+
+/// A source that runs until it is closed or destroyed. Uses the settings up.
+class Source : public detail::Running<fl_source, fl_source_start, fl_source_close, fl_source_topic, fl_source_latest,
+                                      fl_source_subscribe> {
+public:
+    explicit Source(const SourceConfig &config) : Running(config.get()) {}
+    /// Unset until the monitor has acknowledged a state.
+    std::optional<Nanos> age() const { return detail::find<Nanos, std::uint64_t>(FL_UNKNOWN, fl_source_age, get()); }
+    double rate() const { return detail::get<double>(fl_source_rate, get()); }
+    bool is_open() const { return detail::get<bool>(fl_source_is_open, get()); }
+};
+
+/// A monitor that runs until it is closed or destroyed. Uses the settings up.
+class Monitor : public detail::Running<fl_monitor, fl_monitor_start, fl_monitor_close, fl_monitor_topic,
+                                       fl_monitor_latest, fl_monitor_subscribe> {
+public:
+    explicit Monitor(const MonitorConfig &config) : Running(config.get()) {}
+    std::string address() const { return fl_monitor_address(get()); }
+    std::string url() const { return fl_monitor_url(get()); }
+    /// Empty on udp://.
+    std::string fingerprint() const { return fl_monitor_fingerprint(get()) ? fl_monitor_fingerprint(get()) : ""; }
+};
+
+} // namespace freshline
+
+#endif // FRESHLINE_HPP
