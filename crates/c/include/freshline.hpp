@@ -5,7 +5,9 @@
 
 #include "freshline.h"
 
+#include <array>
 #include <chrono>
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,33 +20,32 @@
 
 namespace freshline {
 
-using Bytes = std::span<const std::uint8_t>;
+/// A span of bytes, also made of text.
+struct Bytes : std::span<const std::uint8_t> {
+    using span::span;
+    template <std::convertible_to<std::string_view> T> Bytes(const T &given) : Bytes(std::string_view(given)) {}
+    Bytes(std::string_view text) : span(reinterpret_cast<const std::uint8_t *>(text.data()), text.size()) {}
+};
 using Nanos = std::chrono::nanoseconds;
 
 /// Why a call failed; what() is the library's text.
-class Error : public std::runtime_error {
-public:
-    explicit Error(fl_error code) : Error(code, fl_last_error()) {}
-    Error(fl_error code, const char *text) : std::runtime_error(text), code_(code) {}
-    fl_error code() const noexcept { return code_; }
-    const char *name() const noexcept { return fl_error_name(code_); }
-
-private:
-    fl_error code_;
+struct Error : std::runtime_error {
+    explicit Error(fl_error failed) : std::runtime_error(fl_last_error()), code(failed) {}
+    const char *name() const noexcept { return fl_error_name(code); }
+    fl_error code;
 };
 
 namespace detail {
-template <auto Function> struct Free {
-    void operator()(auto *handle) const noexcept { (void)Function(handle); }
-};
 /// A handle that frees itself.
-template <class T, auto Function> class Owner {
-public:
+template <class T, auto Function> struct Owner {
     explicit Owner(T *owned) : handle_(owned) {}
     T *get() const noexcept { return handle_.get(); }
 
 protected:
-    std::unique_ptr<T, Free<Function>> handle_;
+    struct Free {
+        void operator()(T *handle) const noexcept { (void)Function(handle); }
+    };
+    std::unique_ptr<T, Free> handle_;
 };
 
 inline void check(fl_error code) {
@@ -65,10 +66,8 @@ std::optional<R> find(fl_error none, fl_error (*function)(A...), auto... argumen
     check(code);
     return R(result);
 }
-inline Bytes bytes(std::string_view text) { return {reinterpret_cast<const std::uint8_t *>(text.data()), text.size()}; }
 /// Settings: `set(function, arguments...)` calls any function of the header whose first argument they are.
-template <class T, auto New, auto Function> class Settings : public Owner<T, Function> {
-public:
+template <class T, auto New, auto Function> struct Settings : Owner<T, Function> {
     explicit Settings(const std::string &text) : Owner<T, Function>(detail::get<T *>(New, text.c_str())) {}
     template <class... A> Settings &set(fl_error (*function)(T *, A...), std::type_identity_t<A>... arguments) {
         check(function(this->get(), arguments...));
@@ -84,8 +83,7 @@ using MonitorConfig = detail::Settings<fl_monitor_config, fl_monitor_config_new,
 using TopicConfig = detail::Settings<fl_topic_config, fl_topic_config_new, fl_topic_config_free>;
 
 /// A state or record. clone() makes another handle to the same one.
-class State : public detail::Owner<fl_state, fl_state_free> {
-public:
+struct State : detail::Owner<fl_state, fl_state_free> {
     using Owner::Owner;
     std::string_view source() const { return fl_state_source(get()); }
     std::string_view topic() const { return fl_state_topic(get()); }
@@ -95,8 +93,8 @@ public:
     /// Empty if the topic has no keys.
     Bytes key() const { return view(fl_state_key); }
     /// Unset in the first round trips of a session.
-    std::optional<Nanos> age() const { return ages().first; }
-    std::optional<Nanos> age_uncertainty() const { return ages().second; }
+    std::optional<Nanos> age() const { return ages()[0]; }
+    std::optional<Nanos> age_uncertainty() const { return ages()[1]; }
     std::uint64_t seq() const { return fl_state_seq(get()); }
     bool is_removed() const { return fl_state_is_removed(get()); }
     bool is_record() const { return fl_state_is_record(get()); }
@@ -109,7 +107,7 @@ private:
         const std::uint8_t *start = function(get(), &length);
         return {start, length};
     }
-    std::pair<std::optional<Nanos>, std::optional<Nanos>> ages() const {
+    std::array<std::optional<Nanos>, 2> ages() const {
         std::uint64_t age = 0, uncertainty = 0;
         if (fl_state_age(get(), &age, &uncertainty) != FL_OK) return {};
         return {Nanos(age), Nanos(uncertainty)};
@@ -117,26 +115,19 @@ private:
 };
 
 /// Sends the states of a topic. No function blocks on the network.
-class Topic : public detail::Owner<fl_topic, fl_topic_free> {
-public:
+struct Topic : detail::Owner<fl_topic, fl_topic_free> {
     using Owner::Owner;
     void put(Bytes state) const { detail::check(fl_put(get(), state.data(), state.size())); }
-    void put(std::string_view state) const { put(detail::bytes(state)); }
-    void put_key(std::string_view key, Bytes state) const {
-        detail::check(fl_put_key(get(), detail::bytes(key).data(), key.size(), state.data(), state.size()));
+    void put_key(Bytes key, Bytes state) const {
+        detail::check(fl_put_key(get(), key.data(), key.size(), state.data(), state.size()));
     }
-    void put_key(std::string_view key, std::string_view state) const { put_key(key, detail::bytes(state)); }
-    void remove_key(std::string_view key) const {
-        detail::check(fl_remove_key(get(), detail::bytes(key).data(), key.size()));
-    }
+    void remove_key(Bytes key) const { detail::check(fl_remove_key(get(), key.data(), key.size())); }
     void push(Bytes record) const { detail::check(fl_push(get(), record.data(), record.size())); }
-    void push(std::string_view record) const { push(detail::bytes(record)); }
     std::uint64_t replaced() const { return detail::get<std::uint64_t>(fl_topic_replaced, get()); }
 };
 
 /// States as they arrive. Its destructor waits for the callback of listen().
-class Subscription : public detail::Owner<fl_subscription, fl_subscription_free> {
-public:
+struct Subscription : detail::Owner<fl_subscription, fl_subscription_free> {
     using Owner::Owner;
     /// The next state; unset after the timeout, and once no more states come.
     std::optional<State> next(std::chrono::milliseconds timeout) const {
@@ -149,11 +140,12 @@ public:
     int fd() const { return detail::get<int>(fl_subscription_fd, get()); }
     /// Calls `on_state` with each state on a thread of the library. An exception in it ends the program.
     void listen(std::function<void(State)> on_state) const {
-        auto kept = std::make_unique<std::function<void(State)>>(std::move(on_state));
+        using Function = std::function<void(State)>;
+        auto kept = std::make_unique<Function>(std::move(on_state));
         const auto call = [](void *user, const fl_state *state) noexcept {
-            (*static_cast<std::function<void(State)> *>(user))(State(fl_state_clone(state)));
+            (*static_cast<Function *>(user))(State(fl_state_clone(state)));
         };
-        const auto end = [](void *user) noexcept { delete static_cast<std::function<void(State)> *>(user); };
+        const auto end = [](void *user) noexcept { delete static_cast<Function *>(user); };
         detail::check(fl_subscription_listen(get(), call, end, kept.get()));
         (void)kept.release();
     }
@@ -162,11 +154,12 @@ public:
 
 namespace detail {
 /// What sources and monitors have in common.
-template <class T, auto Start, auto Close, auto TopicOf, auto Latest, auto Subscribe> class Running
-    : public Owner<T, Close> {
-public:
+template <class T, auto Start, auto Close, auto TopicOf, auto Latest, auto Subscribe> struct Running
+    : Owner<T, Close> {
     /// The handle of a topic that it sends.
-    Topic topic(const std::string &name) const { return Topic(detail::get<fl_topic *>(TopicOf, this->get(), name.c_str())); }
+    Topic topic(const std::string &name) const {
+        return Topic(detail::get<fl_topic *>(TopicOf, this->get(), name.c_str()));
+    }
     /// The newest state that it has received, by its full name.
     std::optional<State> latest(const std::string &name) const {
         return find<State, fl_state *>(FL_NO_STATE, Latest, this->get(), name.c_str());
@@ -176,16 +169,13 @@ public:
     }
     /// Ends it before its destructor does, and throws if it could not go on.
     void close() { check(Close(this->handle_.release())); }
-
-protected:
     explicit Running(auto *config) : Owner<T, Close>(detail::get<T *>(Start, config)) {}
 };
 } // namespace detail
 
 /// A source that runs until it is closed or destroyed. Uses the settings up.
-class Source : public detail::Running<fl_source, fl_source_start, fl_source_close, fl_source_topic, fl_source_latest,
+struct Source : detail::Running<fl_source, fl_source_start, fl_source_close, fl_source_topic, fl_source_latest,
                                       fl_source_subscribe> {
-public:
     explicit Source(const SourceConfig &config) : Running(config.get()) {}
     /// Unset until the monitor has acknowledged a state.
     std::optional<Nanos> age() const { return detail::find<Nanos, std::uint64_t>(FL_UNKNOWN, fl_source_age, get()); }
@@ -194,9 +184,8 @@ public:
 };
 
 /// A monitor that runs until it is closed or destroyed. Uses the settings up.
-class Monitor : public detail::Running<fl_monitor, fl_monitor_start, fl_monitor_close, fl_monitor_topic,
+struct Monitor : detail::Running<fl_monitor, fl_monitor_start, fl_monitor_close, fl_monitor_topic,
                                        fl_monitor_latest, fl_monitor_subscribe> {
-public:
     explicit Monitor(const MonitorConfig &config) : Running(config.get()) {}
     std::string address() const { return fl_monitor_address(get()); }
     std::string url() const { return fl_monitor_url(get()); }

@@ -7,26 +7,30 @@ use std::process::{Command, Output};
 /// What a program that links the static library needs besides; `freshline_c.pc.in` has the same.
 const SYSTEM_LIBS: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
+const C: [&str; 2] = ["-std=c11", "-D_POSIX_C_SOURCE=200809L"];
+
+const CPP: [&str; 1] = ["-std=c++20"];
+
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"];
 
 #[test]
 fn robot_in_c_runs_with_gcc() {
-    compile_and_run("gcc", "robot.c", &["-std=c11", "-D_POSIX_C_SOURCE=200809L"]);
+    compile_and_run("gcc", "robot.c", &C);
 }
 
 #[test]
 fn robot_in_c_runs_with_clang() {
-    compile_and_run("clang", "robot.c", &["-std=c11", "-D_POSIX_C_SOURCE=200809L"]);
+    compile_and_run("clang", "robot.c", &C);
 }
 
 #[test]
 fn robot_in_cpp_runs_with_gcc() {
-    compile_and_run("g++", "robot.cpp", &["-std=c++20"]);
+    compile_and_run("g++", "robot.cpp", &CPP);
 }
 
 #[test]
 fn robot_in_cpp_runs_with_clang() {
-    compile_and_run("clang++", "robot.cpp", &["-std=c++20"]);
+    compile_and_run("clang++", "robot.cpp", &CPP);
 }
 
 #[test]
@@ -37,24 +41,20 @@ fn the_wrapper_for_cpp_is_short() {
 
 #[test]
 fn robot_leaves_no_memory_behind() {
-    if lacks("gcc") || lacks("g++") || lacks("valgrind") {
-        return;
-    }
-    let temp = tempfile::tempdir().expect("a folder");
-    let state_dir = temp.path().join("state");
-    for (compiler, source, arguments, run_with) in [
-        ("gcc", "robot.c", &["-std=c11", "-D_POSIX_C_SOURCE=200809L"][..], &[][..]),
-        ("gcc", "robot.c", &["-std=c11", "-D_POSIX_C_SOURCE=200809L"], &[state_dir.as_os_str()]),
-        ("g++", "robot.cpp", &["-std=c++20"], &[]),
-    ] {
-        let program = compile(compiler, source, arguments, temp.path());
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args(["--error-exitcode=99", "--leak-check=full"]).arg(program).args(run_with);
-        let output = succeed(&mut valgrind);
-        let report = String::from_utf8_lossy(&output.stderr).into_owned();
-        println!("{report}");
-        assert!(report.contains("ERROR SUMMARY: 0 errors"), "{report}");
-    }
+    check_memory(&[], "gcc", "robot.c", &C, &[]);
+}
+
+#[test]
+fn robot_in_cpp_leaves_no_memory_behind() {
+    check_memory(&[], "g++", "robot.cpp", &CPP, &[]);
+}
+
+#[test]
+fn robot_over_quic_leaves_no_memory_behind() {
+    let state_dir = tempfile::tempdir().expect("a folder");
+    let suppressions = format!("--suppressions={}", folder().join("tests/quic.supp").display());
+    let flags = ["--undef-value-errors=no", suppressions.as_str()];
+    check_memory(&flags, "gcc", "robot.c", &C, &[state_dir.path().as_os_str()]);
 }
 
 #[test]
@@ -63,15 +63,12 @@ fn robot_passes_the_address_sanitizer() {
         return;
     }
     let temp = tempfile::tempdir().expect("a folder");
-    let flags = [
-        "-std=c11",
-        "-D_POSIX_C_SOURCE=200809L",
-        "-fsanitize=address,undefined",
-        "-static-libasan",
-    ];
-    let program = compile("gcc", "robot.c", &flags, temp.path());
-    let output = succeed(&mut Command::new(program));
-    assert!(!String::from_utf8_lossy(&output.stderr).contains("Sanitizer"), "{output:?}");
+    let sanitizer = ["-fsanitize=address,undefined", "-static-libasan"];
+    let program = compile("gcc", "robot.c", &[&C[..], &sanitizer].concat(), temp.path());
+    for run_with in [None, Some(temp.path().join("state"))] {
+        let output = succeed(Command::new(&program).args(run_with));
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("Sanitizer"), "{output:?}");
+    }
 }
 
 #[test]
@@ -118,6 +115,27 @@ fn compile(compiler: &str, source: &str, arguments: &[&str], into: &Path) -> Pat
     command.arg(libs().join("libfreshline_c.a")).args(SYSTEM_LIBS).arg("-o").arg(&program);
     succeed(&mut command);
     program
+}
+
+/// Runs an example under valgrind.
+fn check_memory(
+    flags: &[&str],
+    compiler: &str,
+    source: &str,
+    arguments: &[&str],
+    run_with: &[&OsStr],
+) {
+    if lacks(compiler) || lacks("valgrind") {
+        return;
+    }
+    let temp = tempfile::tempdir().expect("a folder");
+    let program = compile(compiler, source, arguments, temp.path());
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--error-exitcode=99", "--leak-check=full"]).args(flags);
+    let output = succeed(valgrind.arg(program).args(run_with));
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    println!("{report}");
+    assert!(report.contains("ERROR SUMMARY: 0 errors"), "{report}");
 }
 
 /// Where Cargo put the libraries of this build: beside this test, or one folder above; built there if missing.
