@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ use crate::state::{fl_state, hand_out};
 /// readers. Records are never replaced. If several threads read, each state goes to one of them.
 pub struct fl_subscription {
     states: Arc<Subscription>,
-    listener: Mutex<Option<JoinHandle<()>>>,
+    /// Shared with the thread itself, which starts once this is set.
+    listener: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 /// Receives a state. It runs on a thread of the library. `state` is valid during the call: use `fl_state_clone` to
@@ -36,7 +37,7 @@ pub type fl_on_end = Option<extern "C" fn(user: User)>;
 
 impl fl_subscription {
     pub(crate) fn new(states: Subscription) -> Self {
-        Self { states: Arc::new(states), listener: Mutex::default() }
+        Self { states: Arc::new(states), listener: Arc::default() }
     }
 
     fn hand_out(
@@ -54,7 +55,7 @@ impl fl_subscription {
 impl Drop for fl_subscription {
     fn drop(&mut self) {
         self.states.close();
-        let listener = self.listener.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let listener = lock(&self.listener).take();
         // A callback may free its own subscription: then the thread ends after it.
         if let Some(listener) = listener
             && LISTENS_TO.get() != Arc::as_ptr(&self.states)
@@ -69,6 +70,10 @@ thread_local! {
     /// The subscription whose callbacks run on this thread; never read from. `thread::current` would say the same,
     /// but it allocates a handle on a thread of the caller's that is not freed.
     static LISTENS_TO: Cell<*const Subscription> = const { Cell::new(std::ptr::null()) };
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Calls `on_end` when the thread ends, also by a panic.
@@ -159,12 +164,14 @@ pub extern "C" fn fl_subscription_listen(
     call(|| {
         let on_state = needed(on_state, "on_state")?;
         let subscription = needed(subscription, "subscription")?;
-        let mut listener = subscription.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listener = lock(&subscription.listener);
         if listener.is_some() {
             return Err(Failure::invalid("the subscription has a callback"));
         }
-        let states = Arc::clone(&subscription.states);
+        let (states, started) = (Arc::clone(&subscription.states), subscription.listener.clone());
         let run = move || {
+            // A callback may free the subscription, which this call uses until it has set the handle.
+            drop(lock(&started));
             LISTENS_TO.set(Arc::as_ptr(&states));
             let end = End { on_end, user };
             while let Some(state) = states.next_state() {
