@@ -129,7 +129,7 @@ const char *fl_last_error(void);
 /// The name of a code, such as `FL_NULL`; `FL_?` for a number that is not a code.
 ///
 /// The text is constant. Never NULL. Thread-safe.
-const char *fl_error_name(int code);
+const char *fl_error_name(unsigned int code);
 
 /// The version of the library, such as `0.1.0`.
 ///

@@ -23,6 +23,7 @@ namespace freshline {
 /// A span of bytes, also made of text.
 struct Bytes : std::span<const std::uint8_t> {
     using span::span;
+    Bytes(std::span<const std::uint8_t> given) : span(given) {}
     template <std::convertible_to<std::string_view> T> Bytes(const T &given) : Bytes(std::string_view(given)) {}
     Bytes(std::string_view text) : span(reinterpret_cast<const std::uint8_t *>(text.data()), text.size()) {}
 };

@@ -3,7 +3,7 @@
 //! Unsafe: exports functions under fixed names for C.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_uint};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -165,8 +165,8 @@ pub extern "C" fn fl_last_error() -> *const c_char {
 ///
 /// The text is constant. Never NULL. Thread-safe.
 #[unsafe(no_mangle)]
-pub extern "C" fn fl_error_name(code: c_int) -> *const c_char {
-    let found = NAMES.iter().find(|(known, _)| *known as c_int == code);
+pub extern "C" fn fl_error_name(code: c_uint) -> *const c_char {
+    let found = NAMES.iter().find(|(known, _)| *known as c_uint == code);
     found.map_or(c"FL_?", |(_, name)| name).as_ptr()
 }
 

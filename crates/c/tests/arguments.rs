@@ -246,8 +246,8 @@ fn every_code_has_its_name() {
     for code in 0..=17 {
         assert_ne!(text(fl_error_name(code)), "FL_?", "{code}");
     }
-    assert_eq!(text(fl_error_name(FL_TOO_SMALL as i32)), "FL_TOO_SMALL");
-    for code in [-1, 18, i32::MAX, i32::MIN] {
+    assert_eq!(text(fl_error_name(FL_TOO_SMALL as u32)), "FL_TOO_SMALL");
+    for code in [18, u32::MAX] {
         assert_eq!(text(fl_error_name(code)), "FL_?");
     }
     assert_eq!(text(fl_version()), env!("CARGO_PKG_VERSION"));

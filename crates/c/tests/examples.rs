@@ -11,7 +11,8 @@ const C: [&str; 2] = ["-std=c11", "-D_POSIX_C_SOURCE=200809L"];
 
 const CPP: [&str; 1] = ["-std=c++20"];
 
-const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"];
+const WARNINGS: [&str; 7] =
+    ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wsign-conversion", "-Werror"];
 
 #[test]
 fn robot_in_c_runs_with_gcc() {
@@ -34,6 +35,13 @@ fn robot_in_cpp_runs_with_clang() {
 }
 
 #[test]
+fn the_wrapper_for_cpp_takes_bytes_of_each_kind_and_throws() {
+    for compiler in ["g++", "clang++"] {
+        check_memory(&[], compiler, "../tests/wrapper.cpp", &CPP, &[]);
+    }
+}
+
+#[test]
 fn the_wrapper_for_cpp_is_short() {
     let text = std::fs::read_to_string(folder().join("include/freshline.hpp")).expect("a text");
     assert!(text.lines().count() <= 200, "{} lines, 200 are allowed", text.lines().count());
@@ -52,6 +60,8 @@ fn robot_in_cpp_leaves_no_memory_behind() {
 #[test]
 fn robot_over_quic_leaves_no_memory_behind() {
     let state_dir = tempfile::tempdir().expect("a folder");
+    // Memcheck reports some bytes of QUIC's handshake packets as uninitialised. They come from noq-proto below this
+    // crate; ring's and rustls's functions by themselves have none. So only leaks and invalid accesses count here.
     let suppressions = format!("--suppressions={}", folder().join("tests/quic.supp").display());
     let flags = ["--undef-value-errors=no", suppressions.as_str()];
     check_memory(&flags, "gcc", "robot.c", &C, &[state_dir.path().as_os_str()]);
@@ -108,7 +118,7 @@ fn compile_and_run(compiler: &str, source: &str, arguments: &[&str]) {
 }
 
 fn compile(compiler: &str, source: &str, arguments: &[&str], into: &Path) -> PathBuf {
-    let program = into.join(source.replace('.', "_"));
+    let program = into.join("program");
     let mut command = Command::new(compiler);
     command.args(WARNINGS).args(["-g", "-O1"]).args(arguments);
     command.arg("-I").arg(folder().join("include")).arg(folder().join("examples").join(source));
