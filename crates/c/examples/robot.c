@@ -3,7 +3,7 @@
  *     robot            over udp://, for a first try
  *     robot FOLDER     over quic://, with the monitor's certificate in FOLDER
  *
- * Prints what arrives, and exits with 0 if all of it did.
+ * Prints each state that arrives, and exits with 0 if all states arrived.
  */
 #include <freshline.h>
 

@@ -14,9 +14,9 @@
    - Arguments: NULL is an error (FL_NULL), not a crash, where the function does not allow it. Texts end with NUL
      and are UTF-8 (else FL_UTF8). Bytes are a pointer and a length, and may be anything. Any other pointer must be
      valid. Durations are in nanoseconds, timeouts in milliseconds, rates are texts with a unit.
-   - Ownership: arguments stay the caller's and are copied where they are needed for longer than the call. What a
-     function stores as a handle is freed once, by the caller, with the function that its type names. Handles may
-     be freed in any order. Texts and bytes that a function returns belong to the handle that it was given.
+   - Ownership: arguments stay the caller's and are copied where they are needed for longer than the call. The
+     caller frees each handle that a function stores, once, with the function that the description of its type
+     names. Handles may be freed in any order. Texts and bytes that a function returns belong to the handle that it was given.
    - Threads: "Thread-safe" functions may be called by any number of threads at a time, also for the same handle.
      Freeing or closing a handle is not among them: no other call may use it then or later. No function blocks
      except fl_*_start (name look-up, files), fl_*_close and fl_subscription_free (join a thread), and
@@ -66,7 +66,7 @@ typedef enum {
   FL_NO_STATE = 14,
   /// The value is not known yet.
   FL_UNKNOWN = 15,
-  /// The subscription has ended: no more states come.
+  /// The subscription has ended: no more states will arrive.
   FL_ENDED = 16,
   /// The library has panicked, which is a fault of the library. The message is on standard error.
   FL_PANIC = 17,
@@ -152,8 +152,8 @@ fl_error fl_topic_config_keyed(fl_topic_config *topic, uint16_t max_keys);
 
 /// Make the topic one of kind every: each record arrives once and in order (`fl_push`).
 ///
-/// `max_bytes` bounds the memory for records that the application at the monitor has not received yet: at least
-/// 1024 bytes, or 0 for 1 MiB. Errors: `FL_NULL`, `FL_INVALID`. Not thread-safe: one call per `topic` at a time.
+/// `max_bytes` bounds the memory for records that the application at the monitor has not received yet. The
+/// minimum is 1024 bytes; 0 means 1 MiB. Errors: `FL_NULL`, `FL_INVALID`. Not thread-safe: one call per `topic` at a time.
 /// Ownership does not change.
 fl_error fl_topic_config_every(fl_topic_config *topic,
                                uint32_t max_bytes);
@@ -257,7 +257,7 @@ fl_error fl_source_config_max_rate(fl_source_config *config,
 fl_error fl_source_config_max_state(fl_source_config *config,
                                     size_t bytes);
 
-/// Send an update at least every `interval_ns` nanoseconds while nothing new is put; 20 s by default.
+/// Send an update at least every `interval_ns` nanoseconds also if no new state is put; 20 s by default.
 ///
 /// Errors: `FL_NULL`. Not thread-safe: one call per `config` at a time.
 fl_error fl_source_config_keep_alive(fl_source_config *config,
@@ -381,7 +381,7 @@ fl_error fl_source_copy_latest(const fl_source *source,
                                uint64_t *age_ns);
 
 /// Subscribe to the topics of the monitor whose full names match `pattern`, such as `monitor/cmd`; `*` stands for
-/// any characters. The states that are held come first. Without `fl_source_config_receive` it ends at once.
+/// any characters. It begins with the states that are held. Without `fl_source_config_receive` it ends at once.
 ///
 /// The caller frees `*subscription` with `fl_subscription_free`. Errors: `FL_NULL`, `FL_UTF8`. Thread-safe.
 fl_error fl_source_subscribe(const fl_source *source,
@@ -585,7 +585,7 @@ fl_error fl_monitor_copy_latest(const fl_monitor *monitor,
                                 uint64_t *age_ns);
 
 /// Subscribe to the topics whose full names (`source/topic`) match `pattern`, such as `robot-7/*`; `*` stands for any
-/// characters. The states that are held come first.
+/// characters. It begins with the states that are held.
 ///
 /// The caller frees `*subscription` with `fl_subscription_free`. Errors: `FL_NULL`, `FL_UTF8`. Thread-safe.
 fl_error fl_monitor_subscribe(const fl_monitor *monitor,
@@ -699,8 +699,8 @@ bool fl_state_is_removed(const fl_state *state);
 /// Whether this is a record of a topic of kind every; false if `state` is NULL. Thread-safe.
 bool fl_state_is_record(const fl_state *state);
 
-/// Whether the state is still within the maximum age of its topic, which it always is if there is none; false if
-/// `state` is NULL. Thread-safe.
+/// Whether the state is still within the maximum age of its topic; true if the topic has no maximum age, and
+/// false if `state` is NULL. Thread-safe.
 bool fl_state_is_usable(const fl_state *state);
 
 /// Make another handle to the same state, without a copy of its payload. The caller frees it with `fl_state_free`.
@@ -716,7 +716,7 @@ void fl_state_free(fl_state *state);
 /// Wait for the next state, at most `timeout_ms` milliseconds; forever if it is negative.
 ///
 /// The caller frees `*state` with `fl_state_free`; it is NULL unless the call returns `FL_OK`. Errors: `FL_NULL`,
-/// `FL_NO_STATE` at the end of the time, `FL_ENDED` once no more states come. Thread-safe.
+/// `FL_NO_STATE` at the end of the time, `FL_ENDED` once no more states will arrive. Thread-safe.
 fl_error fl_subscription_next(const fl_subscription *subscription,
                               int64_t timeout_ms,
                               fl_state **state);
@@ -724,7 +724,7 @@ fl_error fl_subscription_next(const fl_subscription *subscription,
 /// Take the next state if one is pending. Never blocks.
 ///
 /// The caller frees `*state` with `fl_state_free`; it is NULL unless the call returns `FL_OK`. Errors: `FL_NULL`,
-/// `FL_NO_STATE` if none is pending, `FL_ENDED` once no more states come. Thread-safe.
+/// `FL_NO_STATE` if none is pending, `FL_ENDED` once no more states will arrive. Thread-safe.
 fl_error fl_subscription_try_next(const fl_subscription *subscription,
                                   fl_state **state);
 
@@ -764,7 +764,7 @@ fl_error fl_subscription_close(const fl_subscription *subscription);
 /// unless one of them makes this call: so do not hold a lock that a callback takes.
 ///
 /// States that were received stay valid. Not thread-safe: no other call may use `subscription`; to end one that
-/// another thread waits for, call `fl_subscription_close` and let that thread return first.
+/// another thread reads, call `fl_subscription_close` and let that thread return first.
 void fl_subscription_free(fl_subscription *subscription);
 
 #ifdef __cplusplus

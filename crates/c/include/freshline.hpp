@@ -1,5 +1,5 @@
 // freshline.hpp: C++20 over freshline.h, which has the reference. Handles are move-only and free themselves.
-// A failure throws freshline::Error with the library's text. What is const is thread-safe, as in freshline.h.
+// A failure throws freshline::Error with the library's text. Const functions are thread-safe, as in freshline.h.
 #ifndef FRESHLINE_HPP
 #define FRESHLINE_HPP
 
@@ -130,7 +130,7 @@ struct Topic : detail::Owner<fl_topic, fl_topic_free> {
 /// States as they arrive. Its destructor waits for the callback of listen().
 struct Subscription : detail::Owner<fl_subscription, fl_subscription_free> {
     using Owner::Owner;
-    /// The next state; unset after the timeout, and once no more states come.
+    /// The next state; unset after the timeout, and once no more states will arrive.
     std::optional<State> next(std::chrono::milliseconds timeout) const {
         return detail::find<State, fl_state *>(FL_NO_STATE, fl_subscription_next, get(), timeout.count());
     }
@@ -154,7 +154,7 @@ struct Subscription : detail::Owner<fl_subscription, fl_subscription_free> {
 };
 
 namespace detail {
-/// What sources and monitors have in common.
+/// The common functions of sources and monitors.
 template <class T, auto Start, auto Close, auto TopicOf, auto Latest, auto Subscribe> struct Running
     : Owner<T, Close> {
     /// The handle of a topic that it sends.

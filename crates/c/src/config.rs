@@ -103,8 +103,8 @@ pub extern "C" fn fl_topic_config_keyed(
 
 /// Make the topic one of kind every: each record arrives once and in order (`fl_push`).
 ///
-/// `max_bytes` bounds the memory for records that the application at the monitor has not received yet: at least
-/// 1024 bytes, or 0 for 1 MiB. Errors: `FL_NULL`, `FL_INVALID`. Not thread-safe: one call per `topic` at a time.
+/// `max_bytes` bounds the memory for records that the application at the monitor has not received yet. The
+/// minimum is 1024 bytes; 0 means 1 MiB. Errors: `FL_NULL`, `FL_INVALID`. Not thread-safe: one call per `topic` at a time.
 /// Ownership does not change.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_topic_config_every(

@@ -47,7 +47,7 @@ pub enum fl_error {
     FL_NO_STATE = 14,
     /// The value is not known yet.
     FL_UNKNOWN = 15,
-    /// The subscription has ended: no more states come.
+    /// The subscription has ended: no more states will arrive.
     FL_ENDED = 16,
     /// The library has panicked, which is a fault of the library. The message is on standard error.
     FL_PANIC = 17,
@@ -139,7 +139,7 @@ pub(crate) fn call_or<T>(instead: T, body: impl FnOnce() -> Result<T, Failure>) 
 
 fn value<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, fl_error> {
     let panicked = |_| Err(Failure::new(FL_PANIC, "the library has panicked; this is its fault"));
-    // What a panic leaves behind is guarded by the library's own locks, which ignore poisoning.
+    // The state that a panic interrupts is behind the locks of the library, which ignore poisoning.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(panicked).map_err(|failure| {
         if let Some(text) = failure.text {
             // At the end of a thread there is no place left for it.
@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// What C reads.
+    /// The last text, read as C reads it.
     fn last() -> String {
         // SAFETY: the text ends with NUL and is copied before the next call.
         unsafe { CStr::from_ptr(fl_last_error()) }.to_str().unwrap().to_owned()

@@ -156,7 +156,7 @@ pub extern "C" fn fl_monitor_copy_latest(
 }
 
 /// Subscribe to the topics whose full names (`source/topic`) match `pattern`, such as `robot-7/*`; `*` stands for any
-/// characters. The states that are held come first.
+/// characters. It begins with the states that are held.
 ///
 /// The caller frees `*subscription` with `fl_subscription_free`. Errors: `FL_NULL`, `FL_UTF8`. Thread-safe.
 #[unsafe(no_mangle)]

@@ -54,7 +54,7 @@ impl<'a> Text<'a> {
         text.to_str().map_err(|error| Failure::new(FL_UTF8, format!("`{name}`: {error}")))
     }
 
-    /// The text of the argument `name`, as what it stands for.
+    /// The text of the argument `name`, parsed.
     pub(crate) fn parse<T: FromStr<Err: std::fmt::Display>>(
         self,
         name: &str,

@@ -152,7 +152,7 @@ pub extern "C" fn fl_source_copy_latest(
 }
 
 /// Subscribe to the topics of the monitor whose full names match `pattern`, such as `monitor/cmd`; `*` stands for
-/// any characters. The states that are held come first. Without `fl_source_config_receive` it ends at once.
+/// any characters. It begins with the states that are held. Without `fl_source_config_receive` it ends at once.
 ///
 /// The caller frees `*subscription` with `fl_subscription_free`. Errors: `FL_NULL`, `FL_UTF8`. Thread-safe.
 #[unsafe(no_mangle)]

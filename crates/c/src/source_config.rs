@@ -137,7 +137,7 @@ pub extern "C" fn fl_source_config_max_state(
     change(config, || Ok(bytes), SourceBuilder::max_state)
 }
 
-/// Send an update at least every `interval_ns` nanoseconds while nothing new is put; 20 s by default.
+/// Send an update at least every `interval_ns` nanoseconds also if no new state is put; 20 s by default.
 ///
 /// Errors: `FL_NULL`. Not thread-safe: one call per `config` at a time.
 #[unsafe(no_mangle)]

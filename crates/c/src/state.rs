@@ -166,8 +166,8 @@ pub extern "C" fn fl_state_is_record(state: Option<&fl_state>) -> bool {
     call_or(false, || Ok(needed(state, "state")?.0.state.is_record()))
 }
 
-/// Whether the state is still within the maximum age of its topic, which it always is if there is none; false if
-/// `state` is NULL. Thread-safe.
+/// Whether the state is still within the maximum age of its topic; true if the topic has no maximum age, and
+/// false if `state` is NULL. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_state_is_usable(state: Option<&fl_state>) -> bool {
     call_or(false, || Ok(needed(state, "state")?.0.state.is_usable()))

@@ -93,7 +93,7 @@ impl Drop for End {
 /// Wait for the next state, at most `timeout_ms` milliseconds; forever if it is negative.
 ///
 /// The caller frees `*state` with `fl_state_free`; it is NULL unless the call returns `FL_OK`. Errors: `FL_NULL`,
-/// `FL_NO_STATE` at the end of the time, `FL_ENDED` once no more states come. Thread-safe.
+/// `FL_NO_STATE` at the end of the time, `FL_ENDED` once no more states will arrive. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_subscription_next(
     subscription: Option<&fl_subscription>,
@@ -114,7 +114,7 @@ pub extern "C" fn fl_subscription_next(
 /// Take the next state if one is pending. Never blocks.
 ///
 /// The caller frees `*state` with `fl_state_free`; it is NULL unless the call returns `FL_OK`. Errors: `FL_NULL`,
-/// `FL_NO_STATE` if none is pending, `FL_ENDED` once no more states come. Thread-safe.
+/// `FL_NO_STATE` if none is pending, `FL_ENDED` once no more states will arrive. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_subscription_try_next(
     subscription: Option<&fl_subscription>,
@@ -214,7 +214,7 @@ pub extern "C" fn fl_subscription_close(subscription: Option<&fl_subscription>) 
 /// unless one of them makes this call: so do not hold a lock that a callback takes.
 ///
 /// States that were received stay valid. Not thread-safe: no other call may use `subscription`; to end one that
-/// another thread waits for, call `fl_subscription_close` and let that thread return first.
+/// another thread reads, call `fl_subscription_close` and let that thread return first.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_subscription_free(subscription: Option<Box<fl_subscription>>) {
     call(|| {

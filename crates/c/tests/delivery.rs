@@ -193,7 +193,7 @@ fn the_monitor_sends_to_its_sources() {
     assert_eq!(get(|it| fl_topic_replaced(Some(&command), it)), Ok(0));
 }
 
-/// What callbacks report to the test: a payload, or the end.
+/// The reports of callbacks to the test: a payload, or the end.
 type Reports = Mutex<Sender<Option<Vec<u8>>>>;
 
 extern "C" fn report_state(user: User, state: &fl_state) {
@@ -231,9 +231,9 @@ fn callbacks_get_states_and_one_end() {
     pair.put(b"x=2");
     assert_eq!(reported.recv_timeout(PATIENCE), Ok(Some(b"x=2".to_vec())));
     fl_subscription_free(Some(states));
-    assert_eq!(reported.try_recv(), Ok(None), "it waits for the end");
+    assert_eq!(reported.try_recv(), Ok(None), "freeing joins the thread");
     pair.put(b"x=3");
-    assert!(reported.try_recv().is_err(), "nothing comes after the end");
+    assert!(reported.try_recv().is_err(), "no state arrives after the end");
 
     let states = pair.subscribe(c"robot/pose");
     let reported = listen(&states);

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What a program that links the static library needs besides; `freshline_c.pc.in` has the same.
+/// System libraries for a program with the static library; `freshline_c.pc.in` has the same list.
 const SYSTEM_LIBS: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
 const C: [&str; 2] = ["-std=c11", "-D_POSIX_C_SOURCE=200809L"];
@@ -60,8 +60,9 @@ fn robot_in_cpp_leaves_no_memory_behind() {
 #[test]
 fn robot_over_quic_leaves_no_memory_behind() {
     let state_dir = tempfile::tempdir().expect("a folder");
-    // Memcheck reports some bytes of QUIC's handshake packets as uninitialised. They come from noq-proto below this
-    // crate; ring's and rustls's functions by themselves have none. So only leaks and invalid accesses count here.
+    // Memcheck reports some bytes of QUIC's handshake packets as uninitialised. Their origin is below this crate
+    // and was not found; AES-GCM, key exchange and signatures of ring, and a ClientHello of rustls, have none by
+    // themselves. So only leaks and invalid accesses count here.
     let suppressions = format!("--suppressions={}", folder().join("tests/quic.supp").display());
     let flags = ["--undef-value-errors=no", suppressions.as_str()];
     check_memory(&flags, "gcc", "robot.c", &C, &[state_dir.path().as_os_str()]);
@@ -148,7 +149,7 @@ fn check_memory(
     assert!(report.contains("ERROR SUMMARY: 0 errors"), "{report}");
 }
 
-/// Where Cargo put the libraries of this build: beside this test, or one folder above; built there if missing.
+/// Where Cargo put the libraries of this build: in the folder of this test, or one above; builds them if they are missing.
 fn libs() -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
     let deps = test.parent().expect("a folder");

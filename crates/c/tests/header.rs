@@ -1,4 +1,4 @@
-//! `include/freshline.h` is what cbindgen makes of the crate. After a change of the interface:
+//! `include/freshline.h` is equal to the output of cbindgen for the crate. After a change of the interface:
 //! `FRESHLINE_WRITE_HEADER=1 cargo test -p freshline-c --test header`.
 
 use std::path::Path;
@@ -26,9 +26,9 @@ const INTRODUCTION: &str = "\
    - Arguments: NULL is an error (FL_NULL), not a crash, where the function does not allow it. Texts end with NUL
      and are UTF-8 (else FL_UTF8). Bytes are a pointer and a length, and may be anything. Any other pointer must be
      valid. Durations are in nanoseconds, timeouts in milliseconds, rates are texts with a unit.
-   - Ownership: arguments stay the caller's and are copied where they are needed for longer than the call. What a
-     function stores as a handle is freed once, by the caller, with the function that its type names. Handles may
-     be freed in any order. Texts and bytes that a function returns belong to the handle that it was given.
+   - Ownership: arguments stay the caller's and are copied where they are needed for longer than the call. The
+     caller frees each handle that a function stores, once, with the function that the description of its type
+     names. Handles may be freed in any order. Texts and bytes that a function returns belong to the handle that it was given.
    - Threads: \"Thread-safe\" functions may be called by any number of threads at a time, also for the same handle.
      Freeing or closing a handle is not among them: no other call may use it then or later. No function blocks
      except fl_*_start (name look-up, files), fl_*_close and fl_subscription_free (join a thread), and

@@ -1,4 +1,4 @@
-// What freshline.hpp promises beyond freshline.h: move-only handles, bytes of each kind, exceptions, ends.
+// The properties of freshline.hpp that freshline.h does not have: move-only handles, bytes of each kind, exceptions, ends.
 #include <freshline.hpp>
 
 #include <array>
@@ -25,7 +25,7 @@ static_assert(is_move_only<SourceConfig> && is_move_only<MonitorConfig> && is_mo
         }                                                                                                              \
     } while (false)
 
-/// The code of what `call` throws; FL_OK if it does not.
+/// The code of the error that `call` throws; FL_OK if it does not throw.
 template <class F> static fl_error thrown(F call) {
     try {
         call();

@@ -1,4 +1,4 @@
-//! What the tests need to call the library as C does.
+//! Helpers of the tests, to call the library as C does.
 //!
 //! Unsafe: bytes are passed as C passes them, by a pointer and a length; texts are read as C reads them.
 
@@ -27,7 +27,7 @@ pub(crate) fn bytes(given: &[u8]) -> Bytes<'_> {
     unsafe { Bytes::new(given) }
 }
 
-/// What a call stores.
+/// The value that a call stores.
 pub(crate) fn get<T>(
     call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> fl_error,
 ) -> Result<T, fl_error> {
