@@ -6,9 +6,10 @@ SHELL := /bin/sh
 export PATH := $(PATH):$(HOME)/.cargo/bin
 ARGS ?=
 FUZZ_SECONDS ?= 60
+PREFIX ?= /usr/local
 FUZZ_TARGETS := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
 
-.PHONY: help demo test test-all bench train docs lint fmt fuzz-smoke
+.PHONY: help demo test test-all bench train docs lint fmt fuzz-smoke install-c
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -52,3 +53,7 @@ fmt: ## format everything
 fuzz-smoke: ## each fuzz target for FUZZ_SECONDS (60)
 	@scripts/setup build fuzz
 	@for target in $(FUZZ_TARGETS); do scripts/fuzz $$target $(FUZZ_SECONDS) || exit 1; done
+
+install-c: ## the library for C and C++ into PREFIX (/usr/local): headers, libraries, pkg-config
+	@scripts/setup rust
+	@crates/c/install $(PREFIX)

@@ -40,6 +40,10 @@ impl<E> Pending for Recent<E> {
     fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
+
+    fn clear(&mut self) {
+        self.events.clear();
+    }
 }
 
 impl<E> Events<E> {

@@ -19,6 +19,9 @@ pub(crate) trait Pending: Default {
 
     /// Whether there is none.
     fn is_empty(&self) -> bool;
+
+    /// Drops all items.
+    fn clear(&mut self);
 }
 
 /// Items that wait for a reader. Putting one never waits for it.
@@ -45,9 +48,13 @@ impl<P: Pending> Queue<P> {
         Self { inner, changed, descriptor: OnceLock::new(), can_wait }
     }
 
-    /// Changes what is pending, and wakes readers if there is something then.
+    /// Changes what is pending, and wakes readers if there is something then. Does nothing after
+    /// [`Queue::close`].
     pub(crate) fn put(&self, change: impl FnOnce(&mut P)) {
         let mut inner = self.lock();
+        if inner.is_closed {
+            return;
+        }
         let was_empty = inner.pending.is_empty();
         change(&mut inner.pending);
         if was_empty && !inner.pending.is_empty() {
@@ -58,6 +65,11 @@ impl<P: Pending> Queue<P> {
     /// Looks at what is pending.
     pub(crate) fn look<T>(&self, at: impl FnOnce(&P) -> T) -> T {
         at(&self.lock().pending)
+    }
+
+    /// Drops what is pending.
+    pub(crate) fn clear(&self) {
+        self.lock().pending.clear();
     }
 
     /// Nothing more comes.
@@ -127,6 +139,11 @@ impl<P: Pending> Queue<P> {
                 Poll::Pending
             }
         }
+    }
+
+    /// Whether nothing more comes.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_closed
     }
 
     /// Whether nothing more comes, and nothing is pending.

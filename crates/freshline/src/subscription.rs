@@ -119,6 +119,10 @@ impl Pending for Newest {
     fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
+
+    fn clear(&mut self) {
+        *self = Self { replaced: self.replaced, ..Self::default() };
+    }
 }
 
 impl Reader {
@@ -126,9 +130,9 @@ impl Reader {
         Self { pattern: pattern.into(), queue: Queue::new(can_wait) }
     }
 
-    /// Whether it wants the states of a topic, by [`State::name`].
+    /// Whether it wants the states of a topic, by [`State::name`]; none once it is closed.
     pub(crate) fn wants(&self, name: &str) -> bool {
-        pattern::matches(&self.pattern, name)
+        !self.queue.is_closed() && pattern::matches(&self.pattern, name)
     }
 
     pub(crate) fn put(&self, state: State) {
@@ -181,6 +185,13 @@ impl Subscription {
         self.0.queue.is_over()
     }
 
+    /// Ends the subscription: pending states are dropped, and readers of other threads get `None` at once. Records
+    /// that were not read come again, to the next reader.
+    pub fn close(&self) {
+        self.0.close();
+        self.0.queue.clear();
+    }
+
     /// A descriptor that is readable while a state is pending, and at the end; [`Subscription::try_next`] reads
     /// until there is none.
     ///
@@ -200,10 +211,9 @@ impl Iterator for Subscription {
 }
 
 impl Drop for Subscription {
-    /// Nobody reads any more. Records that were not read come again, to the next reader.
+    /// As [`Subscription::close`].
     fn drop(&mut self) {
-        self.0.close();
-        self.0.queue.put(|pending| *pending = Newest::default());
+        self.close();
     }
 }
 

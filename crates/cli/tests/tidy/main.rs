@@ -22,6 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("freshline-kernel", &["freshline-core", "freshline-system"]),
     // The lab for simulations.
     ("freshline", &["freshline-core", "freshline-net", "freshline-lab"]),
+    ("freshline-c", &["freshline"]),
     (
         "freshline-cli",
         &[
@@ -44,6 +45,9 @@ const LONGEST: usize = 600;
 
 /// Files that are longer all the same, with their length, which may only shrink.
 const LONGER: &[(&str, usize)] = &[];
+
+/// Files that programs write, which are as long as what they are made from.
+const GENERATED: &[&str] = &["crates/c/include/freshline.h"];
 
 /// Functions of more lines hold two steps.
 const LONGEST_FUNCTION: usize = 70;
@@ -94,8 +98,11 @@ fn crates_import_only_what_lies_below_them() {
 
 #[test]
 fn a_file_holds_one_idea() {
-    let breaches =
-        sources("crates", &["rs", "c", "h", "toml"]).iter().filter_map(too_long).collect();
+    let breaches = sources("crates", &["rs", "c", "h", "toml"])
+        .iter()
+        .filter(|source| !GENERATED.contains(&source.path.as_str()))
+        .filter_map(too_long)
+        .collect();
     assert_tidy(breaches);
 }
 
