@@ -255,6 +255,13 @@ impl Topic {
         Box::new(Taker(self.clone()))
     }
 
+    /// Whether it has a state, a record, or a function for states.
+    #[cfg(feature = "sim")]
+    pub(crate) fn has_state(&self) -> bool {
+        let Inner { content: Content { newest, keys, records, .. }, sample, .. } = &*self.lock();
+        newest.is_some() || sample.is_some() || !keys.is_empty() || !records.is_empty()
+    }
+
     /// Nothing more is taken.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
