@@ -189,6 +189,47 @@ fn a_flow_of_the_lab_is_replaced_by_an_application_beside_tcp() -> Outcome {
     Ok(())
 }
 
+/// Two links to the monitor, for a robot with two modems.
+const TWO_PATHS: &str = r#"
+title = "A robot with two modems"
+duration = "60s"
+
+[[link]]
+name = "lte"
+forward = { rate = "10mbit", delay = "25ms", queue = "200p" }
+
+[[link]]
+name = "wifi"
+forward = { rate = "20mbit", delay = "5ms", queue = "200p" }
+
+[[flow]]
+name = "robot"
+external = { paths = [["lte"], ["wifi"]] }
+"#;
+
+#[test]
+fn a_source_over_two_paths_survives_the_loss_of_one() -> Outcome {
+    let mut sim = Sim::scenario(TWO_PATHS)?;
+    let _monitor = monitor(&mut sim)?;
+    let source = robot(URL).simulate(&mut sim, "robot")?;
+    let pose = source.topic("pose")?;
+    sim.every(ms(10), move |_| drop(pose.put([7; 500]).expect("the source runs")));
+    sim.run_for(secs(10));
+    sim.begin_measuring();
+    sim.run_for(secs(10));
+    let report = sim.report();
+    assert!(report.age("robot-7/pose")?.mean < ms(40), "{report}");
+    assert!(report.forward("wifi")?.delivered > report.forward("lte")?.delivered, "{report}");
+    sim.cut("wifi")?;
+    sim.run_for(secs(5));
+    sim.begin_measuring();
+    sim.run_for(secs(10));
+    let report = sim.report();
+    let age = report.age("robot-7/pose")?;
+    assert!(age.mean >= ms(25) && age.mean < ms(100), "{report}");
+    Ok(())
+}
+
 #[test]
 fn keys_and_records_come_and_records_survive_loss() -> Outcome {
     let mut sim = Sim::link("10mbit", "20ms")?;

@@ -28,7 +28,8 @@
 //!
 //! Time stands still but in [`Sim::run_for`] and [`Sim::run_until`]. A call that waits in the world, such as
 //! [`Subscription::next_state`](crate::Subscription::next_state), does not wait here: it gives `None` if there is
-//! nothing. The same calls with the same seed give the same results.
+//! nothing. The same calls with the same seed give the same results. As in the world, a source or a monitor ends when
+//! its handle is dropped: keep it while time passes. A [`Relay`](crate::Relay) does not run in a simulation.
 
 mod attach;
 mod driver;
@@ -386,4 +387,51 @@ fn scenario_world(scenario: &Scenario) -> Result<freshline_lab::scenario::Built,
 fn toml_text(text: &str) -> String {
     let escaped: String = text.chars().flat_map(char::escape_default).collect();
     format!("\"{escaped}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn tasks_run_at_their_times_in_the_order_in_which_they_were_given() {
+        let mut sim = Sim::link("1mbit", "1ms").unwrap();
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let [first, second, once] = std::array::from_fn(|_| Rc::clone(&log));
+        let ms = Duration::from_millis;
+        sim.every(ms(10), move |now| first.borrow_mut().push(("first", now)));
+        sim.every(ms(20), move |now| second.borrow_mut().push(("second", now)));
+        sim.at(ms(10), move || once.borrow_mut().push(("once", ms(10))));
+        sim.run_until(ms(20));
+        sim.run_until(ms(5));
+        assert_eq!(sim.now(), ms(20), "time does not go back");
+        let wanted = [
+            ("first", ms(0)),
+            ("second", ms(0)),
+            ("first", ms(10)),
+            ("once", ms(10)),
+            ("first", ms(20)),
+            ("second", ms(20)),
+        ];
+        assert_eq!(*log.borrow(), wanted);
+    }
+
+    #[test]
+    fn texts_are_quoted_for_toml() {
+        assert_eq!(toml_text("12mbit"), "\"12mbit\"");
+        assert_eq!(toml_text("a\"b\n"), "\"a\\\"b\\n\"");
+    }
+
+    #[test]
+    fn the_preset_of_lte_has_a_place_for_each_source() {
+        let mut sim = Sim::lte().unwrap();
+        for _ in 0..3 {
+            let place = sim.claim("source").unwrap();
+            assert_eq!((place.flow, place.paths), (0, 1), "none is taken");
+        }
+        assert!(matches!(sim.claim("lte"), Err(SimError::Unknown { kind: "flow", .. })));
+    }
 }

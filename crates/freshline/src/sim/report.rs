@@ -305,7 +305,7 @@ impl LinkDirection {
             // What comes out of the last one.
             delivered = stats.delivered.packets.get();
             dropped += stats.drops.total().get();
-            mean = mean + stats.sojourn.mean();
+            mean += stats.sojourn.mean();
             p95 = p95.max(stats.sojourn.quantile(0.95));
             max = max.max(stats.sojourn.max());
         }
@@ -351,5 +351,33 @@ impl fmt::Display for Report {
             writeln!(f, "  {name} delivers {:.3} Mbit/s", bps / 1e6)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_topics_keys_and_receivers_differ() {
+        let which = Which::topic("robot/doors");
+        let key = Which { key: Some((*b"door-1").into()), ..which.clone() };
+        let at = Which { at: "robot".into(), ..Which::topic("monitor/cmd") };
+        let labels = [which, key, at].map(|which| label(&which));
+        assert_eq!(labels, ["robot/doors", "robot/doors[door-1]", "monitor/cmd at robot"]);
+    }
+
+    #[test]
+    fn traffic_of_sources_with_one_name_adds_up() {
+        let one = SourceTraffic { sent: 2, sent_per_s: 1.0, sent_bps: 8.0, received: 1, lost: 1 };
+        let sum = SourceTraffic::NONE.and(&one).and(&one);
+        assert_eq!((sum.sent, sum.received, sum.lost), (4, 2, 2));
+        assert_eq!((sum.sent_per_s, sum.sent_bps), (2.0, 16.0));
+    }
+
+    #[test]
+    fn links_without_packets_have_no_queue() {
+        let link = LinkDirection::of(std::iter::empty(), Time::ZERO);
+        assert_eq!((link.delivered, link.dropped, link.queue_max), (0, 0, Duration::ZERO));
     }
 }

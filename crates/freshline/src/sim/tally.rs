@@ -246,3 +246,52 @@ impl Watch for Measuring {
         self.store.replaced(source)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use freshline_core::session::TopicKind;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::topic::Limits;
+
+    fn at(secs: u64) -> Time {
+        Time::ZERO + Span::from_secs(secs)
+    }
+
+    #[test]
+    fn the_age_of_a_topic_counts_from_its_first_state_on() {
+        let limits = Limits { max_state: 9, clock: Clock::real() };
+        let topic = Topic::new("pose", &TopicKind::Latest, false, limits);
+        let tally = Tally::default();
+        tally.measure_from(at(1));
+        tally.register("robot/pose", topic.clone());
+        tally.notice_states(at(5));
+        let which = Which::topic("robot/pose");
+        let max = |now| tally.snapshot().0[&which].age(now).map(|age| age.max);
+        assert_eq!(max(at(6)), Some(Span::from_secs(5)), "without a state: since the start");
+        topic.put("x=1").expect("it is short");
+        tally.notice_states(at(7));
+        assert_eq!(max(at(10)), Some(Span::from_secs(3)));
+        tally.on_state(at(10), which.clone(), at(9));
+        tally.on_state(at(10), which.clone(), at(8));
+        let (measured, from) = tally.snapshot();
+        assert_eq!((measured[&which].delays(), from), (&[Span::from_secs(1)][..], at(1)));
+        tally.measure_from(at(10));
+        assert_eq!(max(at(12)), Some(Span::from_secs(3)), "the age goes on");
+        assert!(tally.snapshot().0[&which].delays().is_empty());
+    }
+
+    #[test]
+    fn a_topic_with_keys_is_as_old_as_the_key_that_changed_last() {
+        let tally = Tally::default();
+        for (now, key) in [(10, "a"), (20, "b")] {
+            let key = Some(key.as_bytes().into());
+            tally.on_state(at(now), Which { key, ..Which::topic("robot/doors") }, at(now));
+        }
+        let (measured, _) = tally.snapshot();
+        assert_eq!(measured.len(), 3);
+        let age = measured[&Which::topic("robot/doors")].age(at(25)).expect("it is known");
+        assert_eq!((age.max, age.fresh), (Span::from_secs(10), 2));
+    }
+}

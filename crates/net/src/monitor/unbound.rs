@@ -175,7 +175,7 @@ impl UnboundMonitor {
             sources_open: monitor.len(),
             stale_topics: monitor.stale_topics(),
             counters: *monitor.counters(),
-            refusals: self.sources.books.refusals.clone(),
+            refusals: self.sources.books.refusals,
             sources: self.statuses(now, self.sources.books.details.limit(), watch),
             ended: self.sources.books.details.ended(),
         }
