@@ -177,6 +177,7 @@ impl Topic {
         let now = self.0.clock.now();
         let at = match &self.0.clock {
             Clock::Real(clock) => clock.time_of(generated_at).min(now),
+            #[cfg(feature = "sim")]
             Clock::Virtual(_) => now,
         };
         self.put_at(at, state.into())

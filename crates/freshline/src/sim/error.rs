@@ -13,10 +13,10 @@ use crate::error::Error;
 pub enum SimError {
     /// The scenario cannot be used.
     #[error(transparent)]
-    Scenario(#[from] ScenarioError),
+    Scenario(Box<ScenarioError>),
     /// A key of the scenario cannot be set.
     #[error(transparent)]
-    Set(#[from] SetError),
+    Set(Box<SetError>),
     /// The scenario's file cannot be read.
     #[error("cannot read {path}: {error}", path = path.display())]
     Read {
@@ -27,7 +27,7 @@ pub enum SimError {
     },
     /// The source or the monitor cannot be built.
     #[error(transparent)]
-    Build(#[from] Error),
+    Build(Box<Error>),
     /// Sources already have all flows of this name.
     #[error(
         "all {count} of the flow `{flow}` have a source: name another flow, or give this one a higher `count` \
@@ -66,4 +66,32 @@ pub enum SimError {
     /// Nothing was measured.
     #[error("nothing of {0:?} was measured: run the simulation for longer than the `warm_up`")]
     NotMeasured(String),
+}
+
+impl From<ScenarioError> for SimError {
+    fn from(error: ScenarioError) -> Self {
+        Self::Scenario(Box::new(error))
+    }
+}
+
+impl From<SetError> for SimError {
+    fn from(error: SetError) -> Self {
+        Self::Set(Box::new(error))
+    }
+}
+
+impl From<Error> for SimError {
+    fn from(error: Error) -> Self {
+        Self::Build(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_small_enough_to_be_returned_by_functions_of_tests() {
+        assert!(size_of::<SimError>() < 128);
+    }
 }

@@ -230,7 +230,7 @@ impl Sim {
     /// # Errors
     /// [`SimError::Unknown`] if there is no such link, and [`SimError::Scenario`] for a rate that cannot be.
     pub fn set_rate(&mut self, link: &str, rate: &str) -> Result<(), SimError> {
-        let refused = |error: String| SimError::Scenario(ScenarioError::Malformed(error));
+        let refused = |error: String| SimError::from(ScenarioError::Malformed(error));
         let parsed: BitRate = rate.parse().map_err(|error| refused(format!("{error}")))?;
         if parsed == BitRate::from_bps(0) {
             return Err(refused("a rate of zero: take `cut` for an outage".to_owned()));

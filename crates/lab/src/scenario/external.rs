@@ -106,7 +106,7 @@ external = {}
         assert!(error(&start).contains("leave out `start`"), "{}", error(&start));
         let unknown = ROBOT.replace("{}", "{ law = \"tenth\" }");
         assert!(error(&unknown).contains("law"), "{}", error(&unknown));
-        let paths = vec!["[\"uplink\"]"; 9].join(", ");
+        let paths = ["[\"uplink\"]"; 9].join(", ");
         let many = ROBOT.replace("{}", &format!("{{ paths = [{paths}] }}"));
         let many = many.replace("path = [\"uplink\"]\n", "");
         assert!(error(&many).contains("from 1 to 8"), "{}", error(&many));
