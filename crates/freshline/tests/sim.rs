@@ -9,6 +9,8 @@ use freshline::sim::{Report, Sim, SimError};
 use freshline::{
     LawConfig, Monitor, MonitorEvent, Source, SourceBuilder, SourceEvent, TopicKind, TopicParams,
 };
+use freshline_lab::run::Metric;
+use freshline_lab::scenario::Scenario;
 
 const URL: &str = "udp://127.0.0.1:3774";
 
@@ -186,6 +188,33 @@ fn a_flow_of_the_lab_is_replaced_by_an_application_beside_tcp() -> Outcome {
     assert!(matches!(error, SimError::FlowTaken { count: 1, .. }), "{error}");
     let error = robot(URL).simulate(&mut sim, "upload").expect_err("it is a stream");
     assert!(matches!(error, SimError::TooLate(_)), "{error}");
+    Ok(())
+}
+
+/// The lab's own source takes a state at the moment of sending, as `sample_with` does.
+#[test]
+fn the_lab_and_a_simulation_measure_the_same_age() -> Outcome {
+    for (law, tolerance) in [("fixed", 0.02), ("tenth", 0.1)] {
+        let rate = if law == "fixed" { "rate = \"50/s\", " } else { "" };
+        let text = BESIDE_TCP
+            .replace("law = \"tenth\", ", &format!("law = \"{law}\", {rate}"))
+            .replace("start_spread = \"100ms\"\n", "");
+        let metrics = freshline_lab::run::run(&Scenario::parse(&*text)?, || {})?;
+        let is_it = |it: &&Metric| it.name == "age_mean" && it.of == "robot";
+        let of_lab = metrics.iter().find(is_it).expect("it is measured").value;
+        let mut sim = Sim::scenario(&text)?;
+        let _monitor = monitor(&mut sim)?;
+        let law = match law {
+            "fixed" => LawConfig::Fixed { rate: "50/s".parse()? },
+            law => law.parse()?,
+        };
+        let source = robot(URL).law(law).simulate(&mut sim, "robot")?;
+        source.topic("pose")?.sample_with(|state| state.extend([7; 500]))?;
+        sim.run_for(secs(60));
+        let of_sim = sim.report().age("robot-7/pose")?.mean.as_secs_f64();
+        println!("{law:?}: {of_lab} s in the lab, {of_sim} s here");
+        assert!((of_sim / of_lab - 1.0).abs() < tolerance, "{of_lab} and {of_sim}");
+    }
     Ok(())
 }
 
