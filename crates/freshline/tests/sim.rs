@@ -218,6 +218,56 @@ fn the_lab_and_a_simulation_measure_the_same_age() -> Outcome {
     Ok(())
 }
 
+/// Three robots, a station each, and a laptop that uploads.
+const WIFI: &str = r#"
+title = "Robots in a Wi-Fi cell"
+duration = "60s"
+
+[[cell]]
+name = "wifi"
+radio = { access = "edca" }
+
+[[link]]
+name = "lan"
+forward = { rate = "100mbit", delay = "1ms" }
+
+[[flow]]
+name = "robots"
+count = 3
+path = ["wifi", "lan"]
+external = {}
+
+[[flow]]
+name = "laptop"
+path = ["wifi", "lan"]
+tcp = { control = "cubic" }
+"#;
+
+#[test]
+fn robots_of_a_wifi_cell_are_fresh_beside_an_upload() -> Outcome {
+    let mut sim = Sim::scenario(WIFI)?;
+    let _monitor = monitor(&mut sim)?;
+    let mut robots = Vec::new();
+    for number in 1..=3 {
+        let name = format!("robot-{number}");
+        let robot = Source::builder(URL).name(name).topic("pose").simulate(&mut sim, "robots")?;
+        robot.topic("pose")?.sample_with(|state| state.extend([7; 200]))?;
+        robots.push(robot);
+    }
+    let fourth = robot(URL).simulate(&mut sim, "robots");
+    assert!(matches!(fourth, Err(SimError::FlowTaken { count: 3, .. })));
+    sim.run_for(secs(5));
+    sim.begin_measuring();
+    sim.run_for(secs(15));
+    let report = sim.report();
+    for number in 1..=3 {
+        let age = report.age(&format!("robot-{number}/pose"))?;
+        assert!(age.mean < ms(100), "{report}");
+    }
+    assert!(report.goodput("laptop")? > 1e6, "{report}");
+    Ok(())
+}
+
 /// Two links to the monitor, for a robot with two modems.
 const TWO_PATHS: &str = r#"
 title = "A robot with two modems"

@@ -20,17 +20,17 @@ use crate::state::full_name;
 use crate::store::Board;
 
 impl SourceBuilder {
-    /// Runs the source in a simulation, over the flow `flow` of its scenario, in place of
-    /// [`SourceBuilder::spawn`]. The flow is one of `external` hosts, or one of `updates` whose source and monitor
-    /// this source and [`MonitorBuilder::simulate`] replace; of a flow with a `count`, the next one is taken.
+    /// Runs the source in a simulation, over the flow `flow` of its scenario; [`SourceBuilder::spawn`] runs it over
+    /// sockets. The flow is `external`, or a flow of `updates`, whose source and monitor are then replaced. Of a flow
+    /// with a `count`, each source takes the next one.
     ///
-    /// There are no sockets and no certificates in a simulation: the host of the URL, [`SourceBuilder::pin`],
-    /// [`SourceBuilder::ca_file`], [`SourceBuilder::identity_files`], [`SourceBuilder::token`] and
-    /// [`SourceBuilder::via`] are ignored, and datagrams are as long as over `udp://`. A flow with several `paths`
-    /// gives the source these paths, among which [`SourceBuilder::scheduler`] chooses.
+    /// A simulation has no sockets and no certificates. It ignores the URL's host, [`SourceBuilder::via`], and all
+    /// settings of trust and identity; datagrams have the sizes of `udp://`. A flow with several `paths` gives the
+    /// source these paths, and [`SourceBuilder::scheduler`] chooses among them.
     ///
     /// # Errors
-    /// [`SimError`] says what is wrong with the flow or the settings.
+    /// [`SimError::Unknown`] and [`SimError::FlowTaken`] for a flow that the source cannot have,
+    /// [`SimError::Scenario`] for a flow of another kind, and [`SimError::Build`] for settings that cannot be.
     pub fn simulate(mut self, sim: &mut Sim, flow: &str) -> Result<Source, SimError> {
         if let Err(error) = &self.url {
             return Err(Error::from(error.clone()).into());
@@ -99,14 +99,15 @@ impl SourceBuilder {
 const STREAMS_PER_SOURCE: u64 = 1 << 20;
 
 impl MonitorBuilder {
-    /// Runs the monitor in a simulation, in place of [`MonitorBuilder::spawn`]. A simulation has one monitor, to
-    /// which all of its sources send; until it is there, their datagrams are lost.
+    /// Runs the monitor in a simulation; [`MonitorBuilder::spawn`] runs it over sockets. A simulation has one monitor,
+    /// and all of its sources send to it. Datagrams that arrive before it is made are lost.
     ///
-    /// There are no sockets and no certificates in a simulation: certificates, tokens, credentials and
-    /// [`MonitorBuilder::insecure`] are ignored, and [`Monitor::address`] is that of the URL, if it has one.
+    /// A simulation has no sockets and no certificates. It ignores all settings of trust, and takes every source.
+    /// [`Monitor::address`] is the address of the URL, or 0.0.0.0 for a name, and [`Monitor::reload`] has nothing to
+    /// read.
     ///
     /// # Errors
-    /// [`SimError`] says what is wrong.
+    /// [`SimError::SecondMonitor`], and [`SimError::Build`] for settings that cannot be.
     pub fn simulate(mut self, sim: &mut Sim) -> Result<Monitor, SimError> {
         if sim.driver.has_monitor() {
             return Err(SimError::SecondMonitor);

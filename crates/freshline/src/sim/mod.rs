@@ -1,10 +1,11 @@
-//! Tests of an application's freshness, in virtual time: how old is what the monitor knows of my robot over LTE, or
-//! beside a download? A minute of it takes some milliseconds.
+//! Tests of an application's freshness in virtual time: how old is a robot's pose at the monitor over LTE, or
+//! alongside a download? A minute of virtual time takes some milliseconds.
 //!
-//! A [`Sim`] holds a network: a preset, or a scenario of the lab (`docs/lab.md`). The same builders make a source or
-//! a monitor in the world ([`SourceBuilder::spawn`](crate::SourceBuilder::spawn)) and in a simulation
-//! ([`SourceBuilder::simulate`](crate::SourceBuilder::simulate)), and give the same handles, so that the application
-//! under test is the one that is shipped. Sessions, laws and queues are those of the network threads.
+//! A [`Sim`] holds a network: a preset, or a scenario of the lab (`docs/lab.md`). The builder of a source runs it over
+//! sockets ([`SourceBuilder::spawn`](crate::SourceBuilder::spawn)) or in a simulation
+//! ([`SourceBuilder::simulate`](crate::SourceBuilder::simulate)), that of a monitor too, and both return the same
+//! handles. So the test runs the code that is deployed; sessions, laws and queues are those of the network threads
+//! and of the lab.
 //!
 //! ```
 //! use std::time::Duration;
@@ -26,10 +27,11 @@
 //! # }
 //! ```
 //!
-//! Time stands still but in [`Sim::run_for`] and [`Sim::run_until`]. A call that waits in the world, such as
-//! [`Subscription::next_state`](crate::Subscription::next_state), does not wait here: it gives `None` if there is
-//! nothing. The same calls with the same seed give the same results. As in the world, a source or a monitor ends when
-//! its handle is dropped: keep it while time passes. A [`Relay`](crate::Relay) does not run in a simulation.
+//! Virtual time passes only in [`Sim::run_for`], [`Sim::run_until`] and [`Sim::run_until_done`]. A call that waits over
+//! sockets, such as [`Subscription::next_state`](crate::Subscription::next_state), does not wait here: it returns
+//! `None` if nothing is pending. The same calls with the same seed give the same results. A source or a monitor ends
+//! when its handle is dropped, as over sockets: keep the handle while time passes. A [`Relay`](crate::Relay) cannot be
+//! simulated.
 
 mod attach;
 mod driver;
@@ -63,7 +65,7 @@ pub struct Sim {
     /// Where the files are that the scenario names.
     folder: PathBuf,
     changes: Vec<Change>,
-    /// Whether its flow may be shared by any number of sources.
+    /// Whether any number of sources may share its flow.
     is_preset: bool,
     scenario: Scenario,
     driver: Driver,
@@ -71,7 +73,7 @@ pub struct Sim {
     has_warmed_up: bool,
 }
 
-/// What an application does at times.
+/// A task of the application, which runs at certain times.
 struct Task {
     at: Time,
     /// `None`: once.
@@ -79,7 +81,7 @@ struct Task {
     run: Box<dyn FnMut(Duration)>,
 }
 
-/// A place in the world for a source.
+/// The flow of a source in the world.
 struct Place {
     /// The number of its flow.
     flow: usize,
@@ -88,8 +90,9 @@ struct Place {
 }
 
 impl Sim {
-    /// A robot's LTE uplink, as the flow `source`, which any number of sources share: up to 12 Mbit/s that vary as
-    /// in the cellular model of Sprout (Winstein et al.), with outages, and a base RTT of 50 ms.
+    /// An LTE uplink, the link `lte`: a capacity of up to 12 Mbit/s that varies by the cellular model of Sprout
+    /// (Winstein et al.), with outages of 100 ms on average, and a base RTT of 50 ms. Any number of sources share its
+    /// flow `source`.
     ///
     /// # Errors
     /// None for this preset.
@@ -97,11 +100,11 @@ impl Sim {
         Ok(Self { is_preset: true, ..Self::scenario(LTE)? })
     }
 
-    /// A link of this capacity and one-way propagation delay in each direction, such as `"12mbit"` and `"40ms"`, with
-    /// queues of 100 packets. The flow `source` goes over it, which any number of sources share.
+    /// A link, `link`, with this capacity and propagation delay in each direction, such as `"12mbit"` and `"40ms"`, and
+    /// queues of 100 packets. Any number of sources share its flow `source`.
     ///
     /// # Errors
-    /// [`SimError::Scenario`] if one of the two cannot be read.
+    /// [`SimError::Scenario`] if one of the two cannot be parsed.
     pub fn link(rate: &str, delay: &str) -> Result<Self, SimError> {
         let (rate, delay) = (toml_text(rate), toml_text(delay));
         let text = format!(
@@ -112,19 +115,19 @@ impl Sim {
         Ok(Self { is_preset: true, ..Self::scenario(&text)? })
     }
 
-    /// The network of a scenario, given as TOML. Its other flows are cross traffic; `duration`, `runs` and `sweep` do
-    /// not count. Files that it names are looked for in the working directory.
+    /// The network of a scenario in TOML. Flows without a simulated source are cross traffic. `duration`, `runs` and
+    /// `sweep` are ignored. Relative paths of trace files start at the working directory.
     ///
     /// # Errors
-    /// [`SimError::Scenario`] says what is wrong, and in which line.
+    /// [`SimError::Scenario`] with the line of the mistake.
     pub fn scenario(text: &str) -> Result<Self, SimError> {
         Self::of(text.to_owned(), PathBuf::new())
     }
 
-    /// The same of a file; files that it names are looked for beside it.
+    /// The network of a scenario file. Relative paths of trace files start at its folder.
     ///
     /// # Errors
-    /// [`SimError::Read`], and [`SimError::Scenario`] says what is wrong, and in which line.
+    /// [`SimError::Read`] if the file cannot be read, and [`SimError::Scenario`] with the line of a mistake.
     pub fn scenario_file(path: impl AsRef<Path>) -> Result<Self, SimError> {
         let path = path.as_ref();
         let text = fs::read_to_string(path)
@@ -140,19 +143,19 @@ impl Sim {
         Ok(Self { text, folder, changes, is_preset, scenario, driver, tasks, has_warmed_up })
     }
 
-    /// The same with another seed of all randomness; 1 by default, or that of the scenario.
+    /// Sets the seed of all randomness. Default: 1, or that of the scenario.
     ///
     /// # Errors
-    /// [`SimError::TooLate`] once there is a source.
+    /// [`SimError::TooLate`] once there is a source or a monitor.
     pub fn seed(self, seed: u64) -> Result<Self, SimError> {
         self.set("seed", &seed.to_string())
     }
 
-    /// The same with another value of a key of the scenario, as `freshline lab run --set` takes it, such as
-    /// `link.lte.forward.delay` and `60ms`.
+    /// Sets a key of the scenario, as `freshline lab run --set` does, such as `link.lte.forward.delay` to `60ms`.
     ///
     /// # Errors
-    /// [`SimError::Set`] says what is wrong, and [`SimError::TooLate`] that there is a source already.
+    /// [`SimError::Set`] if the key or the value cannot be, and [`SimError::TooLate`] once there is a source or a
+    /// monitor.
     pub fn set(mut self, key: &str, value: &str) -> Result<Self, SimError> {
         let is_empty = self.driver.sources.is_empty() && !self.driver.has_monitor();
         if !is_empty || self.has_begun() {
@@ -167,15 +170,15 @@ impl Sim {
 
     // ---- the application ----
 
-    /// Calls `task` now and then once per `period` of virtual time (at least 1 µs) with the time since the start of
-    /// the simulation, while it runs. Tasks that are due at the same time run in the order in which they were given.
+    /// Calls `task` at the present time and then once per `period` of virtual time (at least 1 µs), with the time since
+    /// the start of the simulation. Tasks that are due at the same time run in the order of these calls.
     pub fn every(&mut self, period: Duration, task: impl FnMut(Duration) + 'static) {
         let period = Span::from(period).max(Span::from_micros(1));
         let (at, run) = (self.driver.now(), Box::new(task));
         self.tasks.push(Task { at, period: Some(period), run });
     }
 
-    /// Calls `task` once at this time since the start of the simulation, or now if it is past.
+    /// Calls `task` once, at this time since the start of the simulation, or at the present time if that is later.
     pub fn at(&mut self, time: Duration, task: impl FnOnce() + 'static) {
         let mut task = Some(task);
         let run = Box::new(move |_| {
@@ -192,18 +195,18 @@ impl Sim {
         self.driver.now().since(Time::ZERO).into()
     }
 
-    /// Lets this much virtual time pass.
+    /// Runs the simulation for this much virtual time.
     pub fn run_for(&mut self, time: Duration) {
         self.run_to(self.driver.now() + Span::from(time));
     }
 
-    /// Lets virtual time pass until this time since the start; nothing happens if it is past.
+    /// Runs the simulation until this time since its start. Does nothing if that is past.
     pub fn run_until(&mut self, time: Duration) {
         self.run_to(Time::ZERO + Span::from(time));
     }
 
-    /// Lets virtual time pass until `is_done` returns true, which is called before each `step`, for at most `limit`;
-    /// returns whether it did. So a test waits for a state without knowing when it arrives.
+    /// Runs the simulation in steps of `step` (at least 1 µs) until `is_done` returns true, for at most `limit`. Returns
+    /// the last answer of `is_done`, which is called before each step and at the end.
     pub fn run_until_done(
         &mut self,
         step: Duration,
@@ -225,7 +228,7 @@ impl Sim {
 
     // ---- the network ----
 
-    /// From now on a link has this rate in both directions, such as `"2mbit"`.
+    /// Sets the capacity of a link in both directions, such as `"2mbit"`, also where it followed a trace.
     ///
     /// # Errors
     /// [`SimError::Unknown`] if there is no such link, and [`SimError::Scenario`] for a rate that cannot be.
@@ -238,7 +241,8 @@ impl Sim {
         self.change_link(link, |hop| Changed::Rate { hop, rate: parsed })
     }
 
-    /// From now on each packet is lost at the end of a link with this probability, from 0 to 1, in both directions.
+    /// Sets the loss of a link in both directions: the probability, 0 to 1, with which each packet is lost after its
+    /// transmission.
     ///
     /// # Errors
     /// [`SimError::Unknown`] if there is no such link.
@@ -247,7 +251,7 @@ impl Sim {
         self.change_link(link, |hop| Changed::Loss { hop, loss: Loss::Bernoulli(probability) })
     }
 
-    /// Loses all packets on a link from now on: an outage, until [`Sim::set_loss`] ends it.
+    /// Loses all packets of a link: an outage, until [`Sim::set_loss`] ends it.
     ///
     /// # Errors
     /// [`SimError::Unknown`] if there is no such link.
@@ -257,13 +261,15 @@ impl Sim {
 
     // ---- results ----
 
-    /// Measures from now on: what was before does not count. A scenario with a `warm_up` does so by itself.
+    /// Discards all measurements and measures from the present time on. The end of a scenario's `warm_up` does this
+    /// by itself.
     pub fn begin_measuring(&mut self) {
         self.has_warmed_up = true;
         self.driver.begin_measuring();
     }
 
-    /// What was measured until now. It copies histograms: call it once, at the end.
+    /// Reports the measurements until the present time. Copies histograms, so call it at the end rather than in each
+    /// step.
     pub fn report(&self) -> Report {
         Report::of(&self.scenario, &self.driver)
     }

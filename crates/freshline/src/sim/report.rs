@@ -1,4 +1,4 @@
-//! What a simulation has measured.
+//! The results of a simulation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,8 +13,8 @@ use super::driver::{Attached, Driver};
 use super::error::SimError;
 use super::tally::{Measured, Which};
 
-/// What a simulation has measured, from its start or the end of the scenario's `warm_up` on. [`fmt::Display`] writes
-/// it as a table, for the message of an assertion.
+/// The results of a simulation, measured from its start, or from the end of the scenario's `warm_up`. [`fmt::Display`]
+/// prints a summary, for the message of an assertion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     duration: Duration,
@@ -30,7 +30,7 @@ struct Topic {
     delay: Option<Delay>,
 }
 
-/// The true age of what is known of a topic, or of a key, over time.
+/// The true age of the newest state of a topic or key at its receiver, over time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Age {
@@ -38,9 +38,9 @@ pub struct Age {
     pub mean: Duration,
     /// Its median over time, within 1 %, as are the other quantiles.
     pub p50: Duration,
-    /// The age that is not exceeded during 95 % of the time.
+    /// The 95th percentile over time.
     pub p95: Duration,
-    /// The age that is not exceeded during 99 % of the time.
+    /// The 99th percentile over time.
     pub p99: Duration,
     /// The largest age.
     pub max: Duration,
@@ -48,17 +48,17 @@ pub struct Age {
     pub states_per_s: f64,
 }
 
-/// How long states or records took from their generation to the application that receives them.
+/// The time from the generation of states or records to their arrival at the receiver.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Delay {
-    /// How many came; of states, those that were fresher than all before them.
+    /// How many arrived; of states, those that were fresher than all before them.
     pub count: u64,
     /// The mean.
     pub mean: Duration,
-    /// 95 % took at most this.
+    /// The 95th percentile.
     pub p95: Duration,
-    /// The longest.
+    /// The maximum.
     pub max: Duration,
 }
 
@@ -66,15 +66,15 @@ pub struct Delay {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct SourceTraffic {
-    /// Datagrams that it has sent.
+    /// Datagrams sent.
     pub sent: u64,
-    /// Datagrams that it has sent per second.
+    /// Datagrams sent per second.
     pub sent_per_s: f64,
-    /// What it has sent in bit/s, with all headers from IP on.
+    /// The rate of these in bit/s, with all headers from IP on.
     pub sent_bps: f64,
-    /// Datagrams that it has received.
+    /// Datagrams received.
     pub received: u64,
-    /// Datagrams of either direction that were dropped by queues, or lost.
+    /// Datagrams of either direction that queues have dropped or links have lost.
     pub lost: u64,
 }
 
@@ -82,17 +82,17 @@ pub struct SourceTraffic {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct LinkDirection {
-    /// The fraction of the time in which it transmits, 0 to 1; of several hops, that of the busiest.
+    /// The fraction of the time in which it transmits, 0 to 1. Of several hops: the maximum.
     pub utilisation: f64,
-    /// Packets that came out at its end.
+    /// Packets that arrived at its far end.
     pub delivered: u64,
-    /// Packets that were dropped by its queue, or lost.
+    /// Packets that its queue has dropped or that it has lost.
     pub dropped: u64,
-    /// Mean sojourn time in its queue; of several hops, the sum.
+    /// Mean sojourn time in its queue. Of several hops: the sum.
     pub queue_mean: Duration,
-    /// The sojourn time that 95 % of packets do not exceed; of several hops, that of the worst one.
+    /// The 95th percentile of the sojourn time. Of several hops: the maximum.
     pub queue_p95: Duration,
-    /// The longest sojourn time; of several hops, that of the worst one.
+    /// The maximum of the sojourn time, of all hops.
     pub queue_max: Duration,
 }
 
@@ -134,14 +134,14 @@ impl Report {
         }
     }
 
-    /// The measured time.
+    /// The length of the measurement.
     pub fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// The age at the monitor of a topic, by `source/topic`, or `source` of a source without topics. It counts from
-    /// the first state on that the application gives, whether that arrives or not; of a topic with keys, it is that
-    /// of the key that changed last.
+    /// The age of a topic at the monitor, by its name: `source/topic`, or `source` for a source without topics. It is
+    /// measured from the first state on that the application puts, even if that does not arrive. Of a topic with keys
+    /// it is the age of the key that changed last.
     ///
     /// # Errors
     /// [`SimError::UnknownTopic`], and [`SimError::NotMeasured`] if no time has passed.
@@ -149,7 +149,7 @@ impl Report {
         self.topic(&Which::topic(name))?.age.ok_or_else(|| SimError::NotMeasured(name.to_owned()))
     }
 
-    /// The age at the monitor of a key, from its first state there on.
+    /// The age of a key at the monitor, from the arrival of its first state on.
     ///
     /// # Errors
     /// As [`Report::age`].
@@ -158,8 +158,8 @@ impl Report {
         self.topic(&which)?.age.ok_or_else(|| SimError::NotMeasured(name.to_owned()))
     }
 
-    /// The age at the source `source` of a topic that the monitor sends, such as `monitor/cmd`, from its first state
-    /// there on.
+    /// The age of a topic of the return direction, such as `monitor/cmd`, at the source `source`, from the arrival of
+    /// its first state on.
     ///
     /// # Errors
     /// As [`Report::age`].
@@ -168,15 +168,15 @@ impl Report {
         self.topic(&which)?.age.ok_or_else(|| SimError::NotMeasured(name.to_owned()))
     }
 
-    /// How long the states or records of a topic took to the monitor.
+    /// The delays of the states or records of a topic to the monitor.
     ///
     /// # Errors
-    /// [`SimError::UnknownTopic`], and [`SimError::NotMeasured`] if none has come.
+    /// [`SimError::UnknownTopic`], and [`SimError::NotMeasured`] if none has arrived.
     pub fn delay(&self, name: &str) -> Result<Delay, SimError> {
         self.topic(&Which::topic(name))?.delay.ok_or_else(|| SimError::NotMeasured(name.to_owned()))
     }
 
-    /// The datagrams of a source, by its name; of several with one name, all together.
+    /// The datagrams of a source, by its name; of several sources with one name, the sum.
     ///
     /// # Errors
     /// [`SimError::Unknown`].
@@ -200,8 +200,7 @@ impl Report {
         find(&self.links, "link", link).map(|[_, reverse]| *reverse)
     }
 
-    /// What a TCP stream or cross traffic of the scenario has delivered, in bit/s; of flows with a `count`, all
-    /// together.
+    /// The goodput of a TCP stream or of cross traffic of the scenario in bit/s; of flows with a `count`, the sum.
     ///
     /// # Errors
     /// [`SimError::Unknown`], also for other kinds of flows.
