@@ -1,6 +1,8 @@
 //! What time it is, in the world or in a simulation.
 
+#[cfg(feature = "sim")]
 use std::sync::Arc;
+#[cfg(feature = "sim")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use freshline_core::unit::Time;
@@ -11,6 +13,7 @@ pub(crate) enum Clock {
     /// The process's.
     Real(freshline_net::clock::Clock),
     /// Nanoseconds, which a simulation advances.
+    #[cfg(feature = "sim")]
     Virtual(Arc<AtomicU64>),
 }
 
@@ -23,6 +26,7 @@ impl Clock {
     pub(crate) fn now(&self) -> Time {
         match self {
             Self::Real(clock) => clock.now(),
+            #[cfg(feature = "sim")]
             Self::Virtual(nanos) => Time::from_nanos(nanos.load(Ordering::Relaxed)),
         }
     }

@@ -18,6 +18,10 @@ mod receiving;
 #[cfg(feature = "monitor")]
 mod relay;
 #[cfg(feature = "source")]
+mod running;
+#[cfg(feature = "sim")]
+pub mod sim;
+#[cfg(feature = "source")]
 mod source;
 mod state;
 #[cfg(feature = "monitor")]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use freshline_core::session::{MaxAge, MonitorParams, SourceParams, TopicKind, TopicParams};
@@ -12,7 +12,7 @@ use freshline_core::unit::Span;
 use freshline_core::wire::AckMark;
 use freshline_net::credentials::{Reloader, Right};
 use freshline_net::monitor::{
-    self as driver, Asker, MonitorConfig, MonitorReport, ReturnConfig, ReturnTopic, SourceStatus,
+    self as driver, MonitorConfig, MonitorReport, ReturnConfig, ReturnTopic, SourceStatus,
 };
 use freshline_net::quic::{Fingerprint, Limits};
 use freshline_net::source::sampler::Shared;
@@ -23,6 +23,7 @@ use crate::error::{Error, UnknownTopic};
 use crate::events::{Events, MonitorEvent};
 use crate::listening::{Listening, Quic};
 use crate::max_ages::MaxAges;
+use crate::running::Running;
 use crate::source::find;
 use crate::state::State;
 use crate::store::Board;
@@ -30,7 +31,8 @@ use crate::subscription::Subscription;
 use crate::topic::{self, Topic};
 use crate::url::{BadUrl, Url};
 
-/// A monitor that runs: it holds the freshest state of many sources until it is closed or dropped.
+/// A monitor that runs: it holds the freshest state of many sources until it is closed or dropped. Dropping it is
+/// as [`Monitor::close`], without its report.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,23 +50,36 @@ pub struct Monitor {
     quic: Option<Quic>,
     /// What is read again by [`Monitor::reload`].
     listening: Listening,
-    reloader: Reloader,
+    /// `None` in a simulation.
+    reloader: Option<Reloader>,
     board: Board,
     topics: Vec<Topic>,
-    asker: Asker,
-    stop: Stop,
-    thread: Option<JoinHandle<Result<MonitorReport, Error>>>,
+    ask: Ask,
+    running: Running<MonitorReport>,
+}
+
+/// Asks for this number of sources.
+pub(crate) type Ask = Box<dyn Fn(usize) -> Result<Vec<SourceStatus>, driver::Gone> + Send + Sync>;
+
+/// What a [`Monitor`] is made of.
+#[cfg(feature = "sim")]
+pub(crate) struct Parts {
+    pub(crate) address: SocketAddr,
+    pub(crate) board: Board,
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) ask: Ask,
+    pub(crate) running: Running<MonitorReport>,
 }
 
 /// Settings of a [`Monitor`]; each has a default.
 #[derive(Debug)]
 #[must_use = "it does nothing before `spawn` or `build`"]
 pub struct MonitorBuilder {
-    url: Result<Url, BadUrl>,
+    pub(crate) url: Result<Url, BadUrl>,
     listening: Listening,
-    params: MonitorParams,
-    max_ages: MaxAges,
-    detailed: usize,
+    pub(crate) params: MonitorParams,
+    pub(crate) max_ages: MaxAges,
+    pub(crate) detailed: usize,
     forget: Span,
     returning: SourceParams,
     law: LawConfig,
@@ -123,7 +138,7 @@ impl Monitor {
     /// # Errors
     /// [`driver::Gone`] if it has ended.
     pub fn sources(&self, max: usize) -> Result<Vec<SourceStatus>, driver::Gone> {
-        self.asker.sources(max)
+        (self.ask)(max)
     }
 
     /// Reads the files of credentials and authorities again, and ends the sessions that they do not permit any more;
@@ -132,8 +147,9 @@ impl Monitor {
     /// # Errors
     /// [`Error`] says which file cannot be used; [`Error::Ended`].
     pub fn reload(&self) -> Result<usize, Error> {
+        let Some(reloader) = &self.reloader else { return Ok(0) };
         let change = self.listening.read_again(Right::Publish, self.quic.as_ref())?;
-        self.reloader.replace(change).map_err(|_| Error::Ended)
+        reloader.replace(change).map_err(|_| Error::Ended)
     }
 
     /// What has happened to it.
@@ -151,7 +167,7 @@ impl Monitor {
 
     /// Whether its thread has ended, which it does by itself only if it cannot go on; [`Monitor::close`] says why.
     pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.running.has_ended()
     }
 
     /// Says goodbye to all sources, and tells how the run was.
@@ -159,29 +175,20 @@ impl Monitor {
     /// # Errors
     /// [`Error`], if it could not go on.
     pub fn close(mut self) -> Result<MonitorReport, Error> {
-        self.end()
+        self.running.end()
     }
 
-    fn end(&mut self) -> Result<MonitorReport, Error> {
-        self.stop.stop();
-        let Some(thread) = self.thread.take() else { return Err(Error::Panicked) };
-        thread.join().unwrap_or(Err(Error::Panicked))
+    #[cfg(feature = "sim")]
+    pub(crate) fn of(parts: Parts) -> Self {
+        let Parts { address, board, topics, ask, running } = parts;
+        let (quic, listening, reloader) = (None, Listening::default(), None);
+        Self { address, quic, listening, reloader, board, topics, ask, running }
     }
 }
 
 impl fmt::Debug for Monitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Monitor").field(&self.address).finish()
-    }
-}
-
-impl Drop for Monitor {
-    /// As [`Monitor::close`], without its report.
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            // Whoever wants to know it calls `close`.
-            let _ = self.end();
-        }
     }
 }
 
@@ -314,18 +321,7 @@ impl MonitorBuilder {
     pub fn spawn(mut self) -> Result<Monitor, Error> {
         let max_ages = self.max_ages.get()?;
         let clock = Clock::real();
-        let limits = || topic::Limits { max_state: self.returning.max_state, clock: clock.clone() };
-        let topics: Vec<_> = self
-            .topics
-            .iter()
-            .map(|topic| Topic::new(&topic.name, &TopicKind::Latest, topic.is_urgent, limits()))
-            .collect();
-        let sent = self.topics.drain(..).zip(&topics);
-        let sent: Vec<_> = sent
-            .map(|(params, topic)| ReturnTopic { params, states: Shared::new(topic.sampler()) })
-            .collect();
-        let returning =
-            ReturnConfig { params: self.returning.clone(), law: self.law, topics: sent };
+        let (topics, returning) = self.make_topics(&clock);
         let listening = self.listening.clone();
         let (mut driver, quic) = self.build()?;
         if !topics.is_empty() {
@@ -335,6 +331,7 @@ impl MonitorBuilder {
         board.set_waker(driver.waker());
         let (address, asker, reloader) = (driver.local_addr()?, driver.asker(), driver.reloader());
         let stop = Stop::new();
+        let ask: Ask = Box::new(move |max| asker.sources(max));
         let ended = Ended { topics: topics.clone(), board: board.clone() };
         let (mut store, stopped_by) = (board.store(max_ages), stop.clone());
         let run = move || {
@@ -343,8 +340,26 @@ impl MonitorBuilder {
             Ok(driver.report(&store))
         };
         let named = thread::Builder::new().name("freshline monitor".into());
-        let thread = Some(named.spawn(run).map_err(Error::Thread)?);
-        Ok(Monitor { address, quic, listening, reloader, board, topics, asker, stop, thread })
+        let running = Running::thread(stop, named.spawn(run).map_err(Error::Thread)?);
+        let reloader = Some(reloader);
+        Ok(Monitor { address, quic, listening, reloader, board, topics, ask, running })
+    }
+
+    /// Handles for the topics that it sends, and what sends them.
+    pub(crate) fn make_topics(&mut self, clock: &Clock) -> (Vec<Topic>, ReturnConfig) {
+        let limits = || topic::Limits { max_state: self.returning.max_state, clock: clock.clone() };
+        let topics: Vec<_> = self
+            .topics
+            .iter()
+            .map(|topic| Topic::new(&topic.name, &TopicKind::Latest, topic.is_urgent, limits()))
+            .collect();
+        let sent = self.topics.drain(..).zip(&topics);
+        let sent = sent
+            .map(|(params, topic)| ReturnTopic { params, states: Shared::new(topic.sampler()) })
+            .collect();
+        let returning =
+            ReturnConfig { params: self.returning.clone(), law: self.law, topics: sent };
+        (topics, returning)
     }
 
     /// The monitor without a thread, for a caller's own loop, with what it shows on `quic://`. It sends no topics of
@@ -379,9 +394,9 @@ impl MonitorBuilder {
 }
 
 /// Tells the application that the thread has ended, also by a panic.
-struct Ended {
-    topics: Vec<Topic>,
-    board: Board,
+pub(crate) struct Ended {
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) board: Board,
 }
 
 impl Drop for Ended {

@@ -1,15 +1,13 @@
 //! The return direction of a source, for its application.
 
-use std::time::Duration;
-
-use freshline_core::session::{MaxAge, MonitorParams};
+use freshline_core::session::MonitorParams;
 use freshline_net::monitor::Incoming;
 use freshline_net::source::Receive;
 
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::max_ages::MaxAges;
-use crate::store::Board;
+use crate::store::{Board, Store};
 use crate::subscription::Subscription;
 
 /// What a source receives.
@@ -19,26 +17,27 @@ pub(crate) struct Receiving {
     max_ages: MaxAges,
 }
 
-impl Default for Receiving {
-    fn default() -> Self {
-        Self { board: Board::new(Clock::real()), max_ages: MaxAges::default() }
-    }
-}
-
 impl Receiving {
+    /// States are handed out by these maximum ages.
+    pub(crate) fn new(clock: Clock, max_ages: MaxAges) -> Self {
+        Self { board: Board::new(clock), max_ages }
+    }
+
     pub(crate) fn board(&self) -> &Board {
         &self.board
     }
 
-    pub(crate) fn limit(&mut self, pattern: &str, limit: Duration) {
-        self.max_ages.add(MaxAge::new(pattern, limit.into()));
-    }
-
     /// What hands received states to the board.
     pub(crate) fn incoming(&self) -> Result<Box<dyn Receive + Send>, Error> {
+        let (params, store) = self.store()?;
+        Ok(Box::new(Incoming::new(params, store)?))
+    }
+
+    /// The settings of its session, and what takes the states.
+    pub(crate) fn store(&self) -> Result<(MonitorParams, Store), Error> {
         let max_age = self.max_ages.get()?;
         let params = MonitorParams { max_age: max_age.clone(), ..MonitorParams::default() };
-        Ok(Box::new(Incoming::new(params, self.board.store(max_age))?))
+        Ok((params, self.board.store(max_age)))
     }
 
     /// A reader; of a source that receives nothing, one that is over.

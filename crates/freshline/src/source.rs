@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use freshline_core::dscp::Dscp;
@@ -24,13 +24,16 @@ use crate::clock::Clock;
 use crate::dialling::Dialling;
 use crate::error::{Error, UnknownTopic};
 use crate::events::{Events, SourceEvent};
-
+#[cfg(feature = "monitor")]
+use crate::max_ages::MaxAges;
+use crate::running::Running;
 use crate::topic::{self, PutError, Topic};
 use crate::url::{BadUrl, Url};
 #[cfg(feature = "monitor")]
 use crate::{State, Subscription, receiving::Receiving};
 
-/// A source that runs: it keeps a monitor fresh until it is closed or dropped.
+/// A source that runs: it keeps a monitor fresh until it is closed or dropped. Dropping it is as
+/// [`Source::close`], without its report.
 ///
 /// ```
 /// # fn main() -> Result<(), freshline::Error> {
@@ -46,15 +49,23 @@ use crate::{State, Subscription, receiving::Receiving};
 pub struct Source {
     topics: Vec<Topic>,
     shared: Arc<Shared>,
-    stop: Stop,
-    thread: Option<JoinHandle<Result<SourceReport, Error>>>,
+    running: Running<SourceReport>,
     #[cfg(feature = "monitor")]
     receiving: Option<Receiving>,
 }
 
+/// What a [`Source`] is made of.
+#[cfg(feature = "sim")]
+pub(crate) struct Parts {
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) running: Running<SourceReport>,
+    pub(crate) receiving: Option<Receiving>,
+}
+
 /// What the network thread tells.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     clock: Clock,
     /// Bits of updates a second.
     rate: AtomicU64,
@@ -68,16 +79,17 @@ struct Shared {
 #[derive(Debug)]
 #[must_use = "it does nothing before `spawn` or `build`"]
 pub struct SourceBuilder {
-    url: Result<Url, BadUrl>,
+    pub(crate) url: Result<Url, BadUrl>,
     dialling: Dialling,
     /// What the files of `dialling` had when they were read.
     dialled: Option<Dialled>,
-    paths: SourcePaths,
-    params: SourceParams,
-    law: LawConfig,
-    topics: Vec<TopicParams>,
+    pub(crate) paths: SourcePaths,
+    pub(crate) params: SourceParams,
+    pub(crate) law: LawConfig,
+    pub(crate) topics: Vec<TopicParams>,
+    /// The maximum ages of received topics, if topics are received.
     #[cfg(feature = "monitor")]
-    receiving: Option<Receiving>,
+    pub(crate) receiving: Option<MaxAges>,
 }
 
 /// A monitor, how it is reached, and the token to show there.
@@ -135,7 +147,7 @@ impl Source {
 
     /// Whether its thread has ended, which it does by itself only if it cannot go on; [`Source::close`] says why.
     pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.running.has_ended()
     }
 
     /// Says goodbye to the monitor, and tells how the run was.
@@ -143,13 +155,13 @@ impl Source {
     /// # Errors
     /// [`Error`], if it could not go on.
     pub fn close(mut self) -> Result<SourceReport, Error> {
-        self.end()
+        self.running.end()
     }
 
-    fn end(&mut self) -> Result<SourceReport, Error> {
-        self.stop.stop();
-        let Some(thread) = self.thread.take() else { return Err(Error::Panicked) };
-        thread.join().unwrap_or(Err(Error::Panicked))
+    #[cfg(feature = "sim")]
+    pub(crate) fn of(parts: Parts) -> Self {
+        let Parts { topics, shared, running, receiving } = parts;
+        Self { topics, shared, running, receiving }
     }
 }
 
@@ -166,16 +178,6 @@ impl Source {
     /// Without [`SourceBuilder::receive`] none come, and it is over at once.
     pub fn subscribe(&self, pattern: &str) -> Subscription {
         Receiving::subscribe(self.receiving.as_ref(), pattern)
-    }
-}
-
-impl Drop for Source {
-    /// As [`Source::close`], without its report.
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            // Whoever wants to know it calls `close`.
-            let _ = self.end();
-        }
     }
 }
 
@@ -316,7 +318,7 @@ impl SourceBuilder {
     /// Also receives the topics that the monitor sends ([`MonitorBuilder::topic`](crate::MonitorBuilder::topic)).
     #[cfg(feature = "monitor")]
     pub fn receive(mut self) -> Self {
-        self.receiving.get_or_insert_with(Receiving::default);
+        self.receiving.get_or_insert_with(MaxAges::default);
         self
     }
 
@@ -324,8 +326,8 @@ impl SourceBuilder {
     /// this. It implies [`SourceBuilder::receive`].
     #[cfg(feature = "monitor")]
     pub fn max_age(mut self, pattern: &str, limit: Duration) -> Self {
-        let receiving = self.receiving.get_or_insert_with(Receiving::default);
-        receiving.limit(pattern, limit);
+        let limit = session::MaxAge::new(pattern, limit.into());
+        self.receiving.get_or_insert_with(MaxAges::default).add(limit);
         self
     }
 
@@ -351,9 +353,10 @@ impl SourceBuilder {
     /// [`Error`] says what is wrong, or what the system refused. That the monitor cannot be reached is none.
     pub fn spawn(mut self) -> Result<Source, Error> {
         let clock = Clock::real();
-        let topics = self.make_topics(&clock);
+        let topics = self.make_topics(&clock, random());
         #[cfg(feature = "monitor")]
-        let receiving = self.receiving.take();
+        let receiving =
+            self.receiving.take().map(|max_ages| Receiving::new(clock.clone(), max_ages));
         let states = states(&self.topics, &topics);
         let mut driver = self.build(states)?;
         #[cfg(feature = "monitor")]
@@ -375,12 +378,11 @@ impl SourceBuilder {
             Ok(driver.report())
         };
         let named = thread::Builder::new().name("freshline source".into());
-        let thread = Some(named.spawn(run).map_err(Error::Thread)?);
+        let running = Running::thread(stop, named.spawn(run).map_err(Error::Thread)?);
         Ok(Source {
             topics,
             shared,
-            stop,
-            thread,
+            running,
             #[cfg(feature = "monitor")]
             receiving,
         })
@@ -410,14 +412,15 @@ impl SourceBuilder {
         }
     }
 
-    /// Handles for the topics, or for the one state without a name.
-    fn make_topics(&mut self, clock: &Clock) -> Vec<Topic> {
+    /// Handles for the topics, or for the one state without a name. `stream` is drawn anew for each source: it
+    /// tells its records from those of others.
+    pub(crate) fn make_topics(&mut self, clock: &Clock, stream: u64) -> Vec<Topic> {
         let max_state = self.params.max_state;
         let limits = || topic::Limits { max_state, clock: clock.clone() };
         for (number, topic) in (1..).zip(&mut self.topics) {
             // Of the source's session alone: its records live as long as it does.
-            if let TopicKind::Every { stream: stream @ StreamId(0), .. } = &mut topic.kind {
-                *stream = StreamId(random().wrapping_add(number).max(1));
+            if let TopicKind::Every { stream: id @ StreamId(0), .. } = &mut topic.kind {
+                *id = StreamId(stream.wrapping_add(number).max(1));
             }
         }
         let made = self
@@ -438,7 +441,7 @@ fn random() -> u64 {
 }
 
 /// Where the driver takes the states from.
-fn states(params: &[TopicParams], topics: &[Topic]) -> States {
+pub(crate) fn states(params: &[TopicParams], topics: &[Topic]) -> States {
     match params {
         [] => States::Of(topics[0].sampler()),
         params => States::Topics(
@@ -455,7 +458,7 @@ fn states(params: &[TopicParams], topics: &[Topic]) -> States {
 }
 
 impl Shared {
-    fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         let number = || AtomicU64::new(0);
         let events = Events::new(clock.is_real());
         Self { clock, rate: number(), delivered: number(), is_open: number(), events }
@@ -463,11 +466,11 @@ impl Shared {
 }
 
 /// Tells the application that the thread has ended, also by a panic.
-struct Ended {
-    topics: Vec<Topic>,
-    shared: Arc<Shared>,
+pub(crate) struct Ended {
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) shared: Arc<Shared>,
     #[cfg(feature = "monitor")]
-    receiving: Option<Receiving>,
+    pub(crate) receiving: Option<Receiving>,
 }
 
 impl Drop for Ended {
@@ -481,7 +484,7 @@ impl Drop for Ended {
 }
 
 /// Tells the application what happens.
-struct Watch(Arc<Shared>);
+pub(crate) struct Watch(pub(crate) Arc<Shared>);
 
 impl driver::Watch for Watch {
     fn event(&mut self, _: Time, _: &session::Source, event: &driver::Event<'_>) {

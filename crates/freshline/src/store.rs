@@ -48,7 +48,7 @@ struct EndedRecords {
 #[derive(Default)]
 struct Held {
     /// By [`State::name`].
-    topics: HashMap<Box<str>, Topic>,
+    topics: BTreeMap<Box<str>, Topic>,
     readers: Vec<Weak<Reader>>,
     /// A reader has come, or a record is done.
     has_room_again: bool,
@@ -179,7 +179,8 @@ struct Arrived<'a> {
 }
 
 impl Store {
-    fn source(record: &Record) -> Box<str> {
+    /// The name of its source, as applications see it.
+    pub(crate) fn source(record: &Record) -> Box<str> {
         match &*record.name {
             "" => record.label().to_string().into(),
             name => name.into(),

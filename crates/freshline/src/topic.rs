@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use freshline_core::session::{Need, TopicKind};
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 use freshline_net::Waker;
 use freshline_net::source::sampler::{Sampler, Take};
 
@@ -52,6 +52,8 @@ struct Inner {
     sample: Option<Sample>,
     /// How often the application has said where states come from: by a function, or by putting them.
     choice: u64,
+    /// When the function was called last.
+    sampled_at: Option<Time>,
     waker: Option<Arc<Waker>>,
     /// Whether the network thread has asked for a state and got none.
     awaits: bool,
@@ -177,6 +179,7 @@ impl Topic {
         let now = self.0.clock.now();
         let at = match &self.0.clock {
             Clock::Real(clock) => clock.time_of(generated_at).min(now),
+            #[cfg(feature = "sim")]
             Clock::Virtual(_) => now,
         };
         self.put_at(at, state.into())
@@ -255,6 +258,13 @@ impl Topic {
         Box::new(Taker(self.clone()))
     }
 
+    /// Whether it has a state, a record, or a function for states.
+    #[cfg(feature = "sim")]
+    pub(crate) fn has_state(&self) -> bool {
+        let Inner { content: Content { newest, keys, records, .. }, sample, .. } = &*self.lock();
+        newest.is_some() || sample.is_some() || !keys.is_empty() || !records.is_empty()
+    }
+
     /// Nothing more is taken.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
@@ -270,6 +280,11 @@ impl Topic {
         let mut inner = self.open()?;
         inner.choose(None);
         let Content { newest, is_taken, .. } = &mut inner.content;
+        if *is_taken && newest.as_ref().is_some_and(|(time, taken)| *time == at && *taken == state)
+        {
+            // A session would wait for a newer state that never wakes it.
+            return Ok(None);
+        }
         let before = newest.replace((at, state)).filter(|_| !*is_taken);
         *is_taken = false;
         inner.replaced += u64::from(before.is_some());
@@ -364,8 +379,13 @@ impl Sampler for Taker {
 
     fn take(&mut self, now: Time, need: Need, into: &mut Vec<u8>) -> Take {
         let mut inner = self.0.lock();
+        if inner.sample.is_some() && inner.sampled_at == Some(now) && need == Need::Newer {
+            // A session takes a state of the same time for the one that it has.
+            return Take::NotBefore(now + Span::from_nanos(1));
+        }
         if let Some(mut sample) = inner.sample.take() {
             let choice = inner.choice;
+            inner.sampled_at = Some(now);
             // It may use the topic itself.
             drop(inner);
             sample(into);
@@ -458,6 +478,19 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_is_given_again_with_its_time_is_not_taken_again() {
+        let (topic, mut sampler, woken) = topic(TopicKind::Latest);
+        let put = |state: &[u8]| topic.put_at(Time::from_nanos(5), state.to_vec()).unwrap();
+        assert_eq!(put(b"frame"), None);
+        assert_eq!(take(&mut *sampler, Need::Newer).1, b"frame");
+        assert_eq!(put(b"frame"), None);
+        assert_eq!(take(&mut *sampler, Need::Newer).0, Take::NotYet);
+        put(b"other");
+        assert_eq!(woken.load(Ordering::SeqCst), 1, "it was awaited");
+        assert_eq!(take(&mut *sampler, Need::Newer).1, b"other");
+    }
+
+    #[test]
     fn a_sample_is_taken_at_the_moment_of_sending() {
         let (topic, mut sampler, _) = topic(TopicKind::Latest);
         let mut count = 0;
@@ -467,8 +500,17 @@ mod tests {
                 buffer.push(count);
             })
             .unwrap();
-        assert_eq!(take(&mut *sampler, Need::Newer).1, [1]);
-        assert_eq!(take(&mut *sampler, Need::Newer).1, [2]);
+        let mut take_at = |nanos| {
+            let mut state = Vec::new();
+            (sampler.take(Time::from_nanos(nanos), Need::Newer, &mut state), state)
+        };
+        assert_eq!(take_at(5).1, [1]);
+        assert_eq!(
+            take_at(5),
+            (Take::NotBefore(Time::from_nanos(6)), vec![]),
+            "it would be the same"
+        );
+        assert_eq!(take_at(6).1, [2]);
         topic.put([9]).unwrap();
         assert_eq!(take(&mut *sampler, Need::Newer).1, [9]);
     }

@@ -54,3 +54,13 @@ fn telemetry_leaves_at_the_laws_rate() {
     topics.dedup();
     assert_eq!(topics, ["battery", "load", "pose"]);
 }
+
+#[cfg(feature = "sim")]
+#[test]
+fn one_application_runs_over_sockets_and_in_virtual_time() {
+    let said = run("simulated", &[]);
+    assert!(
+        said.contains("over loopback") && said.contains("in 60.000 s of virtual time"),
+        "{said}"
+    );
+}

@@ -35,7 +35,7 @@ pub enum Transport {
 
 impl Transport {
     /// The longest datagram that a source sends by it; a longer state is cut into parts.
-    pub(crate) fn max_datagram(&self) -> usize {
+    pub fn max_datagram(&self) -> usize {
         match self {
             Self::Udp => MAX_UNFRAGMENTED,
             Self::Quic { .. } => quic::MAX_DATAGRAM,

@@ -11,6 +11,8 @@
 //! ("Better Bit Mixing", 2011, variant 13), a bijection in which each input bit flips each output
 //! bit with a probability of about 1/2.
 
+use freshline_core::session::Secret;
+use rand::RngExt;
 use rand_pcg::Pcg64;
 
 /// Hands out random streams. The draws of one component never change those of another.
@@ -35,6 +37,11 @@ impl Streams {
         let key = words.into_iter().fold(0, |key, word| mix(key ^ word));
         let word = |number: u64| u128::from(mix(key.wrapping_add(number.wrapping_mul(GOLDEN))));
         Pcg64::new(word(0) << 64 | word(1), word(2) << 64 | word(3))
+    }
+
+    /// The secret of a session, in a run that repeats.
+    pub fn secret(self, kind: &str, index: usize) -> Secret {
+        Secret::new(self.stream(kind, index).random())
     }
 }
 

@@ -57,7 +57,7 @@ impl Scenario {
                         `rate` or a `delay`";
             return Err(flow.refused(what));
         }
-        self.build(0).map(drop)
+        self.build_with_hosts(0).map(drop)
     }
 
     /// The names of what packets cross: its links, cells and meshes.
@@ -85,7 +85,21 @@ impl Scenario {
     }
 
     /// The world of a run, at time zero.
+    ///
+    /// # Errors
+    /// [`ScenarioError`], also for a flow of hosts outside of the world: see [`Scenario::build_with_hosts`].
     pub fn build(&self, run: u32) -> Result<Built, ScenarioError> {
+        match self.flows.iter().find(|flow| flow.external.is_some()) {
+            Some(flow) => Err(ScenarioError::External(flow.name.clone())),
+            None => self.build_with_hosts(run),
+        }
+    }
+
+    /// The world of a run, at time zero, of which the caller drives the hosts of external flows.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] says what cannot be built.
+    pub fn build_with_hosts(&self, run: u32) -> Result<Built, ScenarioError> {
         let streams = Streams::new(self.seed, run);
         let mut hops = Vec::new();
         let links = self.links.iter().enumerate();
@@ -498,7 +512,8 @@ impl FlowConfig {
     fn several_paths(&self) -> Option<&[Vec<String>]> {
         let of_updates = self.updates.as_ref().map(|updates| &updates.paths[..]);
         let of_stream = self.multipath.as_ref().map(|multipath| &multipath.paths[..]);
-        of_stream.or(of_updates.filter(|paths| !paths.is_empty()))
+        let of_hosts = self.external.as_ref().map(|external| &external.paths[..]);
+        of_stream.or(of_updates.or(of_hosts).filter(|paths| !paths.is_empty()))
     }
 
     fn is_stream(&self) -> bool {

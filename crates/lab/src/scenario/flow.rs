@@ -98,6 +98,9 @@ impl FlowConfig {
         remote: &Remote,
         servers: &mut Servers,
     ) -> Result<Flow, ScenarioError> {
+        if let Some(external) = &self.external {
+            return self.build_external(external);
+        }
         match (&self.updates, &self.tcp, &self.multipath, &self.downlink, &self.cross_traffic) {
             (Some(updates), None, None, None, None) => {
                 self.build_updates(updates, period, streams, index, rng)

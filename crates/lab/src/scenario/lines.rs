@@ -59,6 +59,7 @@ impl ScenarioError {
             Self::NoRun => return runs.as_ref().map(Spanned::span),
             Self::UnknownLink { flow: name, .. }
             | Self::NotOneKind(name)
+            | Self::External(name)
             | Self::Law { flow: name, .. }
             | Self::Flow { flow: name, .. }
             | Self::SameName("flows", name) => ([&flow[..], &[], &[]], name),

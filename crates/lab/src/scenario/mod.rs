@@ -9,6 +9,7 @@
 mod build;
 mod counting;
 mod emulated;
+mod external;
 mod flow;
 mod law;
 mod lines;
@@ -42,6 +43,7 @@ use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
 pub use build::{Built, TOPOLOGY};
 pub use counting::{Counting, StampsConfig};
 pub use emulated::{Emulated, EmulatedSource};
+pub use external::ExternalConfig;
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, ScenarioLaw};
 pub use multipath::{MultipathConfig, MultipathControl, PageConfig, VideoConfig};
@@ -215,6 +217,8 @@ pub struct FlowConfig {
     pub downlink: Option<DownlinkConfig>,
     /// It is cross traffic.
     pub cross_traffic: Option<CrossTrafficConfig>,
+    /// It carries the datagrams of hosts outside of the world.
+    pub external: Option<ExternalConfig>,
 }
 
 /// A source and its monitor.
@@ -483,10 +487,16 @@ pub enum ScenarioError {
     },
     /// None of the kinds, or several.
     #[error(
-        "flow `{0}` needs exactly one of [flow.updates], [flow.tcp], [flow.multipath], [flow.downlink] \
-         and [flow.cross_traffic]"
+        "flow `{0}` needs exactly one of [flow.updates], [flow.tcp], [flow.multipath], [flow.downlink], \
+         [flow.cross_traffic] and [flow.external]"
     )]
     NotOneKind(String),
+    /// A flow of hosts that a run does not have.
+    #[error(
+        "flow `{0}` carries the datagrams of an application ([flow.external]): run it by the simulation \
+         of the crate `freshline` (feature `sim`), or give the flow [flow.updates]"
+    )]
+    External(String),
     /// A law that makes no sense.
     #[error("flow `{flow}`: {error}")]
     Law {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use freshline_core::dscp::Dscp;
 use freshline_core::path::PathId;
-use freshline_core::session::{Datagram, MonitorParams, Origin, Receiver, Transmit};
+use freshline_core::session::{Datagram, MonitorParams, Origin, Receiver, Secret, Transmit};
 use freshline_core::unit::Time;
 use freshline_core::wire::SessionId;
 
@@ -33,13 +33,14 @@ impl<W: Watch> Incoming<W> {
     /// # Errors
     /// [`MonitorError`] if the system gives no random numbers.
     pub fn new(params: MonitorParams, watch: W) -> Result<Self, MonitorError> {
-        let receiver = Receiver::new(params, endpoint::secret()?);
-        Ok(Self {
-            receiver,
-            books: Books::new(1, MonitorConfig::FORGET),
-            watch,
-            end: |_, _| Ok(()),
-        })
+        Ok(Self::with_secret(params, endpoint::secret()?, watch))
+    }
+
+    /// The same with a secret that the caller has drawn, so that a simulation repeats.
+    pub fn with_secret(params: MonitorParams, secret: Secret, watch: W) -> Self {
+        let receiver = Receiver::new(params, secret);
+        let books = Books::new(1, MonitorConfig::FORGET);
+        Self { receiver, books, watch, end: |_, _| Ok(()) }
     }
 
     /// The same with something to do at the end of the source, such as

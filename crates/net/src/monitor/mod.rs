@@ -20,6 +20,7 @@ mod status;
 mod topic_status;
 #[cfg(test)]
 mod true_ages;
+mod unbound;
 mod which;
 
 use std::collections::HashSet;
@@ -52,6 +53,7 @@ pub use incoming::Incoming;
 pub use returns::{ReturnConfig, ReturnConfigError, ReturnTopic};
 pub use status::{MonitorReport, SourceStatus};
 pub use topic_status::{SHOWN, TopicStatus};
+pub use unbound::{UnboundMonitor, UnboundPeer, UnboundTransmit};
 
 pub(crate) use books::Books;
 use returns::Returning;

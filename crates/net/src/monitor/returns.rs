@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use freshline_core::session::{
-    Listener, ReturnError, ReturnParams, Source, SourceEvent, SourceKey, SourceParams, TopicKind,
-    TopicParams,
+    Listener, ReturnError, ReturnParams, Secret, Source, SourceEvent, SourceKey, SourceParams,
+    TopicKind, TopicParams,
 };
 use freshline_core::source::LawConfig;
 use freshline_core::unit::Time;
@@ -93,6 +93,9 @@ struct Sending {
     has_failed: bool,
 }
 
+/// Draws secrets of sessions; `None` where there are no random numbers.
+pub(super) type Secrets = Box<dyn FnMut() -> Option<Secret> + Send>;
+
 /// The samplers of the return sessions.
 pub(super) struct Returning {
     config: ReturnConfig,
@@ -100,6 +103,8 @@ pub(super) struct Returning {
     waker: Arc<Waker>,
     /// Whether a sampler has woken the loop since it was last looked at.
     is_woken: Arc<AtomicBool>,
+    /// Draws the secret of each return session.
+    secrets: Secrets,
     sendings: BTreeMap<SourceKey, Sending>,
 }
 
@@ -123,7 +128,14 @@ impl Returning {
         });
         let config = ReturnConfig { params, ..config };
         config.check(clock.now())?;
-        Ok(Self { config, clock, waker: Arc::new(waker), is_woken, sendings: BTreeMap::new() })
+        let secrets: Secrets = Box::new(|| endpoint::secret().ok());
+        let (waker, sendings) = (Arc::new(waker), BTreeMap::new());
+        Ok(Self { config, clock, waker, is_woken, secrets, sendings })
+    }
+
+    /// The same with secrets that the caller draws.
+    pub(super) fn with_secrets(self, secrets: Secrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Starts the samplers, once for all sessions.
@@ -152,7 +164,7 @@ impl Returning {
             tracing::warn!(?source, "no states for a source whose token has no right `receive`");
             return;
         }
-        let Ok(secret) = endpoint::secret() else { return };
+        let Some(secret) = (self.secrets)() else { return };
         let ReturnConfig { params, law, topics } = &self.config;
         let params = ReturnParams {
             source: params.clone(),

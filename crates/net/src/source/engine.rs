@@ -169,7 +169,8 @@ impl Engine {
 
     /// A summary of the run until now.
     pub(crate) fn report(&self) -> SourceReport {
-        SourceReport::of(&self.session, &self.feed, &self.links, self.began_at, self.clock.now())
+        let Self { session, feed, links, began_at, .. } = self;
+        SourceReport::of(session, feed, Some(links), *began_at, self.clock.now())
     }
 
     // ---- steps ----
@@ -331,16 +332,6 @@ impl Turning<'_> {
     }
 
     fn report(&mut self, now: Time, trouble: &Trouble) {
-        let event = match trouble {
-            Trouble::NoSample(why) => Event::NoSample(why),
-            Trouble::TooLarge(state) => Event::TooLarge(*state),
-            Trouble::Key { topic, why } => Event::KeyRefused { topic: *topic, why },
-            Trouble::Record { topic, why } => Event::RecordRefused { topic: *topic, why },
-            Trouble::Stamp { topic, why } => Event::InvalidStamp { topic: *topic, why },
-            Trouble::TopicOver { topic, why } => {
-                Event::TopicOver { topic: *topic, why: why.as_deref() }
-            }
-        };
-        self.watch.event(now, &self.engine.session, &event);
+        self.watch.event(now, &self.engine.session, &Event::from(trouble));
     }
 }

@@ -20,6 +20,7 @@ pub mod sampler;
 pub mod spool;
 #[cfg(test)]
 mod spooled;
+mod unbound;
 
 use std::error::Error;
 
@@ -42,6 +43,7 @@ use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 use crate::system::SystemError;
 use crate::via::SeenBy;
+use feed::Trouble;
 use sampler::{Sampler, StampError, Supply};
 
 pub use crate::link::{LinkEvent, Transport};
@@ -50,6 +52,7 @@ pub use paths::SourcePaths;
 pub use polled::Polled;
 pub use receive::Receive;
 pub use report::{KeyReport, PathReport, RecordsReport, SourceReport, TopicReport};
+pub use unbound::{UnboundConfig, UnboundSource};
 
 use engine::Engine;
 use paths::Place;
@@ -199,6 +202,21 @@ pub enum Event<'a> {
         /// Why its stream cannot be read; `None` if it has ended.
         why: Option<&'a str>,
     },
+}
+
+impl<'a> From<&'a Trouble> for Event<'a> {
+    fn from(trouble: &'a Trouble) -> Self {
+        match trouble {
+            Trouble::NoSample(why) => Self::NoSample(why),
+            Trouble::TooLarge(state) => Self::TooLarge(*state),
+            Trouble::Key { topic, why } => Self::KeyRefused { topic: *topic, why },
+            Trouble::Record { topic, why } => Self::RecordRefused { topic: *topic, why },
+            Trouble::Stamp { topic, why } => Self::InvalidStamp { topic: *topic, why },
+            Trouble::TopicOver { topic, why } => {
+                Self::TopicOver { topic: *topic, why: why.as_deref() }
+            }
+        }
+    }
 }
 
 /// A state that is longer than the source sends.

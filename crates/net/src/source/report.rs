@@ -305,7 +305,7 @@ impl SourceReport {
     pub(super) fn of(
         source: &session::Source,
         feed: &Feed,
-        links: &Links,
+        links: Option<&Links>,
         began_at: Time,
         now: Time,
     ) -> Self {
@@ -347,7 +347,7 @@ impl SourceReport {
             wire_bytes: counters.wire_bytes,
             limited_by: source.limited_by().map(Limit::name),
             marks: marks(source, PathId::FIRST),
-            paths: paths(source, links, duration_s, now),
+            paths: links.map_or_else(Vec::new, |links| paths(source, links, duration_s, now)),
             topics: topics(source, feed, now),
         }
     }

@@ -1,0 +1,82 @@
+//! What runs a source or a monitor: a thread of its own, or a simulation.
+
+use std::fmt;
+use std::thread::JoinHandle;
+
+use freshline_net::stop::Stop;
+
+use crate::error::Error;
+
+/// A source or a monitor that runs, with the report `R` at its end. It ends when this is dropped.
+pub(crate) enum Running<R> {
+    /// On a thread.
+    Thread {
+        stop: Stop,
+        /// `None` once it was joined.
+        thread: Option<JoinHandle<Result<R, Error>>>,
+    },
+    /// In virtual time.
+    #[cfg(feature = "sim")]
+    Simulated(Box<dyn Simulated<R>>),
+}
+
+/// A source or a monitor that a simulation runs.
+#[cfg(feature = "sim")]
+pub(crate) trait Simulated<R>: Send + Sync {
+    /// Whether it has ended.
+    fn has_ended(&self) -> bool;
+    /// Ends it.
+    fn end(&mut self) -> Result<R, Error>;
+}
+
+impl<R> Running<R> {
+    pub(crate) fn thread(stop: Stop, thread: JoinHandle<Result<R, Error>>) -> Self {
+        Self::Thread { stop, thread: Some(thread) }
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self {
+            Self::Thread { thread, .. } => thread.as_ref().is_none_or(JoinHandle::is_finished),
+            #[cfg(feature = "sim")]
+            Self::Simulated(simulated) => simulated.has_ended(),
+        }
+    }
+
+    /// Ends it, and gives its report.
+    pub(crate) fn end(&mut self) -> Result<R, Error> {
+        match self {
+            Self::Thread { stop, thread } => {
+                stop.stop();
+                let Some(thread) = thread.take() else { return Err(Error::Panicked) };
+                thread.join().unwrap_or(Err(Error::Panicked))
+            }
+            #[cfg(feature = "sim")]
+            Self::Simulated(simulated) => simulated.end(),
+        }
+    }
+
+    /// Whether [`Running::end`] was not called.
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Thread { thread, .. } => thread.is_some(),
+            #[cfg(feature = "sim")]
+            Self::Simulated(simulated) => !simulated.has_ended(),
+        }
+    }
+}
+
+impl<R> Drop for Running<R> {
+    fn drop(&mut self) {
+        if self.is_open() {
+            // A caller that wants to know the result calls `close`.
+            let _ = self.end();
+        }
+    }
+}
+
+impl<R> fmt::Debug for Running<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("has_ended", &self.has_ended()).finish()
+    }
+}

@@ -1,0 +1,197 @@
+//! A source without sockets, clock and thread: a simulation hands it datagrams and the time.
+//!
+//! ```text
+//!   handle_datagram ─┐                              ┌─► poll_transmit, until there is none
+//!   on_woken ────────┼─► handle_timeout, always ────┤
+//!   poll_timeout ────┘                              └─► poll_timeout: when to call again
+//! ```
+//!
+//! Session and feed are those of [`Source`](super::Source), so that what a simulation measures is what runs
+//! over sockets.
+
+use std::sync::Arc;
+
+use freshline_core::path::PathId;
+use freshline_core::session::{self, Datagram, Paths, Secret, SourceEvent, SourceParams};
+use freshline_core::source::RateLaw;
+use freshline_core::unit::{Bytes, Time};
+
+use super::feed::{Feed, Trouble};
+use super::report::SourceReport;
+use super::{Event, Inputs, Receive, SourceError, States, Watch};
+use crate::clock::Clock;
+use crate::system::system;
+use crate::waker::Waker;
+
+/// What an [`UnboundSource`] needs.
+pub struct UnboundConfig {
+    /// The paths to the monitor.
+    pub paths: Paths,
+    /// The session's settings, `max_datagram` included.
+    pub params: SourceParams,
+    /// When to send.
+    pub law: Box<dyn RateLaw>,
+    /// What to send, by samplers that read no clock of their own.
+    pub states: States,
+    /// The secret of the session. A simulation that repeats draws it from its seed.
+    pub secret: Secret,
+}
+
+/// A source that its caller drives. After [`UnboundSource::handle_datagram`], after
+/// [`UnboundSource::on_woken`] and at [`UnboundSource::poll_timeout`], the caller calls
+/// [`UnboundSource::handle_timeout`], then [`UnboundSource::poll_transmit`] until there is nothing left.
+pub struct UnboundSource {
+    session: session::Source,
+    incoming: Option<Box<dyn Receive + Send>>,
+    feed: Feed,
+    began_at: Time,
+}
+
+impl UnboundSource {
+    /// Starts the session at `now`. Samplers call `waker` when they have a state that was awaited; the caller
+    /// then calls [`UnboundSource::on_woken`].
+    ///
+    /// # Errors
+    /// [`SourceError`] if names, topics or paths cannot be.
+    pub fn new(config: UnboundConfig, now: Time, waker: &Arc<Waker>) -> Result<Self, SourceError> {
+        let UnboundConfig { paths, params, law, states, secret } = config;
+        let session = session::Source::new(params, secret, law, now)?;
+        let (topics, inputs) = states.split();
+        let session = session.with_topics(topics)?;
+        let feed = match inputs {
+            Inputs::Supply(supply) => Feed::supplied_by(supply),
+            Inputs::Samplers(mut samplers) => {
+                for sampler in &mut samplers {
+                    let started = sampler.start(Clock::new(), Arc::clone(waker));
+                    started.map_err(system("start a thread for states"))?;
+                }
+                Feed::new(samplers, &session)
+            }
+        };
+        Ok(Self { session: session.over(paths), incoming: None, feed, began_at: now })
+    }
+
+    /// The same that also receives what the monitor sends. To be called before the first datagram.
+    #[must_use]
+    pub fn receiving(mut self, incoming: Box<dyn Receive + Send>) -> Self {
+        self.session.want_return();
+        self.incoming = Some(incoming);
+        self
+    }
+
+    // ---- the contract ----
+
+    /// A datagram has come by a path.
+    ///
+    /// # Errors
+    /// [`SourceError::Sampler`] if a sampler has failed for good.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        by: PathId,
+        datagram: &[u8],
+        watch: &mut dyn Watch,
+    ) -> Result<(), SourceError> {
+        let datagram = Datagram::from(datagram);
+        let forward = self.session.session();
+        let is_theirs = self
+            .incoming
+            .as_mut()
+            .is_some_and(|incoming| incoming.handle_datagram(now, forward, by, datagram));
+        let ours = if is_theirs { datagram.rider() } else { Some(datagram) };
+        match ours.is_some_and(|ours| self.session.handle_datagram(now, by, ours).is_ok()) {
+            true => self.attend(now, watch),
+            false => Ok(()),
+        }
+    }
+
+    /// A sampler has called the waker; whether its state was awaited.
+    pub fn on_woken(&mut self, now: Time) -> bool {
+        self.feed.on_woken(now, &mut self.session)
+    }
+
+    /// Time has passed.
+    ///
+    /// # Errors
+    /// [`SourceError::Sampler`] if a sampler has failed for good.
+    pub fn handle_timeout(&mut self, now: Time, watch: &mut dyn Watch) -> Result<(), SourceError> {
+        self.session.handle_timeout(now);
+        if let Some(incoming) = &mut self.incoming {
+            incoming.turn(now);
+        }
+        self.attend(now, watch)?;
+        watch.turn(now, &self.session);
+        Ok(())
+    }
+
+    /// Writes the next datagram to the front of `out`; gives its path and its length in bytes.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(PathId, usize)> {
+        if let Some(incoming) = &mut self.incoming
+            && let Some((path, len, _)) = incoming.poll_transmit(now, out)
+        {
+            return Some((path, len));
+        }
+        let mut transmit = self.session.poll_transmit(now, out)?;
+        if let Some(incoming) = &mut self.incoming {
+            transmit.len = incoming.board(now, &transmit, self.session.max_datagram(), out);
+        }
+        Some((transmit.path, transmit.len))
+    }
+
+    /// A datagram has left that takes this many bytes with all headers.
+    pub fn on_sent(&mut self, now: Time, bytes: Bytes) {
+        self.session.handle_wire_bytes(now, bytes);
+    }
+
+    /// When to call [`UnboundSource::handle_timeout`] although nothing has come.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let incoming = self.incoming.as_ref().and_then(|incoming| incoming.poll_timeout());
+        Time::earliest([self.session.poll_timeout(), incoming])
+    }
+
+    /// Ends the session; [`UnboundSource::poll_transmit`] writes the goodbye.
+    pub fn close(&mut self) {
+        self.session.close();
+    }
+
+    // ---- getters ----
+
+    /// The session, for reports.
+    pub fn session(&self) -> &session::Source {
+        &self.session
+    }
+
+    /// A summary of the run until `now`, without paths.
+    pub fn report(&self, now: Time) -> SourceReport {
+        SourceReport::of(&self.session, &self.feed, None, self.began_at, now)
+    }
+
+    // ---- steps ----
+
+    fn attend(&mut self, now: Time, watch: &mut dyn Watch) -> Result<(), SourceError> {
+        let Self { session, feed, .. } = self;
+        let report = |trouble: &Trouble, session: &session::Source, watch: &mut dyn Watch| {
+            watch.event(now, session, &Event::from(trouble));
+        };
+        for trouble in feed.take_troubles() {
+            report(&trouble, session, watch);
+        }
+        while let Some(event) = session.poll_event() {
+            match event {
+                SourceEvent::StateWanted(need) => {
+                    let answered = feed.answer(now, need, session).map_err(SourceError::Sampler)?;
+                    answered.iter().for_each(|trouble| report(trouble, session, watch));
+                }
+                // There are no transports.
+                SourceEvent::RenewTransports { .. } => {}
+                event => {
+                    if let SourceEvent::RecordsDone { topic } = event {
+                        feed.on_records_done(now, topic, session);
+                    }
+                    watch.event(now, session, &Event::Session(event));
+                }
+            }
+        }
+        Ok(())
+    }
+}
