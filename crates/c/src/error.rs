@@ -85,8 +85,9 @@ impl From<Error> for Failure {
                 FL_INVALID
             }
             Error::NoTrust { .. } | Error::Reachable { .. } | Error::Trust(_) => FL_SECURITY,
-            Error::Identity(_) | Error::NoStateDir | Error::Credentials(_) => FL_SECURITY,
-            Error::Read { .. } | Error::Resolve { .. } | Error::Thread(_) => FL_SYSTEM,
+            Error::Identity(_) | Error::NoStateDir => FL_SECURITY,
+            Error::Credentials(_) | Error::TokenFile { .. } => FL_SECURITY,
+            Error::Resolve { .. } | Error::Thread(_) => FL_SYSTEM,
             Error::Panicked => FL_PANIC,
             _ => FL_CANNOT_RUN,
         };

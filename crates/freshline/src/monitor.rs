@@ -214,6 +214,24 @@ impl MonitorBuilder {
         self
     }
 
+    /// Shows this certificate (`quic://`), in place of one of its own making.
+    pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.listening = self.listening.identity_files(cert, key);
+        self
+    }
+
+    /// Takes only sources whose certificate an authority of this file has signed (`quic://`).
+    pub fn client_ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
+        self.listening = self.listening.client_ca_file(pem);
+        self
+    }
+
+    /// Takes a source only under names that its certificate lists.
+    pub fn certified_names(mut self) -> Self {
+        self.listening = self.listening.certified_names();
+        self
+    }
+
     /// Takes only sources with a token that this file permits, under the names that it permits (`quic://`).
     pub fn credentials_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.listening = self.listening.credentials_file(file);
