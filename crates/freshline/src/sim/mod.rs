@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use freshline::{Monitor, Source, sim::{Sim, SimError}};
+//! use freshline::{Monitor, Source, sim::Sim};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut sim = Sim::lte()?;
