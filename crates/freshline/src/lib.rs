@@ -1,7 +1,6 @@
 #![doc = include_str!("guide.md")]
 
 mod clock;
-#[cfg(feature = "source")]
 mod dialling;
 pub mod driver;
 mod error;
@@ -12,39 +11,43 @@ mod listening;
 mod max_ages;
 #[cfg(feature = "monitor")]
 mod monitor;
+#[cfg(feature = "monitor")]
+mod monitor_event;
+// Subscriptions use all of it, and events a part.
+#[cfg_attr(not(feature = "monitor"), allow(dead_code))]
 mod queue;
 #[cfg(feature = "monitor")]
 mod receiving;
 #[cfg(feature = "monitor")]
 mod relay;
-#[cfg(feature = "source")]
 mod running;
 #[cfg(feature = "sim")]
 pub mod sim;
-#[cfg(feature = "source")]
 mod source;
+#[cfg(feature = "monitor")]
 mod state;
 #[cfg(feature = "monitor")]
 mod store;
+#[cfg(feature = "monitor")]
 mod subscription;
 mod topic;
 mod url;
 
-#[cfg(feature = "source")]
 pub use dialling::{Dialling, read_tokens};
 pub use error::{Error, UnknownTopic};
 pub use events::{Events, SourceEvent};
-#[cfg(feature = "monitor")]
-pub use events::{MonitorEvent, Why};
 #[cfg(feature = "monitor")]
 pub use listening::{Listening, Quic, state_dir};
 #[cfg(feature = "monitor")]
 pub use monitor::{Monitor, MonitorBuilder};
 #[cfg(feature = "monitor")]
+pub use monitor_event::{MonitorEvent, Why};
+#[cfg(feature = "monitor")]
 pub use relay::{Relay, RelayBuilder};
-#[cfg(feature = "source")]
 pub use source::{Source, SourceBuilder};
+#[cfg(feature = "monitor")]
 pub use state::State;
+#[cfg(feature = "monitor")]
 pub use subscription::Subscription;
 pub use topic::{PutError, Topic};
 pub use url::{BadUrl, Scheme, Url};

@@ -20,9 +20,10 @@ use freshline_net::stop::Stop;
 
 use crate::clock::Clock;
 use crate::error::{Error, UnknownTopic};
-use crate::events::{Events, MonitorEvent};
+use crate::events::Events;
 use crate::listening::{Listening, Quic};
 use crate::max_ages::MaxAges;
+use crate::monitor_event::MonitorEvent;
 use crate::running::Running;
 use crate::source::find;
 use crate::state::State;

@@ -19,7 +19,8 @@ use freshline_net::Waker;
 use freshline_net::monitor::{Record, RecordRoom, Watch};
 
 use crate::clock::Clock;
-use crate::events::{Events, MonitorEvent, Why};
+use crate::events::Events;
+use crate::monitor_event::{MonitorEvent, Why};
 use crate::state::{Generated, Inner, State, Ticket, full_name};
 use crate::subscription::{Reader, Subscription};
 
