@@ -60,3 +60,8 @@ pub use freshline_core::unit;
 pub use freshline_core::wire::AckMark;
 pub use freshline_net::quic::Fingerprint;
 pub use freshline_net::via::ViaPath;
+
+/// The programs of the tutorial compile and run.
+#[cfg(all(doctest, feature = "sim"))]
+#[doc = include_str!("../../../docs/ten-minutes.md")]
+struct Tutorial;

@@ -1,0 +1,122 @@
+//! A source in a loop of the application's own.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use freshline_net::source::{Polled, SourceReport};
+
+use crate::clock::Clock;
+use crate::error::{Error, UnknownTopic};
+use crate::events::{Events, SourceEvent};
+use crate::source::{Ended, Shared, SourceBuilder, Watch, find, random, states};
+use crate::topic::{PutError, Topic};
+#[cfg(feature = "monitor")]
+use crate::{Subscription, receiving::Receiving};
+
+/// A source without a thread: wait until its descriptor ([`AsFd`]) is readable, beside those of the application, then
+/// call [`PolledSource::turn`]. Its topics may be given states by any thread.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::os::fd::AsFd;
+/// let mut source = freshline::Source::builder("udp://127.0.0.1:3774").topic("pose").polled()?;
+/// source.topic("pose")?.put(b"x=1")?;
+/// for _ in 0..3 {
+///     let readable = source.as_fd(); // wait for it by `poll` or `epoll`
+///     # let _ = readable;
+///     source.turn()?;
+/// }
+/// source.close();
+/// # Ok(())
+/// # }
+/// ```
+pub struct PolledSource {
+    driver: Polled,
+    watch: Watch,
+    /// Closes the topics at the end.
+    ended: Ended,
+}
+
+impl SourceBuilder {
+    /// Opens the sockets; the application's own loop runs the source.
+    ///
+    /// # Errors
+    /// As [`SourceBuilder::spawn`].
+    pub fn polled(mut self) -> Result<PolledSource, Error> {
+        let clock = Clock::real();
+        let topics = self.make_topics(&clock, random());
+        #[cfg(feature = "monitor")]
+        let receiving = self.take_receiving(clock.clone());
+        let states = states(self.topics(), &topics);
+        let driver = self.build_with(states)?;
+        #[cfg(feature = "monitor")]
+        let driver = match &receiving {
+            Some(receiving) => driver.receiving(receiving.incoming()?),
+            None => driver,
+        };
+        let shared = Arc::new(Shared::new(clock));
+        let ended = Ended {
+            topics,
+            shared: Arc::clone(&shared),
+            #[cfg(feature = "monitor")]
+            receiving,
+        };
+        Ok(PolledSource { driver: Polled::new(driver)?, watch: Watch(shared), ended })
+    }
+}
+
+impl PolledSource {
+    /// Takes in what has come, does what is due, and sends what may leave, without waiting.
+    ///
+    /// # Errors
+    /// [`Error::Source`] if it cannot go on.
+    pub fn turn(&mut self) -> Result<(), Error> {
+        self.driver.turn(&mut self.watch)?;
+        Ok(())
+    }
+
+    /// As [`Source::topic`](crate::Source::topic).
+    ///
+    /// # Errors
+    /// [`UnknownTopic`].
+    pub fn topic(&self, name: &str) -> Result<Topic, UnknownTopic> {
+        find(&self.ended.topics, name)
+    }
+
+    /// As [`Source::put`](crate::Source::put).
+    ///
+    /// # Errors
+    /// [`PutError`].
+    pub fn put(&self, state: impl Into<Vec<u8>>) -> Result<Option<Vec<u8>>, PutError> {
+        self.ended.topics[0].put(state)
+    }
+
+    /// As [`Source::subscribe`](crate::Source::subscribe).
+    #[cfg(feature = "monitor")]
+    pub fn subscribe(&self, pattern: &str) -> Subscription {
+        Receiving::subscribe(self.ended.receiving.as_ref(), pattern)
+    }
+
+    /// What has happened to it.
+    pub fn events(&self) -> &Events<SourceEvent> {
+        &self.ended.shared.events
+    }
+
+    /// Says goodbye to the monitor, and reports on the run.
+    pub fn close(self) -> SourceReport {
+        self.driver.close()
+    }
+}
+
+impl AsFd for PolledSource {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.driver.as_fd()
+    }
+}
+
+impl fmt::Debug for PolledSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PolledSource").field(&self.ended.topics).finish()
+    }
+}
