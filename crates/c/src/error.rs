@@ -101,7 +101,7 @@ impl From<PutError> for Failure {
             PutError::Closed(_) => FL_CLOSED,
             PutError::TooLarge { .. } => FL_TOO_LARGE,
             PutError::TooManyKeys { .. } => FL_TOO_MANY_KEYS,
-            PutError::Full(_) => FL_FULL,
+            PutError::Full { .. } => FL_FULL,
             PutError::Kind { .. } => FL_KIND,
             _ => FL_INVALID,
         };

@@ -92,7 +92,7 @@ impl Dialling {
             return Err(Error::NeedsQuic { setting: "`token`" });
         }
         match token {
-            Token::Bytes(token) => Ok(token.clone()),
+            Token::Bytes(token) => check_token(token).map(|()| token.clone()),
             Token::File(file) => match &read_tokens(file)?[..] {
                 [token] => Ok(token.clone()),
                 _ => Err(Error::TokenFile {
@@ -114,6 +114,14 @@ impl Dialling {
             Some((_, setting)) => Err(Error::NeedsQuic { setting }),
             None => Ok(()),
         }
+    }
+}
+
+/// A token has 1 to 255 bytes: an empty one is what everybody shows that has none.
+pub(crate) fn check_token(token: &[u8]) -> Result<(), Error> {
+    match (1..=Opening::MAX_TOKEN).contains(&token.len()) {
+        true => Ok(()),
+        false => Err(Error::Setting { setting: "`token`", why: "a token has 1 to 255 bytes" }),
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`SourceBuilder::build`](crate::SourceBuilder::build) | a [`source::Source`] without a thread: `run` it, or drive it by [`Polled`] |
-//! | [`MonitorBuilder::build`](crate::MonitorBuilder::build) | the same of a [`monitor::Monitor`] |
+//! | [`SourceBuilder::build`](crate::SourceBuilder::build) | a [`source::Source`] of any states: `run` it on a thread of the application, or drive it by [`Polled`] |
+//! | [`MonitorBuilder::build`](crate::MonitorBuilder::build) | a [`monitor::Monitor`], to be `run` on a thread of the application |
 //! | [`session`] | the protocol without sockets and clocks, for any transport: `handle_datagram`, `handle_timeout`, `poll_transmit`, `poll_timeout`, `poll_event` |
 //!
 //! ```
@@ -25,7 +25,6 @@
 //! ```
 
 pub use freshline_core::session;
-pub use freshline_core::wire::StreamId;
 pub use freshline_net::source::Polled;
 pub use freshline_net::{
     Refusal, Refusals, Waker, ask, clock, dial, framing, marks, quic, source, stop, via,

@@ -25,6 +25,14 @@ pub enum Error {
         /// The host of the URL.
         host: String,
     },
+    /// A setting cannot have this value.
+    #[error("{setting}: {why}")]
+    Setting {
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong, and what to give.
+        why: &'static str,
+    },
     /// A setting of `quic://` with a URL of `udp://`.
     #[error(
         "{setting} means nothing on udp://, which is neither encrypted nor authenticated; use quic://"
@@ -99,9 +107,13 @@ pub enum Error {
     #[cfg(feature = "monitor")]
     #[error(transparent)]
     Relay(#[from] freshline_net::relay::RelayError),
-    /// What was asked has ended.
-    #[error("it has ended")]
+    /// The source, monitor or relay has ended.
+    #[error("this source, monitor or relay has ended; make another one")]
     Ended,
+    /// Its own network thread cannot wait for itself: a function that was given to
+    /// [`Topic::sample_with`](crate::Topic::sample_with) has asked.
+    #[error("a function that runs on the network thread cannot wait for that thread")]
+    OwnThread,
     /// The system has no thread left.
     #[error("the system has no thread left: {0}")]
     Thread(io::Error),
@@ -129,7 +141,7 @@ impl Error {
             Self::Relay(error) => error.is_of_settings(),
             #[cfg(feature = "monitor")]
             Self::Monitor(_) => false,
-            Self::Ended | Self::Thread(_) | Self::Panicked => false,
+            Self::Ended | Self::OwnThread | Self::Thread(_) | Self::Panicked => false,
             _ => true,
         }
     }

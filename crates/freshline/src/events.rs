@@ -80,7 +80,7 @@ impl<E> Events<E> {
 
     /// Waits for the next event without blocking the thread, on any executor.
     pub async fn recv(&self) -> Option<E> {
-        std::future::poll_fn(|context| self.0.poll_next(context)).await
+        self.0.recv().await
     }
 
     /// Events that nobody has read in time.

@@ -14,10 +14,13 @@ mod monitor;
 #[cfg(feature = "monitor")]
 mod monitor_event;
 // Subscriptions use all of it, and events a part.
+mod polled;
 #[cfg_attr(not(feature = "monitor"), allow(dead_code))]
 mod queue;
 #[cfg(feature = "monitor")]
 mod receiving;
+#[cfg(feature = "monitor")]
+mod records;
 #[cfg(feature = "monitor")]
 mod relay;
 mod running;
@@ -42,6 +45,7 @@ pub use listening::{Listening, Quic, state_dir};
 pub use monitor::{Monitor, MonitorBuilder};
 #[cfg(feature = "monitor")]
 pub use monitor_event::{MonitorEvent, Why};
+pub use polled::PolledSource;
 #[cfg(feature = "monitor")]
 pub use relay::{Relay, RelayBuilder};
 pub use source::{Source, SourceBuilder};
@@ -54,11 +58,18 @@ pub use url::{BadUrl, Scheme, Url};
 
 pub use freshline_core::dscp::Dscp;
 pub use freshline_core::path::SchedulerConfig;
-pub use freshline_core::session::{TopicKind, TopicParams};
+#[cfg(feature = "monitor")]
+pub use freshline_core::session::{MaxAge, MonitorParams};
+pub use freshline_core::session::{TopicError, TopicKind, TopicParams};
 pub use freshline_core::source::{LawConfig, LawName, Limits};
 pub use freshline_core::unit;
-pub use freshline_core::wire::AckMark;
+pub use freshline_core::wire::{AckMark, CloseReason, StreamId};
+#[cfg(feature = "monitor")]
+pub use freshline_net::monitor::{MonitorReport, SourceStatus};
 pub use freshline_net::quic::Fingerprint;
+#[cfg(feature = "monitor")]
+pub use freshline_net::relay::RelayReport;
+pub use freshline_net::source::{SourcePaths, SourceReport};
 pub use freshline_net::via::ViaPath;
 
 /// The programs of the tutorial compile and run.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use freshline_net::credentials::{Change, Credentials, Right, Rules};
 use freshline_net::quic::{Authorities, Fingerprint, Identity, Limits, ServerConfig};
 
-use crate::dialling::read_tokens;
+use crate::dialling::{check_token, read_tokens};
 use crate::error::Error;
 use crate::url::{Scheme, Url};
 
@@ -181,6 +181,7 @@ impl Listening {
             None if self.tokens.is_empty() => return Ok(None),
             None => self.tokens.clone(),
         };
+        tokens.iter().try_for_each(|token| check_token(token))?;
         Ok(Some(Credentials::of_tokens(tokens.iter().map(Vec::as_slice))))
     }
 

@@ -137,17 +137,19 @@ impl Monitor {
     /// The sources that it holds, at most `max`, with their ages and counts.
     ///
     /// # Errors
-    /// [`driver::Gone`] if it has ended.
-    pub fn sources(&self, max: usize) -> Result<Vec<SourceStatus>, driver::Gone> {
-        (self.ask)(max)
+    /// [`Error::Ended`], and [`Error::OwnThread`].
+    pub fn sources(&self, max: usize) -> Result<Vec<SourceStatus>, Error> {
+        self.running.check_thread()?;
+        (self.ask)(max).map_err(|_| Error::Ended)
     }
 
     /// Reads the files of credentials and authorities again, and ends the sessions that they do not permit any more;
     /// gives how many. If one of the files cannot be used, nothing changes.
     ///
     /// # Errors
-    /// [`Error`] says which file cannot be used; [`Error::Ended`].
+    /// [`Error`] says which file cannot be used; [`Error::Ended`], and [`Error::OwnThread`].
     pub fn reload(&self) -> Result<usize, Error> {
+        self.running.check_thread()?;
         let Some(reloader) = &self.reloader else { return Ok(0) };
         let change = self.listening.read_again(Right::Publish, self.quic.as_ref())?;
         reloader.replace(change).map_err(|_| Error::Ended)
@@ -171,7 +173,7 @@ impl Monitor {
         self.running.has_ended()
     }
 
-    /// Says goodbye to all sources, and tells how the run was.
+    /// Says goodbye to all sources, and reports on the run.
     ///
     /// # Errors
     /// [`Error`], if it could not go on.
@@ -278,13 +280,13 @@ impl MonitorBuilder {
         self
     }
 
-    /// The same.
+    /// The same limit as a value, such as one that was read from text (`robot/cmd=200ms`).
     pub fn max_age_of(mut self, limit: MaxAge) -> Self {
         self.max_ages.add(Ok(limit));
         self
     }
 
-    /// Holds at most this many sources; 1024 by default.
+    /// Holds at most this many sources, at least 1; 10,000 by default.
     pub fn max_sources(mut self, sources: usize) -> Self {
         self.params.max_sources = sources;
         self
@@ -391,8 +393,19 @@ impl MonitorBuilder {
         Ok((driver::Monitor::bind(config)?, quic))
     }
 
+    pub(crate) fn listening_of(&self) -> Listening {
+        self.listening.clone()
+    }
+
     /// What a driver needs.
     pub(crate) fn config(self) -> Result<(MonitorConfig, Option<Quic>), Error> {
+        if !self.topics.is_empty() {
+            let why = "a monitor sends topics with `spawn`; a relay sends none of its own";
+            return Err(Error::Setting { setting: "`topic`", why });
+        }
+        if self.params.max_sources == 0 {
+            return Err(Error::Setting { setting: "`max_sources`", why: "give at least 1" });
+        }
         let url = self.url?;
         let limits = Limits {
             max_connections: Limits::connections_for(self.params.max_sources),

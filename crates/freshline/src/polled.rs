@@ -45,7 +45,7 @@ impl SourceBuilder {
     /// As [`SourceBuilder::spawn`].
     pub fn polled(mut self) -> Result<PolledSource, Error> {
         let clock = Clock::real();
-        let topics = self.make_topics(&clock, random());
+        let topics = self.make_topics(&clock, random()?);
         #[cfg(feature = "monitor")]
         let receiving = self.take_receiving(clock.clone());
         let states = states(self.topics(), &topics);

@@ -1,7 +1,9 @@
 //! What one thread hands to another, to a task, or to a loop that polls a descriptor.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -9,6 +11,9 @@ use std::time::Duration;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::clock::Clock;
+
+/// The number of a task that polls without a future of its own.
+const ONE_TASK: u64 = 0;
 
 /// What is pending.
 pub(crate) trait Pending: Default {
@@ -39,7 +44,9 @@ pub(crate) struct Queue<P> {
 struct Inner<P> {
     pending: P,
     is_closed: bool,
-    wakers: Vec<Waker>,
+    /// Of tasks that wait, by their numbers.
+    wakers: BTreeMap<u64, Waker>,
+    last_task: u64,
 }
 
 impl<P: Pending> Queue<P> {
@@ -88,7 +95,7 @@ impl<P: Pending> Queue<P> {
         let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// The next item, if there is one.
@@ -126,16 +133,25 @@ impl<P: Pending> Queue<P> {
         }
     }
 
-    /// The same for a task, which is woken when it may be tried again.
+    /// The same for a task, which is woken when it may be tried again; for one task at a time.
     pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<P::Item>> {
+        self.poll_as(ONE_TASK, context)
+    }
+
+    /// Waits for the next item without blocking the thread; any number of tasks at a time.
+    pub(crate) fn recv(&self) -> Recv<'_, P> {
+        let mut inner = self.lock();
+        inner.last_task += 1;
+        Recv { queue: self, task: inner.last_task }
+    }
+
+    fn poll_as(&self, task: u64, context: &mut Context<'_>) -> Poll<Option<P::Item>> {
         let mut inner = self.lock();
         match self.take(&mut inner) {
             Some(item) => Poll::Ready(Some(item)),
             None if inner.is_closed => Poll::Ready(None),
             None => {
-                if !inner.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                    inner.wakers.push(context.waker().clone());
-                }
+                inner.wakers.insert(task, context.waker().clone());
                 Poll::Pending
             }
         }
@@ -182,5 +198,30 @@ impl<P: Pending> Queue<P> {
 
     fn lock(&self) -> MutexGuard<'_, Inner<P>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task that waits for the next item. What it has not given is not lost when it is dropped.
+pub(crate) struct Recv<'a, P: Pending> {
+    queue: &'a Queue<P>,
+    task: u64,
+}
+
+impl<P: Pending> Future for Recv<'_, P> {
+    type Output = Option<P::Item>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.queue.poll_as(self.task, context)
+    }
+}
+
+impl<P: Pending> Drop for Recv<'_, P> {
+    fn drop(&mut self) {
+        // A task that was woken and then cancelled leaves the item to another one.
+        let mut inner = self.queue.lock();
+        let waits = inner.wakers.remove(&self.task).is_some();
+        if !waits && !inner.pending.is_empty() {
+            self.queue.wake(inner);
+        }
     }
 }

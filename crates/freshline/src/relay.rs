@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::thread::{self, JoinHandle};
+use std::path::PathBuf;
+use std::thread;
 
 use freshline_core::dscp::Dscp;
 use freshline_core::session::SourceParams;
 use freshline_core::source::{LawConfig, Limits};
 use freshline_core::unit::Span;
 use freshline_core::wire::AckMark;
-use freshline_net::ask::Gone;
+use freshline_net::credentials::{Reloader, Right};
 use freshline_net::quic::Fingerprint;
 use freshline_net::relay::{
     self as driver, Asker, Destination, RelayConfig, RelayError, RelayReport,
@@ -20,8 +21,10 @@ use freshline_net::via::ViaPath;
 
 use crate::dialling::Dialling;
 use crate::error::Error;
-use crate::listening::Quic;
+use crate::listening::{Listening, Quic};
 use crate::monitor::MonitorBuilder;
+use crate::running::Running;
+use crate::source::check_keep_alive;
 use crate::url::{BadUrl, Url};
 
 /// A relay that runs: a monitor that sends the states of its sources on to further monitors, until it is closed or
@@ -43,8 +46,10 @@ pub struct Relay {
     address: SocketAddr,
     quic: Option<Quic>,
     asker: Asker,
-    stop: Stop,
-    thread: Option<JoinHandle<Result<RelayReport, Error>>>,
+    /// What is read again by [`Relay::reload`].
+    listening: Listening,
+    reloader: Reloader,
+    running: Running<RelayReport>,
 }
 
 /// Settings of a [`Relay`]. Those of paths, rates and trust hold for all destinations that are named after them.
@@ -102,23 +107,32 @@ impl Relay {
     /// The run until now, with at most `max` sources of the monitor and of each destination.
     ///
     /// # Errors
-    /// [`Gone`] if it has ended.
-    pub fn report(&self, max: usize) -> Result<RelayReport, Gone> {
-        self.asker.report(max)
+    /// [`Error::Ended`].
+    pub fn report(&self, max: usize) -> Result<RelayReport, Error> {
+        self.asker.report(max).map_err(|_| Error::Ended)
     }
 
-    /// Says goodbye to all sources, and tells how the run was.
+    /// Reads the files of credentials and authorities of sources again, as
+    /// [`Monitor::reload`](crate::Monitor::reload).
+    ///
+    /// # Errors
+    /// [`Error`] says which file cannot be used; [`Error::Ended`].
+    pub fn reload(&self) -> Result<usize, Error> {
+        let change = self.listening.read_again(Right::Publish, self.quic.as_ref())?;
+        self.reloader.replace(change).map_err(|_| Error::Ended)
+    }
+
+    /// Whether it has ended, which it does by itself only if it cannot go on; [`Relay::close`] says why.
+    pub fn has_ended(&self) -> bool {
+        self.running.has_ended()
+    }
+
+    /// Says goodbye to all sources, and reports on the run.
     ///
     /// # Errors
     /// [`Error`], if it could not go on.
     pub fn close(mut self) -> Result<RelayReport, Error> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<RelayReport, Error> {
-        self.stop.stop();
-        let Some(thread) = self.thread.take() else { return Err(Error::Panicked) };
-        thread.join().unwrap_or(Err(Error::Panicked))
+        self.running.end()
     }
 }
 
@@ -128,23 +142,13 @@ impl fmt::Debug for Relay {
     }
 }
 
-impl Drop for Relay {
-    /// As [`Relay::close`], without its report.
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            // Whoever wants to know it calls `close`.
-            let _ = self.end();
-        }
-    }
-}
-
 impl RelayBuilder {
     /// Sends the states on to the monitor at `url`; call it again for further ones.
     pub fn to(self, url: &str) -> Self {
         self.to_url(url.parse())
     }
 
-    /// The same.
+    /// The same of a URL that was read before.
     pub fn to_url(mut self, url: Result<Url, BadUrl>) -> Self {
         let to = url.map(|url| To {
             url,
@@ -160,6 +164,18 @@ impl RelayBuilder {
     /// Trusts destinations with this certificate (`quic://`); call it again to trust further ones.
     pub fn pin(mut self, fingerprint: Fingerprint) -> Self {
         self.dialling = self.dialling.pin(fingerprint);
+        self
+    }
+
+    /// Trusts destinations whose certificate an authority of this file has signed (`quic://`).
+    pub fn ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
+        self.dialling = self.dialling.ca_file(pem);
+        self
+    }
+
+    /// Shows this token to destinations (`quic://`).
+    pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
+        self.dialling = self.dialling.token(token);
         self
     }
 
@@ -210,16 +226,18 @@ impl RelayBuilder {
     /// # Errors
     /// [`Error`] says what is wrong, or what the system refused. That a destination cannot be reached is none.
     pub fn spawn(self) -> Result<Relay, Error> {
+        let listening = self.monitor.listening_of();
         let (mut driver, quic) = self.build()?;
-        let (address, asker, stop) = (driver.local_addr()?, driver.asker(), Stop::new());
+        let (address, asker, reloader) = (driver.local_addr()?, driver.asker(), driver.reloader());
+        let stop = Stop::new();
         let stopped_by = stop.clone();
         let run = move || {
             driver.run(&stopped_by, None, &mut (), &mut [])?;
             Ok(driver.report(&()))
         };
         let named = thread::Builder::new().name("freshline relay".into());
-        let thread = Some(named.spawn(run).map_err(Error::Thread)?);
-        Ok(Relay { address, quic, asker, stop, thread })
+        let running = Running::thread(stop, named.spawn(run).map_err(Error::Thread)?);
+        Ok(Relay { address, quic, asker, listening, reloader, running })
     }
 
     /// The relay without threads, for a caller's own, with what it shows on `quic://`.
@@ -228,6 +246,7 @@ impl RelayBuilder {
     /// As [`RelayBuilder::spawn`].
     pub fn build(self) -> Result<(driver::Relay, Option<Quic>), Error> {
         let destination = |to: Result<To, BadUrl>| {
+            check_keep_alive(self.params.keep_alive)?;
             let To { url, dialling, paths, params, law } = to?;
             let transport = dialling.transport(&url)?;
             let params = SourceParams { token: dialling.shown_token(&url)?, ..params };

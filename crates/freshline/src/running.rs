@@ -1,7 +1,7 @@
 //! What runs a source or a monitor: a thread of its own, or a simulation.
 
 use std::fmt;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
 use freshline_net::stop::Stop;
 
@@ -43,12 +43,32 @@ impl<R> Running<R> {
         }
     }
 
+    /// Whether a call from this thread would wait for itself.
+    ///
+    /// # Errors
+    /// [`Error::OwnThread`].
+    #[cfg(feature = "monitor")]
+    pub(crate) fn check_thread(&self) -> Result<(), Error> {
+        match self {
+            Self::Thread { thread: Some(thread), .. }
+                if thread.thread().id() == thread::current().id() =>
+            {
+                Err(Error::OwnThread)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Ends it, and gives its report.
     pub(crate) fn end(&mut self) -> Result<R, Error> {
         match self {
             Self::Thread { stop, thread } => {
                 stop.stop();
-                let Some(thread) = thread.take() else { return Err(Error::Panicked) };
+                let Some(thread) = thread.take() else { return Err(Error::Ended) };
+                if thread.thread().id() == thread::current().id() {
+                    // It ends after this call.
+                    return Err(Error::OwnThread);
+                }
                 thread.join().unwrap_or(Err(Error::Panicked))
             }
             #[cfg(feature = "sim")]

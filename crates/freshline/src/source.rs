@@ -1,5 +1,6 @@
 //! A source with a thread of its own.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use freshline_core::unit::{BitRate, Span, Time, UpdateRate};
 use freshline_core::wire::{AckMark, StreamId};
 use freshline_net::dial::Remote;
 use freshline_net::quic::Fingerprint;
+use freshline_net::source::spool::new_stream;
 use freshline_net::source::{
     self as driver, LinkEvent, SourceConfig, SourcePaths, SourceReport, States, Transport,
 };
@@ -30,7 +32,7 @@ use crate::running::Running;
 use crate::topic::{self, PutError, Topic};
 use crate::url::{BadUrl, Url};
 #[cfg(feature = "monitor")]
-use crate::{State, Subscription, receiving::Receiving};
+use crate::{MonitorEvent, State, Subscription, receiving::Receiving};
 
 /// A source that runs: it keeps a monitor fresh until it is closed or dropped. Dropping it is as
 /// [`Source::close`], without its report.
@@ -72,7 +74,7 @@ pub(crate) struct Shared {
     /// In ns; 0 while the monitor has nothing.
     delivered: AtomicU64,
     is_open: AtomicU64,
-    events: Events<SourceEvent>,
+    pub(crate) events: Events<SourceEvent>,
 }
 
 /// Settings of a [`Source`]; each has a default but the URL.
@@ -150,7 +152,8 @@ impl Source {
         self.running.has_ended()
     }
 
-    /// Says goodbye to the monitor, and tells how the run was.
+    /// Says goodbye to the monitor, and reports on the run. It does not wait: states that have not left, and records
+    /// that have not arrived, are lost.
     ///
     /// # Errors
     /// [`Error`], if it could not go on.
@@ -172,6 +175,12 @@ impl Source {
     /// [`Monitor::latest`](crate::Monitor::latest). `None` without [`SourceBuilder::receive`].
     pub fn latest(&self, name: &str) -> Option<State> {
         self.receiving.as_ref()?.board().latest(name)
+    }
+
+    /// What has happened to the return direction, such as that a topic has no state that is young enough
+    /// ([`SourceBuilder::max_age`]). `None` without [`SourceBuilder::receive`].
+    pub fn received_events(&self) -> Option<&Events<MonitorEvent>> {
+        Some(self.receiving.as_ref()?.board().events())
     }
 
     /// The states of the topics that match, as they come; see [`Monitor::subscribe`](crate::Monitor::subscribe).
@@ -263,31 +272,31 @@ impl SourceBuilder {
 
     /// Trusts the monitor with this certificate (`quic://`); call it again to trust further ones.
     pub fn pin(mut self, fingerprint: Fingerprint) -> Self {
-        self.dialling = self.dialling.pin(fingerprint);
+        (self.dialling, self.dialled) = (self.dialling.pin(fingerprint), None);
         self
     }
 
     /// Trusts monitors whose certificate an authority of this file has signed (`quic://`).
     pub fn ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
-        self.dialling = self.dialling.ca_file(pem);
+        (self.dialling, self.dialled) = (self.dialling.ca_file(pem), None);
         self
     }
 
     /// Shows this certificate to the monitor (`quic://`).
     pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.dialling = self.dialling.identity_files(cert, key);
+        (self.dialling, self.dialled) = (self.dialling.identity_files(cert, key), None);
         self
     }
 
     /// Shows this token to the monitor (`quic://`).
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
-        self.dialling = self.dialling.token(token);
+        (self.dialling, self.dialled) = (self.dialling.token(token), None);
         self
     }
 
     /// Trust, certificate and token at once, in place of those before.
     pub fn dialling(mut self, dialling: Dialling) -> Self {
-        self.dialling = dialling;
+        (self.dialling, self.dialled) = (dialling, None);
         self
     }
 
@@ -353,12 +362,11 @@ impl SourceBuilder {
     /// [`Error`] says what is wrong, or what the system refused. That the monitor cannot be reached is none.
     pub fn spawn(mut self) -> Result<Source, Error> {
         let clock = Clock::real();
-        let topics = self.make_topics(&clock, random());
+        let topics = self.make_topics(&clock, random()?);
         #[cfg(feature = "monitor")]
-        let receiving =
-            self.receiving.take().map(|max_ages| Receiving::new(clock.clone(), max_ages));
+        let receiving = self.take_receiving(clock.clone());
         let states = states(&self.topics, &topics);
-        let mut driver = self.build(states)?;
+        let mut driver = self.build_with(states)?;
         #[cfg(feature = "monitor")]
         if let Some(receiving) = &receiving {
             driver = driver.receiving(receiving.incoming()?);
@@ -388,12 +396,36 @@ impl SourceBuilder {
         })
     }
 
-    /// The source without a thread, for a caller's own loop; it sends what `states` gives, in place of
-    /// [`SourceBuilder::topic`].
+    /// The source without a thread, and with states of other kinds than [`Topic`]: see
+    /// [`driver`](crate::driver). An application's own loop takes [`SourceBuilder::polled`].
     ///
     /// # Errors
-    /// As [`SourceBuilder::spawn`].
-    pub fn build(mut self, states: States) -> Result<driver::Source, Error> {
+    /// As [`SourceBuilder::spawn`], and [`Error::Setting`] with a [`SourceBuilder::topic`] or
+    /// [`SourceBuilder::receive`], which `states` and [`driver::Source::receiving`] take the place of.
+    pub fn build(self, states: States) -> Result<driver::Source, Error> {
+        #[cfg(feature = "monitor")]
+        let receives = self.receiving.is_some();
+        #[cfg(not(feature = "monitor"))]
+        let receives = false;
+        if !self.topics.is_empty() || receives {
+            let why = "`build` takes the states as an argument; use `spawn` or `polled`";
+            return Err(Error::Setting { setting: "`topic` or `receive`", why });
+        }
+        self.build_with(states)
+    }
+
+    /// What it receives, as far as that was asked for.
+    #[cfg(feature = "monitor")]
+    pub(crate) fn take_receiving(&mut self, clock: Clock) -> Option<Receiving> {
+        self.receiving.take().map(|max_ages| Receiving::new(clock, max_ages))
+    }
+
+    pub(crate) fn topics(&self) -> &[TopicParams] {
+        &self.topics
+    }
+
+    pub(crate) fn build_with(mut self, states: States) -> Result<driver::Source, Error> {
+        check_keep_alive(self.params.keep_alive)?;
         let dialled = self.dialled.take();
         let Dialled { monitor, transport, token } = dialled.map_or_else(|| self.dial(), Ok)?;
         let params = SourceParams { token, ..self.params };
@@ -434,10 +466,18 @@ impl SourceBuilder {
     }
 }
 
+/// Updates without a pause would leave with less.
+pub(crate) fn check_keep_alive(interval: Span) -> Result<(), Error> {
+    match interval < Span::from_millis(1) {
+        true => Err(Error::Setting { setting: "`keep_alive`", why: "give at least 1 ms" }),
+        false => Ok(()),
+    }
+}
+
 /// A number that differs from that of other processes and sources.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
+pub(crate) fn random() -> Result<u64, Error> {
+    let stream = new_stream();
+    stream.map(|stream| stream.0).map_err(|error| Error::Thread(io::Error::other(error)))
 }
 
 /// Where the driver takes the states from.

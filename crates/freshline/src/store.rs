@@ -6,7 +6,7 @@
 //!                                    └─► events
 //! ```
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -21,6 +21,7 @@ use freshline_net::monitor::{Record, RecordRoom, Watch};
 use crate::clock::Clock;
 use crate::events::Events;
 use crate::monitor_event::{MonitorEvent, Why};
+use crate::records::Records;
 use crate::state::{Generated, Inner, State, Ticket, full_name};
 use crate::subscription::{Reader, Subscription};
 
@@ -32,24 +33,15 @@ struct Shared {
     clock: Clock,
     held: Mutex<Held>,
     events: Events<MonitorEvent>,
-    ended: Mutex<EndedRecords>,
+    records: Mutex<Records>,
     /// Wakes the network thread.
     waker: OnceLock<Arc<Waker>>,
 }
 
-/// Records that applications have dropped.
-#[derive(Default)]
-struct EndedRecords {
-    /// They were read.
-    done: VecDeque<(SourceKey, Cursor)>,
-    /// They were not.
-    unread: VecDeque<Cursor>,
-}
-
 #[derive(Default)]
 struct Held {
-    /// By [`State::name`].
-    topics: BTreeMap<Box<str>, Topic>,
+    /// By the names of source and topic.
+    sources: BTreeMap<Box<str>, BTreeMap<Box<str>, Topic>>,
     readers: Vec<Weak<Reader>>,
     /// A reader has come, or a record is done.
     has_room_again: bool,
@@ -66,8 +58,8 @@ struct Topic {
 impl Board {
     pub(crate) fn new(clock: Clock) -> Self {
         let events = Events::new(clock.is_real());
-        let (held, ended, waker) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        Self(Arc::new(Shared { clock, held, events, ended, waker }))
+        let (held, records, waker) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        Self(Arc::new(Shared { clock, held, events, records, waker }))
     }
 
     /// What hands in the states.
@@ -84,41 +76,54 @@ impl Board {
     /// The newest state of a topic, by [`State::name`]; of a topic with keys, that which came last.
     pub(crate) fn latest(&self, name: &str) -> Option<State> {
         let held = self.held();
-        held.topics.get(name)?.newest.clone().filter(State::is_usable)
+        held.topic(name)?.newest.clone().filter(State::is_usable)
     }
 
     /// The newest state of a key.
     pub(crate) fn latest_key(&self, name: &str, key: &[u8]) -> Option<State> {
         let held = self.held();
-        held.topics.get(name)?.keys.get(key).cloned().filter(State::is_usable)
+        held.topic(name)?.keys.get(key).cloned().filter(State::is_usable)
     }
 
     /// The newest states of all keys, in the order of keys.
     pub(crate) fn keys(&self, name: &str) -> Vec<State> {
         let held = self.held();
-        let keys = held.topics.get(name).into_iter().flat_map(|topic| topic.keys.values());
+        let keys = held.topic(name).into_iter().flat_map(|topic| topic.keys.values());
         keys.filter(|state| state.is_usable()).cloned().collect()
     }
 
     /// A reader of the topics that match; first it gets the states that there are.
     pub(crate) fn subscribe(&self, pattern: &str) -> Subscription {
-        let reader = Arc::new(Reader::new(pattern, self.0.clock.is_real()));
+        let board = Arc::downgrade(&self.0);
+        let on_room = Box::new(move || {
+            if let Some(shared) = board.upgrade() {
+                Self(shared).look_for_records();
+            }
+        });
+        let reader = Arc::new(Reader::new(pattern, self.0.clock.is_real(), on_room));
         let mut held = self.held();
-        let wanted = held.topics.iter().filter(|(name, _)| reader.wants(name));
-        for topic in wanted.map(|(_, topic)| topic) {
-            let keys = topic.keys.values();
-            let lone = topic.newest.iter().filter(|state| state.key().is_none());
-            keys.chain(lone).for_each(|state| reader.put(state.clone()));
+        for (source, topics) in &held.sources {
+            let wanted = |topic: &str| reader.wants(&full_name(source, topic));
+            for (_, topic) in topics.iter().filter(|(topic, _)| wanted(topic)) {
+                let keys = topic.keys.values();
+                let lone = topic.newest.iter().filter(|state| state.key().is_none());
+                keys.chain(lone).for_each(|state| reader.put(state.clone()));
+            }
         }
         if held.is_closed {
             reader.close();
         }
         held.readers.retain(|reader| reader.strong_count() > 0);
         held.readers.push(Arc::downgrade(&reader));
-        held.has_room_again = true;
         drop(held);
-        self.wake();
+        self.look_for_records();
         Subscription(reader)
+    }
+
+    /// There may be room for records that had none.
+    fn look_for_records(&self) {
+        self.held().has_room_again = true;
+        self.wake();
     }
 
     pub(crate) fn events(&self) -> &Events<MonitorEvent> {
@@ -129,8 +134,10 @@ impl Board {
     pub(crate) fn close(&self) {
         let mut held = self.held();
         held.is_closed = true;
-        held.readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.close());
+        let readers: Vec<_> = held.readers.iter().filter_map(Weak::upgrade).collect();
         drop(held);
+        // Not under the lock: they wake tasks, which may ask for states.
+        readers.iter().for_each(|reader| reader.close());
         self.0.events.close();
     }
 
@@ -138,8 +145,8 @@ impl Board {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ended(&self) -> MutexGuard<'_, EndedRecords> {
-        self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.0.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
@@ -157,9 +164,21 @@ impl fmt::Debug for Board {
 }
 
 impl Held {
+    /// The topic of this full name. Both of its parts may contain slashes: if several sources have such a topic, none
+    /// is meant, as one of them could pass for another.
+    fn topic(&self, name: &str) -> Option<&Topic> {
+        let splits = name.match_indices('/').map(|(at, _)| (&name[..at], &name[at + 1..]));
+        let mut found = splits
+            .chain([(name, "")])
+            .filter_map(|(source, topic)| self.sources.get(source)?.get(topic));
+        let first = found.next()?;
+        found.next().is_none().then_some(first)
+    }
+
     /// Those that want a topic, by its name.
-    fn readers_of(&self, name: &str) -> impl Iterator<Item = Arc<Reader>> {
-        self.readers.iter().filter_map(Weak::upgrade).filter(move |reader| reader.wants(name))
+    fn readers_of(&self, name: &str) -> Vec<Arc<Reader>> {
+        let readers = self.readers.iter().filter_map(Weak::upgrade);
+        readers.filter(|reader| reader.wants(name)).collect()
     }
 }
 
@@ -216,16 +235,19 @@ impl Store {
     }
 
     fn put(&self, state: State) {
-        let name = state.name();
         let mut held = self.board.held();
-        held.readers_of(&name).for_each(|reader| reader.put(state.clone()));
-        let topic = held.topics.entry(name.into()).or_default();
+        let readers = held.readers_of(&state.name());
+        let topics = held.sources.entry(state.source().into()).or_default();
+        let topic = topics.entry(state.topic().into()).or_default();
         match (state.inner().key.clone(), state.is_removed()) {
             (Some(key), false) => _ = topic.keys.insert(key, state.clone()),
             (Some(key), true) => _ = topic.keys.remove(&key),
             (None, _) => {}
         }
-        topic.newest = Some(state).filter(|state| !state.is_removed());
+        topic.newest = Some(state.clone()).filter(|state| !state.is_removed());
+        drop(held);
+        // Not under the lock: they wake tasks, which may ask for states.
+        readers.iter().for_each(|reader| reader.put(state.clone()));
     }
 
     /// The age of a state that was shown before is known now.
@@ -234,9 +256,9 @@ impl Store {
         if self.limit(record, topic).is_some() {
             return self.show(now, record, arrived);
         }
-        let name = full_name(&Self::source(record), topic);
         let held = self.board.held();
-        let Some(topic) = held.topics.get(&*name) else { return };
+        let topics = held.sources.get(&Self::source(record));
+        let Some(topic) = topics.and_then(|topics| topics.get(topic)) else { return };
         let state = match key {
             Some(key) => topic.keys.get(key),
             None => topic.newest.as_ref(),
@@ -279,7 +301,7 @@ impl Watch for Store {
     }
 
     fn removed(&mut self, now: Time, _: SourceKey, record: &Record, removed: &RemovedTopic) {
-        let (topic, key) = (&*removed.name, Some(&*removed.key));
+        let (topic, key) = (&*removed.name, Some(&*removed.key).filter(|key| !key.is_empty()));
         let state = State::new(Inner {
             source: Self::source(record),
             topic: topic.into(),
@@ -309,13 +331,14 @@ impl Watch for Store {
     }
 
     fn room_for_record(&self, source: SourceKey, topic: &str, _: &NextRecord) -> RecordRoom {
-        let Some(source) = self.names.get(&source) else { return RecordRoom::Full };
-        let name = full_name(source, topic);
-        let held = self.board.held();
-        let mut readers = held.readers_of(&name).peekable();
+        let Some(name) = self.names.get(&source) else { return RecordRoom::Full };
+        if self.board.records().is_held_up(source, topic) {
+            return RecordRoom::Full;
+        }
+        let readers = self.board.held().readers_of(&full_name(name, topic));
         // Without a reader they stay with their source, until there is one.
         RecordRoom::now_if(
-            readers.peek().is_some() && readers.all(|reader| reader.has_room_for_record()),
+            !readers.is_empty() && readers.iter().all(|reader| reader.has_room_for_record()),
         )
     }
 
@@ -332,12 +355,10 @@ impl Watch for Store {
         taken: &TakenRecord,
     ) {
         let (board, cursor) = (self.board.clone(), taken.cursor.clone());
+        let id = self.board.records().give(source, &cursor);
         let ticket = Ticket::new(move |was_read| {
-            match was_read {
-                true => board.ended().done.push_back((source, cursor.clone())),
-                false => board.ended().unread.push_back(cursor.clone()),
-            }
-            board.wake();
+            board.records().end(&cursor, id, was_read);
+            board.look_for_records();
         });
         let state = State::new(Inner {
             source: Self::source(record),
@@ -350,16 +371,16 @@ impl Watch for Store {
             clock: self.board.0.clock.clone(),
             ticket: Some(ticket),
         });
-        let readers: Vec<_> = self.board.held().readers_of(&state.name()).collect();
+        let readers = self.board.held().readers_of(&state.name());
         readers.iter().for_each(|reader| reader.put(state.clone()));
     }
 
     fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
-        self.board.ended().done.pop_front()
+        self.board.records().poll_done()
     }
 
     fn poll_records_dropped(&mut self) -> Option<Cursor> {
-        self.board.ended().unread.pop_front()
+        self.board.records().poll_dropped()
     }
 
     fn stale(&mut self, _: Time, alarm: &Alarm) {
@@ -373,6 +394,8 @@ impl Watch for Store {
     fn opened(&mut self, _: Time, source: SourceKey, record: &Record) {
         let name = Self::source(record);
         self.board.events().put(MonitorEvent::Opened { source: name.clone() });
+        // What an earlier session of the name has left is not held any more.
+        self.board.held().sources.remove(&name);
         self.names.insert(source, name);
         // Records may have been refused while its name was unknown.
         self.board.held().has_room_again = true;
@@ -382,11 +405,7 @@ impl Watch for Store {
         let Some(name) = self.names.remove(&source) else { return };
         // A newer session of the name may be open already.
         if !self.names.values().any(|other| *other == name) {
-            let mut held = self.board.held();
-            held.topics.retain(|_, topic| {
-                let state = topic.newest.as_ref().or(topic.keys.values().next());
-                state.is_some_and(|state| state.source() != &*name)
-            });
+            self.board.held().sources.remove(&name);
         }
         self.board.events().put(MonitorEvent::Gone { source: name, why: Why::of(why) });
     }

@@ -37,6 +37,8 @@ pub struct Subscription(pub(crate) Arc<Reader>);
 pub(crate) struct Reader {
     pattern: Box<str>,
     queue: Queue<Newest>,
+    /// Is called when there is room for a record, and there was none.
+    on_room: Box<dyn Fn() + Send + Sync>,
 }
 
 type Key = (Box<str>, Box<str>, Option<Box<[u8]>>);
@@ -75,7 +77,8 @@ impl Newest {
             }
             None => self.turns.push_back(Turn::State(key)),
         }
-        while self.states.len() > MAX_STATES || self.bytes > MAX_BYTES {
+        // The newest one stays, however long it is.
+        while self.states.len() > MAX_STATES || (self.bytes > MAX_BYTES && self.states.len() > 1) {
             self.drop_oldest();
         }
     }
@@ -126,8 +129,17 @@ impl Pending for Newest {
 }
 
 impl Reader {
-    pub(crate) fn new(pattern: &str, can_wait: bool) -> Self {
-        Self { pattern: pattern.into(), queue: Queue::new(can_wait) }
+    pub(crate) fn new(pattern: &str, can_wait: bool, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self { pattern: pattern.into(), queue: Queue::new(can_wait), on_room }
+    }
+
+    /// A state was taken from the queue.
+    fn taken(&self, state: Option<State>) -> Option<State> {
+        let is_record = state.as_ref().is_some_and(State::is_record);
+        if is_record && self.queue.look(|newest| newest.records) == MAX_RECORDS - 1 {
+            (self.on_room)();
+        }
+        state
     }
 
     /// Whether it wants the states of a topic, by [`State::name`]; none once it is closed.
@@ -151,28 +163,28 @@ impl Reader {
 impl Subscription {
     /// The next state, if one is pending.
     pub fn try_next(&self) -> Option<State> {
-        self.0.queue.try_next()
+        self.0.taken(self.0.queue.try_next())
     }
 
     /// The next state, when it comes; `None` once no more come. In virtual time it does not wait.
     pub fn next_state(&self) -> Option<State> {
-        self.0.queue.next()
+        self.0.taken(self.0.queue.next())
     }
 
     /// The next state, if one comes within `patience`.
     pub fn next_within(&self, patience: Duration) -> Option<State> {
-        self.0.queue.next_within(patience)
+        self.0.taken(self.0.queue.next_within(patience))
     }
 
-    /// For tasks: the next state, or the task of `context` is woken when it may be asked for again.
+    /// For one task at a time: the next state, or the task of `context` is woken when it may be asked for again.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<State>> {
-        self.0.queue.poll_next(context)
+        self.0.queue.poll_next(context).map(|state| self.0.taken(state))
     }
 
-    /// Waits for the next state without blocking the thread, on any executor. What it has not given is not lost
+    /// Waits for the next state without blocking the thread, on any executor and in any number of tasks. What it has not given is not lost
     /// when it is cancelled.
     pub async fn recv(&self) -> Option<State> {
-        std::future::poll_fn(|context| self.poll_next(context)).await
+        self.0.taken(self.0.queue.recv().await)
     }
 
     /// States that a newer one replaced before they were read.

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use freshline_core::session::{Need, TopicKind};
 use freshline_core::unit::{Span, Time};
+use freshline_core::wire::{RecordChunk, TopicKey};
 use freshline_net::Waker;
 use freshline_net::source::sampler::{Sampler, Take};
 
@@ -81,13 +82,13 @@ struct Content {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PutError {
-    /// The source has ended.
-    #[error("topic {0:?}: its source has ended; make another source")]
+    /// Its source or monitor has ended.
+    #[error("topic {0:?}: its source or monitor has ended; make another one")]
     Closed(Box<str>),
     /// It is longer than the source sends.
     #[error(
-        "topic {topic:?}: {given} bytes are more than the limit of {max} bytes: send less, or raise \
-         `max_state` of the source and of its monitor"
+        "topic {topic:?}: {given} bytes are more than the limit of {max} bytes: send less, or raise the limit \
+         (`max_state` at both ends; a record has at most 64 KiB)"
     )]
     TooLarge {
         /// The topic.
@@ -105,9 +106,22 @@ pub enum PutError {
         /// The limit.
         max: usize,
     },
+    /// A key has 1 to 64 bytes.
+    #[error("topic {topic:?}: a key has 1 to 64 bytes, not {given}")]
+    Key {
+        /// The topic.
+        topic: Box<str>,
+        /// The length of the key in bytes.
+        given: usize,
+    },
     /// Records that have not left fill the topic's buffer ([`TopicKind::Every`]): try again later.
-    #[error("topic {0:?}: the buffer is full of records that have not left; try again later")]
-    Full(Box<str>),
+    #[error("topic {topic:?}: the buffer is full of records that have not left; try again later")]
+    Full {
+        /// The topic.
+        topic: Box<str>,
+        /// The record, to be given again.
+        record: Vec<u8>,
+    },
     /// The topic is of another kind.
     #[error("topic {topic:?}: it is of kind {kind}, for which there is `{instead}`")]
     Kind {
@@ -195,9 +209,11 @@ impl Topic {
         sample: impl FnMut(&mut Vec<u8>) + Send + 'static,
     ) -> Result<(), PutError> {
         self.check_kind(matches!(self.0.kind, Kind::Latest))?;
+        // Dropped after the lock is: what it has captured may use the topic.
+        let _former;
         let mut inner = self.open()?;
         inner.content.newest = None;
-        inner.choose(Some(Box::new(sample)));
+        _former = inner.choose(Some(Box::new(sample)));
         inner.wake();
         Ok(())
     }
@@ -225,22 +241,26 @@ impl Topic {
         self.change_key(key.as_ref(), None)
     }
 
-    /// Gives a record of a topic of kind [`TopicKind::Every`]: each arrives once and in order. It is kept in the
-    /// memory of this process until then.
+    /// Gives a record of at most 64 KiB of a topic of kind [`TopicKind::Every`]: each arrives once and in order. It is
+    /// kept in the memory of this process until then, and lost if the source is closed before.
     ///
     /// # Errors
-    /// [`PutError::Full`] while earlier records fill the buffer, and the others.
+    /// [`PutError::Full`] while earlier records fill the buffer, with the record; and the others.
     pub fn push(&self, record: impl Into<Vec<u8>>) -> Result<(), PutError> {
         let record = record.into();
         let Kind::Every { max_bytes } = self.0.kind else {
             return self.check_kind(false);
         };
-        self.check_len(record.len())?;
+        let (topic, given) = (self.0.name.clone(), record.len());
+        let max = RecordChunk::max_record_within(max_bytes).min(self.0.max_state);
+        if given > max {
+            return Err(PutError::TooLarge { topic, given, max });
+        }
         let now = self.0.clock.now();
         let mut inner = self.open()?;
-        let bytes = inner.content.bytes + record.len();
-        if bytes > max_bytes && !inner.content.records.is_empty() {
-            return Err(PutError::Full(self.0.name.clone()));
+        let bytes = inner.content.bytes + RecordChunk::cost_of_record(given);
+        if bytes > max_bytes {
+            return Err(PutError::Full { topic, record });
         }
         inner.content.bytes = bytes;
         inner.content.records.push_back((now, record));
@@ -267,18 +287,21 @@ impl Topic {
 
     /// Nothing more is taken.
     pub(crate) fn close(&self) {
+        // Dropped after the lock is: what it has captured may use the topic, or wait for it elsewhere.
+        let _former;
         let mut inner = self.lock();
         inner.is_closed = true;
-        // What it captures may be waited for elsewhere.
-        inner.choose(None);
+        _former = inner.choose(None);
         inner.waker = None;
     }
 
     fn put_at(&self, at: Time, state: Vec<u8>) -> Result<Option<Vec<u8>>, PutError> {
         self.check_kind(matches!(self.0.kind, Kind::Latest))?;
         self.check_len(state.len())?;
+        // Dropped after the lock is: what it has captured may use the topic.
+        let _former;
         let mut inner = self.open()?;
-        inner.choose(None);
+        _former = inner.choose(None);
         let Content { newest, is_taken, .. } = &mut inner.content;
         if *is_taken && newest.as_ref().is_some_and(|(time, taken)| *time == at && *taken == state)
         {
@@ -296,6 +319,9 @@ impl Topic {
         let Kind::Keyed { max_keys } = self.0.kind else {
             return self.check_kind(false).map(|()| None);
         };
+        if key.is_empty() || key.len() > TopicKey::MAX_LEN {
+            return Err(PutError::Key { topic: self.0.name.clone(), given: key.len() });
+        }
         let now = self.0.clock.now();
         let mut inner = self.open()?;
         let keys = &mut inner.content.keys;
@@ -351,10 +377,10 @@ impl fmt::Debug for Topic {
 }
 
 impl Inner {
-    /// From now on states come from `sample`, or from being put.
-    fn choose(&mut self, sample: Option<Sample>) {
-        self.sample = sample;
+    /// From now on states come from `sample`, or from being put; gives the former function.
+    fn choose(&mut self, sample: Option<Sample>) -> Option<Sample> {
         self.choice += 1;
+        std::mem::replace(&mut self.sample, sample)
     }
 
     /// Something is new: wakes the network thread if it waits for that.
@@ -389,8 +415,13 @@ impl Sampler for Taker {
             // It may use the topic itself.
             drop(inner);
             sample(into);
+            // Dropped after the lock is, as in `put`.
+            let mut replaced = Some(sample);
             let mut inner = self.0.lock();
-            inner.sample = Some(sample).filter(|_| inner.choice == choice);
+            if inner.choice == choice {
+                inner.sample = replaced.take();
+            }
+            drop(inner);
             return Take::Sample { generated_at: now };
         }
         let taken = inner.take(self.0.0.kind, need, into);
@@ -424,7 +455,7 @@ impl Inner {
             },
             Kind::Every { .. } => match records.pop_front() {
                 Some((generated_at, record)) => {
-                    *bytes -= record.len();
+                    *bytes -= RecordChunk::cost_of_record(record.len());
                     into.extend_from_slice(&record);
                     Take::Record { generated_at }
                 }
@@ -529,6 +560,33 @@ mod tests {
         assert_eq!(take(&mut *sampler, Need::Newer).1, [2], "what was put replaces the function");
     }
 
+    /// Uses its topic when it is dropped.
+    struct Captured(Topic);
+
+    impl Drop for Captured {
+        fn drop(&mut self) {
+            let _ = self.0.put(b"late");
+        }
+    }
+
+    #[test]
+    fn what_a_sample_has_captured_may_use_the_topic_when_it_is_dropped() {
+        let (topic, mut sampler, _) = topic(TopicKind::Latest);
+        let sample = |topic: &Topic| {
+            let captured = Captured(topic.clone());
+            move |state: &mut Vec<u8>| state.extend_from_slice(captured.0.name().as_bytes())
+        };
+        topic.sample_with(sample(&topic)).unwrap();
+        topic.sample_with(sample(&topic)).unwrap();
+        topic.put(b"1").unwrap();
+        topic.sample_with(sample(&topic)).unwrap();
+        let own = topic.clone();
+        topic.sample_with(move |_| drop(own.put(b"2"))).unwrap();
+        take(&mut *sampler, Need::Newer);
+        topic.sample_with(sample(&topic)).unwrap();
+        topic.close();
+    }
+
     #[test]
     fn keys_and_records_are_taken_in_order_and_bounded() {
         let (keyed, mut sampler, _) = topic(TopicKind::Keyed { max_keys: 2 });
@@ -539,11 +597,19 @@ mod tests {
         let is = |taken: Take, wanted: &[u8], removed| matches!(taken, Take::Key { key, is_removed, .. } if key == wanted && is_removed == removed);
         assert!(is(take(&mut *sampler, Need::Newer).0, b"a", true));
         assert!(is(take(&mut *sampler, Need::Newer).0, b"b", false));
-        let kind =
-            TopicKind::Every { stream: freshline_core::wire::StreamId(1), first: 0, max_bytes: 10 };
+        let kind = TopicKind::Every {
+            stream: freshline_core::wire::StreamId(1),
+            first: 0,
+            max_bytes: 100,
+        };
         let (every, mut sampler, woken) = topic(kind);
         every.push([1; 6]).unwrap();
-        assert!(matches!(every.push([2; 6]), Err(PutError::Full(_))));
+        let full = every.push([2; 6]).unwrap_err();
+        assert!(
+            matches!(full, PutError::Full { record, .. } if record == [2; 6]),
+            "it is given back"
+        );
+        assert!(matches!(every.push([0; 37]), Err(PutError::TooLarge { given: 37, max: 36, .. })));
         assert_eq!((sampler.queued(), woken.load(Ordering::SeqCst)), (1, 1));
         assert_eq!(take(&mut *sampler, Need::Newer).1, [1; 6]);
         every.push([2; 6]).unwrap();
@@ -559,6 +625,12 @@ mod tests {
         let error = latest.put_key("a", b"1").unwrap_err().to_string();
         assert!(error.contains("of kind latest, for which there is `put`"), "{error}");
         assert!(matches!(latest.push(b"1"), Err(PutError::Kind { .. })));
+        let (keyed, _, _) = topic(TopicKind::KEYED);
+        for given in [0, 65] {
+            let key = vec![b'k'; given];
+            let error = keyed.put_key(&key, b"1").unwrap_err();
+            assert!(matches!(error, PutError::Key { given: found, .. } if found == given));
+        }
         latest.close();
         assert!(matches!(latest.put(b"1"), Err(PutError::Closed(_))));
     }

@@ -4,10 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use freshline::driver::source::{States, sampler::Synthetic};
-use freshline::driver::{Polled, quic::Fingerprint};
 use freshline::{
-    Error, Monitor, MonitorEvent, PutError, Relay, Source, SourceEvent, State, Subscription,
-    TopicKind, TopicParams,
+    Error, Fingerprint, Monitor, MonitorEvent, PutError, Relay, Source, SourceEvent, State,
+    Subscription, TopicKind, TopicParams,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -97,13 +96,12 @@ fn keys_are_held_each_and_removed() {
 #[test]
 fn records_arrive_once_each_in_order_and_are_done_when_they_are_dropped() {
     let monitor = monitor();
-    let kind = TopicKind::every(freshline::driver::StreamId(0));
-    let log = TopicParams { kind, ..TopicParams::new("log") };
+    let log = TopicParams { kind: TopicKind::EVERY, ..TopicParams::new("log") };
     let source = Source::builder(&monitor.url()).name("robot").topic(log).spawn().unwrap();
     let log = source.topic("log").unwrap();
     for number in 0..500_u16 {
         while let Err(error) = log.push(number.to_be_bytes()) {
-            assert!(matches!(error, PutError::Full(_)), "{error}");
+            assert!(matches!(error, PutError::Full { .. }), "{error}");
         }
     }
     // Nobody reads yet: they wait at the source. What a reader has not read comes to the next one.
@@ -217,14 +215,17 @@ fn an_executor_and_a_loop_that_polls_get_states_without_a_thread_of_their_own() 
     assert!(is_readable(states.descriptor().unwrap(), PATIENCE));
     assert_eq!(states.try_next().unwrap().payload(), b"two");
     // A source in a loop of the application's own.
-    let sampled = States::Of(Box::new(Synthetic::new(64)));
-    let own = Source::builder(&monitor.url()).name("own").build(sampled).unwrap();
-    let (mut own, states) = (Polled::new(own).unwrap(), monitor.subscribe("own"));
-    while own.session().counters().acked == 0 {
+    let mut own = Source::builder(&monitor.url()).name("own").topic("pose").polled().unwrap();
+    let states = monitor.subscribe("own/*");
+    own.topic("pose").unwrap().put("three").unwrap();
+    while own.events().try_next() != Some(SourceEvent::Opened) {
         assert!(is_readable(own.as_fd(), PATIENCE));
-        assert!(own.turn(&mut ()).unwrap());
+        own.turn().unwrap();
     }
-    assert!(own.close().acked > 0 && states.next_within(PATIENCE).is_some());
+    while states.try_next().is_none() {
+        own.turn().unwrap();
+    }
+    assert!(own.close().acked > 0);
 }
 
 #[test]
@@ -244,4 +245,137 @@ fn many_threads_put_into_one_topic() {
     assert!(replaced > 70_000, "{replaced} of 80000 were replaced before they left");
     pose.put("last").unwrap();
     wait_for(&states, b"last");
+}
+
+#[test]
+fn a_reader_may_keep_more_records_than_its_queue_holds() {
+    let monitor = monitor();
+    let log = TopicParams { kind: TopicKind::EVERY, ..TopicParams::new("log") };
+    let source = Source::builder(&monitor.url()).name("robot").topic(log).spawn().unwrap();
+    let (log, records) = (source.topic("log").unwrap(), monitor.subscribe("robot/log"));
+    for number in 0..1_500_u16 {
+        log.push(number.to_be_bytes()).unwrap();
+    }
+    let kept: Vec<_> = (0..1_500).map(|_| next(&records)).collect();
+    assert!(
+        kept.iter().zip(0_u16..).all(|(record, number)| record.payload() == number.to_be_bytes())
+    );
+}
+
+#[test]
+fn a_restarted_source_leaves_nothing_of_its_former_session() {
+    let monitor = monitor();
+    let source =
+        |topic: &str| Source::builder(&monitor.url()).name("robot").topic(topic).spawn().unwrap();
+    let states = monitor.subscribe("robot/*");
+    let first = source("map");
+    first.put("old").unwrap();
+    wait_for(&states, b"old");
+    // It takes the name while the first one still has it.
+    let second = source("pose");
+    second.put("new").unwrap();
+    wait_for(&states, b"new");
+    assert!(monitor.latest("robot/map").is_none() && monitor.latest("robot/pose").is_some());
+    drop(first);
+}
+
+#[test]
+fn names_with_slashes_do_not_pass_for_another_source() {
+    let monitor = monitor();
+    let source = |name: &str, topic: &str| {
+        Source::builder(&monitor.url()).name(name).topic(topic).spawn().unwrap()
+    };
+    let states = monitor.subscribe("fleet/*");
+    let robot = source("fleet/robot", "cmd");
+    robot.put("right").unwrap();
+    wait_for(&states, b"right");
+    assert_eq!(monitor.latest("fleet/robot/cmd").unwrap().source(), "fleet/robot");
+    let other = source("fleet", "robot/cmd");
+    other.put("wrong").unwrap();
+    assert_eq!(wait_for(&states, b"wrong").source(), "fleet");
+    assert!(monitor.latest("fleet/robot/cmd").is_none(), "two could be meant");
+}
+
+#[test]
+fn a_robot_hears_that_no_command_is_young_enough() {
+    let monitor = Monitor::builder("udp://127.0.0.1:0").name("base").topic("cmd").spawn().unwrap();
+    let source = Source::builder(&monitor.url()).name("robot").topic("pose");
+    let source = source.max_age("base/cmd", Duration::from_millis(200)).spawn().unwrap();
+    source.put("here").unwrap();
+    let commands = source.subscribe("base/cmd");
+    let deadline = std::iter::from_fn(|| {
+        monitor.topic("cmd").unwrap().put("go").unwrap();
+        Some(commands.next_within(Duration::from_millis(50)))
+    });
+    assert!(deadline.take(400).flatten().next().is_some(), "one comes in time");
+    let events = source.received_events().expect("it receives");
+    let stale = std::iter::from_fn(|| events.next_within(PATIENCE));
+    let mut stale = stale.filter(|event| matches!(event, MonitorEvent::Stale { .. }));
+    assert!(stale.next().is_some());
+    assert!(source.latest("base/cmd").is_none());
+}
+
+#[test]
+fn a_function_on_the_network_thread_is_not_made_to_wait_for_itself() {
+    let monitor = Monitor::builder("udp://127.0.0.1:0").name("base").topic("cmd").spawn().unwrap();
+    let monitor = std::sync::Arc::new(monitor);
+    let source = Source::builder(&monitor.url()).name("robot").topic("pose").receive();
+    let source = source.spawn().unwrap();
+    source.put("here").unwrap();
+    let (asked, commands) = (std::sync::Arc::downgrade(&monitor), source.subscribe("base/cmd"));
+    let sample = move |state: &mut Vec<u8>| {
+        let sources = asked.upgrade().map(|monitor| monitor.sources(1));
+        state.extend(format!("{:?}", sources.and_then(Result::err)).into_bytes());
+    };
+    monitor.topic("cmd").unwrap().sample_with(sample).unwrap();
+    assert_eq!(next(&commands).text(), Some("Some(OwnThread)"));
+}
+
+#[test]
+fn settings_that_would_do_harm_are_refused() {
+    let said = |result: Result<Source, Error>| result.unwrap_err().to_string();
+    let url = "udp://127.0.0.1:1";
+    assert!(
+        said(Source::builder(url).keep_alive(Duration::ZERO).spawn()).contains("at least 1 ms")
+    );
+    let none = Monitor::builder("udp://127.0.0.1:0").max_sources(0).spawn().unwrap_err();
+    assert!(none.to_string().contains("at least 1"), "{none}");
+    let dir = tempfile::tempdir().unwrap();
+    let open = Monitor::builder("quic://127.0.0.1:0").state_dir(dir.path()).token("").spawn();
+    assert!(open.unwrap_err().to_string().contains("1 to 255 bytes"));
+    let house = Monitor::builder("udp://127.0.0.1:0").topic("cmd");
+    let relay = Relay::builder(house).to(url).spawn().unwrap_err().to_string();
+    assert!(relay.contains("a relay sends none"), "{relay}");
+    let states = States::Of(Box::new(Synthetic::new(8)));
+    let built = Source::builder(url).topic("pose").build(states).err().expect("it has a topic");
+    assert!(built.to_string().contains("use `spawn` or `polled`"), "{built}");
+}
+
+#[test]
+fn a_state_may_be_older_than_its_put() {
+    let monitor = monitor();
+    let source = Source::builder(&monitor.url()).name("camera").topic("frame").spawn().unwrap();
+    let (frame, frames) = (source.topic("frame").unwrap(), monitor.subscribe("camera/frame"));
+    let exposed = std::time::Instant::now();
+    std::thread::sleep(Duration::from_millis(300));
+    frame.put_generated(exposed, "frame").unwrap();
+    let state = next(&frames);
+    while state.age().is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let uncertainty = state.age_uncertainty().unwrap();
+    assert!(state.age().unwrap() + uncertainty >= Duration::from_millis(300));
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn a_subscription_is_a_stream() {
+    use futures_core::Stream;
+    let monitor = monitor();
+    let source = Source::builder(&monitor.url()).name("robot").spawn().unwrap();
+    source.put("one").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut states = monitor.subscribe("robot");
+    let first = std::future::poll_fn(|context| std::pin::Pin::new(&mut states).poll_next(context));
+    assert_eq!(runtime.block_on(first).unwrap().payload(), b"one");
 }

@@ -53,6 +53,9 @@ impl TopicKind {
     /// With keys, at most 512 of them at a time.
     pub const KEYED: Self = Self::Keyed { max_keys: 512 };
 
+    /// Of records, in a stream that the library draws for each source.
+    pub const EVERY: Self = Self::every(StreamId(0));
+
     /// The bytes of records that a topic holds if nothing else is said: 1 MiB.
     pub const DEFAULT_BYTES: u32 = 1 << 20;
 
