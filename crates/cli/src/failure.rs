@@ -21,8 +21,17 @@ impl From<freshline::Error> for Failure {
                 "{error}"
             ));
         }
+        // The library speaks of its own settings; here they are flags.
         let is_usage = error.is_of_settings();
-        let report = miette::Report::msg(error);
+        let report = match error {
+            freshline::Error::MaxState { max, .. } => miette::miette!(
+                "--max-state must be at most {max}B by this transport: a state has at most 65536 parts"
+            ),
+            freshline::Error::NoStateDir => {
+                miette::miette!("neither HOME nor --state-dir says where to keep the certificate")
+            }
+            error => miette::Report::msg(error),
+        };
         if is_usage { Self::Usage(report) } else { Self::Runtime(report) }
     }
 }

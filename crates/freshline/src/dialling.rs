@@ -1,4 +1,4 @@
-//! Whom one that dials trusts, and who it is.
+//! Trust and identity of a client.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,7 @@ use freshline_net::source::Transport;
 use crate::error::Error;
 use crate::url::{Scheme, Url};
 
-/// Whom one that dials trusts, and who it is: for sources, relays, and whatever else dials. On `udp://` nothing can
-/// be set.
+/// Trust and identity of a client, such as a source, or a relay towards its destinations. All of it is for `quic://`.
 #[derive(Debug, Clone, Default)]
 pub struct Dialling {
     pins: Vec<Fingerprint>,

@@ -8,8 +8,8 @@ use freshline_net::source::SourceError;
 
 use crate::url::BadUrl;
 
-/// Why a source, a monitor or a relay cannot be made, or cannot go on. Trouble with the network is no error: it is
-/// tried again, and told as an event.
+/// Why a source, a monitor or a relay cannot be made, or cannot go on. Trouble with the network is not
+/// an error: it is tried again, and reported as an event.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

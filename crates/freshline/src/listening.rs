@@ -1,4 +1,4 @@
-//! Who one that listens is, and whom it takes.
+//! Identity of a server, and the peers that it accepts.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::dialling::{check_token, read_tokens};
 use crate::error::Error;
 use crate::url::{Scheme, Url};
 
-/// Who one that listens is, and whom it takes: for monitors, relays, and whatever else listens.
+/// Identity of a server, such as a monitor or a relay, and the peers that it accepts.
 #[derive(Debug, Clone, Default)]
 pub struct Listening {
     /// Certificate and key.

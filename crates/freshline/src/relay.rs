@@ -224,7 +224,7 @@ impl RelayBuilder {
     /// Opens the sockets, and runs the relay on threads of its own.
     ///
     /// # Errors
-    /// [`Error`] says what is wrong, or what the system refused. That a destination cannot be reached is none.
+    /// [`Error`] says what is wrong, or what the system refused. A destination that cannot be reached is not an error.
     pub fn spawn(self) -> Result<Relay, Error> {
         let listening = self.monitor.listening_of();
         let (mut driver, quic) = self.build()?;

@@ -359,7 +359,7 @@ impl SourceBuilder {
     /// Opens the sockets, and runs the source on a thread of its own.
     ///
     /// # Errors
-    /// [`Error`] says what is wrong, or what the system refused. That the monitor cannot be reached is none.
+    /// [`Error`] says what is wrong, or what the system refused. A monitor that cannot be reached is not an error.
     pub fn spawn(mut self) -> Result<Source, Error> {
         let clock = Clock::real();
         let topics = self.make_topics(&clock, random()?);

@@ -355,7 +355,13 @@ impl Watch for Store {
         taken: &TakenRecord,
     ) {
         let (board, cursor) = (self.board.clone(), taken.cursor.clone());
-        let id = self.board.records().give(source, &cursor);
+        let mut records = self.board.records();
+        if records.is_held_up(source, topic) {
+            // A reader has left since it was asked for; this one comes again with those that were not read.
+            return;
+        }
+        let id = records.give(source, &cursor);
+        drop(records);
         let ticket = Ticket::new(move |was_read| {
             board.records().end(&cursor, id, was_read);
             board.look_for_records();
