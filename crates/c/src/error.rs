@@ -101,8 +101,9 @@ impl From<PutError> for Failure {
             PutError::Closed(_) => FL_CLOSED,
             PutError::TooLarge { .. } => FL_TOO_LARGE,
             PutError::TooManyKeys { .. } => FL_TOO_MANY_KEYS,
-            PutError::Full(_) => FL_FULL,
+            PutError::Full { .. } => FL_FULL,
             PutError::Kind { .. } => FL_KIND,
+            // Such as a key of a wrong length.
             _ => FL_INVALID,
         };
         Self::new(code, error)
