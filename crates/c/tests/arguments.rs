@@ -221,7 +221,7 @@ fn settings_that_are_used_up_cannot_be_changed() {
     assert_eq!(fl_monitor_config_max_bandwidth(config.as_deref_mut(), bad), FL_INVALID);
     let monitor = handle(|it| fl_monitor_start(config.as_deref_mut(), it)).unwrap();
     assert_eq!(fl_monitor_config_max_sources(config.as_deref_mut(), 1), FL_INVALID);
-    assert_eq!(fl_monitor_config_max_bandwidth(config.as_deref_mut(), rate), FL_INVALID);
+    assert_eq!(fl_monitor_config_max_bandwidth(config, rate), FL_INVALID);
     assert!(last().contains("make new ones"), "{}", last());
     assert_eq!(fl_monitor_close(Some(monitor)), FL_OK);
 }
