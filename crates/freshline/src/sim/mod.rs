@@ -1,5 +1,5 @@
 //! Tests of an application's freshness in virtual time: how old is a robot's pose at the monitor over LTE, or
-//! alongside a download? A minute of virtual time takes some milliseconds; for the time on your host, run
+//! alongside a download? A minute over LTE takes tens of milliseconds; for the time on your host, run
 //! `cargo run --release -p freshline --features sim --example simulated`.
 //!
 //! A [`Sim`] holds a network: a preset, or a scenario of the lab (`docs/lab.md`). The builder of a source runs it over
