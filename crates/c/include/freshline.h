@@ -113,7 +113,8 @@ typedef struct fl_topic_config fl_topic_config;
 /// keep it. It must not throw, nor leave by `longjmp`.
 typedef void (*fl_on_state)(void *user, const fl_state *state);
 
-/// Called once, after the last state, on the same thread: the place to free `user`.
+/// Called once, after the last state, on the same thread: the place to free `user`. If a callback has freed its own
+/// subscription, `on_end` is the last use of `user`, and the only place to free it.
 typedef void (*fl_on_end)(void *user);
 
 #ifdef __cplusplus
@@ -463,7 +464,7 @@ fl_error fl_monitor_config_max_age(fl_monitor_config *config,
                                    const char *pattern,
                                    uint64_t max_age_ns);
 
-/// Set the maximum number of sources; 1024 by default.
+/// Set the maximum number of sources; 10,000 by default.
 ///
 /// Errors: `FL_NULL`. Not thread-safe: one call per `config` at a time.
 fl_error fl_monitor_config_max_sources(fl_monitor_config *config, uint32_t sources);
@@ -635,10 +636,11 @@ fl_error fl_remove_key(const fl_topic *topic,
 
 /// Send a record, which arrives once and in order. Never blocks on the network.
 ///
-/// `data` points to `len` bytes, which are copied; NULL is allowed if `len` is 0. The record is kept in the memory
-/// of this process until the monitor's application has received it. Errors: `FL_NULL`, `FL_KIND` if the topic is
-/// not of kind every, `FL_FULL` while earlier records fill the buffer (try again later), `FL_TOO_LARGE`,
-/// `FL_CLOSED`. Thread-safe; records of several threads are in the order of their calls.
+/// `data` points to `len` bytes, at most 64 KiB (65536), which are copied; NULL is allowed if `len` is 0. A record
+/// must also fit into the topic's buffer (`fl_topic_config_every`). It is kept in the memory of this process until
+/// the monitor's application has received it. Errors: `FL_NULL`, `FL_KIND` if the topic is not of kind every,
+/// `FL_FULL` while earlier records fill the buffer (try again later), `FL_TOO_LARGE`, `FL_CLOSED`. Thread-safe;
+/// records of several threads are in the order of their calls.
 fl_error fl_push(const fl_topic *topic,
                  const uint8_t *data,
                  size_t len);
@@ -740,14 +742,22 @@ fl_error fl_subscription_fd(const fl_subscription *subscription,
 /// Call `on_state` with each state, on a new thread of the library, until the subscription is closed or ends; then
 /// call `on_end`, unless it is NULL.
 ///
-/// `user` is passed to both; the library does not read it, and does not use it after `fl_subscription_free` has
-/// returned. Callbacks may call any function of the library, also `fl_subscription_close` and
-/// `fl_subscription_free` for their own subscription. Errors: `FL_NULL`, `FL_INVALID` if the subscription has a
+/// `user` is passed to both; the library does not read it. Callbacks may call any function of the library, also
+/// `fl_subscription_close` and `fl_subscription_free` for their own subscription. The library does not use `user`
+/// after `fl_subscription_free` has returned, with one exception: called by a callback of the subscription,
+/// `fl_subscription_free` returns at once, and `on_end(user)` follows when the callback has returned. Then free
+/// `user` in `on_end` and nowhere else. Errors: `FL_NULL`, `FL_INVALID` if the subscription has a
 /// callback, `FL_SYSTEM` if the system has no thread left; then neither function is called. Thread-safe.
 fl_error fl_subscription_listen(const fl_subscription *subscription,
                                 fl_on_state on_state,
                                 fl_on_end on_end,
                                 void *user);
+
+/// Store whether no state is pending and no more will arrive: `fl_subscription_next` would return `FL_ENDED`.
+///
+/// Errors: `FL_NULL`. Thread-safe.
+fl_error fl_subscription_is_over(const fl_subscription *subscription,
+                                 bool *is_over);
 
 /// Store the number of states that a newer one replaced before they were read.
 ///
@@ -760,8 +770,8 @@ fl_error fl_subscription_replaced(const fl_subscription *subscription, uint64_t 
 /// The caller still frees it. Errors: `FL_NULL`. Thread-safe.
 fl_error fl_subscription_close(const fl_subscription *subscription);
 
-/// End a subscription and free it; NULL is allowed. Waits until its callbacks have returned, `on_end` included,
-/// unless one of them makes this call: so do not hold a lock that a callback takes.
+/// End a subscription and free it; NULL is allowed. Waits until its callbacks have returned, `on_end` included: so do
+/// not hold a lock that a callback takes. Called by one of its callbacks it does not wait, and `on_end` follows.
 ///
 /// States that were received stay valid. Not thread-safe: no other call may use `subscription`; to end one that
 /// another thread reads, call `fl_subscription_close` and let that thread return first.

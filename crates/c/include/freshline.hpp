@@ -8,6 +8,8 @@
 #include <array>
 #include <chrono>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -43,15 +45,13 @@ template <class T, auto Function> struct Owner {
     T *get() const noexcept { return handle_.get(); }
 
 protected:
-    struct Free {
-        void operator()(T *handle) const noexcept { (void)Function(handle); }
-    };
+    struct Free { void operator()(T *handle) const noexcept { (void)Function(handle); } };
     std::unique_ptr<T, Free> handle_;
 };
 
-inline void check(fl_error code) {
-    if (code != FL_OK) throw Error(code);
-}
+inline void check(fl_error code) { if (code != FL_OK) throw Error(code); }
+/// Empty for NULL: of a handle that was closed or moved from, or a value that there is not.
+inline const char *text(const char *given) { return given ? given : ""; }
 /// Calls `function(arguments..., &result)`.
 template <class T, class... A> T get(fl_error (*function)(A...), auto... arguments) {
     T result{};
@@ -86,9 +86,9 @@ using TopicConfig = detail::Settings<fl_topic_config, fl_topic_config_new, fl_to
 /// A state or record. clone() makes another handle to the same one.
 struct State : detail::Owner<fl_state, fl_state_free> {
     using Owner::Owner;
-    std::string_view source() const { return fl_state_source(get()); }
-    std::string_view topic() const { return fl_state_topic(get()); }
-    std::string_view name() const { return fl_state_name(get()); }
+    std::string_view source() const { return detail::text(fl_state_source(get())); }
+    std::string_view topic() const { return detail::text(fl_state_topic(get())); }
+    std::string_view name() const { return detail::text(fl_state_name(get())); }
     Bytes payload() const { return view(fl_state_payload); }
     std::string_view text() const { return {reinterpret_cast<const char *>(payload().data()), payload().size()}; }
     /// Empty if the topic has no keys.
@@ -130,14 +130,16 @@ struct Topic : detail::Owner<fl_topic, fl_topic_free> {
 /// States as they arrive. Its destructor waits for the callback of listen().
 struct Subscription : detail::Owner<fl_subscription, fl_subscription_free> {
     using Owner::Owner;
-    /// The next state; unset after the timeout, and once no more states will arrive.
+    /// The next state; unset after the timeout, and once no more states will arrive (is_over()).
     std::optional<State> next(std::chrono::milliseconds timeout) const {
         return detail::find<State, fl_state *>(FL_NO_STATE, fl_subscription_next, get(), timeout.count());
     }
     std::optional<State> try_next() const {
         return detail::find<State, fl_state *>(FL_NO_STATE, fl_subscription_try_next, get());
     }
-    /// Readable while a state is pending; neither read from it nor close it.
+    /// Whether no state is pending and no more will arrive: the end of a loop of next().
+    bool is_over() const { return detail::get<bool>(fl_subscription_is_over, get()); }
+    /// Readable while a state is pending and once is_over(); neither read from it nor close it.
     int fd() const { return detail::get<int>(fl_subscription_fd, get()); }
     /// Calls `on_state` with each state on a thread of the library. An exception in it ends the program.
     void listen(std::function<void(State)> on_state) const {
@@ -188,12 +190,11 @@ struct Source : detail::Running<fl_source, fl_source_start, fl_source_close, fl_
 struct Monitor : detail::Running<fl_monitor, fl_monitor_start, fl_monitor_close, fl_monitor_topic,
                                        fl_monitor_latest, fl_monitor_subscribe> {
     explicit Monitor(const MonitorConfig &config) : Running(config.get()) {}
-    std::string address() const { return fl_monitor_address(get()); }
-    std::string url() const { return fl_monitor_url(get()); }
+    std::string address() const { return detail::text(fl_monitor_address(get())); }
+    std::string url() const { return detail::text(fl_monitor_url(get())); }
     /// Empty on udp://.
-    std::string fingerprint() const { return fl_monitor_fingerprint(get()) ? fl_monitor_fingerprint(get()) : ""; }
+    std::string fingerprint() const { return detail::text(fl_monitor_fingerprint(get())); }
 };
 
 } // namespace freshline
-
 #endif // FRESHLINE_HPP

@@ -103,6 +103,7 @@ impl From<PutError> for Failure {
             PutError::TooManyKeys { .. } => FL_TOO_MANY_KEYS,
             PutError::Full { .. } => FL_FULL,
             PutError::Kind { .. } => FL_KIND,
+            // Such as a key of a wrong length.
             _ => FL_INVALID,
         };
         Self::new(code, error)

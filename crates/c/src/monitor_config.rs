@@ -13,15 +13,12 @@ use crate::raw::{Bytes, Text, needed, place};
 
 /// Settings of a monitor. Made by `fl_monitor_config_new`, used once by `fl_monitor_start`, and freed by
 /// `fl_monitor_config_free`, also after a start.
-pub struct fl_monitor_config {
-    builder: Unstarted<MonitorBuilder>,
-    limits: Limits,
-}
+pub struct fl_monitor_config(Unstarted<MonitorBuilder>);
 
 impl fl_monitor_config {
     /// The builder, for the start.
     pub(crate) fn take(&mut self) -> Result<MonitorBuilder, Failure> {
-        Ok(self.builder.take()?.limits(self.limits))
+        self.0.take()
     }
 }
 
@@ -31,7 +28,7 @@ fn change<T>(
     read: impl FnOnce() -> Result<T, Failure>,
     set: impl FnOnce(MonitorBuilder, T) -> MonitorBuilder,
 ) -> fl_error {
-    call(|| needed(config, "config")?.builder.change(read, set))
+    call(|| needed(config, "config")?.0.change(read, set))
 }
 
 /// Make settings for a monitor that listens at `url`, such as `quic://0.0.0.0:3774`, or `udp://127.0.0.1:0` for a
@@ -48,7 +45,7 @@ pub extern "C" fn fl_monitor_config_new(
     call(|| {
         let config = place(config, "config")?;
         let builder = Unstarted::new(MonitorBuilder::new(Ok(url.parse("url")?)));
-        *config = Some(Box::new(fl_monitor_config { builder, limits: Limits::NONE }));
+        *config = Some(Box::new(fl_monitor_config(builder)));
         Ok(())
     })
 }
@@ -153,7 +150,7 @@ pub extern "C" fn fl_monitor_config_max_age(
     change(config, || pattern.get("pattern"), set)
 }
 
-/// Set the maximum number of sources; 1024 by default.
+/// Set the maximum number of sources; 10,000 by default.
 ///
 /// Errors: `FL_NULL`. Not thread-safe: one call per `config` at a time.
 #[unsafe(no_mangle)]
@@ -244,10 +241,8 @@ pub extern "C" fn fl_monitor_config_max_bandwidth(
     config: Option<&mut fl_monitor_config>,
     rate: Text<'_>,
 ) -> fl_error {
-    call(|| {
-        needed(config, "config")?.limits.max_bandwidth = Some(rate.parse("rate")?);
-        Ok(())
-    })
+    let limits = |rate| Limits { max_bandwidth: Some(rate), ..Limits::NONE };
+    change(config, || rate.parse("rate"), |builder, rate| builder.limits(limits(rate)))
 }
 
 /// Free the settings of a monitor; NULL is allowed. A monitor that was started with them is not affected.

@@ -32,7 +32,8 @@ pub struct fl_subscription {
 /// keep it. It must not throw, nor leave by `longjmp`.
 pub type fl_on_state = Option<extern "C" fn(user: User, state: &fl_state)>;
 
-/// Called once, after the last state, on the same thread: the place to free `user`.
+/// Called once, after the last state, on the same thread: the place to free `user`. If a callback has freed its own
+/// subscription, `on_end` is the last use of `user`, and the only place to free it.
 pub type fl_on_end = Option<extern "C" fn(user: User)>;
 
 impl fl_subscription {
@@ -150,9 +151,11 @@ pub extern "C" fn fl_subscription_fd(
 /// Call `on_state` with each state, on a new thread of the library, until the subscription is closed or ends; then
 /// call `on_end`, unless it is NULL.
 ///
-/// `user` is passed to both; the library does not read it, and does not use it after `fl_subscription_free` has
-/// returned. Callbacks may call any function of the library, also `fl_subscription_close` and
-/// `fl_subscription_free` for their own subscription. Errors: `FL_NULL`, `FL_INVALID` if the subscription has a
+/// `user` is passed to both; the library does not read it. Callbacks may call any function of the library, also
+/// `fl_subscription_close` and `fl_subscription_free` for their own subscription. The library does not use `user`
+/// after `fl_subscription_free` has returned, with one exception: called by a callback of the subscription,
+/// `fl_subscription_free` returns at once, and `on_end(user)` follows when the callback has returned. Then free
+/// `user` in `on_end` and nowhere else. Errors: `FL_NULL`, `FL_INVALID` if the subscription has a
 /// callback, `FL_SYSTEM` if the system has no thread left; then neither function is called. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_subscription_listen(
@@ -184,6 +187,20 @@ pub extern "C" fn fl_subscription_listen(
     })
 }
 
+/// Store whether no state is pending and no more will arrive: `fl_subscription_next` would return `FL_ENDED`.
+///
+/// Errors: `FL_NULL`. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn fl_subscription_is_over(
+    subscription: Option<&fl_subscription>,
+    is_over: Option<&mut MaybeUninit<bool>>,
+) -> fl_error {
+    call(|| {
+        *place(is_over, "is_over")? = needed(subscription, "subscription")?.states.is_over();
+        Ok(())
+    })
+}
+
 /// Store the number of states that a newer one replaced before they were read.
 ///
 /// Errors: `FL_NULL`. Thread-safe.
@@ -210,8 +227,8 @@ pub extern "C" fn fl_subscription_close(subscription: Option<&fl_subscription>) 
     })
 }
 
-/// End a subscription and free it; NULL is allowed. Waits until its callbacks have returned, `on_end` included,
-/// unless one of them makes this call: so do not hold a lock that a callback takes.
+/// End a subscription and free it; NULL is allowed. Waits until its callbacks have returned, `on_end` included: so do
+/// not hold a lock that a callback takes. Called by one of its callbacks it does not wait, and `on_end` follows.
 ///
 /// States that were received stay valid. Not thread-safe: no other call may use `subscription`; to end one that
 /// another thread reads, call `fl_subscription_close` and let that thread return first.

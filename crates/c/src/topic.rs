@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 
 use freshline::Topic;
 
-use crate::error::{call, fl_error};
+use crate::error::fl_error::FL_TOO_LARGE;
+use crate::error::{Failure, call, fl_error};
 use crate::raw::{Bytes, needed, place};
 
 /// A topic of a source, or of the return direction of a monitor. Made by `fl_source_topic` and `fl_monitor_topic`,
@@ -18,6 +19,9 @@ impl fl_topic {
         Self(topic)
     }
 }
+
+/// The maximum length of a record in bytes.
+const MAX_RECORD: usize = 64 << 10;
 
 /// Send a state, which replaces the one before that was not sent yet. Never blocks on the network.
 ///
@@ -69,14 +73,20 @@ pub extern "C" fn fl_remove_key(
 
 /// Send a record, which arrives once and in order. Never blocks on the network.
 ///
-/// `data` points to `len` bytes, which are copied; NULL is allowed if `len` is 0. The record is kept in the memory
-/// of this process until the monitor's application has received it. Errors: `FL_NULL`, `FL_KIND` if the topic is
-/// not of kind every, `FL_FULL` while earlier records fill the buffer (try again later), `FL_TOO_LARGE`,
-/// `FL_CLOSED`. Thread-safe; records of several threads are in the order of their calls.
+/// `data` points to `len` bytes, at most 64 KiB (65536), which are copied; NULL is allowed if `len` is 0. A record
+/// must also fit into the topic's buffer (`fl_topic_config_every`). It is kept in the memory of this process until
+/// the monitor's application has received it. Errors: `FL_NULL`, `FL_KIND` if the topic is not of kind every,
+/// `FL_FULL` while earlier records fill the buffer (try again later), `FL_TOO_LARGE`, `FL_CLOSED`. Thread-safe;
+/// records of several threads are in the order of their calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_push(topic: Option<&fl_topic>, data: Bytes<'_>, len: usize) -> fl_error {
     call(|| {
-        needed(topic, "topic")?.0.push(data.get(len, "data")?)?;
+        let (topic, record) = (needed(topic, "topic")?, data.get(len, "data")?);
+        if record.len() > MAX_RECORD {
+            let text = format!("a record of {len} bytes: the maximum is {MAX_RECORD}; use several");
+            return Err(Failure::new(FL_TOO_LARGE, text));
+        }
+        topic.0.push(record)?;
         Ok(())
     })
 }

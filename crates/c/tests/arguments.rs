@@ -106,6 +106,7 @@ fn null_handles_have_no_values() {
     assert_eq!(handle(|it| fl_subscription_try_next(None, it)).err(), Some(FL_NULL));
     assert_eq!(get(|it| fl_subscription_fd(None, it)), Err(FL_NULL));
     assert_eq!(get(|it| fl_subscription_replaced(None, it)), Err(FL_NULL));
+    assert_eq!(get(|it| fl_subscription_is_over(None, it)), Err(FL_NULL));
     assert_eq!(get(|it| fl_state_age(None, it, None)), Err(FL_NULL));
     let texts = [fl_state_source, fl_state_topic, fl_state_name];
     assert!(texts.into_iter().all(|of| of(None).is_null()));
@@ -208,6 +209,21 @@ fn impossible_settings_are_errors_and_change_nothing() {
     assert_eq!(fl_put_key(Some(&pose), bytes(b"k"), 1, bytes(b"x"), 1), FL_KIND);
     assert_eq!(fl_put_key(Some(&pose), bytes(b""), 0, bytes(b"x"), 1), FL_INVALID);
     assert_eq!(fl_remove_key(Some(&pose), bytes(&[b'k'; 65]), 65), FL_INVALID);
+}
+
+#[test]
+fn settings_that_are_used_up_cannot_be_changed() {
+    let mut config = monitor_settings();
+    let mut config = Some(&mut *config);
+    let rate = Text::new(c"1Mbit");
+    assert_eq!(fl_monitor_config_max_bandwidth(config.as_deref_mut(), rate), FL_OK);
+    let bad = Text::new(c"fast");
+    assert_eq!(fl_monitor_config_max_bandwidth(config.as_deref_mut(), bad), FL_INVALID);
+    let monitor = handle(|it| fl_monitor_start(config.as_deref_mut(), it)).unwrap();
+    assert_eq!(fl_monitor_config_max_sources(config.as_deref_mut(), 1), FL_INVALID);
+    assert_eq!(fl_monitor_config_max_bandwidth(config, rate), FL_INVALID);
+    assert!(last().contains("make new ones"), "{}", last());
+    assert_eq!(fl_monitor_close(Some(monitor)), FL_OK);
 }
 
 #[test]

@@ -139,6 +139,9 @@ fn a_full_buffer_and_too_many_keys_are_errors() {
     let record = [0; 1000];
     let push = || fl_push(Some(&log), bytes(&record), record.len());
     assert!((0..100).any(|_| push() == FL_FULL), "the monitor does not answer");
+    let long = vec![0; 65_537];
+    assert_eq!(fl_push(Some(&log), bytes(&long), long.len()), FL_TOO_LARGE);
+    assert!(last().contains("65537"), "{}", last());
     let tf = handle(|it| fl_source_topic(Some(&source), Text::new(c"tf"), it)).unwrap();
     let put = |key: u8| fl_put_key(Some(&tf), bytes(&[key]), 1, bytes(b"x"), 1);
     assert!((0..100).map(put).any(|code| code == FL_TOO_MANY_KEYS));
@@ -295,6 +298,8 @@ fn a_closed_subscription_wakes_its_readers_and_stays_closed() {
     pair.put(b"x=1");
     next(&open);
     assert_eq!(handle(|it| fl_subscription_try_next(Some(&states), it)).err(), Some(FL_ENDED));
+    let is_over = |states: &fl_subscription| get(|it| fl_subscription_is_over(Some(states), it));
+    assert_eq!((is_over(&states), is_over(&open)), (Ok(true), Ok(false)));
     let fd = get(|it| fl_subscription_fd(Some(&states), it)).unwrap();
     assert!(fd >= 0, "readable at the end");
     assert_eq!(handle(|it| fl_subscription_try_next(Some(&open), it)).err(), Some(FL_NO_STATE));

@@ -70,6 +70,10 @@ static void bytes_of_each_kind() {
     REQUIRE(state && state->name() == "robot" && state->topic().empty() && state->key().empty());
     const State kept = state->clone();
     state.reset();
+    State moved = kept.clone();
+    const State taken = std::move(moved);
+    REQUIRE(moved.source().empty() && moved.topic().empty() && moved.name().empty() && moved.text().empty());
+    REQUIRE(moved.key().empty() && !moved.age() && !moved.is_usable() && taken.source() == "robot");
     REQUIRE(kept.text() == "literal" && kept.is_usable() && !kept.is_record() && !kept.is_removed());
     REQUIRE(!monitor.latest("robot/speed") && monitor.fingerprint().empty());
     REQUIRE(thrown([&] { topic.push("x"); }) == FL_KIND);
@@ -92,9 +96,14 @@ static void ends() {
     source.topic("").put("x");
     REQUIRE(arrived.get_future().wait_for(30s) == std::future_status::ready);
     REQUIRE(states.fd() >= 0 && next(states).text() == "x" && !states.try_next() && !states.next(1ms));
+    REQUIRE(!states.is_over());
     monitor.close();
+    // A loop of a reader ends.
+    while (!states.is_over()) (void)states.next(1ms);
     REQUIRE(!states.next(-1ms));
     source.close();
+    REQUIRE(monitor.address().empty() && monitor.url().empty() && monitor.fingerprint().empty());
+    REQUIRE(thrown([&] { (void)source.rate(); }) == FL_NULL && thrown([&] { monitor.close(); }) == FL_NULL);
 }
 
 int main() {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::error::Error;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use freshline::sim::{Report, Sim, SimError};
@@ -38,7 +39,9 @@ fn minute(mut sim: Sim, builder: SourceBuilder, len: usize) -> Result<Report, Bo
     let _monitor = monitor(&mut sim)?;
     let robot = builder.simulate(&mut sim, "source")?;
     let pose = robot.topic("pose")?;
-    sim.every(ms(2), move |_| drop(pose.put(vec![7; len]).expect("the source runs")));
+    sim.every(ms(2), move |_| {
+        pose.put(vec![7; len]).expect("the source runs");
+    });
     let began = Instant::now();
     sim.run_for(secs(60));
     let report = sim.report();
@@ -110,7 +113,9 @@ fn an_outage_is_told_as_in_the_world() -> Outcome {
     let monitor = Monitor::builder(URL).max_age("robot-7/*", ms(300)).simulate(&mut sim)?;
     let source = robot(URL).simulate(&mut sim, "source")?;
     let pose = source.topic("pose")?;
-    sim.every(ms(10), move |now| drop(pose.put(format!("{now:?}")).expect("the source runs")));
+    sim.every(ms(10), move |now| {
+        pose.put(format!("{now:?}")).expect("the source runs");
+    });
     sim.run_for(secs(5));
     assert!(monitor.latest("robot-7/pose").is_some());
     while monitor.events().try_next().is_some() {}
@@ -126,6 +131,147 @@ fn an_outage_is_told_as_in_the_world() -> Outcome {
 }
 
 #[test]
+fn changes_of_a_link_outlast_a_further_source() -> Outcome {
+    let mut sim = Sim::link("10mbit", "20ms")?;
+    sim.set_rate("link", "1mbit")?;
+    sim.cut("link")?;
+    let mut sim = sim.set("link.link.forward.delay", "30ms")?;
+    let monitor = monitor(&mut sim)?;
+    let mut robots = Vec::new();
+    for name in ["robot-1", "robot-2"] {
+        let robot = Source::builder(URL).name(name).simulate(&mut sim, "source")?;
+        robot.topic("")?.put([7; 1000])?;
+        robots.push(robot);
+    }
+    sim.run_for(secs(2));
+    assert_eq!(monitor.sources(9)?.len(), 0, "the link is cut");
+    sim.set_loss("link", 0.0)?;
+    let state = robots[0].topic("")?;
+    state.sample_with(|state| state.extend([7; 1000]))?;
+    sim.run_for(secs(60));
+    assert_eq!(monitor.sources(9)?.len(), 2);
+    let report = sim.report();
+    let sent = report.source("robot-1")?.sent_bps;
+    assert!(report.forward("link")?.queue_max >= ms(8), "1000 B take 8 ms at 1 Mbit/s: {report}");
+    assert!(sent < 1.1e6, "{report}");
+    Ok(())
+}
+
+#[test]
+fn a_further_source_is_too_late_once_packets_may_be_in_flight() -> Outcome {
+    let mut sim = Sim::link("10mbit", "20ms")?;
+    let monitor = monitor(&mut sim)?;
+    let source = robot(URL).simulate(&mut sim, "source")?;
+    source.topic("pose")?.put("x=1")?;
+    sim.run_for(Duration::ZERO);
+    let error = robot(URL).simulate(&mut sim, "source").expect_err("it has run");
+    assert!(matches!(error, SimError::TooLate(_)), "{error}");
+    sim.run_for(ms(110));
+    assert!(monitor.latest("robot-7/pose").is_some(), "nothing was lost");
+    let error = sim.seed(2).expect_err("it has run");
+    assert!(matches!(error, SimError::TooLate(_)), "{error}");
+    Ok(())
+}
+
+/// A source or monitor where a function that it calls finds it.
+type Slot<T> = Arc<Mutex<Option<T>>>;
+
+#[test]
+fn a_sampling_function_may_use_the_handle_of_its_own_source() -> Outcome {
+    let mut sim = Sim::link("10mbit", "20ms")?;
+    let monitor = monitor(&mut sim)?;
+    let slot = Slot::default();
+    let source = robot(URL).receive().simulate(&mut sim, "source")?;
+    let (pose, own) = (source.topic("pose")?, Arc::clone(&slot));
+    pose.sample_with(move |state| {
+        let source = own.lock().unwrap();
+        let source: &Source = source.as_ref().expect("it is set below");
+        assert!(!source.has_ended(), "{source:?}");
+        state.extend(format!("{:.1}", source.rate()).bytes());
+    })?;
+    *slot.lock().unwrap() = Some(source);
+    sim.run_for(secs(2));
+    assert!(monitor.latest("robot-7/pose").is_some());
+    Ok(())
+}
+
+#[test]
+fn a_sampling_function_may_end_its_own_source() -> Outcome {
+    type End = fn(Source);
+    let ends: [End; 2] = [
+        |source| {
+            let closed = source.close().expect_err("a report needs the end of the step");
+            assert!(matches!(closed, freshline::Error::Ended), "{closed}");
+        },
+        drop,
+    ];
+    for end in ends {
+        let mut sim = Sim::link("10mbit", "20ms")?;
+        let monitor = monitor(&mut sim)?;
+        let slot = Slot::default();
+        let source = robot(URL).simulate(&mut sim, "source")?;
+        let (pose, own, mut left) = (source.topic("pose")?, Arc::clone(&slot), 9);
+        pose.sample_with(move |state| {
+            state.push(7);
+            left -= 1;
+            if left == 0 {
+                own.lock().unwrap().take().map(end).expect("it ends once");
+            }
+        })?;
+        *slot.lock().unwrap() = Some(source);
+        let has_come = || monitor.latest("robot-7/pose").is_some();
+        assert!(sim.run_until_done(ms(1), secs(9), has_come));
+        assert!(sim.run_until_done(ms(1), secs(9), || slot.lock().unwrap().is_none()));
+        assert!(pose.put("x=2").is_err(), "it has ended");
+        sim.run_for(secs(1));
+        assert!(monitor.latest("robot-7/pose").is_none(), "it has said goodbye");
+    }
+    Ok(())
+}
+
+/// A source that its own function owns, whose topic is closed with this function.
+#[test]
+fn a_source_may_belong_to_its_own_function() -> Outcome {
+    let mut sim = Sim::link("10mbit", "20ms")?;
+    let monitor = monitor(&mut sim)?;
+    let source = Arc::new(robot(URL).simulate(&mut sim, "source")?);
+    let (pose, own) = (source.topic("pose")?, Arc::clone(&source));
+    pose.sample_with(move |state| state.extend(format!("{:?}", own.has_ended()).bytes()))?;
+    drop(source);
+    sim.run_for(secs(1));
+    assert!(monitor.latest("robot-7/pose").is_some());
+    drop(sim);
+    assert!(pose.put("x=1").is_err(), "the function was dropped, and the source with it");
+    Ok(())
+}
+
+#[test]
+fn a_sampling_function_may_use_and_end_its_own_monitor() -> Outcome {
+    let mut sim = Sim::link("10mbit", "20ms")?;
+    let monitor = Monitor::builder(URL).topic("cmd").simulate(&mut sim)?;
+    let source = robot(URL).receive().simulate(&mut sim, "source")?;
+    source.topic("pose")?.put("x=1")?;
+    let slot = Slot::default();
+    let (cmd, own, mut left) = (monitor.topic("cmd")?, Arc::clone(&slot), 9);
+    cmd.sample_with(move |state| {
+        let mut monitor = own.lock().unwrap();
+        let open: &Monitor = monitor.as_ref().expect("it is there until the end");
+        assert!(!open.has_ended() && open.sources(9).is_err(), "{open:?}");
+        state.push(7);
+        left -= 1;
+        if left == 0 {
+            let closed = monitor.take().map(Monitor::close);
+            assert!(matches!(closed, Some(Err(freshline::Error::Ended))));
+        }
+    })?;
+    *slot.lock().unwrap() = Some(monitor);
+    assert!(sim.run_until_done(ms(1), secs(9), || source.latest("monitor/cmd").is_some()));
+    assert!(sim.run_until_done(ms(1), secs(60), || slot.lock().unwrap().is_none()));
+    assert!(cmd.put("late").is_err(), "it has ended");
+    Ok(())
+}
+
+#[test]
 fn two_sources_share_a_link() -> Outcome {
     let mut sim = Sim::link("4mbit", "10ms")?;
     let _monitor = monitor(&mut sim)?;
@@ -133,7 +279,9 @@ fn two_sources_share_a_link() -> Outcome {
     for name in ["robot-1", "robot-2"] {
         let robot = Source::builder(URL).name(name).simulate(&mut sim, "source")?;
         let state = robot.topic("")?;
-        sim.every(ms(1), move |_| drop(state.put([1; 500]).expect("the source runs")));
+        sim.every(ms(1), move |_| {
+            state.put([1; 500]).expect("the source runs");
+        });
         robots.push(robot);
     }
     sim.run_for(secs(2));
@@ -177,7 +325,9 @@ fn a_flow_of_the_lab_is_replaced_by_an_application_beside_tcp() -> Outcome {
     let _monitor = monitor(&mut sim)?;
     let source = robot(URL).simulate(&mut sim, "robot")?;
     let pose = source.topic("pose")?;
-    sim.every(ms(5), move |_| drop(pose.put([7; 500]).expect("the source runs")));
+    sim.every(ms(5), move |_| {
+        pose.put([7; 500]).expect("the source runs");
+    });
     sim.run_for(secs(30));
     let report = sim.report();
     assert!(report.age("robot-7/pose")?.mean < ms(60), "{report}");
@@ -292,7 +442,9 @@ fn a_source_over_two_paths_survives_the_loss_of_one() -> Outcome {
     let _monitor = monitor(&mut sim)?;
     let source = robot(URL).simulate(&mut sim, "robot")?;
     let pose = source.topic("pose")?;
-    sim.every(ms(10), move |_| drop(pose.put([7; 500]).expect("the source runs")));
+    sim.every(ms(10), move |_| {
+        pose.put([7; 500]).expect("the source runs");
+    });
     sim.run_for(secs(10));
     sim.begin_measuring();
     sim.run_for(secs(10));
@@ -358,9 +510,14 @@ fn commands_go_the_other_way() -> Outcome {
     let monitor = Monitor::builder(URL).topic("cmd").simulate(&mut sim)?;
     let robot = robot(URL).max_age("monitor/cmd", ms(500)).simulate(&mut sim, "source")?;
     let (pose, cmd) = (robot.topic("pose")?, monitor.topic("cmd")?);
-    sim.every(ms(10), move |_| drop(pose.put([7; 100]).expect("the source runs")));
+    sim.every(ms(10), move |_| {
+        pose.put([7; 100]).expect("the source runs");
+    });
     let told = cmd.clone();
-    sim.every(ms(50), move |now| drop(told.put(format!("{now:?}"))));
+    sim.every(ms(50), move |now| {
+        let given = told.put(format!("{now:?}"));
+        assert!(given.is_ok() || now > secs(10), "until the monitor is closed below");
+    });
     sim.run_for(secs(10));
     let latest = robot.latest("monitor/cmd").expect("it has come");
     assert!(latest.age().expect("it is known") < ms(200));

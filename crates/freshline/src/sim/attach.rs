@@ -28,9 +28,13 @@ impl SourceBuilder {
     /// settings of trust and identity; datagrams have the sizes of `udp://`. A flow with several `paths` gives the
     /// source these paths, and [`SourceBuilder::scheduler`] chooses among them.
     ///
+    /// A function of [`Topic::sample_with`](crate::Topic::sample_with) may close or drop its own source: the source
+    /// ends once the function has returned, and [`Source::close`] returns [`Error::Ended`] in place of a report.
+    ///
     /// # Errors
     /// [`SimError::Unknown`] and [`SimError::FlowTaken`] for a flow that the source cannot have,
-    /// [`SimError::Scenario`] for a flow of another kind, and [`SimError::Build`] for settings that cannot be.
+    /// [`SimError::Scenario`] for a flow of another kind, [`SimError::TooLate`] for a flow that must change first once
+    /// the simulation has run, and [`SimError::Build`] for settings that cannot be.
     pub fn simulate(mut self, sim: &mut Sim, flow: &str) -> Result<Source, SimError> {
         if let Err(error) = &self.url {
             return Err(Error::from(error.clone()).into());
@@ -106,6 +110,10 @@ impl MonitorBuilder {
     /// [`Monitor::address`] is the address of the URL, or 0.0.0.0 for a name, and [`Monitor::reload`] has nothing to
     /// read.
     ///
+    /// A function of [`Topic::sample_with`](crate::Topic::sample_with) may close or drop its own monitor: the monitor
+    /// ends once the function has returned, and [`Monitor::close`] returns [`Error::Ended`] in place of a report.
+    /// [`Monitor::sources`] has no answer for such a function.
+    ///
     /// # Errors
     /// [`SimError::SecondMonitor`], and [`SimError::Build`] for settings that cannot be.
     pub fn simulate(mut self, sim: &mut Sim) -> Result<Monitor, SimError> {
@@ -145,8 +153,7 @@ impl MonitorBuilder {
         let host = MonitorHost::new(endpoint, watch, guard, clock, woken);
         sim.driver.set_monitor(host.clone());
         let asked = host.clone();
-        let ask: monitor::Ask =
-            Box::new(move |most| asked.lock().statuses(most).ok_or(net_monitor::Gone));
+        let ask: monitor::Ask = Box::new(move |max| asked.statuses(max).ok_or(net_monitor::Gone));
         let running = Running::Simulated(Box::new(host));
         Ok(Monitor::of(monitor::Parts { address, board, topics, ask, running }))
     }

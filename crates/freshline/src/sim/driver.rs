@@ -152,13 +152,13 @@ impl Driver {
                 if arrival.direction == Direction::Reverse {
                     source.is_due = true;
                     source.received.add(datagram);
-                    source.host.lock().handle_datagram(now, path, datagram);
+                    source.host.step(|host| host.handle_datagram(now, path, datagram));
                     continue;
                 }
                 let Some((host, _)) = monitor else { continue };
                 is_for_monitor = true;
                 let from = UnboundPeer { host: number, path };
-                host.lock().handle_datagram(now, from, datagram, reply);
+                host.step(|host| host.handle_datagram(now, from, datagram, reply));
                 if !reply.is_empty() {
                     world.send(source.flow, arrival.path, Direction::Reverse, 0, reply);
                 }
@@ -176,14 +176,15 @@ impl Driver {
             if !std::mem::take(&mut source.is_due) && !is_woken && !is_due {
                 continue;
             }
-            let mut host = source.host.lock();
-            if is_woken {
-                host.on_woken(now);
-            }
             let (flow, sent) = (source.flow, &mut source.sent);
-            source.timeout = host.turn(now, out, |path, datagram| {
-                sent.add(datagram);
-                send(&mut built.world, (flow, path), Direction::Forward, datagram);
+            source.timeout = source.host.step(|host| {
+                if is_woken {
+                    host.on_woken(now);
+                }
+                host.turn(now, out, |path, datagram| {
+                    sent.add(datagram);
+                    send(&mut built.world, (flow, path), Direction::Forward, datagram);
+                })
             });
         }
     }
@@ -196,12 +197,13 @@ impl Driver {
         if !has_arrivals && !is_woken && timeout.is_none_or(|at| at > now) {
             return;
         }
-        *timeout = host.lock().turn(now, out, |to, datagram| {
+        let send_back = |to: UnboundPeer, datagram: &[u8]| {
             if let Some(source) = sources.get(to.host as usize) {
                 let place = (source.flow, to.path);
                 send(&mut built.world, place, Direction::Reverse, datagram);
             }
-        });
+        };
+        *timeout = host.step(|host| host.turn(now, out, send_back));
     }
 }
 

@@ -43,7 +43,10 @@ pub enum SimError {
     #[error("the simulation has a monitor already, and takes one: use another simulation")]
     SecondMonitor,
     /// It is too late to change the scenario.
-    #[error("`{0}` changes the scenario: do so before the first source, and before time passes")]
+    #[error(
+        "`{0}` changes the scenario, for which it is too late: set keys before the first source or monitor, and \
+         add sources before the simulation runs"
+    )]
     TooLate(String),
     /// No topic of this name.
     #[error("there is no topic {name:?} to report; there are {known:?}")]

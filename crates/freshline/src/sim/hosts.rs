@@ -1,9 +1,15 @@
 //! The hosts of a simulation: a source each, and the monitor.
 //!
 //! The driver and the application's handle share a host: the handle ends it, and asks for its report.
+//!
+//! The driver holds a host's lock while it runs a step of it. A step can call a function of the application, such as
+//! that of `Topic::sample_with`, and this function can use the handle of the same host. So no call of a handle takes
+//! the lock then: `has_ended` reads an atomic, and `end` sets one that the driver acts on after the step. What a
+//! step drops of the application's is dropped outside of the lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use freshline_core::path::PathId;
 use freshline_core::unit::{Bytes, Time};
@@ -47,7 +53,20 @@ impl Flag {
 }
 
 /// A host that the driver and a handle share.
-pub(super) struct Host<E, W, G>(Arc<Mutex<Inner<E, W, G>>>, Flag);
+pub(super) struct Host<E, W, G> {
+    inner: Arc<Mutex<Inner<E, W, G>>>,
+    shared: Arc<Shared>,
+}
+
+/// What is read without the lock of [`Inner`].
+#[derive(Default)]
+struct Shared {
+    woken: Flag,
+    /// The host has ended, or ends after the present step.
+    has_ended: AtomicBool,
+    /// The thread that runs a step.
+    steps_on: Mutex<Option<ThreadId>>,
+}
 
 pub(super) struct Inner<E, W, G> {
     pub(super) endpoint: E,
@@ -67,34 +86,116 @@ pub(super) type MonitorHost = Host<UnboundMonitor, Measuring, monitor::Ended>;
 
 impl<E, W, G> Clone for Host<E, W, G> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0), self.1.clone())
+        Self { inner: Arc::clone(&self.inner), shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<E, W, G> Host<E, W, G> {
-    pub(super) fn new(endpoint: E, watch: W, guard: G, clock: Clock, woken: Flag) -> Self {
-        let inner = Inner { endpoint, watch, clock, guard: Some(guard), error: None };
-        Self(Arc::new(Mutex::new(inner)), woken)
+/// A step that runs; it is over when this is dropped, also by a panic.
+struct Step<'a>(&'a Shared);
+
+impl<'a> Step<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.set_steps_on(Some(thread::current().id()));
+        Self(shared)
+    }
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        self.0.set_steps_on(None);
+    }
+}
+
+impl Shared {
+    fn set_steps_on(&self, thread: Option<ThreadId>) {
+        *self.steps_on.lock().unwrap_or_else(PoisonError::into_inner) = thread;
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner<E, W, G>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the caller is a function that a step calls, so that this thread holds the lock of [`Inner`].
+    fn is_in_step(&self) -> bool {
+        let thread = self.steps_on.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.is_some_and(|id| id == thread::current().id())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    fn set_ended(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+        // It may have a goodbye to send.
+        self.woken.set();
+    }
+}
+
+/// An endpoint that says goodbye.
+pub(super) trait Close {
+    fn close(&mut self, now: Time);
+}
+
+impl Close for UnboundSource {
+    fn close(&mut self, _: Time) {
+        UnboundSource::close(self);
+    }
+}
+
+impl Close for UnboundMonitor {
+    fn close(&mut self, now: Time) {
+        UnboundMonitor::close(self, now);
+    }
+}
+
+impl<E: Close, W, G> Host<E, W, G> {
+    pub(super) fn new(endpoint: E, watch: W, guard: G, clock: Clock, woken: Flag) -> Self {
+        let inner = Inner { endpoint, watch, clock, guard: Some(guard), error: None };
+        let shared = Shared { woken, ..Shared::default() };
+        Self { inner: Arc::new(Mutex::new(inner)), shared: Arc::new(shared) }
+    }
+
+    /// Runs a step of the driver, then ends the host if the step failed or if one of its functions asked for the end.
+    pub(super) fn step<R>(&self, step: impl FnOnce(&mut Inner<E, W, G>) -> R) -> R {
+        let running = Step::new(&self.shared);
+        let mut inner = self.lock();
+        let result = step(&mut inner);
+        let guard = if inner.error.is_some() {
+            self.shared.set_ended();
+            inner.guard.take()
+        } else if self.shared.has_ended() {
+            inner.close()
+        } else {
+            None
+        };
+        drop(inner);
+        drop(running);
+        drop(guard);
+        result
     }
 
     /// Set while the host has something to do.
     pub(super) fn woken(&self) -> &Flag {
-        &self.1
+        &self.shared.woken
     }
 
     /// The simulation has ended: nothing more comes to the application.
     pub(super) fn abandon(&self) {
-        // It may call what locks the host.
         let guard = self.lock().guard.take();
+        self.shared.set_ended();
         drop(guard);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<E, W, G>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<E, W, G> Inner<E, W, G> {
+impl<E: Close, W, G> Inner<E, W, G> {
+    /// Says goodbye, once; the caller drops the guard after the lock.
+    fn close(&mut self) -> Option<G> {
+        let guard = self.guard.take()?;
+        self.endpoint.close(self.clock.now());
+        Some(guard)
+    }
+
     fn has_ended(&self) -> bool {
         self.guard.is_none()
     }
@@ -136,32 +237,34 @@ impl Inner<UnboundSource, source::Watch, source::Ended> {
         self.endpoint.poll_timeout().filter(|_| !self.has_ended())
     }
 
+    /// [`Host::step`] ends the host after an error.
     fn settle(&mut self, handled: Result<(), SourceError>) {
         if let Err(error) = handled {
             self.error = Some(error.into());
-            self.guard = None;
         }
     }
 }
 
 impl Simulated<SourceReport> for SourceHost {
     fn has_ended(&self) -> bool {
-        self.lock().has_ended()
+        self.shared.has_ended()
     }
 
     fn end(&mut self) -> Result<SourceReport, Error> {
-        let guard = {
-            let mut host = self.lock();
-            if let Some(error) = host.error.take() {
-                return Err(error);
-            }
-            host.endpoint.close();
-            host.guard.take()
-        };
+        if self.shared.is_in_step() {
+            self.shared.set_ended();
+            return Err(Error::Ended);
+        }
+        let mut host = self.lock();
+        if let Some(error) = host.error.take() {
+            return Err(error);
+        }
+        let guard = host.close();
+        let report = host.endpoint.report(host.clock.now());
+        self.shared.set_ended();
+        drop(host);
         drop(guard);
-        self.woken().set();
-        let host = self.lock();
-        Ok(host.endpoint.report(host.clock.now()))
+        Ok(report)
     }
 }
 
@@ -199,29 +302,36 @@ impl Inner<UnboundMonitor, Measuring, monitor::Ended> {
         }
         self.endpoint.poll_timeout().filter(|_| !self.has_ended())
     }
+}
 
-    /// At most `most` sources.
-    pub(super) fn statuses(&self, most: usize) -> Option<Vec<SourceStatus>> {
-        let now = self.clock.now();
-        (!self.has_ended()).then(|| self.endpoint.statuses(now, most, &self.watch))
+impl MonitorHost {
+    /// At most `max` sources; `None` at its end, and for a function that a step calls.
+    pub(super) fn statuses(&self, max: usize) -> Option<Vec<SourceStatus>> {
+        if self.shared.is_in_step() {
+            return None;
+        }
+        let host = self.lock();
+        let now = host.clock.now();
+        (!host.has_ended()).then(|| host.endpoint.statuses(now, max, &host.watch))
     }
 }
 
 impl Simulated<MonitorReport> for MonitorHost {
     fn has_ended(&self) -> bool {
-        self.lock().has_ended()
+        self.shared.has_ended()
     }
 
     fn end(&mut self) -> Result<MonitorReport, Error> {
-        let (report, guard) = {
-            let mut host = self.lock();
-            let now = host.clock.now();
-            let report = host.endpoint.report(now, &host.watch);
-            host.endpoint.close(now);
-            (report, host.guard.take())
-        };
+        if self.shared.is_in_step() {
+            self.shared.set_ended();
+            return Err(Error::Ended);
+        }
+        let mut host = self.lock();
+        let report = host.endpoint.report(host.clock.now(), &host.watch);
+        let guard = host.close();
+        self.shared.set_ended();
+        drop(host);
         drop(guard);
-        self.woken().set();
         Ok(report)
     }
 }

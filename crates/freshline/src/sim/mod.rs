@@ -1,5 +1,6 @@
 //! Tests of an application's freshness in virtual time: how old is a robot's pose at the monitor over LTE, or
-//! alongside a download? A minute of virtual time takes some milliseconds.
+//! alongside a download? A minute over LTE takes tens of milliseconds; for the time on your host, run
+//! `cargo run --release -p freshline --features sim --example simulated`.
 //!
 //! A [`Sim`] holds a network: a preset, or a scenario of the lab (`docs/lab.md`). The builder of a source runs it over
 //! sockets ([`SourceBuilder::spawn`](crate::SourceBuilder::spawn)) or in a simulation
@@ -70,7 +71,27 @@ pub struct Sim {
     scenario: Scenario,
     driver: Driver,
     tasks: Vec<Task>,
+    /// Whether it has run, be it for no time: then packets may be in flight.
+    has_begun: bool,
     has_warmed_up: bool,
+    /// Changes of links by their numbers, for when the world is built again: until the simulation has begun.
+    link_changes: Vec<(usize, LinkChange)>,
+}
+
+/// A change of a link in both directions.
+#[derive(Debug, Clone, Copy)]
+enum LinkChange {
+    Rate(BitRate),
+    Loss(Loss),
+}
+
+impl LinkChange {
+    fn of(self, hop: usize) -> Changed {
+        match self {
+            Self::Rate(rate) => Changed::Rate { hop, rate },
+            Self::Loss(loss) => Changed::Loss { hop, loss },
+        }
+    }
 }
 
 /// A task of the application, which runs at certain times.
@@ -92,7 +113,7 @@ struct Place {
 impl Sim {
     /// An LTE uplink, the link `lte`: a capacity of up to 12 Mbit/s that varies by the cellular model of Sprout
     /// (Winstein et al.), with outages of 100 ms on average, and a base RTT of 50 ms. Any number of sources share its
-    /// flow `source`.
+    /// flow `source`; add them before the simulation runs.
     ///
     /// # Errors
     /// None for this preset.
@@ -101,7 +122,7 @@ impl Sim {
     }
 
     /// A link, `link`, with this capacity and propagation delay in each direction, such as `"12mbit"` and `"40ms"`, and
-    /// queues of 100 packets. Any number of sources share its flow `source`.
+    /// queues of 100 packets. Any number of sources share its flow `source`; add them before the simulation runs.
     ///
     /// # Errors
     /// [`SimError::Scenario`] if one of the two cannot be parsed.
@@ -138,9 +159,18 @@ impl Sim {
     fn of(text: String, folder: PathBuf) -> Result<Self, SimError> {
         let scenario = parse(&text, &folder, &[])?;
         let driver = Driver::new(scenario_world(&scenario)?);
-        let (changes, tasks) = (Vec::new(), Vec::new());
-        let (is_preset, has_warmed_up) = (false, scenario.warm_up.is_zero());
-        Ok(Self { text, folder, changes, is_preset, scenario, driver, tasks, has_warmed_up })
+        Ok(Self {
+            text,
+            folder,
+            changes: Vec::new(),
+            is_preset: false,
+            has_begun: false,
+            has_warmed_up: scenario.warm_up.is_zero(),
+            scenario,
+            driver,
+            tasks: Vec::new(),
+            link_changes: Vec::new(),
+        })
     }
 
     /// Sets the seed of all randomness. Default: 1, or that of the scenario.
@@ -152,18 +182,18 @@ impl Sim {
     }
 
     /// Sets a key of the scenario, as `freshline lab run --set` does, such as `link.lte.forward.delay` to `60ms`.
+    /// Earlier calls of [`Sim::set_rate`] and [`Sim::set_loss`] stay in effect.
     ///
     /// # Errors
     /// [`SimError::Set`] if the key or the value cannot be, and [`SimError::TooLate`] once there is a source or a
     /// monitor.
     pub fn set(mut self, key: &str, value: &str) -> Result<Self, SimError> {
         let is_empty = self.driver.sources.is_empty() && !self.driver.has_monitor();
-        if !is_empty || self.has_begun() {
+        if !is_empty || self.has_begun {
             return Err(SimError::TooLate(format!("{key}={value}")));
         }
         self.changes.push(Change::parse(&format!("{key}={value}"))?);
-        self.scenario = parse(&self.text, &self.folder, &self.changes)?;
-        self.driver.built = scenario_world(&self.scenario)?;
+        self.rebuild(parse(&self.text, &self.folder, &self.changes)?)?;
         self.has_warmed_up = self.scenario.warm_up.is_zero();
         Ok(self)
     }
@@ -238,7 +268,7 @@ impl Sim {
         if parsed == BitRate::from_bps(0) {
             return Err(refused("a rate of zero: take `cut` for an outage".to_owned()));
         }
-        self.change_link(link, |hop| Changed::Rate { hop, rate: parsed })
+        self.change_link(link, LinkChange::Rate(parsed))
     }
 
     /// Sets the loss of a link in both directions: the probability, 0 to 1, with which each packet is lost after its
@@ -248,7 +278,7 @@ impl Sim {
     /// [`SimError::Unknown`] if there is no such link.
     pub fn set_loss(&mut self, link: &str, probability: f64) -> Result<(), SimError> {
         let probability = if probability.is_nan() { 0.0 } else { probability.clamp(0.0, 1.0) };
-        self.change_link(link, |hop| Changed::Loss { hop, loss: Loss::Bernoulli(probability) })
+        self.change_link(link, LinkChange::Loss(Loss::Bernoulli(probability)))
     }
 
     /// Loses all packets of a link: an outage, until [`Sim::set_loss`] ends it.
@@ -290,6 +320,7 @@ impl Sim {
         if end < self.driver.now() {
             return;
         }
+        self.has_begun = true;
         loop {
             let due = self.tasks.iter().map(|task| task.at).min();
             let next = Time::earliest([due, self.driver.next()]).filter(|at| *at <= end);
@@ -310,8 +341,14 @@ impl Sim {
         self.tasks.retain(|task| task.at < Time::MAX);
     }
 
-    fn has_begun(&self) -> bool {
-        self.driver.now() > Time::ZERO
+    /// Takes another scenario, with the links as they were changed. Packets in flight would be lost.
+    fn rebuild(&mut self, scenario: Scenario) -> Result<(), SimError> {
+        self.driver.built = scenario_world(&scenario)?;
+        self.scenario = scenario;
+        for (link, change) in self.link_changes.clone() {
+            self.apply(link, change);
+        }
+        Ok(())
     }
 
     fn streams(&self) -> Streams {
@@ -327,22 +364,23 @@ impl Sim {
             known: self.scenario.flows.iter().map(|it| it.name.clone()).collect(),
         })?;
         if self.scenario.flows[at].external.is_none() {
-            if self.has_begun() {
+            if self.has_begun {
                 return Err(SimError::TooLate(format!("an application for the flow `{flow}`")));
             }
             let mut scenario = self.scenario.clone();
             scenario.make_external(flow)?;
-            self.driver.built = scenario_world(&scenario)?;
-            self.scenario = scenario;
+            self.rebuild(scenario)?;
         }
         let is_taken = |place: &usize| self.driver.sources.iter().any(|it| it.flow == *place);
         let places = self.driver.built.flows[at].clone();
         let mut free = places.clone().find(|place| !is_taken(place));
-        if free.is_none() && self.is_preset && !self.has_begun() {
+        if free.is_none() && self.is_preset {
+            if self.has_begun {
+                return Err(SimError::TooLate(format!("a further source of the flow `{flow}`")));
+            }
             let mut scenario = self.scenario.clone();
             scenario.flows[at].count += 1;
-            self.driver.built = scenario_world(&scenario)?;
-            self.scenario = scenario;
+            self.rebuild(scenario)?;
             free = self.driver.built.flows[at].clone().last();
         }
         let taken = || SimError::FlowTaken { flow: flow.to_owned(), count: places.len() };
@@ -351,22 +389,25 @@ impl Sim {
         Ok(Place { flow: place, paths })
     }
 
-    fn change_link(
-        &mut self,
-        name: &str,
-        change: impl Fn(usize) -> Changed,
-    ) -> Result<(), SimError> {
+    fn change_link(&mut self, name: &str, change: LinkChange) -> Result<(), SimError> {
         let at = self.scenario.links.iter().position(|link| link.name == name);
         let at = at.ok_or_else(|| SimError::Unknown {
             kind: "link",
             name: name.to_owned(),
             known: self.scenario.links.iter().map(|link| link.name.clone()).collect(),
         })?;
-        let LinkHops { forward, reverse } = &self.driver.built.links[at];
-        for &hop in forward.iter().chain(reverse) {
-            self.driver.built.world.change(change(hop));
+        if !self.has_begun {
+            self.link_changes.push((at, change));
         }
+        self.apply(at, change);
         Ok(())
+    }
+
+    fn apply(&mut self, link: usize, change: LinkChange) {
+        let Some(LinkHops { forward, reverse }) = self.driver.built.links.get(link) else { return };
+        for &hop in forward.iter().chain(reverse) {
+            self.driver.built.world.change(change.of(hop));
+        }
     }
 }
 
