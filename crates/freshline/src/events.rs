@@ -39,8 +39,8 @@ impl<E> Pending for Recent<E> {
         self.events.is_empty()
     }
 
-    fn clear(&mut self) {
-        self.events.clear();
+    fn take_all(&mut self) -> Self {
+        Self { events: std::mem::take(&mut self.events), dropped: self.dropped }
     }
 }
 

@@ -25,8 +25,9 @@ pub(crate) trait Pending: Default {
     /// Whether there is none.
     fn is_empty(&self) -> bool;
 
-    /// Drops all items.
-    fn clear(&mut self);
+    /// Takes all items.
+    #[must_use]
+    fn take_all(&mut self) -> Self;
 }
 
 /// Items that wait for a reader. Putting one never waits for it.
@@ -76,7 +77,9 @@ impl<P: Pending> Queue<P> {
 
     /// Drops what is pending.
     pub(crate) fn clear(&self) {
-        self.lock().pending.clear();
+        let pending = self.lock().pending.take_all();
+        // Not under the lock: records tell the monitor of their end, which looks at the queue.
+        drop(pending);
     }
 
     /// Nothing more comes.

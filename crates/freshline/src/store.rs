@@ -355,10 +355,15 @@ impl Watch for Store {
         taken: &TakenRecord,
     ) {
         let (board, cursor) = (self.board.clone(), taken.cursor.clone());
+        // First: whoever subscribes later gets those that were not read before.
+        let name = full_name(&Self::source(record), topic);
+        let readers = self.board.held().readers_of(&name);
         let mut records = self.board.records();
         if records.is_held_up(source, topic) {
-            // A reader has left since it was asked for; this one comes again with those that were not read.
-            return;
+            // A reader has left since it was asked for; this one comes again with those that were not read, in the
+            // next turn.
+            drop(records);
+            return self.board.look_for_records();
         }
         let id = records.give(source, &cursor);
         drop(records);
@@ -377,7 +382,6 @@ impl Watch for Store {
             clock: self.board.0.clock.clone(),
             ticket: Some(ticket),
         });
-        let readers = self.board.held().readers_of(&state.name());
         readers.iter().for_each(|reader| reader.put(state.clone()));
     }
 

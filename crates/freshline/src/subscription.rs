@@ -123,8 +123,9 @@ impl Pending for Newest {
         self.turns.is_empty()
     }
 
-    fn clear(&mut self) {
-        *self = Self { replaced: self.replaced, ..Self::default() };
+    fn take_all(&mut self) -> Self {
+        let empty = Self { replaced: self.replaced, ..Self::default() };
+        std::mem::replace(self, empty)
     }
 }
 
