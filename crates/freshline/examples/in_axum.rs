@@ -16,7 +16,7 @@ use freshline::{Monitor, Source, State};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".into());
     let monitor = Arc::new(Monitor::builder("udp://127.0.0.1:0").spawn()?);
-    // In earnest it runs elsewhere.
+    // In a real deployment the robot is another host.
     let robot = Source::builder(&monitor.url()).name("robot-7").topic("pose").spawn()?;
     robot.put("x=1")?;
     let pages = Router::new().route("/pose", get(newest)).route("/next", get(next));

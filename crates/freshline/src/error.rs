@@ -114,6 +114,9 @@ pub enum Error {
     /// [`Topic::sample_with`](crate::Topic::sample_with) has asked.
     #[error("a function that runs on the network thread cannot wait for that thread")]
     OwnThread,
+    /// The system gives no random numbers.
+    #[error("cannot number the records of a source: {0}")]
+    Random(String),
     /// The system has no thread left.
     #[error("the system has no thread left: {0}")]
     Thread(io::Error),
@@ -141,7 +144,9 @@ impl Error {
             Self::Relay(error) => error.is_of_settings(),
             #[cfg(feature = "monitor")]
             Self::Monitor(_) => false,
-            Self::Ended | Self::OwnThread | Self::Thread(_) | Self::Panicked => false,
+            Self::Ended | Self::OwnThread | Self::Random(_) | Self::Thread(_) | Self::Panicked => {
+                false
+            }
             _ => true,
         }
     }

@@ -1,6 +1,5 @@
 //! A source with a thread of its own.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -477,7 +476,7 @@ pub(crate) fn check_keep_alive(interval: Span) -> Result<(), Error> {
 /// A number that differs from that of other processes and sources.
 pub(crate) fn random() -> Result<u64, Error> {
     let stream = new_stream();
-    stream.map(|stream| stream.0).map_err(|error| Error::Thread(io::Error::other(error)))
+    stream.map(|stream| stream.0).map_err(|error| Error::Random(error.to_string()))
 }
 
 /// Where the driver takes the states from.
