@@ -26,14 +26,14 @@ enum Token {
 }
 
 impl Dialling {
-    /// Trusts the far end with this certificate; call it again to trust further ones.
+    /// Trusts the peer with this certificate; call it again to trust further certificates.
     #[must_use]
     pub fn pin(mut self, fingerprint: Fingerprint) -> Self {
         self.pins.push(fingerprint);
         self
     }
 
-    /// Trusts those whose certificate an authority of this file has signed.
+    /// Trusts peers with a certificate that an authority of this file has signed.
     #[must_use]
     pub fn ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(pem.into());
@@ -61,7 +61,7 @@ impl Dialling {
         self
     }
 
-    /// How the far end at `url` is reached.
+    /// The transport to the peer at `url`.
     ///
     /// # Errors
     /// [`Error`] says what is missing, or cannot be used.
@@ -116,7 +116,7 @@ impl Dialling {
     }
 }
 
-/// A token has 1 to 255 bytes: an empty one is what everybody shows that has none.
+/// A token has 1 to 255 bytes: clients without a token show an empty one.
 pub(crate) fn check_token(token: &[u8]) -> Result<(), Error> {
     match (1..=Opening::MAX_TOKEN).contains(&token.len()) {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! What the handles are made of, for an application with a loop or a thread of its own.
+//! The parts below the handles, for applications that run sources and monitors on their own threads.
 //!
 //! | | |
 //! |---|---|

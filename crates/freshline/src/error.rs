@@ -1,4 +1,4 @@
-//! Why a source, a monitor or a relay cannot be made, or cannot go on.
+//! Errors of sources, monitors and relays.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use freshline_net::source::SourceError;
 
 use crate::url::BadUrl;
 
-/// Why a source, a monitor or a relay cannot be made, or cannot go on. Trouble with the network is not
-/// an error: it is tried again, and reported as an event.
+/// An error when a source, monitor or relay is built or while it runs. Network failures are not errors: the library
+/// retries and reports them as events.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The URL cannot be understood.
     #[error(transparent)]
     Url(#[from] BadUrl),
-    /// `quic://` without anybody to trust.
+    /// `quic://` without a trusted certificate or authority.
     #[error(
-        "quic://{host}: say whom to trust: the fingerprint that the monitor prints at its start (`pin`), or the \
+        "quic://{host}: no trusted certificate: set the fingerprint that the monitor prints (`pin`), or the \
          authority that has signed its certificate (`ca_file`)"
     )]
     NoTrust {
@@ -53,11 +53,11 @@ pub enum Error {
     /// The certificates or authorities cannot be used.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// The own certificate cannot be used, or made.
+    /// The own certificate is invalid or cannot be created.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// There is no folder for a certificate of one's own making.
-    #[error("there is no folder for the certificate: set HOME, or name one (`state_dir`)")]
+    /// There is no directory for a self-signed certificate.
+    #[error("there is no directory for the certificate: set HOME or `state_dir`")]
     NoStateDir,
     /// A file of tokens cannot be used.
     #[error("the token file {path}: {why}", path = path.display())]
@@ -75,7 +75,7 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
-    /// A pattern and a maximum age that cannot be.
+    /// An invalid pattern or maximum age.
     #[error(transparent)]
     MaxAge(#[from] freshline_core::session::BadMaxAge),
     /// Longer states than the transport carries.
@@ -110,8 +110,8 @@ pub enum Error {
     /// The source, monitor or relay has ended.
     #[error("this source, monitor or relay has ended; make another one")]
     Ended,
-    /// Its own network thread cannot wait for itself: a function that was given to
-    /// [`Topic::sample_with`](crate::Topic::sample_with) has asked.
+    /// A function that runs on the network thread, such as one for
+    /// [`Topic::sample_with`](crate::Topic::sample_with), made a call that waits for that thread.
     #[error("a function that runs on the network thread cannot wait for that thread")]
     OwnThread,
     /// The system gives no random numbers.
@@ -120,13 +120,13 @@ pub enum Error {
     /// The system has no thread left.
     #[error("the system has no thread left: {0}")]
     Thread(io::Error),
-    /// Its thread has panicked, which is our fault, or that of a function that it was given.
-    #[error("the thread of the network has panicked; its message is on standard error")]
+    /// The network thread panicked: a fault of the library, or of a function that the application gave it.
+    #[error("the network thread panicked; its message is on standard error")]
     Panicked,
 }
 
 impl Error {
-    /// Whether the settings are wrong, or a file that they name, rather than that the system refuses something.
+    /// Whether a setting or a file is invalid; otherwise the operating system refused a request.
     pub fn is_of_settings(&self) -> bool {
         match self {
             Self::Source(error) => matches!(

@@ -1,4 +1,4 @@
-//! What happens to sources and monitors, for applications that want to know.
+//! Events of sources and monitors.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,10 +9,10 @@ use freshline_core::wire::CloseReason;
 
 use crate::queue::{Pending, Queue};
 
-/// Events that wait for a reader; beyond them the oldest are dropped, and counted.
+/// Maximum number of pending events. When it is exceeded, the oldest one is dropped and counted.
 const MAX: usize = 1024;
 
-/// What has happened, the oldest first. An application that does not read loses the oldest events alone.
+/// A queue of events, the oldest first. If the application does not read them, the oldest ones are dropped.
 #[derive(Debug)]
 pub struct Events<E>(Queue<Recent<E>>);
 
@@ -63,17 +63,17 @@ impl<E> Events<E> {
         self.0.close();
     }
 
-    /// The next event, if there is one.
+    /// Returns the next pending event, if there is one.
     pub fn try_next(&self) -> Option<E> {
         self.0.try_next()
     }
 
-    /// The next event, when it comes; `None` once there are no more. In virtual time it does not wait.
+    /// Blocks until an event occurs. Returns `None` after the end. In a simulation it does not block.
     pub fn next_event(&self) -> Option<E> {
         self.0.next()
     }
 
-    /// The next event, if one comes within `patience`.
+    /// Blocks until an event occurs, for `patience` at most.
     pub fn next_within(&self, patience: Duration) -> Option<E> {
         self.0.next_within(patience)
     }
@@ -83,12 +83,12 @@ impl<E> Events<E> {
         self.0.recv().await
     }
 
-    /// Events that nobody has read in time.
+    /// The number of events that were dropped.
     pub fn dropped(&self) -> u64 {
         self.0.look(|recent| recent.dropped)
     }
 
-    /// A descriptor that is readable while an event is pending, and at the end.
+    /// A file descriptor that is readable while an event is pending, and after the end.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -97,18 +97,18 @@ impl<E> Events<E> {
     }
 }
 
-/// What has happened to a source.
+/// An event of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceEvent {
-    /// The monitor holds its session.
+    /// The session is open.
     Opened,
-    /// The monitor has not answered for too long; the source goes on trying.
+    /// The monitor stopped acknowledging; the source keeps trying to re-open the session.
     Silent,
-    /// The monitor has ended or refused the session; the source tries again, rarely.
+    /// The monitor closed or refused the session; the source retries at a low rate.
     Closed(CloseReason),
-    /// The transport says why the monitor cannot be reached; the source tries again.
+    /// The monitor is unreachable, for this reason; the source retries.
     Unreachable(String),
-    /// No sample could be taken, or something that was given cannot be sent.
+    /// A sample failed, or a state or record cannot be sent.
     Trouble(String),
 }

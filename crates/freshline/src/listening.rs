@@ -25,7 +25,7 @@ pub struct Listening {
     insecure: bool,
 }
 
-/// What a server of `quic://` shows and checks.
+/// The QUIC settings of a server.
 #[derive(Debug, Clone)]
 pub struct Quic {
     identity: Arc<Identity>,
@@ -50,65 +50,65 @@ impl Quic {
 }
 
 impl Listening {
-    /// Shows this certificate (`quic://`); otherwise one is made and kept, see [`Listening::state_dir`].
+    /// Uses this certificate (`quic://`). By default, a self-signed one is created in [`Listening::state_dir`].
     #[must_use]
     pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.identity = Some((cert.into(), key.into()));
         self
     }
 
-    /// Where a certificate of one's own making is kept; by default the user's state directory.
+    /// The directory of the self-signed certificate; by default the user's state directory.
     #[must_use]
     pub fn state_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.state_dir = Some(dir.into());
         self
     }
 
-    /// Takes only peers whose certificate an authority of this file has signed (`quic://`).
+    /// Accepts only peers with a certificate that an authority of this file has signed (`quic://`).
     #[must_use]
     pub fn client_ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
         self.client_ca = Some(pem.into());
         self
     }
 
-    /// Takes a peer only under names that its certificate lists.
+    /// Accepts a peer only under names that its certificate lists.
     #[must_use]
     pub fn certified_names(mut self) -> Self {
         self.certified_names = true;
         self
     }
 
-    /// Takes only peers with a token that this file permits, under the names that it permits (`quic://`).
+    /// Accepts only peers with a token and a name that this file permits (`quic://`).
     #[must_use]
     pub fn credentials_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.credentials = Some(file.into());
         self
     }
 
-    /// Takes only peers with one of the tokens in this file, one per line, under any name (`quic://`). A credentials
-    /// file holds in its place.
+    /// Accepts only peers with one of the tokens in this file, one per line, under any name (`quic://`). Ignored if there
+    /// is a credentials file.
     #[must_use]
     pub fn token_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.token_file = Some(file.into());
         self
     }
 
-    /// Takes only peers with this token, under any name (`quic://`); call it again for further ones. A credentials
-    /// file, or one of tokens, holds in their place.
+    /// Accepts only peers with this token of 1 to 255 bytes, under any name (`quic://`); call it again for further tokens.
+    /// Ignored if there is a credentials file or a token file.
     #[must_use]
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.tokens.push(token.into());
         self
     }
 
-    /// Lets `udp://` listen where other hosts can reach it, for networks that are trusted.
+    /// Allows `udp://` on addresses that other hosts can reach, for trusted networks.
     #[must_use]
     pub fn insecure(mut self) -> Self {
         self.insecure = true;
         self
     }
 
-    /// Whether neither a token nor a certificate is asked for.
+    /// Whether it accepts peers without a token or certificate.
     pub fn is_open(&self) -> bool {
         self.token_file.is_none()
             && self.tokens.is_empty()
@@ -116,7 +116,7 @@ impl Listening {
             && self.client_ca.is_none()
     }
 
-    /// What is shown and checked on `quic://`; `None` on `udp://`.
+    /// The QUIC settings; `None` for `udp://`.
     ///
     /// # Errors
     /// [`Error`] says what cannot be used.
@@ -157,7 +157,7 @@ impl Listening {
         Ok(Rules { right, credentials: self.read_credentials(right)?, certified_names })
     }
 
-    /// What of it comes from files that can be read again while it listens.
+    /// The files that [`Listening::read_again`] reloads.
     pub fn files(&self) -> Vec<&Path> {
         let credentials = self.credentials.as_deref().or(self.token_file.as_deref());
         credentials.into_iter().chain(self.client_ca.as_deref()).collect()
@@ -201,7 +201,7 @@ impl Listening {
     }
 }
 
-/// Where a certificate of one's own making is kept: as the XDG base directory specification has it.
+/// The directory of the self-signed certificate, by the XDG base directory specification.
 ///
 /// # Errors
 /// [`Error::NoStateDir`] where neither `given` nor the environment says.

@@ -32,8 +32,7 @@ use crate::subscription::Subscription;
 use crate::topic::{self, Topic};
 use crate::url::{BadUrl, Url};
 
-/// A monitor that runs: it holds the freshest state of many sources until it is closed or dropped. Dropping it is
-/// as [`Monitor::close`], without its report.
+/// A running monitor. It holds the freshest states of many sources until it is closed or dropped.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -94,12 +93,12 @@ impl Monitor {
         MonitorBuilder::new(url.parse())
     }
 
-    /// Where it listens; tells the port that was chosen for port 0.
+    /// The address that it listens on, with the actual port if the URL had port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same as a URL, for a source on this host; a monitor that listens at all addresses is reached by any.
+    /// The URL for sources. For a wildcard address, replace the host with an address of this host.
     pub fn url(&self) -> String {
         let scheme = if self.quic.is_some() { "quic" } else { "udp" };
         format!("{scheme}://{}", self.address)
@@ -110,10 +109,9 @@ impl Monitor {
         self.quic.as_ref().map(Quic::fingerprint)
     }
 
-    /// The newest state of a topic by its name, `source/topic`, or the source's alone where it has no topics. Of a
-    /// topic with keys it is that of the key which changed last. `None` if there is none, or none that is young
-    /// enough ([`MonitorBuilder::max_age`]), and once the source has ended or has been silent for
-    /// [`MonitorBuilder::idle`].
+    /// The newest state of the topic `source/topic`, or of a source without topics. For a topic with keys, the key that
+    /// changed last. `None` if no state has arrived, if it is older than [`MonitorBuilder::max_age`], after the session
+    /// has ended, and if several sources have a topic of this full name.
     pub fn latest(&self, name: &str) -> Option<State> {
         self.board.latest(name)
     }
@@ -128,13 +126,13 @@ impl Monitor {
         self.board.keys(name)
     }
 
-    /// The states of the topics whose names match, as they come; `*` stands for any characters. It begins with the
-    /// states that are held.
+    /// Subscribes to all topics whose full names match; `*` matches any characters. The subscription begins with the
+    /// current states.
     pub fn subscribe(&self, pattern: &str) -> Subscription {
         self.board.subscribe(pattern)
     }
 
-    /// The sources that it holds, at most `max`, with their ages and counts.
+    /// Ages and counters of the sources, for `max` sources at most.
     ///
     /// # Errors
     /// [`Error::Ended`], and [`Error::OwnThread`].
@@ -143,8 +141,8 @@ impl Monitor {
         (self.ask)(max).map_err(|_| Error::Ended)
     }
 
-    /// Reads the files of credentials and authorities again, and ends the sessions that they do not permit any more;
-    /// gives how many. If one of the files cannot be used, nothing changes.
+    /// Reloads the files of credentials and authorities, closes the sessions that they no longer permit, and returns the
+    /// number of closed sessions. If a file is invalid, nothing changes.
     ///
     /// # Errors
     /// [`Error`] says which file cannot be used; [`Error::Ended`], and [`Error::OwnThread`].
@@ -155,7 +153,7 @@ impl Monitor {
         reloader.replace(change).map_err(|_| Error::Ended)
     }
 
-    /// What has happened to it.
+    /// Its events.
     pub fn events(&self) -> &Events<MonitorEvent> {
         self.board.events()
     }
@@ -168,12 +166,12 @@ impl Monitor {
         find(&self.topics, name)
     }
 
-    /// Whether its thread has ended, which it does by itself only if it cannot go on; [`Monitor::close`] says why.
+    /// Whether its thread has ended because of an error, which [`Monitor::close`] returns.
     pub fn has_ended(&self) -> bool {
         self.running.has_ended()
     }
 
-    /// Says goodbye to all sources, and reports on the run.
+    /// Closes all sessions, and returns a report of the run.
     ///
     /// # Errors
     /// [`Error`], if it could not go on.
@@ -211,107 +209,106 @@ impl MonitorBuilder {
         }
     }
 
-    /// Where a certificate of one's own making is kept; by default the user's state directory.
+    /// The directory of the self-signed certificate; by default the user's state directory.
     pub fn state_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.listening = self.listening.state_dir(dir);
         self
     }
 
-    /// Shows this certificate (`quic://`), in place of one of its own making.
+    /// Uses this certificate (`quic://`) instead of a self-signed one.
     pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.listening = self.listening.identity_files(cert, key);
         self
     }
 
-    /// Takes only sources whose certificate an authority of this file has signed (`quic://`).
+    /// Accepts only sources with a certificate that an authority of this file has signed (`quic://`).
     pub fn client_ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
         self.listening = self.listening.client_ca_file(pem);
         self
     }
 
-    /// Takes a source only under names that its certificate lists.
+    /// Accepts a source only under names that its certificate lists.
     pub fn certified_names(mut self) -> Self {
         self.listening = self.listening.certified_names();
         self
     }
 
-    /// Takes only sources with a token that this file permits, under the names that it permits (`quic://`).
+    /// Accepts only sources with a token and a name that this file permits (`quic://`).
     pub fn credentials_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.listening = self.listening.credentials_file(file);
         self
     }
 
-    /// Takes only sources with this token, under any name (`quic://`); call it again for further ones.
+    /// Accepts only sources with this token of 1 to 255 bytes (`quic://`); call it again for further tokens.
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.listening = self.listening.token(token);
         self
     }
 
-    /// Certificates, credentials and authorities at once, in place of those before.
+    /// Replaces certificates, credentials and authorities.
     pub fn listening(mut self, listening: Listening) -> Self {
         self.listening = listening;
         self
     }
 
-    /// Lets `udp://` listen where other hosts can reach it, for networks that are trusted.
+    /// Allows `udp://` on addresses that other hosts can reach, for trusted networks.
     pub fn insecure(mut self) -> Self {
         self.listening = self.listening.insecure();
         self
     }
 
-    /// All settings of sessions at once, in place of those before; maximum ages are those of
-    /// [`MonitorBuilder::max_age`].
+    /// Replaces all settings of sessions except maximum ages ([`MonitorBuilder::max_age`]).
     pub fn params(mut self, params: MonitorParams) -> Self {
         self.params = params;
         self
     }
 
-    /// Names at most this many sources in reports and metrics, and forgets a silent one of them after `forget`; 100
-    /// and a day by default.
+    /// Maximum number of sources that reports and metrics list by name, and the time after which they forget a silent
+    /// source; 100 and a day by default.
     pub fn detailed(mut self, sources: usize, forget: impl Into<Span>) -> Self {
         (self.detailed, self.forget) = (sources, forget.into());
         self
     }
 
-    /// Hands out states of topics that match, such as `robot/cmd` or `*/cmd`, only while they are younger than
-    /// this; [`MonitorEvent::Stale`] says when a topic has none. The first pattern that matches counts.
+    /// Maximum age of topics that match the pattern, such as `robot/cmd` or `*/cmd`: older states are not delivered, and
+    /// [`MonitorEvent::Stale`] reports a topic without a younger state. The first matching pattern applies.
     pub fn max_age(mut self, pattern: &str, limit: Duration) -> Self {
         self.max_ages.add(MaxAge::new(pattern, limit.into()));
         self
     }
 
-    /// The same limit as a value, such as one that was read from text (`robot/cmd=200ms`).
+    /// [`MonitorBuilder::max_age`] with a parsed value, such as `robot/cmd=200ms`.
     pub fn max_age_of(mut self, limit: MaxAge) -> Self {
         self.max_ages.add(Ok(limit));
         self
     }
 
-    /// Holds at most this many sources, at least 1; 10,000 by default.
+    /// Maximum number of sources, at least 1; 10,000 by default.
     pub fn max_sources(mut self, sources: usize) -> Self {
         self.params.max_sources = sources;
         self
     }
 
-    /// Takes states of at most this many bytes; 8 MiB by default.
+    /// Maximum length of a received state in bytes; 8 MiB by default.
     pub fn max_state(mut self, bytes: usize) -> Self {
         self.params.max_payload = bytes;
         self
     }
 
-    /// Ends the session of a source that has been silent for this long; 60 s by default.
+    /// Idle timeout of sessions; 60 s by default.
     pub fn idle(mut self, silence: impl Into<Span>) -> Self {
         self.params.idle = silence.into();
         self
     }
 
-    /// The code point of acks; by default as each source asks.
+    /// The code point (DSCP) of acks; by default the one that the source requests.
     pub fn ack_mark(mut self, mark: AckMark) -> Self {
         self.params.ack_mark = Some(mark);
         self
     }
 
-    /// Sends the states of this topic to each source that receives
-    /// ([`SourceBuilder::receive`](crate::SourceBuilder::receive)): a name, or [`TopicParams`] of the default kind.
+    /// Sends this topic to all receiving sources ([`SourceBuilder::receive`](crate::SourceBuilder::receive)): a name, or
+    /// [`TopicParams`] of the default kind.
     pub fn topic(mut self, topic: impl Into<TopicParams>) -> Self {
         self.topics.push(topic.into());
         self
@@ -323,13 +320,13 @@ impl MonitorBuilder {
         self
     }
 
-    /// The law that decides when its own topics are sent, for each source by itself; `acp+d` by default.
+    /// The rate law of sent topics, one instance per source; `acp+d` by default.
     pub fn law(mut self, law: impl Into<LawConfig>) -> Self {
         self.law = law.into();
         self
     }
 
-    /// Bounds of what is sent to each source.
+    /// Limits of rate and bandwidth towards each source.
     pub fn limits(mut self, limits: source::Limits) -> Self {
         self.returning.limits = limits;
         self
@@ -338,7 +335,7 @@ impl MonitorBuilder {
     /// Opens the socket, and runs the monitor on a thread of its own.
     ///
     /// # Errors
-    /// [`Error`] says what is wrong, or what the system refused.
+    /// [`Error`] describes an invalid setting or a failed system call.
     pub fn spawn(mut self) -> Result<Monitor, Error> {
         let max_ages = self.max_ages.get()?;
         let clock = Clock::real();
@@ -383,8 +380,7 @@ impl MonitorBuilder {
         (topics, returning)
     }
 
-    /// The monitor without a thread, for a caller's own loop, with what it shows on `quic://`. It sends no topics of
-    /// its own before [`driver::Monitor::returning`].
+    /// Builds a monitor without a thread, and its QUIC settings; see [`driver`](crate::driver).
     ///
     /// # Errors
     /// As [`MonitorBuilder::spawn`].

@@ -1,11 +1,11 @@
-//! What happens to monitors, for applications that want to know.
+//! Events of monitors.
 
 use std::time::Duration;
 
 use freshline_core::session::{Alarm, End};
 use freshline_core::unit::Span;
 
-/// What has happened to a monitor, or to the return direction of a source.
+/// An event of a monitor, or of the return direction of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MonitorEvent {
@@ -14,14 +14,14 @@ pub enum MonitorEvent {
         /// Its name, or the label of its session if it has none.
         source: Box<str>,
     },
-    /// Its session has ended. Its states are not held any more.
+    /// The session of a source has ended, and the monitor has dropped its states.
     Gone {
         /// Its name, as in [`MonitorEvent::Opened`].
         source: Box<str>,
         /// Why.
         why: Why,
     },
-    /// A topic with a maximum age has no state that is fresh enough any more.
+    /// All states of a topic are older than its maximum age.
     Stale {
         /// The name of its source.
         source: Box<str>,
@@ -32,7 +32,7 @@ pub enum MonitorEvent {
         /// The maximum age.
         max_age: Duration,
     },
-    /// It has one again.
+    /// The topic has a state younger than its maximum age again.
     Recovered {
         /// The name of its source.
         source: Box<str>,
@@ -49,9 +49,9 @@ pub enum MonitorEvent {
 pub enum Why {
     /// Its source has closed it.
     Closed,
-    /// Its place went to another source.
+    /// Another source took its place.
     Displaced,
-    /// It was not heard for too long.
+    /// No update arrived for the idle timeout.
     Idle,
     /// The credentials do not permit it any more.
     Revoked,

@@ -1,4 +1,4 @@
-//! A source in a loop of the application's own.
+//! A source in the application's own event loop.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,8 +14,8 @@ use crate::topic::{PutError, Topic};
 #[cfg(feature = "monitor")]
 use crate::{Subscription, receiving::Receiving};
 
-/// A source without a thread: wait until its descriptor ([`AsFd`]) is readable, beside those of the application, then
-/// call [`PolledSource::turn`]. Its topics may be given states by any thread.
+/// A source without a thread, for the application's own event loop: whenever its file descriptor ([`AsFd`]) is readable,
+/// call [`PolledSource::turn`]. Any thread can put states into its topics.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,7 +39,7 @@ pub struct PolledSource {
 }
 
 impl SourceBuilder {
-    /// Opens the sockets; the application's own loop runs the source.
+    /// Opens the sockets. The application's own event loop runs the source.
     ///
     /// # Errors
     /// As [`SourceBuilder::spawn`].
@@ -67,7 +67,7 @@ impl SourceBuilder {
 }
 
 impl PolledSource {
-    /// Takes in what has come, does what is due, and sends what may leave, without waiting.
+    /// Receives datagrams, handles timers and sends due updates, without blocking.
     ///
     /// # Errors
     /// [`Error::Source`] if it cannot go on.
@@ -98,12 +98,12 @@ impl PolledSource {
         Receiving::subscribe(self.ended.receiving.as_ref(), pattern)
     }
 
-    /// What has happened to it.
+    /// Its events.
     pub fn events(&self) -> &Events<SourceEvent> {
         &self.ended.shared.events
     }
 
-    /// Says goodbye to the monitor, and reports on the run.
+    /// Closes the session, and returns a report of the run.
     pub fn close(self) -> SourceReport {
         self.driver.close()
     }

@@ -27,8 +27,8 @@ use crate::running::Running;
 use crate::source::check_keep_alive;
 use crate::url::{BadUrl, Url};
 
-/// A relay that runs: a monitor that sends the states of its sources on to further monitors, until it is closed or
-/// dropped. Ages count from the generation at the source.
+/// A running relay: a monitor that forwards the states of its sources to further monitors, until it is closed or
+/// dropped. Ages count from the sampling at the source.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -75,7 +75,7 @@ struct To {
 }
 
 impl Relay {
-    /// A relay that receives as `monitor` does, which sends no topics of its own.
+    /// A relay that receives by the settings of `monitor`.
     pub fn builder(monitor: MonitorBuilder) -> RelayBuilder {
         RelayBuilder {
             monitor,
@@ -88,12 +88,12 @@ impl Relay {
         }
     }
 
-    /// Where it listens; tells the port that was chosen for port 0.
+    /// The address that it listens on, with the actual port if the URL had port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same as a URL, for a source on this host.
+    /// The URL for sources. For a wildcard address, replace the host with an address of this host.
     pub fn url(&self) -> String {
         let scheme = if self.quic.is_some() { "quic" } else { "udp" };
         format!("{scheme}://{}", self.address)
@@ -104,7 +104,7 @@ impl Relay {
         self.quic.as_ref().map(Quic::fingerprint)
     }
 
-    /// The run until now, with at most `max` sources of the monitor and of each destination.
+    /// A report of the run so far, with `max` sources at most per monitor and destination.
     ///
     /// # Errors
     /// [`Error::Ended`].
@@ -112,8 +112,7 @@ impl Relay {
         self.asker.report(max).map_err(|_| Error::Ended)
     }
 
-    /// Reads the files of credentials and authorities of sources again, as
-    /// [`Monitor::reload`](crate::Monitor::reload).
+    /// Reloads the credentials of sources; see [`Monitor::reload`](crate::Monitor::reload).
     ///
     /// # Errors
     /// [`Error`] says which file cannot be used; [`Error::Ended`].
@@ -122,12 +121,12 @@ impl Relay {
         self.reloader.replace(change).map_err(|_| Error::Ended)
     }
 
-    /// Whether it has ended, which it does by itself only if it cannot go on; [`Relay::close`] says why.
+    /// Whether it has ended because of an error, which [`Relay::close`] returns.
     pub fn has_ended(&self) -> bool {
         self.running.has_ended()
     }
 
-    /// Says goodbye to all sources, and reports on the run.
+    /// Closes all sessions, and returns a report of the run.
     ///
     /// # Errors
     /// [`Error`], if it could not go on.
@@ -143,12 +142,12 @@ impl fmt::Debug for Relay {
 }
 
 impl RelayBuilder {
-    /// Sends the states on to the monitor at `url`; call it again for further ones.
+    /// Adds a destination: the monitor at `url`, with the settings that were made before.
     pub fn to(self, url: &str) -> Self {
         self.to_url(url.parse())
     }
 
-    /// The same of a URL that was read before.
+    /// [`RelayBuilder::to`] with a parsed URL.
     pub fn to_url(mut self, url: Result<Url, BadUrl>) -> Self {
         let to = url.map(|url| To {
             url,
@@ -179,19 +178,19 @@ impl RelayBuilder {
         self
     }
 
-    /// Trust, certificate and token of those destinations that are named from now on.
+    /// Replaces trust, certificate and token, for destinations that are added later.
     pub fn dialling(mut self, dialling: Dialling) -> Self {
         self.dialling = dialling;
         self
     }
 
-    /// Leaves by this interface or local address; call it again for further paths.
+    /// Adds a path by this interface or local address.
     pub fn via(mut self, path: ViaPath) -> Self {
         self.paths.vias.push(path);
         self
     }
 
-    /// The paths and what chooses among them at once, in place of those before.
+    /// Replaces the paths and the scheduler.
     pub fn paths(mut self, paths: SourcePaths) -> Self {
         self.paths = paths;
         self
@@ -203,19 +202,19 @@ impl RelayBuilder {
         self
     }
 
-    /// Bounds of each session.
+    /// Limits of rate and bandwidth per session.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.params.limits = limits;
         self
     }
 
-    /// The code points of updates, and of acks; by default that of ordinary traffic, and as destinations decide.
+    /// The code points (DSCP) of updates and of acks; by default 0 for updates, and the destination's choice for acks.
     pub fn marks(mut self, updates: Dscp, acks: Option<AckMark>) -> Self {
         (self.params.dscp, self.params.ack_mark) = (updates, acks);
         self
     }
 
-    /// An update of each source leaves at least this often; 1 s by default.
+    /// Interval of keep-alive updates per source, at least 1 ms; 1 s by default.
     pub fn keep_alive(mut self, interval: impl Into<Span>) -> Self {
         self.params.keep_alive = interval.into();
         self
@@ -224,7 +223,7 @@ impl RelayBuilder {
     /// Opens the sockets, and runs the relay on threads of its own.
     ///
     /// # Errors
-    /// [`Error`] says what is wrong, or what the system refused. A destination that cannot be reached is not an error.
+    /// [`Error`] describes an invalid setting or a failed system call. An unreachable destination is not an error.
     pub fn spawn(self) -> Result<Relay, Error> {
         let listening = self.monitor.listening_of();
         let (mut driver, quic) = self.build()?;
@@ -240,7 +239,7 @@ impl RelayBuilder {
         Ok(Relay { address, quic, asker, listening, reloader, running })
     }
 
-    /// The relay without threads, for a caller's own, with what it shows on `quic://`.
+    /// Builds a relay without threads, and its QUIC settings; see [`driver`](crate::driver).
     ///
     /// # Errors
     /// As [`RelayBuilder::spawn`].

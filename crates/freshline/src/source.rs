@@ -33,8 +33,7 @@ use crate::url::{BadUrl, Url};
 #[cfg(feature = "monitor")]
 use crate::{MonitorEvent, State, Subscription, receiving::Receiving};
 
-/// A source that runs: it keeps a monitor fresh until it is closed or dropped. Dropping it is as
-/// [`Source::close`], without its report.
+/// A running source. It keeps a monitor fresh until it is closed or dropped.
 ///
 /// ```
 /// # fn main() -> Result<(), freshline::Error> {
@@ -116,7 +115,7 @@ impl Source {
         find(&self.topics, name)
     }
 
-    /// Gives the newest state of the first topic, or of a source without topics: [`Topic::put`].
+    /// Sets the newest state of the first topic, or of a source without topics; see [`Topic::put`].
     ///
     /// # Errors
     /// Those of [`Topic::put`].
@@ -124,35 +123,34 @@ impl Source {
         self.topics[0].put(state)
     }
 
-    /// The age of the newest state of which an ack has come, an upper bound of the age at the monitor; `None` while
-    /// the monitor has nothing. With topics it is that of whichever was acknowledged last.
+    /// The age of the newest acknowledged state: an upper bound of the age at the monitor. `None` before the first ack.
+    /// With several topics it is the age of the state that was acknowledged last.
     pub fn age(&self) -> Option<Duration> {
         let delivered = Time::from_nanos(self.shared.delivered.load(Ordering::Relaxed));
         (delivered > Time::ZERO).then(|| self.shared.clock.now().since(delivered).into())
     }
 
-    /// The rate at which the law sends now, in updates a second.
+    /// The current rate of the law, in updates per second.
     pub fn rate(&self) -> f64 {
         f64::from_bits(self.shared.rate.load(Ordering::Relaxed))
     }
 
-    /// Whether the monitor holds its session.
+    /// Whether the session is open.
     pub fn is_open(&self) -> bool {
         self.shared.is_open.load(Ordering::Relaxed) > 0
     }
 
-    /// What has happened to it.
+    /// Its events.
     pub fn events(&self) -> &Events<SourceEvent> {
         &self.shared.events
     }
 
-    /// Whether its thread has ended, which it does by itself only if it cannot go on; [`Source::close`] says why.
+    /// Whether its thread has ended because of an error, which [`Source::close`] returns.
     pub fn has_ended(&self) -> bool {
         self.running.has_ended()
     }
 
-    /// Says goodbye to the monitor, and reports on the run. It does not wait: states that have not left, and records
-    /// that have not arrived, are lost.
+    /// Closes the session, and returns a report of the run. Unsent states and undelivered records are lost.
     ///
     /// # Errors
     /// [`Error`], if it could not go on.
@@ -167,7 +165,7 @@ impl Source {
     }
 }
 
-/// The return direction: what a source with [`SourceBuilder::receive`] gets from its monitor.
+/// The return direction: topics that the monitor sends, for a source with [`SourceBuilder::receive`].
 #[cfg(feature = "monitor")]
 impl Source {
     /// The newest state of a topic that the monitor sends, such as `monitor/cmd`; see
@@ -176,14 +174,14 @@ impl Source {
         self.receiving.as_ref()?.board().latest(name)
     }
 
-    /// What has happened to the return direction, such as that a topic has no state that is young enough
+    /// Events of the return direction, such as that all states of a topic are too old
     /// ([`SourceBuilder::max_age`]). `None` without [`SourceBuilder::receive`].
     pub fn received_events(&self) -> Option<&Events<MonitorEvent>> {
         Some(self.receiving.as_ref()?.board().events())
     }
 
-    /// The states of the topics that match, as they come; see [`Monitor::subscribe`](crate::Monitor::subscribe).
-    /// Without [`SourceBuilder::receive`] none come, and it is over at once.
+    /// Subscribes to received topics; see [`Monitor::subscribe`](crate::Monitor::subscribe). Without
+    /// [`SourceBuilder::receive`] the subscription is over from the start.
     pub fn subscribe(&self, pattern: &str) -> Subscription {
         Receiving::subscribe(self.receiving.as_ref(), pattern)
     }
@@ -214,7 +212,7 @@ impl SourceBuilder {
         }
     }
 
-    /// The name by which the monitor knows it, at most 63 bytes; empty by default.
+    /// The source's name at the monitor, at most 63 bytes; empty by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.params.name = name.into();
         self
@@ -233,37 +231,37 @@ impl SourceBuilder {
         self
     }
 
-    /// Bounds of what is sent, whatever the law wishes.
+    /// Limits of rate and bandwidth, whatever the law.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.params.limits = limits;
         self
     }
 
-    /// Sends no more than this on average, with all headers from IP on.
+    /// Maximum mean bandwidth, including all headers from IP on.
     pub fn max_bandwidth(mut self, rate: BitRate) -> Self {
         self.params.limits.max_bandwidth = Some(rate);
         self
     }
 
-    /// Sends no more states than this.
+    /// Maximum rate of states.
     pub fn max_rate(mut self, rate: UpdateRate) -> Self {
         self.params.limits.max_rate = Some(rate);
         self
     }
 
-    /// The longest state in bytes; 8 MiB by default. One that does not fit into a datagram leaves in several.
+    /// Maximum length of a state in bytes; 8 MiB by default. A state that exceeds a datagram is sent in several.
     pub fn max_state(mut self, bytes: usize) -> Self {
         self.params.max_state = bytes;
         self
     }
 
-    /// An update leaves at least this often while nothing new is put; 20 s by default.
+    /// Interval of keep-alive updates while no new state is put, at least 1 ms; 20 s by default.
     pub fn keep_alive(mut self, interval: impl Into<Span>) -> Self {
         self.params.keep_alive = interval.into();
         self
     }
 
-    /// Leaves a state out that has not changed since the monitor has it.
+    /// Skips states that are equal to the monitor's.
     pub fn on_change(mut self, is_on: bool) -> Self {
         self.params.on_change = is_on;
         self
@@ -293,45 +291,45 @@ impl SourceBuilder {
         self
     }
 
-    /// Trust, certificate and token at once, in place of those before.
+    /// Replaces trust, certificate and token.
     pub fn dialling(mut self, dialling: Dialling) -> Self {
         (self.dialling, self.dialled) = (dialling, None);
         self
     }
 
-    /// Leaves by this interface or local address; call it again for further paths.
+    /// Adds a path by this interface or local address.
     pub fn via(mut self, path: ViaPath) -> Self {
         self.paths.vias.push(path);
         self
     }
 
-    /// The paths and what chooses among them at once, in place of those before.
+    /// Replaces the paths and the scheduler.
     pub fn paths(mut self, paths: SourcePaths) -> Self {
         self.paths = paths;
         self
     }
 
-    /// What chooses among several paths; `freshest` by default.
+    /// The scheduler for several paths; `freshest` by default.
     pub fn scheduler(mut self, scheduler: SchedulerConfig) -> Self {
         self.paths.scheduler = scheduler;
         self
     }
 
-    /// The code points of updates, and of acks; by default that of ordinary traffic, and as the monitor decides.
+    /// The code points (DSCP) of updates and of acks; by default 0 for updates, and the monitor's choice for acks.
     pub fn marks(mut self, updates: Dscp, acks: Option<AckMark>) -> Self {
         (self.params.dscp, self.params.ack_mark) = (updates, acks);
         self
     }
 
-    /// Also receives the topics that the monitor sends ([`MonitorBuilder::topic`](crate::MonitorBuilder::topic)).
+    /// Receives the topics that the monitor sends ([`MonitorBuilder::topic`](crate::MonitorBuilder::topic)).
     #[cfg(feature = "monitor")]
     pub fn receive(mut self) -> Self {
         self.receiving.get_or_insert_with(MaxAges::default);
         self
     }
 
-    /// Of received topics that match, such as `monitor/cmd`, hands out states only while they are younger than
-    /// this. It implies [`SourceBuilder::receive`].
+    /// Maximum age of received topics that match the pattern, such as `monitor/cmd`: older states are not delivered.
+    /// Implies [`SourceBuilder::receive`].
     #[cfg(feature = "monitor")]
     pub fn max_age(mut self, pattern: &str, limit: Duration) -> Self {
         let limit = session::MaxAge::new(pattern, limit.into());
@@ -339,8 +337,8 @@ impl SourceBuilder {
         self
     }
 
-    /// Reads the files of certificates and tokens now, rather than when it is built: for a process that gives up
-    /// privileges in between.
+    /// Reads the files of certificates and tokens now instead of in `spawn`, for processes that drop privileges in
+    /// between.
     ///
     /// # Errors
     /// As [`SourceBuilder::spawn`].
@@ -358,7 +356,7 @@ impl SourceBuilder {
     /// Opens the sockets, and runs the source on a thread of its own.
     ///
     /// # Errors
-    /// [`Error`] says what is wrong, or what the system refused. A monitor that cannot be reached is not an error.
+    /// [`Error`] describes an invalid setting or a failed system call. An unreachable monitor is not an error.
     pub fn spawn(mut self) -> Result<Source, Error> {
         let clock = Clock::real();
         let topics = self.make_topics(&clock, random()?);
@@ -395,8 +393,8 @@ impl SourceBuilder {
         })
     }
 
-    /// The source without a thread, and with states of other kinds than [`Topic`]: see
-    /// [`driver`](crate::driver). An application's own loop takes [`SourceBuilder::polled`].
+    /// Builds a source without a thread and without [`Topic`] handles; see [`driver`](crate::driver). For an event loop,
+    /// use [`SourceBuilder::polled`].
     ///
     /// # Errors
     /// As [`SourceBuilder::spawn`], and [`Error::Setting`] with a [`SourceBuilder::topic`] or

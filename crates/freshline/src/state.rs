@@ -1,4 +1,4 @@
-//! A state as an application gets it.
+//! A received state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use freshline_core::unit::{Span, Time};
 
 use crate::clock::Clock;
 
-/// A state of a source, or a record. Cheap to clone. A record counts as done, and its source forgets it, once the
-/// last clone is dropped; one that was never read comes again, to the next reader.
+/// A received state or record. It is cheap to clone. A record is acknowledged to its source when its last clone is
+/// dropped. A record that no application has read is delivered again, to the next subscription.
 #[derive(Clone)]
 pub struct State(Arc<Inner>);
 
@@ -91,53 +91,53 @@ impl State {
         &self.0.source
     }
 
-    /// The name of its topic; empty of a source without topics.
+    /// The name of its topic; empty for a source without topics.
     pub fn topic(&self) -> &str {
         &self.0.topic
     }
 
-    /// The key, of a topic with keys.
+    /// The key, for topics with keys.
     pub fn key(&self) -> Option<&[u8]> {
         self.0.key.as_deref()
     }
 
-    /// The bytes; empty if the key is removed.
+    /// The payload; empty if the key was removed.
     pub fn payload(&self) -> &[u8] {
         self.0.payload.as_deref().unwrap_or_default()
     }
 
-    /// The bytes as text, if they are UTF-8.
+    /// The payload as text, if it is UTF-8.
     pub fn text(&self) -> Option<&str> {
         str::from_utf8(self.payload()).ok()
     }
 
-    /// Whether this is the news that the key has no state any more.
+    /// Whether this reports that the key was removed.
     pub fn is_removed(&self) -> bool {
         self.0.payload.is_none()
     }
 
-    /// Whether this is a record, of which each counts.
+    /// Whether this is a record.
     pub fn is_record(&self) -> bool {
         self.0.ticket.is_some()
     }
 
-    /// The number of the newest update of its session, when it came.
+    /// The sequence number of the session's newest update at the time of receipt.
     pub fn seq(&self) -> u64 {
         self.0.seq
     }
 
-    /// How old it is now; unknown in the first round trips of a session.
+    /// Its age now; unknown (`None`) in the first round trips of a session.
     pub fn age(&self) -> Option<Duration> {
         self.age_at(self.0.clock.now())
     }
 
-    /// By how much [`State::age`] may differ from the truth, to either side.
+    /// The maximum error of [`State::age`], in either direction.
     pub fn age_uncertainty(&self) -> Option<Duration> {
         self.age()?;
         Some(Duration::from_nanos(self.0.generated.uncertainty.load(Ordering::Relaxed)))
     }
 
-    /// Whether the monitor's maximum age still lets it be used; always without one.
+    /// Whether the state is younger than the monitor's maximum age; always `true` without a maximum age.
     pub fn is_usable(&self) -> bool {
         self.is_usable_at(self.0.clock.now())
     }
@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// `source/topic`, or the source alone where there is no topic.
+    /// `source/topic`, or the source's name alone if it has no topics.
     pub fn name(&self) -> String {
         full_name(self.source(), self.topic())
     }

@@ -1,4 +1,4 @@
-//! States as they come, to one reader.
+//! Delivery of states to one reader.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -13,24 +13,23 @@ use freshline_core::pattern;
 use crate::queue::{Pending, Queue};
 use crate::state::{State, Ticket};
 
-/// States that are pending for one subscription; beyond them the one that has waited for longest is dropped. More
-/// than a monitor holds by default, unless sources come and go while nobody reads.
+/// Maximum number of pending states per subscription. When it is exceeded, the oldest one is dropped.
 const MAX_STATES: usize = 1 << 16;
 
 /// The same in bytes.
 const MAX_BYTES: usize = 256 << 20;
 
-/// Records that are pending for one subscription; further ones stay with their sources.
+/// Maximum number of pending records per subscription. Further records stay at their sources.
 pub(crate) const MAX_RECORDS: usize = 1024;
 
-/// The states of the topics that match a pattern, as they come.
+/// Delivers the states of all topics that match a pattern.
 ///
-/// A reader that is slower than the states gets the newest of each topic and key, in turn: it holds up neither the
-/// network nor other readers, and [`Subscription::replaced`] counts what it has not seen. Records are never
-/// replaced; those that find no room stay with their source.
+/// A slow reader receives the newest state of each topic and key, in turn. It slows down neither the network nor other
+/// readers, and [`Subscription::replaced`] counts the states that it missed. Records are never replaced: a record stays
+/// at its source until all subscriptions to its topic have room for it.
 ///
-/// As an iterator it waits, and ends when the monitor or source has ended. It can be polled, too: with the feature
-/// `tokio` it is a `Stream`, and [`Subscription::descriptor`] is readable while a state is pending.
+/// The iterator blocks, and ends when the monitor or source ends. With the feature `tokio` a subscription is a `Stream`,
+/// and [`Subscription::descriptor`] is readable while a state is pending.
 pub struct Subscription(pub(crate) Arc<Reader>);
 
 /// One that reads.
@@ -162,51 +161,52 @@ impl Reader {
 }
 
 impl Subscription {
-    /// The next state, if one is pending.
+    /// Returns the next pending state, if there is one.
     pub fn try_next(&self) -> Option<State> {
         self.0.taken(self.0.queue.try_next())
     }
 
-    /// The next state, when it comes; `None` once no more come. In virtual time it does not wait.
+    /// Blocks until a state arrives. Returns `None` after the monitor or source has ended. In a simulation it does not
+    /// block.
     pub fn next_state(&self) -> Option<State> {
         self.0.taken(self.0.queue.next())
     }
 
-    /// The next state, if one comes within `patience`.
+    /// Blocks until a state arrives, for `patience` at most.
     pub fn next_within(&self, patience: Duration) -> Option<State> {
         self.0.taken(self.0.queue.next_within(patience))
     }
 
-    /// For one task at a time: the next state, or the task of `context` is woken when it may be asked for again.
+    /// Polls for the next state, on behalf of one task at a time.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<State>> {
         self.0.queue.poll_next(context).map(|state| self.0.taken(state))
     }
 
-    /// Waits for the next state without blocking the thread, on any executor and in any number of tasks. What it has not given is not lost
-    /// when it is cancelled.
+    /// Waits for the next state without blocking the thread, on any executor and in any number of tasks. It is safe to
+    /// cancel: no state is lost.
     pub async fn recv(&self) -> Option<State> {
         self.0.taken(self.0.queue.recv().await)
     }
 
-    /// States that a newer one replaced before they were read.
+    /// The number of states that were replaced by a newer one before they were read.
     pub fn replaced(&self) -> u64 {
         self.0.queue.look(|newest| newest.replaced)
     }
 
-    /// Whether no more states come.
+    /// Whether the subscription has ended and all pending states were read.
     pub fn is_over(&self) -> bool {
         self.0.queue.is_over()
     }
 
-    /// Ends the subscription: pending states are dropped, and readers of other threads get `None` at once. Records
-    /// that were not read come again, to the next reader.
+    /// Ends the subscription: drops pending states, and other threads that wait get `None`. Unread records are delivered
+    /// again, to the next subscription.
     pub fn close(&self) {
         self.0.close();
         self.0.queue.clear();
     }
 
-    /// A descriptor that is readable while a state is pending, and at the end; [`Subscription::try_next`] reads
-    /// until there is none.
+    /// A file descriptor that is readable while a state is pending, and after the end. Call
+    /// [`Subscription::try_next`] until it returns `None`.
     ///
     /// # Errors
     /// The system has no descriptor left.

@@ -5,8 +5,8 @@
 //!             └── wakes it only if it waits
 //! ```
 //!
-//! A slot is locked for the time of a move, so `put` never waits for the network, and a thread that puts a
-//! million states a second wakes the network thread once per update that leaves.
+//! A slot is locked for the duration of a move, so `put` never waits for the network. A thread that puts a million
+//! states per second wakes the network thread once per transmitted update.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -22,8 +22,8 @@ use freshline_net::source::sampler::{Sampler, Take};
 
 use crate::clock::Clock;
 
-/// One topic of a [`Source`](crate::Source), or of a monitor's return direction; cheap to clone, and may be used
-/// by several threads at a time.
+/// A handle to one topic of a [`Source`](crate::Source), or of a monitor's return direction. It is cheap to clone and
+/// can be used by several threads at the same time.
 #[derive(Clone)]
 pub struct Topic(Arc<Slot>);
 
@@ -77,15 +77,14 @@ struct Content {
     bytes: usize,
 }
 
-/// Why a state was not taken. The state that was given is lost to the caller where it was moved in; the topic
-/// keeps the one that it had.
+/// Why a state was not accepted. The topic keeps its previous state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PutError {
     /// Its source or monitor has ended.
     #[error("topic {0:?}: its source or monitor has ended; make another one")]
     Closed(Box<str>),
-    /// It is longer than the source sends.
+    /// The state is longer than the source sends.
     #[error(
         "topic {topic:?}: {given} bytes are more than the limit of {max} bytes: send less, or raise the limit \
          (`max_state` at both ends; a record has at most 64 KiB)"
@@ -98,8 +97,10 @@ pub enum PutError {
         /// The limit.
         max: usize,
     },
-    /// There are as many keys as the topic has ([`TopicKind::Keyed`]), all with states that have not left.
-    #[error("topic {topic:?}: the states of {max} keys have not left, and the topic has no more")]
+    /// The topic already holds unsent states of the maximum number of keys ([`TopicKind::Keyed`]).
+    #[error(
+        "topic {topic:?}: it holds unsent states of {max} keys, which is its maximum; try again later"
+    )]
     TooManyKeys {
         /// The topic.
         topic: Box<str>,
@@ -114,12 +115,12 @@ pub enum PutError {
         /// The length of the key in bytes.
         given: usize,
     },
-    /// Records that have not left fill the topic's buffer ([`TopicKind::Every`]): try again later.
-    #[error("topic {topic:?}: the buffer is full of records that have not left; try again later")]
+    /// The topic's buffer ([`TopicKind::Every`]) is full of unsent records. Try again later.
+    #[error("topic {topic:?}: the buffer is full of unsent records; try again later")]
     Full {
         /// The topic.
         topic: Box<str>,
-        /// The record, to be given again.
+        /// The record, so that the caller can try again.
         record: Vec<u8>,
     },
     /// The topic is of another kind.
@@ -166,13 +167,13 @@ impl Topic {
         Self(Arc::new(Slot { name: name.into(), kind, max_state, clock, inner }))
     }
 
-    /// Its name; empty of a source without topics.
+    /// The topic's name; empty for a source without topics.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Gives the newest state, which is true now. Never waits for the network; returns the state that had not
-    /// left and never will, if there was one.
+    /// Sets the newest state, sampled now. It never waits for the network. Returns the previous state if it was
+    /// replaced before it was sent.
     ///
     /// # Errors
     /// [`PutError`].
@@ -180,8 +181,8 @@ impl Topic {
         self.put_at(self.0.clock.now(), state.into())
     }
 
-    /// The same of a state that was true at this moment, such as that of a camera's exposure. In virtual time it
-    /// counts as true now.
+    /// Sets the newest state, sampled at `generated_at`, such as the time of a camera's exposure. In a simulation the
+    /// sampling time is always now.
     ///
     /// # Errors
     /// [`PutError`].
@@ -199,8 +200,8 @@ impl Topic {
         self.put_at(at, state.into())
     }
 
-    /// From now on `sample` writes the state to the buffer, which is empty, at the moment of sending: no state is
-    /// fresher. It runs on the network thread and must not block. A state that is put replaces it.
+    /// Calls `sample` for each update, at the moment of sending, to write the state to an empty buffer: this gives the
+    /// freshest state. `sample` runs on the network thread and must not block. [`Topic::put`] ends it.
     ///
     /// # Errors
     /// [`PutError::Closed`], and [`PutError::Kind`] of a topic with keys or records.
@@ -218,7 +219,7 @@ impl Topic {
         Ok(())
     }
 
-    /// Gives the newest state of a key of 1 to 64 bytes, of a topic of kind [`TopicKind::Keyed`]; otherwise as
+    /// Sets the newest state of a key of 1 to 64 bytes, for topics of kind [`TopicKind::Keyed`]. Otherwise the same as
     /// [`Topic::put`].
     ///
     /// # Errors
@@ -233,7 +234,7 @@ impl Topic {
         self.change_key(key.as_ref(), Some(state))
     }
 
-    /// Removes a key: monitors forget it.
+    /// Removes a key, also at the monitors.
     ///
     /// # Errors
     /// [`PutError`].
@@ -241,11 +242,11 @@ impl Topic {
         self.change_key(key.as_ref(), None)
     }
 
-    /// Gives a record of at most 64 KiB of a topic of kind [`TopicKind::Every`]: each arrives once and in order. It is
-    /// kept in the memory of this process until then, and lost if the source is closed before.
+    /// Queues a record of at most 64 KiB, for topics of kind [`TopicKind::Every`]: each record arrives once and in order.
+    /// It is held in memory until then, and lost if the source is closed before.
     ///
     /// # Errors
-    /// [`PutError::Full`] while earlier records fill the buffer, with the record; and the others.
+    /// [`PutError::Full`], which returns the record, while the buffer is full, and the other errors.
     pub fn push(&self, record: impl Into<Vec<u8>>) -> Result<(), PutError> {
         let record = record.into();
         let Kind::Every { max_bytes } = self.0.kind else {
@@ -268,7 +269,7 @@ impl Topic {
         Ok(())
     }
 
-    /// How many states a newer one has replaced before they left.
+    /// The number of states that were replaced by a newer one before they were sent.
     pub fn replaced(&self) -> u64 {
         self.lock().replaced
     }

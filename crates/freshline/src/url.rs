@@ -1,4 +1,4 @@
-//! `udp://HOST:PORT` and `quic://HOST:PORT`: where a monitor is, and how it is spoken to.
+//! URLs of monitors: `udp://HOST:PORT` and `quic://HOST:PORT`.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use freshline_net::dial::Remote;
 
-/// How datagrams are carried.
+/// The transport of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// Plain UDP, for laboratories and trusted links.
@@ -16,7 +16,7 @@ pub enum Scheme {
     Quic,
 }
 
-/// Where a monitor is, or listens.
+/// The URL of a monitor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     scheme: Scheme,
@@ -47,7 +47,7 @@ impl Url {
         Ok(Self { scheme, host: host.to_ascii_lowercase(), port })
     }
 
-    /// How datagrams are carried.
+    /// The transport.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
