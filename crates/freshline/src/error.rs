@@ -110,6 +110,9 @@ pub enum Error {
     /// The source, monitor or relay has ended.
     #[error("this source, monitor or relay has ended; make another one")]
     Ended,
+    /// [`Source::finish`](crate::Source::finish) ended before the monitor had everything.
+    #[error("the monitor did not acknowledge all states and records in time")]
+    Undelivered,
     /// A function that runs on the network thread, such as one for
     /// [`Topic::sample_with`](crate::Topic::sample_with), made a call that waits for that thread.
     #[error("a function that runs on the network thread cannot wait for that thread")]
@@ -144,9 +147,12 @@ impl Error {
             Self::Relay(error) => error.is_of_settings(),
             #[cfg(feature = "monitor")]
             Self::Monitor(_) => false,
-            Self::Ended | Self::OwnThread | Self::Random(_) | Self::Thread(_) | Self::Panicked => {
-                false
-            }
+            Self::Ended
+            | Self::Undelivered
+            | Self::OwnThread
+            | Self::Random(_)
+            | Self::Thread(_)
+            | Self::Panicked => false,
             _ => true,
         }
     }

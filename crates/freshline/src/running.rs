@@ -2,10 +2,15 @@
 
 use std::fmt;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use freshline_net::stop::Stop;
 
+use crate::clock::Clock;
 use crate::error::Error;
+
+/// How often it is looked whether a thread has ended.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A source or a monitor that runs, with the report `R` at its end. It ends when this is dropped.
 pub(crate) enum Running<R> {
@@ -57,6 +62,17 @@ impl<R> Running<R> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Waits until it ends by itself, for `patience` at most; whether it did. A simulation does not wait.
+    pub(crate) fn wait(&self, patience: Duration) -> bool {
+        let clock = Clock::real();
+        let until = clock.now() + patience.into();
+        let can_wait = matches!(self, Self::Thread { .. });
+        while !self.has_ended() && can_wait && clock.now() < until {
+            thread::sleep(LOOK);
+        }
+        self.has_ended()
     }
 
     /// Ends it, and gives its report.

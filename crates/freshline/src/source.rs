@@ -150,7 +150,21 @@ impl Source {
         self.running.has_ended()
     }
 
-    /// Closes the session, and returns a report of the run. Unsent states and undelivered records are lost.
+    /// Waits until the monitor has the newest state of each topic and all records, for `patience` at most, then closes the
+    /// session and returns a report of the run. Topics accept no further states.
+    ///
+    /// # Errors
+    /// [`Error::Undelivered`] if the monitor does not have all of them; in a simulation, always if it does not have them
+    /// yet. Otherwise as [`Source::close`].
+    pub fn finish(mut self, patience: Duration) -> Result<SourceReport, Error> {
+        self.topics.iter().for_each(Topic::finish);
+        let is_over = self.running.wait(patience);
+        let report = self.running.end()?;
+        if is_over { Ok(report) } else { Err(Error::Undelivered) }
+    }
+
+    /// Closes the session, and returns a report of the run. Unsent states and undelivered records are lost; see
+    /// [`Source::finish`].
     ///
     /// # Errors
     /// [`Error`], if it could not go on.

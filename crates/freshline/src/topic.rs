@@ -61,6 +61,8 @@ struct Inner {
     /// Whether each new state wakes it, as urgent states and records do.
     is_urgent: bool,
     is_closed: bool,
+    /// Nothing is put any more, and the source ends when all has arrived.
+    is_ending: bool,
     /// States that a newer one replaced before they were sent.
     replaced: u64,
 }
@@ -286,6 +288,19 @@ impl Topic {
         newest.is_some() || sample.is_some() || !keys.is_empty() || !records.is_empty()
     }
 
+    /// Nothing more is put, and the source ends when all has arrived.
+    pub(crate) fn finish(&self) {
+        // Dropped after the lock is, as in `put`.
+        let _former;
+        let mut inner = self.lock();
+        (inner.is_closed, inner.is_ending) = (true, true);
+        _former = inner.choose(None);
+        if let Some(waker) = &inner.waker {
+            // It fails only when the source has ended.
+            let _ = waker.wake();
+        }
+    }
+
     /// Nothing more is taken.
     pub(crate) fn close(&self) {
         // Dropped after the lock is: what it has captured may use the topic, or wait for it elsewhere.
@@ -427,7 +442,7 @@ impl Sampler for Taker {
         }
         let taken = inner.take(self.0.0.kind, need, into);
         inner.awaits = taken == Take::NotYet;
-        taken
+        if inner.awaits && inner.is_ending { Take::End } else { taken }
     }
 
     fn queued(&self) -> usize {

@@ -379,3 +379,23 @@ fn a_subscription_is_a_stream() {
     let first = std::future::poll_fn(|context| std::pin::Pin::new(&mut states).poll_next(context));
     assert_eq!(runtime.block_on(first).unwrap().payload(), b"one");
 }
+
+#[test]
+fn a_source_can_wait_until_all_has_arrived() {
+    let monitor = monitor();
+    let log = TopicParams { kind: TopicKind::EVERY, ..TopicParams::new("log") };
+    let url = monitor.url();
+    let source = Source::builder(&url).name("robot").topic("pose").topic(log).spawn().unwrap();
+    let [states, records] = ["robot/pose", "robot/log"].map(|name| monitor.subscribe(name));
+    source.topic("pose").unwrap().put("last").unwrap();
+    for number in 0..100_u8 {
+        source.topic("log").unwrap().push([number]).unwrap();
+    }
+    let reads = std::thread::spawn(move || (0..100).map(|_| next(&records).payload()[0]).collect());
+    source.finish(PATIENCE).unwrap();
+    let read: Vec<u8> = reads.join().unwrap();
+    assert_eq!((next(&states).payload(), read), (&b"last"[..], (0..100).collect()));
+    let nowhere = Source::builder("udp://127.0.0.1:1").spawn().unwrap();
+    nowhere.put("lost").unwrap();
+    assert!(matches!(nowhere.finish(Duration::from_millis(100)), Err(Error::Undelivered)));
+}
