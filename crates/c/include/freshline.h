@@ -70,6 +70,8 @@ typedef enum {
   FL_ENDED = 16,
   /// The library has panicked, which is a fault of the library. The message is on standard error.
   FL_PANIC = 17,
+  /// The monitor did not acknowledge all states and records in time.
+  FL_UNDELIVERED = 18,
 } fl_error;
 
 /// A monitor that runs: it holds the newest states of its sources, on a thread of its own. Made by
@@ -389,7 +391,15 @@ fl_error fl_source_subscribe(const fl_source *source,
                              const char *pattern,
                              fl_subscription **subscription);
 
-/// Close the session with the monitor, end the source and free it. Waits for its thread.
+/// Wait until the monitor has the newest state of each topic and all records, for `timeout_ms` milliseconds at most, then
+/// close the session, end the source and free it. Topics accept no further states.
+///
+/// Errors: as `fl_source_close`, and `FL_UNDELIVERED` after the time. Not thread-safe: no other call may use `source`.
+fl_error fl_source_finish(fl_source *source,
+                          uint64_t timeout_ms);
+
+/// Close the session with the monitor, end the source and free it. Waits for its thread, and not for states: see
+/// `fl_source_finish`.
 ///
 /// Topics, subscriptions and states of it stay valid until they are freed. Errors: `FL_NULL`, and the error with
 /// which the source ended by itself, if it did (`FL_CANNOT_RUN`, `FL_PANIC`); it is freed in any case. Not

@@ -51,6 +51,8 @@ pub enum fl_error {
     FL_ENDED = 16,
     /// The library has panicked, which is a fault of the library. The message is on standard error.
     FL_PANIC = 17,
+    /// The monitor did not acknowledge all states and records in time.
+    FL_UNDELIVERED = 18,
 }
 
 use fl_error::*;
@@ -81,13 +83,13 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Url(_) | Error::NeedsQuic { .. } | Error::MaxAge(_) | Error::MaxState { .. } => {
-                FL_INVALID
-            }
+            Error::Url(_) | Error::NeedsQuic { .. } | Error::Setting { .. } => FL_INVALID,
+            Error::MaxAge(_) | Error::MaxState { .. } => FL_INVALID,
             Error::NoTrust { .. } | Error::Reachable { .. } | Error::Trust(_) => FL_SECURITY,
             Error::Identity(_) | Error::NoStateDir => FL_SECURITY,
             Error::Credentials(_) | Error::TokenFile { .. } => FL_SECURITY,
-            Error::Resolve { .. } | Error::Thread(_) => FL_SYSTEM,
+            Error::Resolve { .. } | Error::Random(_) | Error::Thread(_) => FL_SYSTEM,
+            Error::Undelivered => FL_UNDELIVERED,
             Error::Panicked => FL_PANIC,
             _ => FL_CANNOT_RUN,
         };
@@ -181,7 +183,7 @@ pub extern "C" fn fl_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-const NAMES: [(fl_error, &std::ffi::CStr); 18] = [
+const NAMES: [(fl_error, &std::ffi::CStr); 19] = [
     (FL_OK, c"FL_OK"),
     (FL_NULL, c"FL_NULL"),
     (FL_UTF8, c"FL_UTF8"),
@@ -200,6 +202,7 @@ const NAMES: [(fl_error, &std::ffi::CStr); 18] = [
     (FL_UNKNOWN, c"FL_UNKNOWN"),
     (FL_ENDED, c"FL_ENDED"),
     (FL_PANIC, c"FL_PANIC"),
+    (FL_UNDELIVERED, c"FL_UNDELIVERED"),
 ];
 
 #[cfg(test)]

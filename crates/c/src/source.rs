@@ -3,6 +3,7 @@
 //! Unsafe: exports functions under fixed names for C.
 
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use freshline::Source;
 
@@ -169,7 +170,20 @@ pub extern "C" fn fl_source_subscribe(
     })
 }
 
-/// Close the session with the monitor, end the source and free it. Waits for its thread.
+/// Wait until the monitor has the newest state of each topic and all records, for `timeout_ms` milliseconds at most, then
+/// close the session, end the source and free it. Topics accept no further states.
+///
+/// Errors: as `fl_source_close`, and `FL_UNDELIVERED` after the time. Not thread-safe: no other call may use `source`.
+#[unsafe(no_mangle)]
+pub extern "C" fn fl_source_finish(source: Option<Box<fl_source>>, timeout_ms: u64) -> fl_error {
+    call(|| {
+        needed(source, "source")?.0.finish(Duration::from_millis(timeout_ms))?;
+        Ok(())
+    })
+}
+
+/// Close the session with the monitor, end the source and free it. Waits for its thread, and not for states: see
+/// `fl_source_finish`.
 ///
 /// Topics, subscriptions and states of it stay valid until they are freed. Errors: `FL_NULL`, and the error with
 /// which the source ended by itself, if it did (`FL_CANNOT_RUN`, `FL_PANIC`); it is freed in any case. Not

@@ -69,6 +69,7 @@ fn null_handles_are_errors() {
         fl_remove_key(None, bytes(b"k"), 1),
         fl_push(None, none, 0),
         fl_source_close(None),
+        fl_source_finish(None, 1),
         fl_monitor_close(None),
         fl_subscription_listen(None, None, None, User(std::ptr::null_mut())),
         fl_subscription_close(None),
@@ -259,11 +260,11 @@ fn a_start_that_fails_has_a_code_and_a_text() {
 
 #[test]
 fn every_code_has_its_name() {
-    for code in 0..=17 {
+    for code in 0..=18 {
         assert_ne!(text(fl_error_name(code)), "FL_?", "{code}");
     }
     assert_eq!(text(fl_error_name(FL_TOO_SMALL as u32)), "FL_TOO_SMALL");
-    for code in [18, u32::MAX] {
+    for code in [19, u32::MAX] {
         assert_eq!(text(fl_error_name(code)), "FL_?");
     }
     assert_eq!(text(fl_version()), env!("CARGO_PKG_VERSION"));
