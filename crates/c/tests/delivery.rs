@@ -136,7 +136,7 @@ fn a_full_buffer_and_too_many_keys_are_errors() {
     assert_eq!(fl_source_config_add_topic(Some(&mut config), Some(&keyed)), FL_OK);
     let source = handle(|it| fl_source_start(Some(&mut config), it)).unwrap();
     let log = handle(|it| fl_source_topic(Some(&source), Text::new(c"log"), it)).unwrap();
-    let record = [0; 1000];
+    let record = [0; 800];
     let push = || fl_push(Some(&log), bytes(&record), record.len());
     assert!((0..100).any(|_| push() == FL_FULL), "the monitor does not answer");
     let long = vec![0; 65_537];
