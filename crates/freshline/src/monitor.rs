@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::thread;
 use std::time::Duration;
 
 use freshline_core::session::{MaxAge, MonitorParams, SourceParams, TopicKind, TopicParams};
@@ -357,8 +356,7 @@ impl MonitorBuilder {
             driver.run(&stopped_by, None, &mut store)?;
             Ok(driver.report(&store))
         };
-        let named = thread::Builder::new().name("freshline monitor".into());
-        let running = Running::thread(stop, named.spawn(run).map_err(Error::Thread)?);
+        let running = Running::spawn("freshline monitor", stop, run)?;
         let reloader = Some(reloader);
         Ok(Monitor { address, quic, listening, reloader, board, topics, ask, running })
     }

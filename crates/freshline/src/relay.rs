@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::thread;
 
 use freshline_core::dscp::Dscp;
 use freshline_core::session::SourceParams;
@@ -234,8 +233,7 @@ impl RelayBuilder {
             driver.run(&stopped_by, None, &mut (), &mut [])?;
             Ok(driver.report(&()))
         };
-        let named = thread::Builder::new().name("freshline relay".into());
-        let running = Running::thread(stop, named.spawn(run).map_err(Error::Thread)?);
+        let running = Running::spawn("freshline relay", stop, run)?;
         Ok(Relay { address, quic, asker, listening, reloader, running })
     }
 

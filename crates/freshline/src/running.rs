@@ -1,6 +1,8 @@
 //! What runs a source or a monitor: a thread of its own, or a simulation.
 
+use std::cell::Cell;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -12,11 +14,37 @@ use crate::error::Error;
 /// How often it is looked whether a thread has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// The number of a network thread. The standard library's own would be allocated for each thread that asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ThreadNumber(u64);
+
+thread_local! {
+    /// That of this thread, if it is a network thread.
+    static CURRENT: Cell<Option<ThreadNumber>> = const { Cell::new(None) };
+}
+
+impl ThreadNumber {
+    fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// This thread has the number from now on.
+    fn enter(self) {
+        CURRENT.set(Some(self));
+    }
+
+    fn is_current(self) -> bool {
+        CURRENT.get() == Some(self)
+    }
+}
+
 /// A source or a monitor that runs, with the report `R` at its end. It ends when this is dropped.
 pub(crate) enum Running<R> {
     /// On a thread.
     Thread {
         stop: Stop,
+        number: ThreadNumber,
         /// `None` once it was joined.
         thread: Option<JoinHandle<Result<R, Error>>>,
     },
@@ -35,8 +63,23 @@ pub(crate) trait Simulated<R>: Send + Sync {
 }
 
 impl<R> Running<R> {
-    pub(crate) fn thread(stop: Stop, thread: JoinHandle<Result<R, Error>>) -> Self {
-        Self::Thread { stop, thread: Some(thread) }
+    /// Runs on a new thread of this name until it is stopped, or ends by itself.
+    pub(crate) fn spawn(
+        name: &str,
+        stop: Stop,
+        run: impl FnOnce() -> Result<R, Error> + Send + 'static,
+    ) -> Result<Self, Error>
+    where
+        R: Send + 'static,
+    {
+        let number = ThreadNumber::next();
+        let named = thread::Builder::new().name(name.into());
+        let numbered = move || {
+            number.enter();
+            run()
+        };
+        let thread = Some(named.spawn(numbered).map_err(Error::Thread)?);
+        Ok(Self::Thread { stop, number, thread })
     }
 
     /// Whether it has ended.
@@ -55,11 +98,7 @@ impl<R> Running<R> {
     #[cfg(feature = "monitor")]
     pub(crate) fn check_thread(&self) -> Result<(), Error> {
         match self {
-            Self::Thread { thread: Some(thread), .. }
-                if thread.thread().id() == thread::current().id() =>
-            {
-                Err(Error::OwnThread)
-            }
+            Self::Thread { number, .. } if number.is_current() => Err(Error::OwnThread),
             _ => Ok(()),
         }
     }
@@ -78,10 +117,10 @@ impl<R> Running<R> {
     /// Ends it, and gives its report.
     pub(crate) fn end(&mut self) -> Result<R, Error> {
         match self {
-            Self::Thread { stop, thread } => {
+            Self::Thread { stop, number, thread } => {
                 stop.stop();
                 let Some(thread) = thread.take() else { return Err(Error::Ended) };
-                if thread.thread().id() == thread::current().id() {
+                if number.is_current() {
                     // It ends after this call.
                     return Err(Error::OwnThread);
                 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use freshline_core::dscp::Dscp;
@@ -396,8 +395,7 @@ impl SourceBuilder {
             driver.run(&stopped_by, None, &mut Watch(reported))?;
             Ok(driver.report())
         };
-        let named = thread::Builder::new().name("freshline source".into());
-        let running = Running::thread(stop, named.spawn(run).map_err(Error::Thread)?);
+        let running = Running::spawn("freshline source", stop, run)?;
         Ok(Source {
             topics,
             shared,
