@@ -15,6 +15,7 @@ mod monitor;
 mod monitor_event;
 // Subscriptions use all of it, and events a part.
 mod polled;
+mod put_error;
 #[cfg_attr(not(feature = "monitor"), allow(dead_code))]
 mod queue;
 #[cfg(feature = "monitor")]
@@ -46,6 +47,7 @@ pub use monitor::{Monitor, MonitorBuilder};
 #[cfg(feature = "monitor")]
 pub use monitor_event::{MonitorEvent, Why};
 pub use polled::PolledSource;
+pub use put_error::PutError;
 #[cfg(feature = "monitor")]
 pub use relay::{Relay, RelayBuilder};
 pub use source::{Source, SourceBuilder};
@@ -53,7 +55,7 @@ pub use source::{Source, SourceBuilder};
 pub use state::State;
 #[cfg(feature = "monitor")]
 pub use subscription::Subscription;
-pub use topic::{PutError, Topic};
+pub use topic::Topic;
 pub use url::{BadUrl, Scheme, Url};
 
 pub use freshline_core::dscp::Dscp;

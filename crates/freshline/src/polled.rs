@@ -9,8 +9,9 @@ use freshline_net::source::{Polled, SourceReport};
 use crate::clock::Clock;
 use crate::error::{Error, UnknownTopic};
 use crate::events::{Events, SourceEvent};
+use crate::put_error::PutError;
 use crate::source::{Ended, Shared, SourceBuilder, Watch, find, random, states};
-use crate::topic::{PutError, Topic};
+use crate::topic::Topic;
 #[cfg(feature = "monitor")]
 use crate::{Subscription, receiving::Receiving};
 

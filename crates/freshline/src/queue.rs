@@ -222,8 +222,8 @@ impl<P: Pending> Drop for Recv<'_, P> {
     fn drop(&mut self) {
         // A task that was woken and then cancelled leaves the item to another one.
         let mut inner = self.queue.lock();
-        let waits = inner.wakers.remove(&self.task).is_some();
-        if !waits && !inner.pending.is_empty() {
+        let is_waiting = inner.wakers.remove(&self.task).is_some();
+        if !is_waiting && !inner.pending.is_empty() {
             self.queue.wake(inner);
         }
     }

@@ -26,8 +26,9 @@ use crate::error::{Error, UnknownTopic};
 use crate::events::{Events, SourceEvent};
 #[cfg(feature = "monitor")]
 use crate::max_ages::MaxAges;
+use crate::put_error::PutError;
 use crate::running::Running;
-use crate::topic::{self, PutError, Topic};
+use crate::topic::{self, Topic};
 use crate::url::{BadUrl, Url};
 #[cfg(feature = "monitor")]
 use crate::{MonitorEvent, State, Subscription, receiving::Receiving};
