@@ -40,7 +40,7 @@ fn a_web_server_waits_for_a_pose() {
 
 #[test]
 fn one_loop_drives_a_source_and_reads_states() {
-    assert!(run("own_loop", &[]).contains("x=9"));
+    assert!(run("own_loop", &[]).matches(" old").count() >= 10);
 }
 
 #[test]
