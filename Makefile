@@ -40,7 +40,7 @@ docs: ## the book to target/book, the API to target/doc
 	@scripts/setup build docs
 	@mdbook build docs
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
-	@echo "target/book/index.html and target/doc/freshline_core/index.html"
+	@echo "target/book/index.html and target/doc/freshline/index.html"
 
 lint: ## format and clippy, warnings as errors
 	@scripts/setup build
