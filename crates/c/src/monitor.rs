@@ -101,7 +101,7 @@ pub extern "C" fn fl_monitor_has_ended(
 /// a topic with keys it is the state of the key that changed last.
 ///
 /// The caller frees `*state` with `fl_state_free`; it is NULL unless the call returns `FL_OK`. Errors: `FL_NULL`,
-/// `FL_UTF8`; `FL_NO_STATE` if there is none, or none within the maximum age. Thread-safe.
+/// `FL_UTF8`; `FL_NO_STATE` without a state within the maximum age. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_monitor_latest(
     monitor: Option<&fl_monitor>,
@@ -117,8 +117,8 @@ pub extern "C" fn fl_monitor_latest(
 /// Store the newest state of a key of a topic.
 ///
 /// `key` points to `key_len` bytes, 1 to 64. The caller frees `*state` with `fl_state_free`; it is NULL unless the
-/// call returns `FL_OK`. Errors: `FL_NULL`, `FL_UTF8`, `FL_INVALID` for the length of the key; `FL_NO_STATE` if
-/// there is none, or none within the maximum age. Thread-safe.
+/// call returns `FL_OK`. Errors: `FL_NULL`, `FL_UTF8`, `FL_INVALID` for the length of the key; `FL_NO_STATE`
+/// without a state within the maximum age. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_monitor_latest_key(
     monitor: Option<&fl_monitor>,

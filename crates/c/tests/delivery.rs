@@ -74,7 +74,7 @@ fn next(subscription: &fl_subscription) -> Box<fl_state> {
 fn payload(state: &fl_state) -> Vec<u8> {
     let mut len = MaybeUninit::new(0);
     let start = fl_state_payload(Some(state), Some(&mut len));
-    // SAFETY: `len` was initialised, and so many bytes follow while the state lives.
+    // SAFETY: `len` was initialised, and `len` bytes follow while the state lives.
     unsafe { std::slice::from_raw_parts(start, len.assume_init()) }.to_vec()
 }
 

@@ -19,8 +19,8 @@ use crate::mark::MarkArgs;
 use crate::output::{print_json, printed};
 use crate::paths::PathArgs;
 use crate::privileges::{Needs, raise_descriptor_limit};
-use crate::transport::{TrustArgs, check_token};
-use freshline::{Dialling, Listening, MonitorBuilder, Relay, RelayBuilder, Scheme, Url};
+use crate::transport::TrustArgs;
+use freshline::{Listening, MonitorBuilder, Relay, RelayBuilder, Scheme, Url};
 use reporter::{Reporter, print_each, print_summary};
 
 /// Receive states as a monitor does, and send them on to further monitors.
@@ -154,22 +154,12 @@ fn relay(args: &Args, listening: Listening) -> Result<RelayBuilder, Failure> {
         .limits(args.law.limits()?)
         .marks(args.marks.dscp, args.marks.ack_dscp)
         .keep_alive(args.keep_alive);
+    let (shown, token) = (args.listening.cert_files(), args.to_token_file.as_deref());
     for url in &args.destinations {
-        builder = builder.dialling(dialling(args, url)?).to_url(Ok(url.clone()));
+        let dialling = args.trust.dialling(url, shown, token)?;
+        builder = builder.dialling(dialling).to_url(Ok(url.clone()));
     }
     Ok(builder)
-}
-
-/// Whom to trust at a destination, and what to show there.
-fn dialling(args: &Args, url: &Url) -> Result<Dialling, Failure> {
-    check_token(args.to_token_file.as_ref(), url)?;
-    if url.scheme() == Scheme::Udp {
-        return Ok(Dialling::default());
-    }
-    let shown = args.listening.cert_files().into_iter();
-    let dialling =
-        shown.fold(args.trust.quic()?, |dialling, (cert, key)| dialling.identity_files(cert, key));
-    Ok(args.to_token_file.iter().fold(dialling, Dialling::token_file))
 }
 
 fn failure(error: RelayError) -> Failure {

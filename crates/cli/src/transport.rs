@@ -1,7 +1,7 @@
 //! The flags by which one that dials, a source or a client of a downlink, chooses whom to trust and
 //! who it is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use freshline::driver::quic::Fingerprint;
 use freshline::driver::source::Transport;
@@ -28,8 +28,21 @@ impl TrustArgs {
         !self.pin.is_empty() || self.ca.is_some()
     }
 
-    /// Whom to trust at quic://.
-    pub(crate) fn quic(&self) -> Result<Dialling, Failure> {
+    /// Trust and identity of a client of `url`, with the certificate and key, and the token's file, that it shows.
+    pub(crate) fn dialling(
+        &self,
+        url: &Url,
+        shown: Option<(&Path, &Path)>,
+        token: Option<&Path>,
+    ) -> Result<Dialling, Failure> {
+        if url.scheme() == Scheme::Udp {
+            return match token {
+                Some(_) => Err(Failure::Usage(miette!(
+                    "a token would be readable by all on udp://; use quic://"
+                ))),
+                None => Ok(Dialling::default()),
+            };
+        }
         if !self.are_given() {
             return Err(Failure::Usage(miette!(
                 help = "a monitor or server prints its fingerprint at start: pass it on with --pin sha256:…, or \
@@ -37,18 +50,11 @@ impl TrustArgs {
                 "on quic:// one must know whom to trust"
             )));
         }
-        let pinned = self.pin.iter().copied().fold(Dialling::default(), Dialling::pin);
-        Ok(self.ca.iter().fold(pinned, Dialling::ca_file))
-    }
-}
-
-/// Refuses a token on udp://.
-pub(crate) fn check_token(file: Option<&PathBuf>, url: &Url) -> Result<(), Failure> {
-    match file.is_some() && url.scheme() == Scheme::Udp {
-        true => {
-            Err(Failure::Usage(miette!("a token would be readable by all on udp://; use quic://")))
-        }
-        false => Ok(()),
+        let dialling = self.pin.iter().copied().fold(Dialling::default(), Dialling::pin);
+        let dialling = self.ca.iter().fold(dialling, Dialling::ca_file);
+        let dialling =
+            shown.iter().fold(dialling, |dialling, (cert, key)| dialling.identity_files(cert, key));
+        Ok(token.iter().fold(dialling, Dialling::token_file))
     }
 }
 
@@ -69,22 +75,17 @@ pub(crate) struct TransportArgs {
 }
 
 impl TransportArgs {
-    /// Whom to trust there, and who this is.
+    /// Trust and identity of a client of `url`.
     pub(crate) fn dialling(&self, url: &Url) -> Result<Dialling, Failure> {
-        check_token(self.token_file.as_ref(), url)?;
-        if url.scheme() == Scheme::Udp {
-            return match self.trust.are_given() || self.cert.is_some() {
-                true => Err(Failure::Usage(miette!(
-                    "--pin, --ca and --cert mean nothing on udp://, which is neither encrypted \
-                     nor authenticated; use quic://"
-                ))),
-                false => Ok(Dialling::default()),
-            };
+        let shown = self.cert.as_deref().zip(self.key.as_deref());
+        let dialling = self.trust.dialling(url, shown, self.token_file.as_deref())?;
+        if url.scheme() == Scheme::Udp && (self.trust.are_given() || self.cert.is_some()) {
+            return Err(Failure::Usage(miette!(
+                "--pin, --ca and --cert mean nothing on udp://, which is neither encrypted \
+                 nor authenticated; use quic://"
+            )));
         }
-        let shown = self.cert.iter().zip(&self.key);
-        let dialling = shown
-            .fold(self.trust.quic()?, |dialling, (cert, key)| dialling.identity_files(cert, key));
-        Ok(self.token_file.iter().fold(dialling, Dialling::token_file))
+        Ok(dialling)
     }
 
     /// How to reach the other side.

@@ -10,7 +10,7 @@ use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 use freshline_core::wire::{Ack, Close, CloseReason, Marks};
 
-/// A source of 5 updates a second over so many paths, each of which carries every update.
+/// A source of 5 updates a second over `paths` paths, each of which carries every update.
 fn source(paths: usize) -> Source {
     let law = Box::new(Fixed::new(UpdateRate::saturating(5.0)));
     let redundant: SchedulerConfig = "redundant".parse().expect("there is one");
@@ -19,7 +19,7 @@ fn source(paths: usize) -> Source {
     source.over(Paths::new(paths, &redundant).expect("a few paths"))
 }
 
-/// How many updates leave in 30 s by so many paths, each copy of which is answered by `answers` to its number, as it
+/// How many updates leave in 30 s over `paths` paths, each copy of which is answered by `answers` to its number, as it
 /// leaves.
 fn updates(paths: usize, answers: impl Fn(&Source, u64, Time) -> Vec<Vec<u8>>) -> u64 {
     let (mut source, mut now, mut count) = (source(paths), Time::ZERO, 0);

@@ -135,7 +135,7 @@ fn ours(states: usize) -> [f64; 2] {
     })
 }
 
-/// The same of a thread that sends what comes by a channel.
+/// The same for a thread that sends states from a channel.
 fn bare(states: usize) -> [f64; 2] {
     let receiver = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let to = receiver.local_addr().expect("it is bound");

@@ -64,7 +64,7 @@ impl Dialling {
     /// The transport to the peer at `url`.
     ///
     /// # Errors
-    /// [`Error`] says what is missing, or cannot be used.
+    /// [`Error`] describes a missing or invalid setting.
     pub fn transport(&self, url: &Url) -> Result<Transport, Error> {
         if url.scheme() == Scheme::Udp {
             return self.check_unused().map(|()| Transport::Udp);
@@ -127,7 +127,7 @@ pub(crate) fn check_token(token: &[u8]) -> Result<(), Error> {
 /// The tokens in a file, one per line; at least one.
 ///
 /// # Errors
-/// [`Error::TokenFile`] says what is wrong with it.
+/// [`Error::TokenFile`] describes the fault.
 pub fn read_tokens(file: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let wrong = |why: String| Error::TokenFile { path: file.to_owned(), why };
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;

@@ -30,7 +30,7 @@ pub enum Error {
     Setting {
         /// The setting.
         setting: &'static str,
-        /// What is wrong, and what to give.
+        /// The fault, and a valid value.
         why: &'static str,
     },
     /// A setting of `quic://` with a URL of `udp://`.

@@ -1,10 +1,11 @@
 //! Identity of a server, and the peers that it accepts.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use freshline_net::credentials::{Change, Credentials, Right, Rules};
+use freshline_net::credentials::{Change, Credentials, Reloader, Right, Rules};
 use freshline_net::quic::{Authorities, Fingerprint, Identity, Limits, ServerConfig};
 
 use crate::dialling::{check_token, read_tokens};
@@ -198,6 +199,42 @@ impl Listening {
             Some((_, setting)) => Err(Error::NeedsQuic { setting }),
             None => Ok(()),
         }
+    }
+}
+
+/// The server's end of a running monitor or relay.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    pub(crate) quic: Option<Quic>,
+    /// What [`Served::reload`] reads.
+    pub(crate) listening: Listening,
+    /// `None` in a simulation.
+    pub(crate) reloader: Option<Reloader>,
+}
+
+impl Served {
+    /// The URL for clients.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.quic.is_some() { "quic" } else { "udp" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The fingerprint of its certificate; `None` for `udp://`.
+    pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
+        self.quic.as_ref().map(Quic::fingerprint)
+    }
+
+    /// Reloads the files, and returns the number of sessions that were closed.
+    pub(crate) fn reload(&self) -> Result<usize, Error> {
+        let Some(reloader) = &self.reloader else { return Ok(0) };
+        let change = self.listening.read_again(Right::Publish, self.quic.as_ref())?;
+        reloader.replace(change).map_err(|_| Error::Ended)
+    }
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.address, f)
     }
 }
 

@@ -9,7 +9,7 @@ use freshline_core::session::{MaxAge, MonitorParams, SourceParams, TopicKind, To
 use freshline_core::source::{self, LawConfig};
 use freshline_core::unit::Span;
 use freshline_core::wire::AckMark;
-use freshline_net::credentials::{Reloader, Right};
+use freshline_net::credentials::Right;
 use freshline_net::monitor::{
     self as driver, MonitorConfig, MonitorReport, ReturnConfig, ReturnTopic, SourceStatus,
 };
@@ -20,7 +20,7 @@ use freshline_net::stop::Stop;
 use crate::clock::Clock;
 use crate::error::{Error, UnknownTopic};
 use crate::events::Events;
-use crate::listening::{Listening, Quic};
+use crate::listening::{Listening, Quic, Served};
 use crate::max_ages::MaxAges;
 use crate::monitor_event::MonitorEvent;
 use crate::running::Running;
@@ -45,12 +45,7 @@ use crate::url::{BadUrl, Url};
 /// # }
 /// ```
 pub struct Monitor {
-    address: SocketAddr,
-    quic: Option<Quic>,
-    /// What is read again by [`Monitor::reload`].
-    listening: Listening,
-    /// `None` in a simulation.
-    reloader: Option<Reloader>,
+    served: Served,
     board: Board,
     topics: Vec<Topic>,
     ask: Ask,
@@ -75,7 +70,7 @@ pub(crate) struct Parts {
 #[must_use = "it does nothing before `spawn` or `build`"]
 pub struct MonitorBuilder {
     pub(crate) url: Result<Url, BadUrl>,
-    listening: Listening,
+    pub(crate) listening: Listening,
     pub(crate) params: MonitorParams,
     pub(crate) max_ages: MaxAges,
     pub(crate) detailed: usize,
@@ -94,18 +89,17 @@ impl Monitor {
 
     /// The address that it listens on, with the actual port if the URL had port 0.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.served.address
     }
 
     /// The URL for sources. For a wildcard address, replace the host with an address of this host.
     pub fn url(&self) -> String {
-        let scheme = if self.quic.is_some() { "quic" } else { "udp" };
-        format!("{scheme}://{}", self.address)
+        self.served.url()
     }
 
     /// The fingerprint of its certificate, for [`SourceBuilder::pin`](crate::SourceBuilder::pin); none on `udp://`.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
-        self.quic.as_ref().map(Quic::fingerprint)
+        self.served.fingerprint()
     }
 
     /// The newest state of the topic `source/topic`, or of a source without topics. For a topic with keys, the key that
@@ -147,9 +141,7 @@ impl Monitor {
     /// [`Error`] says which file cannot be used; [`Error::Ended`], and [`Error::OwnThread`].
     pub fn reload(&self) -> Result<usize, Error> {
         self.running.check_thread()?;
-        let Some(reloader) = &self.reloader else { return Ok(0) };
-        let change = self.listening.read_again(Right::Publish, self.quic.as_ref())?;
-        reloader.replace(change).map_err(|_| Error::Ended)
+        self.served.reload()
     }
 
     /// Its events.
@@ -182,13 +174,14 @@ impl Monitor {
     pub(crate) fn of(parts: Parts) -> Self {
         let Parts { address, board, topics, ask, running } = parts;
         let (quic, listening, reloader) = (None, Listening::default(), None);
-        Self { address, quic, listening, reloader, board, topics, ask, running }
+        let served = Served { address, quic, listening, reloader };
+        Self { served, board, topics, ask, running }
     }
 }
 
 impl fmt::Debug for Monitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Monitor").field(&self.address).finish()
+        f.debug_tuple("Monitor").field(&self.served).finish()
     }
 }
 
@@ -346,8 +339,9 @@ impl MonitorBuilder {
         }
         let board = Board::new(clock);
         board.set_waker(driver.waker());
-        let (address, asker, reloader) = (driver.local_addr()?, driver.asker(), driver.reloader());
-        let stop = Stop::new();
+        let (address, reloader) = (driver.local_addr()?, Some(driver.reloader()));
+        let served = Served { address, quic, listening, reloader };
+        let (asker, stop) = (driver.asker(), Stop::new());
         let ask: Ask = Box::new(move |max| asker.sources(max));
         let ended = Ended { topics: topics.clone(), board: board.clone() };
         let (mut store, stopped_by) = (board.store(max_ages), stop.clone());
@@ -357,8 +351,7 @@ impl MonitorBuilder {
             Ok(driver.report(&store))
         };
         let running = Running::spawn("freshline monitor", stop, run)?;
-        let reloader = Some(reloader);
-        Ok(Monitor { address, quic, listening, reloader, board, topics, ask, running })
+        Ok(Monitor { served, board, topics, ask, running })
     }
 
     /// Handles for the topics that it sends, and what sends them.
@@ -385,10 +378,6 @@ impl MonitorBuilder {
     pub fn build(self) -> Result<(driver::Monitor, Option<Quic>), Error> {
         let (config, quic) = self.config()?;
         Ok((driver::Monitor::bind(config)?, quic))
-    }
-
-    pub(crate) fn listening_of(&self) -> Listening {
-        self.listening.clone()
     }
 
     /// What a driver needs.

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use freshline_net::source::{Polled, SourceReport};
 
-use crate::clock::Clock;
 use crate::error::{Error, UnknownTopic};
 use crate::events::{Events, SourceEvent};
 use crate::put_error::PutError;
-use crate::source::{Ended, Shared, SourceBuilder, Watch, find, random, states};
+use crate::source::{Ended, SourceBuilder, Watch, find};
 use crate::topic::Topic;
 #[cfg(feature = "monitor")]
 use crate::{Subscription, receiving::Receiving};
@@ -44,26 +43,10 @@ impl SourceBuilder {
     ///
     /// # Errors
     /// As [`SourceBuilder::spawn`].
-    pub fn polled(mut self) -> Result<PolledSource, Error> {
-        let clock = Clock::real();
-        let topics = self.make_topics(&clock, random()?);
-        #[cfg(feature = "monitor")]
-        let receiving = self.take_receiving(clock.clone());
-        let states = states(self.topics(), &topics);
-        let driver = self.build_with(states)?;
-        #[cfg(feature = "monitor")]
-        let driver = match &receiving {
-            Some(receiving) => driver.receiving(receiving.incoming()?),
-            None => driver,
-        };
-        let shared = Arc::new(Shared::new(clock));
-        let ended = Ended {
-            topics,
-            shared: Arc::clone(&shared),
-            #[cfg(feature = "monitor")]
-            receiving,
-        };
-        Ok(PolledSource { driver: Polled::new(driver)?, watch: Watch(shared), ended })
+    pub fn polled(self) -> Result<PolledSource, Error> {
+        let (driver, ended) = self.prepare()?;
+        let watch = Watch(Arc::clone(&ended.shared));
+        Ok(PolledSource { driver: Polled::new(driver)?, watch, ended })
     }
 }
 

@@ -9,7 +9,6 @@ use freshline_core::session::SourceParams;
 use freshline_core::source::{LawConfig, Limits};
 use freshline_core::unit::Span;
 use freshline_core::wire::AckMark;
-use freshline_net::credentials::{Reloader, Right};
 use freshline_net::quic::Fingerprint;
 use freshline_net::relay::{
     self as driver, Asker, Destination, RelayConfig, RelayError, RelayReport,
@@ -20,7 +19,7 @@ use freshline_net::via::ViaPath;
 
 use crate::dialling::Dialling;
 use crate::error::Error;
-use crate::listening::{Listening, Quic};
+use crate::listening::{Quic, Served};
 use crate::monitor::MonitorBuilder;
 use crate::running::Running;
 use crate::source::check_keep_alive;
@@ -42,12 +41,8 @@ use crate::url::{BadUrl, Url};
 /// # }
 /// ```
 pub struct Relay {
-    address: SocketAddr,
-    quic: Option<Quic>,
+    served: Served,
     asker: Asker,
-    /// What is read again by [`Relay::reload`].
-    listening: Listening,
-    reloader: Reloader,
     running: Running<RelayReport>,
 }
 
@@ -89,18 +84,17 @@ impl Relay {
 
     /// The address that it listens on, with the actual port if the URL had port 0.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.served.address
     }
 
     /// The URL for sources. For a wildcard address, replace the host with an address of this host.
     pub fn url(&self) -> String {
-        let scheme = if self.quic.is_some() { "quic" } else { "udp" };
-        format!("{scheme}://{}", self.address)
+        self.served.url()
     }
 
     /// The fingerprint of its certificate; none on `udp://`.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
-        self.quic.as_ref().map(Quic::fingerprint)
+        self.served.fingerprint()
     }
 
     /// A report of the run so far, with `max` sources at most per monitor and destination.
@@ -116,8 +110,7 @@ impl Relay {
     /// # Errors
     /// [`Error`] says which file cannot be used; [`Error::Ended`].
     pub fn reload(&self) -> Result<usize, Error> {
-        let change = self.listening.read_again(Right::Publish, self.quic.as_ref())?;
-        self.reloader.replace(change).map_err(|_| Error::Ended)
+        self.served.reload()
     }
 
     /// Whether it has ended because of an error, which [`Relay::close`] returns.
@@ -136,7 +129,7 @@ impl Relay {
 
 impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Relay").field(&self.address).finish()
+        f.debug_tuple("Relay").field(&self.served).finish()
     }
 }
 
@@ -224,17 +217,18 @@ impl RelayBuilder {
     /// # Errors
     /// [`Error`] describes an invalid setting or a failed system call. An unreachable destination is not an error.
     pub fn spawn(self) -> Result<Relay, Error> {
-        let listening = self.monitor.listening_of();
+        let listening = self.monitor.listening.clone();
         let (mut driver, quic) = self.build()?;
-        let (address, asker, reloader) = (driver.local_addr()?, driver.asker(), driver.reloader());
-        let stop = Stop::new();
+        let (address, reloader) = (driver.local_addr()?, Some(driver.reloader()));
+        let served = Served { address, quic, listening, reloader };
+        let (asker, stop) = (driver.asker(), Stop::new());
         let stopped_by = stop.clone();
         let run = move || {
             driver.run(&stopped_by, None, &mut (), &mut [])?;
             Ok(driver.report(&()))
         };
         let running = Running::spawn("freshline relay", stop, run)?;
-        Ok(Relay { address, quic, asker, listening, reloader, running })
+        Ok(Relay { served, asker, running })
     }
 
     /// Builds a relay without threads, and its QUIC settings; see [`driver`](crate::driver).

@@ -371,26 +371,13 @@ impl SourceBuilder {
     ///
     /// # Errors
     /// [`Error`] describes an invalid setting or a failed system call. An unreachable monitor is not an error.
-    pub fn spawn(mut self) -> Result<Source, Error> {
-        let clock = Clock::real();
-        let topics = self.make_topics(&clock, random()?);
+    pub fn spawn(self) -> Result<Source, Error> {
+        let (mut driver, ended) = self.prepare()?;
+        let Ended { topics, shared, .. } = &ended;
+        let (topics, shared, stop) = (topics.clone(), Arc::clone(shared), Stop::new());
         #[cfg(feature = "monitor")]
-        let receiving = self.take_receiving(clock.clone());
-        let states = states(&self.topics, &topics);
-        let mut driver = self.build_with(states)?;
-        #[cfg(feature = "monitor")]
-        if let Some(receiving) = &receiving {
-            driver = driver.receiving(receiving.incoming()?);
-        }
-        let shared = Arc::new(Shared::new(clock));
-        let (stop, reported) = (Stop::new(), Arc::clone(&shared));
-        let ended = Ended {
-            topics: topics.clone(),
-            shared: Arc::clone(&shared),
-            #[cfg(feature = "monitor")]
-            receiving: receiving.clone(),
-        };
-        let stopped_by = stop.clone();
+        let receiving = ended.receiving.clone();
+        let (reported, stopped_by) = (Arc::clone(&shared), stop.clone());
         let run = move || {
             let _ended = ended;
             driver.run(&stopped_by, None, &mut Watch(reported))?;
@@ -404,6 +391,28 @@ impl SourceBuilder {
             #[cfg(feature = "monitor")]
             receiving,
         })
+    }
+
+    /// The driver with its sockets, and the application's end of it.
+    pub(crate) fn prepare(mut self) -> Result<(driver::Source, Ended), Error> {
+        let clock = Clock::real();
+        let topics = self.make_topics(&clock, random()?);
+        #[cfg(feature = "monitor")]
+        let receiving = self.take_receiving(&clock);
+        let states = states(&self.topics, &topics);
+        let driver = self.build_with(states)?;
+        #[cfg(feature = "monitor")]
+        let driver = match &receiving {
+            Some(receiving) => driver.receiving(receiving.incoming()?),
+            None => driver,
+        };
+        let ended = Ended {
+            topics,
+            shared: Arc::new(Shared::new(clock)),
+            #[cfg(feature = "monitor")]
+            receiving,
+        };
+        Ok((driver, ended))
     }
 
     /// Builds a source without a thread and without [`Topic`] handles; see [`driver`](crate::driver). For an event loop,
@@ -426,15 +435,11 @@ impl SourceBuilder {
 
     /// What it receives, as far as that was asked for.
     #[cfg(feature = "monitor")]
-    pub(crate) fn take_receiving(&mut self, clock: Clock) -> Option<Receiving> {
-        self.receiving.take().map(|max_ages| Receiving::new(clock, max_ages))
+    pub(crate) fn take_receiving(&mut self, clock: &Clock) -> Option<Receiving> {
+        self.receiving.take().map(|max_ages| Receiving::new(clock.clone(), max_ages))
     }
 
-    pub(crate) fn topics(&self) -> &[TopicParams] {
-        &self.topics
-    }
-
-    pub(crate) fn build_with(mut self, states: States) -> Result<driver::Source, Error> {
+    fn build_with(mut self, states: States) -> Result<driver::Source, Error> {
         check_keep_alive(self.params.keep_alive)?;
         let dialled = self.dialled.take();
         let Dialled { monitor, transport, token } = dialled.map_or_else(|| self.dial(), Ok)?;
@@ -448,10 +453,8 @@ impl SourceBuilder {
             law: self.law.build(),
             states,
         })?;
-        match driver.session().max_state() {
-            max if max < given => Err(Error::MaxState { given, max }),
-            _ => Ok(driver),
-        }
+        check_max_state(driver.session(), given)?;
+        Ok(driver)
     }
 
     /// Handles for the topics, or for the one state without a name. `stream` is drawn anew for each source: it
@@ -484,8 +487,16 @@ pub(crate) fn check_keep_alive(interval: Span) -> Result<(), Error> {
     }
 }
 
+/// Whether the transport carries states of this length.
+pub(crate) fn check_max_state(session: &session::Source, given: usize) -> Result<(), Error> {
+    match session.max_state() {
+        max if max < given => Err(Error::MaxState { given, max }),
+        _ => Ok(()),
+    }
+}
+
 /// A number that differs from that of other processes and sources.
-pub(crate) fn random() -> Result<u64, Error> {
+fn random() -> Result<u64, Error> {
     let stream = new_stream();
     stream.map(|stream| stream.0).map_err(|error| Error::Random(error.to_string()))
 }

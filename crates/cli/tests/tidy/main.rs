@@ -529,7 +529,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     let listing =
         fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = listing.map(|entry| entry.expect("a readable folder").path());
-    // A link shows what stands elsewhere.
+    // A symbolic link duplicates another path.
     paths.filter(|path| !path.is_symlink()).collect()
 }
 

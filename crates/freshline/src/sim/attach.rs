@@ -13,7 +13,6 @@ use super::tally::Measuring;
 use super::{Sim, SimError};
 use crate::error::Error;
 use crate::monitor::{self, Monitor, MonitorBuilder};
-use crate::receiving::Receiving;
 use crate::running::Running;
 use crate::source::{self, Source, SourceBuilder};
 use crate::state::full_name;
@@ -43,8 +42,7 @@ impl SourceBuilder {
         let number = sim.driver.sources.len();
         let clock = sim.driver.clock();
         let topics = self.make_topics(&clock, number as u64 * STREAMS_PER_SOURCE);
-        let max_ages = self.receiving.take();
-        let receiving = max_ages.map(|max_ages| Receiving::new(clock.clone(), max_ages));
+        let receiving = self.take_receiving(&clock);
         let name = self.params.name.clone();
         let woken = Flag::default();
         let mut endpoint = self.endpoint(sim, place.paths, number, (&topics, &woken))?;
@@ -92,10 +90,8 @@ impl SourceBuilder {
         };
         let now = sim.driver.clock().now();
         let endpoint = UnboundSource::new(config, now, &woken.waker())?;
-        match endpoint.session().max_state() {
-            max if max < given => Err(Error::MaxState { given, max }),
-            _ => Ok(endpoint),
-        }
+        source::check_max_state(endpoint.session(), given)?;
+        Ok(endpoint)
     }
 }
 

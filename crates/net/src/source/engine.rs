@@ -1,7 +1,6 @@
 //! A source without what its thread sleeps by, so that one thread can run many of them.
 
 use std::error::Error;
-use std::sync::Arc;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{self, Datagram, Secret, SourceEvent, SourceParams, TransportState};
@@ -11,12 +10,11 @@ use mio::Registry;
 use super::feed::{Feed, Trouble};
 use super::paths::{Change, Links, Place};
 use super::report::SourceReport;
-use super::{Event, Inputs, Receive, SourceConfig, SourceError, Watch};
+use super::{Event, Receive, SourceConfig, SourceError, Watch};
 use crate::clock::Clock;
 use crate::link::{Fetched, LinkEvent, SendStatus};
 use crate::run::Turn;
 use crate::stop::Stop;
-use crate::system::system;
 
 /// Datagrams taken from the socket before the timers are looked at again.
 const RECEIVES_A_TURN: usize = 256;
@@ -54,16 +52,7 @@ impl Engine {
         let session = session::Source::new(params, Secret::new(random), config.law, now)?;
         let (topics, inputs) = config.states.split();
         let session = session.with_topics(topics)?;
-        let feed = match inputs {
-            Inputs::Supply(supply) => Feed::supplied_by(supply),
-            Inputs::Samplers(mut samplers) => {
-                for sampler in &mut samplers {
-                    let started = sampler.start(clock, Arc::clone(&place.waker));
-                    started.map_err(system("start a thread for states"))?;
-                }
-                Feed::new(samplers, &session)
-            }
-        };
+        let feed = inputs.feed(&session, clock, &place.waker)?;
         let mut engine = Self {
             clock,
             slept: clock.slept(),

@@ -23,6 +23,7 @@ mod spooled;
 mod unbound;
 
 use std::error::Error;
+use std::sync::Arc;
 
 use freshline_core::path::PathId;
 use freshline_core::session::{
@@ -41,9 +42,10 @@ use crate::quic;
 use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
-use crate::system::SystemError;
+use crate::system::{SystemError, system};
 use crate::via::SeenBy;
-use feed::Trouble;
+use crate::waker::Waker;
+use feed::{Feed, Trouble};
 use sampler::{Sampler, StampError, Supply};
 
 pub use crate::link::{LinkEvent, Transport};
@@ -106,6 +108,27 @@ impl States {
 enum Inputs {
     Samplers(Vec<Box<dyn Sampler>>),
     Supply(Box<dyn Supply>),
+}
+
+impl Inputs {
+    /// The feed of a session, with its samplers started.
+    fn feed(
+        self,
+        session: &session::Source,
+        clock: Clock,
+        waker: &Arc<Waker>,
+    ) -> Result<Feed, SourceError> {
+        match self {
+            Self::Supply(supply) => Ok(Feed::supplied_by(supply)),
+            Self::Samplers(mut samplers) => {
+                for sampler in &mut samplers {
+                    let started = sampler.start(clock, Arc::clone(waker));
+                    started.map_err(system("start a thread for states"))?;
+                }
+                Ok(Feed::new(samplers, session))
+            }
+        }
+    }
 }
 
 /// One topic of a source.

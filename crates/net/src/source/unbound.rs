@@ -18,9 +18,8 @@ use freshline_core::unit::{Bytes, Time};
 
 use super::feed::{Feed, Trouble};
 use super::report::SourceReport;
-use super::{Event, Inputs, Receive, SourceError, States, Watch};
+use super::{Event, Receive, SourceError, States, Watch};
 use crate::clock::Clock;
-use crate::system::system;
 use crate::waker::Waker;
 
 /// What an [`UnboundSource`] needs.
@@ -58,16 +57,7 @@ impl UnboundSource {
         let session = session::Source::new(params, secret, law, now)?;
         let (topics, inputs) = states.split();
         let session = session.with_topics(topics)?;
-        let feed = match inputs {
-            Inputs::Supply(supply) => Feed::supplied_by(supply),
-            Inputs::Samplers(mut samplers) => {
-                for sampler in &mut samplers {
-                    let started = sampler.start(Clock::new(), Arc::clone(waker));
-                    started.map_err(system("start a thread for states"))?;
-                }
-                Feed::new(samplers, &session)
-            }
-        };
+        let feed = inputs.feed(&session, Clock::new(), waker)?;
         Ok(Self { session: session.over(paths), incoming: None, feed, began_at: now })
     }
 
