@@ -1,9 +1,9 @@
 //! `freshline lab`: the laws in virtual time. One file a subcommand.
 
 mod board;
+mod chosen;
 mod figure;
 mod frames;
-mod library;
 mod list;
 mod packets;
 mod reproduce;

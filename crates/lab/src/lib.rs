@@ -6,9 +6,11 @@
 pub mod capture;
 pub mod contest;
 pub mod engine;
+pub mod library;
 pub mod locate;
 pub mod mesh;
 pub mod packets;
+pub mod record;
 pub mod reproduce;
 pub mod run;
 pub mod safety;

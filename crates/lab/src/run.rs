@@ -20,8 +20,8 @@ use serde::Serialize;
 use self::offered::Offered;
 use self::sampled::{mean, samples};
 use crate::scenario::{
-    ACCESS_POINT, Built, Change, FlowConfig, LinkHops, Scenario, ScenarioError, SetError, Source,
-    TOPOLOGY,
+    ACCESS_POINT, Built, Change, FlowConfig, Laws, LinkHops, NoLaws, Scenario, ScenarioError,
+    SetError, Source, TOPOLOGY,
 };
 use crate::tcp::multipath::MultipathStats;
 use crate::world::{
@@ -91,10 +91,10 @@ pub fn run(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Metric>, S
 
 /// Runs a scenario as [`run`] does, and tells the runs apart.
 pub fn sample(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Sampled>, ScenarioError> {
-    let runs: Result<Vec<Vec<Measured>>, _> = (0..scenario.runs)
+    let runs: Result<Vec<Vec<Number>>, _> = (0..scenario.runs)
         .into_par_iter()
         .map(|run| {
-            let measured = run_once(scenario, run);
+            let measured = run_one(scenario, run, &NoLaws);
             done();
             measured
         })
@@ -102,16 +102,31 @@ pub fn sample(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Sampled
     Ok(samples(runs?))
 }
 
-/// A number of one run.
-struct Measured {
-    name: &'static str,
-    of: String,
-    value: f64,
-    unit: &'static str,
+/// A number that one run measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Number {
+    /// What was measured, as in [`Metric::name`].
+    pub name: &'static str,
+    /// Of which flow, link, cell or mesh.
+    pub of: String,
+    /// Its value.
+    pub value: f64,
+    /// Its unit, as in [`Metric::unit`].
+    pub unit: &'static str,
 }
 
-fn run_once(scenario: &Scenario, run: u32) -> Result<Vec<Measured>, ScenarioError> {
-    let mut built = scenario.build(run)?;
+/// Runs one run of a scenario, which has the number `run`, with the caller's laws.
+///
+/// The same scenario, number and laws give the same numbers in the same order.
+///
+/// # Errors
+/// Those of [`Scenario::build_with_laws`].
+pub fn run_one(
+    scenario: &Scenario,
+    run: u32,
+    laws: &dyn Laws,
+) -> Result<Vec<Number>, ScenarioError> {
+    let mut built = scenario.build_with_laws(run, laws)?;
     let end = Time::ZERO + scenario.duration;
     // Without a warm-up, the events of time zero count.
     if !scenario.warm_up.is_zero() {
@@ -120,6 +135,12 @@ fn run_once(scenario: &Scenario, run: u32) -> Result<Vec<Measured>, ScenarioErro
     }
     let offered = Offered::run(scenario, &mut built, end);
     Ok(measure(scenario, &built, &offered))
+}
+
+/// The means over runs, with their intervals, as [`run()`] reports them. The runs are in the order of
+/// their numbers; a number that a run lacks is left out there.
+pub fn metrics_of(runs: Vec<Vec<Number>>) -> Vec<Metric> {
+    samples(runs).iter().map(Sampled::metric).collect()
 }
 
 /// The frames of downlinks that locate their bottleneck, in the order of flows, from the end of
@@ -133,7 +154,7 @@ pub fn frames(scenario: &Scenario, run: u32) -> Result<Vec<Vec<FrameRecord>>, Sc
     Ok(downlinks.map(|downlink| downlink.records().to_vec()).collect())
 }
 
-fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Measured> {
+fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Number> {
     let now = built.world.now();
     let flows = built.world.flows();
     let mut all = Vec::new();
@@ -222,7 +243,7 @@ fn on_links(
     built: &Built,
     config: &FlowConfig,
     flow: usize,
-    all: &mut Vec<Measured>,
+    all: &mut Vec<Number>,
 ) {
     let Routed { flow, passed, .. } = &built.world.flows()[flow];
     let Some(updates) = flow.updates() else { return };
@@ -238,12 +259,12 @@ fn on_links(
         };
         let value = legs.by_ref().take(count as usize).map(held).sum();
         let of = format!("{}@{name}", config.name);
-        all.push(Measured { name: "backlog", of, value, unit: "updates" });
+        all.push(Number { name: "backlog", of, value, unit: "updates" });
     }
 }
 
 /// The numbers of each subflow, called by the flow and the path's number from 1 on.
-fn of_subflows(name: &str, flows: &[MultipathOutcome], all: &mut Vec<Measured>) {
+fn of_subflows(name: &str, flows: &[MultipathOutcome], all: &mut Vec<Number>) {
     let most = flows.iter().map(|flow| flow.subflows.len()).max().unwrap_or(0);
     for path in 0..most {
         let of = &format!("{name}/{}", path + 1);
@@ -278,7 +299,7 @@ const MULTIPATH_COUNTS: [(&str, Count); 6] = [
 /// Adds the numbers of a group of flows, or of a link.
 struct Group<'a> {
     of: &'a str,
-    measured: &'a mut Vec<Measured>,
+    measured: &'a mut Vec<Number>,
 }
 
 impl Group<'_> {
@@ -508,6 +529,21 @@ impl Group<'_> {
     }
 
     fn add(&mut self, name: &'static str, unit: &'static str, value: f64) {
-        self.measured.push(Measured { name, of: self.of.to_owned(), value, unit });
+        self.measured.push(Number { name, of: self.of.to_owned(), value, unit });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_one_by_one_give_the_metrics_of_all_together() {
+        let text = crate::library::find("one-mm1-queue").unwrap();
+        let short = ["runs=3", "duration=5s", "warm_up=1s", "sweep={}"];
+        let short = short.map(|change| Change::parse(change).unwrap());
+        let scenario = Scenario::parse_with(text.source(), &short).unwrap();
+        let one_by_one = (0..3).map(|run| run_one(&scenario, run, &NoLaws).unwrap());
+        assert_eq!(metrics_of(one_by_one.collect()), run(&scenario, || {}).unwrap());
     }
 }

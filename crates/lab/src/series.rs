@@ -1,44 +1,46 @@
 //! Time series of a run: what each flow, each queue and each cell did in every interval.
 
 mod flows;
+mod table;
 
-use std::io::{self, Write};
+use std::io;
 use std::ops::Range;
 
 use freshline_core::unit::{Packets, Span, Time};
 
 use crate::scenario::{ACCESS_POINT, Built, LinkHops, Scenario};
 use crate::world::{Parcel, World, each};
-use flows::{Gained, Mark, Tabled, known};
+use flows::{Gained, Mark, Tabled};
 use freshline_core::wlan::mac::Cell;
+pub use table::{Column, Columns, Csv, Named, Table, Value};
 
-/// Writes a table a flow, a table a link and a table a cell: a line an interval.
+/// One table per flow, per link and per cell of a scenario, with a line per interval.
 ///
-/// Of flows alike, all are in one table, told apart by `number`. A value that is not known is
-/// left empty. What is measured runs from time zero: warm-up is not left out.
-pub struct Series<W> {
+/// The flows of one `[[flow]]` share a table, in which `number` distinguishes them. Measurement
+/// begins at time zero, so the warm-up is included.
+pub struct Series<T> {
     every: Span,
     at: Time,
-    flows: Vec<FlowTable<W>>,
-    links: Vec<LinkTable<W>>,
-    cells: Vec<CellTable<W>>,
+    flows: Vec<FlowTable<T>>,
+    links: Vec<LinkTable<T>>,
+    cells: Vec<CellTable<T>>,
 }
 
-struct FlowTable<W> {
-    out: W,
+struct FlowTable<T> {
+    out: Named<T>,
     /// In the world.
     flows: Range<usize>,
     /// Of each flow, at the end of the interval before.
     marks: Vec<Mark>,
 }
 
-struct LinkTable<W> {
-    out: W,
+struct LinkTable<T> {
+    out: Named<T>,
     hops: LinkHops,
 }
 
-struct CellTable<W> {
-    out: W,
+struct CellTable<T> {
+    out: Named<T>,
     /// In the world.
     cell: usize,
     /// At the end of the interval before.
@@ -55,36 +57,42 @@ struct CellMark {
     collisions: u64,
 }
 
-impl<W: Write> Series<W> {
+/// The columns of a link.
+const LINK: [&str; 3] = ["time_s", "queue_packets", "reverse_queue_packets"];
+
+/// The columns of a cell.
+const CELL: [&str; 6] =
+    ["time_s", "utilisation", "retries", "collisions", "ap_queue_packets", "station_queue_packets"];
+
+impl<T: Table> Series<T> {
     /// Begins the tables of a world built from `scenario`, for intervals of `every`, above zero.
-    /// `open` is called with the name of each table, such as `flow-robot`.
+    /// `open` is called with the name of each table, such as `flow-robot`, and its columns.
     ///
     /// # Errors
-    /// Those of `open` and of what it opened.
+    /// Those of `open`.
     pub fn new(
         scenario: &Scenario,
         built: &Built,
         every: Span,
-        mut open: impl FnMut(&str) -> io::Result<W>,
+        mut open: impl FnMut(&str, &[&'static str]) -> io::Result<T>,
     ) -> io::Result<Self> {
+        let mut open = |kind: &str, name: &str, columns: &[&'static str]| {
+            let name = format!("{kind}-{name}");
+            Ok::<_, io::Error>(Named { table: open(&name, columns)?, name })
+        };
         let (mut flows, mut links, mut cells) = (Vec::new(), Vec::new(), Vec::new());
         for (config, range) in scenario.flows.iter().zip(&built.flows) {
             let Some(first) = built.world.flows()[range.clone()].first() else { continue };
-            let mut out = open(&format!("flow-{}", config.name))?;
-            let columns = each!(&first.flow, flow => flow.columns());
-            writeln!(out, "time_s,number,{columns}")?;
+            let own = each!(&first.flow, flow => flow.columns());
+            let out = open("flow", &config.name, &[&["time_s", "number"], own].concat())?;
             let marks = vec![Mark::default(); range.len()];
             flows.push(FlowTable { out, flows: range.clone(), marks });
         }
         for (config, hops) in scenario.links.iter().zip(&built.links) {
-            let mut out = open(&format!("link-{}", config.name))?;
-            writeln!(out, "time_s,queue_packets,reverse_queue_packets")?;
-            links.push(LinkTable { out, hops: hops.clone() });
+            links.push(LinkTable { out: open("link", &config.name, &LINK)?, hops: hops.clone() });
         }
         for (cell, config) in scenario.cells.iter().enumerate() {
-            let mut out = open(&format!("cell-{}", config.name))?;
-            let columns = "utilisation,retries,collisions,ap_queue_packets,station_queue_packets";
-            writeln!(out, "time_s,{columns}")?;
+            let out = open("cell", &config.name, &CELL)?;
             cells.push(CellTable { out, cell, mark: CellMark::default() });
         }
         Ok(Self { every, at: Time::ZERO, flows, links, cells })
@@ -101,49 +109,53 @@ impl<W: Write> Series<W> {
     /// Those of the outputs.
     pub fn on_interval(&mut self, world: &World) -> io::Result<()> {
         let now = world.now();
-        let time = now.since(Time::ZERO).as_secs_f64();
+        let time = Value::from(now.since(Time::ZERO).as_secs_f64());
         let interval = now.since(self.at);
         self.at = now;
         for FlowTable { out, flows, marks } in &mut self.flows {
-            for (number, (flow, mark)) in world.flows()[flows.clone()].iter().zip(marks).enumerate()
+            for (number, (flow, mark)) in
+                (0u64..).zip(world.flows()[flows.clone()].iter().zip(marks))
             {
                 let after = each!(&flow.flow, flow => flow.mark(now));
                 let gained = Gained { before: std::mem::replace(mark, after), after, interval };
-                let front = format!("{time},{number}");
-                each!(&flow.flow, flow => flow.write_line(&gained, &front, out))?;
+                let front = [time, number.into()];
+                each!(&flow.flow, flow => flow.add_lines(&gained, front, &mut out.table))?;
             }
         }
         for LinkTable { out, hops } in &mut self.links {
-            let waiting = |hops: &[usize]| {
+            let queued = |hops: &[usize]| {
                 let each = hops.iter().map(|&hop| world.hops()[hop].backlog().packets);
-                each.fold(Packets::ZERO, |sum, packets| sum + packets).get()
+                Value::from(each.fold(Packets::ZERO, |sum, packets| sum + packets).get())
             };
-            writeln!(out, "{time},{},{}", waiting(&hops.forward), waiting(&hops.reverse))?;
+            out.table.line(&[time, queued(&hops.forward), queued(&hops.reverse)])?;
         }
         for CellTable { out, cell, mark } in &mut self.cells {
             let cell = &world.cells()[*cell];
             let before = std::mem::replace(mark, CellMark::of(cell, now));
-            write!(out, "{time},")?;
-            mark.write_since(before, interval, out)?;
-            let queued = |at_access_point: bool| -> u64 {
+            let [utilisation, retries, collisions] = mark.since(before, interval);
+            let queued = |at_access_point: bool| {
                 let queues = cell.queues();
                 let forward = queues.filter(|(from, _)| (*from == ACCESS_POINT) == at_access_point);
-                forward.map(|(_, packets)| packets.get()).sum()
+                Value::from(forward.map(|(_, packets)| packets.get()).sum::<u64>())
             };
-            writeln!(out, ",{},{}", queued(true), queued(false))?;
+            let queues = [queued(true), queued(false)];
+            out.table.line(&[time, utilisation, retries, collisions, queues[0], queues[1]])?;
         }
         Ok(())
     }
 
-    /// Ends all tables.
+    /// Ends all tables and returns them: those of flows, then of links, then of cells, each in the
+    /// order of the scenario.
     ///
     /// # Errors
     /// Those of the outputs.
-    pub fn finish(mut self) -> io::Result<()> {
-        let flows = self.flows.iter_mut().map(|table| &mut table.out);
-        let links = self.links.iter_mut().map(|table| &mut table.out);
-        let cells = self.cells.iter_mut().map(|table| &mut table.out);
-        flows.chain(links).chain(cells).try_for_each(Write::flush)
+    pub fn finish(self) -> io::Result<Vec<Named<T>>> {
+        let flows = self.flows.into_iter().map(|table| table.out);
+        let links = self.links.into_iter().map(|table| table.out);
+        let cells = self.cells.into_iter().map(|table| table.out);
+        let mut all: Vec<_> = flows.chain(links).chain(cells).collect();
+        all.iter_mut().try_for_each(|named| named.table.finish())?;
+        Ok(all)
     }
 }
 
@@ -159,13 +171,14 @@ impl CellMark {
         }
     }
 
-    /// What the medium and all stations did in the interval since `before`.
-    fn write_since(&self, before: Self, interval: Span, out: &mut impl Write) -> io::Result<()> {
-        let share = |part: u64, whole: u64| known((whole > 0).then(|| part as f64 / whole as f64));
+    /// Of the medium and all stations in the interval since `before`: utilisation, retries per
+    /// attempt, and collisions per transmission.
+    fn since(&self, before: Self, interval: Span) -> [Value; 3] {
+        let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let utilisation = (self.busy - before.busy).as_secs_f64() / interval.as_secs_f64();
         let retries = share(self.retries - before.retries, self.attempts - before.attempts);
         let transmissions = self.transmissions - before.transmissions;
         let collisions = share(self.collisions - before.collisions, transmissions);
-        write!(out, "{utilisation},{retries},{collisions}")
+        [utilisation.into(), retries.into(), collisions.into()]
     }
 }

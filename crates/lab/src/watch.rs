@@ -9,18 +9,17 @@ use freshline_core::unit::Time;
 
 use crate::capture::Captures;
 use crate::scenario::{Built, Scenario};
-use crate::series::Series;
+use crate::series::{Series, Table};
 
-/// Runs a world from time zero to the end of its scenario, and hands the captures and the world
-/// back.
+/// Runs a world from time zero to the end of its scenario, and returns the captures and the world.
 ///
 /// # Errors
 /// Those of the outputs.
-pub fn watch<C: Write, S: Write>(
+pub fn watch<C: Write, T: Table>(
     scenario: &Scenario,
     mut built: Built,
     mut captures: Captures<C>,
-    mut series: Option<Series<S>>,
+    mut series: Option<Series<T>>,
 ) -> io::Result<(Vec<C>, Built)> {
     let end = Time::ZERO + scenario.duration;
     let world = &mut built.world;
@@ -31,6 +30,6 @@ pub fn watch<C: Write, S: Write>(
             series.on_interval(world)?;
         }
     }
-    series.map_or(Ok(()), Series::finish)?;
+    series.map(Series::finish).transpose()?;
     Ok((captures.finish()?, built))
 }

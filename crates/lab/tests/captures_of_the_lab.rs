@@ -3,7 +3,7 @@
 use freshline_lab::capture::{Captures, Limits, Report, carrier_called, measure};
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::Scenario;
-use freshline_lab::series::Series;
+use freshline_lab::series::{Columns, Csv, Series};
 use freshline_lab::watch::watch;
 
 /// The first link takes no time, so that what leaves it is what leaves the hosts.
@@ -39,7 +39,7 @@ fn capture_of(scenario: &Scenario, carriers: &[&str]) -> Report {
     let carriers: Vec<_> =
         carriers.iter().map(|name| carrier_called(name, scenario, &built).unwrap()).collect();
     captures.add(&carriers, Vec::new()).unwrap();
-    let (files, _) = watch(scenario, built, captures, None::<Series<Vec<u8>>>).unwrap();
+    let (files, _) = watch(scenario, built, captures, None::<Series<Columns>>).unwrap();
     let measured = measure(&files[0][..], Limits::default());
     assert!(measured.error.is_none(), "{:?}", measured.error);
     measured.report
@@ -195,7 +195,9 @@ fn watching_a_run_does_not_change_it() {
 fn table(scenario: &Scenario, name: &str, every: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let built = scenario.build(0).unwrap();
-    let open = |table: &str| std::fs::File::create(folder.path().join(table));
+    let open = |table: &str, columns: &[&'static str]| {
+        Csv::new(std::fs::File::create(folder.path().join(table))?, columns)
+    };
     let series = Series::new(scenario, &built, every.parse().unwrap(), open).unwrap();
     let captures = Captures::<Vec<u8>>::new(&built);
     watch(scenario, built, captures, Some(series)).unwrap();

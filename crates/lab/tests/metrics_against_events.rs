@@ -14,7 +14,7 @@ use freshline_core::unit::{Span, Time};
 use freshline_core::wire::Message;
 use freshline_lab::run::Metric;
 use freshline_lab::scenario::{Built, Scenario};
-use freshline_lab::series::Series;
+use freshline_lab::series::{Csv, Series};
 use freshline_lab::world::{Body, Carrier, Flow, Leg};
 use proptest::prelude::*;
 use scenarios::{measured, scenario, value};
@@ -246,8 +246,9 @@ type Rows = BTreeMap<(String, u64), Vec<BTreeMap<String, f64>>>;
 fn series(scenario: &Scenario) -> Rows {
     let mut built = scenario.build(0).unwrap();
     let mut tables = BTreeMap::new();
-    let mut series = Series::new(scenario, &built, QUARTER, |name| {
-        Ok(tables.entry(name.to_owned()).or_insert_with(Table::default).clone())
+    let mut series = Series::new(scenario, &built, QUARTER, |name, columns| {
+        let table: &mut Table = tables.entry(name.to_owned()).or_default();
+        Csv::new(table.clone(), columns)
     })
     .unwrap();
     while built.world.now() < Time::ZERO + scenario.duration {

@@ -4,7 +4,7 @@ use freshline_core::unit::Time;
 use freshline_lab::capture::{Captures, Limits, carrier_called, measure};
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Change, Scenario};
-use freshline_lab::series::Series;
+use freshline_lab::series::{Csv, Series};
 use freshline_lab::watch::watch;
 use freshline_lab::world::Flow;
 
@@ -124,7 +124,9 @@ fn a_capture_shows_a_stream_each_way_and_a_series_the_times() {
     let hops = ["nic", "nic/reverse"].map(|name| carrier_called(name, &scenario, &built).unwrap());
     captures.add(&hops, Vec::new()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let open = |table: &str| std::fs::File::create(folder.path().join(table));
+    let open = |table: &str, columns: &[&'static str]| {
+        Csv::new(std::fs::File::create(folder.path().join(table))?, columns)
+    };
     let series = Series::new(&scenario, &built, "1s".parse().unwrap(), open).unwrap();
     let (files, _) = watch(&scenario, built, captures, Some(series)).unwrap();
 

@@ -9,7 +9,7 @@ use freshline_lab::run::frames;
 use freshline_lab::scenario::Scenario;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use super::library::{Chosen, bad};
+use super::chosen::{Chosen, bad};
 use crate::failure::Failure;
 
 /// Write the frames that the clients of downlinks counted, with where the bottleneck was: what a

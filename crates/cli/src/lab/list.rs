@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use freshline_lab::library;
 use freshline_lab::scenario::Scenario;
 use serde::Serialize;
 
-use super::library::{self, bad};
+use super::chosen::bad;
 use crate::failure::Failure;
 use crate::output::{print_json, printed};
 

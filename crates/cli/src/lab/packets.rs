@@ -8,7 +8,7 @@ use freshline_lab::packets::{Packets, packets};
 use freshline_lab::run::Point;
 use miette::{IntoDiagnostic, WrapErr};
 
-use super::library::{Chosen, bad};
+use super::chosen::{Chosen, bad};
 use crate::failure::Failure;
 
 /// Write the packets of a scenario's downlinks as their clients saw them, to train estimators of

@@ -10,8 +10,8 @@ use indicatif::ProgressBar;
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::Serialize;
 
+use super::chosen::{Chosen, bad};
 use super::figure;
-use super::library::{Chosen, bad};
 use super::watch::Watched;
 use crate::failure::Failure;
 use crate::output::{print_json, printed, quoted};

@@ -10,6 +10,7 @@ use std::thread;
 
 use freshline_core::source::LawName;
 use freshline_core::unit::Span;
+use freshline_lab::library::{self, Text};
 use freshline_lab::run::{Sampled, sample};
 use freshline_lab::scenario::{Change, Scenario, ScenarioError, SetError};
 use freshline_net::stop::Stop;
@@ -17,7 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::Serialize;
 
-use super::library::{self, Changed, Text, bad};
+use super::chosen::{Changed, bad};
 use crate::failure::Failure;
 use crate::output::{print_json, printed, stop_on_signals};
 use crate::run_length::run_length;

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use freshline_core::unit::Span;
 use freshline_lab::capture::{Captures, carrier_called};
 use freshline_lab::scenario::{Built, Scenario};
-use freshline_lab::series::Series;
+use freshline_lab::series::{Csv, Series};
 use freshline_lab::watch::watch;
 use freshline_lab::world::Carrier;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use super::library::bad;
+use super::chosen::bad;
 use crate::epochs::EpochLog;
 use crate::failure::Failure;
 
@@ -83,9 +83,16 @@ impl Watched {
         Ok(captures)
     }
 
-    fn series(&self, scenario: &Scenario, built: &Built) -> Result<Option<Series<Out>>, Failure> {
+    fn series(
+        &self,
+        scenario: &Scenario,
+        built: &Built,
+    ) -> Result<Option<Series<Csv<Out>>>, Failure> {
         let Some(folder) = &self.series else { return Ok(None) };
-        let open = |table: &str| create(folder.join(format!("{}.csv", table.replace('/', "_"))));
+        let open = |table: &str, columns: &[&'static str]| {
+            let file = create(folder.join(format!("{}.csv", table.replace('/', "_"))))?;
+            Csv::new(file, columns)
+        };
         let begun = fs::create_dir_all(folder)
             .and_then(|()| Series::new(scenario, built, self.every, open));
         written(begun.map(Some), folder.display())

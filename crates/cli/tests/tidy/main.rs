@@ -23,6 +23,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     // The lab for simulations.
     ("freshline", &["freshline-core", "freshline-net", "freshline-lab"]),
     ("freshline-c", &["freshline"]),
+    ("freshline-py", &["freshline", "freshline-core", "freshline-lab"]),
     (
         "freshline-cli",
         &[

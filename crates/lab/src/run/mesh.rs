@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use freshline_core::unit::{Bytes, Span};
 
-use super::{Group, Measured};
+use super::{Group, Number};
 use crate::mesh::{DropReason, Mesh, NodeStats, RadioStats};
 use crate::scenario::{Built, FlowConfig, TcpConfig};
 use crate::world::{Parcel, StreamOutcome};
@@ -16,7 +16,7 @@ pub(super) fn by_hops(
     built: &Built,
     flows: Range<usize>,
     outcomes: &[StreamOutcome],
-    all: &mut Vec<Measured>,
+    all: &mut Vec<Number>,
 ) {
     let flows = &built.world.flows()[flows];
     let depth = |routed: &crate::world::Routed| {
@@ -101,7 +101,7 @@ const COUNTS: [(&str, Count); 8] = [
 
 /// The numbers of a mesh, and of each node, called by the mesh and the node, 0 the border router.
 /// Since time zero, warm-up included.
-pub(super) fn nodes(name: &str, mesh: &Mesh<Parcel>, all: &mut Vec<Measured>) {
+pub(super) fn nodes(name: &str, mesh: &Mesh<Parcel>, all: &mut Vec<Number>) {
     for (metric, of) in COUNTS {
         let sum: u64 = mesh.stats().map(|(node, radio)| of(node, radio)).sum();
         Group { of: name, measured: all }.add(metric, "packets", sum as f64);

@@ -5,7 +5,7 @@
 
 use freshline_core::unit::{Span, Time};
 
-use super::{Group, Measured};
+use super::{Group, Number};
 use crate::scenario::{ACCESS_POINT, Built, LinkConfig, Scenario};
 use crate::world::World;
 use freshline_core::wlan::mac::StationStats;
@@ -126,7 +126,7 @@ impl Offered {
 
     /// Adds the maximum load of each cell's stations and of its access point, offered and
     /// delivered.
-    pub(super) fn cells(&self, scenario: &Scenario, all: &mut Vec<Measured>) {
+    pub(super) fn cells(&self, scenario: &Scenario, all: &mut Vec<Number>) {
         for (config, cell) in scenario.cells.iter().zip(&self.cells) {
             let access_point = format!("{}/ap", config.name);
             for (of, air) in [&config.name, &access_point].into_iter().zip(cell) {

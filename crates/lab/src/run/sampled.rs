@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use super::{Measured, Metric};
+use super::{Metric, Number};
 
 /// A number with its values in all runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,10 +61,10 @@ impl Sampled {
 }
 
 /// The numbers of all runs, by name. A number that a run does not know is left out there.
-pub(super) fn samples(runs: Vec<Vec<Measured>>) -> Vec<Sampled> {
+pub(super) fn samples(runs: Vec<Vec<Number>>) -> Vec<Sampled> {
     let mut samples: Vec<Sampled> = Vec::new();
     for (run, measured) in runs.into_iter().enumerate() {
-        for Measured { name, of, value, unit } in measured {
+        for Number { name, of, value, unit } in measured {
             let known = samples.iter_mut().find(|known| known.name == name && known.of == of);
             if let Some(known) = known {
                 known.values.insert(run, value);

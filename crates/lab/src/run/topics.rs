@@ -2,7 +2,7 @@
 
 use freshline_core::unit::Span;
 
-use super::{Group, Measured};
+use super::{Group, Number};
 use crate::world::{DeadlineOutcome, TopicOutcome, TopicsOutcome};
 
 impl Group<'_> {
@@ -40,7 +40,7 @@ impl Group<'_> {
 }
 
 /// The numbers of each topic of flows alike, called by the flow and the topic.
-pub(super) fn each(flow: &str, flows: &[TopicsOutcome], all: &mut Vec<Measured>) {
+pub(super) fn each(flow: &str, flows: &[TopicsOutcome], all: &mut Vec<Number>) {
     let topics = flows.first().map_or(0, |flow| flow.topics.len());
     for place in 0..topics {
         let alike: Vec<&TopicOutcome> = flows.iter().map(|flow| &flow.topics[place]).collect();

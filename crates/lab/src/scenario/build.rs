@@ -10,9 +10,12 @@ use freshline_core::unit::{BitRate, Span, Time};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::flow::{ACCESS_POINT, Servers, Stations};
+use super::flow::{ACCESS_POINT, Parts, Servers, Stations};
 use super::topology::{LinkHops, Network};
-use super::{CellChange, CellsConfig, FlowConfig, LinkChange, LinkConfig, Scenario, ScenarioError};
+use super::{
+    CellChange, CellsConfig, FlowConfig, Laws, LinkChange, LinkConfig, NoLaws, Scenario,
+    ScenarioError,
+};
 use crate::engine::Streams;
 use crate::mesh::MeshConfig;
 use crate::world::{Change, Changed, Flow, Leg, Parcel, Period, Routed, Wire, World};
@@ -57,7 +60,7 @@ impl Scenario {
                         `rate` or a `delay`";
             return Err(flow.refused(what));
         }
-        self.build_with_hosts(0).map(drop)
+        self.build_world(0, &NoLaws).map(drop)
     }
 
     /// The names of what packets cross: its links, cells and meshes.
@@ -84,22 +87,8 @@ impl Scenario {
         [&flow.path].into_iter().chain(further).any(is_path_instant)
     }
 
-    /// The world of a run, at time zero.
-    ///
-    /// # Errors
-    /// [`ScenarioError`], also for a flow of hosts outside of the world: see [`Scenario::build_with_hosts`].
-    pub fn build(&self, run: u32) -> Result<Built, ScenarioError> {
-        match self.flows.iter().find(|flow| flow.external.is_some()) {
-            Some(flow) => Err(ScenarioError::External(flow.name.clone())),
-            None => self.build_with_hosts(run),
-        }
-    }
-
-    /// The world of a run, at time zero, of which the caller drives the hosts of external flows.
-    ///
-    /// # Errors
-    /// [`ScenarioError`] says what cannot be built.
-    pub fn build_with_hosts(&self, run: u32) -> Result<Built, ScenarioError> {
+    /// The world of a run, whichever flows it has.
+    pub(super) fn build_world(&self, run: u32, laws: &dyn Laws) -> Result<Built, ScenarioError> {
         let streams = Streams::new(self.seed, run);
         let mut hops = Vec::new();
         let links = self.links.iter().enumerate();
@@ -117,7 +106,7 @@ impl Scenario {
         let mut ranges = Vec::new();
         for config in &self.flows {
             let first = flows.len();
-            let setting = Setting { scenario: self, streams, first };
+            let setting = Setting { scenario: self, streams, laws, first };
             setting.add(config, places, &mut stations, &mut servers, &mut flows)?;
             ranges.push(first..flows.len());
         }
@@ -146,6 +135,7 @@ impl Scenario {
 struct Setting<'a> {
     scenario: &'a Scenario,
     streams: Streams,
+    laws: &'a dyn Laws,
     /// The number of the first of them.
     first: usize,
 }
@@ -170,8 +160,9 @@ impl Setting<'_> {
             // Flows over different paths have none in common that they could know together.
             let differ = config.each_pair || config.each_hop;
             let remote = if differ { Remote::default() } else { one_host.clone() };
-            let mut flow =
-                config.build(period, self.streams, flows.len(), rng, &remote, servers)?;
+            let law = config.law_of(self.laws, number);
+            let parts = Parts { law, remote: &remote, servers };
+            let mut flow = config.build(period, self.streams, flows.len(), rng, parts)?;
             if let (Some(downlink), Some(bottlenecks)) = (flow.downlink_mut(), &bottlenecks) {
                 downlink.set_bottlenecks(bottlenecks.clone());
             }

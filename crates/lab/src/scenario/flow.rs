@@ -8,7 +8,7 @@ use freshline_core::host::BandLawConfig;
 use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::Remote;
 use freshline_core::session::Paths;
-use freshline_core::source::{Limits, MinAgeGain};
+use freshline_core::source::{Limits, MinAgeGain, RateLaw};
 use freshline_core::state::Layout;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand_pcg::Pcg64;
@@ -86,24 +86,32 @@ impl Air {
     }
 }
 
+/// What a flow is built from that its `[[flow]]` does not hold.
+pub(super) struct Parts<'a> {
+    /// The caller's law, in place of the one that the scenario names.
+    pub(super) law: Option<Box<dyn RateLaw>>,
+    /// The receiving host, which the flows of one `[[flow]]` share.
+    pub(super) remote: &'a Remote,
+    /// The servers of downlinks so far.
+    pub(super) servers: &'a mut Servers,
+}
+
 impl FlowConfig {
-    /// The flow with the number `index`, which sends during `period`; `remote` is shared by flows
-    /// alike.
+    /// The flow with the number `index`, which sends during `period`.
     pub(super) fn build(
         &self,
         period: Period,
         streams: Streams,
         index: usize,
         rng: Pcg64,
-        remote: &Remote,
-        servers: &mut Servers,
+        Parts { law, remote, servers }: Parts<'_>,
     ) -> Result<Flow, ScenarioError> {
         if let Some(external) = &self.external {
             return self.build_external(external);
         }
         match (&self.updates, &self.tcp, &self.multipath, &self.downlink, &self.cross_traffic) {
             (Some(updates), None, None, None, None) => {
-                self.build_updates(updates, period, streams, index, rng)
+                self.build_updates((updates, law), period, streams, index, rng)
             }
             (None, Some(tcp), None, None, None) => {
                 if self.path.is_empty() && !self.each_pair {
@@ -137,10 +145,10 @@ impl FlowConfig {
         }
     }
 
-    /// A source with its monitor.
+    /// A source with its monitor; `own` is the caller's law.
     fn build_updates(
         &self,
-        updates: &UpdatesConfig,
+        (updates, own): (&UpdatesConfig, Option<Box<dyn RateLaw>>),
         period: Period,
         streams: Streams,
         index: usize,
@@ -149,7 +157,12 @@ impl FlowConfig {
         let refused = |what| self.refused(what);
         let topics = updates.topics(self)?;
         let paths = updates.paths().map_err(|what| self.refused(what))?;
-        let law: Result<_, BadLaw> = updates.build_law(streams.stream("law", index));
+        let needs_acks = match &own {
+            Some(law) => law.bounds().is_some(),
+            None => !updates.law.has_given_rate(),
+        };
+        let law: Result<_, BadLaw> =
+            own.map_or_else(|| updates.build_law(streams.stream("law", index)), Ok);
         let law = law.map_err(|error| ScenarioError::Law { flow: self.name.clone(), error })?;
         let law = (law, updates.limits().map_err(refused)?);
         let mut secrets = streams.stream("session", index);
@@ -158,13 +171,13 @@ impl FlowConfig {
             let flow = flow.map_err(|error| self.refused(error.to_string()))?;
             return Ok(Flow::Topics(Box::new(flow)));
         }
-        let sizes = updates.sizes().map_err(refused)?;
+        let sizes = updates.sizes(needs_acks).map_err(refused)?;
         Ok(Flow::Updates(UpdateFlow::new(law, paths, sizes, period, &mut secrets, rng)))
     }
 }
 
 impl UpdatesConfig {
-    fn sizes(&self) -> Result<Sizes, &'static str> {
+    fn sizes(&self, needs_acks: bool) -> Result<Sizes, &'static str> {
         let payload = self.payload.ok_or("give the `payload` of its updates, or topics")?;
         let ours = Sizes::of_our_protocol(payload);
         let sizes = Sizes {
@@ -177,7 +190,7 @@ impl UpdatesConfig {
         if sizes.payload + sizes.overhead == Bytes::ZERO {
             return Err("packets of no bytes; raise `payload` or `overhead`");
         }
-        if sizes.ack.is_none() && !self.law.has_given_rate() {
+        if sizes.ack.is_none() && needs_acks {
             return Err("its law needs acks; give `ack` a size, or leave it out");
         }
         if sizes.ack.is_none() && sizes.symbols > 1 {

@@ -76,7 +76,9 @@ impl ScenarioError {
             }
             Self::Mesh { mesh: name, .. } => ([&mesh[..], &[], &[]], name),
             Self::SameName(_, name) => ([&link[..], &cell[..], &mesh[..]], name),
-            Self::Malformed(_) | Self::At { .. } | Self::NoFlow => return None,
+            Self::Malformed(_) | Self::At { .. } | Self::NoFlow | Self::TakesNoLaw { .. } => {
+                return None;
+            }
         };
         let named = among.into_iter().flatten().filter(|named| named.name.get_ref() == name);
         // Of two with one name, the second is one too many.

@@ -9,9 +9,11 @@
 mod build;
 mod counting;
 mod emulated;
+mod error;
 mod external;
 mod flow;
 mod law;
+mod laws;
 mod lines;
 mod multipath;
 mod reproduction;
@@ -20,32 +22,34 @@ mod set;
 mod settled;
 mod topics;
 mod topology;
+mod worlds;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::{fs, io};
 
 use freshline_core::host::BandLawConfig;
-use freshline_core::link::{FieldError, HopConfig};
+use freshline_core::link::HopConfig;
 use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::WindowLawConfig;
 use freshline_core::source::MinAgeGain;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, UpdateRate};
 use serde::Deserialize;
 
-use crate::mesh::{MeshConfig, MeshError};
+use crate::mesh::MeshConfig;
 use crate::tcp::Repair;
 use crate::tcp::congestion::{Algorithm, DtpaSettings};
 use crate::world::SizeDistribution;
 use freshline_core::wlan::DownlinkLawConfig;
-use freshline_core::wlan::mac::{CellConfig, CellError, RateConfig};
+use freshline_core::wlan::mac::{CellConfig, RateConfig};
 
 pub use build::{Built, TOPOLOGY};
 pub use counting::{Counting, StampsConfig};
 pub use emulated::{Emulated, EmulatedSource};
+pub use error::ScenarioError;
 pub use external::ExternalConfig;
 pub use flow::ACCESS_POINT;
 pub use law::{BadLaw, ScenarioLaw};
+pub use laws::{Laws, NoLaws};
 pub use multipath::{MultipathConfig, MultipathControl, PageConfig, VideoConfig};
 pub use reproduction::{
     Baseline, Best, Case, ContestConfig, Omitted, Origin, Reproduction, Row, Trend,
@@ -384,145 +388,6 @@ pub enum PatternName {
     Poisson,
     /// Constant distances while on.
     OnOff,
-}
-
-/// A scenario that makes no sense.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum ScenarioError {
-    /// Not TOML, or a key or value that no scenario has. Says the line.
-    #[error("{0}")]
-    Malformed(String),
-    /// Something in a file, with the line of the key, or of the name, that it is about.
-    #[error("line {line}: {error}")]
-    At {
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong.
-        error: Box<ScenarioError>,
-    },
-    /// Warm-up that leaves nothing to measure.
-    #[error("`warm_up` ({warm_up}) is not shorter than `duration` ({duration}); shorten it")]
-    NothingMeasured {
-        /// The warm-up given.
-        warm_up: Span,
-        /// The duration given.
-        duration: Span,
-    },
-    /// No run.
-    #[error("`runs` is 0; give at least 1")]
-    NoRun,
-    /// A link of no hops.
-    #[error("`count` of `{0}` is 0; give at least 1, or leave the link out")]
-    NoHop(String),
-    /// A link of more hops than a world should hold.
-    #[error("`count` of `{link}` is {count}; give at most {most}")]
-    TooManyHops {
-        /// The link.
-        link: String,
-        /// The number given.
-        count: u32,
-        /// The largest that is taken.
-        most: u32,
-    },
-    /// No flow.
-    #[error("there is no flow, so nothing would happen; add a [[flow]]")]
-    NoFlow,
-    /// Two links or cells, or two flows, with one name.
-    #[error("two {0} are called `{1}`; give each a name of its own")]
-    SameName(&'static str, String),
-    /// A path over a link that is not there.
-    #[error("flow `{flow}` crosses `{link}`, but there is no such link; there is: {known}")]
-    UnknownLink {
-        /// The flow.
-        flow: String,
-        /// What its path names.
-        link: String,
-        /// The links that there are.
-        known: String,
-    },
-    /// A hop with a field that makes no sense.
-    #[error("link `{link}`, `{direction}`: {error}")]
-    Link {
-        /// The link.
-        link: String,
-        /// `forward` or `reverse`.
-        direction: &'static str,
-        /// What is wrong.
-        error: FieldError,
-    },
-    /// A trace that cannot be read.
-    #[error("link `{link}`: {error}")]
-    Trace {
-        /// The link.
-        link: String,
-        /// What is wrong.
-        error: String,
-    },
-    /// A network that cannot be built.
-    #[error("topology: {0}")]
-    Topology(#[from] BadTopology),
-    /// A change of a station that is not there.
-    #[error("cell `{cell}`: no flow gives a `station` called `{station}`; give one in a [[flow]]")]
-    UnknownStation {
-        /// The cell.
-        cell: String,
-        /// The station.
-        station: String,
-    },
-    /// A cell that makes no sense.
-    #[error("cell `{cell}`: {error}")]
-    Cell {
-        /// The cell.
-        cell: String,
-        /// What is wrong.
-        error: CellError,
-    },
-    /// A mesh that makes no sense.
-    #[error("mesh `{mesh}`: {error}")]
-    Mesh {
-        /// The mesh.
-        mesh: String,
-        /// What is wrong.
-        error: MeshError,
-    },
-    /// None of the kinds, or several.
-    #[error(
-        "flow `{0}` needs exactly one of [flow.updates], [flow.tcp], [flow.multipath], [flow.downlink], \
-         [flow.cross_traffic] and [flow.external]"
-    )]
-    NotOneKind(String),
-    /// A flow of hosts that a run does not have.
-    #[error(
-        "flow `{0}` carries the datagrams of an application ([flow.external]): run it by the simulation \
-         of the crate `freshline` (feature `sim`), or give the flow [flow.updates]"
-    )]
-    External(String),
-    /// A law that makes no sense.
-    #[error("flow `{flow}`: {error}")]
-    Law {
-        /// The flow.
-        flow: String,
-        /// What is wrong.
-        error: BadLaw,
-    },
-    /// A topic that makes no sense.
-    #[error("flow `{flow}`, topic `{topic}`: {what}")]
-    Topic {
-        /// The flow.
-        flow: String,
-        /// The topic.
-        topic: String,
-        /// What is wrong, and what to do.
-        what: Cow<'static, str>,
-    },
-    /// Sizes or patterns that make no sense.
-    #[error("flow `{flow}`: {what}")]
-    Flow {
-        /// The flow.
-        flow: String,
-        /// What is wrong, and what to do.
-        what: Cow<'static, str>,
-    },
 }
 
 /// Where a scenario comes from.

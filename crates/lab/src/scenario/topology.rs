@@ -126,6 +126,16 @@ impl TopologyConfig {
         Ok(Some(Network { graph, first_hop, pairs }))
     }
 
+    /// The names of its hops, in their order: `FROM/TO`, with the names of two nodes.
+    pub(crate) fn hop_names(&self) -> impl Iterator<Item = String> {
+        self.graph.iter().flat_map(|graph| {
+            graph.links().iter().flat_map(|Link { ends: [first, second], .. }| {
+                let [first, second] = [first, second].map(|end| &graph.nodes()[*end]);
+                [[first, second], [second, first]].map(|[from, to]| format!("{from}/{to}"))
+            })
+        })
+    }
+
     /// The hops of a link that adopts the queue if `chance`, from 0 to 1, is on its side.
     fn hop_of(&self, link: &Link, chance: f64) -> Result<HopConfig, BadTopology> {
         let mut hop = self.hop.clone();

@@ -1,11 +1,12 @@
 //! The lines of flows in time series.
 
-use std::io::{self, Write};
+use std::io;
 
 use freshline_core::age::{AgeProcess, BacklogProcess, Integral};
 use freshline_core::unit::{Bytes, Span, Time};
 use freshline_core::wlan::{Belief, Bottleneck};
 
+use super::table::{Table, Value};
 use crate::scenario::MultipathConfig;
 use crate::world::{
     Cross, Downlink, Exchange, External, Multipath, Stream, TopicsFlow, UpdateFlow,
@@ -36,21 +37,24 @@ pub(super) struct Gained {
     pub(super) interval: Span,
 }
 
+/// The first values of a line: the time, and the number of the flow.
+type Front = [Value; 2];
+
 /// A flow that has a table of its own.
 pub(super) trait Tabled {
-    /// The columns behind the time and the number of the flow.
-    fn columns(&self) -> &'static str;
+    /// The columns after the time and the number of the flow.
+    fn columns(&self) -> &'static [&'static str];
 
     /// Where its running sums are now.
     fn mark(&self, now: Time) -> Mark;
 
-    /// Writes what it did in an interval, behind `front`: the time and its number.
-    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()>;
+    /// Adds what it did in an interval, after `front`: the time and its number.
+    fn add_lines(&self, gained: &Gained, front: Front, out: &mut impl Table) -> io::Result<()>;
 }
 
 impl Tabled for UpdateFlow {
-    fn columns(&self) -> &'static str {
-        "age_s,updates_per_s,backlog,rtt_s"
+    fn columns(&self) -> &'static [&'static str] {
+        &["age_s", "updates_per_s", "backlog", "rtt_s"]
     }
 
     fn mark(&self, now: Time) -> Mark {
@@ -66,18 +70,23 @@ impl Tabled for UpdateFlow {
         }
     }
 
-    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
+    fn add_lines(
+        &self,
+        gained: &Gained,
+        [time, number]: Front,
+        out: &mut impl Table,
+    ) -> io::Result<()> {
         let sent = (gained.after.sent - gained.before.sent) as f64;
         let rate = sent / gained.interval.as_secs_f64();
         let backlog = BacklogProcess::mean_between(gained.before.backlog, gained.after.backlog);
-        let (age, rtt) = (seconds(gained.age(self.age())), seconds(gained.rtt()));
-        writeln!(out, "{front},{age},{rate},{},{rtt}", known(backlog))
+        let (age, rtt) = (gained.age(self.age()), gained.rtt());
+        out.line(&[time, number, age.into(), rate.into(), backlog.into(), rtt.into()])
     }
 }
 
 impl Tabled for Box<TopicsFlow> {
-    fn columns(&self) -> &'static str {
-        "weighted_age_s,updates_per_s,rtt_s,stale"
+    fn columns(&self) -> &'static [&'static str] {
+        &["weighted_age_s", "updates_per_s", "rtt_s", "stale"]
     }
 
     fn mark(&self, now: Time) -> Mark {
@@ -86,17 +95,23 @@ impl Tabled for Box<TopicsFlow> {
         Mark { sent, round_trips, round_trip_sum, topics, ..Mark::default() }
     }
 
-    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
+    fn add_lines(
+        &self,
+        gained: &Gained,
+        [time, number]: Front,
+        out: &mut impl Table,
+    ) -> io::Result<()> {
         let sent = (gained.after.sent - gained.before.sent) as f64;
         let rate = sent / gained.interval.as_secs_f64();
         let (age, stale) = gained.after.topics;
-        writeln!(out, "{front},{age},{rate},{},{stale}", seconds(gained.rtt()))
+        let (rtt, stale) = (gained.rtt(), stale as u64);
+        out.line(&[time, number, age.into(), rate.into(), rtt.into(), stale.into()])
     }
 }
 
 impl Tabled for Stream {
-    fn columns(&self) -> &'static str {
-        "age_s,goodput_bps,cwnd_packets,srtt_s,rtt_s,queued_bytes,buffer_bytes"
+    fn columns(&self) -> &'static [&'static str] {
+        &["age_s", "goodput_bps", "cwnd_packets", "srtt_s", "rtt_s", "queued_bytes", "buffer_bytes"]
     }
 
     fn mark(&self, now: Time) -> Mark {
@@ -110,18 +125,30 @@ impl Tabled for Stream {
         }
     }
 
-    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
-        let (age, goodput) = (seconds(gained.age(self.age())), gained.bps());
-        let (window, srtt) = (self.sender().window().get(), seconds(self.sender().srtt()));
-        let (rtt, buffer) = (seconds(gained.rtt()), self.sender().buffer());
-        let (queued, size) = (buffer.queued.get(), buffer.size.get());
-        writeln!(out, "{front},{age},{goodput},{window},{srtt},{rtt},{queued},{size}")
+    fn add_lines(
+        &self,
+        gained: &Gained,
+        [time, number]: Front,
+        out: &mut impl Table,
+    ) -> io::Result<()> {
+        let (sender, buffer) = (self.sender(), self.sender().buffer());
+        out.line(&[
+            time,
+            number,
+            gained.age(self.age()).into(),
+            gained.bps().into(),
+            sender.window().get().into(),
+            sender.srtt().into(),
+            gained.rtt().into(),
+            buffer.queued.get().into(),
+            buffer.size.get().into(),
+        ])
     }
 }
 
 impl Tabled for Multipath {
-    fn columns(&self) -> &'static str {
-        "path,goodput_bps,cwnd_packets,srtt_s,device_queue_packets,held_bytes"
+    fn columns(&self) -> &'static [&'static str] {
+        &["path", "goodput_bps", "cwnd_packets", "srtt_s", "device_queue_packets", "held_bytes"]
     }
 
     fn mark(&self, _now: Time) -> Mark {
@@ -134,23 +161,34 @@ impl Tabled for Multipath {
     }
 
     /// A line per path.
-    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
+    fn add_lines(
+        &self,
+        gained: &Gained,
+        [time, number]: Front,
+        out: &mut impl Table,
+    ) -> io::Result<()> {
         let sender = self.sender();
         for (path, subflow) in sender.subflows().iter().enumerate() {
             let bytes = gained.after.by_path[path] - gained.before.by_path[path];
             let goodput = bytes.get() as f64 * 8.0 / gained.interval.as_secs_f64();
-            let window = subflow.sender().window().get();
-            let srtt = seconds(subflow.sender().srtt());
-            let (device, held) = (subflow.device().queue().packets, sender.held().get());
-            writeln!(out, "{front},{},{goodput},{window},{srtt},{device},{held}", path + 1)?;
+            out.line(&[
+                time,
+                number,
+                (path as u64 + 1).into(),
+                goodput.into(),
+                subflow.sender().window().get().into(),
+                subflow.sender().srtt().into(),
+                subflow.device().queue().packets.into(),
+                sender.held().get().into(),
+            ])?;
         }
         Ok(())
     }
 }
 
 impl Tabled for Exchange {
-    fn columns(&self) -> &'static str {
-        "responses_per_s,response_s,goodput_bps"
+    fn columns(&self) -> &'static [&'static str] {
+        &["responses_per_s", "response_s", "goodput_bps"]
     }
 
     fn mark(&self, _now: Time) -> Mark {
@@ -159,16 +197,31 @@ impl Tabled for Exchange {
         Mark { round_trips, round_trip_sum, delivered, ..Mark::default() }
     }
 
-    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
+    fn add_lines(
+        &self,
+        gained: &Gained,
+        [time, number]: Front,
+        out: &mut impl Table,
+    ) -> io::Result<()> {
         let complete = (gained.after.round_trips - gained.before.round_trips) as f64;
         let rate = complete / gained.interval.as_secs_f64();
-        writeln!(out, "{front},{rate},{},{}", seconds(gained.rtt()), gained.bps())
+        out.line(&[time, number, rate.into(), gained.rtt().into(), gained.bps().into()])
     }
 }
 
 impl Tabled for Downlink {
-    fn columns(&self) -> &'static str {
-        "rate_bps,level,target,delay_s,goodput_bps,overhead_s,slowest_target,control_level,place"
+    fn columns(&self) -> &'static [&'static str] {
+        &[
+            "rate_bps",
+            "level",
+            "target",
+            "delay_s",
+            "goodput_bps",
+            "overhead_s",
+            "slowest_target",
+            "control_level",
+            "place",
+        ]
     }
 
     fn mark(&self, _now: Time) -> Mark {
@@ -176,46 +229,66 @@ impl Tabled for Downlink {
         Mark { round_trips, round_trip_sum, delivered: self.delivered(), ..Mark::default() }
     }
 
-    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
-        let (level, target) = (known(self.level()), known(self.target()));
-        let (rate, delay) = (self.rate().as_bps(), seconds(gained.rtt()));
+    fn add_lines(
+        &self,
+        gained: &Gained,
+        [time, number]: Front,
+        out: &mut impl Table,
+    ) -> io::Result<()> {
         let Belief { overhead, slowest_target, control_level } = self.belief();
-        let (overhead, control_level) = (seconds(overhead), known(control_level));
-        let (slowest, place) = (known(slowest_target), place(self.bottleneck()));
-        let goodput = gained.bps();
-        writeln!(
-            out,
-            "{front},{rate},{level},{target},{delay},{goodput},{overhead},{slowest},{control_level},{place}"
-        )
+        out.line(&[
+            time,
+            number,
+            self.rate().as_bps().into(),
+            self.level().into(),
+            self.target().into(),
+            gained.rtt().into(),
+            gained.bps().into(),
+            overhead.into(),
+            slowest_target.into(),
+            control_level.into(),
+            Value::Text(place(self.bottleneck())),
+        ])
     }
 }
 
 impl Tabled for Cross {
-    fn columns(&self) -> &'static str {
-        "throughput_bps"
+    fn columns(&self) -> &'static [&'static str] {
+        &["throughput_bps"]
     }
 
     fn mark(&self, _now: Time) -> Mark {
         Mark { delivered: self.delivered(), ..Mark::default() }
     }
 
-    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "{front},{}", gained.bps())
+    fn add_lines(
+        &self,
+        gained: &Gained,
+        [time, number]: Front,
+        out: &mut impl Table,
+    ) -> io::Result<()> {
+        out.line(&[time, number, gained.bps().into()])
     }
 }
 
 impl Tabled for External {
-    fn columns(&self) -> &'static str {
-        "datagrams_per_s"
+    fn columns(&self) -> &'static [&'static str] {
+        &["datagrams_per_s"]
     }
 
     fn mark(&self, _now: Time) -> Mark {
         Mark { round_trips: self.arrivals(), ..Mark::default() }
     }
 
-    fn write_line(&self, gained: &Gained, front: &str, out: &mut impl Write) -> io::Result<()> {
+    fn add_lines(
+        &self,
+        gained: &Gained,
+        [time, number]: Front,
+        out: &mut impl Table,
+    ) -> io::Result<()> {
         let arrived = gained.after.round_trips - gained.before.round_trips;
-        writeln!(out, "{front},{}", arrived as f64 / gained.interval.as_secs_f64())
+        let rate = arrived as f64 / gained.interval.as_secs_f64();
+        out.line(&[time, number, rate.into()])
     }
 }
 
@@ -243,12 +316,4 @@ fn place(bottleneck: Option<Bottleneck>) -> &'static str {
         Some(Bottleneck::Backhaul) => "backhaul",
         None => "",
     }
-}
-
-fn seconds(span: Option<Span>) -> String {
-    known(span.map(Span::as_secs_f64))
-}
-
-pub(super) fn known(value: Option<f64>) -> String {
-    value.map_or(String::new(), |value| value.to_string())
 }

@@ -11,11 +11,13 @@
 //! Hops are those of `freshline_core::link`, laws those of `freshline_core::source`: what runs
 //! here is what runs on the road.
 
+mod ages;
 mod change;
 mod client;
 mod components;
 mod cross;
 mod datagrams;
+mod deliveries;
 mod devices;
 mod downlink;
 mod exchange;
@@ -47,6 +49,7 @@ use rand_pcg::Pcg64;
 pub use change::{Change, Changed};
 pub use client::{Client, PacketSeen};
 pub use cross::{Cross, Pattern};
+pub use deliveries::{AgeRecord, Delivery};
 pub use downlink::{Downlink, DownlinkOutcome, DownlinkSettings, Server};
 pub use exchange::{Exchange, ExchangeOutcome};
 pub use external::{Arrival, External};

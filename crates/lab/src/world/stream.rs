@@ -16,10 +16,11 @@ use freshline_core::router::{Ecn, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 use slab::Slab;
 
-use super::Period;
+use super::deliveries::Deliveries;
 use super::host::{Host, HostOutcome};
 use super::measured::Measured;
 use super::parcel::{Body, Load};
+use super::{Delivery, Period};
 use crate::tcp::apps::{Cbr, UpdateSource};
 use crate::tcp::{Receiver, Segment, Sender, SenderStats, SmallQueue};
 
@@ -93,6 +94,8 @@ struct Tally {
     measured: Measured,
     /// The true age, at the receiver.
     age: AgeMeter,
+    /// What reset it.
+    deliveries: Deliveries,
     /// The age as the sender knows it from acks and their echoed timestamps (001 section I).
     source_age: AgeProcess,
     source_age_from: Integral,
@@ -180,6 +183,7 @@ impl Tally {
         Self {
             measured: Measured::between(Period { from: starts_at, until: ends_at }),
             age: AgeMeter::starting_at(starts_at),
+            deliveries: Deliveries::default(),
             source_age_from: source_age.mark(starts_at),
             source_age,
             round_trips: SpanHistogram::new(),
@@ -196,6 +200,14 @@ impl Tally {
         self.source_age_from = self.source_age.mark(now);
         (self.round_trips, self.periods) = (SpanHistogram::new(), (Span::ZERO, 0));
         (self.before, self.delivered_before) = (before, self.delivered);
+    }
+
+    /// Data of this generation time has been delivered.
+    fn on_fresh(&mut self, now: Time, generated_at: Time) {
+        if self.measured.has(now) {
+            let freshness = self.age.on_update(now, generated_at);
+            self.deliveries.on_update(now, generated_at, freshness);
+        }
     }
 }
 
@@ -351,6 +363,21 @@ impl Stream {
         &mut self.sender
     }
 
+    /// From its start until `now`, or until the age is no longer measured if that was earlier.
+    pub fn age_period(&self, now: Time) -> Period {
+        Period { from: self.starts_at, until: self.measured_until(now).max(self.starts_at) }
+    }
+
+    /// From now on the deliveries that reset the age are recorded.
+    pub fn record_ages(&mut self) {
+        self.tally.deliveries.record();
+    }
+
+    /// The deliveries that have been recorded, in the order of their arrival.
+    pub fn deliveries(&self) -> &[Delivery] {
+        self.tally.deliveries.all()
+    }
+
     /// The age at the receiver.
     pub const fn age(&self) -> &AgeProcess {
         self.tally.age.process()
@@ -447,9 +474,7 @@ impl Stream {
             &mut self.application
         {
             while let Some(update) = source.poll_delivered(delivered) {
-                if self.tally.measured.has(now) {
-                    self.tally.age.on_update(now, update.generated_at);
-                }
+                self.tally.on_fresh(now, update.generated_at);
             }
             return;
         }
@@ -460,9 +485,7 @@ impl Stream {
         let whole = self.waiting.iter().filter(|(end, _)| *end <= delivered.get());
         if let Some(sent_at) = whole.map(|(_, sent_at)| *sent_at).max() {
             self.waiting.retain(|(end, _)| *end > delivered.get());
-            if self.tally.measured.has(now) {
-                self.tally.age.on_update(now, sent_at);
-            }
+            self.tally.on_fresh(now, sent_at);
         }
     }
 }

@@ -25,10 +25,10 @@ use freshline_core::wire::OpeningTooLong;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::Period;
 use super::datagrams::Datagrams;
 use super::devices::Devices;
 use super::parcel::{Body, Load, UDP_OVER_IPV4};
+use super::{AgeRecord, Period};
 use states::{Generated, States};
 pub use states::{Generation, StateSizes, Topic};
 use tally::Tally;
@@ -320,6 +320,26 @@ impl TopicsFlow {
     /// Updates sent, openings included.
     pub fn sent(&self) -> u64 {
         self.counts.sent
+    }
+
+    /// From its start until `now`, or until the age is no longer measured if that was earlier.
+    pub fn age_period(&self, now: Time) -> Period {
+        Period { from: self.starts_at, until: self.tally.measured.clip(now).max(self.starts_at) }
+    }
+
+    /// From now on the deliveries that reset the age of a topic or key are recorded.
+    pub fn record_ages(&mut self) {
+        self.tally.record_ages();
+    }
+
+    /// The deliveries that have been recorded, by topic and key.
+    pub fn deliveries(&self) -> impl Iterator<Item = AgeRecord<'_>> {
+        let streams = self.states.streams().iter().zip(self.tally.deliveries());
+        streams.map(|(stream, deliveries)| AgeRecord {
+            topic: &self.states.topics()[usize::from(stream.topic)].params.name,
+            key: stream.key.as_ref().map(|(_, number)| *number),
+            deliveries,
+        })
     }
 
     /// The number of fresh acks, and the sum of their round trips.

@@ -31,10 +31,10 @@ use freshline_core::wire::Message;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::Period;
 use super::datagrams::{Datagrams, MAX_OF_PARTS, SYMBOL};
 use super::devices::Devices;
 use super::parcel::{Body, Load};
+use super::{Delivery, Period};
 pub use sizes::{SizeDistribution, Sizes};
 use tally::Tally;
 pub use tally::UpdateOutcome;
@@ -136,6 +136,21 @@ impl UpdateFlow {
     /// The control epochs of the law that have been recorded; none of a law without epochs.
     pub fn epochs(&self) -> &[EpochRecord] {
         self.epochs.as_deref().unwrap_or_default()
+    }
+
+    /// From its start until `now`, or until the age is no longer measured if that was earlier.
+    pub fn age_period(&self, now: Time) -> Period {
+        Period { from: self.starts_at, until: self.measured_until(now).max(self.starts_at) }
+    }
+
+    /// From now on the deliveries that reset the age are recorded.
+    pub fn record_ages(&mut self) {
+        self.tally.deliveries.record();
+    }
+
+    /// The deliveries that have been recorded, in the order of their arrival.
+    pub fn deliveries(&self) -> &[Delivery] {
+        self.tally.deliveries.all()
     }
 
     fn record_epoch(&mut self) {

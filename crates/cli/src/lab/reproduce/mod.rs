@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freshline_lab::contest::{self, Contested, cases, contest};
+use freshline_lab::library::{self, Text};
 use freshline_lab::reproduce::{Compared, Draw, Options, reproduce};
 use freshline_lab::safety;
 use freshline_lab::scenario::{Change, ContestConfig, Half, SafetyConfig, Scenario};
@@ -16,7 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, miette};
 
 use self::table::{Summary, Table};
-use super::library::{self, Changed, Text};
+use super::chosen::Changed;
 use super::{board, figure, safety as sweeps};
 use crate::failure::Failure;
 use crate::output::{INTERRUPTED, print_json, printed};

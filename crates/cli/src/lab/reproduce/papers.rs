@@ -252,9 +252,9 @@ fn between(from: &str, to: &str) -> Vec<String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::library;
     use super::super::record::{omitted, recorded};
     use super::*;
+    use freshline_lab::library;
 
     #[test]
     fn labels_are_read_as_papers_are_cited() {

@@ -6,11 +6,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use freshline_lab::library::{self, Text};
 use freshline_lab::reproduce::{Compared, Kind, Options, Verdict};
 use freshline_lab::scenario::{Omitted, Origin, Scenario};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
-use super::library::{self, Text};
 use super::papers::{self, Left};
 use super::table::{
     Summary, Table, cell, expected, holds_without_law, is_about_a_law, is_judged, origin, short,
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn the_page_is_that_of_the_record() {
         let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
-        let page = page(&tables, &omitted(&super::super::library::all()));
+        let page = page(&tables, &omitted(&library::all()));
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         if fs::read_to_string(root.join("docs/coverage.md")).unwrap_or_default() != page {
             let made = root.join("target/coverage.md");

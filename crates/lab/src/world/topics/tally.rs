@@ -13,8 +13,9 @@ use freshline_core::age::{AgeHistogram, AgeProcess, Freshness, Integral, Ramp};
 use freshline_core::unit::{Span, Time};
 
 use super::states::{Generation, States};
-use crate::world::Period;
+use crate::world::deliveries::Deliveries;
 use crate::world::measured::Measured;
+use crate::world::{Delivery, Period};
 
 /// States of one series that have been generated and not handed out, of topics whose deliveries are not timed: older
 /// ones are counted alone.
@@ -66,6 +67,8 @@ pub struct DeadlineOutcome {
 struct Series {
     topic: usize,
     age: AgeProcess,
+    /// What reset it.
+    deliveries: Deliveries,
     from: Integral,
     /// When the states were generated that are newer than the last one that was handed out.
     pending: VecDeque<Time>,
@@ -131,6 +134,7 @@ impl Tally {
                 topic: stream.topic.into(),
                 from: age.mark(period.from),
                 age,
+                deliveries: Deliveries::default(),
                 pending: VecDeque::new(),
                 earlier: 0,
                 withheld: 0,
@@ -145,6 +149,16 @@ impl Tally {
             topics: topics.collect(),
             series: series.collect(),
         }
+    }
+
+    /// From now on the deliveries that reset an age are recorded.
+    pub(super) fn record_ages(&mut self) {
+        self.series.iter_mut().for_each(|series| series.deliveries.record());
+    }
+
+    /// What was recorded of each series, in the order of the streams.
+    pub(super) fn deliveries(&self) -> impl Iterator<Item = &[Delivery]> {
+        self.series.iter().map(|series| series.deliveries.all())
     }
 
     /// The warm-up has ended.
@@ -198,7 +212,9 @@ impl Tally {
         let topic = &mut self.topics[series.topic];
         let ramp = series.ramp(now, self.from);
         series.add_over(now, topic);
-        if series.age.on_update(now, generated_at) == Freshness::Stale {
+        let freshness = series.age.on_update(now, generated_at);
+        series.deliveries.on_update(now, generated_at, freshness);
+        if freshness == Freshness::Stale {
             return;
         }
         topic.record(ramp);

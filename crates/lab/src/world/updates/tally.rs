@@ -5,6 +5,7 @@ use freshline_core::session::PathCounters;
 use freshline_core::unit::{Span, Time};
 
 use crate::world::Period;
+use crate::world::deliveries::Deliveries;
 use crate::world::measured::Measured;
 
 /// The measurement. The processes run from the flow's start on, so that an age or a backlog from
@@ -14,6 +15,8 @@ pub(super) struct Tally {
     pub(super) measured: Measured,
     /// The true age, at the monitor.
     pub(super) age: AgeMeter,
+    /// What reset it.
+    pub(super) deliveries: Deliveries,
     /// The age as the source knows it from acks.
     source_age: AgeProcess,
     source_age_from: Integral,
@@ -61,6 +64,7 @@ impl Tally {
         Self {
             measured: Measured::between(Period { from: starts_at, until: ends_at }),
             age: AgeMeter::starting_at(starts_at),
+            deliveries: Deliveries::default(),
             source_age_from: source_age.mark(starts_at),
             source_age,
             backlog_from: backlog.mark(starts_at),
@@ -88,7 +92,8 @@ impl Tally {
     pub(super) fn on_fresh(&mut self, now: Time, generated_at: Time) {
         if self.measured.has(now) {
             self.delivered_fresh += 1;
-            self.age.on_update(now, generated_at);
+            let freshness = self.age.on_update(now, generated_at);
+            self.deliveries.on_update(now, generated_at, freshness);
         }
     }
 
