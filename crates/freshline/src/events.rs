@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use freshline_core::wire::CloseReason;
@@ -12,9 +13,16 @@ use crate::queue::{Pending, Queue};
 /// Maximum number of pending events. When it is exceeded, the oldest one is dropped and counted.
 const MAX: usize = 1024;
 
-/// A queue of events, the oldest first. If the application does not read them, the oldest ones are dropped.
+/// A queue of events, the oldest first. If the application does not read them, the oldest ones are dropped. Clones share
+/// the queue: each event goes to one of them.
 #[derive(Debug)]
-pub struct Events<E>(Queue<Recent<E>>);
+pub struct Events<E>(Arc<Queue<Recent<E>>>);
+
+impl<E> Clone for Events<E> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
 
 #[derive(Debug)]
 struct Recent<E> {
@@ -46,7 +54,7 @@ impl<E> Pending for Recent<E> {
 
 impl<E> Events<E> {
     pub(crate) fn new(can_wait: bool) -> Self {
-        Self(Queue::new(can_wait))
+        Self(Arc::new(Queue::new(can_wait)))
     }
 
     pub(crate) fn put(&self, event: E) {
@@ -81,6 +89,16 @@ impl<E> Events<E> {
     /// Waits for the next event without blocking the thread, on any executor.
     pub async fn recv(&self) -> Option<E> {
         self.0.recv().await
+    }
+
+    /// Waits until the source or monitor has ended, without blocking the thread. Takes no event.
+    pub async fn ended(&self) {
+        self.0.closed().await;
+    }
+
+    /// Whether the source or monitor has ended and all pending events were read.
+    pub fn is_over(&self) -> bool {
+        self.0.is_over()
     }
 
     /// The number of events that were dropped.

@@ -162,6 +162,11 @@ impl Monitor {
         self.running.has_ended()
     }
 
+    /// Begins to end, as [`Monitor::close`] does, without waiting for the end ([`Events::ended`]).
+    pub fn stop(&self) {
+        self.running.stop();
+    }
+
     /// Closes all sessions, and returns a report of the run.
     ///
     /// # Errors

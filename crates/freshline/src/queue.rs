@@ -148,6 +148,11 @@ impl<P: Pending> Queue<P> {
         Recv { queue: self, task: inner.last_task }
     }
 
+    /// Waits until nothing more comes, and takes nothing; any number of tasks at a time.
+    pub(crate) fn closed(&self) -> Closed<'_, P> {
+        Closed(self.recv())
+    }
+
     fn poll_as(&self, task: u64, context: &mut Context<'_>) -> Poll<Option<P::Item>> {
         let mut inner = self.lock();
         match self.take(&mut inner) {
@@ -215,6 +220,23 @@ impl<P: Pending> Future for Recv<'_, P> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.queue.poll_as(self.task, context)
+    }
+}
+
+/// A task that waits for the end.
+pub(crate) struct Closed<'a, P: Pending>(Recv<'a, P>);
+
+impl<P: Pending> Future for Closed<'_, P> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Recv { queue, task } = self.0;
+        let mut inner = queue.lock();
+        if inner.is_closed {
+            return Poll::Ready(());
+        }
+        inner.wakers.insert(task, context.waker().clone());
+        Poll::Pending
     }
 }
 

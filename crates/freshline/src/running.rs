@@ -114,6 +114,15 @@ impl<R> Running<R> {
         self.has_ended()
     }
 
+    /// Makes it end, without waiting for that. A simulation ends by [`Running::end`] alone.
+    pub(crate) fn stop(&self) {
+        match self {
+            Self::Thread { stop, .. } => stop.stop(),
+            #[cfg(feature = "sim")]
+            Self::Simulated(_) => {}
+        }
+    }
+
     /// Ends it, and gives its report.
     pub(crate) fn end(&mut self) -> Result<R, Error> {
         match self {

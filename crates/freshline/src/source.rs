@@ -115,6 +115,11 @@ impl Source {
         find(&self.topics, name)
     }
 
+    /// The handle of the first topic, or of the one state of a source without topics.
+    pub fn first_topic(&self) -> Topic {
+        self.topics[0].clone()
+    }
+
     /// Sets the newest state of the first topic, or of a source without topics; see [`Topic::put`].
     ///
     /// # Errors
@@ -150,6 +155,17 @@ impl Source {
         self.running.has_ended()
     }
 
+    /// Accepts no further states, and ends by itself once the monitor has the newest state of each topic and all records.
+    /// [`Events::ended`] waits for that end, and [`Source::close`] does not.
+    pub fn drain(&self) {
+        self.topics.iter().for_each(Topic::finish);
+    }
+
+    /// Begins to end, as [`Source::close`] does, without waiting for the end ([`Events::ended`]).
+    pub fn stop(&self) {
+        self.running.stop();
+    }
+
     /// Waits until the monitor has the newest state of each topic and all records, for `patience` at most, then closes the
     /// session and returns a report of the run. Topics accept no further states.
     ///
@@ -157,7 +173,7 @@ impl Source {
     /// [`Error::Undelivered`] if the monitor does not have all of them; in a simulation, always if it does not have them
     /// yet. Otherwise as [`Source::close`].
     pub fn finish(mut self, patience: Duration) -> Result<SourceReport, Error> {
-        self.topics.iter().for_each(Topic::finish);
+        self.drain();
         let is_over = self.running.wait(patience);
         let report = self.running.end()?;
         if is_over { Ok(report) } else { Err(Error::Undelivered) }

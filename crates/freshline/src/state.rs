@@ -40,23 +40,32 @@ pub(crate) struct Generated {
 /// Tells at its end whether a record was read, and is done.
 pub(crate) struct Ticket {
     is_read: AtomicBool,
+    is_done: AtomicBool,
     end: Box<dyn Fn(bool) + Send + Sync>,
 }
 
 impl Ticket {
     pub(crate) fn new(end: impl Fn(bool) + Send + Sync + 'static) -> Self {
-        Self { is_read: AtomicBool::new(false), end: Box::new(end) }
+        let (is_read, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { is_read, is_done, end: Box::new(end) }
     }
 
     /// The application has it.
     pub(crate) fn read(&self) {
         self.is_read.store(true, Ordering::Relaxed);
     }
+
+    /// Ends, once.
+    fn done(&self) {
+        if !self.is_done.swap(true, Ordering::Relaxed) {
+            (self.end)(self.is_read.load(Ordering::Relaxed));
+        }
+    }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        (self.end)(*self.is_read.get_mut());
+        self.done();
     }
 }
 
@@ -119,6 +128,11 @@ impl State {
     /// Whether this is a record.
     pub fn is_record(&self) -> bool {
         self.0.ticket.is_some()
+    }
+
+    /// Acknowledges a record to its source now, although clones of it are held. Does nothing with a state.
+    pub fn done(&self) {
+        self.0.ticket.iter().for_each(Ticket::done);
     }
 
     /// The sequence number of the session's newest update at the time of receipt.

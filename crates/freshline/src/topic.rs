@@ -8,11 +8,12 @@
 //! A slot is locked for the duration of a move, so `put` never waits for the network. A thread that puts a million
 //! states per second wakes the network thread once per transmitted update.
 
-use std::collections::{BTreeMap, VecDeque};
+mod content;
+
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use freshline_core::session::{Need, TopicKind};
 use freshline_core::unit::{Span, Time};
@@ -22,6 +23,7 @@ use freshline_net::source::sampler::{Sampler, Take};
 
 use crate::clock::Clock;
 use crate::put_error::PutError;
+use content::{Content, Kind};
 
 /// A handle to one topic of a [`Source`](crate::Source), or of a monitor's return direction. It is cheap to clone and
 /// can be used by several threads at the same time.
@@ -36,16 +38,11 @@ struct Slot {
     inner: Mutex<Inner>,
 }
 
-/// What [`Topic`] can be given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Latest,
-    Keyed { max_keys: usize },
-    Every { max_bytes: usize },
-}
+/// Writes a state into an empty buffer, or says why there is none.
+type Sample = Box<dyn FnMut(&mut Vec<u8>) -> Result<(), String> + Send>;
 
-/// Writes a state into an empty buffer.
-type Sample = Box<dyn FnMut(&mut Vec<u8>) + Send>;
+/// When a function that failed is called again.
+const RETRY: Span = Span::from_millis(100);
 
 #[derive(Default)]
 struct Inner {
@@ -66,36 +63,6 @@ struct Inner {
     is_ending: bool,
     /// States that a newer one replaced before they were sent.
     replaced: u64,
-}
-
-#[derive(Default)]
-struct Content {
-    /// The newest state, and whether it was taken.
-    newest: Option<(Time, Vec<u8>)>,
-    is_taken: bool,
-    /// Of keys: the newest state that was not taken; `None`: the key is removed.
-    keys: BTreeMap<Vec<u8>, (Time, Option<Vec<u8>>)>,
-    records: VecDeque<(Time, Vec<u8>)>,
-    /// The bytes of `records`.
-    bytes: usize,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Latest => "latest",
-            Self::Keyed { .. } => "keyed",
-            Self::Every { .. } => "every",
-        }
-    }
-
-    fn method(self) -> &'static str {
-        match self {
-            Self::Latest => "put",
-            Self::Keyed { .. } => "put_key",
-            Self::Every { .. } => "push",
-        }
-    }
 }
 
 impl Topic {
@@ -145,6 +112,19 @@ impl Topic {
         self.put_at(at, state.into())
     }
 
+    /// Sets the newest state, sampled `age` ago.
+    ///
+    /// # Errors
+    /// [`PutError`].
+    pub fn put_aged(
+        &self,
+        age: Duration,
+        state: impl Into<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, PutError> {
+        let now = self.0.clock.now();
+        self.put_at(now - age.into(), state.into())
+    }
+
     /// Calls `sample` for each update, at the moment of sending, to write the state to an empty buffer: this gives the
     /// freshest state. `sample` runs on the network thread and must not block. [`Topic::put`] ends it.
     ///
@@ -152,7 +132,23 @@ impl Topic {
     /// [`PutError::Closed`], and [`PutError::Kind`] of a topic with keys or records.
     pub fn sample_with(
         &self,
-        sample: impl FnMut(&mut Vec<u8>) + Send + 'static,
+        mut sample: impl FnMut(&mut Vec<u8>) + Send + 'static,
+    ) -> Result<(), PutError> {
+        self.try_sample_with(move |state| {
+            sample(state);
+            Ok(())
+        })
+    }
+
+    /// [`Topic::sample_with`] for a function that can fail: then no update leaves,
+    /// [`SourceEvent::Trouble`](crate::SourceEvent::Trouble) gives the reason, and the function is called again after
+    /// 100 ms.
+    ///
+    /// # Errors
+    /// As [`Topic::sample_with`].
+    pub fn try_sample_with(
+        &self,
+        sample: impl FnMut(&mut Vec<u8>) -> Result<(), String> + Send + 'static,
     ) -> Result<(), PutError> {
         self.check_kind(matches!(self.0.kind, Kind::Latest))?;
         // Dropped after the lock is: what it has captured may use the topic.
@@ -373,7 +369,7 @@ impl Sampler for Taker {
             inner.sampled_at = Some(now);
             // It may use the topic itself.
             drop(inner);
-            sample(into);
+            let sampled = sample(into);
             // Dropped after the lock is, as in `put`.
             let mut replaced = Some(sample);
             let mut inner = self.0.lock();
@@ -381,46 +377,21 @@ impl Sampler for Taker {
                 inner.sample = replaced.take();
             }
             drop(inner);
-            return Take::Sample { generated_at: now };
+            return match sampled {
+                Ok(()) => Take::Sample { generated_at: now },
+                Err(why) => {
+                    into.clear();
+                    Take::RetryAt(now + RETRY, why)
+                }
+            };
         }
-        let taken = inner.take(self.0.0.kind, need, into);
+        let taken = inner.content.take(self.0.0.kind, need, into);
         inner.awaits = taken == Take::NotYet;
         if inner.awaits && inner.is_ending { Take::End } else { taken }
     }
 
     fn queued(&self) -> usize {
         self.0.lock().content.records.len()
-    }
-}
-
-impl Inner {
-    fn take(&mut self, kind: Kind, need: Need, into: &mut Vec<u8>) -> Take {
-        let Content { newest, is_taken, keys, records, bytes } = &mut self.content;
-        match kind {
-            Kind::Latest => match newest {
-                Some((generated_at, state)) if !*is_taken || need == Need::Newest => {
-                    *is_taken = true;
-                    into.extend_from_slice(state);
-                    Take::Sample { generated_at: *generated_at }
-                }
-                _ => Take::NotYet,
-            },
-            Kind::Keyed { .. } => match keys.pop_first() {
-                Some((key, (generated_at, state))) => {
-                    into.extend_from_slice(state.as_deref().unwrap_or_default());
-                    Take::Key { generated_at, key, is_removed: state.is_none() }
-                }
-                None => Take::NotYet,
-            },
-            Kind::Every { .. } => match records.pop_front() {
-                Some((generated_at, record)) => {
-                    *bytes -= RecordChunk::cost_of_record(record.len());
-                    into.extend_from_slice(&record);
-                    Take::Record { generated_at }
-                }
-                None => Take::NotYet,
-            },
-        }
     }
 }
 
@@ -503,6 +474,25 @@ mod tests {
         assert_eq!(take_at(6).1, [2]);
         topic.put([9]).unwrap();
         assert_eq!(take(&mut *sampler, Need::Newer).1, [9]);
+    }
+
+    #[test]
+    fn a_sample_that_fails_is_not_sent_and_is_taken_again_later() {
+        let (topic, mut sampler, _) = topic(TopicKind::Latest);
+        let mut count = 0;
+        let sample = move |state: &mut Vec<u8>| {
+            count += 1;
+            state.push(count);
+            if count == 1 { Err("the sensor is off".to_owned()) } else { Ok(()) }
+        };
+        topic.try_sample_with(sample).unwrap();
+        let mut state = Vec::new();
+        let taken = sampler.take(Time::from_nanos(5), Need::Newer, &mut state);
+        let again = Time::from_nanos(5) + RETRY;
+        assert_eq!(taken, Take::RetryAt(again, "the sensor is off".to_owned()));
+        assert!(state.is_empty(), "half a state is none");
+        assert!(matches!(sampler.take(again, Need::Newer, &mut state), Take::Sample { .. }));
+        assert_eq!(state, [2]);
     }
 
     #[test]
