@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
 FUZZ_TARGETS := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
 
-.PHONY: help demo test test-all bench train docs lint fmt fuzz-smoke install-c
+.PHONY: help demo test test-all bench train docs lint fmt fuzz-smoke install-c python wheels
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -57,3 +57,11 @@ fuzz-smoke: ## each fuzz target for FUZZ_SECONDS (60)
 install-c: ## the library for C and C++ into PREFIX (/usr/local): headers, libraries, pkg-config
 	@scripts/setup rust
 	@crates/c/install $(PREFIX)
+
+python: ## the Python package: a wheel for this machine in target/wheels, and its tests
+	@scripts/setup rust python
+	@scripts/python $(ARGS)
+
+wheels: ## wheels for x86-64 and aarch64, glibc and musl, in target/wheels
+	@scripts/setup rust python
+	@scripts/wheels $(ARGS)

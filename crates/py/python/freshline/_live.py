@@ -1,0 +1,235 @@
+"""Sources, monitors, and how their states reach a program: by a loop, a task, or a function."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from freshline import _native
+from freshline._errors import ClosedError, UndeliveredError
+from freshline._native import Event, State
+from freshline._types import Report
+from freshline._waiting import receive, until
+
+# Peers then need not wait for a timeout.
+atexit.register(_native._close_all)
+
+
+class Subscription(_native.Subscription):
+    """Delivers the states of all topics that match a pattern, the current ones first.
+
+    Use it as an iterator, as an asynchronous one, by `next` and `recv`, or by `try_next`. A slow reader receives the
+    newest state of each topic and key, in turn; it slows down neither the network nor other readers. Records are never
+    replaced.
+    """
+
+    async def recv(self) -> State | None:
+        """Waits for the next state; None at the end. Any number of tasks may wait. It is safe to cancel: no state is lost."""
+        state = self.try_next()
+        if state is not None:
+            return state
+        received = await receive(self)
+        assert received is None or isinstance(received, State)
+        return received
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> State:
+        state = await self.recv()
+        if state is None:
+            raise StopAsyncIteration
+        return state
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Events(_native.Events):
+    """The events of a source or a monitor, the oldest first.
+
+    Use it as an iterator, as an asynchronous one, by `next` and `recv`, or by `try_next`.
+    """
+
+    async def recv(self) -> Event | None:
+        """Waits for the next event; None at the end. It is safe to cancel: no event is lost."""
+        event = self.try_next()
+        if event is not None:
+            return event
+        received = await receive(self)
+        assert received is None or isinstance(received, Event)
+        return received
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await self.recv()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+
+class Listener:
+    """Calls a function with each state of a subscription, on a thread of its own, until it is closed.
+
+    An exception of the function goes to `threading.excepthook`, and the next state is delivered.
+    """
+
+    def __init__(self, subscription: Subscription, callback: Callable[[State], object]) -> None:
+        self.subscription = subscription
+        self._callback = callback
+        self._thread = threading.Thread(target=self._run, name="freshline listener", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (state := self.subscription.next()) is not None:
+            try:
+                self._callback(state)
+            except Exception:
+                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
+            # A record is acknowledged when nothing holds it any more.
+            del state
+
+    def close(self) -> None:
+        """Ends it, and waits for the function to return, unless the function itself closes it."""
+        self.subscription.close()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Monitor(_native.Monitor):
+    """A running monitor. It holds the freshest states of many sources until it is closed.
+
+    It listens at `url`, such as "quic://0.0.0.0:3774", or "udp://127.0.0.1:0" for a free port.
+    """
+
+    def subscribe(self, pattern: str) -> Subscription:
+        """Subscribes to all topics whose full names match; `*` matches any characters."""
+        return Subscription(self, pattern)
+
+    def listen(self, pattern: str, callback: Callable[[State], object]) -> Listener:
+        """Calls `callback` with each state of the topics that match, on a thread of its own."""
+        return Listener(self.subscribe(pattern), callback)
+
+    @property
+    def events(self) -> Events:
+        """Its events; each goes to one of those that read them."""
+        return Events(self)
+
+    async def aclose(self) -> Report | None:
+        """`close` without blocking the event loop."""
+        if self.has_ended:
+            return self.close()
+        self.stop()
+        await receive(self)
+        return self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Source(_native.Source):
+    """A running source. It keeps the monitor at `url` fresh until it is closed.
+
+    `topics` has names or `TopicParams`; without topics the source has one state, without a name. `law` decides when to
+    send: "acp+d" (the default), "acp+", "acp", "tenth", "lazy", or a dictionary with settings. An unreachable monitor is
+    not an error: the source tries again, and `events` reports it.
+    """
+
+    linger = 1.0
+    """How long leaving a `with` block waits for the last states and records to arrive, in s."""
+
+    def subscribe(self, pattern: str) -> Subscription:
+        """Subscribes to topics that the monitor sends, such as "monitor/cmd"; needs `receive` or `max_ages`."""
+        return Subscription(self, pattern)
+
+    def listen(self, pattern: str, callback: Callable[[State], object]) -> Listener:
+        """Calls `callback` with each state of the received topics that match, on a thread of its own."""
+        return Listener(self.subscribe(pattern), callback)
+
+    @property
+    def events(self) -> Events:
+        """Its events; each goes to one of those that read them."""
+        return Events(self)
+
+    @property
+    def received_events(self) -> Events:
+        """Events of what it receives, such as that all states of a topic are too old."""
+        return Events(self, received=True)
+
+    async def aclose(self) -> Report | None:
+        """`close` without blocking the event loop."""
+        if self.has_ended:
+            return self.close()
+        self.stop()
+        await receive(self)
+        return self.close()
+
+    async def afinish(self, patience: float) -> Report | None:
+        """`finish` without blocking the event loop."""
+        self.drain()
+        is_over = await until(self, patience)
+        report = await self.aclose()
+        if not is_over:
+            raise UndeliveredError("the monitor did not acknowledge all states and records in time")
+        return report
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and not self.has_ended:
+                self.finish(self.linger)
+        except (UndeliveredError, ClosedError):
+            pass
+        finally:
+            self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and not self.has_ended:
+                self.drain()
+                await until(self, self.linger)
+        finally:
+            await self.aclose()

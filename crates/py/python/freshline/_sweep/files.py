@@ -1,0 +1,103 @@
+"""Files that appear whole or not at all, on any file system with an atomic rename."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+STALE_SECONDS = 3600.0
+"""Age from which on a temporary file of another host is stale. Writing one takes seconds."""
+
+_numbers = itertools.count()
+
+
+Content = str | Callable[[BinaryIO], None]
+"""Text, or a function that writes to the file."""
+
+
+def write(path: Path, content: Content) -> None:
+    """Write a file under a temporary name in the same folder, fsync it, and rename it.
+
+    Several writers of one path do not disturb each other: each has its own temporary name.
+    """
+    temporary = _filled(path, content)
+    try:
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def create(path: Path, content: Content) -> bool:
+    """Like `write`, but leave a file alone that exists. Returns whether the file is new."""
+    temporary = _filled(path, content)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+    return True
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove temporary files whose process on this host ended, and those that are too old."""
+    host = socket.gethostname()
+    for path in folder.glob(".*.tmp"):
+        parts = path.name.rsplit("~", 3)
+        try:
+            if len(parts) == 4 and parts[1] == host:
+                stale = not _is_alive(int(parts[2]))
+            else:
+                stale = time.time() - path.stat().st_mtime > STALE_SECONDS
+        except (OSError, ValueError):
+            continue
+        if stale:
+            path.unlink(missing_ok=True)
+
+
+def _filled(path: Path, content: Content) -> Path:
+    own = f".{path.name}~{socket.gethostname()}~{os.getpid()}~{next(_numbers)}.tmp"
+    temporary = path.with_name(own)
+    try:
+        with open(temporary, "wb") as file:
+            if isinstance(content, str):
+                file.write(content.encode())
+            else:
+                content(file)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable. Some network file systems refuse it, and need it not."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,74 @@
+"""How tasks of asyncio wait for states and events: without threads, and without work while nothing arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, ref
+
+from freshline._native import Reactor, Waiter
+
+if TYPE_CHECKING:
+    from freshline._native import Event, State
+    from freshline._types import Awaited
+
+
+class _Loop:
+    """The waiters of one event loop: a thread of the network makes one descriptor readable, and the loop polls them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.reactor = Reactor()
+        self.numbers = itertools.count(1)
+        self.futures: dict[int, asyncio.Future[None]] = {}
+        loop.add_reader(self.reactor.fileno(), self._wake)
+
+    def _wake(self) -> None:
+        for number in self.reactor.take():
+            future = self.futures.get(number)
+            if future is not None and not future.done():
+                future.set_result(None)
+
+
+# By the event loop, which holds its own as long as it reads the descriptor. A reference from here would be one to the
+# event loop itself, through the futures of tasks that never ended.
+_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[_Loop]] = WeakKeyDictionary()
+
+
+def _loop_of(running: asyncio.AbstractEventLoop) -> _Loop:
+    known = _loops.get(running)
+    loop = known() if known is not None else None
+    if loop is None:
+        loop = _Loop(running)
+        _loops[running] = ref(loop)
+    return loop
+
+
+async def receive(awaited: Awaited) -> State | Event | None:
+    """The next state or event, or None at the end. It is safe to cancel: nothing is lost."""
+    running = asyncio.get_running_loop()
+    loop = _loop_of(running)
+    number = next(loop.numbers)
+    waiter = Waiter(awaited, loop.reactor, number)
+    try:
+        while True:
+            is_done, item = waiter.poll()
+            if is_done:
+                return item
+            # Only a signal: the item itself is taken above, without a pause in which a task could be cancelled.
+            future = running.create_future()
+            loop.futures[number] = future
+            await future
+    finally:
+        loop.futures.pop(number, None)
+        waiter.close()
+
+
+async def until(awaited: Awaited, timeout: float | None) -> bool:
+    """Whether the end came within `timeout` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            await receive(awaited)
+    except TimeoutError:
+        return False
+    return True

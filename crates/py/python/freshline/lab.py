@@ -1,0 +1,216 @@
+"""The lab: the laws in virtual time, over simulated links, Wi-Fi cells, meshes and TCP.
+
+    import freshline
+
+    result = freshline.lab.run("wifi-sources", {"flow.source.count": 12}, runs=4)
+    print(result.value("age_mean", "source"))
+
+The same scenario, seed and changes give the same numbers, on any machine and any number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from freshline import _scenario
+from freshline._native import Ack, Prepared, Recording, Table, scenario_text, toml_of
+from freshline._native import reproduce as _reproduce
+from freshline._native import scenarios as _scenarios
+from freshline._scenario import *
+from freshline._sweep.progress import Progress
+
+__all__ = ["Ack", "Law", "Recording", "Result", "reproduce", "run", "scenario_text", "scenarios", *_scenario.__all__]
+
+AnyScenario = str | os.PathLike[str] | Mapping[str, Any] | _scenario.Scenario
+"""The name of a scenario, the path of a file, a dictionary, or a `Scenario`."""
+
+
+class Law:
+    """A law of your own, which decides when a source sends its next update.
+
+        class OnePerRoundTrip(freshline.lab.Law):
+            def on_ack(self, now, ack):
+                self.rate = 1 / ack.rtt
+
+        freshline.lab.run("wifi-sources", laws={"source": OnePerRoundTrip})
+
+    An update leaves a period (1 / `rate`) after the one before, with the rate that was in force when that one left. The
+    first one leaves at once; while `rate` is None, the next one waits for the first rate. A law may have these methods,
+    and needs none; times are in s of virtual time:
+
+    - `restart(now)`: a session was opened; forget the path.
+    - `on_sent(now, seq)`: an update left.
+    - `on_ack(now, ack)`: an `Ack` arrived.
+    - `next_update()`: when the next update should leave, in place of the period; None while the law waits.
+    - `next_timeout()`: when to call `on_timeout(now)`, or None.
+
+    They are asked for after each of the other calls. Rates are kept between 0.5 and 10,000 updates per second.
+    """
+
+    rate: float | None = None
+    """Updates per second; None until it is known."""
+
+
+class Result:
+    """What a scenario measured. Tables have Arrow's PyCapsule interface: `polars.DataFrame(result.metrics)`."""
+
+    metrics: Table
+    """Means over the runs: of, name, value, unit, ci95 (half the width of the 95 % interval); swept keys are in front."""
+    runs: Table
+    """The numbers of each run: seed, run, of, name, value, unit; swept keys are in front."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        tables: tuple[Table, Table],
+        laws: dict[str, Callable[[], object]] | None,
+        every: float | str,
+    ) -> None:
+        self._prepared = prepared
+        self.metrics, self.runs = tables
+        self._laws = laws
+        self._every = every
+
+    @property
+    def title(self) -> str:
+        """The scenario's title."""
+        return self._prepared.title
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """What each point of the sweep sets; one empty dictionary without a sweep."""
+        return self._prepared.points
+
+    def value(self, name: str, of: str, **point: object) -> float:
+        """A metric's mean, such as `value("age_mean", "robot")`. Raises LookupError if there is not exactly one."""
+        rows = self.metrics.to_dict()
+        chosen = [
+            value
+            for row, value in enumerate(rows["value"])
+            if rows["name"][row] == name
+            and rows["of"][row] == of
+            and all(rows[key][row] == wanted for key, wanted in point.items())
+        ]
+        if len(chosen) == 1:
+            return float(chosen[0])
+        known = sorted({f"{one} of {other}" for one, other in zip(rows["name"], rows["of"], strict=True)})
+        what = "there are several, one for each point of the sweep" if chosen else f"there are: {', '.join(known)}"
+        raise LookupError(f"metric {name!r} of {of!r}: {what}")
+
+    def record(
+        self,
+        *,
+        point: int = 0,
+        row: int = 0,
+        every: float | str | None = 0.1,
+        ages: bool = True,
+        packets: bool = True,
+    ) -> Recording:
+        """Runs one run again and records it, warm-up included: series with a line per `every` (None: none), ages, packets.
+
+        `point` is the place among `points`, and `row` that of the run among the runs of a point.
+        """
+        seed, run = self._run(row)
+        return self._prepared.record(point, seed, run, self._laws, every, ages, packets)
+
+    def capture(self, *carriers: str, point: int = 0, row: int = 0) -> bytes:
+        """Runs one run again, and returns a packet capture (pcap) of what leaves LINK, LINK/reverse or CELL.
+
+        `freshline.age` measures it, and tcpdump and Wireshark read it; updates are those of a session over udp://.
+        """
+        seed, run = self._run(row)
+        return self._prepared.capture(point, seed, run, carriers, self._laws)
+
+    def _run(self, row: int) -> tuple[int, int]:
+        runs = list(dict.fromkeys(zip(self.runs["seed"], self.runs["run"], strict=True)))
+        return runs[row]
+
+    @cached_property
+    def _recording(self) -> Recording:
+        return self.record(every=self._every)
+
+    @cached_property
+    def series(self) -> dict[str, Table]:
+        """Time series of the first run of the first point, such as "flow-robot", "link-uplink" and "cell-home"."""
+        return self._recording.series
+
+    @cached_property
+    def ages(self) -> Table:
+        """Each delivery of that run that made a monitor fresher: flow, number, topic, key, received_s, generated_s.
+
+        The first line of each flow and topic is its start, at which its age is 0.
+        """
+        return self._recording.ages
+
+    @cached_property
+    def packets(self) -> Table:
+        """Each packet of that run that left a hop or arrived over the air: time_s, carrier, flow, number, kind, bytes, delay_s."""
+        return self._recording.packets
+
+    def __repr__(self) -> str:
+        return f"<freshline.lab.Result {self.title!r}, {len(self.points)} points>"
+
+
+def run(
+    scenario: AnyScenario,
+    set: Mapping[str, Any] | None = None,
+    *,
+    runs: int | None = None,
+    seed: int | None = None,
+    seeds: int | Iterable[int] | None = None,
+    laws: Mapping[str, Callable[[], object]] | None = None,
+    every: float | str = 0.1,
+    threads: int | None = None,
+    progress: bool = False,
+) -> Result:
+    """Runs a scenario in virtual time, at all points of its sweep, on all processors.
+
+    `set` changes keys, such as `{"flow.robot.updates.law": "tenth"}`. There are `runs` independent runs of one `seed`, both
+    the scenario's own unless given, or one run for each of `seeds` (a number N: seeds 1 to N). `laws` replaces the laws of
+    flows of updates by your own (`Law`). `every` is the interval of `Result.series`. With `progress`, a bar is shown on
+    standard error.
+    """
+    name, text = _resolve(scenario)
+    changes = dict(set or {})
+    changes |= {key: value for key, value in {"runs": runs, "seed": seed}.items() if value is not None}
+    prepared = Prepared(name, text, None, changes)
+    chosen = list(range(1, seeds + 1) if isinstance(seeds, int) else seeds) if seeds is not None else None
+    if chosen is not None and (runs is not None or seed is not None):
+        raise ValueError("give either `seeds`, or `runs` and `seed`")
+    made = dict(laws) if laws is not None else None
+    total = len(prepared.points) * (prepared.runs if chosen is None else len(chosen))
+    with Progress(total, shown=progress) as bar:
+        tables = prepared.run(chosen, made, threads, bar.update)
+    return Result(prepared, tables, made, every)
+
+
+def _resolve(scenario: AnyScenario) -> tuple[str, str | None]:
+    """Name and text; no text of a file, or of a scenario that comes with the package."""
+    if isinstance(scenario, _scenario.Scenario):
+        return scenario.title, toml_of(scenario.to_dict())
+    if isinstance(scenario, Mapping):
+        return str(scenario.get("title", "scenario")), toml_of(dict(scenario))
+    return os.fspath(scenario), None
+
+
+def reproduce(
+    name: str | os.PathLike[str],
+    set: Mapping[str, Any] | None = None,
+    *,
+    null: bool = False,
+    full: bool = False,
+) -> Table:
+    """Runs a scenario that reproduces a figure of a paper: the paper's numbers beside ours, with verdicts.
+
+    With `null`, each new law is replaced by its baseline: a claim that still holds shows nothing. With `full`, runs and
+    durations are those of the paper.
+    """
+    return _reproduce(os.fspath(name), dict(set or {}), null=null, full=full)
+
+
+def scenarios() -> list[dict[str, str | None]]:
+    """The scenarios that come with the package: name, title, and the figure of a paper that one reproduces."""
+    return [{"name": name, "title": title, "reproduces": figure} for name, title, figure in _scenarios()]

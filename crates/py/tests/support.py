@@ -1,0 +1,94 @@
+"""What several test files need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import freshline
+
+GUARD = 20.0
+"""Seconds after which a test is considered to hang."""
+
+
+def python(code: str, *arguments: str, timeout: float = GUARD) -> subprocess.CompletedProcess[str]:
+    """Runs `code` in a new interpreter, which must end by itself within `timeout` seconds."""
+    return subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+@contextmanager
+def started(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A new interpreter that runs `code`; it is killed at the end of the block."""
+    command = [sys.executable, "-u", "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The next line of its standard output."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def until(condition: Callable[[], Any], timeout: float = GUARD) -> Any:
+    """Waits until `condition` gives something that is true, and returns that."""
+    end = time.monotonic() + timeout
+    while not (result := condition()):
+        assert time.monotonic() < end, "the condition did not become true"
+        time.sleep(0.005)
+    return result
+
+
+@contextmanager
+def pair(
+    topics: list[str | freshline.TopicParams] | None = None, *, name: str = "robot", **settings: Any
+) -> Iterator[tuple[freshline.Monitor, freshline.Source]]:
+    """A monitor, and a source that sends to it, on the loopback interface."""
+    with freshline.Monitor("udp://127.0.0.1:0") as monitor:
+        source = freshline.Source(monitor.url, name=name, topics=topics, **settings)
+        try:
+            yield monitor, source
+        finally:
+            source.close()
+
+
+def descriptors() -> int:
+    """The number of open file descriptors of this process."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def threads() -> int:
+    """The number of threads of this process, those of the network included."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def command(*arguments: str) -> str:
+    """What the command `freshline` prints; the test is skipped without it (FRESHLINE_BIN, or a folder `target`)."""
+    repository = Path(__file__).resolve().parents[3]
+    target = Path(os.environ.get("CARGO_TARGET_DIR", repository / "target"))
+    named = [os.environ["FRESHLINE_BIN"]] if "FRESHLINE_BIN" in os.environ else []
+    built = [target / profile / "freshline" for profile in ("release", "debug")]
+    found = next((path for path in [*map(Path, named), *built] if path.is_file()), None)
+    if found is None:
+        pytest.skip("needs the command: set FRESHLINE_BIN, or build it")
+    done = subprocess.run([found, *arguments], capture_output=True, text=True, timeout=GUARD, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
