@@ -65,8 +65,8 @@ pub(crate) fn unknown_topic(error: &UnknownTopic) -> PyErr {
 }
 
 /// A scenario that cannot be run; `name` is that of the scenario.
-pub(crate) fn of_scenario(name: &str, error: &dyn std::error::Error) -> PyErr {
-    classes::ScenarioError::new_err(format!("{name}: {}", text_of(error)))
+pub(crate) fn of_scenario(name: &str, error: &dyn std::fmt::Display) -> PyErr {
+    classes::ScenarioError::new_err(format!("{name}: {error}"))
 }
 
 /// A capture that cannot be read.

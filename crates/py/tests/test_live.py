@@ -943,6 +943,32 @@ def test_an_exception_ends_the_interpreter_although_sources_are_open() -> None:
     assert done.returncode == 1 and "the program's own" in done.stderr
 
 
+@pytest.mark.parametrize("ends", ["sys.exit()", "source.close()", "del source, monitor", "source.finish(1)", "raise KeyError"])
+def test_a_child_by_fork_leaves_the_parents_sources_alone(ends: str) -> None:
+    done = python(
+        f"""
+        import os, sys, time, freshline
+        monitor = freshline.Monitor("udp://127.0.0.1:0")
+        source = freshline.Source(monitor.url, name="robot")
+        source.put("before")
+        while not monitor.latest("robot"): time.sleep(0.01)
+        child = os.fork()
+        if child == 0:
+            try:
+                {ends}
+            except (freshline.ClosedError, KeyError):
+                pass
+            sys.exit(3)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        source.put("after")
+        end = time.monotonic() + 10
+        while monitor.latest("robot").text() != "after" and time.monotonic() < end: time.sleep(0.01)
+        print(status in (0, 3), monitor.latest("robot").text(), source.has_ended, monitor.has_ended)
+        """
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True after False False\n", "")
+
+
 # The interpreter's lock
 
 

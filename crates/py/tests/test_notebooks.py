@@ -59,6 +59,7 @@ def test_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     notebook = read(path)
+    notebook.cells.append(nbformat.v4.new_code_cell("import os; print(os.getpid())"))
     client = nbclient.NotebookClient(notebook, timeout=TIMEOUT, kernel_name="python3", allow_errors=True)
     client.execute(cwd=str(tmp_path))
 
@@ -67,5 +68,5 @@ def test_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert output.output_type != "error", f"cell {name}: {output.get('evalue')}"
         assert "Traceback" not in output.get("text", ""), f"cell {name}: {output.get('text')}"
     assert any("image/png" in output.get("data", {}) for _, output in outputs), "it shows no figure"
-    # Neither a source nor a monitor nor a thread keeps its kernel alive.
-    assert client.km is None or not client.km.has_kernel
+    kernel = notebook.cells[-1].outputs[0].text.strip()
+    assert not Path("/proc", kernel).exists(), "a source, a monitor or a cluster keeps the kernel alive"

@@ -1,5 +1,6 @@
 //! A source or a monitor that is open until it is closed, and what is still open when the interpreter ends.
 
+use std::process;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +13,11 @@ use crate::error;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// A handle that closing takes away.
-pub(crate) struct Open<T: Send>(Arc<RwLock<Option<T>>>);
+pub(crate) struct Open<T: Send> {
+    shared: Arc<RwLock<Option<T>>>,
+    /// The process that has its thread; a child by `fork` has not, and so cannot close it.
+    process: u32,
+}
 
 /// Asks one that is open to end.
 type Stop = Box<dyn Fn() + Send + Sync>;
@@ -38,7 +43,7 @@ impl<T: Send + Sync + 'static> Open<T> {
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|stop| stop.strong_count() > 0);
         all.push(Arc::downgrade(&stop));
-        (Self(shared), Listed(stop))
+        (Self { shared, process: process::id() }, Listed(stop))
     }
 
     /// Looks at it. The interpreter's lock is released meanwhile, so that `look` may wait for the network's thread.
@@ -47,7 +52,7 @@ impl<T: Send + Sync + 'static> Open<T> {
         py: Python<'_>,
         look: impl FnOnce(&T) -> R + Send,
     ) -> PyResult<R> {
-        py.detach(|| self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(look))
+        py.detach(|| self.shared.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(look))
             .ok_or_else(error::closed)
     }
 
@@ -56,7 +61,7 @@ impl<T: Send + Sync + 'static> Open<T> {
     pub(crate) fn wait(&self, patience: Duration, is_so: impl Fn(&T) -> bool) -> bool {
         let began = Instant::now();
         let is_now =
-            || self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(&is_so);
+            || self.shared.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(&is_so);
         while !is_now() {
             if began.elapsed() >= patience {
                 return false;
@@ -66,16 +71,30 @@ impl<T: Send + Sync + 'static> Open<T> {
         true
     }
 
-    /// Takes it, once.
+    /// Takes it, once, and not in a child by `fork`.
     pub(crate) fn take(&self, py: Python<'_>) -> Option<T> {
-        py.detach(|| self.0.write().unwrap_or_else(PoisonError::into_inner).take())
+        if self.is_forked() {
+            return None;
+        }
+        py.detach(|| self.shared.write().unwrap_or_else(PoisonError::into_inner).take())
+    }
+}
+
+impl<T: Send> Open<T> {
+    fn is_forked(&self) -> bool {
+        self.process != process::id()
     }
 }
 
 impl<T: Send> Drop for Open<T> {
     /// Its thread may need the interpreter's lock for a sample before it ends.
     fn drop(&mut self) {
-        let taken = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
+        if self.is_forked() {
+            // It is the parent's: to end it would be to wait for a thread that is not here.
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
+        let taken = self.shared.write().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(handle) = taken {
             Python::attach(|py| py.detach(move || drop(handle)));
         }
