@@ -36,6 +36,39 @@ fn main() {
         println!("{name:<42} {p50:>8.1} {p99:>8.1}");
     }
     println!("{:<42} {:>8.2} {:>8.2}", "ratio", ours[0] / bare[0], ours[1] / bare[1]);
+    #[cfg(feature = "monitor")]
+    {
+        let [p50, p99] = subscribed(states);
+        println!("{:<42} {p50:>8.1} {p99:>8.1}", "freshline, by a monitor's subscription");
+    }
+}
+
+/// Microseconds from put to a thread that reads a monitor's subscription, median and 99th percentile.
+#[cfg(feature = "monitor")]
+fn subscribed(states: usize) -> [f64; 2] {
+    let monitor = freshline::Monitor::builder("udp://127.0.0.1:0").spawn().expect("loopback");
+    let law = LawConfig::Fixed { rate: RATE.parse().expect("a rate") };
+    let source = Source::builder(&monitor.url()).name("robot").law(law).spawn().expect("loopback");
+    let mut states_of_robot = monitor.subscribe("robot");
+    let (arrived_at, arrived) = mpsc::channel();
+    thread::spawn(move || {
+        for state in &mut states_of_robot {
+            let at = Clock::new().now();
+            let number = state.payload().try_into().map(u64::from_be_bytes);
+            if arrived_at.send((at, number.unwrap_or_default())).is_err() {
+                return;
+            }
+        }
+    });
+    source.put(0_u64.to_be_bytes()).expect("it is short");
+    arrived.recv().expect("the monitor runs");
+    thread::sleep(PAUSE * 50);
+    quantiles(states, |number| {
+        let began = Clock::new().now();
+        source.put(number.to_be_bytes()).expect("it is short");
+        let came = arrived.iter().find(|(_, which)| *which == number).expect("the monitor runs");
+        came.0.since(began).into()
+    })
 }
 
 /// A source at this rate, and a peer that answers it and notes when states come.

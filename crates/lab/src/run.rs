@@ -91,10 +91,19 @@ pub fn run(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Metric>, S
 
 /// Runs a scenario as [`run`] does, and tells the runs apart.
 pub fn sample(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Sampled>, ScenarioError> {
+    sample_with(scenario, &NoLaws, done)
+}
+
+/// [`sample`] with laws of the caller.
+pub fn sample_with(
+    scenario: &Scenario,
+    laws: &dyn Laws,
+    done: impl Fn() + Sync,
+) -> Result<Vec<Sampled>, ScenarioError> {
     let runs: Result<Vec<Vec<Number>>, _> = (0..scenario.runs)
         .into_par_iter()
         .map(|run| {
-            let measured = run_one(scenario, run, &NoLaws);
+            let measured = run_one(scenario, run, laws);
             done();
             measured
         })

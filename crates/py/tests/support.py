@@ -1,4 +1,4 @@
-"""What several test files need."""
+"""Helpers that several test files share."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def threads() -> int:
 
 
 def command(*arguments: str) -> str:
-    """What the command `freshline` prints; the test is skipped without it (FRESHLINE_BIN, or a folder `target`)."""
+    """The output of the command `freshline`; the test is skipped without it (FRESHLINE_BIN, or a folder `target`)."""
     repository = Path(__file__).resolve().parents[3]
     target = Path(os.environ.get("CARGO_TARGET_DIR", repository / "target"))
     named = [os.environ["FRESHLINE_BIN"]] if "FRESHLINE_BIN" in os.environ else []

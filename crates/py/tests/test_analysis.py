@@ -1,4 +1,4 @@
-"""Age processes, closed forms, statistics and captures, against values that are worked out here."""
+"""Age processes, closed forms, statistics and captures, against independent calculations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_saw_tooth_by_hand() -> None:
     assert "3.000 s" in repr(ages)
 
 
-def test_start_and_end_bound_what_is_measured() -> None:
+def test_start_and_end_bound_the_measured_time() -> None:
     # 0 at 0 s, up to 2; 1 from 2 s to 5 s, up to 4.
     ages = AgeProcess([2], [1], start=0, end=5)
     assert ages.duration == pytest.approx(5)
@@ -164,14 +164,14 @@ def test_times_come_from_any_sequence_or_buffer() -> None:
         ([1], [0], {"start": -math.inf}, "`start`"),
     ],
 )
-def test_times_that_cannot_be_are_refused(
+def test_invalid_times_are_refused(
     received: list[float], generated: list[float], bounds: dict[str, float], why: str
 ) -> None:
     with pytest.raises(ValueError, match=why):
         AgeProcess(received, generated, **bounds)
 
 
-def test_what_is_no_numbers_is_refused() -> None:
+def test_inputs_without_numbers_are_refused() -> None:
     for wrong in ["12", ["a"], None, 3, [None], [1 + 2j]]:
         with pytest.raises((TypeError, ValueError)):
             AgeProcess(wrong, wrong)  # type: ignore[arg-type]
@@ -331,7 +331,7 @@ def test_every_prefix_of_a_capture_is_measured_or_refused() -> None:
             assert length < 24, "the file header is complete"
 
 
-def test_rubbish_is_no_capture() -> None:
+def test_random_bytes_are_not_a_capture() -> None:
     dice = random.Random(3)
     for given in [b"", b"rubbish" * 100, dice.randbytes(1000)]:
         with pytest.raises(CaptureError, match="pcap"):
@@ -378,7 +378,7 @@ def test_the_command_reports_the_same_of_a_capture(tmp_path: Path) -> None:
     assert reported["flows"] == measured.flows and reported["packets"] == measured.packets
 
 
-def test_ctrl_c_ends_the_reading_of_a_capture_that_never_ends() -> None:
+def test_a_capture_can_be_read_from_a_pipe() -> None:
     done = python(
         """
         import os, signal, threading, freshline, tempfile, pathlib

@@ -1,4 +1,4 @@
-"""Sources and monitors in tasks of asyncio: waiting, cancelling, ending, and what is left afterwards."""
+"""Sources and monitors in tasks of asyncio: waiting, cancelling, ending, and leaks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(task: Coroutine[Any, Any, None]) -> None:
     asyncio.run(guarded())
 
 
-def left() -> list[_waiting._Loop]:
+def known_loops() -> list[_waiting._Loop]:
     """The loops that the package still knows."""
     gc.collect()
     return [loop for known in list(_waiting._loops.values()) if (loop := known()) is not None]
@@ -61,7 +61,7 @@ def test_a_task_iterates_over_states_until_the_monitor_closes() -> None:
     run(main())
 
 
-def test_leaving_an_asynchronous_block_delivers_the_last_state() -> None:
+def test_the_end_of_an_async_with_block_delivers_the_last_state() -> None:
     async def main() -> None:
         async with Monitor("udp://127.0.0.1:0") as monitor:
             async with Source(monitor.url, name="robot") as source:
@@ -200,7 +200,7 @@ def test_a_thousand_subscriptions_are_each_awaited_by_a_task() -> None:
                 source.topic(f"t{number}").put(str(number))
             received = await asyncio.gather(*tasks)
             assert [state.text() for state in received] == [str(number % 100) for number in range(count)]
-            assert not left()[0].futures
+            assert not known_loops()[0].futures
 
     run(main())
 
@@ -341,7 +341,7 @@ def test_a_loop_that_ends_while_a_task_waits_leaves_nothing() -> None:
         assert state is not None and state.text() == "x"
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         del task, loop
-        assert left() == []
+        assert known_loops() == []
 
 
 def test_nothing_is_left_after_many_loops() -> None:
@@ -363,7 +363,7 @@ def test_nothing_is_left_after_many_loops() -> None:
 
     run(main())
     descriptors_before, objects_before = descriptors(), objects()
-    assert left() == []
+    assert known_loops() == []
     for _ in range(10):
         run(main())
     assert objects() == objects_before
@@ -478,4 +478,4 @@ def test_uvloop_waits_as_asyncio_does() -> None:
             assert state is not None and state.text() == "x"
 
     uvloop.run(main())
-    assert left() == []
+    assert known_loops() == []

@@ -1,4 +1,4 @@
-"""Laws in Python: the same numbers as the lab's own, what a law may do, and what its errors look like."""
+"""Laws in Python: comparison with the lab's own, methods, errors."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_lazy_in_python_is_nearly_the_labs_own_with_outages() -> None:
     compare("fresher/outages", {"flow.source.updates.law": "lazy"}, 2, 0.01)
 
 
-# What a law may do
+# Methods of a law
 
 
 class Steady:
@@ -143,7 +143,7 @@ def test_next_update_sets_the_time_of_each_update() -> None:
     assert law.sent[1:] == pytest.approx([number / 10 for number in range(1, len(law.sent))], abs=0.02)
 
 
-def test_next_update_none_waits_until_something_happens() -> None:
+def test_next_update_none_waits_for_the_next_input() -> None:
     class Waits(Law):
         def __init__(self) -> None:
             self.at: float | None = 0.0
@@ -286,7 +286,7 @@ def test_a_law_that_exits_or_interrupts_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -1, 0, 1e20])
-def test_a_rate_that_cannot_be_is_an_error(rate: float) -> None:
+def test_an_invalid_rate_is_an_error(rate: float) -> None:
     with pytest.raises(ValueError, match="rate is"):
         run(type("Wrong", (), {"rate": rate}))
 
@@ -303,7 +303,7 @@ def test_an_object_without_a_rate_is_no_law() -> None:
 
 
 @pytest.mark.parametrize("method", ["next_update", "next_timeout"])
-def test_times_that_cannot_be_are_errors(method: str) -> None:
+def test_invalid_times_are_errors(method: str) -> None:
     for value, kind in [(math.nan, ValueError), (math.inf, ValueError), ("soon", TypeError)]:
         law = type("Wrong", (Law,), {"rate": 10.0, method: lambda self, value=value: value})
         with pytest.raises(kind, match=rf"{method}\(\) gives|{method}\(\) gave"):
@@ -337,7 +337,7 @@ def test_laws_belong_to_flows_of_updates(flow: str) -> None:
         run(Steady, flow=flow)
 
 
-def test_what_makes_a_law_is_a_class_or_a_function() -> None:
+def test_a_law_is_made_by_a_class_or_a_function() -> None:
     for wrong in (25.0, "acp", Steady()):
         with pytest.raises(TypeError, match="class or function"):
             run(wrong)  # type: ignore[arg-type]

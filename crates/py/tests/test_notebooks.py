@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,13 @@ def read(path: Path) -> Any:
     return nbformat.read(path, as_version=4)
 
 
+@pytest.fixture
+def short_folder() -> Iterator[str]:
+    """For temporary files. Its path is short: Ray has sockets in it, whose paths may have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="nb-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=named)
 def test_is_committed_without_outputs(path: Path) -> None:
     notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
@@ -48,7 +57,7 @@ def test_begins_with_what_the_reader_learns(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=named)
-def test_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs(path: Path, tmp_path: Path, short_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="needs nbclient")
     for module in ["ipykernel", "matplotlib", "polars", *NEEDS.get(path.stem, [])]:
         pytest.importorskip(module, reason=f"needs {module}")
@@ -57,7 +66,7 @@ def test_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", short_folder)
     notebook = read(path)
     notebook.cells.append(nbformat.v4.new_code_cell("import os; print(os.getpid())"))
     client = nbclient.NotebookClient(notebook, timeout=TIMEOUT, kernel_name="python3", allow_errors=True)

@@ -85,7 +85,7 @@ def test_columns_of_texts_and_counts(result: freshline.lab.Result) -> None:
     assert type(runs["value"][0]) is float
 
 
-def test_what_is_unknown_is_none_in_lists_and_nan_in_buffers(result: freshline.lab.Result) -> None:
+def test_unknown_numbers_are_none_in_lists_and_nan_in_buffers(result: freshline.lab.Result) -> None:
     column = result.metrics["ci95"]
     assert set(column) == {None}, "of one run"
     assert all(math.isnan(value) for value in memoryview(column))
@@ -162,7 +162,7 @@ def release(buffer: Buffer) -> None:
 
 
 @pytest.mark.parametrize("flags", [SIMPLE, FORMAT, ND, ND | FORMAT, STRIDES, STRIDES | FORMAT, INDIRECT | FORMAT])
-def test_a_buffer_has_what_its_flags_ask_for(flags: int) -> None:
+def test_a_buffer_has_the_fields_that_its_flags_request(flags: int) -> None:
     column = numbers()["age_s"]
     for given, length in ((column, 48), (column, 48)):
         buffer = buffer_of(given, flags)
@@ -311,7 +311,7 @@ def test_reading_a_million_rows_takes_no_memory() -> None:
     print("ms per reader, bytes:", done.stdout)
 
 
-def test_a_table_is_made_by_the_package_alone() -> None:
+def test_tables_cannot_be_constructed() -> None:
     for kind in (Table, Column):
         with pytest.raises(TypeError):
             kind()

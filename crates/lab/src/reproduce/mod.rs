@@ -21,8 +21,10 @@ use self::best::lowest;
 use self::null::Replaced;
 use self::verdict::Claim;
 pub use self::verdict::Verdict;
-use crate::run::{Metric, Sampled, sample};
-use crate::scenario::{Best, Change, Origin, Reproduction, Row, Scenario, SetError, Source, Trend};
+use crate::run::{Metric, Sampled, sample_with};
+use crate::scenario::{
+    Best, Change, Laws, NoLaws, Origin, Reproduction, Row, Scenario, SetError, Source, Trend,
+};
 
 /// A line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -153,6 +155,17 @@ pub fn reproduce<'a>(
     options: Options,
     done: impl Fn(&Compared),
 ) -> Result<Vec<Compared>, ReproduceError> {
+    reproduce_with(source, changes, options, &NoLaws, done)
+}
+
+/// [`reproduce`] with laws of the caller, or what ends it early ([`Laws::stop`]).
+pub fn reproduce_with<'a>(
+    source: impl Into<Source<'a>>,
+    changes: &[Change],
+    options: Options,
+    laws: &dyn Laws,
+    done: impl Fn(&Compared),
+) -> Result<Vec<Compared>, ReproduceError> {
     let source = source.into();
     let scenario = Scenario::parse_with(source, changes)
         .map_err(|error| ReproduceError::Row { what: "all".to_owned(), error: error.into() })?;
@@ -162,7 +175,7 @@ pub fn reproduce<'a>(
     let full = reproduction.full.iter().filter(|_| options.full);
     let full = full.map(|(key, value)| Change::new(key.clone(), value.clone()));
     let changes = &full.chain(changes.iter().cloned()).collect::<Vec<_>>()[..];
-    let mut runs = Runs { source, null, known: BTreeMap::new() };
+    let mut runs = Runs { source, null, laws, known: BTreeMap::new() };
     let mut table = Vec::new();
     let mut by_id = BTreeMap::new();
     for (index, row) in reproduction.rows.iter().enumerate() {
@@ -225,6 +238,7 @@ impl Chosen {
 struct Runs<'a> {
     source: Source<'a>,
     null: Option<&'a [crate::scenario::Baseline]>,
+    laws: &'a dyn Laws,
     known: BTreeMap<String, Samples>,
 }
 
@@ -254,7 +268,7 @@ impl Runs<'_> {
                 Some(null) => null::parse(self.source, changes, null)?,
                 None => (Scenario::parse_with(self.source, changes)?, Replaced(false)),
             };
-            self.known.insert(key.clone(), (sample(&scenario, || {})?, replaced));
+            self.known.insert(key.clone(), (sample_with(&scenario, self.laws, || {})?, replaced));
         }
         Ok(&self.known[&key])
     }

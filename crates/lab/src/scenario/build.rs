@@ -127,6 +127,7 @@ impl Scenario {
         });
         let meshes = meshes.collect::<Result<Vec<_>, _>>()?;
         let world = World::new(hops, cells?, flows).with_meshes(meshes).with_changes(changes);
+        let world = world.with_stop(laws.stop());
         Ok(Built { world, flows: ranges, links, topology })
     }
 }

@@ -1,5 +1,8 @@
 //! Laws of the caller in place of those that a scenario names.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use freshline_core::source::RateLaw;
 
 use super::{FlowConfig, Scenario, ScenarioError};
@@ -11,6 +14,11 @@ pub trait Laws: Sync {
     ///
     /// It is called once per flow of updates and run.
     fn law(&self, flow: &str, number: usize) -> Option<Box<dyn RateLaw>>;
+
+    /// What ends a run early once it is true, which any thread can make it. What such a run returns means nothing.
+    fn stop(&self) -> Option<Arc<AtomicBool>> {
+        None
+    }
 }
 
 /// No laws of the caller: all flows have the laws that the scenario names.

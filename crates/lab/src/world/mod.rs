@@ -38,6 +38,8 @@ mod topics;
 mod updates;
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use freshline_core::host::Band;
 use freshline_core::link::{Direction, Hop};
@@ -212,6 +214,8 @@ pub struct World {
     timetable: Timetable,
     now: Time,
     events: u64,
+    /// Ends runs early.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 impl World {
@@ -233,11 +237,24 @@ impl World {
             timetable,
             now: Time::ZERO,
             events: 0,
+            stop: None,
         };
         for flow in 0..world.flows.len() {
             world.reschedule_flow(flow);
         }
         world
+    }
+
+    /// The same, which runs no further once `stop` is true.
+    pub fn with_stop(mut self, stop: Option<Arc<AtomicBool>>) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// Whether it was stopped; it looks now and then, as that costs time.
+    fn is_stopped(&self) -> bool {
+        self.events.is_multiple_of(1024)
+            && self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// The same, with what changes in it: at time zero at once, later after all else that is due.
@@ -258,6 +275,9 @@ impl World {
     /// or arrives over the air.
     pub fn run_watched(&mut self, end: Time, mut watch: impl FnMut(Left<'_>)) {
         while let Some((at, component)) = self.timetable.next().filter(|(at, _)| *at <= end) {
+            if self.is_stopped() {
+                break;
+            }
             self.now = self.now.max(at);
             self.events += 1;
             match component {

@@ -24,7 +24,7 @@ class Subscription(_native.Subscription):
 
     Use it as an iterator, as an asynchronous one, by `next` and `recv`, or by `try_next`. A slow reader receives the
     newest state of each topic and key, in turn; it slows down neither the network nor other readers. Records are never
-    replaced.
+    replaced: while a subscription has 1024 unread records, further ones stay at their sources, for other readers too.
     """
 
     async def recv(self) -> State | None:
@@ -96,13 +96,17 @@ class Listener:
         self._thread.start()
 
     def _run(self) -> None:
-        while (state := self.subscription.next()) is not None:
-            try:
-                self._callback(state)
-            except Exception:
-                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
-            # A record is acknowledged when nothing holds it any more.
-            del state
+        try:
+            while (state := self.subscription.next()) is not None:
+                try:
+                    self._callback(state)
+                except Exception:
+                    threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
+                # A record is acknowledged when nothing holds it any more.
+                del state
+        finally:
+            # Also if the function ended this thread, by SystemExit.
+            self.subscription.close()
 
     def close(self) -> None:
         """Ends it, and waits for the function to return, unless the function itself closes it."""
@@ -173,7 +177,10 @@ class Source(_native.Source):
     """How long leaving a `with` block waits for the last states and records to arrive, in s."""
 
     def subscribe(self, pattern: str) -> Subscription:
-        """Subscribes to topics that the monitor sends, such as "monitor/cmd"; needs `receive` or `max_ages`."""
+        """Subscribes to topics that the monitor sends, such as "monitor/cmd"; needs `receive` or `max_ages`.
+
+        The session opens with the first state that the source puts.
+        """
         return Subscription(self, pattern)
 
     def listen(self, pattern: str, callback: Callable[[State], object]) -> Listener:

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use freshline_lab::capture::{CaptureError, Limits, measure};
 use pyo3::prelude::*;
@@ -19,6 +19,21 @@ pub(crate) enum Capture {
     Bytes(Vec<u8>),
     /// A file.
     Path(PathBuf),
+}
+
+/// A file of which nothing more is read once `stop` is true.
+struct Stoppable<'a> {
+    input: Box<dyn Read + Send>,
+    stop: &'a AtomicBool,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("cancelled")),
+            false => self.input.read(buffer),
+        }
+    }
 }
 
 /// Measures the ages in a packet capture (pcap or pcapng), as `freshline age` does: a dictionary as in `docs/json.md`.
@@ -46,8 +61,9 @@ pub(crate) fn age_of_capture<'py>(
             Box::new(bytes)
         }
     };
-    let measured =
-        while_looking(py, &AtomicBool::new(false), || Ok(()), || measure(input, limits))?;
+    let stop = AtomicBool::new(false);
+    let input = Stoppable { input, stop: &stop };
+    let measured = while_looking(py, &stop, || Ok(()), || measure(input, limits))?;
     if let Some(error) = measured.error.as_ref().filter(|error| CaptureError::is_foreign(error)) {
         return Err(error::of_capture(error));
     }

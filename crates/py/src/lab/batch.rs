@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use freshline_lab::run::run_one;
-use freshline_lab::scenario::{NoLaws, Scenario};
+use freshline_lab::scenario::Scenario;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::law::PyLaws;
 use super::parallel::in_parallel;
 use super::text::{changes_of, text_of};
 use crate::error;
@@ -34,10 +35,11 @@ pub(crate) fn run_batch(
         scenarios.push(scenario);
         runs.extend(seeds.iter().map(|seed| (job, *seed)));
     }
-    let results = in_parallel(py, runs.len(), threads, progress, |at| {
+    let laws = PyLaws::default();
+    let results = in_parallel(py, runs.len(), threads, progress, laws.stopping(), |at| {
         let (job, seed) = runs[at];
         let seeded = Scenario { seed, ..scenarios[job].clone() };
-        run_one(&seeded, 0, &NoLaws).map_err(|error| error::of_scenario(&text.name, &error))
+        run_one(&seeded, 0, &laws).map_err(|error| error::of_scenario(&text.name, &error))
     })?;
     let each = || {
         let rows = runs.iter().zip(&results);

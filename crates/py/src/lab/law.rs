@@ -7,6 +7,7 @@
 //! After each input the answers are asked for once and kept.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use freshline_core::source::{Ack, Phase, RateBounds, RateLaw};
@@ -22,7 +23,14 @@ use crate::error;
 #[derive(Default)]
 pub(crate) struct PyLaws {
     makers: HashMap<String, Py<PyAny>>,
+    fate: Fate,
+}
+
+/// What ends runs early: an exception of a law, or of the caller.
+#[derive(Clone, Default)]
+struct Fate {
     raised: Arc<Mutex<Option<PyErr>>>,
+    stop: Arc<AtomicBool>,
 }
 
 impl PyLaws {
@@ -41,16 +49,25 @@ impl PyLaws {
         Ok(made)
     }
 
+    /// Ends all runs once it is true.
+    pub(crate) fn stopping(&self) -> &AtomicBool {
+        &self.fate.stop
+    }
+
     /// What a law has raised, if one has.
     pub(crate) fn check(&self) -> PyResult<()> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+        self.fate.raised.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
 }
 
 impl Laws for PyLaws {
     fn law(&self, flow: &str, _number: usize) -> Option<Box<dyn RateLaw>> {
         let maker = self.makers.get(flow)?;
-        Some(Box::new(PyLaw::new(maker, Arc::clone(&self.raised))))
+        Some(Box::new(PyLaw::new(maker, self.fate.clone())))
+    }
+
+    fn stop(&self) -> Option<Arc<AtomicBool>> {
+        Some(Arc::clone(&self.fate.stop))
     }
 }
 
@@ -58,7 +75,7 @@ impl Laws for PyLaws {
 struct PyLaw {
     /// `None` once it has raised: it then asks for nothing.
     object: Option<Py<PyAny>>,
-    raised: Arc<Mutex<Option<PyErr>>>,
+    fate: Fate,
     has: Methods,
     bounds: RateBounds,
     rate: UpdateRate,
@@ -103,6 +120,13 @@ pub(crate) struct PyAck {
     rtt: f64,
 }
 
+#[pymethods]
+impl PyAck {
+    fn __repr__(&self) -> String {
+        format!("<freshline.lab.Ack of update {}, rtt {:.6} s>", self.seq, self.rtt)
+    }
+}
+
 fn seconds(time: Time) -> f64 {
     time.since(Time::ZERO).as_secs_f64()
 }
@@ -124,11 +148,11 @@ impl PyAck {
 }
 
 impl PyLaw {
-    fn new(maker: &Py<PyAny>, raised: Arc<Mutex<Option<PyErr>>>) -> Self {
+    fn new(maker: &Py<PyAny>, fate: Fate) -> Self {
         let bounds = RateBounds::default();
         let mut law = Self {
             object: None,
-            raised,
+            fate,
             has: Methods::default(),
             bounds,
             rate: bounds.floor,
@@ -149,7 +173,8 @@ impl PyLaw {
 
     fn fail(&mut self, error: PyErr) {
         (self.object, self.next_update, self.next_timeout) = (None, None, None);
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.fate.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.fate.stop.store(true, Ordering::Relaxed);
     }
 
     /// Hands an input to the object, and asks it what it wants.

@@ -21,10 +21,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` on a thread of its own; `look` is called meanwhile, and what it raises sets `is_cancelled`.
+/// Runs `work` on a thread of its own; `look` is called meanwhile, and what it raises sets `stop`.
 pub(crate) fn while_looking<T: Send>(
     py: Python<'_>,
-    is_cancelled: &AtomicBool,
+    stop: &AtomicBool,
     look: impl Fn() -> PyResult<()>,
     work: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
@@ -42,7 +42,7 @@ pub(crate) fn while_looking<T: Send>(
         while py.detach(wait) {
             if raised.is_ok() {
                 raised = py.check_signals().and_then(|()| look());
-                is_cancelled.fetch_or(raised.is_err(), Ordering::Relaxed);
+                stop.fetch_or(raised.is_err(), Ordering::Relaxed);
             }
         }
         let result = py.detach(move || thread.join());
@@ -53,15 +53,16 @@ pub(crate) fn while_looking<T: Send>(
     })
 }
 
-/// The results of jobs, in their order, on `threads` threads (all processors unless given).
+/// The results of jobs, in their order, on `threads` threads (all processors by default). None begins once `stop` is true.
 pub(crate) fn in_parallel<T: Send>(
     py: Python<'_>,
     jobs: usize,
     threads: Option<usize>,
     progress: Progress<'_>,
+    stop: &AtomicBool,
     job: impl Fn(usize) -> PyResult<T> + Sync,
 ) -> PyResult<Vec<T>> {
-    let (done, is_cancelled) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let done = AtomicUsize::new(0);
     let threads = threads.unwrap_or(0);
     let pool = ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
@@ -70,7 +71,7 @@ pub(crate) fn in_parallel<T: Send>(
         None => Ok(()),
     };
     let one = |at: usize| {
-        if is_cancelled.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
             return Err(PyRuntimeError::new_err("cancelled"));
         }
         let result = job(at);
@@ -78,7 +79,7 @@ pub(crate) fn in_parallel<T: Send>(
         result
     };
     let work = || pool.install(|| (0..jobs).into_par_iter().map(one).collect::<PyResult<Vec<T>>>());
-    let results = while_looking(py, &is_cancelled, look, work)??;
+    let results = while_looking(py, stop, look, work)??;
     look()?;
     Ok(results)
 }

@@ -97,13 +97,14 @@ impl Prepared {
         if jobs.is_empty() {
             return Err(PyValueError::new_err("`seeds` is empty; give at least one"));
         }
-        let runs = in_parallel(py, jobs.len(), threads, progress, |at| {
+        let runs = in_parallel(py, jobs.len(), threads, progress, laws.stopping(), |at| {
             let Job { point, seed, run } = jobs[at];
             let seeded = Scenario { seed, ..self.points[point].scenario.clone() };
             let numbers = run_one(&seeded, run, &laws);
-            laws.check()?;
             numbers.map_err(|error| error::of_scenario(&self.name, &error))
-        })?;
+        });
+        laws.check()?;
+        let runs = runs?;
         let numbers = self.table_of_runs(&jobs, &runs)?;
         Ok((self.table_of_metrics(&jobs, runs)?, numbers))
     }
@@ -128,13 +129,13 @@ impl Prepared {
         if every.is_some_and(|every| every.is_zero()) {
             return Err(PyValueError::new_err("`every` is zero; give an interval such as 0.1 s"));
         }
-        let recorded = in_parallel(py, 1, Some(1), None, |_| {
+        let recorded = in_parallel(py, 1, Some(1), None, laws.stopping(), |_| {
             let seeded = Scenario { seed, ..scenario.clone() };
             let recorded = record(&seeded, run, &laws, RecordOptions { every, ages, packets });
-            laws.check()?;
             recorded.map_err(|error| error::of_scenario(&self.name, &error))
-        })?;
-        Ok(Recording::of(recorded.into_iter().next()))
+        });
+        laws.check()?;
+        Ok(Recording::of(recorded?.into_iter().next()))
     }
 
     /// Runs one run of a point again, and returns a capture (pcap) of what leaves the hops and cells: LINK, LINK/reverse, or
@@ -151,13 +152,13 @@ impl Prepared {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let scenario = self.scenario(point)?;
         let laws = PyLaws::of(laws, scenario)?;
-        let captured = in_parallel(py, 1, Some(1), None, |_| {
+        let captured = in_parallel(py, 1, Some(1), None, laws.stopping(), |_| {
             let seeded = Scenario { seed, ..scenario.clone() };
             let captured = capture_of(&seeded, run, &carriers, &laws);
-            laws.check()?;
             captured.map_err(|error| error::of_scenario(&self.name, &error))
-        })?;
-        Ok(PyBytes::new(py, captured.first().map_or(&[], Vec::as_slice)))
+        });
+        laws.check()?;
+        Ok(PyBytes::new(py, captured?.first().map_or(&[], Vec::as_slice)))
     }
 }
 

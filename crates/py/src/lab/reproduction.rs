@@ -1,11 +1,10 @@
 //! Figures of papers beside ours.
 
-use std::sync::atomic::AtomicBool;
-
-use freshline_lab::reproduce::{Compared, Options};
+use freshline_lab::reproduce::{Compared, Options, reproduce_with};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::law::PyLaws;
 use super::parallel::while_looking;
 use super::text::{changes_of, text_of};
 use crate::error;
@@ -25,8 +24,9 @@ pub(crate) fn reproduce(
     let text = text_of(name, None, None)?;
     let changes = set.map(changes_of).transpose()?.unwrap_or_default();
     let options = Options { null, full, sample: None };
-    let work = || freshline_lab::reproduce::reproduce(text.source(), &changes, options, |_| {});
-    let rows = while_looking(py, &AtomicBool::new(false), || Ok(()), work)?
+    let laws = PyLaws::default();
+    let work = || reproduce_with(text.source(), &changes, options, &laws, |_| {});
+    let rows = while_looking(py, laws.stopping(), || Ok(()), work)?
         .map_err(|error| error::of_scenario(&text.name, &error))?;
     table_of(&rows)
 }

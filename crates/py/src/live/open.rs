@@ -60,8 +60,9 @@ impl<T: Send + Sync + 'static> Open<T> {
     /// interpreter's lock.
     pub(crate) fn wait(&self, patience: Duration, is_so: impl Fn(&T) -> bool) -> bool {
         let began = Instant::now();
-        let is_now =
-            || self.shared.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(&is_so);
+        let is_now = || {
+            self.shared.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(&is_so)
+        };
         while !is_now() {
             if began.elapsed() >= patience {
                 return false;

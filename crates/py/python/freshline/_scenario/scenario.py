@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from freshline import _native
+
 from ._part import Part, key
 from .cells import Cell, CellChange, Radio
 from .flow import Flow
@@ -62,6 +64,10 @@ class Scenario(Part):
         Raises tomllib.TOMLDecodeError if the text is not TOML, and ScenarioError for an unknown or a missing key.
         """
         return cls.from_dict(tomllib.loads(text))
+
+    def to_toml(self) -> str:
+        """The text of a scenario file, for `freshline lab run FILE`."""
+        return _native.toml_of(self.to_dict())
 
     def link(
         self,
