@@ -560,3 +560,16 @@ def test_without_matplotlib_the_error_names_the_extra() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install freshline[plot]" in result.stdout
+
+
+def test_settings_of_others_survive_a_figure() -> None:
+    """Loading a backend turns on `interactive`, in whichever figure is the first: Jupyter needs it afterwards."""
+    before = matplotlib.rcParams["interactive"]
+    try:
+        with plot.style("double"):
+            assert plt.rcParams["figure.dpi"] == plot.rc()["figure.dpi"]
+            matplotlib.rcParams["interactive"] = not before
+        assert matplotlib.rcParams["interactive"] is not before
+        assert plt.rcParams["figure.dpi"] == matplotlib.rcParamsDefault["figure.dpi"]
+    finally:
+        matplotlib.rcParams["interactive"] = before

@@ -262,7 +262,7 @@ impl Analysis {
                 if let Some(session) = self.session_of.get(&ack.session) {
                     self.sessions[*session].on_ack(now, &ack);
                 }
-                Ack::LEN
+                ack.len()
             }
             Ok(Message::Challenge(_)) => Challenge::LEN,
             Ok(Message::Close(_)) => Close::LEN,

@@ -56,7 +56,8 @@ pub(super) struct Session {
     next_seq: u64,
     clock_offset: Option<OffsetEstimate>,
     outstanding: Outstanding,
-    /// How old the states of updates were when they left, by number, where that is above zero.
+    /// How old the newest whole state of an update was when it left, by number: where that is above zero, and of
+    /// updates whose acks tell of topics or states in parts.
     ages: VecDeque<(u64, Span)>,
     /// States in parts that have begun, in the order of their numbers.
     in_parts: VecDeque<InParts>,
@@ -125,8 +126,10 @@ impl Session {
         self.next_seq = end;
         self.outstanding.on_sent(now, update.seq, end);
         update.frames.iter().for_each(|frame| self.on_frame(now, update, &frame));
-        let age = update.frames.state().map_or(Span::ZERO, |(id, _)| id.age);
-        if age > Span::ZERO && self.ages.len() < self.max_outstanding {
+        if let Some(age) = newest_age(update)
+            && (age > Span::ZERO || update.is_of_parts())
+            && self.ages.len() < self.max_outstanding
+        {
             self.ages.push_back((update.seq, age));
         }
     }
@@ -160,14 +163,13 @@ impl Session {
 
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) {
         self.ended_at = now.max(self.ended_at);
+        let mut whole_left_at = None;
         match self.outstanding.holding(ack.seq) {
             Some(update) if now < update.at => self.early_acks += 1,
             Some(update) => {
                 self.acks += 1;
                 self.round_trips.record(now.since(update.at + ack.hold));
-                if ack.parts.is_none() {
-                    self.at_source.on_update(now, update.at);
-                }
+                whole_left_at = Some(update.at);
                 self.outstanding.clear_before(update.end);
             }
             None => self.late_acks += 1,
@@ -177,15 +179,21 @@ impl Session {
             .clock_offset
             .filter(|_| is_near)
             .map(|offset| ClockOffset::translate(ack.received_at, offset.nanos().wrapping_neg()));
-        let generated_at = match ack.parts {
-            None => Some(ack.sent_at - self.age_of(ack.seq)),
-            Some(parts) => parts.newest.and_then(|newest| self.completed(newest)).map(|state| {
-                self.at_source.on_update(now, state.at);
-                state.generated_at
-            }),
-        };
-        if let (Some(received_at), Some(generated_at)) = (received_at, generated_at) {
-            self.at_monitor.on_update(received_at, generated_at);
+        // Of an update that was not captured, a state that left when it was sampled is assumed.
+        let age = self.age_of(ack.seq).or_else(|| ack.parts.is_none().then_some(Span::ZERO));
+        let whole = age.map(|age| {
+            let left_at = whole_left_at.map(|left_at| left_at - age);
+            (left_at, ack.sent_at - age)
+        });
+        let completed = ack.parts.and_then(|parts| self.completed(parts.newest?));
+        let in_parts = completed.map(|state| (Some(state.at), state.generated_at));
+        for (left_at, generated_at) in whole.into_iter().chain(in_parts) {
+            if let Some(left_at) = left_at {
+                self.at_source.on_update(now, left_at);
+            }
+            if let Some(received_at) = received_at {
+                self.at_monitor.on_update(received_at, generated_at);
+            }
         }
     }
 
@@ -200,12 +208,12 @@ impl Session {
         last.filter(|state| state.number == number)
     }
 
-    /// How old the state of an update was when it left. Those before it are forgotten.
-    fn age_of(&mut self, seq: u64) -> Span {
+    /// How old the state of an update was when it left, if that is known. Those before it are forgotten.
+    fn age_of(&mut self, seq: u64) -> Option<Span> {
         while self.ages.front().is_some_and(|(before, _)| *before < seq) {
             self.ages.pop_front();
         }
-        self.ages.front().filter(|(first, _)| *first == seq).map_or(Span::ZERO, |(_, age)| *age)
+        self.ages.front().filter(|(first, _)| *first == seq).map(|(_, age)| *age)
     }
 
     pub(super) fn report(&self, capture_began_at: Time) -> SessionReport {
@@ -231,4 +239,13 @@ impl Session {
             age_at_monitor: self.at_monitor.ages(),
         }
     }
+}
+
+/// How old the newest state is that an update has whole, or says to be the newest still.
+fn newest_age(update: &Update<'_>) -> Option<Span> {
+    let ages = update.frames.iter().filter_map(|frame| match frame {
+        Frame::State { id, .. } | Frame::Again(id) => Some(id.age),
+        _ => None,
+    });
+    ages.min()
 }

@@ -99,6 +99,39 @@ fn a_state_in_parts_is_as_old_as_its_first_part() {
     }
 }
 
+/// The acks of topics are longer than others, and tell of parts although a state has come whole.
+#[test]
+fn a_session_with_a_topic_is_as_old_as_one_without() {
+    let content = |_| {
+        let id = StateId { topic: 1, behind: 0, age: Span::ZERO };
+        let frames = Frames::one(Frame::State { id, bytes: &[1; 90] });
+        (frames, Some(PartsAck { recent: u64::MAX, ..PartsAck::default() }))
+    };
+    for place in [Place::Source, Place::Monitor] {
+        let with = report(&pcap(LinkType::Raw, &session_of(place, content)));
+        let without = report(&pcap(LinkType::Raw, &session(place, &[1; 90])));
+        assert_eq!(means(&with), means(&without));
+        assert_eq!((with.packets.unread_messages, with.packets.session), (0, 200));
+    }
+}
+
+/// An update that only says that the state before is still the newest makes nothing fresher.
+#[test]
+fn a_state_that_is_repeated_by_its_number_is_as_old_as_it_was() {
+    let content = |seq: u64| {
+        let behind = seq % 2;
+        let id = StateId { topic: 0, behind, age: Span::from_millis(10 * behind) };
+        let frame = match behind {
+            0 => Frame::State { id, bytes: &[1; 90] },
+            _ => Frame::Again(id),
+        };
+        (Frames::one(frame), None)
+    };
+    let report = report(&pcap(LinkType::Raw, &session_of(Place::Source, content)));
+    // 12 ms to the monitor and half of 20 ms; 21 ms until the ack.
+    assert_eq!(means(&report), (20.0, 31.0, 22.0));
+}
+
 /// Mean round trip and mean ages at the source and at the monitor, in ms.
 fn means(report: &Report) -> (f64, f64, f64) {
     assert_eq!(report.sessions.len(), 1, "{report:?}");
