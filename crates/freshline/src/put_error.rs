@@ -20,6 +20,14 @@ pub enum PutError {
         /// The limit.
         max: usize,
     },
+    /// The state is older than the clock of this process can show, which is a year before its start.
+    #[error("topic {topic:?}: the state is {} days old, and at most a year is possible", age.as_secs() / 86_400)]
+    TooOld {
+        /// The topic.
+        topic: Box<str>,
+        /// The age of the state.
+        age: std::time::Duration,
+    },
     /// The topic already holds unsent states of the maximum number of keys ([`TopicKind::Keyed`](crate::TopicKind::Keyed)).
     #[error(
         "topic {topic:?}: it holds unsent states of {max} keys, which is its maximum; try again later"

@@ -161,6 +161,11 @@ impl Source {
         self.topics.iter().for_each(Topic::finish);
     }
 
+    /// Waits until it has ended, such as after [`Source::drain`], for `patience` at most; whether it has.
+    pub fn wait(&self, patience: Duration) -> bool {
+        self.running.wait(patience)
+    }
+
     /// Begins to end, as [`Source::close`] does, without waiting for the end ([`Events::ended`]).
     pub fn stop(&self) {
         self.running.stop();
@@ -174,7 +179,7 @@ impl Source {
     /// yet. Otherwise as [`Source::close`].
     pub fn finish(mut self, patience: Duration) -> Result<SourceReport, Error> {
         self.drain();
-        let is_over = self.running.wait(patience);
+        let is_over = self.wait(patience);
         let report = self.running.end()?;
         if is_over { Ok(report) } else { Err(Error::Undelivered) }
     }

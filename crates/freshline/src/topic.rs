@@ -122,6 +122,9 @@ impl Topic {
         state: impl Into<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>, PutError> {
         let now = self.0.clock.now();
+        if Span::from(age) >= now.since(Time::ZERO) {
+            return Err(PutError::TooOld { topic: self.0.name.clone(), age });
+        }
         self.put_at(now - age.into(), state.into())
     }
 

@@ -40,6 +40,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::table::{Column, Table};
+    #[pymodule_export]
+    use super::time::seconds_of;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,7 +1,7 @@
 //! States as Python gives them, and codecs for them.
 
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyString};
 
@@ -21,7 +21,7 @@ pub(crate) fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let view = PyMemoryView::from(value).map_err(|_| {
         PyTypeError::new_err(format!(
             "a state is bytes, text, or an object with the buffer protocol, not {}; see put_json, put_msgpack and \
-             put_numpy",
+             put_numpy, and array.view(\"uint8\") of arrays whose items no buffer can describe",
             value.get_type()
         ))
     })?;
@@ -75,13 +75,50 @@ pub(crate) fn to_numpy(array: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     bytes_of(&file.call_method0("getbuffer")?)
 }
 
-/// An array of numpy's own format. Objects are refused: to unpickle them would run code of the sender.
-pub(crate) fn from_numpy<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    let file = py.import("io")?.call_method1("BytesIO", (PyBytes::new(py, payload),))?;
-    let options = PyDict::new(py);
-    options.set_item("allow_pickle", false)?;
-    codec(py, "numpy")?.call_method("load", (file,), Some(&options))
+/// The array of a state in numpy's own format (NPY), which reads the state's memory. Objects are refused: to unpickle them
+/// would run code of the sender.
+pub(crate) fn from_numpy<'py>(
+    state: &Bound<'py, PyAny>,
+    payload: &[u8],
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = state.py();
+    let numpy = codec(py, "numpy")?;
+    let format = py.import("numpy.lib.format")?;
+    let not_one = |why: &dyn std::fmt::Display| {
+        PyValueError::new_err(format!("the payload is no array that put_numpy sent: {why}"))
+    };
+    let front = &payload[..payload.len().min(MAX_HEADER)];
+    let file = py.import("io")?.call_method1("BytesIO", (PyBytes::new(py, front),))?;
+    let read = || {
+        let version: (u8, u8) = format.call_method1("read_magic", (&file,))?.extract()?;
+        let header = match version {
+            (1, 0) => "read_array_header_1_0",
+            _ => "read_array_header_2_0",
+        };
+        let (shape, is_fortran, dtype): (Bound<'_, PyAny>, bool, Bound<'_, PyAny>) =
+            format.call_method1(header, (&file,))?.extract()?;
+        if dtype.getattr("hasobject")?.extract()? {
+            return Err(PyValueError::new_err("it has Python objects"));
+        }
+        let offset: usize = file.call_method0("tell")?.extract()?;
+        let order = if is_fortran { "F" } else { "C" };
+        let options = PyDict::new(py);
+        let settings = [("shape", shape), ("dtype", dtype), ("buffer", state.clone())];
+        settings.into_iter().try_for_each(|(name, value)| options.set_item(name, value))?;
+        options.set_item("offset", offset)?;
+        options.set_item("order", order)?;
+        let array = numpy.call_method("ndarray", (), Some(&options))?;
+        let len: usize = array.getattr("nbytes")?.extract()?;
+        match offset + len == payload.len() {
+            true => Ok(array),
+            false => Err(PyValueError::new_err("its length is not that of its header")),
+        }
+    };
+    read().map_err(|error: PyErr| not_one(&error))
 }
+
+/// The longest header of NPY that is read, in bytes.
+const MAX_HEADER: usize = 16_384;
 
 /// An optional package.
 fn codec<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {

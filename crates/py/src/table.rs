@@ -8,6 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::FFI_ArrowSchema;
@@ -39,8 +40,10 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    fn add(mut self, name: &str, array: ArrayRef) -> Self {
-        self.fields.push(Field::new(name, array.data_type().clone(), array.is_nullable()));
+    /// Whether values may be missing is said by the kind of a column and not by its values, so that the tables of several
+    /// runs have one schema.
+    fn add(mut self, name: &str, array: ArrayRef, is_nullable: bool) -> Self {
+        self.fields.push(Field::new(name, array.data_type().clone(), is_nullable));
         self.arrays.push(array);
         self
     }
@@ -50,7 +53,7 @@ impl Columns {
         let is_complete = values.iter().all(|value| !value.is_nan());
         let known = (!is_complete).then(|| values.iter().map(|value| !value.is_nan()).collect());
         let values = ScalarBuffer::from(values);
-        self.add(name, Arc::new(Float64Array::new(values, known.map(NullBuffer::new))))
+        self.add(name, Arc::new(Float64Array::new(values, known.map(NullBuffer::new))), true)
     }
 
     /// Numbers, some of which are unknown.
@@ -60,17 +63,17 @@ impl Columns {
 
     /// Counts.
     pub(crate) fn counts(self, name: &str, values: Vec<u32>) -> Self {
-        self.add(name, Arc::new(UInt32Array::from(values)))
+        self.add(name, Arc::new(UInt32Array::from(values)), false)
     }
 
     /// Long counts.
     pub(crate) fn long_counts(self, name: &str, values: Vec<u64>) -> Self {
-        self.add(name, Arc::new(UInt64Array::from(values)))
+        self.add(name, Arc::new(UInt64Array::from(values)), false)
     }
 
     /// Yes or no.
     pub(crate) fn flags(self, name: &str, values: Vec<bool>) -> Self {
-        self.add(name, Arc::new(BooleanArray::from(values)))
+        self.add(name, Arc::new(BooleanArray::from(values)), false)
     }
 
     /// Texts.
@@ -79,7 +82,7 @@ impl Columns {
         name: &str,
         values: impl IntoIterator<Item = T>,
     ) -> Self {
-        self.add(name, Arc::new(StringViewArray::from_iter_values(values)))
+        self.add(name, Arc::new(StringViewArray::from_iter_values(values)), false)
     }
 
     /// Texts, some of which are missing.
@@ -88,7 +91,7 @@ impl Columns {
         name: &str,
         values: impl Iterator<Item = Option<T>>,
     ) -> Self {
-        self.add(name, Arc::new(values.collect::<StringViewArray>()))
+        self.add(name, Arc::new(values.collect::<StringViewArray>()), true)
     }
 
     /// The table.
@@ -228,6 +231,26 @@ impl Column {
     }
 }
 
+/// The values of a column, one after the other.
+#[pyclass(frozen, module = "freshline._native")]
+pub(crate) struct Values {
+    column: Py<Column>,
+    next: AtomicUsize,
+}
+
+#[pymethods]
+impl Values {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let column = self.column.get();
+        let at = self.next.fetch_add(1, Ordering::Relaxed);
+        (at < column.array.len()).then(|| column.at(py, at)).transpose()
+    }
+}
+
 #[pymethods]
 impl Column {
     fn __len__(&self) -> usize {
@@ -241,6 +264,10 @@ impl Column {
             0.. if from_start < len => self.at(py, from_start.unsigned_abs()),
             _ => Err(PyIndexError::new_err(format!("row {at} of a column of {len} rows"))),
         }
+    }
+
+    fn __iter__(this: Bound<'_, Self>) -> Values {
+        Values { column: this.unbind(), next: AtomicUsize::new(0) }
     }
 
     fn __repr__(&self) -> String {

@@ -39,6 +39,13 @@ impl FromPyObject<'_, '_> for Seconds {
     }
 }
 
+/// A time in s, as all times are read.
+#[pyfunction]
+#[pyo3(name = "_seconds")]
+pub(crate) fn seconds_of(time: Seconds) -> f64 {
+    time.0.as_secs_f64()
+}
+
 /// A rate of updates: a number per second, or text such as "50/s".
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate(pub(crate) UpdateRate);
@@ -69,7 +76,11 @@ impl FromPyObject<'_, '_> for Bandwidth {
         if let Ok(text) = value.cast::<PyString>() {
             return parsed(text.to_str()?).map(Self);
         }
-        Ok(Self(BitRate::from_bps(value.extract()?)))
+        let bps: f64 = value.extract()?;
+        match (1.0..=1e15).contains(&bps) {
+            true => Ok(Self(BitRate::from_bps(bps.round() as u64))),
+            false => Err(error::setting(format!("a bandwidth of {bps} bit/s: give 1 to 1e15"))),
+        }
     }
 }
 

@@ -394,3 +394,19 @@ def test_a_capture_can_be_read_from_a_pipe() -> None:
         """
     )
     assert (done.returncode, done.stdout) == (0, "empty\n"), done.stderr
+
+
+def test_of_deliveries_at_one_moment_the_freshest_counts_in_whichever_order() -> None:
+    one = AgeProcess([1.0, 1.0, 2.0], [0.5, 0.8, 1.5])
+    other = AgeProcess([1.0, 1.0, 2.0], [0.8, 0.5, 1.5])
+    assert one.peak_mean == other.peak_mean == pytest.approx(1.2)
+    assert len(one.sawtooth()) == len(other.sawtooth())
+
+
+def test_the_fraction_of_time_within_a_limit() -> None:
+    # From 0 to 2 s in a tooth from 0 to 2, then from 1 to 3.
+    process = AgeProcess([2.0], [1.0], start=0.0, end=4.0)
+    assert process.fraction_within(1.0) == pytest.approx(0.25)
+    assert process.fraction_within(2.0) == pytest.approx((2.0 + 1.0) / 4)
+    assert (process.fraction_within(-1.0), process.fraction_within(9.0)) == (0.0, 1.0)
+    assert AgeProcess([1.0], [0.5]).fraction_within(1.0) is None

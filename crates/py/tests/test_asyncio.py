@@ -479,3 +479,51 @@ def test_uvloop_waits_as_asyncio_does() -> None:
 
     uvloop.run(main())
     assert known_loops() == []
+
+
+def test_a_reader_that_is_slower_than_its_source_lets_other_tasks_run() -> None:
+    async def story(monitor: Monitor) -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.02)
+                ticks += 1
+
+        async def read() -> None:
+            async for _ in monitor.subscribe("*"):
+                time.sleep(0.02)
+
+        ticking = asyncio.create_task(tick())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await read()
+        ticking.cancel()
+        assert ticks > 0
+
+    is_over = threading.Event()
+    with pair(law={"law": "fixed", "params": {"rate": "500/s"}}) as (monitor, source):
+
+        def feed() -> None:
+            while not is_over.wait(0.002):
+                source.put(str(time.monotonic()))
+
+        feeding = threading.Thread(target=feed)
+        feeding.start()
+        try:
+            run(story(monitor))
+        finally:
+            is_over.set()
+            feeding.join()
+
+
+def test_afinish_takes_every_kind_of_time_and_a_wrong_one_changes_nothing() -> None:
+    async def story(source: Source) -> None:
+        with pytest.raises(ValueError):
+            await source.afinish("soon")
+        source.put(b"x")
+        await source.afinish("10s")
+
+    with pair() as (_, source):
+        run(story(source))

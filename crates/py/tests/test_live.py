@@ -1039,3 +1039,74 @@ def test_the_network_goes_on_while_python_holds_the_lock() -> None:
 def test_the_package_has_a_version() -> None:
     done = python("import freshline, sys; print(freshline.__version__, len(freshline.__all__))")
     assert done.returncode == 0 and re.match(r"\d+\.\d+\.\d+ \d+", done.stdout)
+
+
+def test_the_interpreter_exits_while_a_function_for_samples_runs() -> None:
+    for _ in range(3):
+        done = python(
+            """
+            import time, freshline
+            monitor = freshline.Monitor("udp://127.0.0.1:0")
+            source = freshline.Source(monitor.url, name="robot", topics=["pose"])
+            def sample():
+                time.sleep(0.002)
+                return b"x"
+            source.topic("pose").sample_with(sample)
+            time.sleep(0.2)
+            """
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_state_older_than_the_clock_can_show_is_refused() -> None:
+    with pair() as (_, source), pytest.raises(PutError, match="at most a year"):
+        source.put(b"x", age=2 * 365 * 86_400)
+
+
+def test_topics_as_text_are_refused() -> None:
+    with pytest.raises(SettingError, match=r"topics=\[\"pose\"\]"):
+        Source("udp://127.0.0.1:9", topics="pose")
+
+
+def test_only_arrays_that_put_numpy_sent_are_read_as_such() -> None:
+    numpy = pytest.importorskip("numpy")
+    import io
+
+    zipped, pickled = io.BytesIO(), io.BytesIO()
+    numpy.savez(zipped, numpy.arange(3))
+    numpy.save(pickled, numpy.array([object()]), allow_pickle=True)
+    whole = io.BytesIO()
+    numpy.save(whole, numpy.arange(100.0))
+    payloads = [b"", b"x", zipped.getvalue(), pickled.getvalue(), whole.getvalue() + b"x", whole.getvalue()[:-1]]
+    with pair() as (monitor, source):
+        states = monitor.subscribe("*")
+        for payload in payloads:
+            source.put(payload)
+            state = states.next(GUARD)
+            assert state is not None and state.payload == payload
+            with pytest.raises(ValueError, match="no array that put_numpy sent"):
+                state.numpy()
+
+
+def test_an_array_that_is_read_shares_the_states_memory() -> None:
+    numpy = pytest.importorskip("numpy")
+    with pair() as (monitor, source):
+        states = monitor.subscribe("*")
+        sent = numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3))
+        source.topic("").put_numpy(sent)
+        state = states.next(GUARD)
+        assert state is not None
+        read = state.numpy()
+        assert read.flags["F_CONTIGUOUS"] and not read.flags["WRITEABLE"]
+        assert (read == sent).all()
+        assert numpy.shares_memory(read, numpy.frombuffer(state, "u1"))
+
+
+def test_finish_and_linger_take_every_kind_of_time() -> None:
+    with pair() as (_, source):
+        source.put(b"x")
+        source.finish(datetime.timedelta(seconds=GUARD))
+    with pair() as (_, source):
+        source.linger = "2s"
+        with source:
+            source.put(b"x")

@@ -315,3 +315,11 @@ def test_tables_cannot_be_constructed() -> None:
     for kind in (Table, Column):
         with pytest.raises(TypeError):
             kind()
+
+
+def test_tables_of_several_runs_have_one_schema() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    # One run has no interval, two have.
+    tables = [pyarrow.table(freshline.lab.run("wifi-sources", {"duration": "11s"}, runs=runs).metrics) for runs in (1, 2)]
+    assert tables[0].schema == tables[1].schema
+    assert len(pyarrow.concat_tables(tables)) == len(tables[0]) + len(tables[1])

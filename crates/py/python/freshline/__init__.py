@@ -1,4 +1,4 @@
-"""Keeps what the far end knows fresh, and keeps queues short while doing it.
+"""Keeps the state at a receiver fresh, and queues short.
 
     import freshline
 

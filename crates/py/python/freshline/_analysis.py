@@ -11,18 +11,18 @@ from freshline import _native
 
 @dataclass(frozen=True)
 class Capture:
-    """What a packet capture told. The keys of the dictionaries are those of `freshline age --json`."""
+    """The ages in a packet capture. The keys of the dictionaries are those of `freshline age --json`."""
 
     duration_s: float
     """From the earliest frame to the latest."""
     packets: dict[str, int]
-    """Frames, by what became of them."""
+    """Number of frames per outcome."""
     flows: list[dict[str, Any]]
     """Every direction of a TCP flow in which payload was sent."""
     sessions: list[dict[str, Any]]
     """Every session of Freshline over UDP."""
     error: str | None
-    """Why reading ended before the end of the file, if it did; all before that place was measured."""
+    """Reason why reading ended before the end of the file, if it did; earlier frames were measured."""
 
 
 def age(capture: str | os.PathLike[str] | bytes, *, max_flows: int = 1000) -> Capture:

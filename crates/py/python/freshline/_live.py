@@ -6,14 +6,15 @@ import atexit
 import sys
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from types import TracebackType
 from typing import Self
 
 from freshline import _native
 from freshline._errors import ClosedError, UndeliveredError
 from freshline._native import Event, State
-from freshline._types import Report
-from freshline._waiting import receive, until
+from freshline._types import Report, Seconds
+from freshline._waiting import Pace, receive, until
 
 # Peers then need not wait for a timeout.
 atexit.register(_native._close_all)
@@ -27,8 +28,13 @@ class Subscription(_native.Subscription):
     replaced: while a subscription has 1024 unread records, further ones stay at their sources, for other readers too.
     """
 
+    @cached_property
+    def _pace(self) -> Pace:
+        return Pace()
+
     async def recv(self) -> State | None:
         """Waits for the next state; None at the end. Any number of tasks may wait. It is safe to cancel: no state is lost."""
+        await self._pace.pause()
         state = self.try_next()
         if state is not None:
             return state
@@ -64,8 +70,13 @@ class Events(_native.Events):
     Use it as an iterator, as an asynchronous one, by `next` and `recv`, or by `try_next`.
     """
 
+    @cached_property
+    def _pace(self) -> Pace:
+        return Pace()
+
     async def recv(self) -> Event | None:
         """Waits for the next event; None at the end. It is safe to cancel: no event is lost."""
+        await self._pace.pause()
         event = self.try_next()
         if event is not None:
             return event
@@ -125,6 +136,14 @@ class Monitor(_native.Monitor):
     """A running monitor. It holds the freshest states of many sources until it is closed.
 
     It listens at `url`, such as "quic://0.0.0.0:3774", or "udp://127.0.0.1:0" for a free port.
+
+    - `name`, `topics`, `law`: of the states that it sends to its sources; the name is "monitor" by default.
+    - `max_ages`: maximum ages of topics by patterns, such as `{"robot/cmd": "200ms"}`; the first match applies. Older
+      states are not delivered, and the events "stale" and "recovered" report topics without a younger one.
+    - `max_sources` (10,000), `max_state` (8 MiB), `idle` (60 s): limits of sources, of the length of a state, and of silence.
+    - `state_dir`, `identity`: where its self-signed certificate is kept, or the files of another one and of its key.
+    - `credentials_file`, `tokens`, `client_ca_file`, `certified_names`: which sources it accepts (`quic://`).
+    - `insecure`: allow `udp://` on addresses that other hosts can reach.
     """
 
     def subscribe(self, pattern: str) -> Subscription:
@@ -171,9 +190,19 @@ class Source(_native.Source):
     `topics` has names or `TopicParams`; without topics the source has one state, without a name. `law` decides when to
     send: "acp+d" (the default), "acp+", "acp", "tenth", "lazy", or a dictionary with settings. An unreachable monitor is
     not an error: the source tries again, and `events` reports it.
+
+    - `max_rate`, `max_bandwidth`: maximum rate of states, and of bits with all headers from IP on.
+    - `max_state`: maximum length of a state in bytes; 8 MiB by default.
+    - `keep_alive`: interval of updates while no new state is put; 20 s by default.
+    - `on_change`: skip states that are equal to the monitor's.
+    - `pins`, `ca_file`: trust monitors with these fingerprints, or with certificates of this authority (`quic://`).
+    - `identity`, `token`: the files of the certificate and of its key, and the token, to show to the monitor (`quic://`).
+    - `via`, `scheduler`: interfaces or local addresses, each a path, and which path an update takes.
+    - `receive`, `max_ages`: receive topics that the monitor sends, with maximum ages by patterns. The session opens with
+      the first state that is put.
     """
 
-    linger = 1.0
+    linger: Seconds = 1.0
     """How long leaving a `with` block waits for the last states and records to arrive, in s."""
 
     def subscribe(self, pattern: str) -> Subscription:
@@ -205,10 +234,11 @@ class Source(_native.Source):
         await receive(self)
         return self.close()
 
-    async def afinish(self, patience: float) -> Report | None:
+    async def afinish(self, patience: Seconds) -> Report | None:
         """`finish` without blocking the event loop."""
+        seconds = _native._seconds(patience)
         self.drain()
-        is_over = await until(self, patience)
+        is_over = await until(self, seconds)
         report = await self.aclose()
         if not is_over:
             raise UndeliveredError("the monitor did not acknowledge all states and records in time")
@@ -237,6 +267,6 @@ class Source(_native.Source):
         try:
             if error is None and not self.has_ended:
                 self.drain()
-                await until(self, self.linger)
+                await until(self, _native._seconds(self.linger))
         finally:
             await self.aclose()

@@ -1,4 +1,4 @@
-"""What the functions of this package accept, for type checkers."""
+"""Types of arguments, for type checkers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Seconds: TypeAlias = float | datetime.timedelta | str
 """A time: seconds, a timedelta, or text such as "200ms"."""
 Rate: TypeAlias = float | str
 """Updates per second, or text such as "50/s"."""
-Bandwidth: TypeAlias = int | str
+Bandwidth: TypeAlias = float | str
 """Bits per second, or text such as "5mbit"."""
 Payload: TypeAlias = "Buffer | str"
 """A state: bytes, text, or an object with the buffer protocol, such as a numpy array."""
@@ -33,4 +33,4 @@ Laws: TypeAlias = dict[str, Callable[[], object]]
 Progress: TypeAlias = Callable[[int], object]
 """Called with the number of runs that are done."""
 Awaited: TypeAlias = "Union[Subscription, Events, Source, Monitor]"
-"""What a task can wait for: the next state or event, or the end."""
+"""Items that a task can wait for: the next state or event, or the end."""

@@ -64,6 +64,22 @@ async def receive(awaited: Awaited) -> State | Event | None:
         waiter.close()
 
 
+class Pace:
+    """Lets the other tasks of a loop run, although a reader always finds the next state: every millisecond."""
+
+    EVERY = 0.001
+
+    def __init__(self) -> None:
+        self._ran_at = 0.0
+
+    async def pause(self) -> None:
+        """Gives way if that has not happened for a while. Nothing is taken yet, so a task that is cancelled here loses nothing."""
+        time = asyncio.get_running_loop().time
+        if time() - self._ran_at > self.EVERY:
+            await asyncio.sleep(0)
+            self._ran_at = time()
+
+
 async def until(awaited: Awaited, timeout: float | None) -> bool:
     """Whether the end came within `timeout` seconds."""
     try:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from freshline import _scenario
+from freshline._errors import ScenarioError
 from freshline._native import Ack, Prepared, Recording, Table, scenario_text, toml_of
 from freshline._native import reproduce as _reproduce
 from freshline._native import scenarios as _scenarios
@@ -121,11 +122,15 @@ class Result:
 
         `freshline.age` measures it, and tcpdump and Wireshark read it; updates are those of a session over udp://.
         """
+        if not carriers:
+            raise ValueError("name at least one link or cell, such as capture(\"uplink\", \"uplink/reverse\")")
         seed, run = self._run(row)
         return self._prepared.capture(point, seed, run, carriers, self._laws)
 
     def _run(self, row: int) -> tuple[int, int]:
         runs = list(dict.fromkeys(zip(self.runs["seed"], self.runs["run"], strict=True)))
+        if not -len(runs) <= row < len(runs):
+            raise IndexError(f"row {row} of {len(runs)} runs; give 0 to {len(runs) - 1}")
         return runs[row]
 
     @cached_property
@@ -203,12 +208,15 @@ def reproduce(
     null: bool = False,
     full: bool = False,
 ) -> Table:
-    """Runs a scenario that reproduces a figure of a paper: the paper's numbers beside ours, with verdicts.
+    """Runs a scenario that reproduces a figure of a paper: the paper's numbers next to ours, with verdicts.
 
     With `null`, each new law is replaced by its baseline: a claim that still holds shows nothing. With `full`, runs and
     durations are those of the paper.
     """
-    return _reproduce(os.fspath(name), dict(set or {}), null=null, full=full)
+    table = _reproduce(os.fspath(name), dict(set or {}), null=null, full=full)
+    if not len(table):
+        raise ScenarioError(f"{name}: there is no row to compare, as of a contest; `freshline lab reproduce {name}` runs it")
+    return table
 
 
 def scenarios() -> list[dict[str, str | None]]:

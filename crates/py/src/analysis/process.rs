@@ -44,7 +44,8 @@ impl AgeProcess {
         let (received, generated) = (numbers_of(received)?, numbers_of(generated)?);
         check(&received, &generated, start, end)?;
         let mut deliveries: Vec<_> = received.into_iter().zip(generated).collect();
-        deliveries.sort_by(|one, other| one.0.total_cmp(&other.0));
+        // Of several at one moment, the freshest counts.
+        deliveries.sort_by(|one, other| one.0.total_cmp(&other.0).then(other.1.total_cmp(&one.1)));
         let earliest = deliveries.iter().map(|(_, generated)| *generated).chain(start);
         let base = earliest.fold(f64::INFINITY, f64::min);
         let time = |seconds: f64| Time::ZERO + Span::from_secs_f64((seconds - base).max(0.0));
@@ -111,6 +112,16 @@ impl AgeProcess {
         let (age_below, below) = cdf[upper.saturating_sub(1)];
         let part = if fraction > below { (q - below) / (fraction - below) } else { 1.0 };
         Ok(Some(age_below + (age - age_below) * part.clamp(0.0, 1.0)))
+    }
+
+    /// The fraction of the time, 0 to 1, at which the age is at most `limit` s; None if no time was measured.
+    fn fraction_within(&self, limit: f64) -> Option<f64> {
+        let within = |tooth: &Tooth| {
+            let (from, to) = (tooth.from.as_secs_f64(), tooth.to.as_secs_f64());
+            (limit.min(to) - from).max(0.0)
+        };
+        let total: f64 = self.teeth.iter().map(|tooth| (tooth.to - tooth.from).as_secs_f64()).sum();
+        (total > 0.0).then(|| self.teeth.iter().map(within).sum::<f64>() / total)
     }
 
     /// The saw-tooth: time_s and age_s, a line at the beginning and at the end of each tooth.

@@ -78,11 +78,12 @@ struct PyLaw {
     fate: Fate,
     has: Methods,
     bounds: RateBounds,
-    rate: UpdateRate,
-    /// When the last update was due, and the rate in force when it left.
+    /// The rate that it wants, in force within `bounds`; `None` until it is known.
+    wanted: Option<UpdateRate>,
+    /// When the last update was due, and the wanted rate when it left.
     last: Option<(Time, Option<UpdateRate>)>,
-    knows_rate: bool,
-    next_update: Option<Time>,
+    /// What `next_update()` gave.
+    given: Option<Time>,
     next_timeout: Option<Time>,
 }
 
@@ -155,10 +156,9 @@ impl PyLaw {
             fate,
             has: Methods::default(),
             bounds,
-            rate: bounds.floor,
+            wanted: None,
             last: None,
-            knows_rate: false,
-            next_update: None,
+            given: None,
             next_timeout: None,
         };
         Python::attach(|py| {
@@ -167,30 +167,30 @@ impl PyLaw {
                 Err(error) => law.fail(error),
             }
         });
-        law.after(Time::ZERO, |_| Ok(()));
+        law.after(|_| Ok(()));
         law
     }
 
     fn fail(&mut self, error: PyErr) {
-        (self.object, self.next_update, self.next_timeout) = (None, None, None);
+        (self.object, self.next_timeout) = (None, None);
         self.fate.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.fate.stop.store(true, Ordering::Relaxed);
     }
 
     /// Hands an input to the object, and asks it what it wants.
-    fn after(&mut self, now: Time, input: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) {
+    fn after(&mut self, input: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) {
         Python::attach(|py| {
             let Some(object) = self.object.as_ref().map(|object| object.clone_ref(py)) else {
                 return;
             };
             let object = object.bind(py);
-            if let Err(error) = input(object).and_then(|()| self.ask(now, object)) {
+            if let Err(error) = input(object).and_then(|()| self.ask(object)) {
                 self.fail(error);
             }
         });
     }
 
-    fn ask(&mut self, now: Time, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn ask(&mut self, object: &Bound<'_, PyAny>) -> PyResult<()> {
         let given = object.getattr("rate")?;
         let rate: Option<f64> = given.extract().map_err(|_| {
             PyTypeError::new_err(format!(
@@ -198,46 +198,46 @@ impl PyLaw {
                 given.get_type()
             ))
         })?;
-        self.knows_rate = rate.is_some();
-        if let Some(rate) = rate {
-            let valid = UpdateRate::new(rate).ok_or_else(|| {
+        let valid = |rate| {
+            UpdateRate::new(rate).ok_or_else(|| {
                 let what = format!(
                     "a law's rate is {rate}; give 1e-10 to 1e9 updates per second, or None"
                 );
                 PyValueError::new_err(what)
-            })?;
-            self.rate = valid.clamp(self.bounds.floor, self.bounds.ceiling);
+            })
+        };
+        self.wanted = rate.map(valid).transpose()?;
+        if let Some((_, at_departure @ None)) = &mut self.last {
+            // None was known then: the first one that is known counts.
+            *at_departure = self.wanted;
         }
         if self.has.next_update {
-            let next = time_of(object.call_method0("next_update")?, "next_update")?;
-            // Not faster than the ceiling, whatever it asks for.
-            let after_last = self.last.map(|(due, _)| due + self.bounds.ceiling.period());
-            self.next_update = next.map(|next| next.max(after_last.unwrap_or_default()));
-        } else {
-            self.next_update = self.paced();
+            self.given = time_of(object.call_method0("next_update")?, "next_update")?;
         }
         self.next_timeout = match self.has.next_timeout {
             true => time_of(object.call_method0("next_timeout")?, "next_timeout")?,
             false => None,
         };
-        let _ = now;
         Ok(())
     }
 
-    /// A period after the last update, of the rate when that left; of the first rate that is known, if none was. `None`
-    /// until then.
-    fn paced(&mut self) -> Option<Time> {
-        let Some((due, rate)) = &mut self.last else { return Some(Time::ZERO) };
-        if rate.is_none() && self.knows_rate {
-            *rate = Some(self.rate);
-        }
-        rate.map(|rate| *due + rate.period())
+    /// A rate within the bounds.
+    fn bounded(&self, rate: UpdateRate) -> UpdateRate {
+        rate.clamp(self.bounds.floor, self.bounds.ceiling)
+    }
+
+    /// A period after the last update, of the rate when that left; `None` until a rate is known.
+    fn paced(&self) -> Option<Time> {
+        let Some((due, rate)) = self.last else { return Some(Time::ZERO) };
+        rate.map(|rate| due + self.bounded(rate).period())
     }
 
     /// The time at which the update that leaves now was due: late by less than a period, the next one is on time.
     fn due(&self, now: Time) -> Time {
-        match (self.next_update, self.last) {
-            (Some(due), Some((_, Some(rate)))) if due <= now && now.since(due) < rate.period() => {
+        match (self.next_update_at(), self.last) {
+            (Some(due), Some((_, Some(rate))))
+                if due <= now && now.since(due) < self.bounded(rate).period() =>
+            {
                 due
             }
             _ => now,
@@ -288,9 +288,9 @@ impl RateLaw for PyLaw {
     }
 
     fn restart(&mut self, now: Time) {
-        (self.last, self.next_update) = (None, None);
+        self.last = None;
         let is_heard = self.has.restart;
-        self.after(now, |law| match is_heard {
+        self.after(|law| match is_heard {
             true => law.call_method1("restart", (seconds(now),)).map(|_| ()),
             false => Ok(()),
         });
@@ -299,7 +299,7 @@ impl RateLaw for PyLaw {
     fn on_sent(&mut self, now: Time, seq: u64) {
         let (due, is_heard) = (self.due(now), self.has.on_sent);
         self.last = Some((due, None));
-        self.after(now, |law| match is_heard {
+        self.after(|law| match is_heard {
             true => law.call_method1("on_sent", (seconds(now), seq)).map(|_| ()),
             false => Ok(()),
         });
@@ -307,7 +307,7 @@ impl RateLaw for PyLaw {
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
         let is_heard = self.has.on_ack;
-        self.after(now, |law| match is_heard {
+        self.after(|law| match is_heard {
             true => law.call_method1("on_ack", (seconds(now), PyAck::of(now, ack))).map(|_| ()),
             false => Ok(()),
         });
@@ -316,7 +316,7 @@ impl RateLaw for PyLaw {
     fn handle_timeout(&mut self, now: Time) {
         let Some(at) = self.next_timeout.filter(|at| *at <= now) else { return };
         let is_heard = self.has.on_timeout;
-        self.after(now, |law| match is_heard {
+        self.after(|law| match is_heard {
             true => law.call_method1("on_timeout", (seconds(now),)).map(|_| ()),
             false => Ok(()),
         });
@@ -331,15 +331,21 @@ impl RateLaw for PyLaw {
     }
 
     fn next_update_at(&self) -> Option<Time> {
-        self.next_update
+        self.object.as_ref()?;
+        if !self.has.next_update {
+            return self.paced();
+        }
+        // Not faster than the ceiling, whatever it asks for.
+        let after_last = self.last.map(|(due, _)| due + self.bounds.ceiling.period());
+        self.given.map(|given| given.max(after_last.unwrap_or_default()))
     }
 
     fn rate(&self) -> UpdateRate {
-        self.rate
+        self.bounded(self.wanted.unwrap_or(self.bounds.floor))
     }
 
     fn phase(&self) -> Phase {
-        if self.knows_rate { Phase::Steering } else { Phase::Probing }
+        if self.wanted.is_some() { Phase::Steering } else { Phase::Probing }
     }
 
     /// A law that hears acks adapts.
@@ -348,7 +354,8 @@ impl RateLaw for PyLaw {
     }
 
     fn set_bounds(&mut self, bounds: RateBounds) {
-        self.bounds = bounds;
-        self.rate = self.rate.clamp(bounds.floor, bounds.ceiling);
+        if self.has.on_ack {
+            self.bounds = bounds;
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Figures of papers beside ours.
+//! Figures of papers next to ours.
 
 use freshline_lab::reproduce::{Compared, Options, reproduce_with};
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use super::text::{changes_of, text_of};
 use crate::error;
 use crate::table::{Columns, Table};
 
-/// Runs a scenario that reproduces a figure of a paper: each number or trend of the paper beside ours, with a verdict.
+/// Runs a scenario that reproduces a figure of a paper: each number or trend of the paper next to ours, with a verdict.
 /// With `null`, each new law is replaced by its baseline; with `full`, runs and durations are those of the paper.
 #[pyfunction]
 #[pyo3(signature = (name, set=None, *, null=false, full=false))]

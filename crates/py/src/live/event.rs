@@ -1,6 +1,6 @@
 //! An event of a source or a monitor.
 
-use freshline::{CloseReason, MonitorEvent, SourceEvent, Why};
+use freshline::{MonitorEvent, SourceEvent, Why};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -58,16 +58,12 @@ impl From<SourceEvent> for Event {
         match event {
             SourceEvent::Opened => Self::new("opened"),
             SourceEvent::Silent => Self::new("silent"),
-            SourceEvent::Closed(why) => Self::with("closed", words_of(why)),
+            SourceEvent::Closed(why) => Self::with("closed", why.to_string()),
             SourceEvent::Unreachable(why) => Self::with("unreachable", why),
             SourceEvent::Trouble(why) => Self::with("trouble", why),
             _ => Self::new("other"),
         }
     }
-}
-
-fn words_of(why: CloseReason) -> String {
-    format!("{why:?}").to_lowercase()
 }
 
 impl From<MonitorEvent> for Event {

@@ -12,7 +12,7 @@ use crate::time::Seconds;
 #[pyclass(frozen, subclass, module = "freshline._native")]
 pub(crate) struct Events(pub(crate) AnyEvents);
 
-/// What has events.
+/// A source or a monitor.
 #[derive(FromPyObject)]
 pub(crate) enum Endpoint<'py> {
     /// A source.

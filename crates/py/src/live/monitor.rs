@@ -11,7 +11,7 @@ use super::open::{Listed, Open};
 use super::source::{law_of, max_ages_of};
 use super::state::State;
 use super::topic::Topic;
-use super::topic_params::AnyTopic;
+use super::topic_params::Topics;
 use crate::error;
 use crate::payload::bytes_of;
 use crate::time::Seconds;
@@ -41,7 +41,7 @@ impl Monitor {
         py: Python<'_>,
         url: &str,
         name: Option<&str>,
-        topics: Option<Vec<AnyTopic>>,
+        topics: Option<Topics>,
         law: Option<&Bound<'_, PyAny>>,
         max_ages: Option<&Bound<'_, PyMapping>>,
         max_sources: Option<usize>,
@@ -57,7 +57,8 @@ impl Monitor {
     ) -> PyResult<Self> {
         let mut builder = freshline::Monitor::builder(url);
         builder = name.into_iter().fold(builder, MonitorBuilder::name);
-        builder = topics.into_iter().flatten().fold(builder, MonitorBuilder::topic);
+        builder =
+            topics.into_iter().flat_map(|topics| topics.0).fold(builder, MonitorBuilder::topic);
         if let Some(law) = law {
             builder = builder.law(law_of(law)?);
         }
@@ -157,6 +158,10 @@ impl Monitor {
         self.open.look(py, freshline::Monitor::stop)
     }
 
+    fn __repr__(&self) -> String {
+        format!("<freshline.Monitor {}>", self.url)
+    }
+
     /// Closes all sessions, and returns a report of the run; None if it was closed before.
     fn close<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(monitor) = self.open.take(py) else { return Ok(None) };
@@ -170,7 +175,10 @@ impl Monitor {
         let (address, url) = (monitor.address(), monitor.url());
         let fingerprint = monitor.fingerprint().map(|fingerprint| fingerprint.to_string());
         let events = monitor.events().clone();
-        let (open, listed) = Open::new(monitor, freshline::Monitor::stop);
+        let (open, listed) = Open::new(monitor, |monitor| {
+            monitor.stop();
+            monitor.has_ended()
+        });
         let address = (address.ip().to_string(), address.port());
         Self { open, address, url, fingerprint, events, _listed: listed }
     }

@@ -1,16 +1,28 @@
 //! A source or a monitor that is open until it is closed, and what is still open when the interpreter ends.
 
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 
 use crate::error;
 
-/// How often [`Open::wait`] looks.
+/// How often it is looked whether threads have ended.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// How often at most, when the interpreter exits.
+const LOOKS: u32 = 2_000;
+
+/// Whether the interpreter exits: its lock must not be asked for any more.
+static IS_EXITING: AtomicBool = AtomicBool::new(false);
+
+/// Whether the interpreter exits.
+pub(crate) fn is_exiting() -> bool {
+    IS_EXITING.load(Ordering::Relaxed)
+}
 
 /// A handle that closing takes away.
 pub(crate) struct Open<T: Send> {
@@ -19,8 +31,8 @@ pub(crate) struct Open<T: Send> {
     process: u32,
 }
 
-/// Asks one that is open to end.
-type Stop = Box<dyn Fn() + Send + Sync>;
+/// Asks one that is open to end, and says whether it has.
+type Stop = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// Of all that is open; those that are closed have left.
 static ALL: Mutex<Vec<Weak<Stop>>> = Mutex::new(Vec::new());
@@ -29,16 +41,14 @@ static ALL: Mutex<Vec<Weak<Stop>>> = Mutex::new(Vec::new());
 pub(crate) struct Listed(#[expect(dead_code, reason = "it is held only to be dropped")] Arc<Stop>);
 
 impl<T: Send + Sync + 'static> Open<T> {
-    /// It is open; `stop` asks it to end.
-    pub(crate) fn new(handle: T, stop: fn(&T)) -> (Self, Listed) {
+    /// It is open; `stop` asks it to end, and says whether it has.
+    pub(crate) fn new(handle: T, stop: fn(&T) -> bool) -> (Self, Listed) {
         let shared = Arc::new(RwLock::new(Some(handle)));
         let weak = Arc::downgrade(&shared);
         let stop: Arc<Stop> = Arc::new(Box::new(move || {
-            if let Some(shared) = weak.upgrade()
-                && let Some(handle) = &*shared.read().unwrap_or_else(PoisonError::into_inner)
-            {
-                stop(handle);
-            }
+            let Some(shared) = weak.upgrade() else { return true };
+            let handle = shared.read().unwrap_or_else(PoisonError::into_inner);
+            handle.as_ref().is_none_or(stop)
         }));
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|stop| stop.strong_count() > 0);
@@ -52,24 +62,12 @@ impl<T: Send + Sync + 'static> Open<T> {
         py: Python<'_>,
         look: impl FnOnce(&T) -> R + Send,
     ) -> PyResult<R> {
-        py.detach(|| self.shared.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(look))
-            .ok_or_else(error::closed)
+        py.detach(|| self.see(look)).ok_or_else(error::closed)
     }
 
-    /// Waits until it is as `is_so` says, for `patience` at most; whether it is, or was taken. Not with the
-    /// interpreter's lock.
-    pub(crate) fn wait(&self, patience: Duration, is_so: impl Fn(&T) -> bool) -> bool {
-        let began = Instant::now();
-        let is_now = || {
-            self.shared.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(&is_so)
-        };
-        while !is_now() {
-            if began.elapsed() >= patience {
-                return false;
-            }
-            thread::sleep(LOOK);
-        }
-        true
+    /// Looks at it, unless it was taken. Not with the interpreter's lock.
+    pub(crate) fn see<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
+        self.shared.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
     }
 
     /// Takes it, once, and not in a child by `fork`.
@@ -102,13 +100,21 @@ impl<T: Send> Drop for Open<T> {
     }
 }
 
-/// Asks all sources and monitors that are open to end, so that their peers need not wait for a timeout. Called when the
-/// interpreter exits.
+/// Ends all sources and monitors that are open, so that their peers need not wait for a timeout, and waits for their
+/// threads, which may be in a function for samples. Called when the interpreter exits.
 #[pyfunction]
 #[pyo3(name = "_close_all")]
 pub(crate) fn close_all(py: Python<'_>) {
+    IS_EXITING.store(true, Ordering::Relaxed);
     py.detach(|| {
         let all = std::mem::take(&mut *ALL.lock().unwrap_or_else(PoisonError::into_inner));
-        all.iter().filter_map(Weak::upgrade).for_each(|stop| stop());
+        let mut all: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
+        for _ in 0..LOOKS {
+            all.retain(|stop| !stop());
+            if all.is_empty() {
+                return;
+            }
+            thread::sleep(LOOK);
+        }
     });
 }

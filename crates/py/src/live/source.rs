@@ -11,7 +11,7 @@ use super::event::AnyEvents;
 use super::open::{Listed, Open};
 use super::state::State;
 use super::topic::Topic;
-use super::topic_params::AnyTopic;
+use super::topic_params::Topics;
 use super::waiting::wait;
 use crate::error;
 use crate::payload::bytes_of;
@@ -21,6 +21,8 @@ use crate::time::{Bandwidth, Rate, Seconds, parsed};
 #[pyclass(frozen, subclass, module = "freshline._native")]
 pub(crate) struct Source {
     open: Open<freshline::Source>,
+    /// Name and URL, for people.
+    label: String,
     first: Topic,
     events: freshline::Events<freshline::SourceEvent>,
     _listed: Listed,
@@ -47,7 +49,7 @@ impl Source {
         py: Python<'_>,
         url: &str,
         name: &str,
-        topics: Option<Vec<AnyTopic>>,
+        topics: Option<Topics>,
         law: Option<&Bound<'_, PyAny>>,
         max_rate: Option<Rate>,
         max_bandwidth: Option<Bandwidth>,
@@ -64,7 +66,8 @@ impl Source {
         max_ages: Option<&Bound<'_, PyMapping>>,
     ) -> PyResult<Self> {
         let mut builder = freshline::Source::builder(url).name(name).on_change(on_change);
-        builder = topics.into_iter().flatten().fold(builder, SourceBuilder::topic);
+        builder =
+            topics.into_iter().flat_map(|topics| topics.0).fold(builder, SourceBuilder::topic);
         if let Some(law) = law {
             builder = builder.law(law_of(law)?);
         }
@@ -97,7 +100,7 @@ impl Source {
         }
         // A name may have to be resolved.
         let source = py.detach(|| builder.spawn()).map_err(|error| error::of(&error))?;
-        Ok(Self::of(source))
+        Ok(Self::of(source, format!("{name:?} to {url}")))
     }
 
     /// The handle of a topic that was named when the source was built.
@@ -146,6 +149,10 @@ impl Source {
         Ok(self.open.look(py, |source| source.latest(name))?.map(State))
     }
 
+    fn __repr__(&self) -> String {
+        format!("<freshline.Source {}>", self.label)
+    }
+
     /// Accepts no further states, and ends by itself once the monitor has everything.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.open.look(py, freshline::Source::drain)
@@ -161,8 +168,9 @@ impl Source {
     fn finish<'py>(&self, py: Python<'py>, patience: Seconds) -> PyResult<Bound<'py, PyAny>> {
         self.open.look(py, freshline::Source::drain)?;
         // In slices, so that Ctrl-C ends the wait; the source is then still open.
-        let ended = |slice| self.open.wait(slice, freshline::Source::has_ended).then_some(());
-        wait(py, Some(patience.0), ended, || false)?;
+        let wait_for_end =
+            |slice| self.open.see(|source| source.wait(slice)).unwrap_or(true).then_some(());
+        wait(py, Some(patience.0), wait_for_end, || false)?;
         let source = self.open.take(py).ok_or_else(error::closed)?;
         report(py, py.detach(|| source.finish(Duration::ZERO)))
     }
@@ -178,11 +186,14 @@ impl Source {
 }
 
 impl Source {
-    fn of(source: freshline::Source) -> Self {
+    fn of(source: freshline::Source, label: String) -> Self {
         let events = source.events().clone();
         let first = Topic(source.first_topic());
-        let (open, listed) = Open::new(source, freshline::Source::stop);
-        Self { open, first, events, _listed: listed }
+        let (open, listed) = Open::new(source, |source| {
+            source.stop();
+            source.has_ended()
+        });
+        Self { open, label, first, events, _listed: listed }
     }
 
     pub(super) fn events(&self) -> AnyEvents {

@@ -71,9 +71,10 @@ impl State {
         payload::from_msgpack(py, self.0.payload())
     }
 
-    /// The array that `Topic.put_numpy` sent; needs the package numpy.
-    fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        payload::from_numpy(py, self.0.payload())
+    /// The array that `Topic.put_numpy` sent, which reads the payload's memory and cannot be written; needs the package
+    /// numpy.
+    fn numpy<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        payload::from_numpy(this.as_any(), this.get().0.payload())
     }
 
     /// Whether this reports that the key was removed.

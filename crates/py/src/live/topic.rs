@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::open::is_exiting;
 use crate::error;
 use crate::payload::{bytes_of, to_json, to_msgpack, to_numpy};
 use crate::time::Seconds;
@@ -107,6 +108,9 @@ impl Topic {
     /// it is called again after 100 ms. `put` ends it.
     fn sample_with(&self, sample: Py<PyAny>) -> PyResult<()> {
         let sampled = self.0.try_sample_with(move |state| {
+            if is_exiting() {
+                return Err("the interpreter exits".to_owned());
+            }
             Python::attach(|py| {
                 let sampled = sample.call0(py).and_then(|value| bytes_of(value.bind(py)));
                 *state =

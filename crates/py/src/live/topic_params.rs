@@ -9,18 +9,19 @@ use crate::time::{Rate, Seconds};
 /// A topic of a source: its name, weight, deadline, kind and rates.
 ///
 /// All topics of a source share its session and its rate.
+///
+/// `weight` is how much the topic's age counts in comparison with others, above 0 and at most 10⁹. A state older
+/// than `deadline` is dropped instead of sent. States leave no faster than `max_rate`, and go before those of
+/// other topics if they have not left for a period of `min_rate`. The states of an `urgent` topic go before all others.
+///
+/// `kind` is "latest" (the newest state counts), "keyed" (the newest state of each of at most `max_keys` keys), or
+/// "every" (each record arrives, in order and once; at most `max_bytes` are held until then).
 #[pyclass(frozen, module = "freshline", from_py_object)]
 #[derive(Clone)]
 pub(crate) struct TopicParams(pub(crate) freshline::TopicParams);
 
 #[pymethods]
 impl TopicParams {
-    /// `weight` is how much the topic's age counts in comparison with others, above 0 and at most 10⁹. A state older
-    /// than `deadline` is dropped instead of sent. States leave no faster than `max_rate`, and go before those of
-    /// other topics if they have not left for a period of `min_rate`. The states of an `urgent` topic go before all others.
-    ///
-    /// `kind` is "latest" (the newest state counts), "keyed" (the newest state of each of at most `max_keys` keys), or
-    /// "every" (each record arrives, in order and once; at most `max_bytes` are held until then).
     #[new]
     #[pyo3(signature = (
         name, *, weight=1.0, deadline=None, kind="latest", max_rate=None, min_rate=None, urgent=false, max_keys=512,
@@ -83,6 +84,20 @@ pub(crate) enum AnyTopic {
     Name(String),
     /// With parameters.
     Params(TopicParams),
+}
+
+/// The topics of a source or a monitor.
+pub(crate) struct Topics(pub(crate) Vec<AnyTopic>);
+
+impl FromPyObject<'_, '_> for Topics {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if let Ok(name) = given.extract::<String>() {
+            return Err(error::setting(format!("`topics` is a list: write topics=[{name:?}]")));
+        }
+        given.extract().map(Self)
+    }
 }
 
 impl From<AnyTopic> for freshline::TopicParams {

@@ -90,7 +90,7 @@ class Hop(Part):
     rate: str | None = None
     """The rate of transmission, above zero: `"6mbit"`. Default: infinite."""
     trace: str | CellularModel | LeoModel | None = None
-    """A trace in place of a rate: the name of a file beside the scenario's, or a model."""
+    """A trace in place of a rate: the name of a file in the scenario's folder, or a model."""
     mtu: str | None = None
     """The maximum size of a packet, at least 68 bytes; larger packets are dropped. Default: no limit."""
     framing: str | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import files, grid, native
 from .arrow import pa, pc, pq
-from .errors import Failure, SweepError
+from .errors import Failure, Stopped, SweepError
 from .plan import Chunk, Plan
 from .summary import Summary, worker
 
@@ -139,14 +139,23 @@ def check_version(plan: Plan) -> None:
         )
 
 
-def explain(plan: Plan, chunk: Chunk, error: BaseException) -> Failure:
-    """Find the combination that failed, by running those of the chunk one by one."""
+def explain(
+    plan: Plan,
+    chunk: Chunk,
+    error: BaseException,
+    progress: Callable[[int], None] | None = None,
+) -> Failure:
+    """Find the combination that failed, by running the combinations of the chunk one by one.
+
+    `progress` is as for `batch`. If it raises `Stopped`, so does this function.
+    """
     source, jobs = plan.source, plan.jobs(chunk)
     message = str(error) or type(error).__name__
     for changes, seeds in jobs if len(jobs) > 1 else ():
         try:
-            native.run_batch(source.name, source.text, source.folder, [(changes, seeds)], 1)
-        except (KeyboardInterrupt, SystemExit):
+            job = (changes, seeds)
+            native.run_batch(source.name, source.text, source.folder, [job], 1, progress)
+        except (KeyboardInterrupt, SystemExit, Stopped):
             raise
         except BaseException as found:
             return Failure(chunk.hash, (changes,), str(found) or type(found).__name__)

@@ -1,4 +1,4 @@
-"""What a run costs: pilot runs, and an estimate for combinations without one."""
+"""Costs of runs: pilot runs, and an estimate for combinations without one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHECK_SECONDS = 10.0
 PILOT_SECONDS = 30.0
 """Time after which no further pilot run starts."""
 PILOT_RUNS = 256
-"""Maximum number of pilot runs. Their results are kept, as those of any other run."""
+"""Maximum number of pilot runs. Their results are kept, as the results of any other run."""
 FITTED = 1000
 """Maximum number of measured costs to which the model is fitted, the latest ones."""
 CALL_SECONDS = 0.05

@@ -1,4 +1,4 @@
-"""What goes wrong in a sweep."""
+"""Errors of a sweep."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ class SweepError(Error):
     def __init__(self, message: str, failures: Sequence[Failure] = ()) -> None:
         super().__init__(message)
         self.failures = tuple(failures)
+
+
+class Stopped(Exception):
+    """Ends a native call on a background thread after the sweep was stopped."""
 
 
 class SweepInterrupted(KeyboardInterrupt):

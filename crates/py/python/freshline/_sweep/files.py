@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import socket
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 STALE_SECONDS = 3600.0
-"""Age from which on a temporary file of another host is stale. Writing one takes seconds."""
+"""Age from which on a temporary file is stale. Writing one takes seconds."""
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""Errors of `os.link` on file systems without hard links."""
 
 _numbers = itertools.count()
 
@@ -34,10 +37,13 @@ def write(path: Path, content: Content) -> None:
 
 
 def create(path: Path, content: Content) -> bool:
-    """Like `write`, but leave a file alone that exists. Returns whether the file is new."""
+    """Like `write`, but leave an existing file alone. Returns whether the file is new.
+
+    On file systems without hard links another process may see the file empty for a moment.
+    """
     temporary = _filled(path, content)
     try:
-        os.link(temporary, path)
+        _link(temporary, path)
     except FileExistsError:
         return False
     finally:
@@ -47,19 +53,37 @@ def create(path: Path, content: Content) -> bool:
 
 
 def remove_stale(folder: Path) -> None:
-    """Remove temporary files whose process on this host ended, and those that are too old."""
+    """Remove temporary files that are too old, unless their process is alive on this host.
+
+    A process that is not found may be alive in another container, which can have the same host
+    name; so the age counts for files of the own host name, too.
+    """
     host = socket.gethostname()
     for path in folder.glob(".*.tmp"):
         parts = path.name.rsplit("~", 3)
         try:
-            if len(parts) == 4 and parts[1] == host:
-                stale = not _is_alive(int(parts[2]))
-            else:
-                stale = time.time() - path.stat().st_mtime > STALE_SECONDS
+            if len(parts) == 4 and parts[1] == host and _is_alive(int(parts[2])):
+                continue
+            is_old = time.time() - path.stat().st_mtime > STALE_SECONDS
         except (OSError, ValueError):
             continue
-        if stale:
+        if is_old:
             path.unlink(missing_ok=True)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Give a file a second name. Raises FileExistsError if that name exists."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        try:
+            os.replace(temporary, path)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _filled(path: Path, content: Content) -> Path:
@@ -80,7 +104,7 @@ def _filled(path: Path, content: Content) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename durable. Some network file systems refuse it, and need it not."""
+    """Make a rename durable. Some network file systems refuse it, and do not need it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -24,7 +24,7 @@ RUN_COLUMNS = {
     "value": "double",
     "unit": "string",
 }
-"""Columns of the results after those of the grid, with their types in Arrow."""
+"""Columns of the results after the columns of the grid, with their types in Arrow."""
 MAX_INTEGER = 2**63 - 1
 """The largest integer of TOML, and so the largest seed."""
 

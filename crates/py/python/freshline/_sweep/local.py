@@ -11,7 +11,7 @@ from pathlib import Path
 from . import background, summary
 from . import chunk as chunks
 from .arrow import pa
-from .errors import Failure, SweepError
+from .errors import Failure, Stopped
 from .plan import Chunk, Plan
 from .progress import Progress
 from .summary import Summary
@@ -29,7 +29,7 @@ class Outcome:
 def run(
     directory: Path, plan: Plan, missing: Sequence[Chunk], cpus: int, progress: Progress
 ) -> list[Failure]:
-    """Run `missing` chunks, and return those that failed.
+    """Run `missing` chunks, and return the failures.
 
     A background thread runs a few chunks per native call, each call on `cpus` threads. This
     thread writes the files meanwhile. One call covers half as many chunks as there are threads,
@@ -40,15 +40,18 @@ def run(
     failures = []
     stop = threading.Event()
 
+    def check(_: int) -> None:
+        if stop.is_set():
+            raise Stopped("the sweep was stopped")
+
     def work(batch: Sequence[Chunk]) -> list[Outcome]:
         cost = sum(chunk.cost for chunk in batch) / sum(chunk.runs for chunk in batch)
 
         def look(runs: int) -> None:
-            if stop.is_set():
-                raise SweepError("the sweep was stopped")
+            check(runs)
             progress.within(runs, cost * runs)
 
-        return _outcomes(plan, batch, cpus, look)
+        return _outcomes(plan, batch, cpus, look, check)
 
     try:
         for outcomes in background.results(batches, work, 1, ahead=1, tick=progress.tick):
@@ -66,16 +69,25 @@ def run(
 
 
 def _outcomes(
-    plan: Plan, batch: Sequence[Chunk], threads: int, look: Callable[[int], None]
+    plan: Plan,
+    batch: Sequence[Chunk],
+    threads: int,
+    look: Callable[[int], None],
+    check: Callable[[int], None],
 ) -> list[Outcome]:
-    """Run chunks in one call; one by one if that fails, so that a failure costs one chunk only."""
+    """Run chunks in one call; one by one if that fails, so that a failure costs one chunk only.
+
+    `look` and `check` are called during runs, and raise `Stopped` after the sweep was stopped.
+    """
     started, before = time.time(), time.perf_counter()
     try:
         table = chunks.batch(plan, batch, threads, look)
     except BaseException as error:  # a panic of the native module is no Exception
+        check(0)
         if len(batch) > 1:
-            return [outcome for one in batch for outcome in _outcomes(plan, [one], threads, look)]
-        failure = chunks.explain(plan, batch[0], error)
+            each = [_outcomes(plan, [one], threads, look, check) for one in batch]
+            return [outcome for outcomes in each for outcome in outcomes]
+        failure = chunks.explain(plan, batch[0], error, check)
         failed = Summary.failed(batch[0].hash, summary.worker(), started, failure)
         return [Outcome(batch[0], failure, failed)]
     seconds = time.perf_counter() - before

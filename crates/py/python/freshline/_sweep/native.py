@@ -62,6 +62,13 @@ def toml_of(scenario: dict[str, object]) -> str:
     return str(_native.toml_of(scenario))
 
 
+def confidence(values: list[float]) -> float | None:
+    """Half the width of the 95 % confidence interval of the mean."""
+    from freshline import _native
+
+    return _native.confidence(values)
+
+
 def version() -> str:
     """Version of freshline. Results of two versions are never mixed in one directory."""
     from freshline import _native

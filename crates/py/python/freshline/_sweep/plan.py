@@ -202,7 +202,7 @@ def pack(plan: Plan, missing: dict[int, list[int]], chunk_seconds: float) -> lis
 
 
 def differences(plan: Plan, version: str, source: Source) -> list[str]:
-    """What keeps new runs out of the directory of `plan`, one sentence each."""
+    """Reasons why the directory of `plan` cannot take new runs, one sentence each."""
     found = []
     if plan.version != version:
         found.append(f"its results are of freshline {plan.version}, and this is {version}")

@@ -1,4 +1,4 @@
-"""Make the plan of a directory, or extend it. What is planned already stays."""
+"""Make the plan of a directory, or extend it. Planned chunks stay."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def run(
     address: str | None,
     init: Mapping[str, Any],
 ) -> list[Failure]:
-    """Run `missing` chunks, and return those that failed.
+    """Run `missing` chunks, and return the failures.
 
     `cpus` limits the number of tasks in flight. The default is twice the cores of the cluster, so
     that a core has its next task queued. Raises `SweepError` without Ray or without a cluster.

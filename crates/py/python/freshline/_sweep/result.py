@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import chunk as chunks
-from . import errors, grid, plan, slurm, summary
+from . import errors, grid, native, plan, slurm, summary
 from .arrow import ds, pa
 from .errors import Failure, SweepError
 from .plan import Chunk, Plan
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Sweep:
     """A sweep in a directory.
 
-    While it runs, its results are those of the chunks that are complete. Rows: one per number that
+    While it runs, its results come from the complete chunks. Rows: one per number that
     a run measured. Columns: the keys of the grid, then seed, of, name, value and unit. Files that
     are not chunks of the plan do not belong to the results.
     """
@@ -98,9 +99,27 @@ class Sweep:
         """The results as a `pyarrow.Table`, in memory."""
         return self.dataset().to_table()
 
+    def metrics(self) -> pa.Table:
+        """The means over the seeds so far: the grid's keys, of, name, value, unit, ci95 and runs.
+
+        `ci95` is half the width of the 95 % confidence interval of the mean, null of one run.
+        """
+        keys = [column.name for column in self._plan.columns] + ["of", "name", "unit"]
+        grouped = self.table().group_by(keys, use_threads=False).aggregate([("value", "list")])
+        values = grouped.column("value_list").to_pylist()
+        columns = {name: grouped.column(name) for name in keys[:-1]}
+        columns["value"] = pa.array([math.fsum(each) / len(each) for each in values], pa.float64())
+        columns["unit"] = grouped.column("unit")
+        columns["ci95"] = pa.array([native.confidence(each) for each in values], pa.float64())
+        columns["runs"] = pa.array([len(each) for each in values], pa.uint32())
+        return pa.table(columns)
+
     def polars(self) -> polars.LazyFrame:
         """The results as a lazy frame of Polars."""
-        import polars
+        try:
+            import polars
+        except ImportError as error:
+            raise ImportError("Sweep.polars needs Polars; install it: pip install polars") from error
 
         if not (paths := self.files):
             empty = polars.from_arrow(self.schema.empty_table())
@@ -110,7 +129,10 @@ class Sweep:
 
     def duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> Any:
         """The results as a relation of DuckDB, on `connection` or on a new one in memory."""
-        import duckdb
+        try:
+            import duckdb
+        except ImportError as error:
+            raise ImportError("Sweep.duckdb needs DuckDB; install it: pip install duckdb") from error
 
         connection = connection or duckdb.connect()
         if not (paths := self.files):

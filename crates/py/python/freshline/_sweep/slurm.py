@@ -108,7 +108,7 @@ def is_queued(directory: Path) -> bool | None:
 
 
 def run_task(directory: Path, tasks: Path, number: int) -> list[Failure]:
-    """Run the chunks of one task of the array, and return those that failed."""
+    """Run the chunks of one task of the array, and return the failures."""
     planned = plan.load(directory)
     if planned is None:
         raise SweepError(f"{directory} has no {plan.NAME}; is it on a shared file system?")
@@ -143,7 +143,7 @@ def _script(
         "--ntasks=1",
         "--cpus-per-task=1",
         f"--time={options.time or minutes}",
-        f'--output="{directory / FOLDER}/%A_%a.log"',
+        f'--output="{str(directory / FOLDER).replace("%", "%%")}/%A_%a.log"',  # %% is one %
         *([f"--partition={options.partition}"] if options.partition else []),
         *([f"--mem={options.memory}"] if options.memory else []),
         *options.options,

@@ -13,7 +13,7 @@ from . import errors, local, planning, ray
 from . import slurm as array
 from .errors import Failure, SweepError
 from .grid import Grid
-from .plan import Chunk, Plan
+from .plan import Chunk, Plan, load
 from .progress import Progress
 from .result import Sweep
 from .slurm import Slurm
@@ -39,7 +39,7 @@ def sweep(
     """Run a scenario for all combinations of a grid and all seeds; store the results in files.
 
     A call with the same arguments resumes a sweep that was interrupted. A call with more values
-    or more seeds extends it: only the missing runs are made.
+    or more seeds extends it: only the missing runs are run.
 
     Arguments:
         scenario: Name of a bundled scenario, path of a file, dict, or a scenario built in Python.
@@ -63,7 +63,8 @@ def sweep(
         submit: Submit the job array. False: only write `array.sh`.
 
     Raises:
-        SweepError: An argument is not valid; the directory holds another sweep; or chunks failed,
+        SweepError: An argument is not valid; the directory holds another sweep; its job
+            array is still queued; or chunks failed,
             after all others have finished.
         SweepInterrupted: Ctrl-C. The directory is consistent.
     """
@@ -76,6 +77,8 @@ def sweep(
     started: Sweep | None = None
     try:
         bar.tick()
+        if backend == "slurm" and submit:
+            _check_queue(path)
         cores = (cpus or os.cpu_count() or 1) if backend == "local" else 1
         plan = planning.prepare(path, scenario, grid, seeds, chunk_seconds, cores, bar.tick)
         started = Sweep(path, plan)
@@ -104,6 +107,27 @@ def sweep(
     return started
 
 
+def _check_queue(directory: Path) -> None:
+    """Raise `SweepError` if a job array may still run chunks that a new one would run, too."""
+    is_queued = array.is_queued(directory)
+    if is_queued is False:
+        return
+    planned = load(directory)
+    if planned is None or Sweep(directory, planned).is_complete:
+        return
+    jobs = directory / array.FOLDER / "jobs"
+    if is_queued is None:
+        raise SweepError(
+            f"`squeue` does not show whether the job array of {directory} is still queued; "
+            f"if it is not, remove {jobs} and call freshline.sweep again"
+        )
+    raise SweepError(
+        f"a job array of {directory} is still queued or running. Wait for it by "
+        f"freshline.open_sweep({str(directory)!r}).wait(), or cancel it by `scancel`; "
+        f"the jobs are in {jobs}"
+    )
+
+
 def _missing(directory: Path, plan: Plan) -> list[Chunk]:
     """Chunks to run, the longest ones first. Damaged files are removed."""
     found = []
@@ -113,7 +137,7 @@ def _missing(directory: Path, plan: Plan) -> list[Chunk]:
         found.append(chunk)
         path = chunks.path(directory, chunk)
         if path.exists():
-            print(f"{path} is damaged; its runs are made again", file=sys.stderr)
+            print(f"{path} is damaged; its runs are run again", file=sys.stderr)
             path.unlink(missing_ok=True)
     return sorted(found, key=lambda chunk: -chunk.cost)
 

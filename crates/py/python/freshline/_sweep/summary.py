@@ -1,4 +1,4 @@
-"""What happened to chunks: times and errors, one line of JSON each, one file per process."""
+"""Attempts at chunks: times and errors, one line of JSON each, one file per process."""
 
 from __future__ import annotations
 

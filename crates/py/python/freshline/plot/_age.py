@@ -18,6 +18,7 @@ def sawtooth(
     flow: str | None = None,
     number: int = 0,
     topic: str = "",
+    key: int | None = None,
     start: float | None = None,
     end: float | None = None,
     unit: TimeUnit | None = None,
@@ -27,12 +28,14 @@ def sawtooth(
     """Draws age over time: it grows by 1 s per second, and falls with each fresh delivery.
 
     `ages` is `lab.Result.ages`, a table with the columns `received_s` and `generated_s`, or a `freshline.AgeProcess`.
-    `flow`, `number` (among equal flows) and `topic` choose a process; they can be left out where there is one.
-    `start` and `end` bound the time, in s. `unit` is that of the age: by default the one that suits it.
+    `flow`, `number` (among equal flows), `topic` and `key` (its number in a keyed topic) choose a process. Flow, topic
+    and key can be left out if there is only one. The label has the number and the key if there are several.
+    `start` and `end` cut the view, in s: the age at `start` follows from the deliveries before it. `unit` is the unit
+    of the age; the default follows from the values.
 
-    Raises ValueError for an unknown flow, number or topic, or if no time is left.
+    Raises ValueError for an unknown flow, number, topic or key, if the choice leaves several, or if no time is left.
     """
-    name, whole = process(ages, Choice(flow, number, topic))
+    name, whole = process(ages, Choice(flow, number, topic, key))
     part = whole.between(start, end)
     with canvas(ax) as axes:
         scale = axis_scale(axes, "y", "s", part.ages, unit)
@@ -49,8 +52,9 @@ def age_cdf(
     ages: Ages,
     *,
     flow: str | None = None,
-    number: int = 0,
+    number: int | None = None,
     topic: str = "",
+    key: int | None = None,
     start: float | None = None,
     end: float | None = None,
     log: bool = False,
@@ -60,13 +64,14 @@ def age_cdf(
 ) -> Axes:
     """Draws the distribution of age over time, exactly: the fraction of time with at most this age.
 
-    `ages` is as of `sawtooth`, or a dict from labels to such ages, each of which is a line. Without `flow`, each flow
-    and topic of a table is a line. `log` makes the axis of ages logarithmic. `complementary` draws the fraction of
-    time with a higher age, on a logarithmic axis, which shows the tail.
+    `ages` is as for `sawtooth`, or a dict from labels to such ages. Each flow, number, topic and key is a line; `flow`,
+    `number`, `topic` and `key` restrict the lines. `start` and `end` cut the view, in s. `log` makes the axis of ages
+    logarithmic. `complementary` draws the fraction of time with a higher age on a logarithmic axis, which shows the
+    tail.
 
-    Raises ValueError as `sawtooth` does.
+    Raises ValueError for an unknown flow, number, topic or key, or if a line has no time left.
     """
-    found = processes(ages, Choice(flow, number, topic))
+    found = processes(ages, Choice(flow, number, topic, key))
     curves = {name: each.between(start, end).cdf() for name, each in found.items()}
     with canvas(ax) as axes:
         scale = axis_scale(axes, "x", "s", np.concatenate([points for points, _ in curves.values()]), unit)

@@ -10,7 +10,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class Table(Protocol):
-    """What gives a column for a name: `freshline.Table`, dataframes, and mappings."""
+    """Returns a column for a name: `freshline.Table`, dataframes, and mappings."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 

@@ -92,7 +92,7 @@ def _numbers(
         for name, each in found.items():
             if len(each.value) != 1:
                 raise ValueError(
-                    f"the metrics of `{name}` have {len(each.value)} points of a sweep; give those of one point"
+                    f"the metrics of `{name}` have {len(each.value)} points of a sweep; give the metrics of one point"
                 )
         units = {each.unit for each in found.values()}
         if len(units) > 1:

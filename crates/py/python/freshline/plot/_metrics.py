@@ -23,7 +23,7 @@ class Measured:
     unit: str
     """`s`, `1/s`, `bit/s`, `packets`, … or `1` for a plain number."""
     swept: dict[str, list[Any]]
-    """What each swept key is at each point."""
+    """The value of each swept key at each point."""
 
 
 def measured(table: Table, metric: str, flow: str | None) -> Measured:

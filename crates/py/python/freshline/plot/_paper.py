@@ -33,7 +33,7 @@ _TICKS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a verdict looks: its marker and colour differ from those of the others."""
+    """Marker and colour of a verdict, different for each verdict."""
 
     marker: str
     color: str
@@ -71,7 +71,7 @@ class Row:
 
     @property
     def reference(self) -> float:
-        """What ours is divided by: the paper's number, or the bound that it prints."""
+        """The divisor of our number: the paper's number, or the bound that it prints."""
         for value in (self.expected, self.low, self.high):
             if np.isfinite(value):
                 return value

@@ -21,7 +21,7 @@ class Process:
 
     @classmethod
     def of_deliveries(cls, received: Floats, generated: Floats) -> "Process":
-        """From deliveries in any order. Those that do not lower the age count for nothing.
+        """From deliveries in any order. A delivery that does not lower the age is ignored.
 
         Raises ValueError without a delivery.
         """

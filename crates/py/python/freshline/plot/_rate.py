@@ -15,7 +15,7 @@ from ._units import Scale, TimeUnit, axis_scale, plain_log
 
 
 class ClosedForm(Protocol):
-    """What `freshline.Queues` gives: the mean age in s at a rate in updates/s; None where no queue is stable."""
+    """The interface of `freshline.Queues`: the mean age in s at a rate in updates/s; None where no queue is stable."""
 
     def mean_age(self, rate: float, /) -> float | None: ...
 
@@ -170,7 +170,7 @@ def _ages(curve: Curve, rates: Floats) -> Floats:
 
 
 def _heights(lines: list[Line], forms: Mapping[str, Floats]) -> Floats:
-    """What the axis of ages must show: all intervals, or the low part of curves that rise without bound."""
+    """The range of the axis of ages: all intervals, or the low part of curves that rise without bound."""
     if lines:
         return np.concatenate([line.value + np.nan_to_num(line.half) for _, _, line in lines])
     lowest = [np.nanmin(ages) for ages in forms.values() if np.isfinite(ages).any()]

@@ -1,11 +1,11 @@
-"""Which deliveries of a table of ages are drawn."""
+"""Selection of age processes from a table of ages."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ._data import Table, column_names, listed, numbers, texts
 from ._process import Process
@@ -16,69 +16,138 @@ Ages: TypeAlias = Any
 
 @dataclass(frozen=True)
 class Choice:
-    """One process of a table: a flow, its number among equal flows, and its topic. None: the only one."""
+    """A flow, its number among equal flows, its topic and the topic's key. None, or an empty topic: not chosen."""
 
     flow: str | None
+    number: int | None
+    topic: str
+    key: int | None
+
+
+class _Identity(NamedTuple):
+    """The process to which a row belongs."""
+
+    flow: str
     number: int
     topic: str
+    key: int | None
+    """None for a topic without keys."""
+
+
+_Rows: TypeAlias = dict[_Identity, list[int]]
+"""The rows of each process, in the order of the table."""
 
 
 def process(ages: Ages, choice: Choice) -> tuple[str, Process]:
     """The process and its label. Raises ValueError if the choice names no process, or more than one."""
     if hasattr(ages, "sawtooth"):
         return choice.flow or "", Process.of_points(ages.sawtooth())
-    is_chosen, label = _chosen(ages, choice)
-    received, generated = numbers(ages, "received_s"), numbers(ages, "generated_s")
-    return label, Process.of_deliveries(received[is_chosen], generated[is_chosen])
+    rows = _rows(ages)
+    chosen = _narrowed(list(rows), choice)
+    _check_single(chosen)
+    return next(iter(_labelled(ages, rows, chosen).items()))
 
 
 def processes(ages: Ages, choice: Choice) -> dict[str, Process]:
-    """Processes by label: of a mapping from labels to ages, or of each flow and topic of one table."""
+    """All processes that a choice permits, by label; of a mapping from labels to ages, or of one table.
+
+    Raises ValueError if there is none.
+    """
     if isinstance(ages, Mapping) and "received_s" not in ages:
         if not ages:
             raise ValueError("there are no ages; give a table, or a dict from labels to tables")
-        return {str(label): process(each, choice)[1] for label, each in ages.items()}
-    is_whole = choice.flow is None and not hasattr(ages, "sawtooth") and "flow" in column_names(ages)
-    if not is_whole:
-        label, only = process(ages, choice)
-        return {label: only}
-    topics = texts(ages, "topic") if "topic" in column_names(ages) else [""] * len(texts(ages, "flow"))
-    found = dict.fromkeys(zip(texts(ages, "flow"), topics, strict=True))
-    if not found:
-        raise ValueError("the table of ages is empty; draw a run in which a flow delivered an update")
-    return dict(process(ages, Choice(flow, choice.number, topic)) for flow, topic in found)
+        found = {}
+        for label, each in ages.items():
+            parts = processes(each, choice)
+            for name, part in parts.items():
+                found[str(label) if len(parts) == 1 else f"{label}, {name}"] = part
+        return found
+    if hasattr(ages, "sawtooth"):
+        return dict([process(ages, choice)])
+    rows = _rows(ages)
+    return _labelled(ages, rows, _narrowed(list(rows), choice))
 
 
-def _chosen(ages: Table, choice: Choice) -> tuple[npt.NDArray[np.bool_], str]:
-    """Which rows belong to the process, and its label."""
+def _rows(ages: Table) -> _Rows:
+    """The rows of each process of a table. Raises ValueError without a row."""
     names = column_names(ages)
-    is_chosen = np.ones(len(numbers(ages, "received_s")), dtype=np.bool_)
-    label = ""
-    if "flow" in names:
-        flows = np.asarray(texts(ages, "flow"), dtype=object)
-        label = _only("flow", choice.flow, flows)
-        is_chosen &= flows == label
-    if "number" in names:
-        of_flow = numbers(ages, "number")
-        count = int(of_flow[is_chosen].max()) + 1 if is_chosen.any() else 0
-        is_chosen &= of_flow == choice.number
-        if not is_chosen.any():
-            raise ValueError(f"number is {choice.number}; `{label}` has the numbers 0 to {count - 1}")
-    if "topic" in names:
-        topics = np.asarray(texts(ages, "topic"), dtype=object)
-        topic = _only("topic", choice.topic or None, topics[is_chosen])
-        is_chosen &= topics == topic
-        label = f"{label}/{topic}" if topic else label
-    return is_chosen, label
+    count = len(numbers(ages, "received_s"))
+    columns = (
+        texts(ages, "flow") if "flow" in names else [""] * count,
+        [number or 0 for number in _integers(ages, "number")] if "number" in names else [0] * count,
+        texts(ages, "topic") if "topic" in names else [""] * count,
+        _integers(ages, "key") if "key" in names else [None] * count,
+    )
+    rows: _Rows = {}
+    for row, values in enumerate(zip(*columns, strict=True)):
+        rows.setdefault(_Identity(*values), []).append(row)
+    if not rows:
+        raise ValueError("there is no delivery; draw a flow that delivered an update")
+    return rows
 
 
-def _only(what: str, chosen: str | None, known: npt.NDArray[np.object_]) -> str:
-    """The chosen name, or the only one."""
-    names = list(dict.fromkeys(known.tolist()))
-    if chosen is None and len(names) == 1:
-        return str(names[0])
-    if chosen is None:
-        raise ValueError(f"the ages are of several {what}s; give `{what}`, one of {listed(names)}")
-    if chosen not in names:
-        raise ValueError(f"there is no {what} `{chosen}`; the {what}s are {listed(names)}")
-    return chosen
+def _integers(table: Table, name: str) -> list[int | None]:
+    """A column of integers; unknown values are None."""
+    return [None if math.isnan(value) else int(value) for value in numbers(table, name).tolist()]
+
+
+def _labelled(ages: Table, rows: _Rows, chosen: list[_Identity]) -> dict[str, Process]:
+    """The chosen processes of a table by label."""
+    received, generated = numbers(ages, "received_s"), numbers(ages, "generated_s")
+    found = {}
+    for identity in chosen:
+        at = np.asarray(rows[identity], dtype=np.intp)
+        found[_label(identity, list(rows))] = Process.of_deliveries(received[at], generated[at])
+    return found
+
+
+def _narrowed(known: list[_Identity], choice: Choice) -> list[_Identity]:
+    """The processes that a choice permits. Raises ValueError if there is none."""
+    left = known
+    if choice.flow is not None and any(each.flow for each in left):
+        flows = [each.flow for each in left]
+        left = [each for each in left if each.flow == choice.flow]
+        _check_left(left, "flow", choice.flow, flows)
+    if choice.number is not None:
+        highest = max(each.number for each in left)
+        of = f"`{choice.flow}`" if choice.flow else "the table"
+        left = [each for each in left if each.number == choice.number]
+        if not left:
+            raise ValueError(f"number is {choice.number}; {of} has the numbers 0 to {highest}")
+    if choice.topic:
+        topics = [each.topic for each in left]
+        left = [each for each in left if each.topic == choice.topic]
+        _check_left(left, "topic", choice.topic, topics)
+    if choice.key is not None:
+        keys = [each.key for each in left if each.key is not None]
+        left = [each for each in left if each.key == choice.key]
+        _check_left(left, "key", choice.key, sorted(keys))
+    return left
+
+
+def _check_left(left: list[_Identity], what: str, chosen: object, known: Sequence[object]) -> None:
+    """Raises ValueError if nothing is left by a choice."""
+    if not left:
+        raise ValueError(f"there is no {what} `{chosen}`; the {what}s are {listed(known)}")
+
+
+def _check_single(chosen: list[_Identity]) -> None:
+    """Raises ValueError for several processes; the message names the values in which they differ."""
+    for what in ("flow", "number", "topic", "key"):
+        values = list(dict.fromkeys(getattr(each, what) for each in chosen))
+        if len(values) > 1:
+            shown = [value for value in values if value is not None]
+            raise ValueError(f"the ages are of several {what}s; give `{what}`, one of {listed(shown)}")
+
+
+def _label(identity: _Identity, known: list[_Identity]) -> str:
+    """Flow and topic; number and key where there are several."""
+    flow, number, topic, key = identity
+    numbers_of_flow = {each.number for each in known if each.flow == flow}
+    keys_of_topic = {each.key for each in known if (each.flow, each.topic) == (flow, topic)}
+    parts = [f"{flow}/{topic}" if topic else flow]
+    if len(numbers_of_flow) > 1:
+        parts.append(f"number {number}")
+    if key is not None and len(keys_of_topic) > 1:
+        parts.append(f"key {key}")
+    return ", ".join(part for part in parts if part)

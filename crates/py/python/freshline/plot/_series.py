@@ -114,7 +114,7 @@ class _Line:
     heights: Floats
 
     def name(self, varying: Sequence[str]) -> str:
-        """What tells it from the other lines."""
+        """Its label: the columns in which the lines differ."""
         return ", ".join(f"{key} {self.group[key]:g}" for key in varying)
 
 
