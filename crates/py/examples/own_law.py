@@ -17,7 +17,7 @@ class TwoInFlight(lab.Law):
 
     def on_ack(self, now: float, ack: lab.Ack) -> None:
         self.srtt = ack.rtt if self.srtt is None else 0.8 * self.srtt + 0.2 * ack.rtt
-        self.rate = 2 / self.srtt
+        self.rate = 2 / max(self.srtt, 1e-3)
 
 
 def main(runs: int) -> None:

@@ -93,6 +93,32 @@ def test_each_of_several_seeds_has_one_run() -> None:
     assert alone.metrics["ci95"][0] is None
 
 
+def test_seeds_are_integers_of_any_kind_and_distinct() -> None:
+    numpy = pytest.importorskip("numpy")
+    expected = lab.run(SMALL, seeds=[1, 2]).runs.to_dict()
+    for same in (numpy.int64(2), numpy.arange(1, 3), [numpy.uint8(1), numpy.int32(2)], range(1, 3), iter([1, 2])):
+        assert lab.run(SMALL, seeds=same).runs.to_dict() == expected
+    for wrong, message in [
+        ([3, 3], "3 appears twice"),
+        (numpy.array([1, 1]), "1 appears twice"),
+        (True, "give a number, a range or a list, not True"),
+        ([True, 2], "True is not an integer"),
+        ([1.0], "1.0 is not an integer"),
+        ("12", "give a number"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            lab.run(SMALL, seeds=wrong)
+
+
+@pytest.mark.parametrize("every", ["soon", "", 0, "0s", -1, float("nan")])
+def test_the_interval_of_series_is_checked_before_the_runs(every: float | str) -> None:
+    def never() -> object:
+        raise AssertionError("a run started")
+
+    with pytest.raises(ValueError):
+        lab.run(SMALL, every=every, laws={"robot": never})
+
+
 def test_seeds_and_runs_exclude_each_other() -> None:
     for both in ({"runs": 2}, {"seed": 2}):
         with pytest.raises(ValueError, match="either"):
@@ -132,8 +158,13 @@ def test_value_lists_the_known_metrics(result: lab.Result) -> None:
     for name, of in [("age", "robot"), ("age_mean", "unknown")]:
         with pytest.raises(LookupError, match="age_mean of robot"):
             result.value(name, of)
-    with pytest.raises(LookupError):
-        result.value("age_mean", "robot", **{"no.such.key": 1})
+    with pytest.raises(LookupError, match="'foo' is not a swept key; the scenario has no sweep"):
+        result.value("age_mean", "robot", foo=1)
+    keys = {"flow.robot.updates.payload": ["100B", "500B"], "link.link.forward.loss": [0.0]}
+    swept = lab.run({**SMALL, "sweep": keys}, runs=1)
+    for wrong in ("no.such.key", "unit"):
+        with pytest.raises(LookupError, match=f"'{wrong}' is not a swept key; the swept keys are {', '.join(keys)}"):
+            swept.value("age_mean", "robot", **{wrong: 1})
 
 
 # The same numbers

@@ -27,6 +27,18 @@ AGES: dict[str, list[Any]] = {
     "received_s": [1.0, 2.5, 3.0, 4.0],
     "generated_s": [0.0, 2.0, 1.0, 3.0],
 }
+# Two keys in one topic, with deliveries in turn, and a topic without keys.
+KEYED: dict[str, list[Any]] = {
+    "flow": ["robot"] * 5,
+    "number": [0] * 5,
+    "topic": ["sensor"] * 4 + ["pose"],
+    "key": [0, 1, 0, 1, None],
+    "received_s": [1.0, 2.0, 3.0, 4.0, 5.0],
+    "generated_s": [0.0, 1.0, 2.0, 3.0, 4.0],
+}
+# The deliveries of AGES, by two equal flows.
+EQUAL: dict[str, list[Any]] = {name: [*column, *column] for name, column in AGES.items()}
+EQUAL["number"] = [0] * 4 + [1] * 4
 TIMES = [1.0, 2.5, 2.5, 4.0, 4.0]
 HEIGHTS = [1.0, 2.5, 0.5, 2.0, 1.0]
 
@@ -172,6 +184,32 @@ class TestSawtooth:
             with pytest.raises(ValueError, match=message):
                 plot.sawtooth(ages, **settings)
 
+    def test_a_keyed_topic_has_an_age_per_key(self, table_of: Callable[[Any], Any]) -> None:
+        ages = table_of(KEYED)
+        assert data(plot.sawtooth(ages, topic="sensor", key=0)) == ([1.0, 3.0, 3.0], [1.0, 3.0, 1.0])
+        ax = plot.sawtooth(ages, topic="sensor", key=1)
+        plot.sawtooth(ages, topic="pose", end=6.0, ax=ax)
+        assert data(ax) == ([2.0, 4.0, 4.0], [1.0, 3.0, 1.0])
+        assert legend(ax) == ["robot/sensor, key 1", "robot/pose"]
+        for choice, message in [
+            ({"topic": "sensor"}, "the ages are of several keys; give `key`, one of `0`, `1`"),
+            ({"topic": "sensor", "key": 2}, "there is no key `2`; the keys are `0`, `1`"),
+            ({"topic": "pose", "key": 0}, "there is no key `0`; the keys are none"),
+        ]:
+            settings: Any = choice
+            with pytest.raises(ValueError, match=message):
+                plot.sawtooth(ages, **settings)
+        alone = {name: column[:1] + column[2:3] for name, column in KEYED.items()}
+        assert data(plot.sawtooth(alone)) == ([1.0, 3.0, 3.0], [1.0, 3.0, 1.0])
+
+    def test_a_missing_key_is_no_key(self, table_of: Callable[[Any], Any]) -> None:
+        assert data(plot.sawtooth(table_of({**AGES, "key": [None] * 4}))) == (TIMES, HEIGHTS)
+
+    def test_the_label_has_the_number_of_several_equal_flows(self) -> None:
+        ax = plot.sawtooth(EQUAL)
+        plot.sawtooth(EQUAL, number=1, ax=ax)
+        assert legend(ax) == ["robot, number 0", "robot, number 1"]
+
     def test_a_table_without_the_columns_is_refused(self, table_of: Callable[[Any], Any]) -> None:
         with pytest.raises(ValueError, match="no column `received_s`; its columns are `time_s`"):
             plot.sawtooth(table_of({"time_s": [1.0]}))
@@ -217,6 +255,23 @@ class TestCdf:
         ages["topic"] = [""] * (rows // 2) + ["pose"] * (rows // 2)
         assert legend(plot.age_cdf(ages)) == ["a", "b/pose"]
         assert len(plot.age_cdf(ages, flow="a").get_lines()) == 1
+
+    def test_a_table_has_a_line_per_number_and_key(self) -> None:
+        assert legend(plot.age_cdf(EQUAL)) == ["robot, number 0", "robot, number 1"]
+        assert len(plot.age_cdf(EQUAL, number=1).get_lines()) == 1
+        ax = plot.age_cdf(KEYED, end=6.0)
+        assert legend(ax) == ["robot/sensor, key 0", "robot/sensor, key 1", "robot/pose"]
+        # Key 0: from 1 s to 3 s ages 1 to 3 s, from 3 s to 6 s ages 1 to 4 s.
+        assert data(ax, 0)[0] == [1.0, 1.0, 3.0, 4.0]
+        assert data(ax, 0)[1] == pytest.approx([0.0, 0.0, 0.8, 1.0])
+        assert len(plot.age_cdf(KEYED, topic="sensor").get_lines()) == 2
+        assert len(plot.age_cdf(KEYED, topic="sensor", key=1).get_lines()) == 1
+        labelled = plot.age_cdf({"one": AGES, "two": EQUAL})
+        assert legend(labelled) == ["one", "two, robot, number 0", "two, robot, number 1"]
+        with pytest.raises(ValueError, match="there is no key `7`; the keys are `0`, `1`"):
+            plot.age_cdf(KEYED, key=7)
+        with pytest.raises(ValueError, match="number is 7; the table has the numbers 0 to 1"):
+            plot.age_cdf(EQUAL, number=7)
 
     def test_axes_can_be_logarithmic_and_show_the_tail(self) -> None:
         ax = plot.age_cdf(AGES, log=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +23,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from freshline import _sweep  # noqa: E402
-from freshline._sweep import background, chunk, cost, grid, local, native, plan  # noqa: E402
+from freshline._sweep import background, chunk, cost, files, grid, local, native, plan  # noqa: E402
 from freshline._sweep import progress as bar  # noqa: E402
 
 LONG = os.environ.get("FRESHLINE_LONG") == "1"
@@ -115,6 +118,39 @@ def test_rows_equal_those_of_serial_runs(
     assert sweep.overhead is not None and sweep.overhead < 1.0
 
 
+def test_metrics_are_the_means_over_the_seeds(scenario: Path, tmp_path: Path) -> None:
+    over = {RATE: ["100/s", "300/s"]}
+    sweep = _sweep.sweep(scenario, over, 4, directory=tmp_path / "out", progress=False)
+    table = sweep.metrics()
+    assert table.column_names == [RATE, "of", "name", "value", "unit", "ci95", "runs"]
+    of_key: dict[tuple[str, ...], list[float]] = {}
+    for row in sweep.table().to_pylist():
+        key = (row[RATE], row["of"], row["name"], row["unit"])
+        of_key.setdefault(key, []).append(row["value"])
+    assert len(table) == len(of_key) and ("300/s", "source", "age_mean", "s") in of_key
+    for row in table.to_pylist():
+        values = of_key[row[RATE], row["of"], row["name"], row["unit"]]
+        mean = sum(values) / 4
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / 3)
+        assert row["runs"] == len(values) == 4
+        assert row["value"] == pytest.approx(mean)
+        # 3.18245: the 97.5 % quantile of Student's t with 3 degrees of freedom.
+        assert row["ci95"] == pytest.approx(3.18245 * deviation / 2, rel=1e-4, abs=1e-12)
+    one = _sweep.sweep(scenario, over, 1, directory=tmp_path / "one", progress=False).metrics()
+    assert set(one.column("ci95").to_pylist()) == {None}
+    assert set(one.column("runs").to_pylist()) == {1}
+
+
+@pytest.mark.parametrize("module", ["polars", "duckdb"])
+def test_a_missing_package_is_named(
+    module: str, scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = _sweep.sweep(scenario, {}, 1, directory=tmp_path / "out", progress=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=f"Sweep.{module} needs .*: pip install {module}"):
+        getattr(sweep, module)()
+
+
 def test_results_open_in_polars_and_duckdb(scenario: Path, tmp_path: Path) -> None:
     pytest.importorskip("polars")
     pytest.importorskip("duckdb")
@@ -147,6 +183,59 @@ def test_interrupted_sweep_resumes(
     assert kept.items() <= {path: path.stat().st_mtime_ns for path in resumed.files}.items()
     whole = _sweep.sweep(scenario, GRID, 10, directory=tmp_path / "whole", chunk_seconds=1)
     assert rows_of(resumed) == rows_of(whole)
+
+
+class Stuck:
+    """Native calls that end after 30 s, or by their progress function."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def run_batch(self, *arguments: Any) -> object:
+        self.calls += 1
+        look = arguments[5] if len(arguments) > 5 else None
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            time.sleep(0.02)
+            if look:
+                look(0)
+        raise AssertionError("the call was not ended")
+
+
+def background_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "freshline-sweep"]
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_the_background_thread_ends_after_control_c(
+    failing: bool, scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a batch of several chunks, and while the failed combination of a chunk is looked for."""
+    small(monkeypatch, runs=12)  # runs of two combinations
+    out = tmp_path / "out"
+    _sweep.sweep(scenario, GRID, 1, directory=out, chunk_seconds=1, progress=False)
+    stuck, real_tick = Stuck(), bar.Progress.tick
+
+    def run_batch(*arguments: Any) -> object:
+        if failing and len(arguments) > 5 and arguments[4] > 1:
+            raise RuntimeError("the queue is on fire")
+        return stuck.run_batch(*arguments)
+
+    def tick(shown: bar.Progress) -> None:
+        real_tick(shown)
+        if stuck.calls:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(native, "run_batch", run_batch)
+    monkeypatch.setattr(bar.Progress, "tick", tick)
+    monkeypatch.setattr(cost, "pilots", lambda *_: iter(()))
+    with pytest.raises(_sweep.SweepInterrupted):
+        _sweep.sweep(scenario, GRID, 9, directory=out, chunk_seconds=1, cpus=4, progress=False)
+    end = time.monotonic() + 2
+    while background_threads() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not background_threads()
+    assert stuck.calls == 1
 
 
 def test_control_c_ends_the_process_soon(scenario: Path, tmp_path: Path) -> None:
@@ -188,11 +277,49 @@ def test_damaged_chunks_run_again(
     (tmp_path / "out/chunks/stray.parquet").write_bytes(whole[truncated])
     stale = tmp_path / f"out/chunks/.x.parquet~{os.uname().nodename}~{2**22 + 1}~0.tmp"
     stale.write_bytes(b"half")
+    os.utime(stale, (time.time() - 7200,) * 2)
     assert _sweep.open_sweep(tmp_path / "out").done < sweep.total
     again = _sweep.sweep(scenario, GRID, 10, directory=tmp_path / "out", chunk_seconds=1)
     assert rows_of(again) == before
     assert {path: path.read_bytes() for path in again.files} == whole
     assert not stale.exists()
+
+
+def test_files_of_processes_in_other_containers_stay(tmp_path: Path) -> None:
+    old, dead = time.time() - 7200, 2**22 + 1
+    host = os.uname().nodename
+    removed = {f".a~{host}~{dead}~0.tmp", ".b~elsewhere~1~0.tmp", ".c.tmp"}
+    kept = {f".d~{host}~{os.getpid()}~0.tmp"}
+    for name in removed | kept:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (old, old))
+    young = {f".e~{host}~{dead}~0.tmp", ".f~elsewhere~1~0.tmp"}
+    for name in young:
+        (tmp_path / name).touch()
+    files.remove_stale(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == kept | young
+
+
+@pytest.mark.parametrize(
+    "number", [errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EIO]
+)
+def test_a_file_is_created_once_without_hard_links(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", link)
+    path = tmp_path / "plan.json"
+    if number == errno.EIO:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            files.create(path, "one")
+        assert list(tmp_path.iterdir()) == []
+        return
+    assert files.create(path, "one")
+    assert not files.create(path, "two")
+    assert path.read_text() == "one"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_equal_plans_give_equal_bytes(
@@ -304,6 +431,9 @@ def test_bad_keys_are_found_before_a_run(
         ({}, [1, 1], "appears twice"),
         ({}, [-1], "not an integer"),
         ({}, "5", "give a number"),
+        ({}, True, "give a number"),
+        ({}, [True], "not an integer"),
+        ({}, [2**63], "not an integer"),
     ],
 )
 def test_arguments_are_checked(
@@ -401,8 +531,8 @@ FAKE_SBATCH = r"""#!/bin/bash
 script="${@: -1}"
 last=$(sed -n 's/^#SBATCH --array=0-\([0-9]*\).*/\1/p' "$script")
 echo "$script" >> "$FAKE_SLURM/submitted"
+touch "$FAKE_SLURM/running"
 (
-  touch "$FAKE_SLURM/running"
   for task in $(seq 0 "$last"); do
     [ "$task" = "$FAKE_SKIP" ] || SLURM_ARRAY_TASK_ID=$task bash "$script" || true
   done >> "$FAKE_SLURM/log" 2>&1
@@ -459,6 +589,54 @@ def test_job_array_runs_the_missing_chunks(
     assert len((cluster / "submitted").read_text().splitlines()) == 2
     start()
     assert len((cluster / "submitted").read_text().splitlines()) == 2
+
+
+def test_a_queued_array_is_not_submitted_again(
+    scenario: Path, tmp_path: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch, runs=30)
+    out = tmp_path / "out"
+
+    def start(seeds: int = 10, **settings: Any) -> _sweep.Sweep:
+        fixed: dict[str, Any] = {"chunk_seconds": 1, "backend": "slurm", "progress": False}
+        return _sweep.sweep(scenario, GRID, seeds, directory=out, **fixed, **settings)
+
+    monkeypatch.setenv("FAKE_SKIP", "1")
+    start()
+    end = time.monotonic() + 60
+    while (cluster / "running").exists():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    (cluster / "running").touch()
+    before = (out / "plan.json").read_bytes()
+    for seeds in (10, 12):
+        with pytest.raises(_sweep.SweepError, match=r"still queued or running.*wait\(\)"):
+            start(seeds)
+    assert (out / "plan.json").read_bytes() == before
+    assert not start(submit=False).is_complete
+    (cluster / "squeue").write_text("#!/bin/bash\necho 'no controller' >&2\nexit 1\n")
+    with pytest.raises(_sweep.SweepError, match="does not show whether"):
+        start()
+    (cluster / "squeue").write_text(FAKE_SQUEUE)
+    assert len((cluster / "submitted").read_text().splitlines()) == 1
+    (cluster / "running").unlink()
+    monkeypatch.setenv("FAKE_SKIP", "none")
+    assert start().wait(timeout=60, poll=0.2, progress=False).is_complete
+    (cluster / "running").touch()
+    assert start().is_complete
+    (cluster / "running").unlink()
+    assert len((cluster / "submitted").read_text().splitlines()) == 2
+
+
+def test_a_percent_sign_in_the_directory_is_no_pattern_of_slurm(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch)
+    out = tmp_path / "50%A"
+    _sweep.sweep(scenario, GRID, 3, directory=out, backend="slurm", submit=False, progress=False)
+    script = (out / "array.sh").read_text()
+    assert f'#SBATCH --output="{tmp_path}/50%%A/slurm/%A_%a.log"\n' in script
+    assert f"{out}/slurm/tasks-1.json" in script
 
 
 def test_slurm_without_sbatch_leaves_the_script(

@@ -5,7 +5,8 @@
     result = freshline.lab.run("wifi-sources", {"flow.source.count": 12}, runs=4)
     print(result.value("age_mean", "source"))
 
-The same scenario, seed and changes give the same numbers, on any machine and any number of threads.
+The same scenario, seed and changes give the same numbers, on any machine and any number of threads. With laws of your
+own this needs laws without randomness of their own.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from freshline import _scenario
+from freshline import _scenario, _seeds
 from freshline._errors import ScenarioError
-from freshline._native import Ack, Prepared, Recording, Table, scenario_text, toml_of
+from freshline._native import Ack, Prepared, Recording, Table, path_lower_bound, scenario_text, toml_of
 from freshline._native import reproduce as _reproduce
 from freshline._native import scenarios as _scenarios
 from freshline._scenario import *
@@ -34,7 +35,7 @@ class Law:
 
         class OnePerRoundTrip(freshline.lab.Law):
             def on_ack(self, now, ack):
-                self.rate = 1 / ack.rtt
+                self.rate = 1 / max(ack.rtt, 1e-3)     # an ideal link has an RTT of 0
 
         freshline.lab.run("wifi-sources", laws={"source": OnePerRoundTrip})
 
@@ -49,14 +50,26 @@ class Law:
     - `next_timeout()`: when to call `on_timeout(now)`, or None.
 
     They are asked for after each of the other calls. Rates are kept between 0.5 and 10,000 updates per second.
+
+    A law must not use randomness of its own, such as `random.random()`: the function that makes it gets no seed, and
+    the results would depend on the order of the threads.
     """
 
     rate: float | None = None
     """Updates per second; None until it is known."""
 
+    if TYPE_CHECKING:
+        # The lab looks which of them there are: at run time a law has none by itself.
+        def restart(self, now: float) -> None: ...
+        def on_sent(self, now: float, seq: int) -> None: ...
+        def on_ack(self, now: float, ack: Ack) -> None: ...
+        def on_timeout(self, now: float) -> None: ...
+        def next_update(self) -> float | None: ...
+        def next_timeout(self) -> float | None: ...
+
 
 class Result:
-    """What a scenario measured. Tables have Arrow's PyCapsule interface: `polars.DataFrame(result.metrics)`."""
+    """The measurements of a scenario. Tables have Arrow's PyCapsule interface: `polars.DataFrame(result.metrics)`."""
 
     metrics: Table
     """Means over the runs: of, name, value, unit, ci95 (half the width of the 95 % interval); swept keys are in front."""
@@ -82,11 +95,19 @@ class Result:
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """What each point of the sweep sets; one empty dictionary without a sweep."""
+        """The swept keys of each point with their values; one empty dictionary without a sweep."""
         return self._prepared.points
 
     def value(self, name: str, of: str, **point: object) -> float:
-        """A metric's mean, such as `value("age_mean", "robot")`. Raises LookupError if there is not exactly one."""
+        """A metric's mean, such as `value("age_mean", "robot")`; `point` has values of swept keys.
+
+        Raises LookupError if there is not exactly one, or for a key that is not swept.
+        """
+        swept = list(self.points[0])
+        for key in point:
+            if key not in swept:
+                keys = f"the swept keys are {', '.join(swept)}" if swept else "the scenario has no sweep"
+                raise LookupError(f"{key!r} is not a swept key; {keys}")
         rows = self.metrics.to_dict()
         chosen = [
             value
@@ -174,15 +195,21 @@ def run(
     """Runs a scenario in virtual time, at all points of its sweep, on all processors.
 
     `set` changes keys, such as `{"flow.robot.updates.law": "tenth"}`. There are `runs` independent runs of one `seed`, both
-    the scenario's own unless given, or one run for each of `seeds` (a number N: seeds 1 to N). `laws` replaces the laws of
-    flows of updates by your own (`Law`). `every` is the interval of `Result.series`. With `progress`, a bar is shown on
-    standard error.
+    from the scenario by default, or one run for each of `seeds` (a number N: seeds 1 to N). `laws` replaces the laws of
+    flows of updates by your own (`Law`): the function of a flow makes the law of each source in each run. `every` is the
+    interval of `Result.series`, such as 0.1 s or "100ms". With `progress`, a bar is shown on standard error.
+
+    The results are the same on any number of threads. With `laws` this holds only for laws without randomness of their
+    own, because the functions that make them get no seed.
+
+    Raises ScenarioError for an invalid scenario or change, and ValueError for invalid `seeds` or an invalid `every`.
     """
+    _check_interval(every)
     name, text = _resolve(scenario)
     changes = dict(set or {})
     changes |= {key: value for key, value in {"runs": runs, "seed": seed}.items() if value is not None}
     prepared = Prepared(name, text, None, changes)
-    chosen = list(range(1, seeds + 1) if isinstance(seeds, int) else seeds) if seeds is not None else None
+    chosen = None if seeds is None else _seeds.listed(seeds)
     if chosen is not None and (runs is not None or seed is not None):
         raise ValueError("give either `seeds`, or `runs` and `seed`")
     made = dict(laws) if laws is not None else None
@@ -190,6 +217,13 @@ def run(
     with Progress(total, shown=progress) as bar:
         tables = prepared.run(chosen, made, threads, bar.update)
     return Result(prepared, tables, made, every)
+
+
+def _check_interval(every: float | str) -> None:
+    """Raises ValueError unless the interval is text or a number above zero."""
+    seconds = path_lower_bound([(0.0, every)])      # it parses times as `Prepared.record` does
+    if not seconds > 0:
+        raise ValueError("`every` is zero; give an interval such as 0.1 s")
 
 
 def _resolve(scenario: AnyScenario) -> tuple[str, str | None]:

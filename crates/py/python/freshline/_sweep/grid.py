@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from freshline import _seeds
+
 from .arrow import pa
 from .errors import SweepError
 
@@ -97,25 +99,11 @@ def schema(over: Sequence[Column]) -> pa.Schema:
 
 
 def seeds_of(seeds: int | Iterable[int]) -> list[int]:
-    """Seeds in ascending order. An integer N means 1 to N."""
-    if isinstance(seeds, bool):
-        raise SweepError(f"seeds: give a number, a range or a list, not {seeds!r}")
-    if _is_integer(seeds):
-        listed = list(range(1, int(seeds) + 1))  # type: ignore[arg-type]
-    elif isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes):
-        given = list(seeds)
-        for seed in given:
-            if isinstance(seed, bool) or not _is_integer(seed) or not 0 <= seed <= MAX_INTEGER:
-                raise SweepError(f"seeds: {seed!r} is not an integer from 0 to {MAX_INTEGER}")
-        listed = sorted(int(seed) for seed in given)
-    else:
-        raise SweepError(f"seeds: give a number, a range or a list, not {seeds!r}")
-    if not listed:
-        raise SweepError("seeds: there are none; give at least one")
-    for first, second in itertools.pairwise(listed):
-        if first == second:
-            raise SweepError(f"seeds: {first} appears twice")
-    return listed
+    """Seeds in ascending order. An integer N means 1 to N. Raises `SweepError`."""
+    try:
+        return sorted(_seeds.listed(seeds, MAX_INTEGER))
+    except ValueError as error:
+        raise SweepError(str(error)) from None
 
 
 def to_ranges(seeds: Iterable[int]) -> Ranges:
@@ -141,10 +129,6 @@ def count(ranges: Ranges) -> int:
 
 def _arrow(type: str) -> pa.DataType:
     return pa.type_for_alias(type)
-
-
-def _is_integer(value: object) -> bool:
-    return hasattr(value, "__index__")
 
 
 def _key(key: object) -> str:

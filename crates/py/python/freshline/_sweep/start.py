@@ -63,9 +63,8 @@ def sweep(
         submit: Submit the job array. False: only write `array.sh`.
 
     Raises:
-        SweepError: An argument is not valid; the directory holds another sweep; its job
-            array is still queued; or chunks failed,
-            after all others have finished.
+        SweepError: An argument is not valid; the directory holds another sweep; its job array is
+            still queued; or chunks failed, after all others have finished.
         SweepInterrupted: Ctrl-C. The directory is consistent.
     """
     if backend not in ("local", "ray", "slurm"):
