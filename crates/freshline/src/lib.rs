@@ -1,5 +1,6 @@
 #![doc = include_str!("guide.md")]
 
+mod checks;
 mod clock;
 mod dialling;
 pub mod driver;

@@ -17,12 +17,12 @@ use freshline_net::source::SourcePaths;
 use freshline_net::stop::Stop;
 use freshline_net::via::ViaPath;
 
+use crate::checks::check_keep_alive;
 use crate::dialling::Dialling;
 use crate::error::Error;
 use crate::listening::{Quic, Served};
 use crate::monitor::MonitorBuilder;
 use crate::running::Running;
-use crate::source::check_keep_alive;
 use crate::url::{BadUrl, Url};
 
 /// A running relay: a monitor that forwards the states of its sources to further monitors, until it is closed or

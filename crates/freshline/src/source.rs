@@ -20,6 +20,7 @@ use freshline_net::source::{
 use freshline_net::stop::Stop;
 use freshline_net::via::ViaPath;
 
+use crate::checks::{check_keep_alive, check_max_state};
 use crate::clock::Clock;
 use crate::dialling::Dialling;
 use crate::error::{Error, UnknownTopic};
@@ -497,22 +498,6 @@ impl SourceBuilder {
             true => vec![Topic::new("", &TopicKind::Latest, false, limits())],
             false => made.collect(),
         }
-    }
-}
-
-/// Updates without a pause would leave with less.
-pub(crate) fn check_keep_alive(interval: Span) -> Result<(), Error> {
-    match interval < Span::from_millis(1) {
-        true => Err(Error::Setting { setting: "`keep_alive`", why: "give at least 1 ms" }),
-        false => Ok(()),
-    }
-}
-
-/// Whether the transport carries states of this length.
-pub(crate) fn check_max_state(session: &session::Source, given: usize) -> Result<(), Error> {
-    match session.max_state() {
-        max if max < given => Err(Error::MaxState { given, max }),
-        _ => Ok(()),
     }
 }
 

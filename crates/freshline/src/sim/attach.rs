@@ -11,6 +11,7 @@ use freshline_net::source::{SourceError, Transport, UnboundConfig, UnboundSource
 use super::hosts::{Flag, MonitorHost, SourceHost};
 use super::tally::Measuring;
 use super::{Sim, SimError};
+use crate::checks::check_max_state;
 use crate::error::Error;
 use crate::monitor::{self, Monitor, MonitorBuilder};
 use crate::running::Running;
@@ -90,7 +91,7 @@ impl SourceBuilder {
         };
         let now = sim.driver.clock().now();
         let endpoint = UnboundSource::new(config, now, &woken.waker())?;
-        source::check_max_state(endpoint.session(), given)?;
+        check_max_state(endpoint.session(), given)?;
         Ok(endpoint)
     }
 }
