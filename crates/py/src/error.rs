@@ -16,6 +16,22 @@ mod classes {
     pyo3::import_exception!(freshline._errors, CaptureError);
 }
 
+/// Imports the classes, so that errors can be raised while the interpreter exits, when nothing can be imported.
+pub(crate) fn import_classes(py: Python<'_>) {
+    let classes = [
+        py.get_type::<classes::Error>(),
+        py.get_type::<classes::SettingError>(),
+        py.get_type::<classes::ClosedError>(),
+        py.get_type::<classes::UndeliveredError>(),
+        py.get_type::<classes::PutError>(),
+        py.get_type::<classes::FullError>(),
+        py.get_type::<classes::UnknownTopicError>(),
+        py.get_type::<classes::ScenarioError>(),
+        py.get_type::<classes::CaptureError>(),
+    ];
+    drop(classes);
+}
+
 /// The text of an error with those of its causes, as far as it does not repeat them.
 pub(crate) fn text_of(error: &dyn std::error::Error) -> String {
     let mut texts = vec![error.to_string()];
@@ -47,6 +63,13 @@ pub(crate) fn setting(text: impl Into<String>) -> PyErr {
 /// It was closed.
 pub(crate) fn closed() -> PyErr {
     of(&Error::Ended)
+}
+
+/// It belongs to the process before `fork`.
+pub(crate) fn forked() -> PyErr {
+    let what =
+        "this source or monitor belongs to the parent process; make another one after `fork`";
+    classes::ClosedError::new_err(what)
 }
 
 /// A state or record was not accepted.

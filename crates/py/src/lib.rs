@@ -45,6 +45,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::error::import_classes(module.py());
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

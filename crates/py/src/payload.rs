@@ -25,6 +25,13 @@ pub(crate) fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
             value.get_type()
         ))
     })?;
+    let format: String = view.getattr("format")?.extract()?;
+    if format.contains(['O', 'P']) {
+        let what = format!(
+            "a state of items of format {format:?} would send addresses of memory; use put_msgpack or put_json"
+        );
+        return Err(PyTypeError::new_err(what));
+    }
     // Of other items than bytes: as bytes in C order.
     match view.call_method1("cast", ("B",)) {
         Ok(bytes) => PyBuffer::<u8>::get(&bytes)?.to_vec(py),

@@ -24,12 +24,15 @@ impl FromPyObject<'_, '_> for Seconds {
             let span: Span = parsed(text.to_str()?)?;
             return Ok(Self(span.into()));
         }
-        let seconds = match value.cast::<PyDelta>() {
-            Ok(delta) => delta.call_method0("total_seconds")?.extract::<f64>()?,
-            Err(_) => value.extract::<f64>().map_err(|_| {
-                let what = "a time is a number of seconds, a datetime.timedelta, or text such as \"200ms\"";
-                PyTypeError::new_err(what)
-            })?,
+        let seconds = match value.extract::<f64>() {
+            Ok(seconds) => seconds,
+            Err(_) => {
+                let delta = value.cast::<PyDelta>().map_err(|_| {
+                    let what = "a time is a number of seconds, a datetime.timedelta, or text such as \"200ms\"";
+                    PyTypeError::new_err(what)
+                })?;
+                delta.call_method0("total_seconds")?.extract::<f64>()?
+            }
         };
         if !(0.0..=MAX_SECONDS).contains(&seconds) {
             let what = format!("a time of {seconds} s: give 0 to {MAX_SECONDS:e} s");

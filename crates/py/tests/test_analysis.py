@@ -410,3 +410,8 @@ def test_the_fraction_of_time_within_a_limit() -> None:
     assert process.fraction_within(2.0) == pytest.approx((2.0 + 1.0) / 4)
     assert (process.fraction_within(-1.0), process.fraction_within(9.0)) == (0.0, 1.0)
     assert AgeProcess([1.0], [0.5]).fraction_within(1.0) is None
+
+
+def test_times_in_another_unit_than_seconds_are_refused() -> None:
+    with pytest.raises(ValueError, match="give them in s"):
+        AgeProcess([1.0, 1e12], [0.0, 1e12 - 1])

@@ -428,3 +428,33 @@ def test_a_law_that_sleeps_lets_other_threads_run() -> None:
     stop.set()
     thread.join()
     assert turns > 20
+
+
+def test_a_slow_law_does_not_hold_up_an_interruption() -> None:
+    done = python(
+        """
+        import signal, time
+        from freshline import lab
+        class Slow(lab.Law):
+            rate = 10.0
+            def on_ack(self, now, ack):
+                time.sleep(0.1)
+        def interrupt(*_):
+            raise RuntimeError("interrupted")
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 1.0)
+        began = time.monotonic()
+        try:
+            lab.run("wifi-sources", {"duration": "600s"}, laws={"source": Slow}, runs=1)
+        except RuntimeError:
+            print(time.monotonic() - began < 10.0)
+        """,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_any_number_of_threads_is_accepted() -> None:
+    one = lab.run("wifi-sources", {"duration": "11s"}, runs=2, threads=1)
+    many = lab.run("wifi-sources", {"duration": "11s"}, runs=2, threads=1_000_000)
+    assert one.runs.to_dict() == many.runs.to_dict()

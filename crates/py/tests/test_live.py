@@ -1110,3 +1110,56 @@ def test_finish_and_linger_take_every_kind_of_time() -> None:
         source.linger = "2s"
         with source:
             source.put(b"x")
+
+
+def test_an_error_can_be_raised_while_the_interpreter_exits() -> None:
+    done = python(
+        """
+        import freshline
+        class Robot:
+            def __init__(self):
+                self.source = freshline.Source("udp://127.0.0.1:9", topics=["pose"])
+                self.source.close()
+            def __del__(self):
+                for call in (lambda: self.source.topic("pose"), lambda: self.source.finish(0.1)):
+                    try:
+                        call()
+                    except freshline.ClosedError:
+                        print("closed")
+        robot = Robot()
+        """
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "closed\nclosed\n", "")
+
+
+def test_addresses_of_objects_are_not_sent() -> None:
+    numpy = pytest.importorskip("numpy")
+    with pair() as (_, source):
+        for array in (numpy.array(["secret"], dtype=object), numpy.zeros(2, dtype=[("a", "f8"), ("b", "O")])):
+            with pytest.raises(TypeError, match="addresses of memory"):
+                source.put(array)
+
+
+def test_a_child_by_fork_is_told_that_the_source_is_not_its_own() -> None:
+    done = python(
+        """
+        import os, freshline
+        monitor = freshline.Monitor("udp://127.0.0.1:0")
+        source = freshline.Source(monitor.url, topics=["pose"])
+        pose = source.topic("pose")
+        if os.fork() == 0:
+            for call in (monitor.sources, monitor.reload, lambda: pose.put(b"x"), lambda: source.put(b"x")):
+                try:
+                    call()
+                except freshline.ClosedError as error:
+                    print("parent process" in str(error), flush=True)
+            os._exit(0)
+        os.wait()
+        """
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n" * 4, "")
+
+
+def test_a_function_for_samples_can_be_called() -> None:
+    with pair() as (_, source), pytest.raises(TypeError, match="needs a function"):
+        source.topic("").sample_with(b"x")

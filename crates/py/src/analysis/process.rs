@@ -8,6 +8,9 @@ use pyo3::prelude::*;
 use super::numbers_of;
 use crate::table::{Columns, Table};
 
+/// The longest span of time, in s: a century.
+const MAX_SECONDS: f64 = 3.2e9;
+
 /// The age over time, from the deliveries of states: exact means, quantiles and shape.
 ///
 /// The age grows by a second per second, and falls when a fresher state arrives. It is measured from `start`, at which
@@ -210,6 +213,15 @@ fn check(
     }
     if let Some(start) = start.filter(|start| !start.is_finite()) {
         return bad(format!("`start` is {start}; give a time in s"));
+    }
+    let all = || received.iter().chain(generated).copied().chain(start).chain(end);
+    let (earliest, latest) =
+        (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+    if latest - earliest > MAX_SECONDS {
+        return bad(format!(
+            "the times span {} s, which is more than a century; give them in s",
+            latest - earliest
+        ));
     }
     let first = received.iter().copied().fold(f64::INFINITY, f64::min);
     if let (Some(start), Some(end)) = (start.or(Some(first)), end)

@@ -179,6 +179,10 @@ impl PyLaw {
 
     /// Hands an input to the object, and asks it what it wants.
     fn after(&mut self, input: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) {
+        if self.fate.stop.load(Ordering::Relaxed) {
+            // The run ends, which is seen after some events.
+            self.object = None;
+        }
         Python::attach(|py| {
             let Some(object) = self.object.as_ref().map(|object| object.clone_ref(py)) else {
                 return;

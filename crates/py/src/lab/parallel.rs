@@ -14,6 +14,9 @@ use rayon::prelude::*;
 /// How often signals are looked for and progress is reported.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// More threads make nothing faster.
+const MAX_THREADS: usize = 256;
+
 /// Told how many jobs are done.
 pub(crate) type Progress<'a> = Option<&'a Bound<'a, PyAny>>;
 
@@ -30,12 +33,16 @@ pub(crate) fn while_looking<T: Send>(
 ) -> PyResult<T> {
     thread::scope(|scope| {
         let (done, ended) = channel();
-        let thread = scope.spawn(move || {
+        let work = move || {
             let result = work();
             // It is awaited until then.
             let _ = done.send(());
             result
-        });
+        };
+        let thread = thread::Builder::new().name("freshline lab".to_owned());
+        let thread = thread.spawn_scoped(scope, work).map_err(|error| {
+            PyRuntimeError::new_err(format!("the system has no thread left: {error}"))
+        })?;
         let mut raised = Ok(());
         let ended = Mutex::new(ended);
         let wait = || lock(&ended).recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout);
@@ -63,8 +70,9 @@ pub(crate) fn in_parallel<T: Send>(
     job: impl Fn(usize) -> PyResult<T> + Sync,
 ) -> PyResult<Vec<T>> {
     let done = AtomicUsize::new(0);
-    let threads = threads.unwrap_or(0);
-    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.unwrap_or(processors).clamp(1, MAX_THREADS).min(jobs.max(1));
+    let pool = py.detach(|| ThreadPoolBuilder::new().num_threads(threads).build());
     let pool = pool.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     let look = || match progress {
         Some(progress) => progress.call1((done.load(Ordering::Relaxed),)).map(|_| ()),

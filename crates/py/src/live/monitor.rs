@@ -144,7 +144,7 @@ impl Monitor {
     /// The handle of a topic that it sends to its sources.
     fn topic(&self, py: Python<'_>, name: &str) -> PyResult<Topic> {
         let topic = self.open.look(py, |monitor| monitor.topic(name))?;
-        topic.map(Topic).map_err(|error| error::unknown_topic(&error))
+        topic.map(Topic::new).map_err(|error| error::unknown_topic(&error))
     }
 
     /// Whether it was closed, or has ended because of an error, which `close` raises.

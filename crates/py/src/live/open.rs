@@ -62,6 +62,9 @@ impl<T: Send + Sync + 'static> Open<T> {
         py: Python<'_>,
         look: impl FnOnce(&T) -> R + Send,
     ) -> PyResult<R> {
+        if self.is_forked() {
+            return Err(error::forked());
+        }
         py.detach(|| self.see(look)).ok_or_else(error::closed)
     }
 

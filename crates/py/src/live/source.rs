@@ -106,7 +106,7 @@ impl Source {
     /// The handle of a topic that was named when the source was built.
     fn topic(&self, py: Python<'_>, name: &str) -> PyResult<Topic> {
         let topic = self.open.look(py, |source| source.topic(name))?;
-        topic.map(Topic).map_err(|error| error::unknown_topic(&error))
+        topic.map(Topic::new).map_err(|error| error::unknown_topic(&error))
     }
 
     /// `Topic.put` of the first topic, or of a source without topics.
@@ -188,7 +188,7 @@ impl Source {
 impl Source {
     fn of(source: freshline::Source, label: String) -> Self {
         let events = source.events().clone();
-        let first = Topic(source.first_topic());
+        let first = Topic::new(source.first_topic());
         let (open, listed) = Open::new(source, |source| {
             source.stop();
             source.has_ended()

@@ -1,5 +1,8 @@
 //! The handle of a topic.
 
+use std::process;
+
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -10,12 +13,25 @@ use crate::time::Seconds;
 
 /// A handle to one topic, through which an application gives states to a source. Any thread can use it.
 #[pyclass(frozen, module = "freshline")]
-pub(crate) struct Topic(pub(crate) freshline::Topic);
+pub(crate) struct Topic {
+    topic: freshline::Topic,
+    /// The process that has its source.
+    process: u32,
+}
 
 /// What was replaced, as bytes.
 type Replaced<'py> = Option<Bound<'py, PyBytes>>;
 
 impl Topic {
+    pub(crate) fn new(topic: freshline::Topic) -> Self {
+        Self { topic, process: process::id() }
+    }
+
+    /// The handle, unless this is a child by `fork`, from which nothing is sent.
+    fn here(&self) -> PyResult<&freshline::Topic> {
+        if self.process == process::id() { Ok(&self.topic) } else { Err(error::forked()) }
+    }
+
     /// Sets a state that was sampled `age` ago, now unless given.
     pub(crate) fn set<'py>(
         &self,
@@ -24,8 +40,8 @@ impl Topic {
         age: Option<Seconds>,
     ) -> PyResult<Replaced<'py>> {
         let replaced = match age {
-            Some(age) => self.0.put_aged(age.0, state),
-            None => self.0.put(state),
+            Some(age) => self.here()?.put_aged(age.0, state),
+            None => self.here()?.put(state),
         };
         let replaced = replaced.map_err(|error| error::of_put(&error))?;
         Ok(replaced.map(|state| PyBytes::new(py, &state)))
@@ -37,7 +53,7 @@ impl Topic {
     /// The topic's name; empty for a source without topics.
     #[getter]
     fn name(&self) -> &str {
-        self.0.name()
+        self.topic.name()
     }
 
     /// Sets the newest state, sampled now, or `age` seconds ago. Never waits for the network. Returns the previous
@@ -86,28 +102,33 @@ impl Topic {
         key: &Bound<'py, PyAny>,
         state: &Bound<'py, PyAny>,
     ) -> PyResult<Replaced<'py>> {
-        let replaced = self.0.put_key(bytes_of(key)?, bytes_of(state)?);
+        let replaced = self.here()?.put_key(bytes_of(key)?, bytes_of(state)?);
         let replaced = replaced.map_err(|error| error::of_put(&error))?;
         Ok(replaced.map(|state| PyBytes::new(key.py(), &state)))
     }
 
     /// Removes a key, also at the monitors. Returns the state of the key that was not sent yet.
     fn remove_key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Replaced<'py>> {
-        let replaced = self.0.remove_key(bytes_of(key)?).map_err(|error| error::of_put(&error))?;
+        let replaced =
+            self.here()?.remove_key(bytes_of(key)?).map_err(|error| error::of_put(&error))?;
         Ok(replaced.map(|state| PyBytes::new(key.py(), &state)))
     }
 
     /// Queues a record of at most 64 KiB, for topics of kind "every": each record arrives once and in order. Raises
     /// FullError while the buffer is full.
     fn push(&self, record: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.0.push(bytes_of(record)?).map_err(|error| error::of_put(&error))
+        self.here()?.push(bytes_of(record)?).map_err(|error| error::of_put(&error))
     }
 
     /// Calls `sample()` for each update, at the moment of sending, which gives the freshest state. It runs on the
     /// network's thread and must be quick. If it raises, no update leaves, the event "trouble" gives the reason, and
-    /// it is called again after 100 ms. `put` ends it.
+    /// it is called again after 100 ms. `put` ends it. The source holds the function, and what that refers to, until it is
+    /// closed.
     fn sample_with(&self, sample: Py<PyAny>) -> PyResult<()> {
-        let sampled = self.0.try_sample_with(move |state| {
+        if !Python::attach(|py| sample.bind(py).is_callable()) {
+            return Err(PyTypeError::new_err("sample_with needs a function that returns a state"));
+        }
+        let sampled = self.here()?.try_sample_with(move |state| {
             if is_exiting() {
                 return Err("the interpreter exits".to_owned());
             }
@@ -124,10 +145,10 @@ impl Topic {
     /// The number of states that were replaced by a newer one before they were sent.
     #[getter]
     fn replaced(&self) -> u64 {
-        self.0.replaced()
+        self.topic.replaced()
     }
 
     fn __repr__(&self) -> String {
-        format!("<freshline.Topic {:?}>", self.0.name())
+        format!("<freshline.Topic {:?}>", self.topic.name())
     }
 }

@@ -1,0 +1,22 @@
+//! Checks of settings that sources share with relays and simulations.
+
+use freshline_core::session;
+use freshline_core::unit::Span;
+
+use crate::error::Error;
+
+/// Updates without a pause would leave with less.
+pub(crate) fn check_keep_alive(interval: Span) -> Result<(), Error> {
+    match interval < Span::from_millis(1) {
+        true => Err(Error::Setting { setting: "`keep_alive`", why: "give at least 1 ms" }),
+        false => Ok(()),
+    }
+}
+
+/// Whether the transport carries states of this length.
+pub(crate) fn check_max_state(session: &session::Source, given: usize) -> Result<(), Error> {
+    match session.max_state() {
+        max if max < given => Err(Error::MaxState { given, max }),
+        _ => Ok(()),
+    }
+}
