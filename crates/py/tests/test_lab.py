@@ -265,6 +265,26 @@ def test_a_recording_is_of_the_run_that_was_asked_for() -> None:
             result.record(**wrong)  # type: ignore[arg-type]
 
 
+def test_each_recording_has_only_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = lab.run(SMALL, runs=1)
+    whole = result.record()
+    asked: list[tuple[bool, bool, bool]] = []
+    real = lab.Result.record
+
+    def record(self: lab.Result, **given: Any) -> lab.Recording:
+        asked.append((given["every"] is not None, given.get("ages", True), given.get("packets", True)))
+        return real(self, **given)
+
+    monkeypatch.setattr(lab.Result, "record", record)
+    for _ in range(2):
+        assert {name: table.to_dict() for name, table in result.series.items()} == {
+            name: table.to_dict() for name, table in whole.series.items()
+        }
+        assert result.ages.to_dict() == whole.ages.to_dict()
+        assert result.packets.to_dict() == whole.packets.to_dict()
+    assert asked == [(True, False, False), (False, True, False), (False, False, True)]
+
+
 # Errors
 
 
@@ -310,6 +330,39 @@ def test_an_invalid_scenario_is_an_error_with_the_place(tmp_path: Path) -> None:
         lab.run({"title": "x", "duration": object()})
     with pytest.raises(ScenarioError):
         lab.run({**SMALL, "flow": 3})
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    loss, count = "link.link.forward.loss", "flow.bulk.count"
+    expected = lab.run(SMALL, {loss: 0.25, count: 2}, runs=1, seed=3).runs.to_dict()
+    changes = {loss: numpy.float32(0.25), count: numpy.int64(2)}
+    assert lab.run(SMALL, changes, runs=numpy.int8(1), seed=numpy.uint64(3)).runs.to_dict() == expected
+    changed = {**SMALL, "runs": numpy.int32(1), "seed": numpy.array(3), "sweep": {loss: numpy.array([0.25]), count: (2,)}}
+    assert list(lab.run(changed).runs["value"]) == expected["value"]
+
+
+def test_values_that_are_nested_too_deeply_are_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100):
+        deep = [deep]
+    cycle: dict[str, Any] = {}
+    cycle["a"] = cycle
+    for wrong in (deep, cycle, [cycle]):
+        scenario = lab.Scenario.from_dict(SMALL)
+        scenario.reproduce = {"of": wrong}
+        for start in (
+            lambda: lab.run(SMALL, {"title": wrong}),
+            lambda: lab.run({**SMALL, "title": wrong}),
+            lambda: lab.run(scenario),
+            lambda: scenario.to_toml(),
+            lambda: lab.reproduce("fresher/hops-1", {"title": wrong}),
+        ):
+            with pytest.raises(ScenarioError, match="more than 64 levels"):
+                start()
+    for other in (None, object(), b"a", {1, 2}):
+        with pytest.raises(ScenarioError, match="`title`.*is not a number, a string"):
+            lab.run(SMALL, {"title": other})
 
 
 def test_arguments_of_wrong_types_are_refused() -> None:

@@ -50,6 +50,8 @@ overhead = "0B"
 RATE = "flow.source.updates.rate"
 GRID = {RATE: ["100/s", "300/s", "500/s"], "flow.source.count": [1, 2]}
 Rows = list[tuple[object, ...]]
+CYCLE: list[object] = []
+CYCLE.append(CYCLE)
 
 
 @pytest.fixture
@@ -389,6 +391,179 @@ def test_other_sweep_in_the_directory_is_refused(scenario: Path, tmp_path: Path)
         _sweep.open_sweep(tmp_path)
 
 
+def test_two_processes_do_not_work_on_one_directory(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom freshline._sweep import files\n"
+        "with files.locked(Path(sys.argv[1])):\n    print('on', flush=True)\n    sys.stdin.read()"
+    )
+    arguments = [sys.executable, "-c", code, str(out)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(arguments, **pipes) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"on\n"
+        for more in ({}, {"backend": "slurm", "submit": False}):
+            with pytest.raises(_sweep.SweepError, match=r"another process works on .*open_sweep"):
+                _sweep.sweep(scenario, GRID, 1, directory=out, **more)  # type: ignore[arg-type]
+        assert not (out / "plan.json").exists()
+        process.communicate(timeout=30)
+    sweep = _sweep.sweep(scenario, GRID, 1, directory=out)
+    check_runs(sweep, 6, [1])
+    assert (out / "lock").exists()
+    with files.locked(out):
+        assert _sweep.open_sweep(out).is_complete
+
+
+def test_the_lock_is_held_during_runs_and_released_after_errors(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, real, refused = tmp_path / "out", chunk.write, []
+
+    def write(*args: object) -> None:
+        with pytest.raises(_sweep.SweepError, match="another process"):
+            _sweep.sweep(scenario, GRID, 2, directory=out)
+        refused.append(args)
+        real(*args)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chunk, "write", write)
+        with pytest.raises(_sweep.SweepInterrupted):
+            _sweep.sweep(scenario, GRID, 1, directory=out)
+    assert refused
+    check_runs(_sweep.sweep(scenario, GRID, 2, directory=out), 6, [1, 2])
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.EIO])
+def test_a_file_system_without_locks_is_enough(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    if number == errno.EIO:
+        with pytest.raises(OSError, match=os.strerror(number)), files.locked(tmp_path):
+            pass
+        return
+    with files.locked(tmp_path), files.locked(tmp_path):
+        pass
+
+
+def test_files_that_vanish_during_the_runs_are_an_error(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch)
+    out, real = tmp_path / "out", local.run
+
+    def run(*args: Any) -> Any:
+        failures = real(*args)
+        chunk.path(out, args[2][0]).unlink()
+        return failures
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "run", run)
+        patch.setattr(_sweep.Sweep, "_settled", lambda self: self.is_complete)
+        with pytest.raises(_sweep.SweepError, match=r"\d+ of 60 runs of .* missing.*again"):
+            _sweep.sweep(scenario, GRID, 10, directory=out, chunk_seconds=1)
+    check_runs(_sweep.sweep(scenario, GRID, 10, directory=out), 6, list(range(1, 11)))
+
+
+def test_a_directory_name_is_no_pattern(scenario: Path, tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    pytest.importorskip("duckdb")
+    for name in ("[ab] *?", "a *?", "what?"):
+        sweep = _sweep.sweep(scenario, GRID, 1, directory=tmp_path / name)
+        rows = len(sweep.table())
+        assert sweep.polars().collect().height == rows
+        counted = sweep.duckdb().filter("seed = 1").aggregate("count(*)")
+        assert counted.fetchall() == [(rows,)]
+
+
+def test_a_damaged_plan_is_an_error(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    _sweep.sweep(scenario, GRID, 2, directory=out)
+    path = out / "plan.json"
+    whole = path.read_bytes()
+
+    def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
+        content = json.loads(whole)
+        change(content)
+        return json.dumps(content).encode()
+
+    damaged = [
+        whole.replace(b"A queue", b"A \xff\xfeeue"),
+        whole[: len(whole) // 2],
+        b"[" * 100_000,
+        b"[]",
+        b"null",
+        changed(lambda c: c["chunks"].append(c["chunks"][0])),
+        changed(lambda c: c["chunks"].append(c["chunks"][0] | {"hash": "0" * 64})),
+        changed(lambda c: c["chunks"][0]["work"][0].__setitem__(0, 99)),
+        changed(lambda c: c["chunks"][0]["work"][0].__setitem__(0, -1)),
+        changed(lambda c: c["chunks"][0]["work"][0].__setitem__(1, [["1", "2"]])),
+        changed(lambda c: c["chunks"][0].__setitem__("hash", "../../x")),
+        changed(lambda c: c["combinations"].pop()),
+        changed(lambda c: c["combinations"].reverse()),
+        changed(lambda c: c["scenario"].__setitem__("text", "")),
+        changed(lambda c: c["costs"].__setitem__(0, "much")),
+        changed(lambda c: c["columns"].pop()),
+        changed(lambda c: c["scenario"].__setitem__("files", [])),
+    ]
+    for content in damaged:
+        path.write_bytes(content)
+        for start in (
+            lambda: _sweep.open_sweep(out),
+            lambda: _sweep.sweep(scenario, GRID, 2, directory=out),
+        ):
+            with pytest.raises(_sweep.SweepError, match=r"(?s)restore the file, or use another"):
+                start()
+    path.write_bytes(whole)
+    assert _sweep.open_sweep(out).is_complete
+
+
+def test_damaged_summaries_are_left_out(scenario: Path, tmp_path: Path) -> None:
+    sweep = _sweep.sweep(scenario, GRID, 2, directory=tmp_path / "out")
+    _sweep.sweep(scenario, GRID, 9, directory=tmp_path / "out")
+    before = sweep.summaries
+    path = next((tmp_path / "out/summaries").glob("*.jsonl"))
+    good = json.loads(path.read_text().splitlines()[0])
+    lines = [
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"[1]",
+        b"3",
+        json.dumps(good | {"started": "soon"}).encode(),
+        json.dumps(good | {"combinations": [1]}).encode(),
+        json.dumps(good | {"chunk": ["a"]}).encode(),
+    ]
+    path.write_bytes(path.read_bytes() + b"\n".join(lines) + b"\n")
+    assert before and sweep.summaries == before
+    assert sweep.failures == [] and sweep.overhead is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ('a"b', {}, "the directory"),
+        ("a\nb", {}, "the directory"),
+        ("a", {"partition": "x\n#SBATCH --uid=0"}, "partition.*newline"),
+        ("a", {"options": ["--account=lab", "--a\n"]}, "options.*newline"),
+        ("a", {"setup": ["true\nfalse"]}, "setup.*newline"),
+    ],
+)
+def test_a_script_of_slurm_is_not_torn(
+    name: str, options: dict[str, Any], message: str, scenario: Path, tmp_path: Path
+) -> None:
+    given = _sweep.Slurm(**options)
+    out = tmp_path / name
+    with pytest.raises(_sweep.SweepError, match=message):
+        _sweep.sweep(scenario, {}, 1, directory=out, backend="slurm", slurm=given, submit=False)
+    assert not out.exists()
+
+
 def test_files_of_the_scenario_belong_to_it(tmp_path: Path) -> None:
     (tmp_path / "up.trace").write_text("".join(f"{at}\n" for at in range(1, 100)))
     text = SCENARIO.replace('forward = { rate = "8mbit",', 'forward = { trace = "up.trace",')
@@ -424,6 +599,7 @@ def test_bad_keys_are_found_before_a_run(
         ({"a.b": [float("nan")]}, 1, "not finite"),
         ({"a.b": [2**63]}, 1, "64 bits"),
         ({"a.b": [None]}, 1, "not a number"),
+        ({"a.b": [CYCLE]}, 1, "contains itself"),
         ({"seed": [1]}, 1, "argument `seeds`"),
         ({"value": [1]}, 1, "column of the results"),
         ([], 1, "no combinations"),

@@ -21,6 +21,7 @@ from freshline._errors import ScenarioError
 from freshline._native import Ack, Prepared, Recording, Table, path_lower_bound, scenario_text, toml_of
 from freshline._native import reproduce as _reproduce
 from freshline._native import scenarios as _scenarios
+from freshline._plain import plain_dict
 from freshline._scenario import *
 from freshline._sweep.progress import Progress
 
@@ -155,13 +156,9 @@ class Result:
         return runs[row]
 
     @cached_property
-    def _recording(self) -> Recording:
-        return self.record(every=self._every)
-
-    @cached_property
     def series(self) -> dict[str, Table]:
         """Time series of the first run of the first point, such as "flow-robot", "link-uplink" and "cell-home"."""
-        return self._recording.series
+        return self.record(every=self._every, ages=False, packets=False).series
 
     @cached_property
     def ages(self) -> Table:
@@ -169,12 +166,12 @@ class Result:
 
         The first line of each flow and topic is its start, at which its age is 0.
         """
-        return self._recording.ages
+        return self.record(every=None, packets=False).ages
 
     @cached_property
     def packets(self) -> Table:
         """Each packet of that run that left a hop or arrived over the air: time_s, carrier, flow, number, kind, bytes, delay_s."""
-        return self._recording.packets
+        return self.record(every=None, ages=False).packets
 
     def __repr__(self) -> str:
         return f"<freshline.lab.Result {self.title!r}, {len(self.points)} points>"
@@ -208,7 +205,7 @@ def run(
     name, text = _resolve(scenario)
     changes = dict(set or {})
     changes |= {key: value for key, value in {"runs": runs, "seed": seed}.items() if value is not None}
-    prepared = Prepared(name, text, None, changes)
+    prepared = Prepared(name, text, None, plain_dict(changes))
     chosen = None if seeds is None else _seeds.listed(seeds)
     if chosen is not None and (runs is not None or seed is not None):
         raise ValueError("give either `seeds`, or `runs` and `seed`")
@@ -229,9 +226,9 @@ def _check_interval(every: float | str) -> None:
 def _resolve(scenario: AnyScenario) -> tuple[str, str | None]:
     """Name and text; no text of a file, or of a scenario that comes with the package."""
     if isinstance(scenario, _scenario.Scenario):
-        return scenario.title, toml_of(scenario.to_dict())
+        return scenario.title, toml_of(plain_dict(scenario.to_dict()))
     if isinstance(scenario, Mapping):
-        return str(scenario.get("title", "scenario")), toml_of(dict(scenario))
+        return str(scenario.get("title", "scenario")), toml_of(plain_dict(scenario))
     return os.fspath(scenario), None
 
 
@@ -247,7 +244,7 @@ def reproduce(
     With `null`, each new law is replaced by its baseline: a claim that still holds shows nothing. With `full`, runs and
     durations are those of the paper.
     """
-    table = _reproduce(os.fspath(name), dict(set or {}), null=null, full=full)
+    table = _reproduce(os.fspath(name), plain_dict(set or {}), null=null, full=full)
     if not len(table):
         raise ScenarioError(f"{name}: there is no row to compare, as of a contest; `freshline lab reproduce {name}` runs it")
     return table

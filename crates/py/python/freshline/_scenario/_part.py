@@ -11,6 +11,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from .._errors import ScenarioError
+from .._plain import check_depth
 
 KEY = "key"
 
@@ -35,7 +36,7 @@ class Part:
             value = getattr(self, field.name)
             is_unset = value is None or (field.default_factory is not MISSING and not value)
             if not is_unset:
-                table[name] = _plain(value)
+                table[name] = _plain(value, name)
         return table
 
     @classmethod
@@ -78,14 +79,16 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
     return _HINTS[cls]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, where: str, depth: int = 0) -> Any:
     """The value as TOML can have it: parts become tables, numbers of numpy become numbers of Python."""
     if isinstance(value, Part):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        check_depth(depth + 1, where)
+        return {str(name): _plain(each, where, depth + 1) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        check_depth(depth + 1, where)
+        return [_plain(each, where, depth + 1) for each in value]
     if isinstance(value, (str, bool)):
         return value
     if isinstance(value, numbers.Integral):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from freshline import _native
+from freshline._plain import plain_dict
 
 from ._part import Part, key
 from .cells import Cell, CellChange, Radio
@@ -67,7 +68,7 @@ class Scenario(Part):
 
     def to_toml(self) -> str:
         """The text of a scenario file, for `freshline lab run FILE`."""
-        return _native.toml_of(self.to_dict())
+        return _native.toml_of(plain_dict(self.to_dict()))
 
     def link(
         self,

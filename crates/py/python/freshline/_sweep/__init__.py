@@ -17,7 +17,7 @@ file, whose name is a hash of everything that decides its results.
 | `summary`    | times and errors of chunks                                 |
 | `progress`   | progress bar                                               |
 | `arrow`      | PyArrow, imported on first use                             |
-| `files`      | atomic files                                               |
+| `files`      | atomic files, and the lock of a directory                  |
 | `background` | threads that Ctrl-C does not wait for                      |
 | `native`     | calls of the native module                                 |
 """

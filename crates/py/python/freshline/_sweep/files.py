@@ -1,20 +1,36 @@
-"""Files that appear whole or not at all, on any file system with an atomic rename."""
+"""Files that appear whole or not at all, on any file system with an atomic rename; and a lock."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from .errors import SweepError
 
 STALE_SECONDS = 3600.0
 """Age from which on a temporary file is stale. Writing one takes seconds."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors of `os.link` on file systems without hard links."""
+
+LOCK = "lock"
+"""Name of the lock file of a directory."""
+_NO_FLOCK = {
+    errno.ENOLCK,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.EINVAL,
+    errno.EBADF,  # NFS: the lock file can only be read
+}
+"""Errors of `flock` on file systems without it."""
 
 _numbers = itertools.count()
 
@@ -49,6 +65,57 @@ def create(path: Path, content: Content) -> bool:
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
+    return True
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory. Raises `SweepError` if another call holds it.
+
+    The lock file stays. On file systems without `flock` there is no lock.
+    """
+    descriptor = _lock_file(directory / LOCK)
+    if descriptor is None:
+        yield
+        return
+    try:
+        is_locked = _flock(descriptor, directory)
+        try:
+            yield
+        finally:
+            if is_locked:  # a forked process may have the descriptor, too
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+def _lock_file(path: Path) -> int | None:
+    """A descriptor of the lock file; None if there is none and it cannot be created."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _flock(descriptor: int, directory: Path) -> bool:
+    """Lock the file. Returns whether the file system has locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES):
+            raise SweepError(
+                f"another process works on {directory}: it plans or runs the sweep. Wait until it "
+                "ends, and call freshline.sweep again; to look at the results so far, use "
+                f"freshline.open_sweep({str(directory)!r})"
+            ) from None
+        if error.errno not in _NO_FLOCK:
+            raise
+        return False
     return True
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from freshline import _seeds
+from freshline._plain import plain
 
 from .arrow import pa
 from .errors import SweepError
@@ -143,25 +144,20 @@ def _key(key: object) -> str:
 
 def _plain(key: str, value: object) -> object:
     """`value` in types that JSON and TOML have; numpy's numbers become Python's."""
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        value = value.item()
-    if isinstance(value, bool | str):
-        return value
-    if isinstance(value, int):
-        if abs(value) > MAX_INTEGER:
-            raise SweepError(f"grid: `{key}`: {value} does not fit into 64 bits")
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise SweepError(f"grid: `{key}`: {value} is not finite")
-        return value
-    if isinstance(value, Mapping):
-        return {str(inner): _plain(key, item) for inner, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(key, item) for item in value]
-    raise SweepError(
-        f"grid: `{key}`: {value!r} is not a number, a string, a boolean, a list or a dict"
-    )
+    found: object = plain(value, key, lambda message: SweepError(f"grid: {message}"))
+    _check_numbers(key, found)
+    return found
+
+
+def _check_numbers(key: str, value: object) -> None:
+    """Raise `SweepError` for numbers that the results cannot have."""
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise SweepError(f"grid: `{key}`: {value} does not fit into 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SweepError(f"grid: `{key}`: {value} is not finite")
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_numbers(key, item)
 
 
 def _type(values: Iterable[object]) -> str:

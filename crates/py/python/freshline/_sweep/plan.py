@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -138,17 +140,17 @@ def load(directory: Path) -> Plan | None:
     """The plan of a directory; None if it has none. Raises `SweepError` if it is not readable."""
     path = directory / NAME
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes()
     except FileNotFoundError:
         return None
     try:
-        content = json.loads(text)
+        content = json.loads(text.decode())
         if content["format"] != FORMAT:
             raise SweepError(
                 f"{path} has format {content['format']}, and this version of freshline reads "
                 f"{FORMAT}; use another directory"
             )
-        return Plan(
+        loaded = Plan(
             version=content["version"],
             source=Source(**content["scenario"]),
             columns=tuple(Column(*column) for column in content["columns"]),
@@ -163,10 +165,59 @@ def load(directory: Path) -> Plan | None:
                 for chunk in content["chunks"]
             ),
         )
-    except (ValueError, TypeError, KeyError) as error:
+        _check(loaded)
+        return loaded
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise SweepError(
-            f"{path} is not the plan of a sweep ({error!r}); use another directory"
+            f"{path} is not the plan of a sweep, or is damaged ({error!r}); restore the file, or "
+            "use another directory"
         ) from error
+
+
+def _check(plan: Plan) -> None:
+    """Raise ValueError or TypeError if parts of a plan have wrong types or do not fit together."""
+    source = plan.source
+    texts = [plan.version, source.name, source.text, "" if source.folder is None else source.folder]
+    texts += [*source.files.values(), *(column.name for column in plan.columns)]
+    _require(all(isinstance(text, str) for text in texts), "a text has another type")
+    names = [column.name for column in plan.columns]
+    types = {column.type for column in plan.columns}
+    _require(len(set(names)) == len(names), "a column appears twice")
+    _require(types <= {"bool", "int64", "double", "string"}, "a column has an unknown type")
+    rows = plan.combinations
+    _require(all(isinstance(row, dict) for row in rows), "a combination is not a dictionary")
+    known = set(names)
+    _require(all(row.keys() <= known for row in rows), "a combination has a key without a column")
+    for seconds in [*plan.costs, *(chunk.cost for chunk in plan.chunks)]:
+        is_number = type(seconds) in (int, float) and math.isfinite(seconds) and seconds >= 0
+        _require(is_number, "a cost is not a number")
+    _require(len(plan.costs) <= len(rows), "there are more costs than combinations")
+    hashes = [chunk.hash for chunk in plan.chunks]
+    _require(all(re.fullmatch("[0-9a-f]{64}", each) for each in hashes), "a hash is not SHA-256")
+    _require(len(set(hashes)) == len(hashes), "a chunk appears twice")
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for chunk in plan.chunks:
+        for work in chunk.work:
+            is_index = type(work.combination) is int and 0 <= work.combination < len(plan.costs)
+            _require(is_index, f"there is no combination {work.combination}")
+            ranges.setdefault(work.combination, []).extend(work.seeds)
+        _require(bool(chunk.work) and all(work.seeds for work in chunk.work), "a chunk has no runs")
+    for pairs in ranges.values():
+        last = -1
+        for pair in pairs:
+            _require(type(pair[0]) is type(pair[1]) is int, "a seed is not an integer")
+        for begin, end in sorted(pairs):
+            _require(begin <= end <= grid.MAX_INTEGER, "a range of seeds is wrong")
+            _require(begin > last, "a run appears twice")
+            last = end
+    for chunk in plan.chunks:
+        is_same = plan.chunk(chunk.cost, chunk.work).hash == chunk.hash
+        _require(is_same, f"the runs of chunk {chunk.hash[:12]} differ from its hash")
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
 
 
 def pack(plan: Plan, missing: dict[int, list[int]], chunk_seconds: float) -> list[Chunk]:

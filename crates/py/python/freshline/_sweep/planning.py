@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import chunk as chunks
@@ -15,21 +15,34 @@ from .errors import SweepError
 from .plan import Chunk, Plan, Work
 
 
+@dataclass(frozen=True)
+class Request:
+    """The runs that a call of `sweep` asks for."""
+
+    source: scenario.Source
+    rows: list[cost.Combination]
+    seeds: list[int]
+
+
+def request(given: object, over: grid.Grid, seeds: int | Iterable[int]) -> Request:
+    """Check the arguments of a call. Raises `SweepError` if one is not valid."""
+    rows, numbers = grid.combinations(over), grid.seeds_of(seeds)
+    return Request(scenario.resolve(given, rows), rows, numbers)
+
+
 def prepare(
     directory: Path,
-    given: object,
-    over: grid.Grid,
-    seeds: int | Iterable[int],
+    asked: Request,
     chunk_seconds: float,
     threads: int,
     tick: Callable[[], None],
 ) -> Plan:
     """The plan for a call of `sweep`: loaded, extended or new. It is stored in `directory`.
 
-    Raises `SweepError` if an argument is not valid, or if the directory holds another sweep.
+    The caller holds the lock of the directory. Raises `SweepError` if the directory holds another
+    sweep.
     """
-    rows, numbers = grid.combinations(over), grid.seeds_of(seeds)
-    source = scenario.resolve(given, rows)
+    source, rows, numbers = asked.source, asked.rows, asked.seeds
     (directory / chunks.FOLDER).mkdir(parents=True, exist_ok=True)
     files.remove_stale(directory)
     files.remove_stale(directory / chunks.FOLDER)
@@ -49,7 +62,7 @@ def prepare(
         grown, first = _grown(base, missing, timed, chunk_seconds)
         if known is None:
             if not grown.create(directory):
-                continue  # another process was faster: use its plan
+                continue  # without locks, another process was faster: use its plan
         else:
             _convert(directory, known, grown)
             grown.store(directory)

@@ -125,7 +125,7 @@ class Sweep:
             empty = polars.from_arrow(self.schema.empty_table())
             assert isinstance(empty, polars.DataFrame)
             return empty.lazy()
-        return polars.scan_parquet(paths)
+        return polars.scan_parquet(paths, glob=False)
 
     def duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> Any:
         """The results as a relation of DuckDB, on `connection` or on a new one in memory."""
@@ -135,9 +135,8 @@ class Sweep:
             raise ImportError("Sweep.duckdb needs DuckDB; install it: pip install duckdb") from error
 
         connection = connection or duckdb.connect()
-        if not (paths := self.files):
-            return connection.from_arrow(self.schema.empty_table())
-        return connection.read_parquet([str(path) for path in paths])
+        # `read_parquet` would take `?`, `*` and `[` in the directory as a pattern.
+        return connection.from_arrow(self.dataset())
 
     def wait(
         self, timeout: float | None = None, poll: float = 2.0, progress: bool | None = None

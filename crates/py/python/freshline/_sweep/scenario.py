@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from freshline._plain import plain_dict
+
 from . import native
 from .errors import SweepError
 
@@ -61,12 +63,12 @@ def resolve(scenario: object, combinations: list[dict[str, object]]) -> Source:
     folder: str | None = os.getcwd()
     if isinstance(scenario, Mapping):
         name = str(scenario.get("title", "scenario"))
-        text = native.toml_of(dict(scenario))
+        text = native.toml_of(plain_dict(scenario))
     elif isinstance(scenario, str | os.PathLike):
         name = os.fspath(scenario)
         path = Path(name)
         if path.is_file():
-            text, folder = path.read_text(encoding="utf-8"), str(path.resolve().parent)
+            text, folder = _read(path), str(path.resolve().parent)
         elif isinstance(scenario, str):
             text, folder = _bundled(name), None
         else:
@@ -80,6 +82,13 @@ def resolve(scenario: object, combinations: list[dict[str, object]]) -> Source:
     names = set() if folder is None else {*_named(parsed), *_named(combinations)}
     digests = {file: _digest(folder, file) for file in sorted(names)}
     return Source(name, text, folder, {file: d for file, d in digests.items() if d is not None})
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SweepError(f"the scenario {path} is not valid UTF-8: {error}") from error
 
 
 def _bundled(name: str) -> str:
@@ -110,6 +119,8 @@ def _parsed(name: str, text: str) -> dict[str, object]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SweepError(f"the scenario {name} is not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise SweepError(f"the scenario {name} has too many nested lists and tables") from error
 
 
 def _named(value: object) -> Iterator[str]:

@@ -47,6 +47,27 @@ class Slurm:
     if there are more chunks."""
 
 
+def check(directory: Path, options: Slurm) -> None:
+    """Raise `SweepError` if the directory or an option cannot be written to `array.sh`."""
+    if bad := set(str(directory)) & set('"\\\n\r'):
+        raise SweepError(
+            f"backend=\"slurm\": the directory {str(directory)!r} contains {min(bad)!r}, which a "
+            "job array cannot have in the path of its log; use another directory"
+        )
+    given = {
+        "partition": [options.partition],
+        "time": [options.time],
+        "memory": [options.memory],
+        "options": options.options,
+        "setup": options.setup,
+    }
+    for name, values in given.items():
+        for value in values:
+            if value is not None and {*str(value)} & {"\n", "\r"}:
+                hint = "; give one entry per line" if name in ("options", "setup") else ""
+                raise SweepError(f"Slurm: {name}: {value!r} contains a newline{hint}")
+
+
 def write(
     directory: Path, planned: Plan, missing: Sequence[Chunk], cpus: int | None, options: Slurm
 ) -> Path:
@@ -92,7 +113,8 @@ def submit(directory: Path, script: Path) -> str:
 def is_queued(directory: Path) -> bool | None:
     """Whether a job of the sweep is pending or runs; None if that is unknown."""
     try:
-        jobs = (directory / FOLDER / "jobs").read_text(encoding="utf-8").split()
+        path = directory / FOLDER / "jobs"
+        jobs = path.read_text(encoding="utf-8", errors="replace").split()
     except FileNotFoundError:
         return False
     program = shutil.which("squeue")
@@ -112,7 +134,7 @@ def run_task(directory: Path, tasks: Path, number: int) -> list[Failure]:
     planned = plan.load(directory)
     if planned is None:
         raise SweepError(f"{directory} has no {plan.NAME}; is it on a shared file system?")
-    names = json.loads(tasks.read_text(encoding="utf-8"))
+    names = _read_tasks(tasks)
     if not 0 <= number < len(names):
         raise SweepError(f"{tasks} has the tasks 0 to {len(names) - 1}, not {number}")
     by_hash = {chunk.hash: chunk for chunk in planned.chunks}
@@ -125,6 +147,20 @@ def run_task(directory: Path, tasks: Path, number: int) -> list[Failure]:
         failure = done.failure()
         failures += [failure] if failure else []
     return failures
+
+
+def _read_tasks(path: Path) -> list[list[str]]:
+    """Hashes of the chunks of each task."""
+    try:
+        names = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise SweepError(f"{path} is not a list of tasks ({error})") from error
+    is_list = isinstance(names, list) and all(
+        isinstance(task, list) and all(isinstance(name, str) for name in task) for task in names
+    )
+    if not is_list:
+        raise SweepError(f"{path} is not a list of tasks")
+    return names  # type: ignore[no-any-return]
 
 
 def _script(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
 from . import chunk as chunks
-from . import errors, local, planning, ray
+from . import errors, files, local, planning, ray
 from . import slurm as array
 from .errors import Failure, SweepError
 from .grid import Grid
@@ -63,8 +64,9 @@ def sweep(
         submit: Submit the job array. False: only write `array.sh`.
 
     Raises:
-        SweepError: An argument is not valid; the directory holds another sweep; its job array is
-            still queued; or chunks failed, after all others have finished.
+        SweepError: An argument is not valid; the directory holds another sweep; another process
+            works on it; its job array is still queued; or chunks failed, after all others have
+            finished.
         SweepInterrupted: Ctrl-C. The directory is consistent.
     """
     if backend not in ("local", "ray", "slurm"):
@@ -72,14 +74,21 @@ def sweep(
     if not chunk_seconds > 0 or (cpus is not None and cpus < 1):
         raise SweepError("chunk_seconds must be positive, and cpus at least 1")
     path = Path(directory).resolve()
+    options = slurm or Slurm()
+    if backend == "slurm":
+        array.check(path, options)
     bar = Progress(shown=progress)
     started: Sweep | None = None
+    lock = ExitStack()
     try:
         bar.tick()
+        asked = planning.request(scenario, grid, seeds)
+        path.mkdir(parents=True, exist_ok=True)
+        lock.enter_context(files.locked(path))
         if backend == "slurm" and submit:
             _check_queue(path)
         cores = (cpus or os.cpu_count() or 1) if backend == "local" else 1
-        plan = planning.prepare(path, scenario, grid, seeds, chunk_seconds, cores, bar.tick)
+        plan = planning.prepare(path, asked, chunk_seconds, cores, bar.tick)
         started = Sweep(path, plan)
         missing = _missing(path, plan)
         bar.begin(
@@ -95,15 +104,28 @@ def sweep(
         elif backend == "ray":
             failures = ray.run(path, plan, missing, cpus, bar, ray_address, ray_init or {})
         else:
-            _submit(path, plan, missing, cpus, slurm or Slurm(), submit)
+            _submit(path, plan, missing, cpus, options, submit)
+        if backend != "slurm" and not failures:
+            _check_complete(started)
     except KeyboardInterrupt:
         done, total = (started.done, started.total) if started else (0, 0)
         raise errors.interrupted(done, total, path) from None
     finally:
+        lock.close()
         bar.end()
     if failures:
         raise errors.failed(failures, path)
     return started
+
+
+def _check_complete(started: Sweep) -> None:
+    """Raise `SweepError` if files of chunks that were run are not there."""
+    if not started._settled():
+        raise SweepError(
+            f"{started.missing} of {started.total} runs of {started.directory} are missing: the "
+            "files of their chunks were removed or damaged while the sweep ran. Call "
+            "freshline.sweep again with the same arguments to run them"
+        )
 
 
 def _check_queue(directory: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 from collections.abc import Iterable
@@ -64,17 +65,29 @@ def append(directory: Path, summaries: Iterable[Summary]) -> None:
 
 
 def load(directory: Path) -> list[Summary]:
-    """All summaries in the order of their start. A line that is half written is left out."""
+    """All summaries in the order of their start. Damaged and half-written lines are left out."""
     found = []
     for path in (directory / FOLDER).glob("*.jsonl"):
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
             try:
                 content = json.loads(line)
                 content["combinations"] = tuple(content["combinations"])
-                found.append(Summary(**content))
-            except (ValueError, TypeError, KeyError):
+                one = Summary(**content)
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 continue
+            if _is_valid(one):
+                found.append(one)
     return sorted(found, key=lambda summary: summary.started)
+
+
+def _is_valid(one: Summary) -> bool:
+    """Whether all values have their types."""
+    numbers = (one.started, one.finished, one.run_seconds, one.runs, one.threads)
+    return (
+        all(isinstance(text, str) for text in (one.chunk, one.worker, one.error))
+        and all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
+        and all(isinstance(changes, dict) for changes in one.combinations)
+    )
 
 
 def overhead(summaries: Iterable[Summary]) -> float | None:
