@@ -92,3 +92,26 @@ def command(*arguments: str) -> str:
     done = subprocess.run([found, *arguments], capture_output=True, text=True, timeout=GUARD, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def one_queue(duration: str) -> str:
+    """A scenario of one queue that takes a run of a few ms."""
+    return f"""
+title = "A queue"
+duration = "{duration}"
+warm_up = "500ms"
+
+[[link]]
+name = "queue"
+forward = {{ rate = "8mbit", queue = "1000p" }}
+reverse = {{}}
+
+[[flow]]
+name = "source"
+path = ["queue"]
+[flow.updates]
+law = "poisson"
+rate = "500/s"
+payload = "1000B"
+overhead = "0B"
+"""

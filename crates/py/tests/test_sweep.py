@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import one_queue
 
 pa = pytest.importorskip("pyarrow")
 
@@ -28,25 +29,7 @@ from freshline._sweep import progress as bar  # noqa: E402
 
 LONG = os.environ.get("FRESHLINE_LONG") == "1"
 
-SCENARIO = """
-title = "A queue"
-duration = "2s"
-warm_up = "500ms"
-
-[[link]]
-name = "queue"
-forward = { rate = "8mbit", queue = "1000p" }
-reverse = {}
-
-[[flow]]
-name = "source"
-path = ["queue"]
-[flow.updates]
-law = "poisson"
-rate = "500/s"
-payload = "1000B"
-overhead = "0B"
-"""
+SCENARIO = one_queue("2s")
 RATE = "flow.source.updates.rate"
 GRID = {RATE: ["100/s", "300/s", "500/s"], "flow.source.count": [1, 2]}
 Rows = list[tuple[object, ...]]

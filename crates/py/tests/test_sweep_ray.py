@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import one_queue
 
 pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray")
@@ -21,25 +22,7 @@ from freshline._sweep.plan import Plan  # noqa: E402
 
 LONG = os.environ.get("FRESHLINE_LONG") == "1"
 
-SCENARIO = """
-title = "A queue"
-duration = "10s"
-warm_up = "500ms"
-
-[[link]]
-name = "queue"
-forward = { rate = "8mbit", queue = "1000p" }
-reverse = {}
-
-[[flow]]
-name = "source"
-path = ["queue"]
-[flow.updates]
-law = "poisson"
-rate = "500/s"
-payload = "1000B"
-overhead = "0B"
-"""
+SCENARIO = one_queue("10s")
 GRID = {"flow.source.updates.rate": ["200/s", "900/s"], "duration": ["10s", "40s"]}
 MEMORY = 80 * 1024 * 1024
 

@@ -6,50 +6,26 @@ import atexit
 import sys
 import threading
 from collections.abc import Callable
-from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self, cast
 
 from freshline import _native
 from freshline._errors import ClosedError, UndeliveredError
 from freshline._native import Event, State
 from freshline._types import Report, Seconds
-from freshline._waiting import Pace, receive, until
+from freshline._waiting import Reader, receive, until
 
 # Peers then need not wait for a timeout.
 atexit.register(_native._close_all)
 
 
-class Subscription(_native.Subscription):
+class Subscription(Reader[State], _native.Subscription):
     """Delivers the states of all topics that match a pattern, the current ones first.
 
     Use it as an iterator, as an asynchronous one, by `next` and `recv`, or by `try_next`. A slow reader receives the
     newest state of each topic and key, in turn; it slows down neither the network nor other readers. Records are never
     replaced: while a subscription has 1024 unread records, further ones stay at their sources, for other readers too.
     """
-
-    @cached_property
-    def _pace(self) -> Pace:
-        return Pace()
-
-    async def recv(self) -> State | None:
-        """Waits for the next state; None at the end. Any number of tasks may wait. It is safe to cancel: no state is lost."""
-        await self._pace.pause()
-        state = self.try_next()
-        if state is not None:
-            return state
-        received = await receive(self)
-        assert received is None or isinstance(received, State)
-        return received
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> State:
-        state = await self.recv()
-        if state is None:
-            raise StopAsyncIteration
-        return state
 
     def __enter__(self) -> Self:
         return self
@@ -64,34 +40,11 @@ class Subscription(_native.Subscription):
         self.close()
 
 
-class Events(_native.Events):
+class Events(Reader[Event], _native.Events):
     """The events of a source or a monitor, the oldest first.
 
     Use it as an iterator, as an asynchronous one, by `next` and `recv`, or by `try_next`.
     """
-
-    @cached_property
-    def _pace(self) -> Pace:
-        return Pace()
-
-    async def recv(self) -> Event | None:
-        """Waits for the next event; None at the end. It is safe to cancel: no event is lost."""
-        await self._pace.pause()
-        event = self.try_next()
-        if event is not None:
-            return event
-        received = await receive(self)
-        assert received is None or isinstance(received, Event)
-        return received
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
-        event = await self.recv()
-        if event is None:
-            raise StopAsyncIteration
-        return event
 
 
 class Listener:
@@ -132,7 +85,41 @@ class Listener:
         self.close()
 
 
-class Monitor(_native.Monitor):
+class _Endpoint:
+    """What sources and monitors have in common."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def has_ended(self) -> bool: ...
+        def stop(self) -> None: ...
+        def close(self) -> Report | None: ...
+        def subscribe(self, pattern: str) -> Subscription: ...
+
+    @property
+    def events(self) -> Events:
+        """Its events; each goes to one reader."""
+        return Events(cast("Source | Monitor", self))
+
+    def listen(self, pattern: str, callback: Callable[[State], object]) -> Listener:
+        """Calls `callback` with each state of the topics that match, on a thread of its own."""
+        return Listener(self.subscribe(pattern), callback)
+
+    async def aclose(self) -> Report | None:
+        """`close` without blocking the event loop."""
+        if not self.has_ended:
+            self.stop()
+            await receive(cast("Source | Monitor", self))
+        return self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+
+class Monitor(_Endpoint, _native.Monitor):
     """A running monitor. It holds the freshest states of many sources until it is closed.
 
     It listens at `url`, such as "quic://0.0.0.0:3774", or "udp://127.0.0.1:0" for a free port.
@@ -150,33 +137,10 @@ class Monitor(_native.Monitor):
         """Subscribes to all topics whose full names match; `*` matches any characters."""
         return Subscription(self, pattern)
 
-    def listen(self, pattern: str, callback: Callable[[State], object]) -> Listener:
-        """Calls `callback` with each state of the topics that match, on a thread of its own."""
-        return Listener(self.subscribe(pattern), callback)
-
-    @property
-    def events(self) -> Events:
-        """Its events; each goes to one of those that read them."""
-        return Events(self)
-
-    async def aclose(self) -> Report | None:
-        """`close` without blocking the event loop."""
-        if self.has_ended:
-            return self.close()
-        self.stop()
-        await receive(self)
-        return self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -184,7 +148,7 @@ class Monitor(_native.Monitor):
         await self.aclose()
 
 
-class Source(_native.Source):
+class Source(_Endpoint, _native.Source):
     """A running source. It keeps the monitor at `url` fresh until it is closed.
 
     `topics` has names or `TopicParams`; without topics the source has one state, without a name. `law` decides when to
@@ -212,27 +176,10 @@ class Source(_native.Source):
         """
         return Subscription(self, pattern)
 
-    def listen(self, pattern: str, callback: Callable[[State], object]) -> Listener:
-        """Calls `callback` with each state of the received topics that match, on a thread of its own."""
-        return Listener(self.subscribe(pattern), callback)
-
-    @property
-    def events(self) -> Events:
-        """Its events; each goes to one of those that read them."""
-        return Events(self)
-
     @property
     def received_events(self) -> Events:
         """Events of what it receives, such as that all states of a topic are too old."""
         return Events(self, received=True)
-
-    async def aclose(self) -> Report | None:
-        """`close` without blocking the event loop."""
-        if self.has_ended:
-            return self.close()
-        self.stop()
-        await receive(self)
-        return self.close()
 
     async def afinish(self, patience: Seconds) -> Report | None:
         """`finish` without blocking the event loop."""
@@ -244,9 +191,6 @@ class Source(_native.Source):
             raise UndeliveredError("the monitor did not acknowledge all states and records in time")
         return report
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -257,9 +201,6 @@ class Source(_native.Source):
             pass
         finally:
             self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

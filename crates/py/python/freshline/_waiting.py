@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from freshline._native import Reactor, Waiter
@@ -78,6 +79,39 @@ class Pace:
         if time() - self._ran_at > self.EVERY:
             await asyncio.sleep(0)
             self._ran_at = time()
+
+
+Item = TypeVar("Item")
+"""A state or an event."""
+
+
+class Reader(Generic[Item]):
+    """The asynchronous half of a subscription or a queue of events."""
+
+    if TYPE_CHECKING:
+
+        def try_next(self) -> Item | None: ...
+
+    @cached_property
+    def _pace(self) -> Pace:
+        return Pace()
+
+    async def recv(self) -> Item | None:
+        """Waits for the next one; None at the end. Any number of tasks may wait. It is safe to cancel: nothing is lost."""
+        await self._pace.pause()
+        item = self.try_next()
+        if item is not None:
+            return item
+        return cast("Item | None", await receive(cast("Awaited", self)))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        item = await self.recv()
+        if item is None:
+            raise StopAsyncIteration
+        return item
 
 
 async def until(awaited: Awaited, timeout: float | None) -> bool:
