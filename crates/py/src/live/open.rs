@@ -44,16 +44,18 @@ impl<T: Send + Sync + 'static> Open<T> {
     /// It is open; `stop` asks it to end, and says whether it has.
     pub(crate) fn new(handle: T, stop: fn(&T) -> bool) -> (Self, Listed) {
         let shared = Arc::new(RwLock::new(Some(handle)));
-        let weak = Arc::downgrade(&shared);
+        let (weak, process) = (Arc::downgrade(&shared), process::id());
         let stop: Arc<Stop> = Arc::new(Box::new(move || {
-            let Some(shared) = weak.upgrade() else { return true };
+            let Some(shared) = weak.upgrade().filter(|_| process == process::id()) else {
+                return true;
+            };
             let handle = shared.read().unwrap_or_else(PoisonError::into_inner);
             handle.as_ref().is_none_or(stop)
         }));
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|stop| stop.strong_count() > 0);
         all.push(Arc::downgrade(&stop));
-        (Self { shared, process: process::id() }, Listed(stop))
+        (Self { shared, process }, Listed(stop))
     }
 
     /// Looks at it. The interpreter's lock is released meanwhile, so that `look` may wait for the network's thread.
