@@ -16,6 +16,8 @@ from support import GUARD, descriptors, pair, python, until
 from freshline import Events, Monitor, Source, State, Subscription, TopicParams, UndeliveredError
 from freshline import _native, _waiting
 
+pytestmark = pytest.mark.real_time
+
 EVERY = TopicParams("log", kind="every")
 
 

@@ -34,6 +34,8 @@ from freshline import (
     UnknownTopicError,
 )
 
+pytestmark = pytest.mark.real_time
+
 EVERY = TopicParams("log", kind="every")
 KEYED = TopicParams("map", kind="keyed")
 MEBIBYTE = 1 << 20
