@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use freshline_core::unit::{BitRate, Span, UpdateRate};
+use freshline_core::unit::{BitRate, Span, Time, UpdateRate};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDelta, PyString};
@@ -40,6 +40,11 @@ impl FromPyObject<'_, '_> for Seconds {
         }
         Ok(Self(Duration::from_secs_f64(seconds)))
     }
+}
+
+/// A moment of virtual time in s.
+pub(crate) fn seconds(time: Time) -> f64 {
+    time.since(Time::ZERO).as_secs_f64()
 }
 
 /// A time in s, as all times are read.

@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error;
+use crate::time::seconds;
 
 /// The laws of some flows, by their names, and the first exception that one has raised.
 #[derive(Default)]
@@ -128,10 +129,6 @@ impl PyAck {
     }
 }
 
-fn seconds(time: Time) -> f64 {
-    time.since(Time::ZERO).as_secs_f64()
-}
-
 impl PyAck {
     fn of(now: Time, ack: &Ack) -> Self {
         Self {
@@ -167,7 +164,7 @@ impl PyLaw {
                 Err(error) => law.fail(error),
             }
         });
-        law.after(|_| Ok(()));
+        law.tell(false, |law| Ok(law.clone()));
         law
     }
 
@@ -177,8 +174,12 @@ impl PyLaw {
         self.fate.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Hands an input to the object, and asks it what it wants.
-    fn after(&mut self, input: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) {
+    /// Calls the object's method for an input, if it has one, and asks the object what it wants.
+    fn tell(
+        &mut self,
+        has_method: bool,
+        call: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+    ) {
         if self.fate.stop.load(Ordering::Relaxed) {
             // The run ends, which is seen after some events.
             self.object = None;
@@ -188,7 +189,8 @@ impl PyLaw {
                 return;
             };
             let object = object.bind(py);
-            if let Err(error) = input(object).and_then(|()| self.ask(object)) {
+            let called = if has_method { call(object).map(drop) } else { Ok(()) };
+            if let Err(error) = called.and_then(|()| self.ask(object)) {
                 self.fail(error);
             }
         });
@@ -293,37 +295,22 @@ impl RateLaw for PyLaw {
 
     fn restart(&mut self, now: Time) {
         self.last = None;
-        let is_heard = self.has.restart;
-        self.after(|law| match is_heard {
-            true => law.call_method1("restart", (seconds(now),)).map(|_| ()),
-            false => Ok(()),
-        });
+        self.tell(self.has.restart, |law| law.call_method1("restart", (seconds(now),)));
     }
 
     fn on_sent(&mut self, now: Time, seq: u64) {
-        let (due, is_heard) = (self.due(now), self.has.on_sent);
-        self.last = Some((due, None));
-        self.after(|law| match is_heard {
-            true => law.call_method1("on_sent", (seconds(now), seq)).map(|_| ()),
-            false => Ok(()),
-        });
+        self.last = Some((self.due(now), None));
+        self.tell(self.has.on_sent, |law| law.call_method1("on_sent", (seconds(now), seq)));
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
-        let is_heard = self.has.on_ack;
-        self.after(|law| match is_heard {
-            true => law.call_method1("on_ack", (seconds(now), PyAck::of(now, ack))).map(|_| ()),
-            false => Ok(()),
-        });
+        let ack = PyAck::of(now, ack);
+        self.tell(self.has.on_ack, |law| law.call_method1("on_ack", (seconds(now), ack)));
     }
 
     fn handle_timeout(&mut self, now: Time) {
         let Some(at) = self.next_timeout.filter(|at| *at <= now) else { return };
-        let is_heard = self.has.on_timeout;
-        self.after(|law| match is_heard {
-            true => law.call_method1("on_timeout", (seconds(now),)).map(|_| ()),
-            false => Ok(()),
-        });
+        self.tell(self.has.on_timeout, |law| law.call_method1("on_timeout", (seconds(now),)));
         if self.next_timeout.is_some_and(|next| next <= at) {
             let what = "after on_timeout(), next_timeout() gives the same time again, or an earlier one, which has passed; give a later one, or None";
             self.fail(PyValueError::new_err(what));

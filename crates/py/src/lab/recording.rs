@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::table::{Columns, Table};
+use crate::time::seconds;
 
 /// What happened in one run.
 #[pyclass(frozen, module = "freshline._native")]
@@ -83,8 +84,4 @@ fn table_of(recorded: &Recorded) -> PyResult<Table> {
         Column::Texts(values) => table.texts(name, values),
     };
     columns.fold(Columns::default(), add).table()
-}
-
-fn seconds(time: Time) -> f64 {
-    time.since(Time::ZERO).as_secs_f64()
 }
