@@ -27,7 +27,7 @@ pub struct Text {
 
 /// A scenario that is neither a file that can be read nor one that comes with the program.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read the scenario {name}; `freshline lab list` shows those that come along")]
+#[error("cannot read the scenario {name}; `freshline lab list` shows the bundled ones")]
 pub struct NotFound {
     /// The name given.
     pub name: String,

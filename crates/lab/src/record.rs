@@ -24,7 +24,7 @@ pub struct RecordOptions {
     pub packets: bool,
 }
 
-/// What was recorded of a run.
+/// The recording of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recording {
     /// The time series, as [`Series`] names them: one table per flow, link and cell.

@@ -1,6 +1,6 @@
-"""What Python adds: to a run of the lab, and from `put` to a monitor's callback.
+"""What Python adds: to a run of the lab, from `put` to a monitor's callback, by a law, and to read a table.
 
-    cd crates/py && python benchmarks/overhead.py --lab "../../target/release/freshline lab" \
+    cd crates/py && python benchmarks/overhead.py --law --table --lab "../../target/release/freshline lab" \
         --put "cargo bench -q -p freshline --bench put"
 
 Each figure is a ratio or a difference of two programs that ran in turn on this machine.
@@ -83,14 +83,60 @@ def put(command: str) -> None:
         print(f"put to callback, {name}: {here:.1f} us, in Rust {there:.1f} us, {here - there:+.1f} us")
 
 
+class Lazy(freshline.lab.Law):
+    """One update per smoothed round trip."""
+
+    srtt: float | None = None
+
+    def on_ack(self, now: float, ack: freshline.lab.Ack) -> None:
+        self.srtt = ack.rtt if self.srtt is None else 0.8 * self.srtt + 0.2 * ack.rtt
+        self.rate = 1 / max(self.srtt, 1e-4)
+
+
+def law(repeat: int) -> None:
+    """The time of runs with a law in Python over that of runs with the lab's own."""
+    lazy = {"flow.source.updates.law": "lazy"}
+    for count in (1, 12, 48):
+        changes = {**lazy, "flow.source.count": count, "duration": "15s"}
+        ours = statistics.median(run_time(changes, {"source": Lazy}) for _ in range(repeat))
+        theirs = statistics.median(run_time(changes, None) for _ in range(repeat))
+        print(f"a law in Python, {count} sources: {ours:.2f} s, the lab's own {theirs:.2f} s, ratio {ours / theirs:.1f}")
+
+
+def run_time(changes: dict[str, object], laws: dict[str, type[Lazy]] | None) -> float:
+    start = time.perf_counter()
+    freshline.lab.run(SCENARIO, changes, runs=4, laws=laws)
+    return time.perf_counter() - start
+
+
+def table(repeat: int) -> None:
+    """The time in which polars reads a table of 10^6 lines."""
+    import polars
+
+    times = [float(number) for number in range(1, 500_002)]
+    lines = freshline.AgeProcess(times, [at - 0.5 for at in times]).sawtooth()
+    spans = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        frame = polars.DataFrame(lines)
+        spans.append(time.perf_counter() - start)
+    print(f"polars reads {len(frame)} lines in {statistics.median(spans) * 1e3:.2f} ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lab", help="the command `freshline lab`, built with --release")
     parser.add_argument("--put", help="the benchmark of the crate freshline")
+    parser.add_argument("--law", action="store_true", help="compare a law in Python with the lab's own")
+    parser.add_argument("--table", action="store_true", help="read a table by polars")
     parser.add_argument("--repeat", type=int, default=7)
     arguments = parser.parse_args()
     if arguments.lab:
         lab(arguments.lab, arguments.repeat)
+    if arguments.law:
+        law(arguments.repeat)
+    if arguments.table:
+        table(arguments.repeat)
     if arguments.put:
         put(arguments.put)
 

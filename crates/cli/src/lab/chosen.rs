@@ -1,4 +1,4 @@
-//! The scenario that a command line names, and what it changes of it.
+//! The scenario that a command line names, with its changes.
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use freshline_lab::library::{NotFound, Text, find};
@@ -14,10 +14,10 @@ impl From<NotFound> for Failure {
     }
 }
 
-/// A scenario, and what is changed of it.
+/// A scenario with changes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Chosen {
-    /// A scenario file (TOML), or the name of one that comes along: see `freshline lab list`.
+    /// A scenario file (TOML), or the name of a bundled one: see `freshline lab list`.
     scenario: String,
     #[command(flatten)]
     changed: Changed,
@@ -33,7 +33,7 @@ impl Chosen {
     }
 }
 
-/// What is changed of a scenario.
+/// Changes of a scenario.
 #[derive(Debug, clap::Args)]
 pub(super) struct Changed {
     /// Change a key of the scenario, such as flow.source.count=12; give it once a change.

@@ -76,8 +76,7 @@ impl Tabled for UpdateFlow {
         [time, number]: Front,
         out: &mut impl Table,
     ) -> io::Result<()> {
-        let sent = (gained.after.sent - gained.before.sent) as f64;
-        let rate = sent / gained.interval.as_secs_f64();
+        let rate = gained.updates_per_s();
         let backlog = BacklogProcess::mean_between(gained.before.backlog, gained.after.backlog);
         let (age, rtt) = (gained.age(self.age()), gained.rtt());
         out.line(&[time, number, age.into(), rate.into(), backlog.into(), rtt.into()])
@@ -101,8 +100,7 @@ impl Tabled for Box<TopicsFlow> {
         [time, number]: Front,
         out: &mut impl Table,
     ) -> io::Result<()> {
-        let sent = (gained.after.sent - gained.before.sent) as f64;
-        let rate = sent / gained.interval.as_secs_f64();
+        let rate = gained.updates_per_s();
         let (age, stale) = gained.after.topics;
         let (rtt, stale) = (gained.rtt(), stale as u64);
         out.line(&[time, number, age.into(), rate.into(), rtt.into(), stale.into()])
@@ -301,6 +299,10 @@ impl Gained {
         let count = self.after.round_trips - self.before.round_trips;
         let sum = self.after.round_trip_sum - self.before.round_trip_sum;
         (count > 0).then(|| sum / count)
+    }
+
+    fn updates_per_s(&self) -> f64 {
+        (self.after.sent - self.before.sent) as f64 / self.interval.as_secs_f64()
     }
 
     fn bps(&self) -> f64 {

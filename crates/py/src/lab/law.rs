@@ -164,7 +164,7 @@ impl PyLaw {
                 Err(error) => law.fail(error),
             }
         });
-        law.tell(false, |law| Ok(law.clone()));
+        law.notify(false, |law| Ok(law.clone()));
         law
     }
 
@@ -175,7 +175,7 @@ impl PyLaw {
     }
 
     /// Calls the object's method for an input, if it has one, and asks the object what it wants.
-    fn tell(
+    fn notify(
         &mut self,
         has_method: bool,
         call: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
@@ -295,22 +295,22 @@ impl RateLaw for PyLaw {
 
     fn restart(&mut self, now: Time) {
         self.last = None;
-        self.tell(self.has.restart, |law| law.call_method1("restart", (seconds(now),)));
+        self.notify(self.has.restart, |law| law.call_method1("restart", (seconds(now),)));
     }
 
     fn on_sent(&mut self, now: Time, seq: u64) {
         self.last = Some((self.due(now), None));
-        self.tell(self.has.on_sent, |law| law.call_method1("on_sent", (seconds(now), seq)));
+        self.notify(self.has.on_sent, |law| law.call_method1("on_sent", (seconds(now), seq)));
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
         let ack = PyAck::of(now, ack);
-        self.tell(self.has.on_ack, |law| law.call_method1("on_ack", (seconds(now), ack)));
+        self.notify(self.has.on_ack, |law| law.call_method1("on_ack", (seconds(now), ack)));
     }
 
     fn handle_timeout(&mut self, now: Time) {
         let Some(at) = self.next_timeout.filter(|at| *at <= now) else { return };
-        self.tell(self.has.on_timeout, |law| law.call_method1("on_timeout", (seconds(now),)));
+        self.notify(self.has.on_timeout, |law| law.call_method1("on_timeout", (seconds(now),)));
         if self.next_timeout.is_some_and(|next| next <= at) {
             let what = "after on_timeout(), next_timeout() gives the same time again, or an earlier one, which has passed; give a later one, or None";
             self.fail(PyValueError::new_err(what));

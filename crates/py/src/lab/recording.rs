@@ -1,4 +1,4 @@
-//! What was recorded of a run, as tables.
+//! The recording of a run, as tables.
 
 use freshline_core::unit::Time;
 use freshline_lab::record::{Ages, PacketLog};

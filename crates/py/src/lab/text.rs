@@ -59,14 +59,14 @@ pub(crate) fn text_of(name: &str, text: Option<String>, folder: Option<PathBuf>)
 fn found(name: &str) -> PyResult<Text> {
     library::find(name).map_err(|error| {
         let what = format!(
-            "cannot read the scenario {name}: {}; freshline.lab.scenarios() lists those that come with the package",
+            "cannot read the scenario {name}: {}; freshline.lab.scenarios() lists the bundled ones",
             error.source
         );
         PyErr::from(io::Error::new(error.source.kind(), what))
     })
 }
 
-/// What is changed of a scenario, by keys such as `flow.robot.updates.law`.
+/// Changes of a scenario, by keys such as `flow.robot.updates.law`.
 pub(crate) fn changes_of(set: &Bound<'_, PyDict>) -> PyResult<Vec<Change>> {
     let change = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let key: String = key.extract()?;

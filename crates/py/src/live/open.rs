@@ -34,7 +34,7 @@ pub(crate) struct Open<T: Send> {
 /// Asks one that is open to end, and says whether it has.
 type Stop = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// Of all that is open; those that are closed have left.
+/// Of all open sources and monitors.
 static ALL: Mutex<Vec<Weak<Stop>>> = Mutex::new(Vec::new());
 
 /// Keeps the entry of [`ALL`] alive.

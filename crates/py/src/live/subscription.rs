@@ -53,7 +53,7 @@ impl Subscription {
         self.0.is_over()
     }
 
-    /// Ends the subscription: drops pending states, and those that wait for one get None. Unread records go to the
+    /// Ends the subscription: drops pending states; readers that wait for one get None. Unread records go to the
     /// next subscription.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.0.close());
