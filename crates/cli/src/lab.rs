@@ -4,6 +4,7 @@ mod board;
 mod chosen;
 mod figure;
 mod frames;
+mod journey;
 mod list;
 mod packets;
 mod reproduce;
@@ -30,6 +31,7 @@ enum Command {
     Run(run::Args),
     List(list::Args),
     Reproduce(reproduce::Args),
+    Journey(journey::Args),
     Packets(packets::Args),
     Torture(torture::Args),
     Frames(frames::Args),
@@ -42,6 +44,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Run(args) => run::run(args),
         Command::List(args) => list::run(args),
         Command::Reproduce(args) => reproduce::run(args),
+        Command::Journey(args) => journey::run(args),
         Command::Packets(args) => packets::run(args),
         Command::Torture(args) => torture::run(args),
         Command::Frames(args) => frames::run(args),

@@ -89,6 +89,15 @@ fn kinds() -> impl Strategy<Value = CellConfig> {
         config(&format!("standard = '802.11g'\nrate = 'minstrel'\nstations = 6\n{noisy}")),
         config(&format!("access = 'edca'\nstations = 4\nqueue = '30p'\n{noisy}")),
         config("standard = '802.11n'\nrate = 'mcs7'\nstations = 4\nqueue = '20p'"),
+        config(
+            "standard = '802.11n'\nrate = 'mcs1'\nstations = 4\nqueue = 'fq_codel'\nap_queue = 'codel'",
+        ),
+        config(&format!(
+            "rate = '6mbit'\nstations = 3\nqueue = '64kB'\nap_queue = 'fq_codel'\n{noisy}"
+        )),
+        config(&format!(
+            "standard = '802.11n'\nrate = 'mcs4'\nmax_msdus = 3\nstations = 4\nqueue = 'ifc'\n{noisy}"
+        )),
         config(&format!(
             "standard = '802.11n'\nrate = 'mcs4'\nstations = 4\nlifetime = '50ms'\n{noisy}"
         )),

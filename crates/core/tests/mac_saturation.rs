@@ -1,11 +1,11 @@
 //! A saturated 802.11a cell against Bianchi's model, with each rule that the model leaves out.
 
-use freshline_core::router::Packet;
+use freshline_core::router::{Limit, Packet, QdiscConfig};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use freshline_core::wlan::mac::bianchi::Bianchi;
 use freshline_core::wlan::mac::{
-    Access, Category, Cell, CellParts, Channel, Countdown, Framing, Mode, RateChoice, Recovery,
-    Rules, Standard, Timing, Transmission,
+    Access, Category, Cell, CellParts, Channel, Countdown, Framing, Mode, Queues, RateChoice,
+    Recovery, Rules, Standard, Timing, Transmission,
 };
 use rand_pcg::Pcg64;
 
@@ -39,7 +39,7 @@ fn cell(stations: u32, rules: Rules) -> Cell<Datagram> {
         protection: None,
         channel: Channel::ideal(stations as usize + 1),
         rate: RateChoice::Fixed,
-        queue: Packets::new(10),
+        queues: Queues::all(QdiscConfig::Fifo { limit: Limit::Packets(Packets::new(10)) }),
         lifetime: Span::MAX,
         codel: false,
     };

@@ -6,6 +6,7 @@
 pub mod capture;
 pub mod contest;
 pub mod engine;
+pub mod journey;
 pub mod library;
 pub mod locate;
 pub mod mesh;

@@ -10,8 +10,8 @@ use crate::scenario::Source;
 static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/scenarios");
 
 /// Folders of scenarios that belong together; the name of a scenario begins with its folder's.
-const GROUPS: [&str; 9] =
-    ["dtpa", "fresher", "ifc", "large", "qaware", "rtac", "sorpc", "topics", "wlan"];
+const GROUPS: [&str; 10] =
+    ["dtpa", "fresher", "ifc", "journey", "large", "qaware", "rtac", "sorpc", "topics", "wlan"];
 
 /// Reads a file that a scenario names.
 type ReadFile = dyn Fn(&str) -> io::Result<String> + Send + Sync;

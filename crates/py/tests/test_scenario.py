@@ -232,6 +232,7 @@ STRUCTS: dict[str, dict[str, Any]] = {
         "LinkChange": LinkChange,
         "CellsConfig": Cell,
         "CellChange": CellChange,
+        "StationConfig": _scenario.Station,
         "FlowConfig": Flow,
         "UpdatesConfig": Updates,
         "TcpConfig": Tcp,

@@ -26,7 +26,7 @@ pub struct HopConfig {
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub rate: Option<BitRate>,
     /// A trace of delivery opportunities, in place of a rate, and of delays, on top of `delay`: a file
-    /// or a model.
+    /// or a model. One of delays alone makes the delay of a link vary that has a rate.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub trace: Option<TraceConfig>,
     /// The largest IP packet that the hop takes, at least [`HopConfig::MIN_MTU`].
@@ -92,9 +92,6 @@ impl HopConfig {
         if self.rate == Some(BitRate::from_bps(0)) {
             return Err(FieldError::ZeroRate);
         }
-        if self.rate.is_some() && self.trace.is_some() {
-            return Err(FieldError::RateAndTrace);
-        }
         if let Some(mtu) = self.mtu.filter(|mtu| *mtu < Self::MIN_MTU) {
             return Err(FieldError::MtuTooSmall(mtu));
         }
@@ -116,9 +113,6 @@ impl HopConfig {
             }
             if rate == Some(BitRate::from_bps(0)) {
                 return Err(FieldError::ZeroRate);
-            }
-            if rate.is_some() && self.trace.is_some() {
-                return Err(FieldError::RateAndTrace);
             }
             if let Some(delay) = delay.filter(|delay| *delay < self.jitter) {
                 return Err(FieldError::JitterAboveDelay { jitter: self.jitter, delay });
@@ -153,6 +147,11 @@ impl HopConfig {
     ) -> Result<Hop<Discipline<P>, P, R>, FieldError> {
         self.check()?;
         let trace = self.trace.as_ref().map(|trace| trace.build(&mut rng)).transpose()?;
+        let is_paced = trace.as_ref().is_some_and(|trace| trace.opportunities() > 0);
+        let has_rate = self.rate.or(self.changes.iter().find_map(|change| change.rate)).is_some();
+        if is_paced && has_rate {
+            return Err(FieldError::RateAndTrace);
+        }
         let link = LinkParams {
             mtu: self.mtu,
             rate: self.rate,

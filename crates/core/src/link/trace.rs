@@ -19,11 +19,13 @@ use crate::unit::{Bytes, Span, Time};
 /// - `15000 delay=31.5ms` sets the delay from 15,000 ms on. It is added to the link's own delay.
 ///   Before the first such line the trace adds none. mahimahi has no such lines.
 ///
+/// A trace of delays alone leaves the link its rate.
+///
 /// After the time of its last line the trace begins anew, shifted by that time; a delay lasts until
 /// the next delay line, also across repetitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// In ascending order, never empty.
+    /// In ascending order; empty in a trace of delays alone.
     opportunities: Vec<Span>,
     /// Delays and their start times, in ascending order.
     delays: Vec<(Span, Span)>,
@@ -61,9 +63,9 @@ pub enum TraceError {
     /// A trace that takes no time cannot be repeated.
     #[error("the last time is not above 0 ms, so the trace cannot be repeated; add later times")]
     NoDuration,
-    /// A trace that never delivers anything.
-    #[error("no line is a delivery opportunity; add lines with a time alone")]
-    NoOpportunity,
+    /// A trace without any line.
+    #[error("there is neither a delivery opportunity nor a delay; add lines with a time")]
+    NothingToReplay,
 }
 
 impl Trace {
@@ -113,8 +115,8 @@ impl Trace {
         if period.is_zero() {
             return Err(TraceError::NoDuration);
         }
-        if opportunities.is_empty() {
-            return Err(TraceError::NoOpportunity);
+        if opportunities.is_empty() && delays.is_empty() {
+            return Err(TraceError::NothingToReplay);
         }
         Ok(Self { opportunities, delays, period })
     }

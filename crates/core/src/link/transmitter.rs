@@ -24,8 +24,9 @@ pub(super) enum Pace {
 impl Transmitter {
     pub(super) fn new(link: &LinkParams) -> Self {
         let pace = match &link.trace {
-            Some(trace) => Pace::Trace(Replay::new(Arc::clone(trace))),
-            None => Pace::Rate(Serialiser::new(link.rate)),
+            // One with delays alone leaves the rate as it is.
+            Some(trace) if trace.opportunities() > 0 => Pace::Trace(Replay::new(Arc::clone(trace))),
+            _ => Pace::Rate(Serialiser::new(link.rate)),
         };
         Self { framing: link.framing, pace }
     }

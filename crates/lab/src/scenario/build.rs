@@ -13,13 +13,13 @@ use rand_pcg::Pcg64;
 use super::flow::{ACCESS_POINT, Parts, Servers, Stations};
 use super::topology::{LinkHops, Network};
 use super::{
-    CellChange, CellsConfig, FlowConfig, Laws, LinkChange, LinkConfig, NoLaws, Scenario,
-    ScenarioError,
+    FlowConfig, JourneyConfig, Laws, LinkChange, LinkConfig, NoLaws, Scenario, ScenarioError,
 };
 use crate::engine::Streams;
 use crate::mesh::MeshConfig;
-use crate::world::{Change, Changed, Flow, Leg, Parcel, Period, Routed, Wire, World};
-use freshline_core::wlan::mac::{Category, Cell, CellConfig, CellError};
+use crate::tcp::congestion::Algorithm;
+use crate::world::{Change, Changed, Flow, Leg, Period, Routed, Wire, World};
+use freshline_core::wlan::mac::Category;
 
 /// What metrics call the hops of a scenario's topology.
 pub const TOPOLOGY: &str = "topology";
@@ -49,6 +49,7 @@ impl Scenario {
         if self.runs == 0 {
             return Err(ScenarioError::NoRun);
         }
+        self.journey.iter().try_for_each(JourneyConfig::check)?;
         self.links.iter().try_for_each(LinkConfig::check_count)?;
         self.links.iter().try_for_each(LinkConfig::check_changes)?;
         let topology = self.topology.iter().map(|_| TOPOLOGY);
@@ -111,8 +112,9 @@ impl Scenario {
             ranges.push(first..flows.len());
         }
         let cells = self.cells.iter().zip(stations.counts()).enumerate();
-        let cells: Result<Vec<_>, _> =
-            cells.map(|(index, (cell, stations))| cell.build(streams, index, stations)).collect();
+        let cells: Result<Vec<_>, _> = cells
+            .map(|(index, (cell, count))| cell.build(streams, index, count, &stations))
+            .collect();
         let changes =
             self.cells.iter().enumerate().map(|(index, cell)| cell.changes(index, &stations));
         let mut changes = changes.collect::<Result<Vec<_>, _>>()?.concat();
@@ -156,6 +158,11 @@ impl Setting<'_> {
         let bottlenecks = is_locating.then(|| self.scenario.bottlenecks(config)).flatten();
         for (number, route) in config.routes(places, stations)?.into_iter().enumerate() {
             config.check_ends(&route)?;
+            if config.station.is_some() && !route.is_in_cell() {
+                return Err(
+                    config.refused("`station` needs a `path` that begins or ends with a cell")
+                );
+            }
             let mut rng = self.streams.stream("flow", flows.len());
             let period = self.period(config, number as u64, &mut rng)?;
             // Flows over different paths have none in common that they could know together.
@@ -301,43 +308,6 @@ impl LinkConfig {
     }
 }
 
-impl CellsConfig {
-    fn build(
-        &self,
-        streams: Streams,
-        index: usize,
-        stations: u32,
-    ) -> Result<Cell<Parcel>, ScenarioError> {
-        let stations = stations.max(self.radio.stations);
-        let radio = CellConfig { stations, ..self.radio.clone() };
-        radio.build(streams.stream("cell", index)).map_err(|error| self.refused(error))
-    }
-
-    fn changes(&self, index: usize, stations: &Stations) -> Result<Vec<Change>, ScenarioError> {
-        let change = |change: &CellChange| {
-            let rate = change.rate.unwrap_or(self.radio.rate);
-            let streams = change.streams.unwrap_or(self.radio.streams);
-            let radio = CellConfig { rate, streams, ..self.radio.clone() };
-            let mode = radio.mode().map_err(|error| self.refused(error))?;
-            let find = |name: &String| {
-                let unknown = || ScenarioError::UnknownStation {
-                    cell: self.name.clone(),
-                    station: name.clone(),
-                };
-                stations.find(index, name).ok_or_else(unknown)
-            };
-            let station = change.station.as_ref().map(find).transpose()?;
-            let what = Changed::Mode { cell: index, station, mode };
-            Ok(Change { at: Time::ZERO + change.at, what })
-        };
-        self.changes.iter().map(change).collect()
-    }
-
-    fn refused(&self, error: CellError) -> ScenarioError {
-        ScenarioError::Cell { cell: self.name.clone(), error }
-    }
-}
-
 /// The legs of a flow there and back.
 struct Route {
     forward: Vec<Leg>,
@@ -363,6 +333,12 @@ impl Route {
 
     fn ends_at_a_station(&self) -> bool {
         matches!(self.forward.last(), Some(Leg::Air { from: ACCESS_POINT, .. }))
+    }
+
+    /// Whether one of its paths begins or ends with a cell.
+    fn is_in_cell(&self) -> bool {
+        self.forward.iter().any(|leg| matches!(leg, Leg::Air { .. }))
+            || self.further.iter().any(Self::is_in_cell)
     }
 
     fn routed(mut self, flow: Flow, dscp: [u8; 2]) -> Routed {
@@ -465,8 +441,11 @@ impl FlowConfig {
         position: usize,
         node: Option<u32>,
     ) -> Result<[Leg; 2], ScenarioError> {
-        if position > 0 || self.reverse {
-            return Err(self.refused("a mesh can only be the first of a path, and not `reverse`"));
+        if position > 0 {
+            return Err(self.refused("a mesh can only be the first of a path"));
+        }
+        if self.reverse && self.tcp.as_ref().is_some_and(|tcp| tcp.control == Algorithm::Dtpa) {
+            return Err(self.refused("`dtpa` is a law of nodes that send; leave out `reverse`"));
         }
         let last = scenario.meshes[mesh].at.len().saturating_sub(1) as u32;
         let Some(node) = node.filter(|node| (1..=last).contains(node)) else {
@@ -523,8 +502,7 @@ impl FlowConfig {
         if self.each_hop && path.is_empty() {
             return Err(self.refused("`each_hop` needs a `path`"));
         }
-        let mut is_in_cell = false;
-        let (mut forward, mut reverse) = (Vec::new(), Vec::new());
+        let (mut forward, mut reverse, mut is_in_mesh) = (Vec::new(), Vec::new(), false);
         for (position, name) in path.iter().enumerate() {
             if let Some(link) = scenario.links.iter().position(|link| link.name == *name) {
                 let leg = |hop: &usize| Leg::Hop(*hop as u32);
@@ -536,7 +514,6 @@ impl FlowConfig {
                 if !begins && !ends {
                     return Err(self.refused("a cell can only be the first or the last of a path"));
                 }
-                is_in_cell = true;
                 let (up, down) = stations.join(cell, self.station.as_deref());
                 let (first, second) = if begins { (up, down) } else { (down, up) };
                 let [forth, home] = self.dscps().map(Category::of_dscp);
@@ -544,6 +521,7 @@ impl FlowConfig {
                 forward.push(first.leg(ahead));
                 reverse.push(second.leg(behind));
             } else if let Some(mesh) = scenario.meshes.iter().position(|mesh| mesh.name == *name) {
+                is_in_mesh = true;
                 let [up, down] = self.through(scenario, mesh, position, node)?;
                 forward.push(up);
                 reverse.push(down);
@@ -551,14 +529,10 @@ impl FlowConfig {
                 return Err(self.unknown_link(name, scenario));
             }
         }
-        let is_in_mesh = matches!(forward.first(), Some(Leg::Mesh { .. }));
         if node.is_some() && !is_in_mesh {
             return Err(
                 self.refused("`node` and `each_node` need a `path` that begins with a mesh")
             );
-        }
-        if self.station.is_some() && !is_in_cell {
-            return Err(self.refused("`station` needs a `path` that begins or ends with a cell"));
         }
         reverse.reverse();
         if self.reverse {

@@ -84,6 +84,9 @@ pub enum ScenarioError {
     /// A network that cannot be built.
     #[error("topology: {0}")]
     Topology(#[from] BadTopology),
+    /// Laws to switch that make no table.
+    #[error("[journey]: {0}")]
+    Journey(String),
     /// A change of a station that is not there.
     #[error("cell `{cell}`: no flow gives a `station` called `{station}`; give one in a [[flow]]")]
     UnknownStation {

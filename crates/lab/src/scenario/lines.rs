@@ -17,6 +17,7 @@ struct Places {
     #[serde(default)]
     link: Vec<Named>,
     topology: Option<Spanned<IgnoredAny>>,
+    journey: Option<Spanned<IgnoredAny>>,
     #[serde(default)]
     cell: Vec<Named>,
     #[serde(default)]
@@ -50,11 +51,12 @@ impl ScenarioError {
     }
 
     fn place(&self, places: &Places) -> Option<Range<usize>> {
-        let Places { duration, warm_up, runs, link, topology, cell, mesh, flow } = places;
+        let Places { duration, warm_up, runs, link, topology, journey, cell, mesh, flow } = places;
         let (among, name) = match self {
             Self::NothingMeasured { .. } => {
                 return warm_up.as_ref().or(duration.as_ref()).map(Spanned::span);
             }
+            Self::Journey(_) => return journey.as_ref().map(Spanned::span),
             Self::Topology(_) => return topology.as_ref().map(Spanned::span),
             Self::NoRun => return runs.as_ref().map(Spanned::span),
             Self::UnknownLink { flow: name, .. }

@@ -7,11 +7,13 @@
 //! `docs/lab.md` describes every key.
 
 mod build;
+mod cells;
 mod counting;
 mod emulated;
 mod error;
 mod external;
 mod flow;
+mod journey;
 mod law;
 mod laws;
 mod lines;
@@ -31,6 +33,7 @@ use freshline_core::host::BandLawConfig;
 use freshline_core::link::HopConfig;
 use freshline_core::path::SchedulerConfig;
 use freshline_core::receiver::WindowLawConfig;
+use freshline_core::router::QdiscConfig;
 use freshline_core::source::MinAgeGain;
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, UpdateRate};
 use serde::Deserialize;
@@ -48,6 +51,7 @@ pub use emulated::{Emulated, EmulatedSource};
 pub use error::ScenarioError;
 pub use external::ExternalConfig;
 pub use flow::ACCESS_POINT;
+pub use journey::{Alternative, Better, Column, JourneyConfig, Switch};
 pub use law::{BadLaw, ScenarioLaw};
 pub use laws::{Laws, NoLaws};
 pub use multipath::{MultipathConfig, MultipathControl, PageConfig, VideoConfig};
@@ -99,6 +103,8 @@ pub struct Scenario {
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
     /// The figure of a paper that it reproduces.
     pub reproduce: Option<Reproduction>,
+    /// Laws of several stops that can be switched on.
+    pub journey: Option<JourneyConfig>,
 }
 
 /// A wired link: a hop in either direction, or several such in series.
@@ -139,9 +145,22 @@ pub struct CellsConfig {
     pub name: String,
     /// PHY, MAC and channel. `stations` is made as large as the flows need.
     pub radio: CellConfig,
+    /// Stations that differ from the others.
+    #[serde(default, rename = "station")]
+    pub stations: Vec<StationConfig>,
     /// When frames begin to have another mode.
     #[serde(default, rename = "change")]
     pub changes: Vec<CellChange>,
+}
+
+/// A station of a cell that differs from the others.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StationConfig {
+    /// Its name, as flows give it.
+    pub name: String,
+    /// Its queue in front of each access category; the default is that of `radio`.
+    pub queue: Option<QdiscConfig>,
 }
 
 /// A moment from which on frames of a cell have another mode.

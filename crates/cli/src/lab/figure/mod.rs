@@ -1,6 +1,7 @@
 //! Figures: SVG with units and labels, without fonts or other files of the system.
 
 mod comparison;
+mod journey;
 mod scale;
 mod sweep;
 
@@ -11,6 +12,8 @@ use miette::{IntoDiagnostic, WrapErr};
 use plotters::style::{IntoFont, RGBColor, TextStyle};
 
 pub(super) use comparison::comparison;
+pub(super) use journey::journey;
+pub(super) use scale::scale;
 pub(super) use sweep::sweep;
 
 const BLACK: RGBColor = RGBColor(30, 30, 30);

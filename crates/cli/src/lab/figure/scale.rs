@@ -1,7 +1,7 @@
 //! Units that people read.
 
 /// What a number of `unit` is divided by, and the unit that it then has, for numbers up to `most`.
-pub(super) fn scale(unit: &str, most: f64) -> (f64, &str) {
+pub(in crate::lab) fn scale(unit: &str, most: f64) -> (f64, &str) {
     match unit {
         "s" if most < 1e-3 => (1e-6, "µs"),
         "s" if most < 1.0 => (1e-3, "ms"),

@@ -10,81 +10,34 @@ use core::{mem, slice};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::category::{Access, Category};
-use super::channel::Channel;
+use super::category::Category;
 use super::contention::Contention;
 use super::error_model::log_success_per_bit;
 use super::flow::{Candidate, StationQueue};
-use super::frame::{Framing, MAX_ON_AIR, Received};
+use super::frame::{MAX_ON_AIR, Received};
+use super::front::{self, Front, FrontError};
 use super::medium::{Contender, Medium, Sending};
 use super::mode::Mode;
+use super::parts::{CellParts, Delivered, Transmission};
 use super::protection::Reservation;
 use super::rate::{RateChoice, RateControl};
-use super::rules::Rules;
 use super::stats::{CellStats, StationStats};
-use super::timing::Timing;
-use crate::router::{Drop, DropReason, Drops, Packet};
+use crate::router::{Drop, DropReason, Drops, Packet, QdiscConfig};
 use crate::unit::{Bytes, Packets, Span, Time};
 
-/// A packet for one hop over the air.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transmission<P> {
-    /// The station that sends it.
-    pub from: u32,
-    /// The station that receives it, another one.
-    pub to: u32,
-    /// The category in which it contends, if the cell has categories.
-    pub category: Category,
-    /// The packet.
-    pub packet: P,
-}
-
-/// A packet that arrived over the air.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Delivered<P> {
-    /// When it arrived, which is before `now` if the driver is late.
-    pub at: Time,
-    /// The station that sent it.
-    pub from: u32,
-    /// The station that received it.
-    pub to: u32,
-    /// The frame that it came in, which may have ended before `at`: what is missing holds back
-    /// what is behind it.
-    pub frame: Received,
-    /// The packet.
-    pub packet: P,
-}
-
-/// What a cell is made of.
-#[derive(Debug)]
-pub struct CellParts {
-    /// How many stations there are.
-    pub stations: u32,
-    /// The times between frames.
-    pub timing: Timing,
-    /// The frames.
-    pub framing: Framing,
-    /// The modes that stations choose from, from slow to fast; never empty.
-    pub modes: Vec<Mode>,
-    /// Parameters of contention.
-    pub access: Access,
-    /// Rules of contention.
-    pub rules: Rules,
-    /// How frames are protected, if they are.
-    pub protection: Option<Reservation>,
-    /// What stations hear of each other.
-    pub channel: Channel,
-    /// How stations choose among the modes.
-    pub rate: RateChoice,
-    /// How many packets a station holds for one other station in one category.
-    pub queue: Packets,
-    /// How long a packet may wait there.
-    pub lifetime: Span,
-    /// Whether CoDel drops there.
-    pub codel: bool,
-}
-
 const NO_FLOW: u32 = u32::MAX;
+
+/// What a contender may send.
+struct Turn {
+    by: Contender,
+    /// When that is decided, and its frame built.
+    now: Time,
+    /// When it is on the air.
+    start: Time,
+    /// How long it may take with the response, unless already a single MPDU takes longer.
+    budget: Span,
+    protection: Option<Reservation>,
+}
 
 /// A Wi-Fi cell for packets `P`.
 ///
@@ -99,6 +52,8 @@ pub struct Cell<P> {
     turns: Vec<VecDeque<u32>>,
     /// By station, the mode of all frames to and from it, where that is not the choice of all.
     own_modes: Vec<Option<Mode>>,
+    /// By station, its queue, where that is not one of `parts`.
+    own_queues: Vec<Option<QdiscConfig>>,
     flows: Vec<StationQueue<P>>,
     /// By contender and receiver, the flow, or `NO_FLOW`.
     flow_of: Vec<u32>,
@@ -131,6 +86,7 @@ impl<P: Packet> Cell<P> {
             ),
             turns: (0..contenders).map(|_| VecDeque::new()).collect(),
             own_modes: vec![None; stations],
+            own_queues: vec![None; stations],
             flows: Vec::new(),
             flow_of: vec![NO_FLOW; contenders as usize * stations],
             txop_end: Time::ZERO,
@@ -144,6 +100,16 @@ impl<P: Packet> Cell<P> {
             },
             parts,
         }
+    }
+
+    /// Gives `station` a queue of its own; what it has queued already stays where it is.
+    ///
+    /// # Errors
+    /// If it cannot be a station's.
+    pub fn set_queue(&mut self, station: u32, queue: QdiscConfig) -> Result<(), FrontError> {
+        front::check(&queue)?;
+        self.own_queues[station as usize] = Some(queue);
+        Ok(())
     }
 
     /// Hands in a packet.
@@ -164,9 +130,11 @@ impl<P: Packet> Cell<P> {
             counted(&mut self.stats, from, drops)(Drop { packet, reason });
             return;
         }
-        let mpdu = self.parts.framing.mpdu(packet.size());
-        self.flows[flow].push(now, packet, mpdu);
-        self.contend(Contender { station: from, category }, flow, now);
+        let Self { parts, flows, stats, .. } = self;
+        flows[flow].enqueue(now, packet, &parts.framing, &mut counted(stats, from, drops));
+        if !self.flows[flow].is_empty() {
+            self.contend(Contender { station: from, category }, flow, now);
+        }
     }
 
     /// The next packet that has arrived by `now`; call it until there is none.
@@ -252,7 +220,10 @@ impl<P: Packet> Cell<P> {
         if self.flow_of[place] == NO_FLOW {
             self.flow_of[place] = self.flows.len() as u32;
             let manner = self.manner(by.station, to);
-            self.flows.push(StationQueue::new(by.station, to, manner));
+            let own = self.own_queues[by.station as usize].as_ref();
+            let config = own.unwrap_or(self.parts.queues.of(by.station));
+            let front = Front::new(config, &mut self.rng);
+            self.flows.push(StationQueue::new(by.station, to, manner, front));
         }
         self.flow_of[place] as usize
     }
@@ -282,14 +253,13 @@ impl<P: Packet> Cell<P> {
         now: Time,
         drops: &mut Drops<'_, P>,
     ) -> Option<DropReason> {
-        let is_full = |cell: &Self| cell.flows[flow].len() as u64 >= cell.parts.queue.get();
         if size > self.parts.framing.max_packet() {
             return Some(DropReason::TooBig);
         }
-        if is_full(self) {
+        if self.flows[flow].is_full() {
             self.expire(flow, now, drops);
         }
-        is_full(self).then_some(DropReason::QueueFull)
+        self.flows[flow].is_full().then_some(DropReason::QueueFull)
     }
 
     /// `flow` of `by` has something to send.
@@ -332,7 +302,7 @@ impl<P: Packet> Cell<P> {
                     }
                     _ => {
                         first = Some((by.station, start));
-                        self.begin_txop(by, start);
+                        self.begin_txop(by, [at, start], drops);
                     }
                 }
             }
@@ -347,6 +317,8 @@ impl<P: Packet> Cell<P> {
         while let Some(flow) = self.turns[id as usize].front().map(|flow| *flow as usize) {
             self.expire(flow, now, drops);
             self.manage(flow, now, drops);
+            // Of a discipline a first packet, of which the rest depends.
+            self.fill(flow, now, Bytes::ZERO, drops);
             if !self.flows[flow].is_empty() {
                 return Some(flow);
             }
@@ -363,6 +335,13 @@ impl<P: Packet> Cell<P> {
         let flow = &mut flows[flow];
         let (from, to) = (flow.from, flow.to);
         flow.expire(horizon, &mut counted(stats, from, drops), &mut into(outbox, now, from, to));
+    }
+
+    /// Takes packets out of the discipline of `flow` for a frame of at most `room`.
+    fn fill(&mut self, flow: usize, now: Time, room: Bytes, drops: &mut Drops<'_, P>) {
+        let Self { parts, flows, stats, .. } = self;
+        let from = flows[flow].from;
+        flows[flow].fill(now, &parts.framing, room, &mut counted(stats, from, drops));
     }
 
     /// Lets CoDel judge what `flow` is about to send.
@@ -390,24 +369,26 @@ impl<P: Packet> Cell<P> {
         self.next_turn(by);
     }
 
-    fn begin_txop(&mut self, by: Contender, start: Time) {
+    fn begin_txop(&mut self, by: Contender, [now, start]: [Time; 2], drops: &mut Drops<'_, P>) {
         let limit = self.parts.access.params(by.category).txop_limit;
         self.txop_end = start + limit;
         let budget = if limit.is_zero() { Span::MAX } else { limit };
-        self.send(by, start, budget, self.parts.protection);
+        self.send(Turn { by, now, start, budget, protection: self.parts.protection }, drops);
     }
 
-    /// `by` starts to transmit, for at most `budget` with the response, unless already a single
-    /// MPDU takes longer.
-    fn send(&mut self, by: Contender, start: Time, budget: Span, protection: Option<Reservation>) {
+    /// Begins to transmit, unless there is nothing to send.
+    fn send(&mut self, turn: Turn, drops: &mut Drops<'_, P>) {
+        let Turn { by, now, start, budget, protection } = turn;
         let Some(index) = self.turns[by.id() as usize].front().copied() else { return };
         let flow = &mut self.flows[index as usize];
         let mode_index = flow.rate.choose(start, flow.tries(), &mut self.rng);
         let Candidate { mode, responses: [ack, block_ack], .. } = flow.candidates[mode_index];
-        let framing = &self.parts.framing;
         let lead = protection.map_or(Span::ZERO, |reservation| reservation.lead);
         let overhead = lead + self.parts.timing.sifs + ack.max(block_ack);
-        let burst = flow.transmit(framing, &mode, (budget - overhead).min(MAX_ON_AIR));
+        let on_air = (budget - overhead).min(MAX_ON_AIR);
+        self.fill(index as usize, now, self.parts.framing.room(&mode, on_air), drops);
+        let (flow, framing) = (&mut self.flows[index as usize], &self.parts.framing);
+        let burst = flow.transmit(framing, &mode, on_air);
         let protection = protection.filter(|reservation| burst.psdu > reservation.above);
         let lead = protection.map_or(Span::ZERO, |reservation| reservation.lead);
         let on_air = lead + mode.duration(burst.psdu);
@@ -567,7 +548,8 @@ impl<P: Packet> Cell<P> {
             return false;
         }
         self.medium.sendings.clear();
-        self.send(by, start, self.txop_end.since(start), None);
+        let budget = self.txop_end.since(start);
+        self.send(Turn { by, now: at, start, budget, protection: None }, drops);
         self.resolve();
         true
     }

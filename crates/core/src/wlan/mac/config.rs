@@ -1,5 +1,6 @@
 //! Cells as people write them in files.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -9,16 +10,18 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::category::Access;
-use super::cell::{Cell, CellParts};
+use super::cell::Cell;
 use super::channel::{Channel, Place, Propagation};
 use super::frame::Framing;
+use super::front::{self, FrontError, Queues};
 use super::mode::{Guard, Mode, Width};
+use super::parts::CellParts;
 use super::protection::Protection;
 use super::rate::RateChoice;
 use super::rules::Rules;
 use super::standard::Standard;
 use super::timing::{Slot, Timing};
-use crate::router::Packet;
+use crate::router::{Limit, Packet, QdiscConfig};
 use crate::unit::{BitRate, Packets, ParseUnitError, Span};
 
 /// A cell. What is left out is as the standard has it; without `propagation`, the channel is
@@ -56,12 +59,17 @@ pub struct CellConfig {
     /// far as 3839 bytes (802.11n) or MPDUs of 11454 (802.11ac) carry them. With 2, frames have up
     /// to 128 packets.
     pub max_msdus: u8,
-    /// How many packets a station holds for one other station in one category, above zero.
-    pub queue: Packets,
-    /// How long a packet may wait there.
+    /// The queue in front of each access category of a station, for each of its receivers: a limit in
+    /// packets, above zero, or any discipline that holds no packets back, such as `fq_codel` or `dual`.
+    pub queue: QdiscConfig,
+    /// The same at the access point, where it is another one.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub ap_queue: Option<QdiscConfig>,
+    /// How long a packet may wait in a queue with a limit in packets; disciplines know their own bounds.
     pub lifetime: Span,
-    /// Whether queues drop by CoDel, as those of Linux's mac80211 do: 20 ms and 100 ms, each queue for
-    /// itself. Packets that could be marked (ECN) are dropped too. Without aggregation only.
+    /// Whether queues with a limit in packets drop by CoDel, as those of Linux's mac80211 do: 20 ms and
+    /// 100 ms, each queue for itself. Packets that could be marked (ECN) are dropped too. Without
+    /// aggregation only.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "core::ops::Not::not"))]
     pub codel: bool,
     /// Whether stations contend by categories; 802.11n and ac always do, a and g if they are told
@@ -100,7 +108,8 @@ impl Default for CellConfig {
             stations: 2,
             max_mpdus: Framing::BLOCK,
             max_msdus: 1,
-            queue: Packets::new(500),
+            queue: QdiscConfig::Fifo { limit: Limit::Packets(Packets::new(500)) },
+            ap_queue: None,
             lifetime: Span::from_millis(500),
             codel: false,
             access: None,
@@ -206,6 +215,14 @@ pub enum CellError {
     /// No room for any packet, or for none that waits.
     #[error("`{0}` is zero, and nothing would ever be sent; give a value above zero")]
     Zero(&'static str),
+    /// A queue that no station can have.
+    #[error("`{key}`: {reason}")]
+    Queue {
+        /// Where.
+        key: &'static str,
+        /// What is wrong with it.
+        reason: Box<FrontError>,
+    },
     /// Aggregates of no frames, or of more than a block acknowledgement covers.
     #[error("`max_mpdus` is {0}; give 1 for no aggregation, up to 64")]
     MaxMpdus(usize),
@@ -282,7 +299,10 @@ impl CellConfig {
             protection: self.protection.as_ref().map(reserve).transpose()?,
             channel: self.channel(&mut rng)?,
             rate,
-            queue: self.queue,
+            queues: Queues {
+                stations: self.queue.clone(),
+                access_point: self.ap_queue.as_ref().unwrap_or(&self.queue).clone(),
+            },
             lifetime: self.lifetime,
             codel: self.codel,
         };
@@ -309,9 +329,11 @@ impl CellConfig {
         if !(2..=Self::MAX_STATIONS).contains(&self.stations) {
             return Err(CellError::Stations(self.stations));
         }
-        if self.queue == Packets::ZERO {
-            return Err(CellError::Zero("queue"));
-        }
+        let check = |key, queue| {
+            front::check(queue).map_err(|reason| CellError::Queue { key, reason: reason.into() })
+        };
+        check("queue", &self.queue)?;
+        self.ap_queue.iter().try_for_each(|queue| check("ap_queue", queue))?;
         if self.lifetime.is_zero() {
             return Err(CellError::Zero("lifetime"));
         }
@@ -446,6 +468,7 @@ mod tests {
             "standard = '802.11g'\nrate = '54mbit'\nstations = 10\nslot = 'long'",
             "standard = '802.11n'\nrate = 'mcs7'\nwidth = '40MHz'\nguard = 'short'\nstreams = 2",
             "standard = '802.11ac'\nrate = 'minstrel'\nwidth = '80MHz'\nqueue = '100p'",
+            "queue = 'dual'\nap_queue = { discipline = 'ifc', aoi_share = 0.5 }",
             "side_m = 20.0\nlifetime = '1s'\n[propagation]\nshadowing_db = 12.0\nper = 'frame'",
             "[protection]\nexchange = 'cts_to_self'\nrate = '24mbit'\nabove = '500B'",
             "places = [{ x_m = 0, y_m = 0 }, { x_m = 3, y_m = 4 }]\n[propagation]\nexponent = 2",
@@ -464,7 +487,12 @@ mod tests {
             ("standard = '802.11n'", "`rate` 12mbit does not exist in 802.11n"),
             ("width = '40MHz'", "in 802.11a with `width` 40MHz"),
             ("streams = 0\nstandard = '802.11n'\nrate = 'mcs0'", "and 0 `streams`"),
-            ("queue = '0p'", "`queue` is zero"),
+            ("queue = '0p'", "`queue`: `limit` is zero"),
+            ("ap_queue = 'cake'", "`cake` is no discipline"),
+            (
+                "ap_queue = { discipline = 'ifil', hold = {} }",
+                "`ap_queue`: a station's queue cannot hold",
+            ),
             ("lifetime = '0s'", "`lifetime` is zero"),
             ("standard = '802.11ac'\nrate = 'mcs0'\naccess = 'dcf'", "`access` is dcf"),
             ("max_mpdus = 65", "`max_mpdus` is 65; give 1"),

@@ -13,6 +13,9 @@
 //! be at most a window ahead of the first MPDU that is missing, as the standard's sequence
 //! numbers demand (IEEE 802.11-2016, 10.24.7).
 //!
+//! A queue with a discipline is in front of the deque ([`Front`]): packets are taken from there as a
+//! frame is built.
+//!
 //! Packets that share an MPDU stand one behind the other: the first speaks for all. They are put
 //! together when they first go on the air, with what waits then, and stay together from there on:
 //! they arrive, are sent again and are given up as one. Their MPDU is too old once the newest of them is
@@ -22,10 +25,11 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use super::frame::{Framing, Received};
+use super::front::Front;
 use super::mode::Mode;
 use super::rate::RateControl;
-use crate::router::{CodelControl, CodelLaw, Drop, DropReason, Drops};
-use crate::unit::{Bytes, Span, Time};
+use crate::router::{CodelControl, CodelLaw, Drop, DropReason, Drops, Packet, Qdisc};
+use crate::unit::{Bytes, Packets, Span, Time};
 
 /// CoDel in mac80211 (`ieee80211_txq_setup_flows`). It drops nothing while no packet is behind the
 /// first, so the backlog is counted in packets.
@@ -46,6 +50,7 @@ pub(super) struct StationQueue<P> {
     /// Whether it waits for its turn among the flows of its sender, or has it.
     pub(super) has_turn: bool,
     codel: CodelLaw,
+    front: Front<P>,
     msdus: VecDeque<Msdu<P>>,
 }
 
@@ -105,11 +110,12 @@ pub(super) struct Taken {
     pub(super) packets: usize,
 }
 
-impl<P> StationQueue<P> {
+impl<P: Packet> StationQueue<P> {
     pub(super) fn new(
         from: u32,
         to: u32,
         (rate, candidates): (RateControl, Box<[Candidate]>),
+        front: Front<P>,
     ) -> Self {
         Self {
             from,
@@ -118,24 +124,73 @@ impl<P> StationQueue<P> {
             candidates,
             has_turn: false,
             codel: CodelLaw::default(),
+            front,
             msdus: VecDeque::new(),
         }
     }
 
     /// How many packets are queued, in flight, or held at the receiver behind a missing one.
     pub(super) fn len(&self) -> usize {
-        self.msdus.len()
+        self.msdus.len() + self.front.backlog().packets.get() as usize
     }
 
     /// Whether nothing is left to send. Between transmissions the first packet always waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.msdus.is_empty()
+        self.len() == 0
     }
 
-    /// Queues a packet whose MPDU has this size.
-    pub(super) fn push(&mut self, now: Time, packet: P, size: Bytes) {
+    /// Whether a drop-tail queue is at its limit.
+    pub(super) fn is_full(&self) -> bool {
+        match self.front {
+            Front::DropTail(limit) => Packets::new(self.msdus.len() as u64) >= limit,
+            Front::Discipline(_) => false,
+        }
+    }
+
+    /// Queues a packet.
+    pub(super) fn enqueue(
+        &mut self,
+        now: Time,
+        packet: P,
+        framing: &Framing,
+        drops: &mut Drops<'_, P>,
+    ) {
+        match &mut self.front {
+            Front::DropTail(_) => {
+                let size = framing.mpdu(packet.size());
+                self.push(now, packet, size);
+            }
+            Front::Discipline(queue) => queue.enqueue(now, packet, drops),
+        }
+    }
+
+    /// Appends a packet whose MPDU has this size.
+    fn push(&mut self, now: Time, packet: P, size: Bytes) {
         let state = State::Queued;
         self.msdus.push_back(Msdu { packet, size, since: now, tries: 0, packets: 1, state });
+    }
+
+    /// Takes from the discipline what a frame of at most `room` has room for, behind what is to be sent
+    /// already: at least one packet. The last one may be too long, and begins the next frame.
+    pub(super) fn fill(
+        &mut self,
+        now: Time,
+        framing: &Framing,
+        room: Bytes,
+        drops: &mut Drops<'_, P>,
+    ) {
+        if self.front.backlog().packets == Packets::ZERO {
+            return;
+        }
+        let most = framing.max_mpdus * usize::from(framing.max_msdus);
+        let to_send = self.msdus.iter().filter(|msdu| msdu.state.is_to_send() && msdu.packets > 0);
+        let mut bytes = to_send.fold(Bytes::ZERO, |bytes, msdu| bytes + msdu.size);
+        while self.msdus.len() < most && (bytes == Bytes::ZERO || bytes < room) {
+            let Some(packet) = self.front.dequeue(now, drops) else { return };
+            let size = framing.mpdu(packet.size());
+            bytes += size;
+            self.push(now, packet, size);
+        }
     }
 
     /// How often the first packet was sent.
@@ -163,13 +218,16 @@ impl<P> StationQueue<P> {
     }
 
     /// Lets CoDel judge the first packet, if it was never on the air, and those that come first in
-    /// its place where it drops that. Ask before each first transmission.
+    /// its place where it drops that; in a drop-tail queue alone. Ask before each first transmission.
     pub(super) fn manage(
         &mut self,
         now: Time,
         drops: &mut Drops<'_, P>,
         deliver: &mut impl FnMut(P, Received),
     ) {
+        if let Front::Discipline(_) = self.front {
+            return;
+        }
         while let Some(first) = self.msdus.front().filter(|first| first.state == State::Queued) {
             let behind = Bytes::new(self.msdus.len() as u64 - 1);
             if !self.codel.strikes(&CODEL, now, now.since(first.since), behind) {
@@ -187,10 +245,7 @@ impl<P> StationQueue<P> {
     /// far as `framing` and the time on the air allow.
     pub(super) fn transmit(&mut self, framing: &Framing, mode: &Mode, on_air: Span) -> Burst {
         let mut burst = Burst { psdu: Bytes::ZERO, mpdus: 0, packets: 0, retries: 0 };
-        let most = match (framing.max_mpdus, framing.max_msdus) {
-            (1, 1) => Bytes::ZERO,
-            _ => mode.capacity(on_air).min(framing.max_ampdu()),
-        };
+        let most = framing.room(mode, on_air);
         let mut first = Bytes::ZERO;
         let mut window = Window::default();
         while let Some(index) = window.next(&self.msdus) {
@@ -366,8 +421,15 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
+    impl Packet for u32 {
+        fn size(&self) -> Bytes {
+            Bytes::new(1000)
+        }
+    }
+
     fn flow(packets: u32) -> StationQueue<u32> {
-        let mut flow = StationQueue::new(0, 1, (RateControl::Fixed(0), [].into()));
+        let front = Front::DropTail(Packets::new(1000));
+        let mut flow = StationQueue::new(0, 1, (RateControl::Fixed(0), [].into()), front);
         for packet in 0..packets {
             flow.push(Time::ZERO, packet, Bytes::new(1000));
         }

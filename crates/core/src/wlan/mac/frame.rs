@@ -165,6 +165,14 @@ impl Framing {
         (Bytes::new(whole.get().div_ceil(4).saturating_mul(4)), packets)
     }
 
+    /// The room in an A-MPDU in `mode` of at most `on_air`; zero where nothing is aggregated.
+    pub fn room(&self, mode: &Mode, on_air: Span) -> Bytes {
+        match (self.max_mpdus, self.max_msdus) {
+            (1, 1) => Bytes::ZERO,
+            _ => mode.capacity(on_air).min(self.max_ampdu()),
+        }
+    }
+
     /// The largest A-MPDU.
     pub fn max_ampdu(&self) -> Bytes {
         Bytes::new(if self.standard == Standard::Ac { 1_048_575 } else { 65_535 })

@@ -8,9 +8,9 @@
 //!            drops
 //! ```
 //!
-//! Everything follows from the standard, IEEE 802.11-2016, and nothing is fitted. A packet waits
-//! in the queue of its sender, receiver and category ([`Category`]). The queues of one sender and
-//! category take turns; together they contend with all others for the medium. Who wins sends a
+//! Everything follows from the standard, IEEE 802.11-2016, and nothing is fitted. A packet is queued
+//! in the queue of its sender, receiver and category ([`Category`]), which is drop-tail or any discipline of
+//! [`router`](crate::router). The queues of one sender and category take turns; together they contend with all others for the medium. Who wins sends a
 //! frame, or an A-MPDU of what waits for that receiver, and learns from the acknowledgement what
 //! arrived. The rest is sent again until its tries or its lifetime end.
 //!
@@ -47,8 +47,8 @@
 //!
 //! # Memory
 //!
-//! Each queue holds `queue` packets, what is on the air and what the receiver holds back
-//! included. Once all have been as full as they get, nothing is allocated.
+//! Each drop-tail queue holds `queue` packets, what is on the air and what the receiver holds back
+//! included; disciplines have limits of their own. Once all have been as full as they get, nothing is allocated.
 //!
 //! # What is left out
 //!
@@ -71,8 +71,10 @@ mod contention;
 mod error_model;
 mod flow;
 mod frame;
+mod front;
 mod medium;
 mod mode;
+mod parts;
 mod protection;
 mod rate;
 mod rules;
@@ -81,12 +83,14 @@ mod stats;
 mod timing;
 
 pub use category::{Access, Category, CategoryParams, user_priority};
-pub use cell::{Cell, CellParts, Delivered, Transmission};
+pub use cell::Cell;
 pub use channel::{Channel, Place, Propagation, Shadowing};
 pub use config::{AccessConfig, CellConfig, CellError, ParseRateError, RateConfig};
 pub use error_model::log_success_per_bit;
 pub use frame::{ACK, BLOCK_ACK, Framing, MAX_ON_AIR, Received};
+pub use front::{FrontError, Queues};
 pub use mode::{CodeRate, Guard, Mode, Modulation, Width};
+pub use parts::{CellParts, Delivered, Transmission};
 pub use protection::{Exchange, Protection, Reservation};
 pub use rate::RateChoice;
 pub use rules::{Countdown, Recovery, Rules};

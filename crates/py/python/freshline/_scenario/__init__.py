@@ -4,7 +4,7 @@
 `"700/s"`, `"100B"`, `"100p"` (packets). A field that is None is left out, and the lab's default applies.
 """
 
-from .cells import Cell, CellChange, Place, Propagation, Protection, Radio, Rules
+from .cells import Cell, CellChange, Place, Propagation, Protection, Radio, Rules, Station
 from .flow import Flow
 from .links import CellularModel, Hop, HopChange, LeoModel, Link, LinkChange
 from .loads import CrossTraffic, Downlink, External
@@ -54,6 +54,7 @@ __all__ = [
     "ScenarioTopic",
     "Scheduler",
     "SizeRange",
+    "Station",
     "Tcp",
     "Topology",
     "UpdateLaw",

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ._part import Part, key
+from .queues import Queue
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,12 +85,14 @@ class Radio(Part):
     """Maximum MPDUs in a frame, 1 (no aggregation) to 64. Default: 64."""
     max_msdus: int | None = None
     """Maximum packets in an MPDU, 1 to 32; 2 makes frames of up to 128 packets. Default: 1."""
-    queue: str | None = None
-    """The queue of a station for one other station, in packets, above zero. Default: 500 packets."""
+    queue: str | Queue | None = None
+    """The queue of a station in front of each access category, for each receiver. Default: 500 packets."""
+    ap_queue: str | Queue | None = None
+    """The same at the access point. Default: `queue`."""
     lifetime: str | None = None
-    """The maximum queueing delay; older packets are dropped. Default: 500 ms."""
+    """The maximum queueing delay in a queue with a limit in packets; older packets are dropped. Default: 500 ms."""
     codel: bool | None = None
-    """Let each queue drop by CoDel with 20 and 100 ms, without aggregation only. Default: False."""
+    """Let each queue with a limit in packets drop by CoDel with 20 and 100 ms, without aggregation only. Default: False."""
     access: Literal["dcf", "edca"] | None = None
     """Contention without or with access categories. Default: EDCA in 802.11n and ac, DCF in a and g."""
     rules: Rules | None = None
@@ -102,6 +105,16 @@ class Radio(Part):
     """With `propagation`: the side of the square of the stations, in m; the access point is in the middle."""
     places: list[Place] = field(default_factory=list)
     """With `propagation`, in place of `side_m`: where each station is, the access point first."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Station(Part):
+    """A station of a cell that differs from the others."""
+
+    name: str = field(kw_only=False)
+    """Its name, as in `Flow.station`."""
+    queue: str | Queue | None = None
+    """Its queue in front of each access category. Default: that of `Radio`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,5 +139,7 @@ class Cell(Part):
     """Its name, for paths and reports."""
     radio: Radio
     """PHY, MAC and channel."""
+    stations: list[Station] = field(default_factory=list, metadata=key("station"))
+    """Stations that differ from the others."""
     changes: list[CellChange] = field(default_factory=list, metadata=key("change"))
     """When frames get another mode."""

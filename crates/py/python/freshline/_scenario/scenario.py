@@ -9,7 +9,7 @@ from freshline import _native
 from freshline._plain import plain_dict
 
 from ._part import Part, key
-from .cells import Cell, CellChange, Radio
+from .cells import Cell, CellChange, Radio, Station
 from .flow import Flow
 from .links import Hop, Link, LinkChange
 from .loads import CrossTraffic, Downlink, External
@@ -57,6 +57,8 @@ class Scenario(Part):
     """Keys such as `"flow.robot.count"` with their values; all combinations are run."""
     reproduce: Mapping[str, Any] | None = None
     """The figure of a paper that it reproduces: the table `[reproduce]` of the file."""
+    journey: Mapping[str, Any] | None = None
+    """Laws of several stops that can be switched on: the table `[journey]` of the file."""
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -83,9 +85,16 @@ class Scenario(Part):
         self.links.append(Link(name, forward=forward, reverse=reverse, count=count, changes=list(changes)))
         return self
 
-    def cell(self, name: str, *, radio: Radio, changes: Iterable[CellChange] = ()) -> Self:
+    def cell(
+        self,
+        name: str,
+        *,
+        radio: Radio,
+        stations: Iterable[Station] = (),
+        changes: Iterable[CellChange] = (),
+    ) -> Self:
         """Adds a `Cell` with these fields, and returns the scenario."""
-        self.cells.append(Cell(name, radio=radio, changes=list(changes)))
+        self.cells.append(Cell(name, radio=radio, stations=list(stations), changes=list(changes)))
         return self
 
     def mesh(

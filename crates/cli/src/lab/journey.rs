@@ -1,0 +1,101 @@
+//! `freshline lab journey`: the laws of several stops on one path.
+
+mod page;
+mod table;
+
+use std::io;
+use std::path::PathBuf;
+
+use freshline_lab::journey::{Journey, JourneyError, journey, rows};
+use freshline_lab::library::{self, Text};
+use freshline_lab::scenario::{Change, Scenario};
+use indicatif::ProgressBar;
+use miette::miette;
+use serde::Serialize;
+
+use super::chosen::{Changed, bad};
+use super::figure;
+use crate::failure::Failure;
+use crate::output::{print_json, printed};
+
+/// Switch the laws of several stops on and off on one path: each alone, one after the other, all, all but
+/// one.
+///
+/// The scenario's [journey] names the laws and the columns. Below the table, each column that a law is
+/// meant for compares all laws together with the best single law: more than 5 % worse is `worse`, and
+/// the laws without which all others are better are named.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+EXAMPLE
+
+    freshline lab journey journey/home
+    freshline lab journey all --figures figures
+
+EXIT CODES
+
+0  it ran, whatever the verdicts
+1  a file cannot be written
+2  the flags or a scenario cannot be understood")]
+pub(crate) struct Args {
+    /// A scenario file, the name of a bundled one, or `all` bundled ones that have a [journey].
+    name: String,
+    #[command(flatten)]
+    changed: Changed,
+    /// Print one JSON array on standard output instead of the tables.
+    #[arg(long)]
+    json: bool,
+    /// Draw each table as NAME.svg into this folder.
+    #[arg(long, value_name = "DIR")]
+    figures: Option<PathBuf>,
+    /// Write the tables as journeys.md into this folder, as in the book.
+    #[arg(long, value_name = "DIR")]
+    page: Option<PathBuf>,
+}
+
+/// `docs/json.md` describes each key.
+#[derive(Serialize)]
+struct Named {
+    name: String,
+    #[serde(flatten)]
+    journey: Journey,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let changes = args.changed.changes()?;
+    let texts = match &*args.name {
+        "all" => library::several("all")?.into_iter().filter(has_journey).collect(),
+        name => vec![library::find(name)?],
+    };
+    let mut all = Vec::new();
+    for text in texts {
+        let journey = one(&text, &changes)?;
+        if !args.json {
+            printed(table::print(&text.name, &journey, &mut io::stdout().lock()))?;
+        }
+        if let Some(folder) = &args.figures {
+            let file = folder.join(&text.name).with_extension("svg");
+            figure::journey(&journey).and_then(|it| it.write(&file)).map_err(Failure::Runtime)?;
+        }
+        all.push(Named { name: text.name, journey });
+    }
+    if let Some(folder) = &args.page {
+        page::write(folder, &all).map_err(Failure::Runtime)?;
+    }
+    if args.json { print_json(&all) } else { Ok(()) }
+}
+
+fn has_journey(text: &Text) -> bool {
+    Scenario::parse(text.source()).is_ok_and(|scenario| scenario.journey.is_some())
+}
+
+fn one(text: &Text, changes: &[Change]) -> Result<Journey, Failure> {
+    let scenario = Scenario::parse_with(text.source(), changes);
+    let scenario = scenario.map_err(|error| bad(&text.name, &error))?;
+    let bar = ProgressBar::new(scenario.journey.iter().map(|it| rows(it) as u64).sum());
+    let journey = journey(text.source(), changes, || bar.inc(1));
+    bar.finish_and_clear();
+    journey.map_err(|error| match error {
+        JourneyError::Row { error, .. } if changes.is_empty() => bad(&text.name, &error),
+        error => Failure::Usage(miette!("{}: {error}", text.name)),
+    })
+}

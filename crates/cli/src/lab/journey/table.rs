@@ -1,0 +1,94 @@
+//! The table of a journey on a terminal.
+
+use std::io::{self, Write};
+
+use freshline_lab::journey::{Cost, Heading, Journey, Verdict};
+
+use crate::lab::figure::scale;
+
+/// Prints the table of the scenario `name`, and what is to be said of it.
+pub(super) fn print(name: &str, journey: &Journey, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{name}: {}\n", journey.title)?;
+    let cells = cells(journey);
+    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<_> = (0..=journey.columns.len()).filter_map(width).collect();
+    for row in &cells {
+        let first = widths[0];
+        write!(out, "{:<first$}", row[0])?;
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            write!(out, "  {cell:>width$}")?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out)?;
+    for verdict in &journey.verdicts {
+        writeln!(out, "{}", sentence(journey, verdict))?;
+    }
+    for cost in &journey.costs {
+        writeln!(out, "{}", price(journey, cost))?;
+    }
+    writeln!(out)
+}
+
+/// The names of the columns with their units, and then a row per row.
+pub(super) fn cells(journey: &Journey) -> Vec<Vec<String>> {
+    let scales: Vec<_> = (0..journey.columns.len()).map(|column| units(journey, column)).collect();
+    let names = journey.columns.iter().zip(&scales).map(|(column, (_, unit))| match *unit {
+        "" => column.name.clone(),
+        unit => format!("{}, {unit}", column.name),
+    });
+    let heads = [String::new()].into_iter().chain(names).collect();
+    let rows = journey.rows.iter().map(|row| {
+        let values = row.values.iter().zip(&scales).map(|(value, (factor, _))| {
+            let half = value.ci95.map(|half| format!(" ± {}", digits(half / factor)));
+            format!("{}{}", digits(value.value / factor), half.unwrap_or_default())
+        });
+        [row.name.clone()].into_iter().chain(values).collect()
+    });
+    [heads].into_iter().chain(rows).collect()
+}
+
+/// What the numbers of a column are divided by, and the unit that they then have: one for all rows.
+fn units(journey: &Journey, column: usize) -> (f64, &str) {
+    let most = journey.rows.iter().map(|row| row.values[column].value).fold(0.0, f64::max);
+    let Heading { unit, .. } = &journey.columns[column];
+    // Of ages that range over decades ms are read with the least effort.
+    match *unit {
+        "s" => (1e-3, "ms"),
+        unit => scale(unit, most),
+    }
+}
+
+/// Three digits.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        1.0.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// What is to be said of a column.
+pub(super) fn sentence(journey: &Journey, verdict: &Verdict) -> String {
+    let law = |place: usize| &*journey.laws[place].name;
+    let column = &journey.columns[verdict.column].name;
+    let percent = 100.0 * verdict.worse.abs();
+    let than = if verdict.worse > 0.0 { "worse" } else { "better" };
+    let holds = if verdict.holds { "holds" } else { "worse" };
+    let mut text = format!(
+        "{holds}: {column}: all laws together are {percent:.1} % {than} than {} alone",
+        law(verdict.best)
+    );
+    if !verdict.hurt_by.is_empty() {
+        let hurt_by: Vec<_> = verdict.hurt_by.iter().map(|place| law(*place)).collect();
+        text += &format!("; better without {}", hurt_by.join(", or without "));
+    }
+    text
+}
+
+/// What is to be said of a column that all laws together make worse.
+pub(super) fn price(journey: &Journey, cost: &Cost) -> String {
+    let column = &journey.columns[cost.column].name;
+    format!("cost: {column}: all laws together are {:.1} % worse than none", 100.0 * cost.worse)
+}

@@ -1,0 +1,110 @@
+//! The queue of a station for another one in one category, in front of what goes on the air.
+//!
+//! ```text
+//!  enqueue ─► discipline ─► the next frame ─► on the air            any discipline of `router`
+//!  enqueue ─────────────► waiting ──────────► on the air            drop-tail with a limit in packets
+//! ```
+//!
+//! As in Linux, where mac80211 has FQ-CoDel there, a driver takes a packet out of the discipline when it
+//! builds the frame that carries it. So what is in the discipline can still be overtaken, replaced or
+//! dropped, and what has been in a frame cannot. Real drivers hold a frame or two more than the one on the air;
+//! those of a cell hold none, but for the packet that no longer fits into a frame and begins the next one.
+
+use alloc::boxed::Box;
+
+use rand_pcg::Pcg64;
+
+use crate::router::{Backlog, Discipline, Drops, Limit, Packet, Qdisc, QdiscConfig, QdiscError};
+use crate::unit::{Packets, Time};
+
+/// Which queues the stations of a cell have: one in front of each access category, per receiver.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queues {
+    /// Of the stations.
+    pub stations: QdiscConfig,
+    /// Of the access point, station 0.
+    pub access_point: QdiscConfig,
+}
+
+impl Queues {
+    /// Of all stations alike.
+    pub fn all(config: QdiscConfig) -> Self {
+        Self { access_point: config.clone(), stations: config }
+    }
+
+    /// Of this station.
+    pub(super) fn of(&self, station: u32) -> &QdiscConfig {
+        if station == 0 { &self.access_point } else { &self.stations }
+    }
+}
+
+/// A queue in front of the air.
+#[derive(Debug)]
+pub(super) enum Front<P> {
+    /// Drop-tail: what is queued is in the same line as what is on the air, and counts with it.
+    DropTail(Packets),
+    /// Packets leave it when a frame takes them.
+    Discipline(Box<Discipline<P>>),
+}
+
+impl<P: Packet> Front<P> {
+    /// The queue of `config`; what randomness it needs is drawn from `rng`.
+    ///
+    /// # Panics
+    ///
+    /// If it is a queue that [`check`] refuses.
+    pub(super) fn new(config: &QdiscConfig, rng: &mut Pcg64) -> Self {
+        match config {
+            QdiscConfig::Fifo { limit: Limit::Packets(limit) } => Self::DropTail(*limit),
+            other => match other.build(rng) {
+                Ok(queue) => Self::Discipline(Box::new(queue)),
+                Err(error) => panic!("a station's queue: {error}"),
+            },
+        }
+    }
+
+    /// The next packet for a frame.
+    pub(super) fn dequeue(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<P> {
+        match self {
+            Self::DropTail(_) => None,
+            Self::Discipline(queue) => Some(queue.dequeue(now, drops)?.packet),
+        }
+    }
+
+    /// What is in the discipline.
+    pub(super) fn backlog(&self) -> Backlog {
+        match self {
+            Self::DropTail(_) => Backlog::default(),
+            Self::Discipline(queue) => queue.backlog(),
+        }
+    }
+}
+
+/// Whether a station can have this queue.
+///
+/// # Errors
+/// Those of [`QdiscConfig::check`]; and a queue that holds packets back while the medium is idle is
+/// refused, as a frame takes what there is.
+pub(super) fn check(config: &QdiscConfig) -> Result<(), FrontError> {
+    if holds(config) { Err(FrontError::Holds) } else { Ok(config.check()?) }
+}
+
+fn holds(config: &QdiscConfig) -> bool {
+    match config {
+        QdiscConfig::Ifil(params) => params.hold.is_some(),
+        QdiscConfig::Ifc(ifc) => holds(&ifc.aoi) || holds(&ifc.drop_averse),
+        QdiscConfig::Dual(dual) => holds(&dual.urgent) || holds(&dual.bulk),
+        _ => false,
+    }
+}
+
+/// A queue that no station can have.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FrontError {
+    /// Its parameters make no sense.
+    #[error(transparent)]
+    Discipline(#[from] QdiscError),
+    /// It holds packets back.
+    #[error("a station's queue cannot hold packets back; leave `hold` out")]
+    Holds,
+}

@@ -1,0 +1,138 @@
+//! `[journey]`: laws of several stops that can be switched on, and the figures that they are judged by.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Change, ScenarioError};
+
+/// Which laws a scenario can switch on, and what is measured with them.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JourneyConfig {
+    /// The laws, in the order in which they are added one after the other.
+    #[serde(rename = "law")]
+    pub laws: Vec<Switch>,
+    /// What people use today in place of the laws.
+    #[serde(default, rename = "today")]
+    pub alternatives: Vec<Alternative>,
+    /// The columns of the table.
+    #[serde(rename = "column")]
+    pub columns: Vec<Column>,
+}
+
+/// A law that is on or off.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Its name.
+    pub name: String,
+    /// The stop of the journey: `source`, `host`, `path`, `router`, `wlan`, `receiver` or `mesh`.
+    pub stop: String,
+    /// The columns that it is meant to improve, by name.
+    pub meant_for: Vec<String>,
+    /// Keys of the scenario while it is on.
+    #[serde(default)]
+    pub on: BTreeMap<String, toml::Value>,
+    /// Keys of the scenario while it is off.
+    #[serde(default)]
+    pub off: BTreeMap<String, toml::Value>,
+}
+
+/// What people use today, with all laws off.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Alternative {
+    /// Its name.
+    pub name: String,
+    /// Keys of the scenario.
+    pub set: BTreeMap<String, toml::Value>,
+}
+
+/// A figure of the table.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// The metric, as in [`Metric::name`](crate::run::Metric::name).
+    pub metric: String,
+    /// Of which flow or link.
+    pub of: String,
+    /// Which values are better.
+    pub better: Better,
+}
+
+/// Which values of a figure are better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Low ones, as of ages and delays.
+    Lower,
+    /// High ones, as of goodput and Jain's index.
+    Higher,
+}
+
+impl JourneyConfig {
+    /// The changes with these laws on, by their places, and all others off.
+    pub fn changes(&self, is_on: impl Fn(usize) -> bool) -> Vec<Change> {
+        let laws = self.laws.iter().enumerate();
+        laws.flat_map(|(place, law)| changes(if is_on(place) { &law.on } else { &law.off }))
+            .collect()
+    }
+
+    /// Refuses what cannot be a table.
+    pub(super) fn check(&self) -> Result<(), ScenarioError> {
+        if self.laws.is_empty() || self.columns.is_empty() {
+            return Err(refused("has no law or no column; give at least one of each"));
+        }
+        let mut owners: BTreeMap<&String, &str> = BTreeMap::new();
+        for law in &self.laws {
+            for key in law.on.keys().chain(law.off.keys()) {
+                match owners.insert(key, &law.name) {
+                    Some(other) if other != law.name => {
+                        return Err(refused(format!(
+                            "`{}` and `{other}` both set `{key}`; a key belongs to one law",
+                            law.name
+                        )));
+                    }
+                    _ => (),
+                }
+            }
+            let known = |name: &String| self.columns.iter().any(|column| column.name == *name);
+            if let Some(unknown) = law.meant_for.iter().find(|name| !known(name)) {
+                return Err(refused(format!(
+                    "`{}` is meant for `{unknown}`, which is not the `name` of a column",
+                    law.name
+                )));
+            }
+            if !STOPS.contains(&&*law.stop) {
+                return Err(refused(format!(
+                    "`{}`: `{}` is not a stop; write {}",
+                    law.name,
+                    law.stop,
+                    STOPS.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The stops of the journey at which a law can be.
+const STOPS: [&str; 7] = ["source", "host", "path", "router", "wlan", "receiver", "mesh"];
+
+impl Alternative {
+    /// The changes that make it.
+    pub fn changes(&self) -> Vec<Change> {
+        changes(&self.set).collect()
+    }
+}
+
+fn changes(set: &BTreeMap<String, toml::Value>) -> impl Iterator<Item = Change> {
+    set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()))
+}
+
+fn refused(what: impl Into<String>) -> ScenarioError {
+    ScenarioError::Journey(what.into())
+}
