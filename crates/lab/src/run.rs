@@ -319,6 +319,7 @@ impl Group<'_> {
         self.mean_time("peak_age_mean", flows, |flow| flow.age?.peak_mean);
         self.mean_time("source_age_mean", flows, |flow| flow.source_age_mean);
         self.mean_time("rtt_mean", flows, |flow| flow.rtt_mean);
+        self.mean_time("rtt_p99", flows, |flow| flow.rtt_p99);
         self.mean("backlog", "updates", flows.iter().map(|flow| flow.backlog));
         self.mean("updates", "1/s", flows.iter().map(|flow| flow.updates_per_s));
         self.mean("packets", "1/s", flows.iter().map(|flow| flow.packets_per_s));

@@ -237,6 +237,7 @@ impl UpdateFlow {
                 SourceEvent::Opened => {}
                 SourceEvent::Acked { rtt } => {
                     self.tally.rtt_sum += rtt;
+                    self.tally.round_trips.record(rtt);
                     self.tally.acked += 1;
                 }
                 _ => continue,
@@ -316,6 +317,7 @@ impl UpdateFlow {
             source_age_mean: tally.source_age_mean(until).filter(|_| has_acks),
             backlog: tally.backlog_mean(until).filter(|_| has_acks),
             rtt_mean: (tally.acked > 0).then(|| tally.rtt_sum / tally.acked),
+            rtt_p99: (tally.acked > 0).then(|| tally.round_trips.quantile(0.99)),
             updates_per_s: rate(tally.sent),
             packets_per_s: rate(self.sent_by_path().sum()),
             fresh_per_s: rate(tally.delivered_fresh),

@@ -1,6 +1,7 @@
 //! What a flow of updates was like, measured from outside of the session.
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness, Integral};
+use freshline_core::link::SpanHistogram;
 use freshline_core::session::PathCounters;
 use freshline_core::unit::{Span, Time};
 
@@ -26,6 +27,7 @@ pub(super) struct Tally {
     /// What each path had carried at the beginning.
     pub(super) before: Vec<PathCounters>,
     pub(super) delivered_fresh: u64,
+    pub(super) round_trips: SpanHistogram,
     pub(super) rtt_sum: Span,
     pub(super) acked: u64,
 }
@@ -43,6 +45,8 @@ pub struct UpdateOutcome {
     pub backlog: Option<f64>,
     /// Mean round trip of fresh acks, without the openings'; `None` if none came.
     pub rtt_mean: Option<Span>,
+    /// What 99 % of these round trips did not exceed; within 0.8 %.
+    pub rtt_p99: Option<Span>,
     /// Updates sent a second.
     pub updates_per_s: Option<f64>,
     /// The same with the copies that take other paths.
@@ -72,6 +76,7 @@ impl Tally {
             sent: 0,
             before: Vec::new(),
             delivered_fresh: 0,
+            round_trips: SpanHistogram::new(),
             rtt_sum: Span::ZERO,
             acked: 0,
         }
@@ -85,7 +90,7 @@ impl Tally {
         self.backlog_from = self.backlog.mark(now);
         self.before = before.collect();
         (self.sent, self.delivered_fresh) = (0, 0);
-        (self.rtt_sum, self.acked) = (Span::ZERO, 0);
+        (self.round_trips, self.rtt_sum, self.acked) = (SpanHistogram::new(), Span::ZERO, 0);
     }
 
     /// A fresh state, sampled at `generated_at`, has come to the monitor.
