@@ -4,7 +4,7 @@
 mod scenarios;
 
 use freshline_core::unit::{Span, Time};
-use scenarios::{refused, scenario};
+use scenarios::scenario;
 
 /// A station that uploads over a cell of 12 Mbit/s and a wire of 100 ms each way.
 const UPLOAD: &str = r#"
@@ -56,8 +56,26 @@ fn the_limit_does_not_fade_on_a_path_of_one_leg() {
     assert!(queued <= 3, "{queued}");
 }
 
+/// A host behind a device of 10 Mbit/s: its own queue is that of the first link.
 #[test]
-fn small_queues_are_those_of_a_station() {
-    let error = refused(UPLOAD, &[r#"flow.tcp.path=["wire"]"#, "flow.tcp.tcp.pacing_shift=7"]);
-    assert!(error.contains("begins in a cell"), "{error}");
+fn a_stream_keeps_a_few_packets_in_the_queue_of_its_first_link() {
+    let wired = |changes: &[&str]| {
+        let nic = "link.nic.forward.queue=1000p";
+        let text = UPLOAD.replace("[\"wifi\", \"wire\"]", "[\"nic\", \"wire\"]").replace(
+            "[[flow]]",
+            "[[link]]\nname = \"nic\"\nforward = { rate = \"10mbit\" }\n[[flow]]",
+        );
+        let changes = [&[nic], changes].concat();
+        let mut world = scenario(&text, &changes).unwrap().build(0).expect("a world").world;
+        let mut most = 0;
+        for ms in 5_000..20_000 {
+            world.run_until(Time::ZERO + Span::from_millis(ms));
+            most = most.max(world.hops().iter().map(|hop| hop.held().get()).max().unwrap_or(0));
+        }
+        most
+    };
+    let limited = wired(&["flow.tcp.tcp.pacing_shift=10"]);
+    assert!(limited <= 3, "{limited}");
+    let without = wired(&[]);
+    assert!(without > 100, "{without}");
 }

@@ -212,8 +212,10 @@ impl FlowConfig {
             return Err(self.refused("a downlink needs a `path` to a station of a cell"));
         }
         let small_queues = self.tcp.as_ref().is_some_and(|it| it.pacing_shift.is_some());
-        if small_queues && !route.begins_at_a_station() {
-            return Err(self.refused("`pacing_shift` needs a `path` that begins in a cell"));
+        if small_queues && !route.begins_at_a_queue() {
+            return Err(
+                self.refused("`pacing_shift` needs a `path` that begins in a cell or with a link")
+            );
         }
         Ok(())
     }
@@ -327,8 +329,9 @@ impl Route {
         legs.map(|(forward, reverse)| Self::new(vec![forward], vec![reverse]))
     }
 
-    fn begins_at_a_station(&self) -> bool {
-        matches!(self.forward.first(), Some(Leg::Air { .. }))
+    /// Whether what it sends meets a queue of its own host first.
+    fn begins_at_a_queue(&self) -> bool {
+        matches!(self.forward.first(), Some(Leg::Air { .. } | Leg::Hop(_)))
     }
 
     fn ends_at_a_station(&self) -> bool {

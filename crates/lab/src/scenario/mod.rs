@@ -307,8 +307,9 @@ pub struct TcpConfig {
     /// Sends packets of several segments, of up to this size (`gso_max_size` of Linux, 64 KiB):
     /// windows and acks count segments, queues see packets. Default: a packet per segment.
     pub gso_max_size: Option<Bytes>,
-    /// TCP small queues at a station: at most two packets, or the pacing rate over two to the power
-    /// of this, are in its queue: 7 as Linux's Wi-Fi has it. Default: no limit.
+    /// TCP small queues in the host's own queue, a station's or that of the first link: at most two
+    /// packets, or the pacing rate over two to the power of this, are in it: 7 as Linux's Wi-Fi has
+    /// it, 10 as other devices. Default: no limit.
     pub pacing_shift: Option<u8>,
     /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
     pub min_rto_margin: Option<Span>,

@@ -39,7 +39,7 @@ pub struct HostOutcome {
 }
 
 impl World {
-    /// A parcel has come over the air. If that was its first leg, it has left its host, whose
+    /// A parcel has crossed a hop or the air. If that was its first leg, it has left its host, whose
     /// sender may have waited for that (TCP small queues).
     pub(super) fn left_host(&mut self, parcel: &Parcel) {
         let flow = parcel.flow as usize;

@@ -346,6 +346,8 @@ impl World {
             let flow = &flows[delivered.packet.flow as usize].flow;
             let (at, carrier) = (delivered.at, Carrier::Hop(hop));
             watch(Left { at, carrier, parcel: &delivered.packet, flow });
+            // First: what arrives frees its number for the next packet.
+            self.left_host(&delivered.packet);
             self.next_leg(delivered.packet, None);
         }
         self.timetable.set(Component::Hop(hop), self.hops[hop].poll_timeout());

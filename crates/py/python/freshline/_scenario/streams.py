@@ -29,7 +29,7 @@ class Tcp(Part):
     gso_max_size: str | None = None
     """Hand packets of several segments to the queue, up to this size: `"64KiB"`. Default: a packet per segment."""
     pacing_shift: int | None = None
-    """TCP small queues at a station: limit its queue to the pacing rate over two to the power of this. Default: no
+    """TCP small queues: limit the host's own queue to the pacing rate over two to the power of this. Default: no
     limit."""
     min_rto_margin: str | None = None
     """The minimum of a retransmission timeout above the round-trip time. Default: 200 ms."""
