@@ -92,10 +92,15 @@ impl Updates {
     pub(crate) const PORT: u16 = 3774;
 
     pub(crate) fn start(net: &Net) -> Self {
+        Self::with(net, Self::RATE, Self::PAYLOAD)
+    }
+
+    /// Updates of this size at this rate instead.
+    pub(crate) fn with(net: &Net, rate: &str, size: &str) -> Self {
         let url = format!("udp://{}", SocketAddr::new(net.far(), Self::PORT));
         let start = |mut command: Command| Running(command.spawn().unwrap());
         let monitor = start(net.freshline("b", &["monitor", &url, "--insecure", "--out", "-"]));
-        let law = ["--law", "fixed", "--rate", Self::RATE, "--size", Self::PAYLOAD];
+        let law = ["--law", "fixed", "--rate", rate, "--size", size];
         let source = start(net.sender(&[&[FRESHLINE, "source", &url][..], &law].concat()));
         Self { monitor: Some(monitor), _source: source }
     }

@@ -30,6 +30,7 @@ mod running;
 #[path = "../common/steps.rs"]
 mod steps;
 mod tags;
+mod today;
 #[path = "../router/traffic.rs"]
 mod traffic;
 
@@ -46,6 +47,7 @@ const GUEST: guest::Guest = guest::Guest {
         "veth",
         "tun",
         "sch_netem",
+        "sch_cake",
         "sch_fq",
         "sch_tbf",
         "sch_ingress",
