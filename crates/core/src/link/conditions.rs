@@ -79,8 +79,11 @@ pub struct Conditions<P> {
 #[derive(Debug)]
 struct Air<P> {
     cell: Cell<P>,
-    /// What came over it to clients, in the order in which it came.
+    /// Packets for clients, in the order in which they came. A client's network card hands the packets
+    /// of a frame over together, at the frame's end.
     arrived: VecDeque<Delivered<P>>,
+    /// When the last of them is handed over.
+    handed_at: Time,
 }
 
 impl<P> Air<P> {
@@ -119,7 +122,10 @@ impl<P: Airborne> Conditions<P> {
         self.advance(now, drops, &mut |_| ());
         match (direction, &mut self.air) {
             (Direction::Forward, _) => self.forward.poll(now, drops),
-            (Direction::Reverse, Some(air)) => air.arrived.pop_front(),
+            (Direction::Reverse, Some(air)) => {
+                air.arrived.front().filter(|delivered| delivered.at <= now)?;
+                air.arrived.pop_front()
+            }
             (Direction::Reverse, None) => self.reverse.poll(now, drops),
         }
     }
@@ -169,13 +175,15 @@ impl<P: Airborne> Conditions<P> {
             }
             while let Some(arrival) = air.cell.poll(now, drops) {
                 watch(Passage::Air(&arrival));
-                let mac::Delivered { at, to, packet, .. } = arrival;
+                let mac::Delivered { at, to, frame, packet, .. } = arrival;
                 if to == Air::<P>::ACCESS_POINT {
                     let mut on_hop =
                         |hop, left: &_| watch(Passage::Hop(Direction::Forward, hop, left));
                     forward.advance(at, drops, &mut on_hop);
                     forward.enqueue(at, packet, drops);
                 } else {
+                    let at = at.max(frame.at).max(air.handed_at);
+                    air.handed_at = at;
                     air.arrived.push_back(Delivered { at, packet });
                 }
             }
@@ -276,7 +284,7 @@ impl ConditionsConfig {
             None => None,
             Some(config) => {
                 let cell = cell_of(config, clients)?.build(rng(Self::AIR_STREAM))?;
-                Some(Air { cell, arrived: VecDeque::new() })
+                Some(Air { cell, arrived: VecDeque::new(), handed_at: Time::ZERO })
             }
         };
         Ok(Conditions { forward, reverse, air })

@@ -12,6 +12,8 @@ use freshline_core::wlan::{Aggregation, AggregationParams, Arrival, LevelCounter
 #[derive(Debug)]
 pub struct Client {
     by_card: Aggregation,
+    /// When the card last had a frame for the kernel.
+    ring_at: Time,
     napi: Napi,
     by_kernel: Option<ByKernel>,
     /// `None` unless packets are kept.
@@ -91,7 +93,7 @@ impl Client {
     /// Counts by the card's stamps. Its kernel has stamps all the same, for packets that are kept.
     pub fn by_card(napi: Napi) -> Self {
         let by_card = Aggregation::new(AggregationParams::default());
-        Self { by_card, napi, by_kernel: None, kept: None }
+        Self { by_card, ring_at: Time::ZERO, napi, by_kernel: None, kept: None }
     }
 
     /// Counts by the kernel's stamps.
@@ -125,7 +127,9 @@ impl Client {
         if self.by_kernel.is_none() && self.kept.is_none() {
             return;
         }
-        let kernel = self.napi.stamp(now);
+        // A card has one interrupt for a frame, at its end.
+        self.ring_at = self.ring_at.max(now).max(packet.stamp);
+        let kernel = self.napi.stamp(self.ring_at);
         if let Some(kept) = &mut self.kept {
             kept.push(PacketSeen { seq: packet.seq, kernel, frame: packet.stamp });
         }

@@ -83,10 +83,16 @@ impl FrameLog {
         let Delivered { at: delivered, from, to, frame, ref packet } = *arrival;
         let (frame, rate) = (frame.at, frame.rate);
         let run = Run { frame, delivered, from, to, rate, packets: 0, bytes: Bytes::ZERO };
-        if self.run.is_none_or(|last| Run { packets: 0, bytes: Bytes::ZERO, ..last } != run) {
+        // Within a frame, each packet is handed up at the end of its MPDU: a line has the last one's.
+        let goes_on = |last: &Run| {
+            let same = Run { delivered, packets: 0, bytes: Bytes::ZERO, ..*last } == run;
+            same && (delivered <= frame || delivered == last.delivered)
+        };
+        if !self.run.as_ref().is_some_and(goes_on) {
             self.write_run();
         }
         let run = self.run.get_or_insert(run);
+        run.delivered = delivered;
         run.packets += 1;
         run.bytes += packet.size();
     }

@@ -16,7 +16,7 @@ use super::error_model::log_success_per_bit;
 use super::flow::{Candidate, StationQueue};
 use super::frame::{MAX_ON_AIR, Received};
 use super::front::{self, Front, FrontError};
-use super::medium::{Contender, Medium, Sending};
+use super::medium::{Contender, Medium, Sending, into};
 use super::mode::Mode;
 use super::parts::{CellParts, Delivered, Transmission};
 use super::protection::Reservation;
@@ -402,6 +402,7 @@ impl<P: Packet> Cell<P> {
             by,
             flow: index as usize,
             mode: mode_index,
+            begin: start + lead,
             end: start + on_air,
             silent_from: protection.and_then(|made| Some(start + made.silent_after?)),
             response: if burst.mpdus > 1 { block_ack } else { ack },
@@ -470,12 +471,16 @@ impl<P: Packet> Cell<P> {
         } else if let Some(ratio) = parts.channel.faded(from, to, rng) {
             log_success = log_success_per_bit(&mode, ratio);
         }
+        let mut psdu = Bytes::ZERO;
         let arrives = |size: Bytes| {
-            log_success == 0.0
-                || rng.random::<f64>() < libm::exp(log_success * 8.0 * size.get() as f64)
+            psdu = parts.framing.appended(psdu, size);
+            let arrived = log_success == 0.0
+                || rng.random::<f64>() < libm::exp(log_success * 8.0 * size.get() as f64);
+            arrived.then(|| (sending.begin + mode.duration(psdu)).min(sending.end))
         };
         let frame = Received { at: sending.end, rate: mode.rate() };
-        let taken = flow.receive(frame, arrives, &mut into(outbox, sending.end, from, to));
+        let deliver = &mut |packet, frame, at| into(outbox, at, from, to)(packet, frame);
+        let taken = flow.receive(frame, arrives, deliver);
         stats.stations[from as usize].noise_losses += (sending.mpdus - taken.mpdus) as u64;
         if taken.mpdus > 0 {
             let receiver = &mut stats.stations[to as usize];
@@ -560,23 +565,5 @@ fn counted<P>(stats: &mut CellStats, from: u32, drops: &mut Drops<'_, P>) -> imp
     move |drop: Drop<P>| {
         stats.stations[from as usize].drops.count(drop.reason);
         drops(drop);
-    }
-}
-
-/// A sink that puts what arrives at `at` into `outbox`, which is in the order of arrival.
-fn into<P>(
-    outbox: &mut VecDeque<Delivered<P>>,
-    at: Time,
-    from: u32,
-    to: u32,
-) -> impl FnMut(P, Received) {
-    move |packet, frame| {
-        let delivered = Delivered { at, from, to, frame, packet };
-        if outbox.back().is_none_or(|last| last.at <= at) {
-            outbox.push_back(delivered);
-        } else {
-            let place = outbox.partition_point(|other| other.at <= at);
-            outbox.insert(place, delivered);
-        }
     }
 }

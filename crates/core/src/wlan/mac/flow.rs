@@ -85,7 +85,8 @@ enum State {
     /// It was, and goes there again.
     Waiting,
     OnAir,
-    Received(Received),
+    /// With its frame, and when the MPDU ended.
+    Received(Received, Time),
 }
 
 impl State {
@@ -299,25 +300,33 @@ impl<P: Packet> StationQueue<P> {
         (self.msdus[index].size, self.msdus[index].packets) = (size, packets);
     }
 
-    /// Asks for each MPDU on the air in `frame`, given its size, whether it was received; returns
-    /// what was, and delivers those packets that nothing holds back.
+    /// Asks for each MPDU on the air in `frame`, given its size, when it ended if it was received;
+    /// returns the number received, and delivers those packets that no missing one holds back: each at
+    /// the end of its MPDU, or of the last one that it waited for (10.24.7.6.2).
     pub(super) fn receive(
         &mut self,
         frame: Received,
-        mut received: impl FnMut(Bytes) -> bool,
-        deliver: &mut impl FnMut(P, Received),
+        mut received: impl FnMut(Bytes) -> Option<Time>,
+        deliver: &mut impl FnMut(P, Received, Time),
     ) -> Taken {
         let mut taken = Taken::default();
         let mut window = Window::default();
         while let Some(index) = window.next(&self.msdus) {
             let mpdu = &mut self.msdus[index];
-            if mpdu.state == State::OnAir && received(mpdu.size) {
-                mpdu.state = State::Received(frame);
+            if mpdu.state != State::OnAir {
+                continue;
+            }
+            if let Some(ended) = received(mpdu.size) {
+                mpdu.state = State::Received(frame, ended);
                 taken.mpdus += 1;
                 taken.packets += usize::from(mpdu.packets);
             }
         }
-        self.release(deliver);
+        let mut at = Time::ZERO;
+        self.release_each(&mut |packet, frame, ended| {
+            at = at.max(ended);
+            deliver(packet, frame, at);
+        });
         taken
     }
 
@@ -374,10 +383,17 @@ impl<P: Packet> StationQueue<P> {
     }
 
     fn release(&mut self, deliver: &mut impl FnMut(P, Received)) {
-        while let Some(&Msdu { state: State::Received(frame), packets, .. }) = self.msdus.front() {
+        self.release_each(&mut |packet, frame, _| deliver(packet, frame));
+    }
+
+    /// Hands over received packets up to the first missing one, each with the end of its MPDU.
+    fn release_each(&mut self, deliver: &mut impl FnMut(P, Received, Time)) {
+        while let Some(&Msdu { state: State::Received(frame, ended), packets, .. }) =
+            self.msdus.front()
+        {
             for _ in 0..packets {
                 if let Some(msdu) = self.msdus.pop_front() {
-                    deliver(msdu.packet, frame);
+                    deliver(msdu.packet, frame, ended);
                 }
             }
         }
@@ -455,9 +471,9 @@ mod tests {
         let (mut delivered, mut dropped, mut index) = (Vec::new(), Vec::new(), 0);
         let arrives = |_| {
             index += 1;
-            !lost.contains(&(index - 1))
+            (!lost.contains(&(index - 1))).then_some(frame(1).at)
         };
-        flow.receive(frame(1), arrives, &mut |packet, _| delivered.push(packet));
+        flow.receive(frame(1), arrives, &mut |packet, _, _| delivered.push(packet));
         let drops = &mut |drop: Drop<u32>| dropped.push(drop.packet);
         flow.settle(Some(2), drops, &mut |packet, _| delivered.push(packet));
         (delivered, dropped)
@@ -481,12 +497,32 @@ mod tests {
             let mut index = 0;
             let arrives = |_| {
                 index += 1;
-                Some(index - 1) != lost
+                (Some(index - 1) != lost).then_some(frame(millis).at)
             };
-            flow.receive(frame(millis), arrives, &mut |packet, frame| came.push((packet, frame)));
+            flow.receive(frame(millis), arrives, &mut |packet, frame, _| {
+                came.push((packet, frame))
+            });
             flow.settle(None, &mut |_| (), &mut |_, _| ());
         }
         assert_eq!(came, [(0, frame(2)), (1, frame(1))]);
+    }
+
+    #[test]
+    fn packets_leave_at_the_end_of_their_mpdu_or_of_the_last_one_they_waited_for() {
+        let at = |micros| Time::ZERO + Span::from_micros(micros);
+        let mut flow = flow(4);
+        // The second of four is lost, and comes again later.
+        let mut came = Vec::new();
+        for (millis, ends) in
+            [(1, &[Some(100), None, Some(300), Some(400)][..]), (2, &[Some(1_500)])]
+        {
+            send(&mut flow);
+            let mut ends = ends.iter();
+            let arrives = |_| ends.next().copied().flatten().map(at);
+            flow.receive(frame(millis), arrives, &mut |packet, _, at| came.push((packet, at)));
+            flow.settle(None, &mut |_| (), &mut |_, _| ());
+        }
+        assert_eq!(came, [(0, at(100)), (1, at(1_500)), (2, at(1_500)), (3, at(1_500))]);
     }
 
     #[test]

@@ -9,9 +9,12 @@
 //! IEEE 802.11-2016, 10.22.2.4. A collision is unreadable for all who did not take part in it, and
 //! so is a frame that its receiver lost to noise.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::category::{Access, Category};
+use super::cell::Delivered;
+use super::frame::Received;
 use super::rules::{Recovery, Rules};
 use super::timing::Timing;
 use crate::unit::{Span, Time};
@@ -41,6 +44,8 @@ pub(super) struct Sending {
     pub(super) by: Contender,
     pub(super) flow: usize,
     pub(super) mode: usize,
+    /// The start of the data frame, behind its protection.
+    pub(super) begin: Time,
     /// The end of the data.
     pub(super) end: Time,
     /// When it ends if its request to send collides; `None` where the data follows all the same.
@@ -132,6 +137,24 @@ impl Medium {
     }
 }
 
+/// A sink that puts what arrives at `at` into `outbox`, which is in the order of arrival.
+pub(super) fn into<P>(
+    outbox: &mut VecDeque<Delivered<P>>,
+    at: Time,
+    from: u32,
+    to: u32,
+) -> impl FnMut(P, Received) {
+    move |packet, frame| {
+        let delivered = Delivered { at, from, to, frame, packet };
+        if outbox.back().is_none_or(|last| last.at <= at) {
+            outbox.push_back(delivered);
+        } else {
+            let place = outbox.partition_point(|other| other.at <= at);
+            outbox.insert(place, delivered);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +173,7 @@ mod tests {
                 by: contender(station),
                 flow: 0,
                 mode: 0,
+                begin: Time::ZERO,
                 end: Time::ZERO + Span::from_micros(micros),
                 silent_from: None,
                 response: Span::from_micros(32),

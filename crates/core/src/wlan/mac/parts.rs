@@ -35,8 +35,8 @@ pub struct Delivered<P> {
     pub from: u32,
     /// The station that received it.
     pub to: u32,
-    /// The frame that it came in, which may have ended before `at`: what is missing holds back
-    /// what is behind it.
+    /// The frame that it came in. It ends after `at` if more MPDUs follow in it, and ended before
+    /// `at` if the packet was held back behind a missing one.
     pub frame: Received,
     /// The packet.
     pub packet: P,
