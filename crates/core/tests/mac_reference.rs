@@ -1,0 +1,134 @@
+//! The cell against ns-3.37: figures and settings are in docs/wlan.md, "Against ns-3".
+
+use freshline_core::router::Packet;
+use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
+use freshline_core::wlan::mac::{
+    Access, Category, Cell, CellParts, Channel, Framing, Guard, Mode, RateChoice, Recovery, Rules,
+    Standard, Timing, Transmission, Width,
+};
+use rand_pcg::Pcg64;
+
+/// A packet with its size and the time at which it was handed in.
+struct Datagram(Bytes, Time);
+
+impl Packet for Datagram {
+    fn size(&self) -> Bytes {
+        self.0
+    }
+}
+
+/// Stations that send to station 0 over an ideal channel.
+fn cell(
+    (standard, mode): (Standard, Mode),
+    (access, rules): (Access, Rules),
+    stations: u32,
+) -> Cell<Datagram> {
+    let parts = CellParts {
+        stations: stations + 1,
+        timing: Timing::of(standard),
+        framing: Framing::new(standard, &access, 64),
+        modes: vec![mode],
+        access,
+        rules,
+        protection: None,
+        channel: Channel::ideal(stations as usize + 1),
+        rate: RateChoice::Fixed,
+        queue: Packets::new(500),
+        lifetime: Span::MAX,
+        codel: false,
+    };
+    Cell::new(parts, Pcg64::new(3_370, u128::from(stations)))
+}
+
+fn send(cell: &mut Cell<Datagram>, now: Time, from: u32, size: Bytes) {
+    let (category, packet) = (Category::BestEffort, Datagram(size, now));
+    let sent = Transmission { from, to: 0, category, packet };
+    cell.enqueue(now, sent, &mut |drop| panic!("{:?}", drop.reason));
+}
+
+/// Megabits of UDP payload a second, in datagrams of 1024 bytes from stations that always have one.
+fn saturated(mbit: u64, stations: u32, rules: Rules) -> f64 {
+    let mode = Mode::legacy(Standard::A, BitRate::from_mbps(mbit)).unwrap();
+    let mut cell = cell((Standard::A, mode), (Access::DCF, rules), stations);
+    let (size, seconds) = (Bytes::new(1024 + 28), 20);
+    let end = Time::ZERO + Span::from_secs(seconds);
+    let (mut now, mut delivered) = (Time::ZERO, 0_u32);
+    loop {
+        let mut queued = vec![0; stations as usize + 1];
+        cell.queues().for_each(|(from, packets)| queued[from as usize] = packets.get());
+        for from in 1..=stations {
+            (queued[from as usize]..2).for_each(|_| send(&mut cell, now, from, size));
+        }
+        now = cell.poll_timeout().unwrap();
+        if now >= end {
+            return f64::from(delivered) * 1024.0 * 8.0 / (seconds as f64 * 1e6);
+        }
+        while cell.poll(now, &mut |_| ()).is_some() {
+            delivered += 1;
+        }
+    }
+}
+
+/// Mbit/s at 802.11a, stations, and what ns-3 carries in Mbit/s.
+const SATURATED: [(u64, u32, f64); 11] = [
+    (12, 1, 9.123),
+    (12, 2, 8.849),
+    (12, 5, 8.261),
+    (12, 10, 7.688),
+    (12, 20, 7.014),
+    (12, 50, 5.970),
+    (6, 1, 5.001),
+    (24, 1, 15.464),
+    (54, 1, 24.863),
+    (6, 10, 4.123),
+    (24, 10, 13.654),
+];
+
+#[test]
+fn saturated_stations_have_the_throughput_of_ns_3() {
+    for (mbit, stations, ns3) in SATURATED {
+        let ratio = saturated(mbit, stations, Rules::DCF) / ns3;
+        assert!((0.975..1.025).contains(&ratio), "{stations} at {mbit} Mbit/s: {ratio}");
+    }
+}
+
+/// ns-3 finds no preamble in a collision of equal powers, so that nothing is received and no EIFS
+/// follows, and its stations wait for DIFS after the acknowledgement timeout.
+#[test]
+fn with_the_rules_of_ns_3_the_throughput_is_the_same() {
+    let rules = Rules { eifs: false, recovery: Recovery::TimeoutThenAifs, ..Rules::DCF };
+    for (mbit, stations, ns3) in SATURATED.into_iter().chain([(54, 10, 23.671)]) {
+        let ratio = saturated(mbit, stations, rules) / ns3;
+        assert!((0.985..1.015).contains(&ratio), "{stations} at {mbit} Mbit/s: {ratio}");
+    }
+}
+
+/// The mean delay in ms of packets of 1500 bytes, evenly spaced, at MCS 9 over 80 MHz.
+fn delay_of_aggregates(packets_a_second: u64) -> f64 {
+    let mode = Mode::vht(9, 1, Width::Mhz80, Guard::Long).unwrap();
+    let mut cell = cell((Standard::Ac, mode), (Access::EDCA, Rules::EDCA), 1);
+    let (mut delays, mut count) = (0.0, 0_u32);
+    for number in 0..3 * packets_a_second {
+        let now = Time::from_nanos(number * 1_000_000_000 / packets_a_second);
+        while let Some(at) = cell.poll_timeout().filter(|at| *at < now) {
+            while let Some(delivered) = cell.poll(at, &mut |_| ()) {
+                delays += delivered.at.since(delivered.packet.1).as_secs_f64() * 1e3;
+                count += 1;
+            }
+        }
+        send(&mut cell, now, 1, Bytes::new(1500));
+    }
+    delays / f64::from(count)
+}
+
+/// Each packet of an A-MPDU comes at the end of its MPDU. At the end of the frame, delays would be
+/// 15 to 40 % longer.
+#[test]
+fn packets_of_aggregates_have_the_delay_of_ns_3() {
+    for (rate, ns3) in
+        [(3_000, 0.0725), (8_000, 0.2197), (15_000, 0.3322), (20_000, 0.4949), (24_000, 0.7768)]
+    {
+        let ratio = delay_of_aggregates(rate) / ns3;
+        assert!((0.98..1.08).contains(&ratio), "{rate} packets/s: {ratio}");
+    }
+}
