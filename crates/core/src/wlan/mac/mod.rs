@@ -12,7 +12,8 @@
 //! in the queue of its sender, receiver and category ([`Category`]), which is drop-tail or any discipline of
 //! [`router`](crate::router). The queues of one sender and category take turns; together they contend with all others for the medium. Who wins sends a
 //! frame, or an A-MPDU of what waits for that receiver, and learns from the acknowledgement what
-//! arrived. The rest is sent again until its tries or its lifetime end.
+//! arrived. The rest is sent again until its tries or its lifetime end. A receiver delivers each
+//! packet at the end of its MPDU, or once none before it is missing any more (10.24.7.6.2).
 //!
 //! [`Cell`] is a state machine on the driver's time, as [`Hop`](crate::link::Hop) is:
 //!
