@@ -140,7 +140,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut log = FrameLog::create(file.path(), Duration::from_secs(1)).unwrap();
         for packet in [
-            arrival(1, 5, 5),
+            arrival(1, 5, 4),
             arrival(1, 5, 5),
             arrival(1, 9, 9),
             arrival(1, 5, 9),
