@@ -1,10 +1,10 @@
 //! The cell against ns-3.37: figures and settings are in docs/wlan.md, "Against ns-3".
 
-use freshline_core::router::Packet;
+use freshline_core::router::{Limit, Packet, QdiscConfig};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use freshline_core::wlan::mac::{
-    Access, Category, Cell, CellParts, Channel, Framing, Guard, Mode, RateChoice, Recovery, Rules,
-    Standard, Timing, Transmission, Width,
+    Access, Category, Cell, CellParts, Channel, Framing, Guard, Mode, Queues, RateChoice, Recovery,
+    Rules, Standard, Timing, Transmission, Width,
 };
 use rand_pcg::Pcg64;
 
@@ -33,7 +33,7 @@ fn cell(
         protection: None,
         channel: Channel::ideal(stations as usize + 1),
         rate: RateChoice::Fixed,
-        queue: Packets::new(500),
+        queues: Queues::all(QdiscConfig::Fifo { limit: Limit::Packets(Packets::new(500)) }),
         lifetime: Span::MAX,
         codel: false,
     };

@@ -13,8 +13,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::category::{Access, Category};
-use super::cell::Delivered;
 use super::frame::Received;
+use super::parts::Delivered;
 use super::rules::{Recovery, Rules};
 use super::timing::Timing;
 use crate::unit::{Span, Time};
