@@ -258,7 +258,7 @@ mod tests {
         let estimator = Estimator::Algorithm1;
         let qaware = SchedulerConfig::QAware(QAwareParams { alpha: 0.5, estimator });
         assert_eq!(sending("--alpha 0.5 --estimator algorithm-1"), Ok(qaware));
-        let ecf = SchedulerConfig::Ecf(EcfParams { beta: 0.5 });
+        let ecf = SchedulerConfig::Ecf(EcfParams { beta: 0.5, ..EcfParams::default() });
         assert_eq!(sending("--scheduler ecf --beta 0.5"), Ok(ecf));
         let blest = BlestParams { lambda: 1.1, ..BlestParams::default() };
         let lambda = "--scheduler blest --lambda 1.1";

@@ -23,11 +23,13 @@
 //! - The connection is blocked when the receive window, or a full send buffer, stops a path that has
 //!   room.
 //!
-//! A packet lingers on s for its smoothed round trip, as in the paper; that code takes the largest
-//! one seen where s is nearly full, and the middle of the extremes for RTT_f.
+//! A packet lingers on s for its smoothed round trip, as in the paper. With
+//! [`BlestParams::extremes`], as in that code, it lingers for at least min + (max − min) · (in flight on
+//! s + segment)/cwnd_s, and RTT_f is (min + max)/2, of the smoothed round trips seen so far.
 
 use super::{
-    Choice, PathId, PathState, Scheduler, SendState, fastest, fastest_with_room, send_or_wait,
+    Choice, MAX_PATHS, PathId, PathState, Scheduler, SendState, fastest, fastest_with_room,
+    send_or_wait,
 };
 use crate::unit::{Span, Time};
 
@@ -43,16 +45,22 @@ pub struct BlestParams {
     /// How much λ falls in a round trip of the slow path without blocking, and rises in one with,
     /// from 0 on. 0.01 and 0.04.
     pub steps: [f64; 2],
+    /// Whether to use the smallest and the largest smoothed round trip seen, as the code for Linux
+    /// does. `false`.
+    pub extremes: bool,
 }
 
 impl Default for BlestParams {
     fn default() -> Self {
-        Self { lambda: 1.2, bounds: [1.0, 1.3], steps: [0.01, 0.04] }
+        Self { lambda: 1.2, bounds: [1.0, 1.3], steps: [0.01, 0.04], extremes: false }
     }
 }
 
 /// Beyond it windows of slow start would have no meaning.
 const MAX_ROUNDS: f64 = 16.0;
+
+/// No round trip yet.
+const UNSEEN: [f64; 2] = [f64::MAX, 0.0];
 
 /// Waits for the fastest path rather than block it.
 #[derive(Debug, Clone)]
@@ -61,11 +69,19 @@ pub struct Blest {
     lambda: f64,
     has_blocked: bool,
     changed_at: Option<Time>,
+    /// The smallest and the largest smoothed round trip of each path, in s.
+    seen: [[f64; 2]; MAX_PATHS],
 }
 
 impl Blest {
     pub(super) fn new(params: BlestParams) -> Self {
-        Self { params, lambda: params.lambda, has_blocked: false, changed_at: None }
+        Self {
+            params,
+            lambda: params.lambda,
+            has_blocked: false,
+            changed_at: None,
+            seen: [UNSEEN; MAX_PATHS],
+        }
     }
 
     fn adapt(&mut self, now: Time, round_trip: Span) {
@@ -80,14 +96,34 @@ impl Blest {
         self.changed_at = Some(now);
     }
 
-    /// What the fast path sends meanwhile, in bytes.
-    fn sent_meanwhile(&self, fast: &PathState, linger: Span) -> f64 {
-        let round_trip = fast.round_trip().as_secs_f64();
-        let rounds = if round_trip > 0.0 {
-            libm::floor(linger.as_secs_f64() / round_trip) + 1.0
-        } else {
-            1.0
+    fn see(&mut self, paths: &[PathState]) {
+        for path in paths {
+            if let (Some(srtt), Some([min, max])) =
+                (path.srtt, self.seen.get_mut(usize::from(path.id.0)))
+            {
+                let srtt = srtt.as_secs_f64();
+                (*min, *max) = (min.min(srtt), max.max(srtt));
+            }
+        }
+    }
+
+    /// For how long a packet lingers on `slow`, and the round trip of `fast`, in s.
+    fn times(&self, fast: &PathState, slow: &PathState) -> [f64; 2] {
+        let [linger, round_trip] = [slow, fast].map(|path| path.round_trip().as_secs_f64());
+        let [slow_at, fast_at] = [slow, fast].map(|path| usize::from(path.id.0));
+        let (true, Some([min, max]), Some([least, most])) =
+            (self.params.extremes, self.seen.get(slow_at), self.seen.get(fast_at))
+        else {
+            return [linger, round_trip];
         };
+        let filled = (slow.inflight + slow.segment).get() as f64 / slow.cwnd.get().max(1) as f64;
+        let estimate = min + (max - min) * filled.min(1.0);
+        [linger.max(estimate), (least + most) / 2.0]
+    }
+
+    /// What the fast path sends meanwhile, in bytes.
+    fn sent_meanwhile(&self, fast: &PathState, [linger, round_trip]: [f64; 2]) -> f64 {
+        let rounds = if round_trip > 0.0 { libm::floor(linger / round_trip) + 1.0 } else { 1.0 };
         let window = fast.packets();
         let packets = match fast.ssthresh {
             None => window as f64 * (libm::exp2(rounds.min(MAX_ROUNDS)) - 1.0),
@@ -107,6 +143,9 @@ impl Scheduler for Blest {
     }
 
     fn choose(&mut self, now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
+        if self.params.extremes {
+            self.see(paths);
+        }
         let with_room = fastest_with_room(paths);
         let (Some(fast), Some(slow)) = (fastest(paths), with_room) else { return Choice::Wait };
         if fast.id == slow.id || fast.has_room() {
@@ -115,7 +154,7 @@ impl Scheduler for Blest {
         self.adapt(now, slow.round_trip());
         let lingering = slow.inflight.get() as f64 + slow.segment.get() as f64;
         let left = flow.window.get() as f64 - lingering;
-        if self.sent_meanwhile(fast, slow.round_trip()) > left {
+        if self.sent_meanwhile(fast, self.times(fast, slow)) > left {
             return Choice::Wait;
         }
         Choice::Send(slow.id)
@@ -123,6 +162,12 @@ impl Scheduler for Blest {
 
     fn on_blocked(&mut self, _now: Time, _path: PathId) {
         self.has_blocked = true;
+    }
+
+    fn forget(&mut self, path: PathId) {
+        if let Some(seen) = self.seen.get_mut(usize::from(path.0)) {
+            *seen = UNSEEN;
+        }
     }
 }
 
@@ -160,6 +205,38 @@ mod tests {
         // How much of the window is left now does not matter: it is the fast path's again soon.
         let little = SendState { window_left: SEGMENT, ..flow(153) };
         assert_eq!(blest.choose(Time::ZERO, &little, &paths), Choice::Send(PathId(1)));
+    }
+
+    #[test]
+    fn with_extremes_a_packet_lingers_the_longer_the_fuller_the_slow_path_is() {
+        let params = BlestParams { lambda: 1.0, extremes: true, ..BlestParams::default() };
+        let mut blest = Blest::new(params);
+        let paths = |fast_ms, slow_ms, inflight| {
+            let fast = PathState { ssthresh: Some(SEGMENT * 9), ..path(0, fast_ms, 10, 10) };
+            [fast, path(1, slow_ms, 10, inflight)]
+        };
+        blest.choose(Time::ZERO, &flow(0), &paths(10, 200, 0));
+        blest.choose(Time::ZERO, &flow(0), &paths(30, 100, 0));
+        // RTT_f = 20 ms. One packet of ten: 110 ms, six round trips of (10 + 2.5) packets.
+        assert_eq!(
+            blest.choose(Time::ZERO, &flow(76), &paths(10, 100, 0)),
+            Choice::Send(PathId(1))
+        );
+        assert_eq!(blest.choose(Time::ZERO, &flow(75), &paths(10, 100, 0)), Choice::Wait);
+        // Ten of ten: 200 ms, eleven round trips of 15 packets, and ten for the slow path.
+        assert_eq!(
+            blest.choose(Time::ZERO, &flow(175), &paths(10, 100, 9)),
+            Choice::Send(PathId(1))
+        );
+        assert_eq!(blest.choose(Time::ZERO, &flow(174), &paths(10, 100, 9)), Choice::Wait);
+        // What was seen of a path is not the next one's of its number.
+        blest.forget(PathId(0));
+        blest.forget(PathId(1));
+        assert_eq!(
+            blest.choose(Time::ZERO, &flow(146), &paths(10, 95, 0)),
+            Choice::Send(PathId(1))
+        );
+        assert_eq!(blest.choose(Time::ZERO, &flow(145), &paths(10, 95, 0)), Choice::Wait);
     }
 
     #[test]

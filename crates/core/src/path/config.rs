@@ -59,8 +59,13 @@ impl SchedulerConfig {
         Self::MinSrtt,
         Self::RoundRobin,
         Self::Redundant,
-        Self::Ecf(EcfParams { beta: 0.25 }),
-        Self::Blest(BlestParams { lambda: 1.2, bounds: [1.0, 1.3], steps: [0.01, 0.04] }),
+        Self::Ecf(EcfParams { beta: 0.25, min_delta: crate::unit::Span::ZERO }),
+        Self::Blest(BlestParams {
+            lambda: 1.2,
+            bounds: [1.0, 1.3],
+            steps: [0.01, 0.04],
+            extremes: false,
+        }),
         Self::Daps,
         Self::Linger(LingerParams::MAINLINE),
         Self::QAware(QAwareParams { alpha: 0.8, estimator: Estimator::PerPacket }),
@@ -96,7 +101,7 @@ impl SchedulerConfig {
     pub fn check(&self) -> Result<(), SchedulerError> {
         match *self {
             Self::MinSrtt | Self::RoundRobin | Self::Redundant | Self::Daps => Ok(()),
-            Self::Ecf(EcfParams { beta: value }) => beta(value),
+            Self::Ecf(EcfParams { beta: value, .. }) => beta(value),
             Self::Earliest(EarliestParams { beta: value }) => beta(value),
             Self::Blest(params) => {
                 let [least, most] = params.bounds;

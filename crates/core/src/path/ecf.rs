@@ -14,11 +14,14 @@
 //! # Where the paper is silent
 //!
 //! k/cwnd is at least 1, one round trip for what is left, as in the authors' code for Linux. σ, a
-//! standard deviation in the paper, is the mean deviation of RFC 6298, which TCP has; the code for
-//! Linux takes twice that.
+//! standard deviation in the paper, is the mean deviation of RFC 6298, which TCP has. The code for
+//! Linux (version 0.95) takes twice `rttvar_us`, which Linux keeps at a quarter of the minimum
+//! timeout, 200 ms, or more: δ is at least 100 ms there ([`EcfParams::min_delta`]). With round trips
+//! below that, the second condition then hardly ever holds for a few packets, and the first holds for
+//! more of them.
 
 use super::{Choice, PathState, Scheduler, SendState, fastest, fastest_with_room, send_or_wait};
-use crate::unit::{Bytes, Time};
+use crate::unit::{Bytes, Span, Time};
 
 /// Settings of [`Ecf`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,11 +30,13 @@ use crate::unit::{Bytes, Time};
 pub struct EcfParams {
     /// β: by how much more the first condition must fail before waiting ends, 0 to 10. 0.25.
     pub beta: f64,
+    /// The minimum of δ: 0 ms by default, as in the paper; 100 ms in the code for Linux.
+    pub min_delta: Span,
 }
 
 impl Default for EcfParams {
     fn default() -> Self {
-        Self { beta: 0.25 }
+        Self { beta: 0.25, min_delta: Span::ZERO }
     }
 }
 
@@ -71,7 +76,7 @@ impl Scheduler for Ecf {
             return send_or_wait(with_room);
         }
         let [rtt_f, rtt_s] = [fast, slow].map(|path| path.round_trip().as_secs_f64());
-        let delta = fast.rttvar.max(slow.rttvar).as_secs_f64();
+        let delta = fast.rttvar.max(slow.rttvar).max(self.params.min_delta).as_secs_f64();
         let margin = if self.is_waiting { 1.0 + self.params.beta } else { 1.0 };
         if (1.0 + windows(flow.unsent, fast)) * rtt_f >= margin * (rtt_s + delta) {
             self.is_waiting = false;
@@ -111,6 +116,24 @@ mod tests {
         let paths = [path(0, 10, 10, 9), path(1, 100, 10, 0)];
         let mut ecf = Ecf::new(EcfParams::default());
         assert_eq!(ecf.choose(Time::ZERO, &flow(1), &paths), Choice::Send(PathId(0)));
+    }
+
+    #[test]
+    fn deviations_below_the_minimum_count_as_the_minimum() {
+        let flow = flow(10);
+        // (1 + 1)·10 ms < 30 ms and 30 ms ≥ 20 ms, so it waits; with δ = 100 ms, 30 ms < 120 ms.
+        let paths = [path(0, 10, 10, 10), path(1, 30, 10, 0)];
+        let mut paper = Ecf::new(EcfParams::default());
+        assert_eq!(paper.choose(Time::ZERO, &flow, &paths), Choice::Wait);
+        let min_delta = Span::from_millis(100);
+        let mut linux = Ecf::new(EcfParams { min_delta, ..EcfParams::default() });
+        assert_eq!(linux.choose(Time::ZERO, &flow, &paths), Choice::Send(PathId(1)));
+        // (1 + 10)·10 ms ≥ 100 ms, so it sends; with δ, 110 ms < 200 ms, and 1 s ≥ 120 ms.
+        let paths = [path(0, 10, 10, 10), path(1, 100, 10, 0)];
+        let flow = self::flow(100);
+        assert_eq!(paper.choose(Time::ZERO, &self::flow(200), &paths), Choice::Send(PathId(1)));
+        assert_eq!(paper.choose(Time::ZERO, &flow, &paths), Choice::Send(PathId(1)));
+        assert_eq!(linux.choose(Time::ZERO, &flow, &paths), Choice::Wait);
     }
 
     #[test]

@@ -91,7 +91,10 @@ mod tests {
         let params = QAwareParams { alpha: 0.5, estimator: Estimator::Algorithm1 };
         assert_eq!(tuned("qaware", tuning), Ok(SchedulerConfig::QAware(params)));
         let beta = Tuning { beta: Some(0.5), ..Tuning::default() };
-        assert_eq!(tuned("ecf", beta), Ok(SchedulerConfig::Ecf(EcfParams { beta: 0.5 })));
+        assert_eq!(
+            tuned("ecf", beta),
+            Ok(SchedulerConfig::Ecf(EcfParams { beta: 0.5, ..EcfParams::default() }))
+        );
         let lambda = Tuning { lambda: Some(1.1), ..Tuning::default() };
         let params = BlestParams { lambda: 1.1, ..BlestParams::default() };
         assert_eq!(tuned("blest", lambda), Ok(SchedulerConfig::Blest(params)));
