@@ -94,6 +94,43 @@ fn a_file_arrives_whole_under_loss_with_every_scheduler_and_with_the_handler_or_
     }
 }
 
+#[test]
+fn small_queues_keep_devices_short_and_both_paths_full() {
+    let small = "flow.mptcp.multipath.pacing_shift=10";
+    for scheduler in ["min_srtt", "ecf", "blest", "qaware"] {
+        let scheduler = format!("flow.mptcp.multipath.scheduler={scheduler}");
+        let metrics = measured(&[&scheduler, small]);
+        let goodput = value(&metrics, "goodput", "mptcp");
+        let sum = 15e6 * EFFICIENCY;
+        assert!((0.97 * sum..=1.001 * sum).contains(&goodput), "{scheduler}: {goodput}");
+        for path in ["mptcp/1", "mptcp/2"] {
+            let held = value(&metrics, "device_queue_mean", path);
+            assert!(held < 5.0, "{scheduler}, {path}: {held} packets");
+        }
+    }
+    let held = value(&measured(&[]), "device_queue_mean", "mptcp/1");
+    assert!(held > 20.0, "without them windows lie in the device: {held} packets");
+}
+
+#[test]
+fn a_file_arrives_whole_under_loss_with_small_queues() {
+    // The queue of 3 packets drops some of those that count as the subflow's own.
+    for queue in ["100p", "3p"] {
+        let changes = [
+            "warm_up=0s",
+            "duration=120s",
+            "link.a.forward.loss=0.02",
+            &format!("link.a.forward.queue={queue}"),
+            "flow.mptcp.multipath.file=3MB",
+            "flow.mptcp.multipath.pacing_shift=10",
+        ];
+        let mut built = scenario(WIRES, &changes).unwrap().build(0).unwrap();
+        built.world.run_until(Time::ZERO + Span::from_secs(120));
+        let Flow::Multipath(multipath) = &built.world.flows()[0].flow else { panic!() };
+        assert_eq!(multipath.receiver().delivered().get(), 3_000_000, "{queue}");
+    }
+}
+
 /// Three flows over one wire of 20 Mbit/s: one with two subflows, and two TCP streams with Reno.
 const SHARED: &str = r#"
     title = "one bottleneck"

@@ -14,7 +14,7 @@ use crate::tcp::congestion::{
     Algorithm, CongestionControl, Coupled, Coupling, ParseAlgorithmError,
 };
 use crate::tcp::multipath::{MultipathParams, MultipathReceiver, MultipathSender};
-use crate::tcp::{BufferParams, ReceiverParams, Sender, SenderParams};
+use crate::tcp::{BufferParams, ReceiverParams, Sender, SenderParams, SmallQueue};
 use crate::world::{Flow, Multipath, MultipathSource, Period};
 
 /// A stream over several paths with its application; a bulk transfer without end unless said.
@@ -37,6 +37,9 @@ pub struct MultipathConfig {
     pub min_rto_margin: Option<Span>,
     /// The minimum of a retransmission timeout (`MinRto` of ns-3); no minimum by default.
     pub min_rto: Option<Span>,
+    /// TCP small queues: a subflow stops while its packets in its device hold more memory than max(2
+    /// packets, pacing rate / 2 to the power of this); no limit by default.
+    pub pacing_shift: Option<u8>,
     /// Segments of each subflow's initial window; 10 by default.
     pub initial_window: Option<Packets>,
     /// The law of the one receive window; Linux's for TCP unless said.
@@ -195,6 +198,7 @@ impl MultipathConfig {
             buffer: if self.independent { send } else { UNBOUNDED },
             min_rto_margin: self.min_rto_margin.unwrap_or(SenderParams::default().min_rto_margin),
             min_rto: self.min_rto.unwrap_or(SenderParams::default().min_rto),
+            small_queue: self.pacing_shift.map(|pacing_shift| SmallQueue { pacing_shift }),
             ..SenderParams::default()
         };
         let initial = self.initial_window.unwrap_or(INITIAL_WINDOW);

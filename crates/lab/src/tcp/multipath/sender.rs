@@ -181,7 +181,7 @@ impl MultipathSender {
 
     /// The device of a subflow holds so many packets now, and so many have left it since its start.
     pub fn look(&mut self, now: Time, subflow: usize, packets: u64, left: u64) {
-        self.subflows[subflow].device_mut().look(now, packets, left);
+        self.subflows[subflow].look(now, packets, left);
     }
 
     /// A segment of the receiver has come over a subflow.
@@ -210,7 +210,7 @@ impl MultipathSender {
 
     /// When to call [`MultipathSender::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.subflows.iter().filter_map(|subflow| subflow.sender().poll_timeout()).min()
+        self.subflows.iter().filter_map(Subflow::poll_timeout).min()
     }
 
     /// The time given by [`MultipathSender::poll_timeout`] has come.
@@ -246,10 +246,10 @@ impl MultipathSender {
         paths.extend(
             self.subflows
                 .iter_mut()
-                .filter(|subflow| subflow.is_usable())
+                .filter(|subflow| subflow.is_alive())
                 .map(|subflow| subflow.state(now)),
         );
-        if paths.is_empty() {
+        if !self.subflows.iter().any(Subflow::is_usable) {
             return false;
         }
         let flow = self.flow();

@@ -3,11 +3,24 @@
 use std::collections::VecDeque;
 
 use freshline_core::path::{DeviceMeter, PathId, PathState};
-use freshline_core::unit::{Bytes, Packets, Time};
+use freshline_core::unit::{Bytes, Packets, Span, Time};
 
 use super::{Carried, Mapping};
 use crate::tcp::segment::{Block, Segment};
-use crate::tcp::{Sender, SenderStats};
+use crate::tcp::{Sender, SenderStats, SmallQueue};
+
+/// When a throttled subflow looks at a device of unknown rate again.
+const NEXT_LOOK: Span = Span::from_micros(100);
+
+/// The packets of a subflow in the queue of its device, which serves packets in order.
+#[derive(Debug, Default)]
+struct OwnPackets {
+    /// Of each packet, how many packets will have left the device once it has, and its memory.
+    held: VecDeque<(u64, Bytes)>,
+    looked_at: Time,
+    /// How many packets have left the device.
+    left: u64,
+}
 
 /// A subflow of a connection.
 #[derive(Debug)]
@@ -17,6 +30,8 @@ pub struct Subflow {
     /// What is not acknowledged on this subflow, in its order.
     mappings: VecDeque<Mapping>,
     device: DeviceMeter,
+    /// With TCP small queues: its packets in its device.
+    own: OwnPackets,
     /// A timeout has struck, and nothing was acknowledged since.
     has_failed: bool,
     /// When it last made others halve their windows.
@@ -31,6 +46,7 @@ impl Subflow {
             id,
             mappings: VecDeque::new(),
             device: DeviceMeter::default(),
+            own: OwnPackets::default(),
             has_failed: false,
             penalised_at: None,
         }
@@ -55,31 +71,62 @@ impl Subflow {
         &self.device
     }
 
-    pub(super) const fn device_mut(&mut self) -> &mut DeviceMeter {
-        &mut self.device
+    /// Its device holds this number of packets now, and `left` have left it since its start.
+    pub(super) fn look(&mut self, now: Time, packets: u64, left: u64) {
+        self.device.look(now, packets, left);
+        let Self { sender, own, .. } = self;
+        (own.looked_at, own.left) = (now, left);
+        // A packet that the full queue dropped has left no later than the last of the others.
+        while let Some((_, memory)) =
+            own.held.pop_front_if(|(leaves_at, _)| *leaves_at <= left || packets == 0)
+        {
+            sender.on_left_host(memory);
+        }
     }
 
     /// Whether it may be given anything: open, alive, and with nothing that it has not sent yet, so
     /// that a segment is never of two mappings.
     pub(super) fn is_usable(&self) -> bool {
-        self.sender.is_open() && !self.has_failed && self.sender.not_sent() == Bytes::ZERO
+        self.is_alive() && !self.is_throttled()
     }
 
-    /// What a scheduler sees of it.
+    /// Open, and no timeout has struck since the last ack.
+    pub(super) fn is_alive(&self) -> bool {
+        self.sender.is_open() && !self.has_failed
+    }
+
+    /// TCP small queues hold back a segment that it was given.
+    pub(super) fn is_throttled(&self) -> bool {
+        self.sender.not_sent() > Bytes::ZERO
+    }
+
+    /// When it has something to do. Throttled, it looks at its device again after the time of a packet.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        let queue = self.device.queue();
+        let packet = queue.wait().map_or(NEXT_LOOK, |wait| wait / queue.packets.max(1));
+        let waits = !self.own.held.is_empty() && self.is_throttled();
+        let looks_at = waits.then(|| self.own.looked_at + packet.max(Span::from_micros(1)));
+        Time::earliest([self.sender.poll_timeout(), looks_at])
+    }
+
+    /// What a scheduler sees of it. Throttled, it has no room.
     pub(super) fn state(&mut self, now: Time) -> PathState {
+        let is_throttled = self.is_throttled();
         let unanswered = self.sender.oldest_sent_at().map(|at| now.since(at));
         let Self { sender, id, device, .. } = self;
         let segment = sender.segment_size();
         let in_bytes = |packets: f64| Bytes::new((packets * segment.get() as f64) as u64);
         let SenderStats { segments, retransmissions, .. } = *sender.stats();
+        let cwnd = segment * sender.window().get();
+        let inflight = segment * sender.outstanding().get();
         PathState {
             srtt: sender.srtt(),
             rttvar: sender.rtt_variation().unwrap_or_default(),
             min_rtt: sender.min_rtt(),
             one_way: None,
             unanswered,
-            cwnd: segment * sender.window().get(),
-            inflight: segment * sender.outstanding().get(),
+            cwnd,
+            inflight: if is_throttled { inflight.max(cwnd) } else { inflight },
             ssthresh: sender.law().ssthresh().filter(|packets| packets.is_finite()).map(in_bytes),
             pacing_rate: sender.law().pacing_rate().map(|rate| Bytes::new(rate.as_bps() / 8)),
             queue: Some(device.queue()),
@@ -101,6 +148,12 @@ impl Subflow {
     pub(super) fn poll_transmit(&mut self, now: Time) -> Option<Carried> {
         self.sender.set_device_wait(self.device.queue().wait());
         let segment = self.sender.poll_transmit(now)?;
+        if self.sender.small_queue().is_some() {
+            let memory = SmallQueue::memory(Bytes::new(segment.len.into()));
+            let leaves_at = self.own.left + self.device.queue().packets + 1;
+            self.own.held.push_back((leaves_at, memory));
+            self.sender.on_entered_host(memory);
+        }
         let mapping = (segment.len > 0).then(|| self.mapping(segment.seq)).flatten();
         Some(Carried { segment, mapping, data_ack: None })
     }
