@@ -137,6 +137,9 @@ struct Compare {
     what: String,
     key: String,
     values: Vec<String>,
+    /// The values that are more than their name: the table in its place.
+    #[serde(default)]
+    tables: BTreeMap<String, toml::Value>,
     metric: String,
     of: String,
     #[serde(default)]
@@ -185,7 +188,8 @@ impl Compare {
     /// A row with `value`.
     fn row(&self, id: Option<String>, what: &str, value: &str, of: &str) -> Row {
         let mut set = self.set.clone();
-        set.insert(self.key.clone(), toml::Value::String(value.to_owned()));
+        let named = || toml::Value::String(value.to_owned());
+        set.insert(self.key.clone(), self.tables.get(value).cloned().unwrap_or_else(named));
         Row {
             id,
             what: format!("{}: {what}", self.what),
@@ -516,6 +520,29 @@ mod tests {
         assert_eq!(trends[2].highest, ["r8-new", "r8-old"]);
         assert_eq!(trends[3].highest, ["r8-own", "r8-old", "r8-new"]);
     }
+
+    #[test]
+    fn a_value_may_be_a_table_under_its_name() {
+        let text = r#"
+            of = "a figure"
+            [[compare]]
+            id = "r8"
+            what = "8 Mbit/s"
+            key = "k"
+            values = ["old", "new"]
+            tables = { old = { name = "old", floor = 1 } }
+            metric = "goodput"
+            of = "x"
+        "#;
+        let Reproduction { rows, .. } = toml::from_str(text).unwrap();
+        assert_eq!(
+            (rows[0].id.as_deref(), rows[0].what.as_str()),
+            (Some("r8-old"), "8 Mbit/s: old")
+        );
+        assert_eq!(rows[0].set["k"]["floor"], toml::Value::Integer(1));
+        assert_eq!(rows[1].set["k"], toml::Value::String("new".into()));
+    }
+
     #[test]
     fn a_row_that_needs_one_of_a_comparison_comes_after_it() {
         let text = r#"
