@@ -114,15 +114,15 @@ fn small_queues_keep_devices_short_and_both_paths_full() {
 
 #[test]
 fn a_file_arrives_whole_under_loss_with_small_queues() {
-    // The queue of 3 packets drops some of those that count as the subflow's own.
-    for queue in ["100p", "3p"] {
+    // With a shift of 2 the limit is above 3 packets: the queue drops some that count as the subflow's own.
+    for (queue, shift) in [("100p", 10), ("3p", 2)] {
         let changes = [
             "warm_up=0s",
             "duration=120s",
             "link.a.forward.loss=0.02",
             &format!("link.a.forward.queue={queue}"),
             "flow.mptcp.multipath.file=3MB",
-            "flow.mptcp.multipath.pacing_shift=10",
+            &format!("flow.mptcp.multipath.pacing_shift={shift}"),
         ];
         let mut built = scenario(WIRES, &changes).unwrap().build(0).unwrap();
         built.world.run_until(Time::ZERO + Span::from_secs(120));
