@@ -6,6 +6,7 @@
 
 #![cfg_attr(
     not(all(
+        feature = "advise",
         feature = "bond",
         feature = "demo",
         feature = "emulate",
@@ -23,6 +24,8 @@
 
 #[macro_use]
 mod said;
+#[cfg(feature = "advise")]
+mod advise;
 #[cfg(feature = "lab")]
 mod age;
 #[cfg(feature = "bond")]
@@ -66,7 +69,7 @@ mod receiver;
 mod relay;
 #[cfg(feature = "router")]
 mod router;
-#[cfg(any(feature = "demo", feature = "lab", feature = "probe"))]
+#[cfg(any(feature = "advise", feature = "demo", feature = "lab", feature = "probe"))]
 mod run_length;
 mod scheduler;
 #[cfg(feature = "source")]
@@ -100,6 +103,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "advise")]
+    Advise(advise::Args),
     #[cfg(feature = "source")]
     Source(source::Args),
     #[cfg(feature = "monitor")]
@@ -172,6 +177,8 @@ fn parsed() -> miette::Result<Cli> {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
+        #[cfg(feature = "advise")]
+        Command::Advise(args) => advise::run(args),
         #[cfg(feature = "source")]
         Command::Source(args) => source::run(args),
         #[cfg(feature = "monitor")]

@@ -1,9 +1,11 @@
-//! What the crates that meet the operating system share: locks on folders, netlink, privileges and access to
-//! files that a process gives up, and the user that runs a command.
+//! What the crates that meet the operating system share: locks on folders, netlink, network devices, ICMP,
+//! privileges and access to files that a process gives up, and the user that runs a command.
 
 #[cfg(feature = "confinement")]
 pub mod confinement;
 pub mod folder_lock;
+pub mod icmp;
+pub mod net_device;
 pub mod netlink;
 pub mod privileges;
 mod user;

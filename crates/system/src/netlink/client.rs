@@ -5,7 +5,9 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
-use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE};
+use netlink_sys::protocols::{
+    NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_SOCK_DIAG,
+};
 use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{MsgFlags, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
@@ -31,6 +33,8 @@ pub enum Protocol {
     Generic,
     /// nf_tables, NFQUEUE.
     Netfilter,
+    /// The state of sockets (`sock_diag`).
+    SocketDiagnosis,
 }
 
 impl Protocol {
@@ -39,6 +43,7 @@ impl Protocol {
             Self::Route => NETLINK_ROUTE,
             Self::Generic => NETLINK_GENERIC,
             Self::Netfilter => NETLINK_NETFILTER,
+            Self::SocketDiagnosis => NETLINK_SOCK_DIAG,
         }
     }
 }

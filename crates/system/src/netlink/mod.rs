@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! interfaces, addresses, routes, queueing disciplines ─► Route ───┐
-//! nl80211 (Wi-Fi) ─────────────────────────────────────► Generic ─┼─► Client ─► socket
+//! nl80211 (Wi-Fi) ─────────────────────────────────────► Generic ─┤
+//! TCP and UDP sockets (sock_diag) ─────────────────────► Sockets ─┼─► Client ─► socket
 //! nf_tables, NFQUEUE ─────────────────────────────────────────────┘
 //! ```
 //!
@@ -29,6 +30,7 @@ mod limits;
 mod reply;
 mod request;
 mod route;
+mod sockets;
 
 #[doc(hidden)]
 pub use answer::Answer;
@@ -38,4 +40,5 @@ pub use error::NetlinkError;
 pub use generic::{GENERIC_HEADER, Generic};
 pub use reply::{Content, MalformedReply, Reply, replies};
 pub use request::{Requests, Writer, encode, flags};
-pub use route::{Handle, LinkSettings, Qdisc, QueueStats, Route};
+pub use route::{Handle, LinkReport, LinkSettings, NextHop, Qdisc, QueueStats, Route};
+pub use sockets::{Socket, SocketMemory, Sockets, TcpInfo, TcpSocket};

@@ -2,6 +2,7 @@
 
 mod link;
 mod qdisc;
+mod survey;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::request::Writer;
 
 pub use link::LinkSettings;
 pub use qdisc::{Handle, Qdisc, QueueStats};
+pub use survey::{LinkReport, NextHop};
 
 /// The network configuration of the namespace in which the calling thread was when it opened this.
 #[derive(Debug)]

@@ -1,0 +1,91 @@
+//! The queue of an interface of this host: its queueing discipline, and the ring of the device.
+
+use super::view::View;
+use super::{evidence, is_standing, stretch};
+use crate::advise::finding::{Bottleneck, Direction, Fault, Finding, Stop};
+use crate::advise::observation::{Interface, InterfaceSample, median};
+
+/// The fraction of samples in which a standing queue has bytes.
+const OCCUPIED: f64 = 0.4;
+/// More than this share of the queued bytes, or of those that left, makes something the cause.
+const CAUSE: f64 = 0.5;
+
+fn queued(sample: &InterfaceSample) -> u64 {
+    sample.queued_bytes + sample.ring_bytes
+}
+
+/// The rate at which the queue drains while it has bytes, in bytes per second.
+fn drain_rate(interface: &Interface) -> Option<f64> {
+    let backlogged = interface.samples.windows(2).filter(|pair| pair.iter().all(|s| queued(s) > 0));
+    let (bytes, seconds) = backlogged.fold((0, 0.0), |(bytes, seconds), pair| {
+        let left = pair[1].left_bytes.saturating_sub(pair[0].left_bytes);
+        (bytes + left, seconds + pair[1].at - pair[0].at)
+    });
+    (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds)
+}
+
+/// How long bytes are in the queue, in seconds: the median while it has any. `None` if it is empty for most
+/// of the time.
+pub(in crate::advise) fn delay(interface: &Interface) -> Option<f64> {
+    let rate = drain_rate(interface)?;
+    let occupied = interface.samples.iter().map(queued).filter(|bytes| *bytes > 0);
+    let delays: Vec<f64> = occupied.map(|bytes| bytes as f64 / rate).collect();
+    let share = delays.len() as f64 / interface.samples.len().max(1) as f64;
+    (share >= OCCUPIED).then(|| median(delays))?
+}
+
+/// A standing queue of this host, with its cause.
+pub(super) fn finding(view: &View<'_>) -> Option<Finding> {
+    let interface = view.interface;
+    let queue = delay(interface)?;
+    let bps = drain_rate(interface)? * 8.0;
+    let bases = view.connections.iter().filter_map(|one| one.min_rtt());
+    let base = bases.reduce(f64::min);
+    // A short queue stays short, however short the base RTT is.
+    if !is_standing(queue, base.unwrap_or_default().min(0.1)) {
+        return None;
+    }
+    let tcp_bytes: f64 = view
+        .connections
+        .iter()
+        .filter_map(|one| median(one.samples.iter().map(|s| s.memory.sending.into()).collect()))
+        .sum();
+    let udp_bytes: f64 = view.udp_sockets().iter().map(|one| one.queued_bytes).sum();
+    let [foreign, _] = view.foreign_shares();
+    let of_sockets = tcp_bytes + udp_bytes;
+    let drops = interface.difference(|sample| sample.drops);
+    let left = interface.difference(|sample| sample.left_bytes);
+    let backlog = median(interface.samples.iter().map(|s| queued(s) as f64).collect())?;
+    let is_forwarded = view.seen.forwards && foreign > CAUSE && of_sockets < CAUSE * backlog;
+    let (stop, fault) = if is_forwarded {
+        (Stop::Router, Fault::ForwardingQueue)
+    } else if udp_bytes > CAUSE * of_sockets || (foreign > CAUSE && drops > 0) {
+        (Stop::Source, Fault::SourceOverload)
+    } else {
+        (Stop::Host, Fault::HostQueue)
+    };
+    let offered = bps * (1.0 + (drops * 1500) as f64 / left.max(1) as f64);
+    Some(Finding {
+        stop,
+        direction: Direction::Up,
+        fault,
+        interface: view.name(),
+        slowdown: stretch(queue, base.unwrap_or_default()),
+        evidence: evidence([
+            ("own_queueing_delay_ms", queue * 1e3),
+            ("own_queue_bytes", backlog),
+            ("own_queue_rate_bps", bps),
+            ("own_queue_drops", drops as f64),
+            ("udp_bytes_in_own_queue", udp_bytes),
+            ("tcp_bytes_in_own_queue", tcp_bytes),
+        ]),
+        bottleneck: Bottleneck {
+            bps,
+            base_rtt: base.unwrap_or(0.02),
+            queue,
+            flows: view.connections.iter().filter(|one| one.sent() > 0).count().max(1),
+            offered_bps: offered,
+            ..Bottleneck::default()
+        },
+    })
+}

@@ -1,0 +1,96 @@
+//! The path itself: another route meanwhile, and a large base RTT.
+
+use super::evidence;
+use super::view::{MIN_SAMPLES, View, active, spread};
+use crate::advise::finding::{Bottleneck, Direction, Fault, Finding, Stop};
+use crate::advise::observation::{Connection, InterfaceSample, median};
+
+/// A base RTT in seconds from which on a path counts as long: beyond any terrestrial path of a continent.
+const LONG: f64 = 0.150;
+/// A step of the round trip in seconds, which is more than a delayed ack, and as a fraction of the smaller one.
+const MIN_STEP: f64 = 0.045;
+const MIN_STEP_SHARE: f64 = 0.2;
+/// The distance of the quartiles on both sides of a step, as a fraction of the step.
+const STEADY: f64 = 0.25;
+
+/// A change of the route: of the next hop, or a step of the round trip that no traffic explains.
+pub(super) fn change(view: &View<'_>) -> Option<Finding> {
+    let is_here = |device: u32| device == view.interface.device;
+    let changed = view.seen.route_changes.iter().filter(|it| is_here(it.from_hop.device)).count();
+    let step = view.connections.iter().find_map(|one| step(view, one));
+    if changed == 0 && step.is_none() {
+        return None;
+    }
+    let [before, after] = step.unwrap_or_default();
+    let ratio = if step.is_some() { before.max(after) / before.min(after) } else { 1.05 };
+    Some(Finding {
+        stop: Stop::Path,
+        direction: Direction::Both,
+        fault: Fault::RouteChange,
+        interface: view.name(),
+        slowdown: ratio,
+        evidence: evidence([
+            ("changed_next_hops", changed as f64),
+            ("rtt_before_ms", before * 1e3),
+            ("rtt_after_ms", after * 1e3),
+        ]),
+        bottleneck: Bottleneck { base_rtt: after, ..Bottleneck::default() },
+    })
+}
+
+/// The round trip before and after a step, in seconds. Both sides are steady, and the traffic is the same, so
+/// that no queue explains it.
+fn step(view: &View<'_>, connection: &Connection) -> Option<[f64; 2]> {
+    if view.bulk_senders().chain(view.bulk_receivers()).next().is_some() {
+        return None;
+    }
+    let rtts: Vec<f64> = active(connection, |sample| sample.info.bytes_acked)
+        .map(|sample| f64::from(sample.info.rtt) / 1e6)
+        .collect();
+    let third = rtts.len() / 3;
+    if third < MIN_SAMPLES {
+        return None;
+    }
+    let sides = [&rtts[..third], &rtts[rtts.len() - third..]];
+    let [before, after] = [median(sides[0].to_vec())?, median(sides[1].to_vec())?];
+    let size = (after - before).abs();
+    let is_large = size >= MIN_STEP.max(MIN_STEP_SHARE * before.min(after));
+    let is_steady = sides.iter().all(|side| spread(side) <= STEADY * size);
+    (is_large && is_steady && has_equal_traffic(&view.interface.samples)).then_some([before, after])
+}
+
+/// Whether the interface moved about as many bytes in the first third as in the last one.
+fn has_equal_traffic(samples: &[InterfaceSample]) -> bool {
+    let third = samples.len() / 3;
+    let moved = |part: &[InterfaceSample]| {
+        let all = |sample: &InterfaceSample| sample.sent_bytes + sample.received_bytes;
+        match (part.first(), part.last()) {
+            (Some(first), Some(last)) => all(last).saturating_sub(all(first)) as f64,
+            _ => 0.0,
+        }
+    };
+    let (first, last) = (moved(&samples[..third]), moved(&samples[samples.len() - third..]));
+    first.max(last) <= 3.0 * first.min(last) + 20_000.0
+}
+
+/// A large base RTT.
+pub(super) fn long_path(view: &View<'_>) -> Option<Finding> {
+    let used = view.connections.iter().filter(|one| one.sent() + one.received() > 0);
+    let bases: Vec<(f64, u64)> = used
+        .map(|one| (view.base_rtt(one), one.sent() + one.received()))
+        .filter(|(base, _)| *base > 0.0)
+        .collect();
+    let base = super::view::weighted_median(bases)?;
+    if base < LONG {
+        return None;
+    }
+    Some(Finding {
+        stop: Stop::Path,
+        direction: Direction::Both,
+        fault: Fault::LongPath,
+        interface: view.name(),
+        slowdown: base / LONG,
+        evidence: evidence([("base_rtt_ms", base * 1e3)]),
+        bottleneck: Bottleneck { base_rtt: base, ..Bottleneck::default() },
+    })
+}

@@ -1,0 +1,158 @@
+//! One interface of an observation, with the connections that use it.
+
+use crate::advise::observation::{
+    Connection, Interface, Observation, TcpSample, UdpSocket, median, quantile,
+};
+
+/// Bytes of headers per segment: IPv4, TCP with timestamps.
+const HEADERS: u64 = 52;
+/// A connection that moved fewer bytes says little.
+const MIN_BULK: u64 = 50_000;
+/// By how long Linux delays acks at most while it expects data to send along, in seconds.
+const ACK_DELAY: f64 = 0.040;
+/// A standing queue lets data arrive without pauses: the time since the newest data is below this fraction of
+/// the round trip. A sender with pauses makes the receiver's estimate of the round trip too long.
+const PAUSE: f64 = 0.25;
+/// Samples that a number needs.
+pub(super) const MIN_SAMPLES: usize = 5;
+
+/// One interface, with the connections that use it.
+#[derive(Debug)]
+pub(super) struct View<'a> {
+    pub(super) seen: &'a Observation,
+    pub(super) interface: &'a Interface,
+    pub(super) connections: Vec<&'a Connection>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(seen: &'a Observation, interface: &'a Interface) -> Self {
+        let uses_it = |one: &&Connection| one.device == Some(interface.device);
+        let connections = seen.connections.iter().filter(uses_it).collect();
+        Self { seen, interface, connections }
+    }
+
+    /// UDP sockets of the host; the kernel does not report by which device they send.
+    pub(super) fn udp_sockets(&self) -> &'a [UdpSocket] {
+        &self.seen.udp_sockets
+    }
+
+    pub(super) fn name(&self) -> Option<String> {
+        Some(self.interface.name.clone())
+    }
+
+    /// The base RTT of a connection: the minimum of all connections to the same host, in seconds.
+    pub(super) fn base_rtt(&self, connection: &Connection) -> f64 {
+        let host = connection.remote.ip();
+        let same = self.connections.iter().filter(|one| one.remote.ip() == host);
+        same.filter_map(|one| one.min_rtt()).reduce(f64::min).unwrap_or_default()
+    }
+
+    /// The bytes of this host's TCP connections among those that left, and among those that arrived.
+    pub(super) fn tcp_bytes(&self) -> [u64; 2] {
+        let sum = |of: fn(&Connection) -> u64| self.connections.iter().map(|one| of(one)).sum();
+        [
+            sum(|one| {
+                let payload = one.difference(|info| info.bytes_sent);
+                payload + HEADERS * one.difference(|info| info.segments_out.into())
+            }),
+            sum(|one| one.received() + HEADERS * one.difference(|info| info.segments_in.into())),
+        ]
+    }
+
+    /// The fraction of the bytes that left, and of those that arrived, which TCP of this host did not move.
+    pub(super) fn foreign_shares(&self) -> [f64; 2] {
+        let all = [
+            self.interface.difference(|sample| sample.sent_bytes),
+            self.interface.difference(|sample| sample.received_bytes),
+        ];
+        let tcp = self.tcp_bytes();
+        [0, 1].map(|at| all[at].saturating_sub(tcp[at]) as f64 / all[at].max(1) as f64)
+    }
+
+    /// Connections that send in bulk: busy for most of the time, and not for want of data.
+    pub(super) fn bulk_senders(&self) -> impl Iterator<Item = &'a Connection> {
+        self.connections.iter().copied().filter(|one| {
+            let busy = one.difference(|info| info.busy) as f64 / 1e6;
+            one.sent() >= MIN_BULK && busy >= 0.5 * one.seconds()
+        })
+    }
+
+    /// Connections that receive in bulk: data arrives in each round trip.
+    pub(super) fn bulk_receivers(&self) -> impl Iterator<Item = &'a Connection> {
+        self.connections.iter().copied().filter(|one| {
+            let active = active(one, |sample| sample.info.bytes_received).count() as f64;
+            let samples = one.samples.len().max(2) as f64 - 1.0;
+            let rounds = one.seconds() / self.base_rtt(one).max(0.001);
+            one.received() >= MIN_BULK && active >= 0.6 * samples.min(rounds)
+        })
+    }
+
+    /// How long bytes were in this host's own queue when they left, in seconds.
+    pub(super) fn own_queue(&self) -> f64 {
+        super::local::delay(self.interface).unwrap_or_default()
+    }
+
+    /// The round trips above the base RTT of a sender, when acks arrived, in seconds: the median. A sender
+    /// whose acks the peer may delay, as it does not send in bulk, has that delay less.
+    pub(super) fn queue_of_sender(&self, connection: &Connection) -> Option<f64> {
+        let base = self.base_rtt(connection);
+        let rtts = active(connection, |sample| sample.info.bytes_acked)
+            .map(|sample| f64::from(sample.info.rtt) / 1e6 - base);
+        let is_bulk = self.bulk_senders().any(|one| std::ptr::eq(one, connection));
+        let ack_delay = if is_bulk { 0.0 } else { ACK_DELAY };
+        Some((standing(rtts.collect())? - ack_delay).max(0.0))
+    }
+
+    /// The same of a receiver, by its own estimate; 0 if data arrives with pauses.
+    pub(super) fn queue_of_receiver(&self, connection: &Connection) -> Option<f64> {
+        let rtts: Vec<f64> = active(connection, |sample| sample.info.bytes_received)
+            .filter(|sample| sample.info.receiver_rtt > 0)
+            .map(|sample| f64::from(sample.info.receiver_rtt) / 1e6)
+            .collect();
+        let base = self.base_of_receiver(connection)?;
+        let queue = standing(rtts.into_iter().map(|rtt| rtt - base).collect())?;
+        let pauses = connection.samples.iter().map(|sample| sample.info.since_received_ms.into());
+        let pause = median(pauses.collect())? / 1e3;
+        Some(if pause < PAUSE * queue { queue } else { 0.0 })
+    }
+
+    /// The base RTT of a receiver in seconds: that of the handshake, or the minimum that it estimated.
+    pub(super) fn base_of_receiver(&self, connection: &Connection) -> Option<f64> {
+        let estimates = connection.samples.iter().map(|sample| sample.info.receiver_rtt);
+        let estimated = estimates.filter(|rtt| *rtt > 0).min().map(|rtt| f64::from(rtt) / 1e6);
+        let shaken = Some(self.base_rtt(connection)).filter(|base| *base > 0.0);
+        [estimated, shaken].into_iter().flatten().reduce(f64::min)
+    }
+}
+
+/// The median of enough samples.
+fn standing(values: Vec<f64>) -> Option<f64> {
+    (values.len() >= MIN_SAMPLES).then(|| median(values))?
+}
+
+/// Samples at which a counter has grown since the one before.
+pub(super) fn active(
+    connection: &Connection,
+    counter: fn(&TcpSample) -> u64,
+) -> impl Iterator<Item = &TcpSample> {
+    let pairs = connection.samples.windows(2);
+    pairs.filter(move |pair| counter(&pair[1]) > counter(&pair[0])).map(|pair| &pair[1])
+}
+
+/// The median of values, each of which counts as often as its weight.
+pub(super) fn weighted_median(mut values: Vec<(f64, u64)>) -> Option<f64> {
+    values.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let half = values.iter().map(|(_, weight)| weight).sum::<u64>() / 2;
+    let mut sum = 0;
+    let at = values.iter().find(|(_, weight)| {
+        sum += weight;
+        sum > half
+    });
+    at.or(values.last()).map(|(value, _)| *value)
+}
+
+/// The distance of the quartiles.
+pub(super) fn spread(values: &[f64]) -> f64 {
+    let of = |fraction| quantile(values.to_vec(), fraction).unwrap_or_default();
+    of(0.75) - of(0.25)
+}

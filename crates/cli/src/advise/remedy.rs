@@ -1,0 +1,351 @@
+//! Which commands may mend a fault, and how the lab tries each of them.
+
+use super::finding::{Bottleneck, Direction, Fault, Finding, Stop};
+use super::gain::{Compared, Flow, Hop, Link, Setup, Trial, simulated, simulated_flows};
+use super::observation::{Interface, Observation};
+
+/// The fraction of a bottleneck's rate at which to shape, so that the queue moves to this host: of a wired
+/// link, and of Wi-Fi, whose rate varies.
+const SHAPED: f64 = 0.95;
+const SHAPED_WLAN: f64 = 0.85;
+/// How much more a path may carry than a transfer that does not use it.
+const SPARE: f64 = 4.0;
+/// The capacity behind an overload whose drops this host does not see, as a fraction of what is sent.
+const OVERLOADED: f64 = 0.8;
+
+const SAMPLE_RTT: Compared = Compared {
+    what: "round trip of small updates",
+    name: "rtt_mean",
+    of: "sample",
+    is_lower_better: true,
+};
+const fn goodput(of: &'static str) -> Compared {
+    Compared { what: "goodput of transfers", name: "goodput", of, is_lower_better: false }
+}
+
+/// A command that may help.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Remedy {
+    pub(super) command: String,
+    /// Where to run it, if not on this host.
+    pub(super) note: Option<&'static str>,
+    pub(super) trial: Trial,
+}
+
+/// Commands that may help against a finding; none where no command does.
+pub(super) fn remedies(seen: &Observation, finding: &Finding) -> Vec<Remedy> {
+    let interface = seen.interfaces.iter().find(|it| Some(&it.name) == finding.interface.as_ref());
+    let bottleneck = &finding.bottleneck;
+    let Some(interface) = interface else { return Vec::new() };
+    match finding.fault {
+        Fault::UpstreamQueue if finding.direction == Direction::Both => Vec::new(),
+        Fault::UpstreamQueue | Fault::AckCongestion => uplink(seen, interface, finding),
+        Fault::DownstreamQueue => receiver(seen, finding),
+        Fault::HostQueue => own_queue(seen, interface, bottleneck),
+        Fault::ForwardingQueue => router(interface, bottleneck),
+        Fault::SourceOverload => vec![source(bottleneck)],
+        Fault::Loss => congestion_control(seen, finding).into_iter().collect(),
+        Fault::ReceiveWindow | Fault::SendBuffer => vec![buffers(finding)],
+        Fault::LongPath | Fault::RouteChange | Fault::SlowReader => Vec::new(),
+    }
+}
+
+/// What can be said where no command helps.
+pub(super) fn note(seen: &Observation, finding: &Finding) -> Option<&'static str> {
+    Some(match finding.fault {
+        Fault::LongPath if seen.exits.len() > 1 => {
+            "no law shortens propagation; this host has another default route: measure it, and use \
+             `freshline source --via` with both if it is shorter"
+        }
+        Fault::LongPath => "no law shortens propagation, and there is no other route to try",
+        Fault::RouteChange => {
+            "routes change; `freshline source --law tenth` learns the new base RTT, and nothing needs \
+             to be done for TCP"
+        }
+        Fault::SlowReader => {
+            "the program at this port reads more slowly than data arrives; no command of the network \
+             helps"
+        }
+        Fault::UpstreamQueue if finding.direction == Direction::Both => {
+            "this host does not cause the queue; look at the other hosts behind the same router, or run \
+             this on the router"
+        }
+        _ => return None,
+    })
+}
+
+fn upload(count: usize, host: &str) -> Flow {
+    Flow {
+        name: "upload",
+        count,
+        is_download: false,
+        table: format!("tcp = {{ control = \"cubic\", host = \"{host}\" }}"),
+    }
+}
+
+fn download(count: usize, receiver: &str) -> Flow {
+    Flow {
+        name: "download",
+        count,
+        is_download: true,
+        table: format!("tcp = {{ control = \"cubic\", receiver = {receiver} }}"),
+    }
+}
+
+/// Small updates, whose round trips suffer from the queue.
+fn sample(is_download: bool) -> Flow {
+    let table = "updates = { law = \"fixed\", rate = \"20/s\", payload = \"200B\" }".to_owned();
+    Flow { name: "sample", count: 1, is_download, table }
+}
+
+fn up(hop: Hop) -> Link {
+    Link { up: Some(hop), down: None }
+}
+
+const BANDS: &str = "{ discipline = \"dual\" }";
+const FQ_CODEL: &str = "{ discipline = \"fq_codel\" }";
+const IFC: &str = "{ discipline = \"ifc\" }";
+
+fn rate(bps: f64) -> String {
+    if bps >= 1e6 { format!("{:.1}mbit", bps / 1e6) } else { format!("{:.0}kbit", bps / 1e3) }
+}
+
+/// A standing queue beyond this host, of uploads: a shaper of this host in front of it.
+fn uplink(seen: &Observation, interface: &Interface, finding: &Finding) -> Vec<Remedy> {
+    let bottleneck = &finding.bottleneck;
+    let flows = simulated_flows(bottleneck.flows);
+    let fraction = if finding.stop == Stop::Wlan { SHAPED_WLAN } else { SHAPED };
+    let access = up(Hop::drop_tail(bottleneck));
+    let is_with_downloads = finding.fault == Fault::AckCongestion;
+    let has_uploads = !is_with_downloads || bottleneck.bps > bottleneck.other_bps / 10.0;
+    let setup = |links: Vec<Link>, host: &str| {
+        let mut all = vec![sample(false)];
+        all.extend(has_uploads.then(|| upload(flows, host)));
+        all.extend(is_with_downloads.then(|| download(1, "\"autotune\"")));
+        Setup { links, flows: all, base_rtt: bottleneck.base_rtt }
+    };
+    let guard = Some(goodput(if is_with_downloads { "download" } else { "upload" }));
+    let shaped = rate(bottleneck.bps * fraction);
+    let name = &interface.name;
+    let remedy = |command: String, queue: &str, host: &str| Remedy {
+        command,
+        note: None,
+        trial: Trial {
+            without: setup(vec![access.clone()], "single"),
+            with: setup(vec![up(Hop::with_queue(bottleneck, fraction, queue)), access.clone()], host),
+            metric: SAMPLE_RTT,
+            guard,
+        },
+    };
+    let bands = format!("freshline uplink attach --dev {name} --rate {shaped}");
+    let cake = format!("tc qdisc replace dev {name} root cake bandwidth {shaped}");
+    let ours = seen.kernel.has_btf.then(|| remedy(bands, BANDS, "sorpc"));
+    ours.into_iter().chain([remedy(cake, FQ_CODEL, "single")]).collect()
+}
+
+/// A standing queue of downloads: a receive window that keeps it short.
+fn receiver(seen: &Observation, finding: &Finding) -> Vec<Remedy> {
+    if !seen.kernel.has_btf {
+        return Vec::new();
+    }
+    let bottleneck = &finding.bottleneck;
+    let flows = simulated_flows(bottleneck.flows);
+    let is_wlan = finding.stop == Stop::Wlan;
+    let (options, law) = match is_wlan {
+        true => (" --delta 8ms", "{ law = \"rtac\", delta = \"8ms\" }"),
+        false => ("", "\"rtac\""),
+    };
+    let setup = |law: &str| Setup {
+        links: vec![Link { up: None, down: Some(Hop::drop_tail(bottleneck)) }],
+        flows: vec![sample(true), download(flows, law)],
+        base_rtt: bottleneck.base_rtt,
+    };
+    vec![Remedy {
+        command: format!("freshline receiver attach --adopt-existing{options}"),
+        note: None,
+        trial: Trial {
+            without: setup("\"autotune\""),
+            with: setup(law),
+            metric: SAMPLE_RTT,
+            guard: Some(goodput("download")),
+        },
+    }]
+}
+
+/// The place of a queueing discipline that does not remove a shaper.
+fn place(interface: &Interface) -> String {
+    let Interface { name, discipline, discipline_major, .. } = interface;
+    match discipline.as_str() {
+        "tbf" => format!("dev {name} parent {discipline_major:x}:1"),
+        "htb" | "hfsc" | "drr" | "qfq" => {
+            format!("dev {name} parent {discipline_major:x}:CLASS")
+        }
+        _ => format!("dev {name} root"),
+    }
+}
+
+/// A standing queue of this host.
+fn own_queue(seen: &Observation, interface: &Interface, bottleneck: &Bottleneck) -> Vec<Remedy> {
+    let flows = simulated_flows(bottleneck.flows);
+    let setup = |hop: Hop, host: &str| Setup {
+        links: vec![up(hop)],
+        flows: vec![sample(false), upload(flows, host)],
+        base_rtt: bottleneck.base_rtt,
+    };
+    let remedy = |command: String, queue: &str, host: &str| Remedy {
+        command,
+        note: None,
+        trial: Trial {
+            without: setup(Hop::drop_tail(bottleneck), "single"),
+            with: setup(Hop::with_queue(bottleneck, 1.0, queue), host),
+            metric: SAMPLE_RTT,
+            guard: Some(goodput("upload")),
+        },
+    };
+    let plain = format!("tc qdisc replace {} fq_codel", place(interface));
+    let bands = format!("freshline uplink attach --dev {}", interface.name);
+    // Bands without --rate need those of pfifo_fast.
+    let has_bands = interface.discipline == "pfifo_fast" && seen.kernel.has_btf;
+    let ours = has_bands.then(|| remedy(bands, BANDS, "sorpc"));
+    [remedy(plain, FQ_CODEL, "single")].into_iter().chain(ours).collect()
+}
+
+/// The queue of a router that this host is.
+fn router(interface: &Interface, bottleneck: &Bottleneck) -> Vec<Remedy> {
+    let setup = |hop: Hop| Setup {
+        links: vec![up(hop)],
+        flows: vec![sample(false), upload(2, "single")],
+        base_rtt: bottleneck.base_rtt,
+    };
+    let remedy = |command: String, fraction: f64, queue: &str| Remedy {
+        command,
+        note: None,
+        trial: Trial {
+            without: setup(Hop::drop_tail(bottleneck)),
+            with: setup(Hop::with_queue(bottleneck, fraction, queue)),
+            metric: SAMPLE_RTT,
+            guard: Some(goodput("upload")),
+        },
+    };
+    let shaped = rate(bottleneck.bps * SHAPED);
+    let name = &interface.name;
+    let plain = remedy(format!("tc qdisc replace {} fq_codel", place(interface)), 1.0, FQ_CODEL);
+    let ours =
+        remedy(format!("freshline router attach --dev {name} --rate {shaped} --or-run"), SHAPED, IFC);
+    vec![ours, plain]
+}
+
+/// A source that does not adapt.
+fn source(bottleneck: &Bottleneck) -> Remedy {
+    let offered = bottleneck.offered_bps.max(bottleneck.bps);
+    let capacity = bottleneck.bps.min(offered * OVERLOADED);
+    let scale = simulated(capacity) / capacity.max(1.0);
+    let hop = Hop::drop_tail(&Bottleneck { bps: capacity, ..*bottleneck });
+    let per_s = (offered * scale / 8.0 / 1028.0).max(1.0);
+    let setup = |law: String| Setup {
+        links: vec![up(hop.clone())],
+        flows: vec![Flow {
+            name: "source",
+            count: 1,
+            is_download: false,
+            table: format!("updates = {{ {law}, payload = \"1000B\" }}"),
+        }],
+        base_rtt: bottleneck.base_rtt,
+    };
+    Remedy {
+        command: "freshline source quic://MONITOR:PORT --law tenth".to_owned(),
+        note: Some("in place of the program that sends at a fixed rate, if newer data replaces older"),
+        trial: Trial {
+            without: setup(format!("law = \"fixed\", rate = \"{per_s:.0}/s\"")),
+            with: setup("law = \"tenth\"".to_owned()),
+            metric: Compared {
+                what: "mean age of updates",
+                name: "age_mean",
+                of: "source",
+                is_lower_better: true,
+            },
+            guard: None,
+        },
+    }
+}
+
+/// Losses without a queue: a congestion control that does not take each loss for a queue.
+fn congestion_control(seen: &Observation, finding: &Finding) -> Option<Remedy> {
+    let kernel = &seen.kernel;
+    let is_up = finding.direction == Direction::Up;
+    if is_up && (kernel.congestion_control == "bbr" || !has(&kernel.congestion_controls, "bbr")) {
+        return None;
+    }
+    let bottleneck = &finding.bottleneck;
+    let hop = Hop {
+        bps: simulated(bottleneck.bps * SPARE),
+        queue: "\"200p\"".to_owned(),
+        loss: bottleneck.loss.min(0.3),
+    };
+    let setup = |control: &str| Setup {
+        links: vec![up(hop.clone())],
+        flows: vec![Flow {
+            name: "upload",
+            count: 1,
+            is_download: false,
+            table: format!("tcp = {{ control = \"{control}\" }}"),
+        }],
+        base_rtt: bottleneck.base_rtt,
+    };
+    Some(Remedy {
+        command: "sysctl -w net.ipv4.tcp_congestion_control=bbr".to_owned(),
+        note: (!is_up).then_some("on the hosts that send, as the sender's law counts"),
+        trial: Trial {
+            without: setup("cubic"),
+            with: setup("bbr"),
+            metric: goodput("upload"),
+            guard: None,
+        },
+    })
+}
+
+fn has(all: &[String], name: &str) -> bool {
+    all.iter().any(|one| one == name)
+}
+
+/// A buffer that is too small for the path.
+fn buffers(finding: &Finding) -> Remedy {
+    let bottleneck = &finding.bottleneck;
+    let hop = Hop { bps: simulated(bottleneck.bps * SPARE), queue: "\"1000p\"".to_owned(), loss: 0.0 };
+    let window = bottleneck.window.max(4_096.0);
+    let (key, setting, note) = match (finding.fault, finding.direction) {
+        (Fault::SendBuffer, _) => ("send_buffer", "tcp_wmem=\"4096 16384 16777216\"", None),
+        (_, Direction::Up) => (
+            "receive_buffer",
+            "tcp_rmem=\"4096 131072 16777216\"",
+            Some("on the receiving host; a program that sets SO_RCVBUF itself must stop to do so"),
+        ),
+        _ => (
+            "receive_buffer",
+            "tcp_rmem=\"4096 131072 16777216\"",
+            Some("a program that sets SO_RCVBUF itself must stop to do so"),
+        ),
+    };
+    // A buffer holds more than the window, as the kernel counts its overhead.
+    let small = format!(", {key} = [\"{:.0}B\", \"{:.0}B\"]", window * 2.0, window * 2.0);
+    let setup = |buffer: &str| Setup {
+        links: vec![up(hop.clone())],
+        flows: vec![Flow {
+            name: "upload",
+            count: 1,
+            is_download: false,
+            table: format!("tcp = {{ control = \"cubic\"{buffer} }}"),
+        }],
+        base_rtt: bottleneck.base_rtt,
+    };
+    Remedy {
+        command: format!("sysctl -w net.ipv4.{setting}"),
+        note,
+        trial: Trial {
+            without: setup(&small),
+            with: setup(""),
+            metric: goodput("upload"),
+            guard: None,
+        },
+    }
+}

@@ -1,0 +1,96 @@
+//! A finding in plain words.
+
+use super::finding::{Direction, Fault, Finding};
+
+/// What is wrong, in a sentence or two with the numbers.
+pub(super) fn summary(finding: &Finding) -> String {
+    let bottleneck = &finding.bottleneck;
+    let queue = milliseconds(bottleneck.queue);
+    let base = milliseconds(bottleneck.base_rtt);
+    let at = mbit(bottleneck.bps);
+    let on = finding.interface.as_deref().unwrap_or("this host");
+    match (finding.fault, finding.direction) {
+        (Fault::SourceOverload, _) => format!(
+            "A program sends UDP through {on} faster than the capacity, whatever happens: packets queue for \
+             {queue} and are dropped."
+        ),
+        (Fault::SendBuffer, _) => format!(
+            "Programs send through {on} with a send buffer that is smaller than the path holds \
+             ({at}, base RTT {base})."
+        ),
+        (Fault::HostQueue, _) => format!(
+            "Packets are in this host's own queue of {on} for {queue}, which drains at {at}. Every packet \
+             that leaves is delayed by that, however small its flow is."
+        ),
+        (Fault::ForwardingQueue, _) => format!(
+            "This host is a router, and packets are in its queue of {on} for {queue}, which drains at {at}."
+        ),
+        (Fault::UpstreamQueue, Direction::Both) => format!(
+            "Round trips over {on} take {queue} more than their base RTT of {base}, and neither this \
+             host's uploads nor its downloads cause that: other hosts fill a queue on the path."
+        ),
+        (Fault::UpstreamQueue, _) => format!(
+            "Uploads through {on} ({at}) keep a queue beyond this host: {queue} on top of a base RTT of \
+             {base}. Everything else that leaves is in the same queue."
+        ),
+        (Fault::DownstreamQueue, _) => format!(
+            "Downloads over {on} ({at}) keep a queue on their path to this host: {queue} on top of a base \
+             RTT of {base}. Everything else that arrives is in the same queue."
+        ),
+        (Fault::AckCongestion, _) => format!(
+            "The queue of what leaves through {on} ({at}) beyond this host delays the acks of downloads, \
+             too: {queue} on top of a base RTT of {base}. Downloads are slower than their direction allows."
+        ),
+        (Fault::Loss, direction) => format!(
+            "The path over {on} loses about {:.1} % of the packets ({direction}) without a queue: a link \
+             loses them, not a full buffer.",
+            bottleneck.loss * 100.0
+        ),
+        (Fault::LongPath, _) => format!(
+            "The base RTT over {on} is {base}, and there is no queue: time is lost by distance or by the \
+             technology of the link."
+        ),
+        (Fault::RouteChange, _) => route_change(finding, on),
+        (Fault::ReceiveWindow, Direction::Up) => format!(
+            "Uploads through {on} wait for the window of their receiver, at {at} with a base RTT of {base}: \
+             the path would take more."
+        ),
+        (Fault::ReceiveWindow, _) => format!(
+            "A download over {on} fills the window of {:.0} kB that this host offers, at {at} with a base \
+             RTT of {base}: the path would take more.",
+            bottleneck.window / 1e3
+        ),
+        (Fault::SlowReader, _) => {
+            "A program of this host does not read what it has received in time.".to_owned()
+        }
+    }
+}
+
+fn route_change(finding: &Finding, on: &str) -> String {
+    let value = |name| finding.evidence.iter().find(|one| one.name == name).map_or(0.0, |it| it.value);
+    let (before, after) = (value("rtt_before_ms"), value("rtt_after_ms"));
+    match before > 0.0 {
+        true => format!(
+            "The round trip over {on} changed from {before:.0} ms to {after:.0} ms at once and stayed \
+             there, without more traffic: the route changed."
+        ),
+        false => format!("Packets over {on} were given another next hop meanwhile: the route changed."),
+    }
+}
+
+pub(super) fn milliseconds(seconds: f64) -> String {
+    format!("{:.0} ms", seconds * 1e3)
+}
+
+pub(super) fn mbit(bps: f64) -> String {
+    format!("{:.2} Mbit/s", bps / 1e6)
+}
+
+/// A number of the lab with its unit.
+pub(super) fn with_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "s" => format!("{:.1} ms", value * 1e3),
+        "bit/s" => mbit(value),
+        _ => format!("{value:.2} {unit}"),
+    }
+}
