@@ -121,7 +121,8 @@ impl Collector {
         let stats = root.and_then(|root| root.stats).unwrap_or_default();
         let has_discipline = root.is_some_and(|root| root.kind != "noqueue");
         if !self.devices.contains_key(&link.device) {
-            self.devices.extend(NetDevice::find(&link.name, link.device).map(|it| (link.device, it)));
+            self.devices
+                .extend(NetDevice::find(&link.name, link.device).map(|it| (link.device, it)));
         }
         let ring_bytes = self.devices.get(&link.device).map_or(0, NetDevice::ring_bytes);
         let interface = self.interfaces.entry(link.device).or_insert_with(|| Interface {

@@ -153,10 +153,8 @@ impl Setup {
             let is_last = number + 1 == self.links.len();
             let delay = if is_last { self.base_rtt / 2.0 } else { 0.0 };
             let [up, down] = [&link.up, &link.down].map(|hop| hop_text(hop.as_ref(), delay));
-            let _ = write!(
-                text,
-                "[[link]]\nname = \"l{number}\"\nforward = {up}\nreverse = {down}\n"
-            );
+            let _ =
+                write!(text, "[[link]]\nname = \"l{number}\"\nforward = {up}\nreverse = {down}\n");
         }
         let path: Vec<_> = (0..self.links.len()).map(|number| format!("\"l{number}\"")).collect();
         for Flow { name, count, is_download, table } in &self.flows {

@@ -132,7 +132,10 @@ fn uplink(seen: &Observation, interface: &Interface, finding: &Finding) -> Vec<R
         note: None,
         trial: Trial {
             without: setup(vec![access.clone()], "single"),
-            with: setup(vec![up(Hop::with_queue(bottleneck, fraction, queue)), access.clone()], host),
+            with: setup(
+                vec![up(Hop::with_queue(bottleneck, fraction, queue)), access.clone()],
+                host,
+            ),
             metric: SAMPLE_RTT,
             guard,
         },
@@ -230,8 +233,11 @@ fn router(interface: &Interface, bottleneck: &Bottleneck) -> Vec<Remedy> {
     let shaped = rate(bottleneck.bps * SHAPED);
     let name = &interface.name;
     let plain = remedy(format!("tc qdisc replace {} fq_codel", place(interface)), 1.0, FQ_CODEL);
-    let ours =
-        remedy(format!("freshline router attach --dev {name} --rate {shaped} --or-run"), SHAPED, IFC);
+    let ours = remedy(
+        format!("freshline router attach --dev {name} --rate {shaped} --or-run"),
+        SHAPED,
+        IFC,
+    );
     vec![ours, plain]
 }
 
@@ -254,7 +260,9 @@ fn source(bottleneck: &Bottleneck) -> Remedy {
     };
     Remedy {
         command: "freshline source quic://MONITOR:PORT --law tenth".to_owned(),
-        note: Some("in place of the program that sends at a fixed rate, if newer data replaces older"),
+        note: Some(
+            "in place of the program that sends at a fixed rate, if newer data replaces older",
+        ),
         trial: Trial {
             without: setup(format!("law = \"fixed\", rate = \"{per_s:.0}/s\"")),
             with: setup("law = \"tenth\"".to_owned()),
@@ -311,7 +319,8 @@ fn has(all: &[String], name: &str) -> bool {
 /// A buffer that is too small for the path.
 fn buffers(finding: &Finding) -> Remedy {
     let bottleneck = &finding.bottleneck;
-    let hop = Hop { bps: simulated(bottleneck.bps * SPARE), queue: "\"1000p\"".to_owned(), loss: 0.0 };
+    let hop =
+        Hop { bps: simulated(bottleneck.bps * SPARE), queue: "\"1000p\"".to_owned(), loss: 0.0 };
     let window = bottleneck.window.max(4_096.0);
     let (key, setting, note) = match (finding.fault, finding.direction) {
         (Fault::SendBuffer, _) => ("send_buffer", "tcp_wmem=\"4096 16384 16777216\"", None),
@@ -347,5 +356,125 @@ fn buffers(finding: &Finding) -> Remedy {
             metric: goodput("upload"),
             guard: None,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advise::finding::Finding;
+
+    fn seen() -> Observation {
+        let mut seen = Observation { exits: vec![2], ..Observation::default() };
+        seen.interfaces = vec![Interface {
+            device: 2,
+            name: "eth0".to_owned(),
+            discipline: "pfifo_fast".to_owned(),
+            ..Interface::default()
+        }];
+        seen.kernel.has_btf = true;
+        seen.kernel.congestion_control = "cubic".to_owned();
+        seen.kernel.congestion_controls = vec!["cubic".to_owned(), "bbr".to_owned()];
+        seen
+    }
+
+    /// 4 Mbit/s, 40 ms, and a queue of 300 ms.
+    fn finding(fault: Fault, direction: Direction, stop: Stop) -> Finding {
+        Finding {
+            stop,
+            direction,
+            fault,
+            interface: Some("eth0".to_owned()),
+            slowdown: 2.0,
+            evidence: Vec::new(),
+            bottleneck: Bottleneck {
+                bps: 4e6,
+                base_rtt: 0.04,
+                queue: 0.3,
+                flows: 2,
+                loss: 0.02,
+                offered_bps: 6e6,
+                other_bps: 0.2e6,
+                window: 8e3,
+            },
+        }
+    }
+
+    #[test]
+    fn the_lab_finds_each_preferred_remedy_better() {
+        for (fault, direction, stop, command) in [
+            (
+                Fault::UpstreamQueue,
+                Direction::Up,
+                Stop::Router,
+                "freshline uplink attach --dev eth0",
+            ),
+            (Fault::UpstreamQueue, Direction::Up, Stop::Wlan, "freshline uplink attach --dev eth0"),
+            (
+                Fault::AckCongestion,
+                Direction::Up,
+                Stop::Router,
+                "freshline uplink attach --dev eth0",
+            ),
+            (Fault::DownstreamQueue, Direction::Down, Stop::Router, "freshline receiver attach"),
+            (
+                Fault::HostQueue,
+                Direction::Up,
+                Stop::Host,
+                "tc qdisc replace dev eth0 root fq_codel",
+            ),
+            (
+                Fault::ForwardingQueue,
+                Direction::Up,
+                Stop::Router,
+                "freshline router attach --dev eth0",
+            ),
+            (Fault::SourceOverload, Direction::Up, Stop::Source, "freshline source"),
+            (
+                Fault::Loss,
+                Direction::Up,
+                Stop::Link,
+                "sysctl -w net.ipv4.tcp_congestion_control=bbr",
+            ),
+            (Fault::ReceiveWindow, Direction::Up, Stop::Receiver, "sysctl -w net.ipv4.tcp_rmem"),
+            (Fault::SendBuffer, Direction::Up, Stop::Source, "sysctl -w net.ipv4.tcp_wmem"),
+        ] {
+            let remedies = remedies(&seen(), &finding(fault, direction, stop));
+            let first = &remedies[0];
+            assert!(first.command.starts_with(command), "{fault:?}: {}", first.command);
+            let gain = first.trial.gain().unwrap_or_else(|| panic!("{fault:?}: the lab refuses"));
+            assert_eq!(gain.objection(), None, "{fault:?}: {gain:?}");
+        }
+    }
+
+    #[test]
+    fn a_remedy_that_the_lab_finds_useless_is_withheld() {
+        // Acks alone fill the uplink: bands cannot put them before anything.
+        let mut acks_only = finding(Fault::AckCongestion, Direction::Up, Stop::Router);
+        (acks_only.bottleneck.bps, acks_only.bottleneck.other_bps) = (0.1e6, 8e6);
+        for remedy in remedies(&seen(), &acks_only) {
+            let gain = remedy.trial.gain().unwrap();
+            assert!(gain.objection().is_some(), "{}: {gain:?}", remedy.command);
+        }
+    }
+
+    #[test]
+    fn a_shaper_is_not_replaced() {
+        let mut seen = seen();
+        seen.interfaces[0].discipline = "tbf".to_owned();
+        seen.interfaces[0].discipline_major = 0x8001;
+        let finding = finding(Fault::HostQueue, Direction::Up, Stop::Host);
+        let all = remedies(&seen, &finding);
+        assert_eq!(all[0].command, "tc qdisc replace dev eth0 parent 8001:1 fq_codel");
+        assert_eq!(all.len(), 1);
+    }
+
+    #[test]
+    fn without_a_command_there_is_a_note() {
+        for fault in [Fault::LongPath, Fault::RouteChange, Fault::SlowReader] {
+            let finding = finding(fault, Direction::Both, Stop::Path);
+            assert_eq!(remedies(&seen(), &finding), []);
+            assert!(note(&seen(), &finding).is_some(), "{fault:?}");
+        }
     }
 }

@@ -88,7 +88,10 @@ impl Report {
     pub(super) fn print(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let Self { duration_s, connections, .. } = self;
-        writeln!(out, "observed for {duration_s:.1} s: {connections} TCP connections to other hosts")?;
+        writeln!(
+            out,
+            "observed for {duration_s:.1} s: {connections} TCP connections to other hosts"
+        )?;
         for one in &self.interfaces {
             let InterfaceReport { interface, queue_discipline, own_queueing_delay_ms, .. } = one;
             writeln!(

@@ -67,14 +67,17 @@ pub(super) fn summary(finding: &Finding) -> String {
 }
 
 fn route_change(finding: &Finding, on: &str) -> String {
-    let value = |name| finding.evidence.iter().find(|one| one.name == name).map_or(0.0, |it| it.value);
+    let value =
+        |name| finding.evidence.iter().find(|one| one.name == name).map_or(0.0, |it| it.value);
     let (before, after) = (value("rtt_before_ms"), value("rtt_after_ms"));
     match before > 0.0 {
         true => format!(
             "The round trip over {on} changed from {before:.0} ms to {after:.0} ms at once and stayed \
              there, without more traffic: the route changed."
         ),
-        false => format!("Packets over {on} were given another next hop meanwhile: the route changed."),
+        false => {
+            format!("Packets over {on} were given another next hop meanwhile: the route changed.")
+        }
     }
 }
 

@@ -61,8 +61,9 @@ impl Case {
             World::Two => self.on_two(),
         };
         let said = text(&done.stderr);
-        serde_json::from_slice(&done.stdout)
-            .unwrap_or_else(|error| panic!("{}: {error}\n{said}\n{}", self.name, text(&done.stdout)))
+        serde_json::from_slice(&done.stdout).unwrap_or_else(|error| {
+            panic!("{}: {error}\n{said}\n{}", self.name, text(&done.stdout))
+        })
     }
 
     fn settle(&self) {

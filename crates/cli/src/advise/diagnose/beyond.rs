@@ -60,7 +60,9 @@ pub(super) fn finding(view: &View<'_>) -> Option<Finding> {
 /// The queue of what this host sends, without its own.
 fn queue_of_senders(view: &View<'_>) -> Option<Queue> {
     let own = view.own_queue();
-    seen_by(view, Connection::sent, |one| Some((view.queue_of_sender(one)? - own, view.base_rtt(one))))
+    seen_by(view, Connection::sent, |one| {
+        Some((view.queue_of_sender(one)? - own, view.base_rtt(one)))
+    })
 }
 
 fn queue_of_receivers(view: &View<'_>) -> Option<Queue> {
@@ -103,6 +105,7 @@ fn made(view: &View<'_>, queue: Queue, fault: Fault, direction: Direction) -> Fi
         ("own_queueing_delay_ms", view.own_queue() * 1e3),
         ("sent_bps", up_bps),
         ("received_bps", down_bps),
+        ("delivered_up_bps", view.delivered_bps()[0]),
         ("connections", queue.flows as f64),
         ("not_tcp_share", if is_down { foreign_down } else { foreign_up }),
     ]);
@@ -113,7 +116,11 @@ fn made(view: &View<'_>, queue: Queue, fault: Fault, direction: Direction) -> Fi
     numbers.extend(
         interface.receive_bps.map(|value| Evidence { name: "wlan_receive_rate_bps", value }),
     );
-    let (bps, other_bps) = if is_down { (down_bps, up_bps) } else { (up_bps, down_bps) };
+    let [delivered_up, delivered_down] = view.delivered_bps();
+    let (bps, other_bps) = match is_down {
+        true => (delivered_down, delivered_up),
+        false => (delivered_up, delivered_down),
+    };
     Finding {
         stop,
         direction,

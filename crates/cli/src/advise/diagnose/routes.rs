@@ -1,7 +1,7 @@
 //! The path itself: another route meanwhile, and a large base RTT.
 
 use super::evidence;
-use super::view::{MIN_SAMPLES, View, active, spread};
+use super::view::{View, active, spread};
 use crate::advise::finding::{Bottleneck, Direction, Fault, Finding, Stop};
 use crate::advise::observation::{Connection, InterfaceSample, median};
 
@@ -10,6 +10,8 @@ const LONG: f64 = 0.150;
 /// A step of the round trip in seconds, which is more than a delayed ack, and as a fraction of the smaller one.
 const MIN_STEP: f64 = 0.045;
 const MIN_STEP_SHARE: f64 = 0.2;
+/// Samples on each side of a step.
+const MIN_SAMPLES: usize = 5;
 /// The distance of the quartiles on both sides of a step, as a fraction of the step.
 const STEADY: f64 = 0.25;
 

@@ -78,7 +78,8 @@ fn lossy_up(view: &View<'_>) -> Option<Finding> {
     if loss < LOSSY || lost < MIN_LOST || own_drops > lost / 2.0 {
         return None;
     }
-    let queues = senders.iter().filter_map(|one| Some((view.queue_of_sender(one)?, view.base_rtt(one))));
+    let queues =
+        senders.iter().filter_map(|one| Some((view.queue_of_sender(one)?, view.base_rtt(one))));
     let (queue, base) = queues.reduce(|one, other| if other.0 < one.0 { other } else { one })?;
     if !is_empty(queue, base) {
         return None;
@@ -108,9 +109,9 @@ fn lossy_down(view: &View<'_>) -> Option<Finding> {
     if arrived < MIN_SAMPLES || share < OUT_OF_ORDER || (late as f64) < MIN_LOST {
         return None;
     }
-    let queues = receivers.iter().filter_map(|one| {
-        Some((view.queue_of_receiver(one)?, view.base_of_receiver(one)?))
-    });
+    let queues = receivers
+        .iter()
+        .filter_map(|one| Some((view.queue_of_receiver(one)?, view.base_of_receiver(one)?)));
     let (queue, base) = queues.reduce(|one, other| if other.0 < one.0 { other } else { one })?;
     if !is_empty(queue, base) {
         return None;
@@ -205,7 +206,10 @@ pub(super) fn slow_reader(view: &View<'_>) -> Option<Finding> {
     ]);
     let what = (Stop::Receiver, Direction::Down, Fault::SlowReader);
     let bottleneck = bottleneck(view, &[one], true);
-    Some(Finding { evidence: numbers, ..finding(view, what, 1.0 + unread / (unread + window), bottleneck) })
+    Some(Finding {
+        evidence: numbers,
+        ..finding(view, what, 1.0 + unread / (unread + window), bottleneck)
+    })
 }
 
 /// A program whose UDP socket drops datagrams, as it does not read them in time.

@@ -14,7 +14,7 @@ const ACK_DELAY: f64 = 0.040;
 /// the round trip. A sender with pauses makes the receiver's estimate of the round trip too long.
 const PAUSE: f64 = 0.25;
 /// Samples that a number needs.
-pub(super) const MIN_SAMPLES: usize = 5;
+pub(super) const MIN_SAMPLES: usize = 3;
 
 /// One interface, with the connections that use it.
 #[derive(Debug)]
@@ -67,6 +67,21 @@ impl<'a> View<'a> {
         ];
         let tcp = self.tcp_bytes();
         [0, 1].map(|at| all[at].saturating_sub(tcp[at]) as f64 / all[at].max(1) as f64)
+    }
+
+    /// The rates at which packets got through, up and down, in bit/s: what peers acknowledged or this host
+    /// received. What leaves the device may be dropped behind it, so packets that are not TCP's count up as
+    /// they leave, and are the upper bound of what gets through.
+    pub(super) fn delivered_bps(&self) -> [f64; 2] {
+        let [foreign, _] = self.foreign_shares();
+        let delivered = self.connections.iter().map(|one| {
+            let acked = one.sent() as f64;
+            let mss =
+                one.samples.last().map_or(1448.0, |sample| f64::from(sample.info.mss.max(200)));
+            acked * (1.0 + HEADERS as f64 / mss) * 8.0 / self.seen.seconds.max(0.1)
+        });
+        let others = self.interface.bps(|sample| sample.sent_bytes) * foreign;
+        [delivered.sum::<f64>() + others, self.interface.bps(|sample| sample.received_bytes)]
     }
 
     /// Connections that send in bulk: busy for most of the time, and not for want of data.

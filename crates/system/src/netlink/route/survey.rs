@@ -138,7 +138,10 @@ impl Route {
             let is_default = header.destination_prefix_length == 0
                 && header.kind == RouteType::Unicast
                 && header.table == RouteHeader::RT_TABLE_MAIN;
-            is_default.then(|| next_hop(behind::<RouteHeader>(body)?)).flatten().map(|hop| hop.device)
+            is_default
+                .then(|| next_hop(behind::<RouteHeader>(body)?))
+                .flatten()
+                .map(|hop| hop.device)
         })
     }
 }

@@ -103,7 +103,8 @@ mod tests {
     #[test]
     fn fields_are_at_the_offsets_of_the_kernels_structure() {
         let mut bytes = [0; 248];
-        for (at, value) in [(68, 20_500_u32), (148, 20_000), (92, 21_000), (224, 3), (232, 65_535)] {
+        for (at, value) in [(68, 20_500_u32), (148, 20_000), (92, 21_000), (224, 3), (232, 65_535)]
+        {
             bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
         for (at, value) in [(120, 1_u64 << 33), (176, 5), (208, 1448)] {
