@@ -11,7 +11,7 @@ use super::finding::Bottleneck;
 
 /// A faster bottleneck is simulated at this rate in bit/s, with the same delays: its packets take the lab longer
 /// than they take the link.
-const MAX_BPS: f64 = 50e6;
+const MAX_BPS: f64 = 20e6;
 const MIN_BPS: f64 = 50e3;
 /// More connections than this are simulated as this many.
 const MAX_FLOWS: usize = 8;
@@ -50,6 +50,8 @@ pub(super) struct Setup {
     pub(super) flows: Vec<Flow>,
     /// The base RTT in seconds, which the last link has.
     pub(super) base_rtt: f64,
+    /// How long a law may need before it counts, in seconds.
+    pub(super) settle: f64,
 }
 
 /// A link; each direction is a rate in bit/s and a queue, or without limits.
@@ -143,10 +145,10 @@ impl Setup {
     /// As a file of the lab.
     fn text(&self) -> String {
         // Long enough for slow starts and for windows to be adapted to the path.
-        let warm_up = 4.0 + 20.0 * self.base_rtt;
+        let warm_up = 4.0 + 20.0 * self.base_rtt + self.settle;
         let mut text = format!(
             "title = \"advise\"\nduration = \"{:.0}ms\"\nwarm_up = \"{:.0}ms\"\n",
-            (8.0 + 2.0 * warm_up) * 1e3,
+            (12.0 + 20.0 * self.base_rtt + warm_up) * 1e3,
             warm_up * 1e3,
         );
         for (number, link) in self.links.iter().enumerate() {

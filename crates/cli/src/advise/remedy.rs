@@ -13,6 +13,10 @@ const SPARE: f64 = 4.0;
 /// The capacity behind an overload whose drops this host does not see, as a fraction of what is sent.
 const OVERLOADED: f64 = 0.8;
 
+/// How long RTAC may take to find out that a queue is its own, if several downloads begin at the same time,
+/// in seconds.
+const RTAC_SETTLES: f64 = 30.0;
+
 const SAMPLE_RTT: Compared = Compared {
     what: "round trip of small updates",
     name: "rtt_mean",
@@ -61,6 +65,9 @@ pub(super) fn note(seen: &Observation, finding: &Finding) -> Option<&'static str
         Fault::RouteChange => {
             "routes change; `freshline source --law tenth` learns the new base RTT, and nothing needs \
              to be done for TCP"
+        }
+        Fault::Loss if seen.kernel.congestion_control == "bbr" => {
+            "new connections of this host use BBR already, which a lost packet does not slow down"
         }
         Fault::SlowReader => {
             "the program at this port reads more slowly than data arrives; no command of the network \
@@ -122,7 +129,7 @@ fn uplink(seen: &Observation, interface: &Interface, finding: &Finding) -> Vec<R
         let mut all = vec![sample(false)];
         all.extend(has_uploads.then(|| upload(flows, host)));
         all.extend(is_with_downloads.then(|| download(1, "\"autotune\"")));
-        Setup { links, flows: all, base_rtt: bottleneck.base_rtt }
+        Setup { links, flows: all, base_rtt: bottleneck.base_rtt, settle: 0.0 }
     };
     let guard = Some(goodput(if is_with_downloads { "download" } else { "upload" }));
     let shaped = rate(bottleneck.bps * fraction);
@@ -162,6 +169,7 @@ fn receiver(seen: &Observation, finding: &Finding) -> Vec<Remedy> {
         links: vec![Link { up: None, down: Some(Hop::drop_tail(bottleneck)) }],
         flows: vec![sample(true), download(flows, law)],
         base_rtt: bottleneck.base_rtt,
+        settle: RTAC_SETTLES,
     };
     vec![Remedy {
         command: format!("freshline receiver attach --adopt-existing{options}"),
@@ -194,6 +202,7 @@ fn own_queue(seen: &Observation, interface: &Interface, bottleneck: &Bottleneck)
         links: vec![up(hop)],
         flows: vec![sample(false), upload(flows, host)],
         base_rtt: bottleneck.base_rtt,
+        settle: 0.0,
     };
     let remedy = |command: String, queue: &str, host: &str| Remedy {
         command,
@@ -219,6 +228,7 @@ fn router(interface: &Interface, bottleneck: &Bottleneck) -> Vec<Remedy> {
         links: vec![up(hop)],
         flows: vec![sample(false), upload(2, "single")],
         base_rtt: bottleneck.base_rtt,
+        settle: 0.0,
     };
     let remedy = |command: String, fraction: f64, queue: &str| Remedy {
         command,
@@ -257,6 +267,7 @@ fn source(bottleneck: &Bottleneck) -> Remedy {
             table: format!("updates = {{ {law}, payload = \"1000B\" }}"),
         }],
         base_rtt: bottleneck.base_rtt,
+        settle: 0.0,
     };
     Remedy {
         command: "freshline source quic://MONITOR:PORT --law tenth".to_owned(),
@@ -299,6 +310,7 @@ fn congestion_control(seen: &Observation, finding: &Finding) -> Option<Remedy> {
             table: format!("tcp = {{ control = \"{control}\" }}"),
         }],
         base_rtt: bottleneck.base_rtt,
+        settle: 0.0,
     };
     Some(Remedy {
         command: "sysctl -w net.ipv4.tcp_congestion_control=bbr".to_owned(),
@@ -346,6 +358,7 @@ fn buffers(finding: &Finding) -> Remedy {
             table: format!("tcp = {{ control = \"cubic\"{buffer} }}"),
         }],
         base_rtt: bottleneck.base_rtt,
+        settle: 0.0,
     };
     Remedy {
         command: format!("sysctl -w net.ipv4.{setting}"),
@@ -449,13 +462,12 @@ mod tests {
 
     #[test]
     fn a_remedy_that_the_lab_finds_useless_is_withheld() {
-        // Acks alone fill the uplink: bands cannot put them before anything.
+        // Acks alone fill the uplink: bands cannot put them before anything, fair queueing can.
         let mut acks_only = finding(Fault::AckCongestion, Direction::Up, Stop::Router);
         (acks_only.bottleneck.bps, acks_only.bottleneck.other_bps) = (0.1e6, 8e6);
-        for remedy in remedies(&seen(), &acks_only) {
-            let gain = remedy.trial.gain().unwrap();
-            assert!(gain.objection().is_some(), "{}: {gain:?}", remedy.command);
-        }
+        let gains = remedies(&seen(), &acks_only).into_iter().map(|it| it.trial.gain().unwrap());
+        let is_withheld: Vec<_> = gains.map(|gain| gain.objection().is_some()).collect();
+        assert_eq!(is_withheld, [true, false]);
     }
 
     #[test]

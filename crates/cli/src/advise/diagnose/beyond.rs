@@ -28,7 +28,8 @@ pub(super) fn finding(view: &View<'_>) -> Option<Finding> {
     let sent = view.interface.difference(|sample| sample.sent_bytes);
     let received = view.interface.difference(|sample| sample.received_bytes);
     let probed = probes::direction(&view.seen.probes);
-    let is_overloaded = foreign_up > CAUSE && sent >= received && !view.seen.forwards;
+    // Calls send as much as they receive, and adapt.
+    let is_overloaded = foreign_up > CAUSE && sent > 2 * received && !view.is_forwarding();
     match (up, down) {
         (Some(queue), _) if is_overloaded && probed != Some(Direction::Down) => {
             Some(made(view, queue, Fault::SourceOverload, Direction::Up))

@@ -56,7 +56,7 @@ pub(super) fn finding(view: &View<'_>) -> Option<Finding> {
     let drops = interface.difference(|sample| sample.drops);
     let left = interface.difference(|sample| sample.left_bytes);
     let backlog = median(interface.samples.iter().map(|s| queued(s) as f64).collect())?;
-    let is_forwarded = view.seen.forwards && foreign > CAUSE && of_sockets < CAUSE * backlog;
+    let is_forwarded = view.is_forwarding() && foreign > CAUSE && of_sockets < CAUSE * backlog;
     let (stop, fault) = if is_forwarded {
         (Stop::Router, Fault::ForwardingQueue)
     } else if udp_bytes > CAUSE * of_sockets || (foreign > CAUSE && drops > 0) {

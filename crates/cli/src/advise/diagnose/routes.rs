@@ -1,7 +1,7 @@
 //! The path itself: another route meanwhile, and a large base RTT.
 
 use super::evidence;
-use super::view::{View, active, spread};
+use super::view::{View, single_rtts, spread};
 use crate::advise::finding::{Bottleneck, Direction, Fault, Finding, Stop};
 use crate::advise::observation::{Connection, InterfaceSample, median};
 
@@ -11,9 +11,9 @@ const LONG: f64 = 0.150;
 const MIN_STEP: f64 = 0.045;
 const MIN_STEP_SHARE: f64 = 0.2;
 /// Samples on each side of a step.
-const MIN_SAMPLES: usize = 5;
+const MIN_SAMPLES: usize = 4;
 /// The distance of the quartiles on both sides of a step, as a fraction of the step.
-const STEADY: f64 = 0.25;
+const STEADY: f64 = 0.2;
 
 /// A change of the route: of the next hop, or a step of the round trip that no traffic explains.
 pub(super) fn change(view: &View<'_>) -> Option<Finding> {
@@ -46,15 +46,17 @@ fn step(view: &View<'_>, connection: &Connection) -> Option<[f64; 2]> {
     if view.bulk_senders().chain(view.bulk_receivers()).next().is_some() {
         return None;
     }
-    let rtts: Vec<f64> = active(connection, |sample| sample.info.bytes_acked)
-        .map(|sample| f64::from(sample.info.rtt) / 1e6)
-        .collect();
-    let third = rtts.len() / 3;
-    if third < MIN_SAMPLES {
+    let rtts = single_rtts(connection);
+    let (first, last) = (connection.samples.first()?.at, connection.samples.last()?.at);
+    let third = (last - first) / 3.0;
+    let within = |is_in: &dyn Fn(f64) -> bool| {
+        rtts.iter().filter(|(at, _)| is_in(*at)).map(|(_, rtt)| *rtt).collect::<Vec<_>>()
+    };
+    let sides = [within(&|at| at <= first + third), within(&|at| at >= last - third)];
+    if sides.iter().any(|side| side.len() < MIN_SAMPLES) {
         return None;
     }
-    let sides = [&rtts[..third], &rtts[rtts.len() - third..]];
-    let [before, after] = [median(sides[0].to_vec())?, median(sides[1].to_vec())?];
+    let [before, after] = [median(sides[0].clone())?, median(sides[1].clone())?];
     let size = (after - before).abs();
     let is_large = size >= MIN_STEP.max(MIN_STEP_SHARE * before.min(after));
     let is_steady = sides.iter().all(|side| spread(side) <= STEADY * size);

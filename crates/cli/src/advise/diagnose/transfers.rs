@@ -8,9 +8,11 @@ use crate::advise::observation::{Connection, Observation, median};
 /// The fraction of bytes sent again from which on a path counts as lossy, and how many segments at least.
 const LOSSY: f64 = 0.01;
 const MIN_LOST: f64 = 8.0;
-/// Of the samples in which data arrived, the fraction in which some arrived out of order. A loss per
-/// reduction of a window, as a queue with AQM causes, is far below.
+/// Of the samples in which data arrived, the fraction in which some arrived out of order, from which on losses
+/// cannot be told apart and are many; and how many losses are counted otherwise at least. A loss per
+/// reduction of a window, as a queue with AQM causes, is far below in both.
 const OUT_OF_ORDER: f64 = 0.25;
+const MIN_EVENTS: usize = 3;
 /// The fraction of the busy time from which on a limit is the limit.
 const LIMITED: f64 = 0.4;
 /// How much of the window a receiver must see in flight to say that the window is the limit.
@@ -98,15 +100,17 @@ fn lossy_up(view: &View<'_>) -> Option<Finding> {
 
 fn lossy_down(view: &View<'_>) -> Option<Finding> {
     let receivers: Vec<_> = view.bulk_receivers().collect();
-    let (mut arrived, mut disordered, mut late, mut segments) = (0, 0, 0_u64, 0_u64);
+    let (mut arrived, mut disordered, mut events, mut segments) = (0, 0, 0, 0_u64);
     for one in &receivers {
         arrived += active(one, |sample| sample.info.data_segments_in.into()).count();
         disordered += active(one, |sample| sample.info.out_of_order.into()).count();
-        late += one.difference(|info| info.out_of_order.into());
+        events += losses(one);
         segments += one.difference(|info| info.data_segments_in.into());
     }
     let share = disordered as f64 / arrived.max(1) as f64;
-    if arrived < MIN_SAMPLES || share < OUT_OF_ORDER || (late as f64) < MIN_LOST {
+    let counted = events as f64 / segments.max(1) as f64;
+    let is_lossy = share >= OUT_OF_ORDER || (events >= MIN_EVENTS && counted >= LOSSY);
+    if arrived < MIN_SAMPLES || !is_lossy {
         return None;
     }
     let queues = receivers
@@ -116,9 +120,7 @@ fn lossy_down(view: &View<'_>) -> Option<Finding> {
     if !is_empty(queue, base) {
         return None;
     }
-    // Each lost segment makes about a round trip of segments late.
-    let per_round = segments as f64 * base / view.seen.seconds.max(0.1);
-    let loss = (late as f64 / per_round.max(1.0) / segments.max(1) as f64).min(0.5);
+    let loss = counted.clamp(LOSSY, 0.5);
     let bottleneck = Bottleneck { loss, queue, ..bottleneck(view, &receivers, true) };
     let numbers = evidence([
         ("samples_with_segments_out_of_order_share", share),
@@ -129,6 +131,12 @@ fn lossy_down(view: &View<'_>) -> Option<Finding> {
     ]);
     let what = (Stop::Link, Direction::Down, Fault::Loss);
     Some(Finding { evidence: numbers, ..finding(view, what, 1.0 + 100.0 * loss, bottleneck) })
+}
+
+/// Losses on the path to a receiver: how often data began to arrive out of order.
+fn losses(connection: &Connection) -> usize {
+    let late: Vec<u32> = connection.samples.iter().map(|sample| sample.info.out_of_order).collect();
+    late.windows(3).filter(|three| three[0] == three[1] && three[1] < three[2]).count()
 }
 
 /// A sender that waits for the peer's window, or for its own send buffer.

@@ -69,6 +69,14 @@ impl<'a> View<'a> {
         [0, 1].map(|at| all[at].saturating_sub(tcp[at]) as f64 / all[at].max(1) as f64)
     }
 
+    /// Whether most of what leaves arrived through other interfaces.
+    pub(super) fn is_forwarding(&self) -> bool {
+        let others = self.seen.interfaces.iter().filter(|one| one.device != self.interface.device);
+        let arrived: u64 = others.map(|one| one.difference(|sample| sample.received_bytes)).sum();
+        let sent = self.interface.difference(|sample| sample.sent_bytes);
+        self.seen.forwards && arrived > sent / 2
+    }
+
     /// The rates at which packets got through, up and down, in bit/s: what peers acknowledged or this host
     /// received. What leaves the device may be dropped behind it, so packets that are not TCP's count up as
     /// they leave, and are the upper bound of what gets through.
@@ -111,11 +119,18 @@ impl<'a> View<'a> {
     /// whose acks the peer may delay, as it does not send in bulk, has that delay less.
     pub(super) fn queue_of_sender(&self, connection: &Connection) -> Option<f64> {
         let base = self.base_rtt(connection);
-        let rtts = active(connection, |sample| sample.info.bytes_acked)
-            .map(|sample| f64::from(sample.info.rtt) / 1e6 - base);
+        let rtt = |sample: &TcpSample| f64::from(sample.info.rtt) / 1e6 - base;
+        let mut rtts: Vec<_> =
+            active(connection, |sample| sample.info.bytes_acked).map(rtt).collect();
+        let in_flight =
+            connection.samples.iter().filter(|sample| sample.info.in_flight > 0).count();
+        if rtts.len() < MIN_SAMPLES && in_flight * 2 > connection.samples.len() {
+            // Most of its packets are lost: what it measured last still counts.
+            rtts = connection.samples.iter().map(rtt).collect();
+        }
         let is_bulk = self.bulk_senders().any(|one| std::ptr::eq(one, connection));
         let ack_delay = if is_bulk { 0.0 } else { ACK_DELAY };
-        Some((standing(rtts.collect())? - ack_delay).max(0.0))
+        Some((standing(rtts)? - ack_delay).max(0.0))
     }
 
     /// The same of a receiver, by its own estimate; 0 if data arrives with pauses.
@@ -138,6 +153,20 @@ impl<'a> View<'a> {
         let shaken = Some(self.base_rtt(connection)).filter(|base| *base > 0.0);
         [estimated, shaken].into_iter().flatten().reduce(f64::min)
     }
+}
+
+/// The round trips of a connection one by one, with their times, both in seconds: the kernel reports their
+/// moving average, in which each has a weight of 1/8.
+pub(super) fn single_rtts(connection: &Connection) -> Vec<(f64, f64)> {
+    let pairs = connection.samples.windows(2).map(|pair| (&pair[0], &pair[1]));
+    let acked = pairs.filter(|(one, next)| next.info.bytes_acked > one.info.bytes_acked);
+    let single = acked.map(|(one, next)| {
+        let sent = next.info.data_segments_out.saturating_sub(one.info.data_segments_out);
+        let [before, after] = [one, next].map(|sample| f64::from(sample.info.rtt) / 1e6);
+        let kept = 0.875_f64.powi(sent.clamp(1, 100).cast_signed());
+        (next.at, before + (after - before) / (1.0 - kept))
+    });
+    single.collect()
 }
 
 /// The median of enough samples.
