@@ -1,38 +1,13 @@
-//! The queue of an interface of this host: its queueing discipline, and the ring of the device.
+//! A standing queue of this host, and its cause.
 
+use super::own::{delay, drain_rate, queued};
 use super::view::View;
 use super::{evidence, is_standing, stretch};
 use crate::advise::finding::{Bottleneck, Direction, Fault, Finding, Stop};
-use crate::advise::observation::{Interface, InterfaceSample, median};
+use crate::advise::observation::median;
 
-/// The fraction of samples in which a standing queue has bytes.
-const OCCUPIED: f64 = 0.4;
 /// More than this share of the queued bytes, or of those that left, makes something the cause.
 const CAUSE: f64 = 0.5;
-
-fn queued(sample: &InterfaceSample) -> u64 {
-    sample.queued_bytes + sample.ring_bytes
-}
-
-/// The rate at which the queue drains while it has bytes, in bytes per second.
-fn drain_rate(interface: &Interface) -> Option<f64> {
-    let backlogged = interface.samples.windows(2).filter(|pair| pair.iter().all(|s| queued(s) > 0));
-    let (bytes, seconds) = backlogged.fold((0, 0.0), |(bytes, seconds), pair| {
-        let left = pair[1].left_bytes.saturating_sub(pair[0].left_bytes);
-        (bytes + left, seconds + pair[1].at - pair[0].at)
-    });
-    (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds)
-}
-
-/// How long bytes are in the queue, in seconds: the median while it has any. `None` if it is empty for most
-/// of the time.
-pub(in crate::advise) fn delay(interface: &Interface) -> Option<f64> {
-    let rate = drain_rate(interface)?;
-    let occupied = interface.samples.iter().map(queued).filter(|bytes| *bytes > 0);
-    let delays: Vec<f64> = occupied.map(|bytes| bytes as f64 / rate).collect();
-    let share = delays.len() as f64 / interface.samples.len().max(1) as f64;
-    (share >= OCCUPIED).then(|| median(delays))?
-}
 
 /// A standing queue of this host, with its cause.
 pub(super) fn finding(view: &View<'_>) -> Option<Finding> {

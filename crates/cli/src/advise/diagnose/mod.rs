@@ -26,6 +26,7 @@
 
 mod beyond;
 mod local;
+mod own;
 mod probes;
 mod routes;
 mod transfers;
@@ -38,7 +39,7 @@ use super::finding::{Evidence, Fault, Finding};
 use super::observation::Observation;
 use view::View;
 
-pub(in crate::advise) use local::delay as queueing_delay;
+pub(in crate::advise) use own::delay as queueing_delay;
 
 /// A queueing delay in seconds from which on a queue counts as standing: the increase of the round trip up
 /// to which tests of bufferbloat give their second best grade.

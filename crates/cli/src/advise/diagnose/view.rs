@@ -112,7 +112,7 @@ impl<'a> View<'a> {
 
     /// How long bytes were in this host's own queue when they left, in seconds.
     pub(super) fn own_queue(&self) -> f64 {
-        super::local::delay(self.interface).unwrap_or_default()
+        super::own::delay(self.interface).unwrap_or_default()
     }
 
     /// The round trips above the base RTT of a sender, when acks arrived, in seconds: the median. A sender
