@@ -24,7 +24,7 @@ const SAMPLE_RTT: Compared = Compared {
     is_lower_better: true,
 };
 const fn goodput(of: &'static str) -> Compared {
-    Compared { what: "goodput of transfers", name: "goodput", of, is_lower_better: false }
+    Compared { what: "goodput per transfer", name: "goodput", of, is_lower_better: false }
 }
 
 /// A command that may help.
