@@ -500,7 +500,7 @@ mod tests {
                 (Some(index - 1) != lost).then_some(frame(millis).at)
             };
             flow.receive(frame(millis), arrives, &mut |packet, frame, _| {
-                came.push((packet, frame))
+                came.push((packet, frame));
             });
             flow.settle(None, &mut |_| (), &mut |_, _| ());
         }

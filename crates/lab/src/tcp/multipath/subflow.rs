@@ -77,9 +77,10 @@ impl Subflow {
         let Self { sender, own, .. } = self;
         (own.looked_at, own.left) = (now, left);
         // A packet that the full queue dropped has left no later than the last of the others.
-        while let Some((_, memory)) =
-            own.held.pop_front_if(|(leaves_at, _)| *leaves_at <= left || packets == 0)
+        while let Some((leaves_at, memory)) = own.held.front().copied()
+            && (leaves_at <= left || packets == 0)
         {
+            own.held.pop_front();
             sender.on_left_host(memory);
         }
     }
