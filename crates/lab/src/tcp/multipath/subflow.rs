@@ -105,8 +105,8 @@ impl Subflow {
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let queue = self.device.queue();
         let packet = queue.wait().map_or(NEXT_LOOK, |wait| wait / queue.packets.max(1));
-        let waits = !self.own.held.is_empty() && self.is_throttled();
-        let looks_at = waits.then(|| self.own.looked_at + packet.max(Span::from_micros(1)));
+        let is_waiting = !self.own.held.is_empty() && self.is_throttled();
+        let looks_at = is_waiting.then(|| self.own.looked_at + packet.max(Span::from_micros(1)));
         Time::earliest([self.sender.poll_timeout(), looks_at])
     }
 
