@@ -106,10 +106,25 @@ pub struct Verdict {
     pub best: usize,
     /// How much worse all laws together are than that law, as a fraction; negative where better.
     pub worse: f64,
+    /// Half the width of the 95 % interval of `worse`; `None` with one run.
+    pub ci95: Option<f64>,
     /// Whether that is within [`TOLERANCE`].
-    pub holds: bool,
-    /// The laws without which all others together are better by more than [`TOLERANCE`], by place.
+    pub outcome: Outcome,
+    /// The laws without which all others together are better by more than [`TOLERANCE`], with their whole
+    /// intervals, by place.
     pub hurt_by: Vec<usize>,
+}
+
+/// Whether all laws together are as good as the best single law.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The whole interval is within [`TOLERANCE`].
+    Holds,
+    /// The whole interval is beyond it.
+    Worse,
+    /// The interval covers both.
+    Undecided,
 }
 
 /// A column that all laws together make worse.
@@ -274,10 +289,26 @@ fn metric_of(column: &Column, samples: &[Sampled], row: &str) -> Result<Metric, 
     })
 }
 
-/// How much worse `value` is than `other`, as a fraction of `other`.
-fn worse(column: &Heading, value: f64, other: f64) -> f64 {
-    let more = value / other - 1.0;
-    if column.is_lower_better { more } else { -more }
+/// How much worse `value` is than `other`, as a fraction of `other`, and half the width of its interval: that
+/// of the difference of two means of independent runs.
+fn worse(column: &Heading, value: Value, other: Value) -> (f64, Option<f64>) {
+    let more = value.value / other.value - 1.0;
+    let half = |it: Value| Some(it.ci95? / other.value);
+    let ci95 = half(value).zip(half(other)).map(|(a, b)| a.hypot(b));
+    (if column.is_lower_better { more } else { -more }, ci95)
+}
+
+/// Whether the whole interval is beyond [`TOLERANCE`].
+fn is_beyond((worse, ci95): (f64, Option<f64>)) -> bool {
+    worse - ci95.unwrap_or(0.0) > TOLERANCE
+}
+
+fn outcome((worse, ci95): (f64, Option<f64>)) -> Outcome {
+    match () {
+        () if is_beyond((worse, ci95)) => Outcome::Worse,
+        () if worse + ci95.unwrap_or(0.0) <= TOLERANCE => Outcome::Holds,
+        () => Outcome::Undecided,
+    }
 }
 
 fn verdicts(laws: &[Law], columns: &[Heading], rows: &[Row]) -> Vec<Verdict> {
@@ -285,20 +316,21 @@ fn verdicts(laws: &[Law], columns: &[Heading], rows: &[Row]) -> Vec<Verdict> {
     let verdict = |(place, column): (usize, &Heading)| {
         let is_meant =
             |row: &&Row| row.kind == Kind::Alone && laws[row.laws[0]].meant_for.contains(&place);
-        let value = |row: &Row| row.values[place].value;
+        let value = |row: &Row| row.values[place];
         let alone = rows.iter().filter(is_meant);
-        let best = alone.min_by(|a, b| worse(column, value(a), value(b)).total_cmp(&0.0))?;
+        let best = alone.min_by(|a, b| worse(column, value(a), value(b)).0.total_cmp(&0.0))?;
         let over_best = worse(column, value(all), value(best));
         let left_out = |row: &Row| (0..laws.len()).find(|law| !row.laws.contains(law));
         let without = rows.iter().filter(|row| row.kind == Kind::AllBut);
         let hurt_by = without
-            .filter(|row| worse(column, value(all), value(row)) > TOLERANCE)
+            .filter(|row| is_beyond(worse(column, value(all), value(row))))
             .filter_map(left_out);
         Some(Verdict {
             column: place,
             best: best.laws[0],
-            worse: over_best,
-            holds: over_best <= TOLERANCE,
+            worse: over_best.0,
+            ci95: over_best.1,
+            outcome: outcome(over_best),
             hurt_by: hurt_by.collect(),
         })
     };
@@ -309,8 +341,8 @@ fn costs(columns: &[Heading], rows: &[Row]) -> Vec<Cost> {
     let of = |kind: Kind| rows.iter().find(|row| row.kind == kind);
     let (Some(none), Some(all)) = (of(Kind::None), of(Kind::All)) else { return Vec::new() };
     let cost = |(place, column): (usize, &Heading)| {
-        let worse = worse(column, all.values[place].value, none.values[place].value);
-        (worse > TOLERANCE).then_some(Cost { column: place, worse })
+        let worse = worse(column, all.values[place], none.values[place]);
+        is_beyond(worse).then_some(Cost { column: place, worse: worse.0 })
     };
     columns.iter().enumerate().filter_map(cost).collect()
 }

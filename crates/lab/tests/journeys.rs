@@ -1,6 +1,6 @@
 //! Laws of several stops that are switched on and off, and the worlds in which they meet.
 
-use freshline_lab::journey::{Journey, JourneyError, Kind, journey};
+use freshline_lab::journey::{Journey, JourneyError, Kind, Outcome, journey};
 use freshline_lab::library;
 use freshline_lab::run::run;
 use freshline_lab::scenario::{Change, Scenario};
@@ -132,7 +132,8 @@ fn verdicts_compare_all_laws_with_the_best_single_one() {
     let best = ["Tenth", "SORPC"].map(|row| age(&table, row)).into_iter().reduce(f64::min).unwrap();
     assert!((of_age.worse - (age(&table, "all") / best - 1.0)).abs() < 1e-12);
     assert_eq!((of_log.column, of_log.best), (1, 2));
-    assert_eq!(of_age.holds, of_age.worse <= 0.05);
+    let expected = if of_age.worse <= 0.05 { Outcome::Holds } else { Outcome::Worse };
+    assert_eq!(of_age.outcome, expected, "without intervals");
 }
 
 #[test]
@@ -144,8 +145,26 @@ fn a_law_that_makes_things_worse_is_named() {
     );
     let table = journey(&*harmful, &[], || {}).unwrap();
     let of_age = &table.verdicts[0];
-    assert!(!of_age.holds, "{of_age:?}");
+    assert_eq!(of_age.outcome, Outcome::Worse, "{of_age:?}");
     assert!(of_age.hurt_by.contains(&3), "{of_age:?}");
+}
+
+/// Three runs whose ages differ by more than what is to be told.
+#[test]
+fn what_intervals_cannot_tell_is_undecided() {
+    let runs = [Change::parse("runs=3").unwrap(), Change::parse("duration=6s").unwrap()];
+    let noisy = HOME.replace("start_spread", "").replace("law = \"tenth\"", "law = \"acp\"");
+    let table = journey(&*noisy, &runs, || {}).unwrap();
+    for verdict in &table.verdicts {
+        let half = verdict.ci95.unwrap();
+        let [low, high] = [verdict.worse - half, verdict.worse + half];
+        let expected = match () {
+            () if low > 0.05 => Outcome::Worse,
+            () if high <= 0.05 => Outcome::Holds,
+            () => Outcome::Undecided,
+        };
+        assert_eq!(verdict.outcome, expected, "{verdict:?}");
+    }
 }
 
 #[test]

@@ -22,8 +22,8 @@ use crate::output::{print_json, printed};
 /// one.
 ///
 /// The scenario's [journey] names the laws and the columns. Below the table, each column that a law is
-/// meant for compares all laws together with the best single law: more than 5 % worse is `worse`, and
-/// the laws without which all others are better are named.
+/// meant for compares all laws together with the best single law: up to 5 % worse holds, beyond is worse, and
+/// what the intervals cannot tell is undecided. The laws without which all others are better are named.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLE

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use freshline_lab::journey::{Cost, Heading, Journey, Verdict};
+use freshline_lab::journey::{Cost, Heading, Journey, Outcome, Verdict};
 
 use crate::lab::figure::scale;
 
@@ -75,9 +75,14 @@ pub(super) fn sentence(journey: &Journey, verdict: &Verdict) -> String {
     let column = &journey.columns[verdict.column].name;
     let percent = 100.0 * verdict.worse.abs();
     let than = if verdict.worse > 0.0 { "worse" } else { "better" };
-    let holds = if verdict.holds { "holds" } else { "worse" };
+    let holds = match verdict.outcome {
+        Outcome::Holds => "holds",
+        Outcome::Worse => "worse",
+        Outcome::Undecided => "undecided",
+    };
+    let half = verdict.ci95.map(|half| format!(" ± {:.1}", 100.0 * half)).unwrap_or_default();
     let mut text = format!(
-        "{holds}: {column}: all laws together are {percent:.1} % {than} than {} alone",
+        "{holds}: {column}: all laws together are {percent:.1}{half} % {than} than {} alone",
         law(verdict.best)
     );
     if !verdict.hurt_by.is_empty() {

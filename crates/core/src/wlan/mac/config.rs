@@ -244,6 +244,9 @@ pub enum CellError {
     /// CoDel judges the first packet of a frame alone.
     #[error("`codel` is for frames of one packet; give `max_mpdus = 1`, or leave it out")]
     CodelOfAggregates,
+    /// CoDel in a queue that is a discipline already.
+    #[error("`codel` is for queues with a limit in packets; leave it out, or give `queue` such a limit")]
+    CodelOfDiscipline,
     /// RTS and CTS at a rate that legacy stations do not have.
     #[error("`protection.rate` is {0}; give 6, 9, 12, 18, 24, 36, 48 or 54mbit")]
     ProtectionRate(BitRate),
@@ -277,6 +280,10 @@ impl CellConfig {
         let aggregates = self.max_mpdus > 1 || self.max_msdus > 1;
         if self.codel && self.standard.aggregates() && aggregates {
             return Err(CellError::CodelOfAggregates);
+        }
+        let mut queues = [Some(&self.queue), self.ap_queue.as_ref()].into_iter().flatten();
+        if self.codel && queues.any(|queue| !front::is_drop_tail(queue)) {
+            return Err(CellError::CodelOfDiscipline);
         }
         let (access, rules) = match self.access {
             Some(AccessConfig::Edca) => (Access::EDCA, Rules::EDCA),
@@ -488,6 +495,7 @@ mod tests {
             ("width = '40MHz'", "in 802.11a with `width` 40MHz"),
             ("streams = 0\nstandard = '802.11n'\nrate = 'mcs0'", "and 0 `streams`"),
             ("queue = '0p'", "`queue`: `limit` is zero"),
+            ("codel = true\nqueue = '64kB'", "`codel` is for queues with a limit in packets"),
             ("ap_queue = 'cake'", "`cake` is no discipline"),
             (
                 "ap_queue = { discipline = 'ifil', hold = {} }",

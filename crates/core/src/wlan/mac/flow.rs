@@ -183,13 +183,19 @@ impl<P: Packet> StationQueue<P> {
         if self.front.backlog().packets == Packets::ZERO {
             return;
         }
-        let most = framing.max_mpdus * usize::from(framing.max_msdus);
+        let msdus = usize::from(framing.max_msdus);
+        let [of_frame, of_window] = [framing.max_mpdus, Framing::BLOCK].map(|mpdus| mpdus * msdus);
         let to_send = self.msdus.iter().filter(|msdu| msdu.state.is_to_send() && msdu.packets > 0);
-        let mut bytes = to_send.fold(Bytes::ZERO, |bytes, msdu| bytes + msdu.size);
-        while self.msdus.len() < most && (bytes == Bytes::ZERO || bytes < room) {
+        let (mut packets, mut bytes) = to_send.fold((0, Bytes::ZERO), |(packets, bytes), msdu| {
+            (packets + usize::from(msdu.packets), bytes + msdu.size)
+        });
+        while packets == 0 || (packets < of_frame && bytes < room) {
+            if self.msdus.len() >= of_window {
+                return;
+            }
             let Some(packet) = self.front.dequeue(now, drops) else { return };
             let size = framing.mpdu(packet.size());
-            bytes += size;
+            (packets, bytes) = (packets + 1, bytes + size);
             self.push(now, packet, size);
         }
     }
@@ -204,13 +210,16 @@ impl<P: Packet> StationQueue<P> {
         self.msdus.front().map_or(Bytes::ZERO, |mpdu| mpdu.size)
     }
 
-    /// Drops what is first in the queue since before `horizon`, and delivers what waited for it.
+    /// Drops what is first in a drop-tail queue since before `horizon`, and delivers what waited for it.
     pub(super) fn expire(
         &mut self,
         horizon: Time,
         drops: &mut Drops<'_, P>,
         deliver: &mut impl FnMut(P, Received),
     ) {
+        if let Front::Discipline(_) = self.front {
+            return;
+        }
         let is_old = |first: &Msdu<P>| first.state.is_to_send() && first.since < horizon;
         while self.msdus.front().is_some_and(is_old) {
             self.give_up(0, DropReason::Lifetime, drops);

@@ -80,6 +80,11 @@ impl<P: Packet> Front<P> {
     }
 }
 
+/// Whether a queue is drop-tail, with a limit in packets.
+pub(super) fn is_drop_tail(config: &QdiscConfig) -> bool {
+    matches!(config, QdiscConfig::Fifo { limit: Limit::Packets(_) })
+}
+
 /// Whether a station can have this queue.
 ///
 /// # Errors
