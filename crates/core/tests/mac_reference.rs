@@ -3,8 +3,8 @@
 use freshline_core::router::{Limit, Packet, QdiscConfig};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use freshline_core::wlan::mac::{
-    Access, Category, Cell, CellParts, Channel, Framing, Guard, Mode, Queues, RateChoice, Recovery,
-    Rules, Standard, Timing, Transmission, Width,
+    Access, Category, Cell, CellParts, Channel, Delivery, Framing, Guard, Mode, Queues, RateChoice,
+    Recovery, Rules, Standard, Timing, Transmission, Width,
 };
 use rand_pcg::Pcg64;
 
@@ -36,6 +36,7 @@ fn cell(
         queues: Queues::all(QdiscConfig::Fifo { limit: Limit::Packets(Packets::new(500)) }),
         lifetime: Span::MAX,
         codel: false,
+        delivery: Delivery::Mpdu,
     };
     Cell::new(parts, Pcg64::new(3_370, u128::from(stations)))
 }

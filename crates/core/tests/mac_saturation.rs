@@ -4,8 +4,8 @@ use freshline_core::router::{Limit, Packet, QdiscConfig};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use freshline_core::wlan::mac::bianchi::Bianchi;
 use freshline_core::wlan::mac::{
-    Access, Category, Cell, CellParts, Channel, Countdown, Framing, Mode, Queues, RateChoice,
-    Recovery, Rules, Standard, Timing, Transmission,
+    Access, Category, Cell, CellParts, Channel, Countdown, Delivery, Framing, Mode, Queues,
+    RateChoice, Recovery, Rules, Standard, Timing, Transmission,
 };
 use rand_pcg::Pcg64;
 
@@ -42,6 +42,7 @@ fn cell(stations: u32, rules: Rules) -> Cell<Datagram> {
         queues: Queues::all(QdiscConfig::Fifo { limit: Limit::Packets(Packets::new(10)) }),
         lifetime: Span::MAX,
         codel: false,
+        delivery: Delivery::Frame,
     };
     Cell::new(parts, Pcg64::new(20_001_118, u128::from(stations)))
 }

@@ -279,21 +279,29 @@ fn metric_of(column: &Column, samples: &[Sampled], row: &str) -> Result<Metric, 
     let is_it = |it: &&Sampled| it.name == column.metric && it.of == column.of;
     let found = samples.iter().find(is_it).map(Sampled::metric);
     found.ok_or_else(|| {
-        let of = samples.iter().filter(|it| it.of == column.of).map(|it| it.name);
+        let mut known: Vec<_> =
+            samples.iter().filter(|it| it.of == column.of).map(|it| it.name).collect();
+        if known.is_empty() {
+            // Then it is the flow or the link that is unknown.
+            known = samples.iter().map(|it| &*it.of).collect();
+            known.dedup();
+        }
         JourneyError::UnknownMetric {
             row: row.to_owned(),
             metric: column.metric.clone(),
             of: column.of.clone(),
-            known: of.collect::<Vec<_>>().join(", "),
+            known: known.join(", "),
         }
     })
 }
 
-/// How much worse `value` is than `other`, as a fraction of `other`, and half the width of its interval: that
-/// of the difference of two means of independent runs.
+/// How much worse `value` is than `other`, as a fraction of `other` (of the larger one where `other` is 0),
+/// and half the width of its interval: that of the difference of two means of independent runs.
 fn worse(column: &Heading, value: Value, other: Value) -> (f64, Option<f64>) {
-    let more = value.value / other.value - 1.0;
-    let half = |it: Value| Some(it.ci95? / other.value);
+    let whole = if other.value == 0.0 { value.value } else { other.value };
+    let part = |of: f64| if of == 0.0 { 0.0 } else { of / whole };
+    let more = part(value.value - other.value);
+    let half = |it: Value| Some(part(it.ci95?));
     let ci95 = half(value).zip(half(other)).map(|(a, b)| a.hypot(b));
     (if column.is_lower_better { more } else { -more }, ci95)
 }

@@ -102,8 +102,7 @@ fn by_the_standard(streams: u8, stations: u8, packets_a_second: f64) -> (f64, f6
     let each = packets_a_second / 1e6;
     let span = stations * (before + empty + behind) / (1.0 - stations * each * packet);
     let level = each * span;
-    // To the end of the packet's own MPDU, the middle one in the mean.
-    let delay = span / 2.0 + empty + (level + 1.0) / 2.0 * packet;
+    let delay = span / 2.0 + empty + level * packet;
     let full = ((service + 8.0 * (63.0 * 1544.0 + 1542.0)) / bits).ceil() * 4.0;
     let capacity = 64.0 * 1472.0 * 8.0 / (before + preamble + full + behind);
     (level, delay / 1e6, capacity * 1e6)

@@ -1,6 +1,6 @@
 //! `[journey]`: laws of several stops that can be switched on, and the figures that they are judged by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -86,19 +86,9 @@ impl JourneyConfig {
         if self.laws.is_empty() || self.columns.is_empty() {
             return Err(refused("has no law or no column; give at least one of each"));
         }
-        let mut owners: BTreeMap<&String, &str> = BTreeMap::new();
+        self.check_names()?;
+        self.check_keys()?;
         for law in &self.laws {
-            for key in law.on.keys().chain(law.off.keys()) {
-                match owners.insert(key, &law.name) {
-                    Some(other) if other != law.name => {
-                        return Err(refused(format!(
-                            "`{}` and `{other}` both set `{key}`; a key belongs to one law",
-                            law.name
-                        )));
-                    }
-                    _ => (),
-                }
-            }
             let known = |name: &String| self.columns.iter().any(|column| column.name == *name);
             if let Some(unknown) = law.meant_for.iter().find(|name| !known(name)) {
                 return Err(refused(format!(
@@ -117,7 +107,58 @@ impl JourneyConfig {
         }
         Ok(())
     }
+
+    /// Rows, and columns, have names that differ.
+    fn check_names(&self) -> Result<(), ScenarioError> {
+        let laws = self.laws.iter().map(|law| &*law.name);
+        let rows =
+            laws.chain(self.alternatives.iter().map(|one| &*one.name)).chain(["none", "all"]);
+        let columns = self.columns.iter().map(|column| &*column.name);
+        for names in [rows.collect::<Vec<_>>(), columns.collect()] {
+            let mut known = BTreeSet::new();
+            if let Some(name) = names.iter().find(|name| name.is_empty() || !known.insert(**name)) {
+                return Err(refused(format!(
+                    "the name `{name}` is empty, is given twice, or is that of a row of its own (`none`, \
+                     `all`); choose another"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// No key belongs to two laws, nor is one a part of the table that another law sets; and no law sets
+    /// what all rows have in common.
+    fn check_keys(&self) -> Result<(), ScenarioError> {
+        let keys = |law: &Switch| law.on.keys().chain(law.off.keys()).cloned().collect::<Vec<_>>();
+        let within = |key: &str, table: &str| {
+            key == table || key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'))
+        };
+        for (place, law) in self.laws.iter().enumerate() {
+            for key in keys(law) {
+                if COMMON.iter().any(|common| within(&key, common)) {
+                    return Err(refused(format!(
+                        "`{}` sets `{key}`, which all rows have in common; set it in the scenario",
+                        law.name
+                    )));
+                }
+                let shares = |other: &&Switch| {
+                    keys(other).iter().any(|its| within(its, &key) || within(&key, its))
+                };
+                if let Some(other) = self.laws[..place].iter().find(shares) {
+                    return Err(refused(format!(
+                        "`{}` and `{}` both set `{key}`, or a part of it; a key belongs to one law",
+                        law.name, other.name
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
 }
+
+/// Keys that are the same in all rows.
+const COMMON: [&str; 8] =
+    ["title", "duration", "warm_up", "runs", "seed", "sweep", "reproduce", "journey"];
 
 /// The stops of the journey at which a law can be.
 const STOPS: [&str; 7] = ["source", "host", "path", "router", "wlan", "receiver", "mesh"];

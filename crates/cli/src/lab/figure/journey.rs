@@ -8,6 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::scale::{axis, scale};
 use super::{BLACK, Figure, GREY, GRID, text};
+use crate::lab::journey::printable;
 
 /// Of no law, of single laws, of all, and of what people use today: colours that colour-blind readers tell
 /// apart (Okabe and Ito).
@@ -41,11 +42,11 @@ pub(in crate::lab) fn journey(journey: &Journey) -> miette::Result<Figure> {
 
 fn draw<'a>(root: &Area<'a>, journey: &Journey, height: u32) -> Drawn<'a> {
     root.fill(&WHITE)?;
-    root.draw_text(&journey.title, &text(18, &BLACK), (MARGIN as i32, 12))?;
+    root.draw_text(&printable(&journey.title), &text(18, &BLACK), (MARGIN as i32, 12))?;
     for (place, row) in journey.rows.iter().enumerate() {
         let y = HEAD + ROW * place as u32 + ROW / 2;
         let style = text(12, &color(row)).pos(Pos::new(HPos::Right, VPos::Center));
-        root.draw_text(&row.name, &style, (LABELS as i32 - 8, y as i32))?;
+        root.draw_text(&printable(&row.name), &style, (LABELS as i32 - 8, y as i32))?;
     }
     for column in 0..journey.columns.len() {
         let left = LABELS + PANEL * column as u32;
@@ -76,7 +77,7 @@ fn panel<'a>(area: &Area<'a>, journey: &Journey, column: usize) -> Drawn<'a> {
         .bold_line_style(GRID)
         .axis_style(GREY)
         .label_style(text(12, &BLACK))
-        .x_desc(axis(&heading.name, unit))
+        .x_desc(axis(&printable(&heading.name), unit))
         .draw()?;
     for (place, row) in journey.rows.iter().enumerate() {
         let (y, color) = (place as f64 + 0.5, color(row));

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use miette::{IntoDiagnostic, WrapErr};
 
-use super::Named;
 use super::table::{cells, price, sentence};
+use super::{Named, printable};
 
 const HEAD: &str = "\
 # The laws together: tables
@@ -29,7 +29,11 @@ fn page(all: &[Named]) -> String {
     let mut page = HEAD.to_owned();
     for Named { name, journey } in all {
         // Writing to a string does not fail.
-        let _ = write!(page, "\n## {}\n\n`freshline lab journey {name}`\n\n", journey.title);
+        let _ = write!(
+            page,
+            "\n## {}\n\n`freshline lab journey {name}`\n\n",
+            escaped(&printable(&journey.title))
+        );
         let mut rows = cells(journey).into_iter();
         if let Some(heads) = rows.next() {
             page += &line(&heads);
@@ -39,10 +43,10 @@ fn page(all: &[Named]) -> String {
         rows.for_each(|row| page += &line(&row));
         page += "\n";
         for verdict in &journey.verdicts {
-            let _ = writeln!(page, "- {}", sentence(journey, verdict));
+            let _ = writeln!(page, "- {}", escaped(&sentence(journey, verdict)));
         }
         for cost in &journey.costs {
-            let _ = writeln!(page, "- {}", price(journey, cost));
+            let _ = writeln!(page, "- {}", escaped(&price(journey, cost)));
         }
     }
     page
@@ -53,5 +57,11 @@ fn rule(column: usize) -> String {
 }
 
 fn line(cells: &[String]) -> String {
-    format!("| {} |\n", cells.join(" | "))
+    let escaped: Vec<_> = cells.iter().map(|cell| escaped(cell)).collect();
+    format!("| {} |\n", escaped.join(" | "))
+}
+
+/// As text in Markdown.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('|', "\\|")
 }

@@ -11,6 +11,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::category::Category;
+use super::config::Delivery;
 use super::contention::Contention;
 use super::error_model::log_success_per_bit;
 use super::flow::{Candidate, StationQueue};
@@ -476,7 +477,10 @@ impl<P: Packet> Cell<P> {
             psdu = parts.framing.appended(psdu, size);
             let arrived = log_success == 0.0
                 || rng.random::<f64>() < libm::exp(log_success * 8.0 * size.get() as f64);
-            arrived.then(|| (sending.begin + mode.duration(psdu)).min(sending.end))
+            arrived.then(|| match parts.delivery {
+                Delivery::Frame => sending.end,
+                Delivery::Mpdu => (sending.begin + mode.duration(psdu)).min(sending.end),
+            })
         };
         let frame = Received { at: sending.end, rate: mode.rate() };
         let deliver = &mut |packet, frame, at| into(outbox, at, from, to)(packet, frame);

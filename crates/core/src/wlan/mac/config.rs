@@ -72,6 +72,9 @@ pub struct CellConfig {
     /// aggregation only.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "core::ops::Not::not"))]
     pub codel: bool,
+    /// When packets of an A-MPDU arrive: all at the end of the frame, or each at the end of its MPDU.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Delivery::is_frame"))]
+    pub delivery: Delivery,
     /// Whether stations contend by categories; 802.11n and ac always do, a and g if they are told
     /// to (as 802.11e stations).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
@@ -112,6 +115,7 @@ impl Default for CellConfig {
             ap_queue: None,
             lifetime: Span::from_millis(500),
             codel: false,
+            delivery: Delivery::Frame,
             access: None,
             rules: None,
             protection: None,
@@ -119,6 +123,26 @@ impl Default for CellConfig {
             side_m: None,
             places: Vec::new(),
         }
+    }
+}
+
+/// When the packets of an A-MPDU arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Delivery {
+    /// At the end of the frame, for which a network card has one interrupt: as hosts see it.
+    #[default]
+    Frame,
+    /// Each at the end of its MPDU, if none before it is missing: as the MAC hands them up
+    /// (10.24.7.6.2), and other simulators.
+    Mpdu,
+}
+
+impl Delivery {
+    #[cfg(feature = "serde")]
+    fn is_frame(&self) -> bool {
+        *self == Self::Frame
     }
 }
 
@@ -245,7 +269,9 @@ pub enum CellError {
     #[error("`codel` is for frames of one packet; give `max_mpdus = 1`, or leave it out")]
     CodelOfAggregates,
     /// CoDel in a queue that is a discipline already.
-    #[error("`codel` is for queues with a limit in packets; leave it out, or give `queue` such a limit")]
+    #[error(
+        "`codel` is for queues with a limit in packets; leave it out, or give `queue` such a limit"
+    )]
     CodelOfDiscipline,
     /// RTS and CTS at a rate that legacy stations do not have.
     #[error("`protection.rate` is {0}; give 6, 9, 12, 18, 24, 36, 48 or 54mbit")]
@@ -312,6 +338,7 @@ impl CellConfig {
             },
             lifetime: self.lifetime,
             codel: self.codel,
+            delivery: self.delivery,
         };
         Ok(Cell::new(parts, rng))
     }

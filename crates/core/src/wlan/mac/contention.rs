@@ -82,19 +82,12 @@ impl Contention {
     }
 
     /// `id` has something to send while the medium is idle; its interframe space ends at `start`.
-    /// If it has nothing left to count, it transmits at once (DCF), or at the next slot boundary
-    /// (EDCA).
+    /// If it has nothing left to count, it transmits at once.
     pub(super) fn join_idle(&mut self, id: u32, now: Time, start: Time) {
-        let (slot, countdown) = (self.slot, self.countdown);
         let contender = self.listed(id, start);
         contender.waiting = true;
-        if let Some(idle) = now.checked_since(contender.expiry) {
-            contender.at_once(match countdown {
-                Countdown::AfterIdleSlot => now,
-                Countdown::AtSlotStart => {
-                    contender.expiry + slot * idle.as_nanos().div_ceil(slot.as_nanos())
-                }
-            });
+        if contender.expiry <= now {
+            contender.at_once(now);
         }
         let expiry = contender.expiry;
         self.next = Time::earliest([self.next, Some(expiry)]);
@@ -252,20 +245,6 @@ mod tests {
         assert_eq!(due(&contention, at(34)), [(0, at(34))]);
         contention.leave(0);
         assert_eq!(contention.next(), Some(at(50)));
-    }
-
-    #[test]
-    fn with_edca_an_access_to_an_idle_medium_is_at_a_slot_boundary() {
-        for (now, access) in [(10, 34), (34, 34), (35, 43), (43, 43), (100, 106)] {
-            let mut contention = two(Countdown::AtSlotStart);
-            contention.join_idle(0, at(now), at(34));
-            assert_eq!(contention.next(), Some(at(access)), "at {now} us");
-        }
-        // So two that come within one slot collide.
-        let mut contention = two(Countdown::AtSlotStart);
-        contention.join_idle(0, at(99), at(34));
-        contention.join_idle(1, at(105), at(34));
-        assert_eq!(due(&contention, at(106)), [(0, at(106)), (1, at(106))]);
     }
 
     #[test]

@@ -86,7 +86,7 @@ mod timing;
 pub use category::{Access, Category, CategoryParams, user_priority};
 pub use cell::Cell;
 pub use channel::{Channel, Place, Propagation, Shadowing};
-pub use config::{AccessConfig, CellConfig, CellError, ParseRateError, RateConfig};
+pub use config::{AccessConfig, CellConfig, CellError, Delivery, ParseRateError, RateConfig};
 pub use error_model::log_success_per_bit;
 pub use frame::{ACK, BLOCK_ACK, Framing, MAX_ON_AIR, Received};
 pub use front::{FrontError, Queues};

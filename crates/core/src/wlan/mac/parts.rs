@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::category::{Access, Category};
 use super::channel::Channel;
+use super::config::Delivery;
 use super::frame::{Framing, Received};
 use super::front::Queues;
 use super::mode::Mode;
@@ -69,4 +70,6 @@ pub struct CellParts {
     pub lifetime: Span,
     /// Whether CoDel drops in drop-tail queues.
     pub codel: bool,
+    /// When packets of an A-MPDU arrive.
+    pub delivery: Delivery,
 }

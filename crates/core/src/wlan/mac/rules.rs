@@ -11,10 +11,8 @@ pub enum Countdown {
     /// (Bianchi, Tinnirello, Scalia: Understanding 802.11e contention-based prioritization
     /// mechanisms, IEEE Network 2005).
     AfterIdleSlot,
-    /// A slot counts when it begins, as in EDCA: also the one in which a station starts to
-    /// transmit. Bianchi's model of the DCF (JSAC 2000) counts so. All accesses are at slot
-    /// boundaries, also those to a medium that has been idle for long (10.22.2.4), where the DCF
-    /// transmits at once (10.3.4.2).
+    /// A slot counts when it begins, as in EDCA: also the one in which somebody starts to
+    /// transmit. Bianchi's model of the DCF (JSAC 2000) counts so.
     AtSlotStart,
 }
 

@@ -93,6 +93,8 @@ class Radio(Part):
     """The maximum queueing delay in a queue with a limit in packets; older packets are dropped. Default: 500 ms."""
     codel: bool | None = None
     """Let each queue with a limit in packets drop by CoDel with 20 and 100 ms, without aggregation only. Default: False."""
+    delivery: Literal["frame", "mpdu"] | None = None
+    """The packets of an A-MPDU arrive at the end of the frame, or each at the end of its MPDU. Default: `"frame"`."""
     access: Literal["dcf", "edca"] | None = None
     """Contention without or with access categories. Default: EDCA in 802.11n and ac, DCF in a and g."""
     rules: Rules | None = None
