@@ -11,11 +11,10 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::category::Category;
-use super::config::Delivery;
 use super::contention::Contention;
 use super::error_model::log_success_per_bit;
 use super::flow::{Candidate, StationQueue};
-use super::frame::{MAX_ON_AIR, Received};
+use super::frame::{Delivery, MAX_ON_AIR, Received};
 use super::front::{self, Front, FrontError};
 use super::medium::{Contender, Medium, Sending, into};
 use super::mode::Mode;

@@ -12,7 +12,7 @@ use rand_pcg::Pcg64;
 use super::category::Access;
 use super::cell::Cell;
 use super::channel::{Channel, Place, Propagation};
-use super::frame::Framing;
+use super::frame::{Delivery, Framing};
 use super::front::{self, FrontError, Queues};
 use super::mode::{Guard, Mode, Width};
 use super::parts::CellParts;
@@ -123,26 +123,6 @@ impl Default for CellConfig {
             side_m: None,
             places: Vec::new(),
         }
-    }
-}
-
-/// When the packets of an A-MPDU arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-pub enum Delivery {
-    /// At the end of the frame, for which a network card has one interrupt: as hosts see it.
-    #[default]
-    Frame,
-    /// Each at the end of its MPDU, if none before it is missing: as the MAC hands them up
-    /// (10.24.7.6.2), and other simulators.
-    Mpdu,
-}
-
-impl Delivery {
-    #[cfg(feature = "serde")]
-    fn is_frame(&self) -> bool {
-        *self == Self::Frame
     }
 }
 

@@ -27,6 +27,7 @@ use alloc::collections::VecDeque;
 use super::frame::{Framing, Received};
 use super::front::Front;
 use super::mode::Mode;
+use super::msdu::{Msdu, State, Window};
 use super::rate::RateControl;
 use crate::router::{CodelControl, CodelLaw, Drop, DropReason, Drops, Packet, Qdisc};
 use crate::unit::{Bytes, Packets, Span, Time};
@@ -62,37 +63,6 @@ pub(super) struct Candidate {
     pub(super) responses: [Span; 2],
     /// The logarithm of the probability that a bit gets through undisturbed.
     pub(super) log_success: f64,
-}
-
-/// A packet. If it is the first of its MPDU, everything but the packet is that one's.
-#[derive(Debug)]
-struct Msdu<P> {
-    packet: P,
-    /// Of the MPDU.
-    size: Bytes,
-    /// When the newest of its packets came.
-    since: Time,
-    tries: u8,
-    /// How many packets it has; 0 for those behind the first.
-    packets: u8,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// It was never on the air.
-    Queued,
-    /// It was, and goes there again.
-    Waiting,
-    OnAir,
-    /// With its frame, and when the MPDU ended.
-    Received(Received, Time),
-}
-
-impl State {
-    fn is_to_send(self) -> bool {
-        matches!(self, Self::Queued | Self::Waiting)
-    }
 }
 
 /// What goes on the air at once.
@@ -406,35 +376,6 @@ impl<P: Packet> StationQueue<P> {
                 }
             }
         }
-    }
-}
-
-/// Goes over the MPDUs that a block acknowledgement covers.
-#[derive(Debug, Clone, Copy, Default)]
-struct Window {
-    mpdus: usize,
-    /// Where the next one begins.
-    next: usize,
-}
-
-impl Window {
-    /// Where the next MPDU begins, if there is one in the window.
-    fn next<P>(&mut self, msdus: &VecDeque<Msdu<P>>) -> Option<usize> {
-        // What joined the last one is behind it.
-        while msdus.get(self.next)?.packets == 0 {
-            self.next += 1;
-        }
-        if self.mpdus == Framing::BLOCK {
-            return None;
-        }
-        let index = self.next;
-        (self.mpdus, self.next) = (self.mpdus + 1, index + 1);
-        Some(index)
-    }
-
-    /// The same after the MPDU at `index`, the last, was taken out.
-    fn without(self, index: usize) -> Self {
-        Self { mpdus: self.mpdus - 1, next: index }
     }
 }
 

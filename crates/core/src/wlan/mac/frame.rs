@@ -54,6 +54,26 @@ pub struct Framing {
     pub max_msdus: u8,
 }
 
+/// When the packets of an A-MPDU arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Delivery {
+    /// At the end of the frame, for which a network card has one interrupt: as hosts see it.
+    #[default]
+    Frame,
+    /// Each at the end of its MPDU, if none before it is missing: as the MAC hands them up
+    /// (10.24.7.6.2), and other simulators.
+    Mpdu,
+}
+
+impl Delivery {
+    #[cfg(feature = "serde")]
+    pub(super) fn is_frame(&self) -> bool {
+        *self == Self::Frame
+    }
+}
+
 /// A frame as the MAC of its receiver knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {

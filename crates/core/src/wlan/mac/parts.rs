@@ -4,8 +4,7 @@ use alloc::vec::Vec;
 
 use super::category::{Access, Category};
 use super::channel::Channel;
-use super::config::Delivery;
-use super::frame::{Framing, Received};
+use super::frame::{Delivery, Framing, Received};
 use super::front::Queues;
 use super::mode::Mode;
 use super::protection::Reservation;
