@@ -31,7 +31,7 @@ use report::Report;
 /// was tried in the lab, on the bottleneck as it was measured; what the lab finds worse is not recommended.
 ///
 /// With --target it also sends up to ten small packets per second, by which it tells apart in which direction
-/// a queue is. It needs no privilege but for --target without a port.
+/// a queue is. It needs no privilege, except for --target without a port.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Probe this host, too: by ICMP timestamps (IPv4 only, needs root), or with a port by TCP handshakes.
     #[arg(long, value_name = "HOST[:PORT]")]
     target: Option<String>,
-    /// This interface leads to Wi-Fi, though the kernel does not report that: behind an adapter or a
+    /// Treat this interface as Wi-Fi, though the kernel does not report that: behind an adapter or a
     /// bridge, or an emulated cell.
     #[arg(long, value_name = "DEV")]
     wlan: Vec<String>,

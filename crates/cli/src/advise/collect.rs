@@ -20,6 +20,8 @@ use super::prober::Prober;
 /// How often the host is looked at: so many times in an observation, but not more often than this.
 const LOOKS: u64 = 200;
 const MIN_INTERVAL: Span = Span::from_millis(50);
+/// How long it takes at most until a stop is seen.
+const MAX_PAUSE: Span = Span::from_millis(100);
 /// Connections and peers that are followed; a host with more has the first ones of the kernel's list.
 const MAX_CONNECTIONS: usize = 4096;
 const MAX_PEERS: usize = 64;
@@ -49,7 +51,7 @@ pub(super) fn collect(
             break;
         }
         // A prober reads its answers often, as their times count.
-        let pause = if prober.is_some() { Span::from_millis(2) } else { interval };
+        let pause = if prober.is_some() { Span::from_millis(2) } else { MAX_PAUSE };
         std::thread::sleep(pause.min(next.since(now)).into());
     }
     collector.look(clock.now())?;

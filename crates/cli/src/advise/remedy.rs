@@ -339,12 +339,12 @@ fn buffers(finding: &Finding) -> Remedy {
         (_, Direction::Up) => (
             "receive_buffer",
             "tcp_rmem=\"4096 131072 16777216\"",
-            Some("on the receiving host; a program that sets SO_RCVBUF itself must stop to do so"),
+            Some("on the receiving host; a program that sets SO_RCVBUF itself must stop doing so"),
         ),
         _ => (
             "receive_buffer",
             "tcp_rmem=\"4096 131072 16777216\"",
-            Some("a program that sets SO_RCVBUF itself must stop to do so"),
+            Some("a program that sets SO_RCVBUF itself must stop doing so"),
         ),
     };
     // A buffer holds more than the window, as the kernel counts its overhead.

@@ -9,6 +9,9 @@ use crate::advise::observation::Connection;
 /// Of what left or arrived, a larger share that is not TCP's is the cause.
 const CAUSE: f64 = 0.5;
 
+/// The fraction of the rate of Wi-Fi frames that gets through, at least, where Wi-Fi is the bottleneck.
+const WLAN_USED: f64 = 0.35;
+
 /// A queue as some connections see it.
 #[derive(Debug, Clone, Copy)]
 struct Queue {
@@ -67,11 +70,10 @@ fn queue_of_senders(view: &View<'_>) -> Option<Queue> {
 }
 
 fn queue_of_receivers(view: &View<'_>) -> Option<Queue> {
-    let receivers: Vec<_> = view.bulk_receivers().collect();
-    let is_receiver = |one: &Connection| receivers.iter().any(|it| std::ptr::eq(*it, one));
+    let own = view.own_queue();
     seen_by(view, Connection::received, |one| {
-        let queue = view.queue_of_receiver(one).filter(|_| is_receiver(one))?;
-        Some((queue - view.own_queue(), view.base_of_receiver(one)?))
+        let queue = view.is_bulk_receiver(one).then(|| view.queue_of_receiver(one))??;
+        Some((queue - own, view.base_of_receiver(one)?))
     })
 }
 
@@ -89,6 +91,18 @@ fn seen_by(
     Some(Queue { delay: of(|pair| pair.0)?, base: of(|pair| pair.1)?, flows: seen.len() })
 }
 
+/// Whether the Wi-Fi interface is the bottleneck: it carries about what its rate allows, or its rate is unknown.
+fn is_at_wlan(view: &View<'_>, direction: Direction) -> bool {
+    let [up, down] = view.delivered_bps();
+    let bps = match direction {
+        Direction::Up => up,
+        Direction::Down => down,
+        Direction::Both => up.max(down),
+    };
+    let interface = view.interface;
+    interface.is_wireless && interface.receive_bps.is_none_or(|rate| bps >= WLAN_USED * rate)
+}
+
 fn made(view: &View<'_>, queue: Queue, fault: Fault, direction: Direction) -> Finding {
     let interface = view.interface;
     let [up_bps, down_bps] =
@@ -96,7 +110,7 @@ fn made(view: &View<'_>, queue: Queue, fault: Fault, direction: Direction) -> Fi
     let is_down = direction == Direction::Down;
     let stop = match fault {
         Fault::SourceOverload => Stop::Source,
-        _ if interface.is_wireless => Stop::Wlan,
+        _ if is_at_wlan(view, direction) => Stop::Wlan,
         _ => Stop::Router,
     };
     let [foreign_up, foreign_down] = view.foreign_shares();

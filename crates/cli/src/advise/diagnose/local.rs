@@ -24,8 +24,8 @@ pub(super) fn finding(view: &View<'_>) -> Option<Finding> {
         .connections
         .iter()
         .filter_map(|one| median(one.samples.iter().map(|s| s.memory.sending.into()).collect()))
-        .sum();
-    let udp_bytes: f64 = view.udp_sockets().iter().map(|one| one.queued_bytes).sum();
+        .fold(0.0, |sum, bytes| sum + bytes);
+    let udp_bytes = view.udp_sockets().iter().fold(0.0, |sum, one| sum + one.queued_bytes);
     let [foreign, _] = view.foreign_shares();
     let of_sockets = tcp_bytes + udp_bytes;
     let drops = interface.difference(|sample| sample.drops);

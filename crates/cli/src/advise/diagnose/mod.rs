@@ -94,7 +94,7 @@ fn is_standing(queue: f64, base: f64) -> bool {
 
 /// Whether a queueing delay is small enough to say that there is no queue.
 fn is_empty(queue: f64, base: f64) -> bool {
-    queue < NO_QUEUE.max(base / 3.0)
+    queue < NO_QUEUE.max(base / 4.0)
 }
 
 /// How much longer a round trip takes than it would without the queue. A shorter base than 5 ms counts as

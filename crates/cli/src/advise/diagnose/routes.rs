@@ -19,7 +19,8 @@ const STEADY: f64 = 0.2;
 pub(super) fn change(view: &View<'_>) -> Option<Finding> {
     let is_here = |device: u32| device == view.interface.device;
     let changed = view.seen.route_changes.iter().filter(|it| is_here(it.from_hop.device)).count();
-    let step = view.connections.iter().find_map(|one| step(view, one));
+    let has_bulk = view.bulk_senders().chain(view.bulk_receivers()).next().is_some();
+    let step = view.connections.iter().filter(|_| !has_bulk).find_map(|one| step(view, one));
     if changed == 0 && step.is_none() {
         return None;
     }
@@ -41,11 +42,8 @@ pub(super) fn change(view: &View<'_>) -> Option<Finding> {
 }
 
 /// The round trip before and after a step, in seconds. Both sides are steady, and the traffic is the same, so
-/// that no queue explains it.
+/// that no queue explains it; no connection sends or receives in bulk.
 fn step(view: &View<'_>, connection: &Connection) -> Option<[f64; 2]> {
-    if view.bulk_senders().chain(view.bulk_receivers()).next().is_some() {
-        return None;
-    }
     let rtts = single_rtts(connection);
     let (first, last) = (connection.samples.first()?.at, connection.samples.last()?.at);
     let third = (last - first) / 3.0;

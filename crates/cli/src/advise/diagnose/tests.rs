@@ -137,6 +137,20 @@ fn a_queue_over_a_wireless_interface_is_at_the_wlan() {
     let mut seen = with(host(10.0, 0.2), [upload(9.5, 200)]);
     seen.interfaces[0].is_wireless = true;
     assert_only(&seen, Stop::Wlan, Direction::Up, Fault::UpstreamQueue);
+    seen.interfaces[0].receive_bps = Some(20e6);
+    assert_only(&seen, Stop::Wlan, Direction::Up, Fault::UpstreamQueue);
+    seen.interfaces[0].receive_bps = Some(300e6);
+    assert_only(&seen, Stop::Router, Direction::Up, Fault::UpstreamQueue);
+}
+
+#[test]
+fn thousands_of_connections_are_diagnosed_at_once() {
+    let begun = std::time::Instant::now();
+    let seen = with(host(0.1, 0.1), std::iter::repeat_n(requests(|_| 21), 4096));
+    assert_eq!(diagnose(&seen), []);
+    let seen = with(host(0.1, 10.0), std::iter::repeat_n(download(9.5, 200), 4096));
+    assert_only(&seen, Stop::Router, Direction::Down, Fault::DownstreamQueue);
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -264,6 +278,9 @@ fn a_program_that_reads_slowly_is_the_receivers() {
     for sample in &mut slow.samples {
         (sample.unread, sample.info.receive_window) = (200_000, 20_000);
     }
+    let mut paused = slow.clone();
+    paused.samples.iter_mut().for_each(|sample| sample.info.bytes_received = 7);
+    assert_eq!(diagnose(&with(host(0.1, 0.1), [paused])), [], "a paused video");
     assert_only(&with(host(0.1, 4.2), [slow]), Stop::Receiver, Direction::Down, Fault::SlowReader);
     let mut seen = host(0.1, 4.2);
     let local = "192.0.2.1:6000".parse().unwrap();

@@ -66,7 +66,7 @@ fn bottleneck(view: &View<'_>, of: &[&Connection], is_down: bool) -> Bottleneck 
 }
 
 fn sum(of: &[&Connection], count: impl Fn(&Connection) -> u64) -> f64 {
-    of.iter().map(|one| count(one) as f64).sum()
+    of.iter().fold(0.0, |sum, one| sum + count(one) as f64)
 }
 
 fn lossy_up(view: &View<'_>) -> Option<Finding> {
@@ -203,7 +203,9 @@ pub(super) fn slow_reader(view: &View<'_>) -> Option<Finding> {
     let unread_of = |one: &Connection| {
         let unread = median(one.samples.iter().map(|s| s.unread.into()).collect())?;
         let window = median(one.samples.iter().map(|s| s.info.receive_window.into()).collect())?;
-        (unread >= UNREAD && unread >= UNREAD_SHARE * (unread + window)).then_some((unread, window))
+        // A program that does not want more, as a paused video, is no fault.
+        let is_unread = unread >= UNREAD && unread >= UNREAD_SHARE * (unread + window);
+        (is_unread && one.received() > 0).then_some((unread, window))
     };
     let (one, (unread, window)) =
         view.connections.iter().find_map(|one| Some((*one, unread_of(one)?)))?;

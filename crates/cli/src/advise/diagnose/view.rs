@@ -1,5 +1,8 @@
 //! One interface of an observation, with the connections that use it.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+
 use crate::advise::observation::{
     Connection, Interface, Observation, TcpSample, UdpSocket, median, quantile,
 };
@@ -22,13 +25,21 @@ pub(super) struct View<'a> {
     pub(super) seen: &'a Observation,
     pub(super) interface: &'a Interface,
     pub(super) connections: Vec<&'a Connection>,
+    /// The base RTT to each host in seconds.
+    bases: HashMap<IpAddr, f64>,
 }
 
 impl<'a> View<'a> {
     pub(super) fn new(seen: &'a Observation, interface: &'a Interface) -> Self {
         let uses_it = |one: &&Connection| one.device == Some(interface.device);
-        let connections = seen.connections.iter().filter(uses_it).collect();
-        Self { seen, interface, connections }
+        let connections: Vec<_> = seen.connections.iter().filter(uses_it).collect();
+        let mut bases = HashMap::new();
+        for one in &connections {
+            let Some(rtt) = one.min_rtt() else { continue };
+            let base = bases.entry(one.remote.ip()).or_insert(rtt);
+            *base = rtt.min(*base);
+        }
+        Self { seen, interface, connections, bases }
     }
 
     /// UDP sockets of the host; the kernel does not report by which device they send.
@@ -42,9 +53,7 @@ impl<'a> View<'a> {
 
     /// The base RTT of a connection: the minimum of all connections to the same host, in seconds.
     pub(super) fn base_rtt(&self, connection: &Connection) -> f64 {
-        let host = connection.remote.ip();
-        let same = self.connections.iter().filter(|one| one.remote.ip() == host);
-        same.filter_map(|one| one.min_rtt()).reduce(f64::min).unwrap_or_default()
+        self.bases.get(&connection.remote.ip()).copied().unwrap_or_default()
     }
 
     /// The bytes of this host's TCP connections among those that left, and among those that arrived.
@@ -92,22 +101,25 @@ impl<'a> View<'a> {
         [delivered.sum::<f64>() + others, self.interface.bps(|sample| sample.received_bytes)]
     }
 
-    /// Connections that send in bulk: busy for most of the time, and not for want of data.
+    /// Connections that send in bulk.
     pub(super) fn bulk_senders(&self) -> impl Iterator<Item = &'a Connection> {
-        self.connections.iter().copied().filter(|one| {
-            let busy = one.difference(|info| info.busy) as f64 / 1e6;
-            one.sent() >= MIN_BULK && busy >= 0.5 * one.seconds()
-        })
+        self.connections.iter().copied().filter(|one| is_bulk_sender(one))
     }
 
-    /// Connections that receive in bulk: data arrives in each round trip.
+    /// Connections that receive in bulk.
     pub(super) fn bulk_receivers(&self) -> impl Iterator<Item = &'a Connection> {
-        self.connections.iter().copied().filter(|one| {
-            let active = active(one, |sample| sample.info.bytes_received).count() as f64;
-            let samples = one.samples.len().max(2) as f64 - 1.0;
-            let rounds = one.seconds() / self.base_rtt(one).max(0.001);
-            one.received() >= MIN_BULK && active >= 0.6 * samples.min(rounds)
-        })
+        self.connections.iter().copied().filter(|one| self.is_bulk_receiver(one))
+    }
+
+    /// Data arrives in each round trip.
+    pub(super) fn is_bulk_receiver(&self, one: &Connection) -> bool {
+        if one.received() < MIN_BULK {
+            return false;
+        }
+        let active = active(one, |sample| sample.info.bytes_received).count() as f64;
+        let samples = one.samples.len().max(2) as f64 - 1.0;
+        let rounds = one.seconds() / self.base_rtt(one).max(0.001);
+        active >= 0.6 * samples.min(rounds)
     }
 
     /// How long bytes were in this host's own queue when they left, in seconds.
@@ -128,8 +140,7 @@ impl<'a> View<'a> {
             // Most of its packets are lost: what it measured last still counts.
             rtts = connection.samples.iter().map(rtt).collect();
         }
-        let is_bulk = self.bulk_senders().any(|one| std::ptr::eq(one, connection));
-        let ack_delay = if is_bulk { 0.0 } else { ACK_DELAY };
+        let ack_delay = if is_bulk_sender(connection) { 0.0 } else { ACK_DELAY };
         Some((standing(rtts)? - ack_delay).max(0.0))
     }
 
@@ -153,6 +164,12 @@ impl<'a> View<'a> {
         let shaken = Some(self.base_rtt(connection)).filter(|base| *base > 0.0);
         [estimated, shaken].into_iter().flatten().reduce(f64::min)
     }
+}
+
+/// Busy for most of the time, and not for want of data.
+fn is_bulk_sender(one: &Connection) -> bool {
+    let busy = one.difference(|info| info.busy) as f64 / 1e6;
+    one.sent() >= MIN_BULK && busy >= 0.5 * one.seconds()
 }
 
 /// The round trips of a connection one by one, with their times, both in seconds: the kernel reports their
