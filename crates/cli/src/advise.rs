@@ -8,6 +8,7 @@ mod observation;
 mod prober;
 mod remedy;
 mod report;
+mod root;
 mod words;
 
 use std::net::{IpAddr, ToSocketAddrs};
@@ -22,6 +23,7 @@ use collect::collect;
 use diagnose::diagnose;
 use prober::Prober;
 use report::Report;
+use words::printable;
 
 /// Find out where the network of this host loses time, and which command mends it.
 ///
@@ -88,7 +90,10 @@ fn prober(target: &str) -> Result<Prober, Failure> {
     let (host, port) = resolved(target).map_err(Failure::Usage)?;
     Prober::open(host, port)
         .into_diagnostic()
-        .wrap_err(format!("cannot probe {target}; give a port to probe by TCP handshakes"))
+        .wrap_err(format!(
+            "cannot probe {}; give a port to probe by TCP handshakes",
+            printable(target)
+        ))
         .map_err(Failure::Runtime)
 }
 
@@ -98,14 +103,17 @@ fn resolved(target: &str) -> miette::Result<(IpAddr, Option<u16>)> {
         return Ok((host, None));
     }
     let port = target.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    if port == Some(0) {
+        return Err(miette!("port 0 cannot be probed; give HOST or HOST:PORT"));
+    }
     let address = if port.is_some() { target.to_owned() } else { format!("{target}:0") };
     let mut found: Vec<_> = address
         .to_socket_addrs()
         .into_diagnostic()
-        .wrap_err(format!("{target} has no address; give HOST or HOST:PORT"))?
+        .wrap_err(format!("{} has no address; give HOST or HOST:PORT", printable(target)))?
         .collect();
     found.sort_by_key(|address| !address.is_ipv4());
-    let first = found.first().ok_or_else(|| miette!("{target} has no address"))?;
+    let first = found.first().ok_or_else(|| miette!("{} has no address", printable(target)))?;
     Ok((first.ip(), port))
 }
 
@@ -121,5 +129,6 @@ mod tests {
         assert_eq!(resolved("[2001:db8::1]:443").unwrap().1, Some(443));
         assert_eq!(resolved("2001:db8::1").unwrap().1, None);
         assert!(resolved("not a host:443").is_err());
+        assert!(resolved("192.0.2.1:0").is_err());
     }
 }

@@ -135,7 +135,8 @@ impl Collector {
         });
         interface.discipline = root.map_or("noqueue", |root| root.kind.as_str()).to_owned();
         interface.discipline_major = root.map_or(0, |root| root.handle.major);
-        interface.has_classes = of_link().count() > 1;
+        let below = of_link().filter(|qdisc| qdisc.parent != Handle::ROOT);
+        interface.leaves = below.map(|qdisc| qdisc.kind.clone()).collect();
         interface.samples.push(InterfaceSample {
             at,
             queued_bytes: stats.queued_bytes.into(),

@@ -56,8 +56,8 @@ pub(super) struct Interface {
     /// The kind of the root queueing discipline, and its major number.
     pub(super) discipline: String,
     pub(super) discipline_major: u16,
-    /// There are further disciplines below the root.
-    pub(super) has_classes: bool,
+    /// The kinds of the disciplines below the root.
+    pub(super) leaves: Vec<String>,
     pub(super) samples: Vec<InterfaceSample>,
 }
 

@@ -23,6 +23,8 @@ const TCP_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) struct Prober {
     means: Means,
     probes: Vec<Probe>,
+    /// It was reported that probes cannot be sent.
+    has_failed: bool,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl Prober {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, why));
             }
         };
-        Ok(Self { means, probes: Vec::new() })
+        Ok(Self { means, probes: Vec::new(), has_failed: false })
     }
 
     /// Sends what is due, and reads answers; `now` is the time since the observation began.
@@ -67,7 +69,13 @@ impl Prober {
                     open.up = Some(target - open.at);
                     open.down = Some(now - target);
                 }
-                if now >= *next && *sent < u16::MAX && probe.send(*sent).is_ok() {
+                if now >= *next && *sent < u16::MAX {
+                    // A probe that cannot be sent is not answered either.
+                    if let Err(error) = probe.send(*sent)
+                        && !std::mem::replace(&mut self.has_failed, true)
+                    {
+                        say!("cannot send a probe: {error}");
+                    }
                     self.probes.push(Probe { at: now.as_secs_f64(), ..Probe::default() });
                     *sent += 1;
                     *next = now + ICMP_INTERVAL;
@@ -88,10 +96,16 @@ fn handshakes(target: SocketAddr) -> Receiver<Probe> {
     let clock = Clock::new();
     let start = clock.now();
     thread::spawn(move || {
+        let mut has_failed = false;
         loop {
             let begun = clock.now();
-            let is_open = TcpStream::connect_timeout(&target, TCP_TIMEOUT).is_ok();
-            let rtt = is_open.then(|| clock.now().since(begun).as_secs_f64());
+            let opened = TcpStream::connect_timeout(&target, TCP_TIMEOUT);
+            if let Err(error) = &opened
+                && !std::mem::replace(&mut has_failed, true)
+            {
+                say!("a probe failed: {error}");
+            }
+            let rtt = opened.is_ok().then(|| clock.now().since(begun).as_secs_f64());
             let at = begun.since(start).as_secs_f64();
             if report.send(Probe { at, rtt, up: None, down: None }).is_err() {
                 break;

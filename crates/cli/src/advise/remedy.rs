@@ -1,8 +1,11 @@
 //! Which commands may mend a fault, and how the lab tries each of them.
 
+use super::diagnose::bulk_senders;
 use super::finding::{Bottleneck, Direction, Fault, Finding, Stop};
 use super::gain::{Compared, Flow, Hop, Link, Setup, Trial, simulated, simulated_flows};
 use super::observation::{Interface, Observation};
+use super::root::{self, is_replaceable, place_of_fq_codel, takes_bands};
+use super::words::quoted;
 
 /// The fraction of a bottleneck's rate at which to shape, so that the queue moves to this host: of a wired
 /// link, and of Wi-Fi, whose rate varies.
@@ -31,7 +34,7 @@ const fn goodput(of: &'static str) -> Compared {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Remedy {
     pub(super) command: String,
-    /// Where to run it, if not on this host.
+    /// Where to run it, if not on this host, or what it needs.
     pub(super) note: Option<&'static str>,
     pub(super) trial: Trial,
 }
@@ -43,11 +46,11 @@ pub(super) fn remedies(seen: &Observation, finding: &Finding) -> Vec<Remedy> {
     let Some(interface) = interface else { return Vec::new() };
     match finding.fault {
         Fault::UpstreamQueue if finding.direction == Direction::Both => Vec::new(),
-        Fault::UpstreamQueue | Fault::AckCongestion => uplink(seen, interface, finding),
+        Fault::UpstreamQueue | Fault::AckCongestion => uplink(seen, interface, finding, &[]),
         Fault::DownstreamQueue => receiver(seen, finding),
         Fault::HostQueue => own_queue(seen, interface, bottleneck),
         Fault::ForwardingQueue => router(interface, bottleneck),
-        Fault::SourceOverload => vec![source(bottleneck)],
+        Fault::SourceOverload => overload(seen, interface, finding),
         Fault::Loss => congestion_control(seen, finding).into_iter().collect(),
         Fault::ReceiveWindow | Fault::SendBuffer => vec![buffers(finding)],
         Fault::LongPath | Fault::RouteChange | Fault::SlowReader => Vec::new(),
@@ -56,6 +59,7 @@ pub(super) fn remedies(seen: &Observation, finding: &Finding) -> Vec<Remedy> {
 
 /// What can be said where no command helps.
 pub(super) fn note(seen: &Observation, finding: &Finding) -> Option<&'static str> {
+    let interface = seen.interfaces.iter().find(|it| Some(&it.name) == finding.interface.as_ref());
     Some(match finding.fault {
         Fault::LongPath if seen.exits.len() > 1 => {
             "no law shortens propagation; this host has another default route: measure it, and use \
@@ -77,6 +81,8 @@ pub(super) fn note(seen: &Observation, finding: &Finding) -> Option<&'static str
             "this host does not cause the queue; look at the other hosts behind the same router, or run \
              this on the router"
         }
+        Fault::UpstreamQueue | Fault::AckCongestion => root::note(interface?, false)?,
+        Fault::HostQueue | Fault::ForwardingQueue => root::note(interface?, true)?,
         _ => return None,
     })
 }
@@ -111,14 +117,21 @@ fn up(hop: Hop) -> Link {
 
 const BANDS: &str = "{ discipline = \"dual\" }";
 const FQ_CODEL: &str = "{ discipline = \"fq_codel\" }";
+const NEEDS_FQ_CODEL: &str = "the kernel needs the module sch_fq_codel";
+const NEEDS_CAKE: &str = "the kernel needs the module sch_cake";
 const IFC: &str = "{ discipline = \"ifc\" }";
 
 fn rate(bps: f64) -> String {
     if bps >= 1e6 { format!("{:.1}mbit", bps / 1e6) } else { format!("{:.0}kbit", bps / 1e3) }
 }
 
-/// A standing queue beyond this host, of uploads: a shaper of this host in front of it.
-fn uplink(seen: &Observation, interface: &Interface, finding: &Finding) -> Vec<Remedy> {
+/// A standing queue beyond this host, of uploads and `others`: a shaper of this host in front of it.
+fn uplink(
+    seen: &Observation,
+    interface: &Interface,
+    finding: &Finding,
+    others: &[Flow],
+) -> Vec<Remedy> {
     let bottleneck = &finding.bottleneck;
     let flows = simulated_flows(bottleneck.flows);
     let fraction = if finding.stop == Stop::Wlan { SHAPED_WLAN } else { SHAPED };
@@ -129,14 +142,15 @@ fn uplink(seen: &Observation, interface: &Interface, finding: &Finding) -> Vec<R
         let mut all = vec![sample(false)];
         all.extend(has_uploads.then(|| upload(flows, host)));
         all.extend(is_with_downloads.then(|| download(1, "\"autotune\"")));
+        all.extend_from_slice(others);
         Setup { links, flows: all, base_rtt: bottleneck.base_rtt, settle: 0.0 }
     };
     let guard = Some(goodput(if is_with_downloads { "download" } else { "upload" }));
     let shaped = rate(bottleneck.bps * fraction);
-    let name = &interface.name;
-    let remedy = |command: String, queue: &str, host: &str| Remedy {
+    let name = quoted(&interface.name);
+    let remedy = |command: String, note, queue: &str, host: &str| Remedy {
         command,
-        note: None,
+        note,
         trial: Trial {
             without: setup(vec![access.clone()], "single"),
             with: setup(
@@ -149,8 +163,11 @@ fn uplink(seen: &Observation, interface: &Interface, finding: &Finding) -> Vec<R
     };
     let bands = format!("freshline uplink attach --dev {name} --rate {shaped}");
     let cake = format!("tc qdisc replace dev {name} root cake bandwidth {shaped}");
-    let ours = seen.kernel.has_btf.then(|| remedy(bands, BANDS, "sorpc"));
-    ours.into_iter().chain([remedy(cake, FQ_CODEL, "single")]).collect()
+    let has_bands = seen.kernel.has_btf && takes_bands(interface);
+    let ours = has_bands.then(|| remedy(bands, None, BANDS, "sorpc"));
+    let cake =
+        is_replaceable(interface).then(|| remedy(cake, Some(NEEDS_CAKE), FQ_CODEL, "single"));
+    ours.into_iter().chain(cake).collect()
 }
 
 /// A standing queue of downloads: a receive window that keeps it short.
@@ -183,18 +200,6 @@ fn receiver(seen: &Observation, finding: &Finding) -> Vec<Remedy> {
     }]
 }
 
-/// The place of a queueing discipline that does not remove a shaper.
-fn place(interface: &Interface) -> String {
-    let Interface { name, discipline, discipline_major, .. } = interface;
-    match discipline.as_str() {
-        "tbf" => format!("dev {name} parent {discipline_major:x}:1"),
-        "htb" | "hfsc" | "drr" | "qfq" => {
-            format!("dev {name} parent {discipline_major:x}:CLASS")
-        }
-        _ => format!("dev {name} root"),
-    }
-}
-
 /// A standing queue of this host.
 fn own_queue(seen: &Observation, interface: &Interface, bottleneck: &Bottleneck) -> Vec<Remedy> {
     let flows = simulated_flows(bottleneck.flows);
@@ -204,9 +209,9 @@ fn own_queue(seen: &Observation, interface: &Interface, bottleneck: &Bottleneck)
         base_rtt: bottleneck.base_rtt,
         settle: 0.0,
     };
-    let remedy = |command: String, queue: &str, host: &str| Remedy {
+    let remedy = |command: String, note, queue: &str, host: &str| Remedy {
         command,
-        note: None,
+        note,
         trial: Trial {
             without: setup(Hop::drop_tail(bottleneck), "single"),
             with: setup(Hop::with_queue(bottleneck, 1.0, queue), host),
@@ -214,12 +219,15 @@ fn own_queue(seen: &Observation, interface: &Interface, bottleneck: &Bottleneck)
             guard: Some(goodput("upload")),
         },
     };
-    let plain = format!("tc qdisc replace {} fq_codel", place(interface));
-    let bands = format!("freshline uplink attach --dev {}", interface.name);
+    let plain = place_of_fq_codel(interface).map(|place| {
+        let command = format!("tc qdisc replace {place} fq_codel");
+        remedy(command, Some(NEEDS_FQ_CODEL), FQ_CODEL, "single")
+    });
+    let bands = format!("freshline uplink attach --dev {}", quoted(&interface.name));
     // Bands without --rate need those of pfifo_fast.
     let has_bands = interface.discipline == "pfifo_fast" && seen.kernel.has_btf;
-    let ours = has_bands.then(|| remedy(bands, BANDS, "sorpc"));
-    [remedy(plain, FQ_CODEL, "single")].into_iter().chain(ours).collect()
+    let ours = has_bands.then(|| remedy(bands, None, BANDS, "sorpc"));
+    plain.into_iter().chain(ours).collect()
 }
 
 /// The queue of a router that this host is.
@@ -230,9 +238,9 @@ fn router(interface: &Interface, bottleneck: &Bottleneck) -> Vec<Remedy> {
         base_rtt: bottleneck.base_rtt,
         settle: 0.0,
     };
-    let remedy = |command: String, fraction: f64, queue: &str| Remedy {
+    let remedy = |command: String, note, fraction: f64, queue: &str| Remedy {
         command,
-        note: None,
+        note,
         trial: Trial {
             without: setup(Hop::drop_tail(bottleneck)),
             with: setup(Hop::with_queue(bottleneck, fraction, queue)),
@@ -241,31 +249,54 @@ fn router(interface: &Interface, bottleneck: &Bottleneck) -> Vec<Remedy> {
         },
     };
     let shaped = rate(bottleneck.bps * SHAPED);
-    let name = &interface.name;
-    let plain = remedy(format!("tc qdisc replace {} fq_codel", place(interface)), 1.0, FQ_CODEL);
+    let name = quoted(&interface.name);
+    let plain = place_of_fq_codel(interface).map(|place| {
+        let command = format!("tc qdisc replace {place} fq_codel");
+        remedy(command, Some(NEEDS_FQ_CODEL), 1.0, FQ_CODEL)
+    });
     let ours = remedy(
         format!("freshline router attach --dev {name} --rate {shaped} --or-run"),
+        None,
         SHAPED,
         IFC,
     );
-    vec![ours, plain]
+    [ours].into_iter().chain(plain).collect()
 }
 
-/// A source that does not adapt.
-fn source(bottleneck: &Bottleneck) -> Remedy {
-    let offered = bottleneck.offered_bps.max(bottleneck.bps);
-    let capacity = bottleneck.bps.min(offered * OVERLOADED);
+/// A source that does not adapt. With uploads of this host in the same queue, a shaper protects them; a source
+/// that adapts may not get its share beside them.
+fn overload(seen: &Observation, interface: &Interface, finding: &Finding) -> Vec<Remedy> {
+    let seen_as = &finding.bottleneck;
+    let uploads = bulk_senders(seen, interface);
+    let offered = seen_as.offered_bps.max(seen_as.bps);
+    let capacity = seen_as.bps.min(offered * OVERLOADED);
+    let bottleneck = Bottleneck { bps: capacity, flows: uploads, ..*seen_as };
     let scale = simulated(capacity) / capacity.max(1.0);
-    let hop = Hop::drop_tail(&Bottleneck { bps: capacity, ..*bottleneck });
     let per_s = (offered * scale / 8.0 / 1028.0).max(1.0);
-    let setup = |law: String| Setup {
+    let fixed = updates(&format!("law = \"fixed\", rate = \"{per_s:.0}/s\""));
+    let tenth = source(&bottleneck, fixed.clone(), uploads);
+    if uploads == 0 {
+        return vec![tenth];
+    }
+    let finding = Finding { bottleneck, ..finding.clone() };
+    let mut all = uplink(seen, interface, &finding, &[fixed]);
+    all.push(tenth);
+    all
+}
+
+/// A source of updates.
+fn updates(law: &str) -> Flow {
+    let table = format!("updates = {{ {law}, payload = \"1000B\" }}");
+    Flow { name: "source", count: 1, is_download: false, table }
+}
+
+/// A source that adapts in place of this one.
+fn source(bottleneck: &Bottleneck, fixed: Flow, uploads: usize) -> Remedy {
+    let hop = Hop::drop_tail(bottleneck);
+    let with_uploads = (uploads > 0).then(|| upload(simulated_flows(uploads), "single"));
+    let setup = |source: Flow| Setup {
         links: vec![up(hop.clone())],
-        flows: vec![Flow {
-            name: "source",
-            count: 1,
-            is_download: false,
-            table: format!("updates = {{ {law}, payload = \"1000B\" }}"),
-        }],
+        flows: [source].into_iter().chain(with_uploads.clone()).collect(),
         base_rtt: bottleneck.base_rtt,
         settle: 0.0,
     };
@@ -275,15 +306,15 @@ fn source(bottleneck: &Bottleneck) -> Remedy {
             "in place of the program that sends at a fixed rate, if newer data replaces older",
         ),
         trial: Trial {
-            without: setup(format!("law = \"fixed\", rate = \"{per_s:.0}/s\"")),
-            with: setup("law = \"tenth\"".to_owned()),
+            without: setup(fixed),
+            with: setup(updates("law = \"tenth\"")),
             metric: Compared {
                 what: "mean age of updates",
                 name: "age_mean",
                 of: "source",
                 is_lower_better: true,
             },
-            guard: None,
+            guard: with_uploads.map(|_| goodput("upload")),
         },
     }
 }
@@ -374,8 +405,10 @@ fn buffers(finding: &Finding) -> Remedy {
 
 #[cfg(test)]
 mod tests {
+    use freshline_system::netlink::TcpInfo;
+
     use super::*;
-    use crate::advise::finding::Finding;
+    use crate::advise::observation::{Connection, TcpSample};
 
     fn seen() -> Observation {
         let mut seen = Observation { exits: vec![2], ..Observation::default() };
@@ -479,6 +512,59 @@ mod tests {
         let all = remedies(&seen, &finding);
         assert_eq!(all[0].command, "tc qdisc replace dev eth0 parent 8001:1 fq_codel");
         assert_eq!(all.len(), 1);
+    }
+
+    #[test]
+    fn classes_and_configured_roots_get_a_note_and_no_command() {
+        let mut seen = seen();
+        seen.interfaces[0].discipline = "htb".to_owned();
+        for (fault, stop) in [(Fault::HostQueue, Stop::Host), (Fault::UpstreamQueue, Stop::Router)]
+        {
+            let finding = finding(fault, Direction::Up, stop);
+            assert_eq!(remedies(&seen, &finding), [], "{fault:?}");
+            assert!(note(&seen, &finding).is_some(), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_an_interface_is_one_word() {
+        let (mut seen, mut finding) =
+            (seen(), finding(Fault::UpstreamQueue, Direction::Up, Stop::Router));
+        seen.interfaces[0].name = "$(id)".to_owned();
+        finding.interface = Some("$(id)".to_owned());
+        for remedy in remedies(&seen, &finding) {
+            assert!(remedy.command.contains(" '$(id)' "), "{}", remedy.command);
+        }
+    }
+
+    #[test]
+    fn an_overload_beside_uploads_is_tried_with_them_and_shaped_first() {
+        let mut seen = seen();
+        let sample = |number: u32| {
+            let bytes = 25_000 * u64::from(number);
+            let info = TcpInfo {
+                bytes_acked: bytes,
+                busy: u64::from(number) * 50_000,
+                ..TcpInfo::default()
+            };
+            TcpSample { at: f64::from(number) * 0.05, info, ..TcpSample::default() }
+        };
+        seen.connections = vec![Connection {
+            local: "192.0.2.1:5000".parse().unwrap(),
+            remote: "198.51.100.1:443".parse().unwrap(),
+            device: Some(2),
+            samples: (0..60).map(sample).collect(),
+        }];
+        let all = remedies(&seen, &finding(Fault::SourceOverload, Direction::Up, Stop::Source));
+        assert!(all[0].command.starts_with("freshline uplink attach --dev eth0 --rate"));
+        assert!(all.last().unwrap().command.starts_with("freshline source"));
+        for remedy in all {
+            for setup in [&remedy.trial.without, &remedy.trial.with] {
+                let names: Vec<_> = setup.flows.iter().map(|flow| flow.name).collect();
+                assert!(names.contains(&"upload") && names.contains(&"source"), "{names:?}");
+            }
+            assert!(remedy.trial.gain().is_some(), "the lab refuses {}", remedy.command);
+        }
     }
 
     #[test]

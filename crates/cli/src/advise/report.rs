@@ -10,7 +10,7 @@ use super::finding::{Direction, Fault, Finding, Stop};
 use super::gain::Gain;
 use super::observation::{Interface, Observation, Probe, median};
 use super::remedy::{note, remedies};
-use super::words::{mbit, summary, with_unit};
+use super::words::{mbit, printable, summary, with_unit};
 
 /// `docs/json.md` describes each key.
 #[derive(Debug, Serialize)]
@@ -86,7 +86,12 @@ impl Report {
 
     /// In plain words.
     pub(super) fn print(&self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut text = Vec::new();
+        self.write(&mut text)?;
+        io::stdout().lock().write_all(printable(&String::from_utf8_lossy(&text)).as_bytes())
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let Self { duration_s, connections, .. } = self;
         writeln!(
             out,
@@ -113,7 +118,7 @@ impl Report {
                 writeln!(out, "There was hardly any traffic: run it while the network is slow.")?;
             }
         }
-        self.findings.iter().try_for_each(|finding| finding.print(&mut out))
+        self.findings.iter().try_for_each(|finding| finding.print(out))
     }
 }
 
@@ -144,8 +149,12 @@ impl FindingReport {
             RemedyReport { command: remedy.command, note: remedy.note, gain, reason }
         });
         let (mut good, withheld): (Vec<_>, Vec<_>) = tried.partition(|it| it.reason.is_none());
-        // The first one of equal ones is the preferred one.
-        good.sort_by(|one, other| other.worth().total_cmp(&one.worth()));
+        // The first one of equal ones is the preferred one, and gains of other quantities come behind its own.
+        let first = good.first().and_then(RemedyReport::what);
+        good.sort_by(|one, other| {
+            let [one, other] = [one, other].map(|it| (it.what() == first, it.worth()));
+            other.0.cmp(&one.0).then(other.1.total_cmp(&one.1))
+        });
         let mut good = good.into_iter();
         Self {
             stop: finding.stop,
@@ -182,6 +191,11 @@ impl FindingReport {
 }
 
 impl RemedyReport {
+    /// What was compared.
+    fn what(&self) -> Option<&'static str> {
+        self.gain.as_ref().map(|gain| gain.what)
+    }
+
     /// The gain in steps of a fifth, so that chance does not decide between equal remedies.
     fn worth(&self) -> f64 {
         self.gain.as_ref().map_or(0.0, |gain| (gain.ratio.ln() * 5.0).round())

@@ -1,5 +1,7 @@
 //! A finding in plain words.
 
+use freshline_core::wire::is_control;
+
 use super::finding::{Direction, Fault, Finding};
 
 /// What is wrong, in a sentence or two with the numbers.
@@ -89,11 +91,52 @@ pub(super) fn mbit(bps: f64) -> String {
     format!("{:.2} Mbit/s", bps / 1e6)
 }
 
+/// Lines without characters that control a terminal.
+pub(super) fn printable(text: &str) -> String {
+    let escaped = text.chars().map(|character| match is_control(character) && character != '\n' {
+        true => character.escape_default().to_string(),
+        false => character.to_string(),
+    });
+    escaped.collect()
+}
+
+/// A word of a shell's command line: in quotation marks where it needs them.
+pub(super) fn quoted(word: &str) -> String {
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || "._:@-".contains(one);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// A number of the lab with its unit.
 pub(super) fn with_unit(value: f64, unit: &str) -> String {
     match unit {
         "s" => format!("{:.1} ms", value * 1e3),
         "bit/s" => mbit(value),
         _ => format!("{value:.2} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_word_of_a_command() {
+        for (name, word) in [
+            ("wlan0.7@if2", "wlan0.7@if2"),
+            ("$(reboot)", "'$(reboot)'"),
+            ("a;b", "'a;b'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(name), word);
+        }
+    }
+
+    #[test]
+    fn what_is_printed_does_not_control_the_terminal() {
+        assert_eq!(printable("eth\u{1b}[2J\n"), "eth\\u{1b}[2J\n");
     }
 }

@@ -36,7 +36,7 @@ mod view;
 mod tests;
 
 use super::finding::{Evidence, Fault, Finding};
-use super::observation::Observation;
+use super::observation::{Interface, Observation};
 use view::View;
 
 pub(in crate::advise) use own::delay as queueing_delay;
@@ -74,6 +74,11 @@ pub(super) fn diagnose(seen: &Observation) -> Vec<Finding> {
     found.extend(transfers::udp_reader(seen));
     found.sort_by(|one, other| other.slowdown.total_cmp(&one.slowdown));
     found
+}
+
+/// How many connections send in bulk through an interface.
+pub(super) fn bulk_senders(seen: &Observation, interface: &Interface) -> usize {
+    View::new(seen, interface).bulk_senders().count()
 }
 
 /// The queue is this host's own.

@@ -133,6 +133,16 @@ fn a_round_trip_above_its_minimum_is_a_queue_in_the_direction_of_the_data() {
 }
 
 #[test]
+fn the_rate_is_that_while_an_upload_runs() {
+    let mut short = upload(9.0, 200);
+    short.samples.iter_mut().for_each(|sample| sample.info.in_flight = 10);
+    short.samples = short.samples[20..40].to_vec();
+    let (.., finding) = only(&with(host(3.0, 0.1), [short]));
+    let bps = finding.value("delivered_up_bps").unwrap();
+    assert!((9e6..9.6e6).contains(&bps), "{finding:?}");
+}
+
+#[test]
 fn a_queue_over_a_wireless_interface_is_at_the_wlan() {
     let mut seen = with(host(10.0, 0.2), [upload(9.5, 200)]);
     seen.interfaces[0].is_wireless = true;

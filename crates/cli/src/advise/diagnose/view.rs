@@ -88,17 +88,42 @@ impl<'a> View<'a> {
 
     /// The rates at which packets got through, up and down, in bit/s: what peers acknowledged or this host
     /// received. What leaves the device may be dropped behind it, so packets that are not TCP's count up as
-    /// they leave, and are the upper bound of what gets through.
+    /// they leave, and are the upper bound of what gets through. What TCP sends counts while it fills a queue:
+    /// in between, the bottleneck is not used.
     pub(super) fn delivered_bps(&self) -> [f64; 2] {
         let [foreign, _] = self.foreign_shares();
+        let queued = self.queued_intervals();
+        let is_short = queued.len() < MIN_SAMPLES;
+        let seconds =
+            if is_short { self.seen.seconds.max(0.1) } else { queued.values().sum::<f64>() };
         let delivered = self.connections.iter().map(|one| {
-            let acked = one.sent() as f64;
+            let acked = if is_short { one.sent() } else { acked_within(one, &queued) };
             let mss =
                 one.samples.last().map_or(1448.0, |sample| f64::from(sample.info.mss.max(200)));
-            acked * (1.0 + HEADERS as f64 / mss) * 8.0 / self.seen.seconds.max(0.1)
+            acked as f64 * (1.0 + HEADERS as f64 / mss) * 8.0 / seconds
         });
         let others = self.interface.bps(|sample| sample.sent_bytes) * foreign;
-        [delivered.sum::<f64>() + others, self.interface.bps(|sample| sample.received_bytes)]
+        [
+            delivered.fold(others, |sum, bps| sum + bps),
+            self.interface.bps(|sample| sample.received_bytes),
+        ]
+    }
+
+    /// The intervals between samples in which a bulk sender has data in flight and a queue in front of it: their
+    /// ends, as bits, with their lengths in seconds.
+    fn queued_intervals(&self) -> HashMap<u64, f64> {
+        let mut all = HashMap::new();
+        for one in self.bulk_senders() {
+            let base = self.base_rtt(one);
+            for pair in one.samples.windows(2) {
+                let (info, at) = (&pair[1].info, pair[1].at);
+                let queue = f64::from(info.rtt) / 1e6 - base;
+                if info.in_flight > 0 && queue >= super::STANDING / 2.0 {
+                    all.insert(at.to_bits(), at - pair[0].at);
+                }
+            }
+        }
+        all
     }
 
     /// Connections that send in bulk.
@@ -164,6 +189,13 @@ impl<'a> View<'a> {
         let shaken = Some(self.base_rtt(connection)).filter(|base| *base > 0.0);
         [estimated, shaken].into_iter().flatten().reduce(f64::min)
     }
+}
+
+/// The bytes that were acknowledged within these intervals.
+fn acked_within(one: &Connection, intervals: &HashMap<u64, f64>) -> u64 {
+    let within =
+        one.samples.windows(2).filter(|pair| intervals.contains_key(&pair[1].at.to_bits()));
+    within.map(|pair| pair[1].info.bytes_acked.saturating_sub(pair[0].info.bytes_acked)).sum()
 }
 
 /// Busy for most of the time, and not for want of data.
