@@ -17,7 +17,7 @@ use super::observation::{
 };
 use super::prober::Prober;
 
-/// How often the host is looked at: so many times in an observation, but not more often than this.
+/// How often the host is looked at: this many times in an observation, at most once per interval.
 const LOOKS: u64 = 200;
 const MIN_INTERVAL: Span = Span::from_millis(50);
 /// How long it takes at most until a stop is seen.

@@ -1,5 +1,5 @@
-//! Which commands the queueing disciplines of an interface allow: none that undoes or repeats what somebody
-//! configured.
+//! Which commands the queueing disciplines of an interface allow: none that undoes or repeats a
+//! configuration.
 
 use super::observation::Interface;
 use super::words::quoted;
@@ -8,7 +8,7 @@ use super::words::quoted;
 const FIFOS: [&str; 3] = ["pfifo_fast", "pfifo", "bfifo"];
 /// Disciplines that keep flows apart.
 const FAIR: [&str; 3] = ["fq_codel", "cake", "fq"];
-/// Disciplines with classes, whose meaning is known to those that configured them.
+/// Disciplines with classes, whose meaning is unknown here.
 const CLASSFUL: [&str; 8] = ["htb", "hfsc", "drr", "qfq", "prio", "ets", "mqprio", "taprio"];
 /// The major number of the HTB of `freshline uplink attach --rate`, which may attach again.
 const OURS: u16 = 0x50c0;
@@ -59,8 +59,8 @@ pub(super) fn note(interface: &Interface, is_own: bool) -> Option<&'static str> 
             Some("the discipline keeps flows apart already, so a flow that queues delays itself")
         }
         () => Some(
-            "no command replaces the root discipline of this interface, as somebody may have configured \
-             it; if nobody has, put a shaper there: `freshline uplink attach --rate`, or CAKE",
+            "no command replaces the root discipline of this interface, as it may have \
+             been configured; if it was not, put a shaper there: `freshline uplink attach --rate`, or CAKE",
         ),
     }
 }

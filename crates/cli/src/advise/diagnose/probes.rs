@@ -7,7 +7,7 @@ use crate::advise::observation::{Probe, quantile};
 const MIN_PROBES: usize = 8;
 /// A variation of one-way delays in seconds that says something: the target's clock counts ms.
 const MIN_VARIATION: f64 = 0.008;
-/// The direction of the queue varies so many times as much as the other one.
+/// The factor by which the direction of the queue varies more than the other one.
 const CLEARLY: f64 = 2.0;
 
 /// The direction whose one-way delays vary more; `None` if the target does not report its clock, or if

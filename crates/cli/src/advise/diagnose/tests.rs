@@ -13,7 +13,7 @@ const SAMPLES: u32 = 60;
 /// Seconds between samples.
 const EACH: f64 = 0.05;
 
-/// A host with one interface that sends and receives so many Mbit/s.
+/// A host with one interface that sends and receives at these rates in Mbit/s.
 fn host(up: f64, down: f64) -> Observation {
     let bytes = |mbit: f64, number: u32| (mbit * 125_000.0 * EACH * f64::from(number)) as u64;
     let samples = (0..SAMPLES).map(|number| InterfaceSample {
@@ -57,7 +57,7 @@ fn connection(at: impl Fn(u64, &mut TcpSample)) -> Connection {
     }
 }
 
-/// A bulk upload of so many Mbit/s with this round trip.
+/// A bulk upload at this rate in Mbit/s with this round trip.
 fn upload(mbit: f64, rtt_ms: u32) -> Connection {
     connection(move |number, sample| {
         let bytes = (mbit * 125_000.0 * EACH) as u64 * number;
@@ -192,7 +192,7 @@ fn probes_separate_the_directions() {
     assert_only(&seen, Stop::Router, Direction::Down, Fault::DownstreamQueue);
 }
 
-/// The same with a queue of so many bytes in the host's own discipline.
+/// The same with a queue of this many bytes in the host's own discipline.
 fn queued(mut seen: Observation, bytes: u64, drops: u64) -> Observation {
     for (number, sample) in seen.interfaces[0].samples.iter_mut().enumerate() {
         sample.queued_bytes = bytes;
