@@ -20,7 +20,9 @@ fn is_fifo(kind: &str) -> bool {
 /// Whether another root may take the place of this one: it shapes nothing and has no classes.
 pub(super) fn is_replaceable(interface: &Interface) -> bool {
     let kind = interface.discipline.as_str();
-    is_fifo(kind) || matches!(kind, "noqueue" | "mq" | "fq")
+    // The kernel gives no handle to what it attaches by itself (net.core.default_qdisc).
+    let is_default = interface.discipline_major == 0 && FAIR.contains(&kind);
+    is_fifo(kind) || matches!(kind, "noqueue" | "mq" | "fq") || is_default
 }
 
 /// Whether `freshline uplink attach --rate` may set up its bands.
@@ -101,6 +103,8 @@ mod tests {
             assert_eq!(note(&interface, true).is_none(), place.is_some(), "{kind} {leaves:?}");
             assert_eq!(note(&interface, false).is_none(), is_open, "{kind}");
         }
+        let default = Interface { discipline_major: 0, ..interface("fq_codel", &[]) };
+        assert!(takes_bands(&default) && place_of_fq_codel(&default).is_none());
         let ours = Interface { discipline_major: OURS, ..interface("htb", &[]) };
         assert!(takes_bands(&ours) && !is_replaceable(&ours));
     }

@@ -108,6 +108,9 @@ class Multipath(Part):
     """Opportunistic retransmission with penalties, and reinjection after timeouts. Default: True."""
     segment: str | None = None
     """The payload of a full segment. Default: 1428 bytes."""
+    pacing_shift: int | None = None
+    """TCP small queues: limit each subflow's queue in its device to the pacing rate over two to the power of this.
+    Default: no limit."""
     min_rto_margin: str | None = None
     """The minimum of a retransmission timeout above the round-trip time. Default: 200 ms."""
     min_rto: str | None = None
