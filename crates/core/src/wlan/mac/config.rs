@@ -61,9 +61,13 @@ pub struct CellConfig {
     pub max_msdus: u8,
     /// The queue in front of each access category of a station, for each of its receivers: a limit in
     /// packets, above zero, or any discipline that holds no packets back, such as `fq_codel` or `dual`.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "front::write"))]
     pub queue: QdiscConfig,
     /// The same at the access point, where it is another one.
-    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    #[cfg_attr(
+        feature = "serde",
+        serde(skip_serializing_if = "Option::is_none", serialize_with = "front::write_option")
+    )]
     pub ap_queue: Option<QdiscConfig>,
     /// How long a packet may wait in a queue with a limit in packets; disciplines know their own bounds.
     pub lifetime: Span,
@@ -505,7 +509,7 @@ mod tests {
             ("codel = true\nqueue = '64kB'", "`codel` is for queues with a limit in packets"),
             ("ap_queue = 'cake'", "`cake` is no discipline"),
             (
-                "ap_queue = { discipline = 'ifil', hold = {} }",
+                "ap_queue = { discipline = 'ifil', hold = { update_period = '1s', output_period = '10ms' } }",
                 "`ap_queue`: a station's queue cannot hold",
             ),
             ("lifetime = '0s'", "`lifetime` is zero"),
@@ -531,7 +535,9 @@ mod tests {
     fn what_is_written_reads_back() {
         let propagation = Some(Propagation::default());
         let rules = Some(Rules::BIANCHI);
-        let config = CellConfig { propagation, rules, side_m: Some(5.0), ..CellConfig::default() };
+        let ap_queue = Some(QdiscConfig::Ifc(Box::default()));
+        let base = CellConfig { ap_queue, ..CellConfig::default() };
+        let config = CellConfig { propagation, rules, side_m: Some(5.0), ..base };
         let text = toml::to_string(&config).unwrap();
         assert_eq!(toml::from_str::<CellConfig>(&text).unwrap(), config);
     }

@@ -11,6 +11,8 @@
 //! those of a cell hold none, but for the packet that no longer fits into a frame and begins the next one.
 
 use alloc::boxed::Box;
+#[cfg(feature = "serde")]
+use alloc::string::ToString;
 
 use rand_pcg::Pcg64;
 
@@ -83,6 +85,31 @@ impl<P: Packet> Front<P> {
 /// Whether a queue is drop-tail, with a limit in packets.
 pub(super) fn is_drop_tail(config: &QdiscConfig) -> bool {
     matches!(config, QdiscConfig::Fifo { limit: Limit::Packets(_) })
+}
+
+/// Writes a queue as a flag has it where that says all, else as a table.
+#[cfg(feature = "serde")]
+pub(super) fn write<S: serde::Serializer>(
+    config: &QdiscConfig,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let text = config.to_string();
+    match text.parse::<QdiscConfig>() {
+        Ok(read) if read == *config => serializer.serialize_str(&text),
+        _ => serde::Serialize::serialize(config, serializer),
+    }
+}
+
+/// The same, where there is one.
+#[cfg(feature = "serde")]
+pub(super) fn write_option<S: serde::Serializer>(
+    config: &Option<QdiscConfig>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match config {
+        Some(config) => write(config, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// Whether a station can have this queue.
