@@ -149,9 +149,12 @@ impl Trace {
         (nanos / period, Span::from_nanos(nanos % period))
     }
 
-    /// When opportunity `number`, counted from 0 over all repetitions, comes.
+    /// When opportunity `number`, counted from 0 over all repetitions, comes; never without any.
     fn time_of(&self, number: u64) -> Time {
         let count = self.opportunities.len() as u64;
+        if count == 0 {
+            return Time::MAX;
+        }
         let before = self.period * (number / count);
         Time::ZERO + before + self.opportunities[(number % count) as usize]
     }
@@ -298,7 +301,7 @@ mod tests {
             ("0 delay=5\n1", "line 1: `delay=5` is not a delay: `5` is not a length of time"),
             ("0 loss=1\n1", "line 1: `loss=1` is not a delay: the key is not `delay`; write for"),
             ("9\n8 delay=1ms", "line 2: the time is less"),
-            ("0 delay=1ms\n5 delay=2ms", "no line is a delivery opportunity; add lines"),
+            ("0 delay=1ms", "the last time is not above 0 ms"),
         ] {
             let message = Trace::parse(text).unwrap_err().to_string();
             assert!(message.contains(explanation), "{text:?}: {message}");
@@ -321,6 +324,15 @@ mod tests {
         assert_eq!(times(&trace, 4), [1, 3, 6, 8]);
         let from_start = Trace::parse("0 delay=2ms\n0 delay=3ms\n4\n4 delay=9ms").unwrap();
         assert_eq!(delays(&from_start, &[0, 3, 4, 7]), [3_000; 4]);
+    }
+
+    #[test]
+    fn a_trace_of_delays_alone_has_no_opportunity() {
+        let trace = Trace::parse("0 delay=1ms\n5 delay=2ms").unwrap();
+        assert_eq!(delays(&trace, &[0, 4, 5, 9]), [1_000, 1_000, 1_000, 1_000]);
+        assert_eq!((trace.opportunities(), trace.count_until(Time::MAX)), (0, 0));
+        assert_eq!(trace.time_of(3), Time::MAX);
+        assert_eq!(trace.to_string(), "0 delay=1ms\n5 delay=2ms\n");
     }
 
     #[test]
