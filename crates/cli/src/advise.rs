@@ -30,7 +30,7 @@ use words::printable;
 /// Observes interfaces, queueing disciplines, TCP and UDP sockets and routes for --duration, without sending
 /// or changing anything, so run it while the network is slow. Names the stop at which time is lost: source,
 /// host, path, link, router, wlan or receiver; or reports that there is no fault. Each recommended command
-/// was tried in the lab, on the bottleneck as it was measured; what the lab finds worse is not recommended.
+/// was tried in the lab, on the bottleneck as it was measured; commands that the lab finds worse are not recommended.
 ///
 /// With --target it also sends up to ten small packets per second, by which it tells apart in which direction
 /// a queue is. It needs no privilege, except for --target without a port.
@@ -53,7 +53,7 @@ With probes that separate both directions (ICMP timestamps, IPv4, needs root), o
 
 EXIT CODES
 
-0  done, with or without a fault, or ended early by Ctrl-C with what was seen
+0  done, with or without a fault, or ended early by Ctrl-C, with a shorter observation
 1  the kernel does not report its sockets or interfaces, or probes cannot be sent
 2  the flags cannot be understood, or the target has no address")]
 pub(crate) struct Args {

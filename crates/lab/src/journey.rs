@@ -8,6 +8,7 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::reproduce::{Claim, Verdict};
 use crate::run::{Metric, Sampled, sample};
 use crate::scenario::{Better, Change, Column, JourneyConfig, Scenario, SetError, Source};
 
@@ -26,7 +27,7 @@ pub struct Journey {
     /// The rows.
     pub rows: Vec<Row>,
     /// Of each column that laws are meant for: all laws together against the best of these alone.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<Comparison>,
     /// Columns that all laws together make worse than no law by more than [`TOLERANCE`].
     pub costs: Vec<Cost>,
 }
@@ -99,7 +100,7 @@ pub struct Value {
 
 /// All laws together against the best single law in a column.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct Comparison {
     /// The column, by place.
     pub column: usize,
     /// The best single law among those that are meant for the column, by place.
@@ -306,20 +307,20 @@ fn worse(column: &Heading, value: Value, other: Value) -> (f64, Option<f64>) {
     (if column.is_lower_better { more } else { -more }, ci95)
 }
 
-/// Whether the whole interval is beyond [`TOLERANCE`].
-fn is_beyond((worse, ci95): (f64, Option<f64>)) -> bool {
-    worse - ci95.unwrap_or(0.0) > TOLERANCE
-}
-
+/// Whether that is within [`TOLERANCE`], as reproductions judge a number with its interval.
 fn outcome((worse, ci95): (f64, Option<f64>)) -> Outcome {
-    match () {
-        () if is_beyond((worse, ci95)) => Outcome::Worse,
-        () if worse + ci95.unwrap_or(0.0) <= TOLERANCE => Outcome::Holds,
-        () => Outcome::Undecided,
+    match Claim::at_most(TOLERANCE).judge(worse, ci95) {
+        Verdict::Broken => Outcome::Worse,
+        Verdict::Undecided => Outcome::Undecided,
+        Verdict::Holds | Verdict::NotJudged => Outcome::Holds,
     }
 }
 
-fn verdicts(laws: &[Law], columns: &[Heading], rows: &[Row]) -> Vec<Verdict> {
+fn is_beyond(of: (f64, Option<f64>)) -> bool {
+    outcome(of) == Outcome::Worse
+}
+
+fn verdicts(laws: &[Law], columns: &[Heading], rows: &[Row]) -> Vec<Comparison> {
     let Some(all) = rows.iter().find(|row| row.kind == Kind::All) else { return Vec::new() };
     let verdict = |(place, column): (usize, &Heading)| {
         let is_meant =
@@ -333,7 +334,7 @@ fn verdicts(laws: &[Law], columns: &[Heading], rows: &[Row]) -> Vec<Verdict> {
         let hurt_by = without
             .filter(|row| is_beyond(worse(column, value(all), value(row))))
             .filter_map(left_out);
-        Some(Verdict {
+        Some(Comparison {
             column: place,
             best: best.laws[0],
             worse: over_best.0,

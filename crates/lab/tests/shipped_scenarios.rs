@@ -23,7 +23,7 @@ fn scenarios(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// What the row sets, with the first of the values among which it takes the best.
 fn changes(row: &Row) -> Vec<Change> {
-    let set = row.set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()));
+    let set = Change::each(&row.set);
     let best = row.best.iter().map(|best| {
         let value = toml::Value::String(format!("{}{}", best.values[0], best.unit));
         Change::new(best.key.clone(), value)

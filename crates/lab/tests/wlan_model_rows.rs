@@ -43,8 +43,7 @@ fn round((mode, stations): (Mode, usize)) -> Round {
 
 /// What packets say of a row.
 fn measured(text: &str, row: &Row) -> f64 {
-    let changes: Vec<_> =
-        row.set.iter().map(|(key, value)| Change::new(key.clone(), value.clone())).collect();
+    let changes: Vec<_> = Change::each(&row.set).collect();
     let metrics = run(&Scenario::parse_with(text, &changes).unwrap(), || {}).unwrap();
     let found = metrics.iter().find(|seen| seen.name == row.metric && seen.of == row.of);
     found.unwrap_or_else(|| panic!("{}: no {}", row.what, row.metric)).value

@@ -36,7 +36,7 @@ pub(super) enum Direction {
     Both,
 }
 
-/// What is wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Fault {
@@ -62,14 +62,14 @@ pub(super) enum Fault {
     RouteChange,
     /// The receive window is too small for the path.
     ReceiveWindow,
-    /// A program does not read what has been received.
+    /// A program does not read received data in time.
     SlowReader,
 }
 
 /// A number by which something is known.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Evidence {
-    /// What was measured, with its unit at the end.
+    /// The measured quantity, with its unit at the end.
     pub(super) name: &'static str,
     /// Its value.
     pub(super) value: f64,

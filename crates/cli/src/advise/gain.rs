@@ -22,7 +22,7 @@ const BUFFER: f64 = 1.25;
 const MIN_GAIN: f64 = 1.1;
 const MIN_GUARD: f64 = 0.8;
 
-/// Two scenarios, and what is compared.
+/// Two scenarios, and the number by which they are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Trial {
     pub(super) without: Setup,
@@ -80,10 +80,10 @@ pub(super) struct Flow {
     pub(super) table: String,
 }
 
-/// What the lab measured, and what follows.
+/// A measurement of the lab, and its judgement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Gain {
-    /// What was compared.
+    /// The number that was compared.
     pub(super) what: &'static str,
     /// Its unit: `s`, `bit/s` or `1/s`.
     pub(super) unit: String,
@@ -118,7 +118,7 @@ impl Gain {
 }
 
 impl Hop {
-    /// A queue that drops what comes after the last place is taken.
+    /// A queue that drops the packets for which it has no room.
     pub(super) fn drop_tail(bottleneck: &Bottleneck) -> Self {
         let bps = simulated(bottleneck.bps);
         let bytes = (bps / 8.0 * bottleneck.queue * BUFFER).max(15_000.0);
@@ -174,13 +174,10 @@ impl Setup {
         let text = self.text();
         let scenario = Scenario::parse(text.as_str());
         let result = scenario.and_then(|scenario| run(&scenario, || ()));
-        result.inspect_err(|error| tracing_warn(error, &text)).ok()
+        // A scenario of ours that the lab refuses is a mistake here; the advice goes on without a gain.
+        let report = |error: &_| say!("the lab refuses a scenario of advise: {error}\n{text}");
+        result.inspect_err(report).ok()
     }
-}
-
-/// A scenario of ours that the lab refuses is a mistake here; the advice goes on without a gain.
-fn tracing_warn(error: &impl std::fmt::Display, text: &str) {
-    say!("the lab refuses a scenario of advise: {error}\n{text}");
 }
 
 fn hop_text(hop: Option<&Hop>, delay: f64) -> String {

@@ -1,4 +1,4 @@
-//! What was seen of a host during a time: samples of its interfaces, sockets and routes.
+//! The observation of a host: samples of its interfaces, sockets and routes.
 //!
 //! [`collect`](super::collect) fills an [`Observation`], [`diagnose`](super::diagnose) reads it. It holds no
 //! handle of the system, so a test can write one by hand.
@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use freshline_system::netlink::{NextHop, SocketMemory, TcpInfo};
 
-/// What was seen of a host.
+/// The observation of a host.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Observation {
     /// How long the host was observed, in seconds.

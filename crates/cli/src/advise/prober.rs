@@ -53,7 +53,7 @@ impl Prober {
         Ok(Self { means, probes: Vec::new(), has_failed: false })
     }
 
-    /// Sends what is due, and reads answers; `now` is the time since the observation began.
+    /// Sends a probe if one is due, and reads answers; `now` is the time since the observation began.
     pub(super) fn poll(&mut self, now: Span) {
         match &mut self.means {
             Means::Tcp(done) => self.probes.extend(done.try_iter()),

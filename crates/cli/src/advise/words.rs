@@ -1,10 +1,10 @@
 //! A finding in plain words.
 
-use freshline_core::wire::is_control;
+use freshline_core::wire::escaped;
 
 use super::finding::{Direction, Fault, Finding};
 
-/// What is wrong, in a sentence or two with the numbers.
+/// The fault in a sentence or two, with the numbers.
 pub(super) fn summary(finding: &Finding) -> String {
     let bottleneck = &finding.bottleneck;
     let queue = milliseconds(bottleneck.queue);
@@ -13,7 +13,7 @@ pub(super) fn summary(finding: &Finding) -> String {
     let on = finding.interface.as_deref().unwrap_or("this host");
     match (finding.fault, finding.direction) {
         (Fault::SourceOverload, _) => format!(
-            "A program sends UDP through {on} faster than the capacity, whatever happens: packets queue for \
+            "A program sends UDP through {on} faster than the capacity, and does not adapt: packets queue for \
              {queue} and are dropped."
         ),
         (Fault::SendBuffer, _) => format!(
@@ -55,11 +55,11 @@ pub(super) fn summary(finding: &Finding) -> String {
         (Fault::RouteChange, _) => route_change(finding, on),
         (Fault::ReceiveWindow, Direction::Up) => format!(
             "Uploads through {on} wait for the window of their receiver, at {at} with a base RTT of {base}: \
-             the path would take more."
+             the path has capacity for more."
         ),
         (Fault::ReceiveWindow, _) => format!(
             "A download over {on} fills the window of {:.0} kB that this host offers, at {at} with a base \
-             RTT of {base}: the path would take more.",
+             RTT of {base}: the path has capacity for more.",
             bottleneck.window / 1e3
         ),
         (Fault::SlowReader, _) => {
@@ -78,7 +78,7 @@ fn route_change(finding: &Finding, on: &str) -> String {
              there, without more traffic: the route changed."
         ),
         false => {
-            format!("Packets over {on} were given another next hop meanwhile: the route changed.")
+            format!("Packets over {on} got another next hop: the route changed.")
         }
     }
 }
@@ -93,11 +93,7 @@ pub(super) fn mbit(bps: f64) -> String {
 
 /// Lines without characters that control a terminal.
 pub(super) fn printable(text: &str) -> String {
-    let escaped = text.chars().map(|character| match is_control(character) && character != '\n' {
-        true => character.escape_default().to_string(),
-        false => character.to_string(),
-    });
-    escaped.collect()
+    text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
 /// A word of a shell's command line: in quotation marks where it needs them.

@@ -4,7 +4,7 @@ mod page;
 mod table;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use freshline_lab::journey::{Journey, JourneyError, journey, rows};
 use freshline_lab::library::{self, Text};
@@ -73,12 +73,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             printed(table::print(&text.name, &journey, &mut io::stdout().lock()))?;
         }
         if let Some(folder) = &args.figures {
-            // A file's name is a path; its figure goes into the folder all the same.
-            let is_bundled = library::all().iter().any(|known| known.name == text.name);
-            let path = Path::new(&text.name);
-            let name = if is_bundled { Some(path.as_os_str()) } else { path.file_name() };
-            let file = folder.join(name.unwrap_or_default()).with_extension("svg");
-            figure::journey(&journey).and_then(|it| it.write(&file)).map_err(Failure::Runtime)?;
+            let figure = figure::journey(&journey).map_err(Failure::Runtime)?;
+            figure.write_in(folder, &text.name).map_err(Failure::Runtime)?;
         }
         all.push(Named { name: text.name, journey });
     }
@@ -86,15 +82,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         page::write(folder, &all).map_err(Failure::Runtime)?;
     }
     if args.json { print_json(&all) } else { Ok(()) }
-}
-
-/// Text of a file for terminals, figures and pages: control characters are escaped.
-pub(super) fn printable(text: &str) -> String {
-    let escaped = |letter: char| match letter.is_control() {
-        true => letter.escape_default().to_string(),
-        false => letter.to_string(),
-    };
-    text.chars().map(escaped).collect()
 }
 
 fn has_journey(text: &Text) -> bool {

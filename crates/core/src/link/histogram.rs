@@ -47,7 +47,7 @@ impl SpanHistogram {
     }
 
     /// How many spans were counted.
-    pub fn count(&self) -> u64 {
+    pub const fn count(&self) -> u64 {
         self.count
     }
 

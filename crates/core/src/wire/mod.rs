@@ -56,7 +56,7 @@ pub use control::{Challenge, Close, CloseReason};
 pub use downlink::{Join, Packet, Report};
 pub use frame::{Frame, Frames, MAX_TOPIC, Part, StateId, TopicKey, TopicName};
 pub use marks::{AckMark, Marks, ParseAckMarkError};
-pub use name::{KeyText, is_control};
+pub use name::{KeyText, escaped, is_control};
 pub use offset::OffsetEstimate;
 pub(crate) use offset::{error_code, error_of};
 pub use record::{RecordChunk, TopicStream};

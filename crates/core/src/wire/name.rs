@@ -1,5 +1,6 @@
 //! Names of sources and topics, and keys.
 
+use alloc::string::String;
 use core::fmt::{self, Display, Formatter, Write};
 
 /// The longest key in bytes.
@@ -16,6 +17,18 @@ pub fn is_control(character: char) -> bool {
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
     character.is_control() || is_bidirectional
+}
+
+/// Text in which characters that [control](is_control) how text is shown are escaped, as in `\u{1b}`.
+pub fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_control(character) {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
 }
 
 /// A key, which may be any bytes, as text that can be shown: bytes that are no UTF-8, characters that
@@ -47,6 +60,11 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
+
+    #[test]
+    fn text_that_controls_how_it_is_shown_is_escaped() {
+        assert_eq!(escaped("a\u{1b}[m\n\u{202e}ö\\"), "a\\u{1b}[m\\n\\u{202e}ö\\");
+    }
 
     #[test]
     fn a_key_is_shown_without_what_could_harm_a_terminal_and_without_a_twin() {

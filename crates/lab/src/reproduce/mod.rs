@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::best::lowest;
 use self::null::Replaced;
-use self::verdict::Claim;
+pub(crate) use self::verdict::Claim;
 pub use self::verdict::Verdict;
 use crate::run::{Metric, Sampled, sample_with};
 use crate::scenario::{
@@ -172,8 +172,7 @@ pub fn reproduce_with<'a>(
     let reproduction = scenario.reproduce.ok_or(ReproduceError::NothingToReproduce)?;
     let chosen = options.sample.map(|draw| Chosen::draw(draw, &reproduction));
     let null = options.null.then_some(&reproduction.null[..]);
-    let full = reproduction.full.iter().filter(|_| options.full);
-    let full = full.map(|(key, value)| Change::new(key.clone(), value.clone()));
+    let full = Change::each(reproduction.full.iter().filter(|_| options.full));
     let changes = &full.chain(changes.iter().cloned()).collect::<Vec<_>>()[..];
     let mut runs = Runs { source, null, laws, known: BTreeMap::new() };
     let mut table = Vec::new();
@@ -282,8 +281,7 @@ impl Row {
         changes: &[Change],
         rows: &ById,
     ) -> Result<Number, ReproduceError> {
-        let own = self.set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()));
-        let mut changes: Vec<_> = changes.iter().cloned().chain(own).collect();
+        let mut changes: Vec<_> = changes.iter().cloned().chain(Change::each(&self.set)).collect();
         if let Some(best) = &self.best {
             changes.push(self.look_for(best, runs, &changes)?);
         }

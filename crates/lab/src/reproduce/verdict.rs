@@ -56,7 +56,7 @@ impl Verdict {
 
 /// Where a claim has a number: from `least` to `most`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     pub(super) least: f64,
     pub(super) most: f64,
 }
@@ -66,7 +66,7 @@ impl Claim {
         Self { least, most: f64::INFINITY }
     }
 
-    pub(super) const fn at_most(most: f64) -> Self {
+    pub(crate) const fn at_most(most: f64) -> Self {
         Self { least: f64::NEG_INFINITY, most }
     }
 
@@ -77,7 +77,7 @@ impl Claim {
     }
 
     /// What a number says of it whose 95 % interval reaches `ci95` to either side.
-    pub(super) fn judge(self, value: f64, ci95: Option<f64>) -> Verdict {
+    pub(crate) fn judge(self, value: f64, ci95: Option<f64>) -> Verdict {
         let half = ci95.unwrap_or(0.0);
         let (low, high) = (value - half, value + half);
         // A number that no run knows meets no claim.

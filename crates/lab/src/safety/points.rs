@@ -58,7 +58,7 @@ const MAX_S: f64 = 600.0;
 impl SafetyPoint {
     /// The changes that make the scenario this point.
     pub fn changes(&self) -> impl Iterator<Item = Change> {
-        self.set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()))
+        Change::each(&self.set)
     }
 
     /// The point in words.

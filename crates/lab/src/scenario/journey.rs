@@ -77,7 +77,7 @@ impl JourneyConfig {
     /// The changes with these laws on, by their places, and all others off.
     pub fn changes(&self, is_on: impl Fn(usize) -> bool) -> Vec<Change> {
         let laws = self.laws.iter().enumerate();
-        laws.flat_map(|(place, law)| changes(if is_on(place) { &law.on } else { &law.off }))
+        laws.flat_map(|(place, law)| Change::each(if is_on(place) { &law.on } else { &law.off }))
             .collect()
     }
 
@@ -166,12 +166,8 @@ const STOPS: [&str; 7] = ["source", "host", "path", "router", "wlan", "receiver"
 impl Alternative {
     /// The changes that make it.
     pub fn changes(&self) -> Vec<Change> {
-        changes(&self.set).collect()
+        Change::each(&self.set).collect()
     }
-}
-
-fn changes(set: &BTreeMap<String, toml::Value>) -> impl Iterator<Item = Change> {
-    set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()))
 }
 
 fn refused(what: impl Into<String>) -> ScenarioError {

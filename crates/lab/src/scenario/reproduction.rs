@@ -317,8 +317,7 @@ impl Case {
             text("reproduce.contest.from", from.to_string()),
             text("reproduce.contest.to", to.to_string()),
         ];
-        let set = self.set.iter().map(|(key, value)| Change::new(key.clone(), value.clone()));
-        own.into_iter().chain(set).collect()
+        own.into_iter().chain(Change::each(&self.set)).collect()
     }
 }
 

@@ -76,6 +76,13 @@ impl Change {
         Ok(Self::new(key.trim(), value))
     }
 
+    /// The changes that a table of keys makes, in the order of the keys.
+    pub fn each<'a>(
+        set: impl IntoIterator<Item = (&'a String, &'a Value)>,
+    ) -> impl Iterator<Item = Self> {
+        set.into_iter().map(|(key, value)| Self::new(key.clone(), value.clone()))
+    }
+
     /// What is changed.
     pub fn key(&self) -> &str {
         &self.key

@@ -238,7 +238,6 @@ impl UpdateFlow {
                 SourceEvent::Acked { rtt } => {
                     self.tally.rtt_sum += rtt;
                     self.tally.round_trips.record(rtt);
-                    self.tally.acked += 1;
                 }
                 _ => continue,
             }
@@ -294,7 +293,7 @@ impl UpdateFlow {
 
     /// The number of fresh acks, and the sum of their round trips.
     pub const fn round_trips(&self) -> (u64, Span) {
-        (self.tally.acked, self.tally.rtt_sum)
+        (self.tally.round_trips.count(), self.tally.rtt_sum)
     }
 
     /// When to call [`UpdateFlow::on_wake`] next.
@@ -312,12 +311,13 @@ impl UpdateFlow {
         let until = tally.measured.clip(now);
         let rate = |count: u64| tally.measured.rate(now, count as f64);
         let has_acks = self.sizes.ack.is_some();
+        let is_acked = tally.round_trips.count() > 0;
         UpdateOutcome {
             age: tally.age.summary(until),
             source_age_mean: tally.source_age_mean(until).filter(|_| has_acks),
             backlog: tally.backlog_mean(until).filter(|_| has_acks),
-            rtt_mean: (tally.acked > 0).then(|| tally.rtt_sum / tally.acked),
-            rtt_p99: (tally.acked > 0).then(|| tally.round_trips.quantile(0.99)),
+            rtt_mean: is_acked.then(|| tally.round_trips.mean()),
+            rtt_p99: is_acked.then(|| tally.round_trips.quantile(0.99)),
             updates_per_s: rate(tally.sent),
             packets_per_s: rate(self.sent_by_path().sum()),
             fresh_per_s: rate(tally.delivered_fresh),

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use freshline_core::router::RouterReport;
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::is_control;
+use freshline_core::wire::{escaped, is_control};
 use nix::sys::socket::{
     AddressFamily, Shutdown, SockFlag, SockType, UnixAddr, connect as connect_to, getsockopt,
     shutdown, socket, sockopt,
@@ -258,13 +258,7 @@ fn line(from: impl Read, longest: u64) -> io::Result<String> {
 /// Escapes control characters, and those that change the direction of text, in all texts.
 fn escape(value: &mut Value) {
     match value {
-        Value::String(text) if text.contains(is_control) => {
-            let escaped = text.chars().map(|character| match is_control(character) {
-                true => character.escape_default().to_string(),
-                false => character.to_string(),
-            });
-            *text = escaped.collect();
-        }
+        Value::String(text) if text.contains(is_control) => *text = escaped(text),
         Value::Array(all) => all.iter_mut().for_each(escape),
         Value::Object(all) => all.values_mut().for_each(escape),
         _ => {}

@@ -78,7 +78,7 @@ impl<'a> View<'a> {
         [0, 1].map(|at| all[at].saturating_sub(tcp[at]) as f64 / all[at].max(1) as f64)
     }
 
-    /// Whether most of what leaves arrived through other interfaces.
+    /// Whether most outgoing packets arrived through other interfaces.
     pub(super) fn is_forwarding(&self) -> bool {
         let others = self.seen.interfaces.iter().filter(|one| one.device != self.interface.device);
         let arrived: u64 = others.map(|one| one.difference(|sample| sample.received_bytes)).sum();
@@ -87,7 +87,7 @@ impl<'a> View<'a> {
     }
 
     /// The rates at which packets got through, up and down, in bit/s: what peers acknowledged or this host
-    /// received. What leaves the device may be dropped behind it, so packets that are not TCP's count up as
+    /// received. Packets may be dropped behind the device, so those that are not TCP's count up as
     /// they leave, and are the upper bound of what gets through. What TCP sends counts while it fills a queue:
     /// in between, the bottleneck is not used.
     pub(super) fn delivered_bps(&self) -> [f64; 2] {

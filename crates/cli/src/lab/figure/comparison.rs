@@ -10,12 +10,11 @@ use std::ops::Range;
 
 use freshline_lab::reproduce::{Compared, Verdict};
 use miette::IntoDiagnostic;
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::scale::{axis, scale};
-use super::{BLACK, Figure, GREY, GRID, text};
+use super::{Area, BLACK, Drawn, Figure, GREY, GRID, text};
 
 const PAPER: RGBColor = RGBColor(214, 116, 20);
 const OURS: RGBColor = RGBColor(20, 84, 150);
@@ -28,8 +27,6 @@ const HEAD: u32 = 64;
 const ROW: u32 = 24;
 const AXIS: u32 = 60;
 const MARGIN: u32 = 20;
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws the rows of a reproduction.
 pub(in crate::lab) fn comparison(title: &str, rows: &[Compared]) -> miette::Result<Figure> {
@@ -63,8 +60,6 @@ fn by_unit(rows: &[Compared]) -> Vec<Panel<'_>> {
 fn height(rows: &[&Compared]) -> u32 {
     ROW * rows.len() as u32 + AXIS
 }
-
-type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
 fn draw<'a>(root: &Area<'a>, title: &str, panels: &[Panel<'_>], trends: &[&Compared]) -> Drawn<'a> {
     root.fill(&WHITE)?;

@@ -1,14 +1,13 @@
 //! The figure of a journey: a panel per column, a dot with its interval per row.
 
+use freshline_core::wire::escaped;
 use freshline_lab::journey::{Journey, Kind, Row};
 use miette::IntoDiagnostic;
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::scale::{axis, scale};
-use super::{BLACK, Figure, GREY, GRID, text};
-use crate::lab::journey::printable;
+use super::{Area, BLACK, Drawn, Figure, GREY, GRID, text};
 
 /// Of no law, of single laws, of all, and of what people use today: colours that colour-blind readers tell
 /// apart (Okabe and Ito).
@@ -25,9 +24,6 @@ const ROW: u32 = 24;
 const AXIS: u32 = 50;
 const MARGIN: u32 = 20;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
-
 /// Draws the table of a scenario.
 pub(in crate::lab) fn journey(journey: &Journey) -> miette::Result<Figure> {
     let width = LABELS + PANEL * journey.columns.len() as u32 + MARGIN;
@@ -42,11 +38,11 @@ pub(in crate::lab) fn journey(journey: &Journey) -> miette::Result<Figure> {
 
 fn draw<'a>(root: &Area<'a>, journey: &Journey, height: u32) -> Drawn<'a> {
     root.fill(&WHITE)?;
-    root.draw_text(&printable(&journey.title), &text(18, &BLACK), (MARGIN as i32, 12))?;
+    root.draw_text(&escaped(&journey.title), &text(18, &BLACK), (MARGIN as i32, 12))?;
     for (place, row) in journey.rows.iter().enumerate() {
         let y = HEAD + ROW * place as u32 + ROW / 2;
         let style = text(12, &color(row)).pos(Pos::new(HPos::Right, VPos::Center));
-        root.draw_text(&printable(&row.name), &style, (LABELS as i32 - 8, y as i32))?;
+        root.draw_text(&escaped(&row.name), &style, (LABELS as i32 - 8, y as i32))?;
     }
     for column in 0..journey.columns.len() {
         let left = LABELS + PANEL * column as u32;
@@ -77,7 +73,7 @@ fn panel<'a>(area: &Area<'a>, journey: &Journey, column: usize) -> Drawn<'a> {
         .bold_line_style(GRID)
         .axis_style(GREY)
         .label_style(text(12, &BLACK))
-        .x_desc(axis(&printable(&heading.name), unit))
+        .x_desc(axis(&escaped(&heading.name), unit))
         .draw()?;
     for (place, row) in journey.rows.iter().enumerate() {
         let (y, color) = (place as f64 + 0.5, color(row));

@@ -5,11 +5,13 @@ mod journey;
 mod scale;
 mod sweep;
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
 use miette::{IntoDiagnostic, WrapErr};
-use plotters::style::{IntoFont, RGBColor, TextStyle};
+use plotters::coord::Shift;
+use plotters::prelude::*;
 
 pub(super) use comparison::comparison;
 pub(super) use journey::journey;
@@ -20,10 +22,19 @@ const BLACK: RGBColor = RGBColor(30, 30, 30);
 const GREY: RGBColor = RGBColor(120, 120, 120);
 const GRID: RGBColor = RGBColor(225, 225, 225);
 
+/// A part of a drawing, and what comes of drawing there.
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
+
 /// A drawing.
 pub(super) struct Figure(String);
 
 impl Figure {
+    /// Writes it into a folder, under the [name](name_of) of its scenario.
+    pub(super) fn write_in(&self, folder: &Path, scenario: &str) -> miette::Result<()> {
+        self.write(&folder.join(format!("{}.svg", name_of(scenario))))
+    }
+
     /// Writes it, and makes the folder for it where there is none.
     pub(super) fn write(&self, path: &Path) -> miette::Result<()> {
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -32,6 +43,11 @@ impl Figure {
             .into_diagnostic()
             .wrap_err_with(|| format!("cannot write {}", path.display()))
     }
+}
+
+/// What the figure of a scenario is called: its name without the folder and the extension.
+pub(super) fn name_of(scenario: &str) -> Cow<'_, str> {
+    Path::new(scenario).file_stem().unwrap_or_default().to_string_lossy()
 }
 
 /// Text of `size` pixels.

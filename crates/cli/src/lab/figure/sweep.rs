@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use toml::Value;
 
 use super::scale::{axis, scale};
-use super::{BLACK, Figure, GREY, GRID, text};
+use super::{Area, BLACK, Drawn, Figure, GREY, GRID, text};
 
 /// In pixels.
 const SIZE: (u32, u32) = (1040, 560);
@@ -130,14 +130,7 @@ fn lines<'a>(metric: &str, swept: &Swept, points: &[Point<'a>]) -> miette::Resul
     Ok(lines)
 }
 
-type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
-
-fn draw<'a>(
-    root: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
-    title: &str,
-    swept: &Swept,
-    lines: &[Line<'_>],
-) -> Drawn<'a> {
+fn draw<'a>(root: &Area<'a>, title: &str, swept: &Swept, lines: &[Line<'_>]) -> Drawn<'a> {
     let all = || lines.iter().flat_map(|line| &line.points);
     let Some((_, first)) = all().next() else { return Ok(()) };
     let high = |(_, metric): &(f64, &Metric)| metric.value + metric.ci95.unwrap_or(0.0);

@@ -4,10 +4,11 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
+use freshline_core::wire::escaped;
 use miette::{IntoDiagnostic, WrapErr};
 
+use super::Named;
 use super::table::{cells, price, sentence};
-use super::{Named, printable};
 
 const HEAD: &str = "\
 # The laws together: tables
@@ -32,7 +33,7 @@ fn page(all: &[Named]) -> String {
         let _ = write!(
             page,
             "\n## {}\n\n`freshline lab journey {name}`\n\n",
-            escaped(&printable(&journey.title))
+            markdown(&escaped(&journey.title))
         );
         let mut rows = cells(journey).into_iter();
         if let Some(heads) = rows.next() {
@@ -43,10 +44,10 @@ fn page(all: &[Named]) -> String {
         rows.for_each(|row| page += &line(&row));
         page += "\n";
         for verdict in &journey.verdicts {
-            let _ = writeln!(page, "- {}", escaped(&sentence(journey, verdict)));
+            let _ = writeln!(page, "- {}", markdown(&sentence(journey, verdict)));
         }
         for cost in &journey.costs {
-            let _ = writeln!(page, "- {}", escaped(&price(journey, cost)));
+            let _ = writeln!(page, "- {}", markdown(&price(journey, cost)));
         }
     }
     page
@@ -57,11 +58,11 @@ fn rule(column: usize) -> String {
 }
 
 fn line(cells: &[String]) -> String {
-    let escaped: Vec<_> = cells.iter().map(|cell| escaped(cell)).collect();
-    format!("| {} |\n", escaped.join(" | "))
+    let cells: Vec<_> = cells.iter().map(|cell| markdown(cell)).collect();
+    format!("| {} |\n", cells.join(" | "))
 }
 
 /// As text in Markdown.
-fn escaped(text: &str) -> String {
+fn markdown(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('|', "\\|")
 }

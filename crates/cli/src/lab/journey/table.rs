@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use freshline_lab::journey::{Cost, Heading, Journey, Outcome, Verdict};
+use freshline_core::wire::escaped;
+use freshline_lab::journey::{Comparison, Cost, Heading, Journey, Outcome};
 
-use super::printable;
 use crate::lab::figure::scale;
 
 /// Prints the table of the scenario `name`, and what is to be said of it.
 pub(super) fn print(name: &str, journey: &Journey, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{name}: {}\n", printable(&journey.title))?;
+    writeln!(out, "{name}: {}\n", escaped(&journey.title))?;
     let cells = cells(journey);
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<_> = (0..=journey.columns.len()).filter_map(width).collect();
@@ -35,8 +35,8 @@ pub(super) fn print(name: &str, journey: &Journey, out: &mut impl Write) -> io::
 pub(super) fn cells(journey: &Journey) -> Vec<Vec<String>> {
     let scales: Vec<_> = (0..journey.columns.len()).map(|column| units(journey, column)).collect();
     let names = journey.columns.iter().zip(&scales).map(|(column, (_, unit))| match *unit {
-        "" => printable(&column.name),
-        unit => format!("{}, {unit}", printable(&column.name)),
+        "" => escaped(&column.name),
+        unit => format!("{}, {unit}", escaped(&column.name)),
     });
     let heads = [String::new()].into_iter().chain(names).collect();
     let rows = journey.rows.iter().map(|row| {
@@ -44,7 +44,7 @@ pub(super) fn cells(journey: &Journey) -> Vec<Vec<String>> {
             let half = value.ci95.map(|half| format!(" ± {}", digits(half / factor)));
             format!("{}{}", digits(value.value / factor), half.unwrap_or_default())
         });
-        [printable(&row.name)].into_iter().chain(values).collect()
+        [escaped(&row.name)].into_iter().chain(values).collect()
     });
     [heads].into_iter().chain(rows).collect()
 }
@@ -71,9 +71,9 @@ fn digits(value: f64) -> String {
 }
 
 /// What is to be said of a column.
-pub(super) fn sentence(journey: &Journey, verdict: &Verdict) -> String {
-    let law = |place: usize| printable(&journey.laws[place].name);
-    let column = printable(&journey.columns[verdict.column].name);
+pub(super) fn sentence(journey: &Journey, verdict: &Comparison) -> String {
+    let law = |place: usize| escaped(&journey.laws[place].name);
+    let column = escaped(&journey.columns[verdict.column].name);
     let percent = 100.0 * verdict.worse.abs();
     let than = if verdict.worse > 0.0 { "worse" } else { "better" };
     let holds = match verdict.outcome {
@@ -95,6 +95,6 @@ pub(super) fn sentence(journey: &Journey, verdict: &Verdict) -> String {
 
 /// What is to be said of a column that all laws together make worse.
 pub(super) fn price(journey: &Journey, cost: &Cost) -> String {
-    let column = printable(&journey.columns[cost.column].name);
+    let column = escaped(&journey.columns[cost.column].name);
     format!("cost: {column}: all laws together are {:.1} % worse than none", 100.0 * cost.worse)
 }

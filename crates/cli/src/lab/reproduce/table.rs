@@ -27,10 +27,9 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn draw(&self, folder: &Path) -> Result<(), Failure> {
-        let name = Path::new(&self.name).file_stem().unwrap_or_default().to_string_lossy();
-        let title = format!("{name}: {}", self.of);
+        let title = format!("{}: {}", figure::name_of(&self.name), self.of);
         let figure = figure::comparison(&title, &self.rows).map_err(Failure::Runtime)?;
-        figure.write(&folder.join(format!("{name}.svg"))).map_err(Failure::Runtime)
+        figure.write_in(folder, &self.name).map_err(Failure::Runtime)
     }
 
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {

@@ -52,8 +52,8 @@ pub struct Cell<P> {
     turns: Vec<VecDeque<u32>>,
     /// By station, the mode of all frames to and from it, where that is not the choice of all.
     own_modes: Vec<Option<Mode>>,
-    /// By station, its queue, where that is not one of `parts`.
-    own_queues: Vec<Option<QdiscConfig>>,
+    /// By station, its queue.
+    queues: Vec<QdiscConfig>,
     flows: Vec<StationQueue<P>>,
     /// By contender and receiver, the flow, or `NO_FLOW`.
     flow_of: Vec<u32>,
@@ -86,7 +86,7 @@ impl<P: Packet> Cell<P> {
             ),
             turns: (0..contenders).map(|_| VecDeque::new()).collect(),
             own_modes: vec![None; stations],
-            own_queues: vec![None; stations],
+            queues: (0..parts.stations).map(|station| parts.queues.of(station).clone()).collect(),
             flows: Vec::new(),
             flow_of: vec![NO_FLOW; contenders as usize * stations],
             txop_end: Time::ZERO,
@@ -108,7 +108,7 @@ impl<P: Packet> Cell<P> {
     /// If it cannot be a station's.
     pub fn set_queue(&mut self, station: u32, queue: QdiscConfig) -> Result<(), FrontError> {
         front::check(&queue)?;
-        self.own_queues[station as usize] = Some(queue);
+        self.queues[station as usize] = queue;
         Ok(())
     }
 
@@ -220,9 +220,7 @@ impl<P: Packet> Cell<P> {
         if self.flow_of[place] == NO_FLOW {
             self.flow_of[place] = self.flows.len() as u32;
             let manner = self.manner(by.station, to);
-            let own = self.own_queues[by.station as usize].as_ref();
-            let config = own.unwrap_or(self.parts.queues.of(by.station));
-            let front = Front::new(config, &mut self.rng);
+            let front = Front::new(&self.queues[by.station as usize], &mut self.rng);
             self.flows.push(StationQueue::new(by.station, to, manner, front));
         }
         self.flow_of[place] as usize

@@ -10,10 +10,11 @@
 //!
 //! Everything follows from the standard, IEEE 802.11-2016, and nothing is fitted. A packet is queued
 //! in the queue of its sender, receiver and category ([`Category`]), which is drop-tail or any discipline of
-//! [`router`](crate::router). The queues of one sender and category take turns; together they contend with all others for the medium. Who wins sends a
-//! frame, or an A-MPDU of what waits for that receiver, and learns from the acknowledgement what
-//! arrived. The rest is sent again until its tries or its lifetime end. A receiver delivers each
-//! packet at the end of its MPDU, or once none before it is missing any more (10.24.7.6.2).
+//! [`router`](crate::router). The queues of one sender and category take turns; together they contend
+//! with all others for the medium. The winner sends a frame, or an A-MPDU of the packets queued for that
+//! receiver, and learns from the acknowledgement which ones arrived. The rest is sent again until its
+//! tries or its lifetime end. A receiver delivers packets in order, none before a missing one is there or
+//! given up, at the end of the frame or of each MPDU ([`Delivery`]).
 //!
 //! [`Cell`] is a state machine on the driver's time, as [`Hop`](crate::link::Hop) is:
 //!
@@ -49,7 +50,8 @@
 //! # Memory
 //!
 //! Each drop-tail queue holds `queue` packets, what is on the air and what the receiver holds back
-//! included; disciplines have limits of their own. Once all have been as full as they get, nothing is allocated.
+//! included; disciplines have limits of their own. Once all have been as full as they get, nothing is
+//! allocated.
 //!
 //! # What is left out
 //!

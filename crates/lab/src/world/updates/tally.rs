@@ -29,7 +29,6 @@ pub(super) struct Tally {
     pub(super) delivered_fresh: u64,
     pub(super) round_trips: SpanHistogram,
     pub(super) rtt_sum: Span,
-    pub(super) acked: u64,
 }
 
 /// What a flow of updates was like.
@@ -78,7 +77,6 @@ impl Tally {
             delivered_fresh: 0,
             round_trips: SpanHistogram::new(),
             rtt_sum: Span::ZERO,
-            acked: 0,
         }
     }
 
@@ -90,7 +88,7 @@ impl Tally {
         self.backlog_from = self.backlog.mark(now);
         self.before = before.collect();
         (self.sent, self.delivered_fresh) = (0, 0);
-        (self.round_trips, self.rtt_sum, self.acked) = (SpanHistogram::new(), Span::ZERO, 0);
+        (self.round_trips, self.rtt_sum) = (SpanHistogram::new(), Span::ZERO);
     }
 
     /// A fresh state, sampled at `generated_at`, has come to the monitor.

@@ -53,6 +53,15 @@ impl Route {
         let kind = message.message_type();
         self.client.get(kind, flags, written(message), |_, body| read(body))
     }
+
+    /// Reads each entry of a list; those that `read` does not take are left out.
+    fn dump<T>(
+        &mut self,
+        message: &RouteNetlinkMessage,
+        mut read: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Result<Vec<T>, NetlinkError> {
+        self.client.dump(message.message_type(), written(message), |_, body| read(body))
+    }
 }
 
 fn written(message: &RouteNetlinkMessage) -> impl FnOnce(&mut Writer<'_>) {

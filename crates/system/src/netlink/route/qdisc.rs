@@ -129,11 +129,8 @@ impl Route {
             Handle::UNSPEC,
             Handle::UNSPEC,
         ));
-        let kind = request.message_type();
         // The kernel lists those of all devices, whatever it is asked for.
-        self.client.dump(kind, super::written(&request), |_, body| {
-            Qdisc::parse(body).filter(|qdisc| qdisc.device == device)
-        })
+        self.dump(&request, |body| Qdisc::parse(body).filter(|qdisc| qdisc.device == device))
     }
 
     /// The root queueing discipline of a device.

@@ -39,10 +39,6 @@ pub struct LinkReport {
     pub received_bytes: u64,
     /// Likewise.
     pub sent_bytes: u64,
-    /// Packets that the device dropped: received ones without room, and ones to be sent.
-    pub receive_drops: u64,
-    /// Likewise.
-    pub send_drops: u64,
 }
 
 /// By what packets to an address leave.
@@ -75,8 +71,6 @@ impl LinkReport {
             is_loopback,
             received_bytes: counter(2),
             sent_bytes: counter(3),
-            receive_drops: counter(6),
-            send_drops: counter(7),
         })
     }
 }
@@ -91,9 +85,7 @@ impl Route {
     /// # Errors
     /// [`NetlinkError`].
     pub fn links(&mut self) -> Result<Vec<LinkReport>, NetlinkError> {
-        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        let kind = request.message_type();
-        self.client.dump(kind, super::written(&request), |_, body| LinkReport::parse(body))
+        self.dump(&RouteNetlinkMessage::GetLink(LinkMessage::default()), LinkReport::parse)
     }
 
     /// The queueing disciplines of all devices, those below another one too.
@@ -101,9 +93,7 @@ impl Route {
     /// # Errors
     /// [`NetlinkError`].
     pub fn all_qdiscs(&mut self) -> Result<Vec<Qdisc>, NetlinkError> {
-        let request = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
-        let kind = request.message_type();
-        self.client.dump(kind, super::written(&request), |_, body| Qdisc::parse(body))
+        self.dump(&RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()), Qdisc::parse)
     }
 
     /// By what packets to an address leave.
@@ -131,9 +121,7 @@ impl Route {
     pub fn default_devices(&mut self) -> Result<Vec<u32>, NetlinkError> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet;
-        let request = RouteNetlinkMessage::GetRoute(question);
-        let kind = request.message_type();
-        self.client.dump(kind, super::written(&request), |_, body| {
+        self.dump(&RouteNetlinkMessage::GetRoute(question), |body| {
             let header = RouteHeader::parse(body).ok()?;
             let is_default = header.destination_prefix_length == 0
                 && header.kind == RouteType::Unicast
