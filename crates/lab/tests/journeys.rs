@@ -149,7 +149,7 @@ fn a_law_that_makes_things_worse_is_named() {
     assert!(of_age.hurt_by.contains(&3), "{of_age:?}");
 }
 
-/// Three runs whose ages differ by more than what is to be told.
+/// Three runs whose ages differ by more than the tolerance.
 #[test]
 fn what_intervals_cannot_tell_is_undecided() {
     let runs = [Change::parse("runs=3").unwrap(), Change::parse("duration=6s").unwrap()];

@@ -58,7 +58,7 @@ pub(super) enum Fault {
     Loss,
     /// The base RTT is large.
     LongPath,
-    /// Packets took another route meanwhile.
+    /// The route of packets changed.
     RouteChange,
     /// The receive window is too small for the path.
     ReceiveWindow,

@@ -105,7 +105,7 @@ pub(super) struct UdpSocket {
     pub(super) local: SocketAddr,
     /// The mean of its bytes in queueing disciplines and devices.
     pub(super) queued_bytes: f64,
-    /// Datagrams that were dropped meanwhile, as its receive buffer was full.
+    /// Datagrams that were dropped during the observation, as its receive buffer was full.
     pub(super) drops: u32,
 }
 

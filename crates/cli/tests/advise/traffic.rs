@@ -24,13 +24,13 @@ pub(crate) enum Flow {
     Up(u32),
     /// Downloads of bulk data.
     Down(u32),
-    /// A download that the client reads at so many bytes per second.
+    /// A download that the client reads at this number of bytes per second.
     SlowDown(u32),
-    /// A download into a receive buffer of so many bytes.
+    /// A download into a receive buffer of this number of bytes.
     SmallDown(u32),
-    /// Requests of 100 bytes, and as long an answer, every so many ms.
+    /// A request of 100 bytes, and an answer as long, per this number of ms.
     Requests(u32),
-    /// UDP at so many kbit/s.
+    /// UDP at this rate in kbit/s.
     Udp(u32),
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With a receive buffer of so many bytes, if given.
+    /// With a receive buffer of this number of bytes, if given.
     pub(crate) fn start(receive_buffer: Option<usize>) -> Self {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         if let Some(bytes) = receive_buffer {

@@ -4,7 +4,7 @@
 //!   Path:    host ── emulated path ── client (advise)
 //!   Cable:   a (client, advise) v ── v b (server)
 //!   Router:  a (client) v ── v r (advise) w ── v b (server)
-//!   Two:     a (client, advise) v, w ── v, w b (server); the route changes from v to w meanwhile
+//!   Two:     a (client, advise) v, w ── v, w b (server); the route changes from v to w
 //! ```
 
 use std::fs;

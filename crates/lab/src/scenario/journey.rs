@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Change, ScenarioError};
 
-/// Which laws a scenario can switch on, and what is measured with them.
+/// Laws that a scenario can switch on, and the figures by which they are judged.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JourneyConfig {

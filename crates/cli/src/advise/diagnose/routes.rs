@@ -1,4 +1,4 @@
-//! The path itself: another route meanwhile, and a large base RTT.
+//! The path itself: a change of the route, and a large base RTT.
 
 use super::evidence;
 use super::view::{View, single_rtts, spread};

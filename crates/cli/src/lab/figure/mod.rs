@@ -22,7 +22,7 @@ const BLACK: RGBColor = RGBColor(30, 30, 30);
 const GREY: RGBColor = RGBColor(120, 120, 120);
 const GRID: RGBColor = RGBColor(225, 225, 225);
 
-/// A part of a drawing, and what comes of drawing there.
+/// A part of a drawing, and the result of drawing there.
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 

@@ -7,7 +7,7 @@ use freshline_lab::journey::{Comparison, Cost, Heading, Journey, Outcome};
 
 use crate::lab::figure::scale;
 
-/// Prints the table of the scenario `name`, and what is to be said of it.
+/// Prints the table of the scenario `name`, and its verdicts and costs.
 pub(super) fn print(name: &str, journey: &Journey, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{name}: {}\n", escaped(&journey.title))?;
     let cells = cells(journey);
@@ -70,7 +70,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// What is to be said of a column.
+/// A verdict in a sentence.
 pub(super) fn sentence(journey: &Journey, verdict: &Comparison) -> String {
     let law = |place: usize| escaped(&journey.laws[place].name);
     let column = escaped(&journey.columns[verdict.column].name);
@@ -93,7 +93,7 @@ pub(super) fn sentence(journey: &Journey, verdict: &Comparison) -> String {
     text
 }
 
-/// What is to be said of a column that all laws together make worse.
+/// A cost in a sentence.
 pub(super) fn price(journey: &Journey, cost: &Cost) -> String {
     let column = escaped(&journey.columns[cost.column].name);
     format!("cost: {column}: all laws together are {:.1} % worse than none", 100.0 * cost.worse)

@@ -141,8 +141,8 @@ impl<P: Packet> StationQueue<P> {
         self.msdus.push_back(Msdu { packet, size, since: now, tries: 0, packets: 1, state });
     }
 
-    /// Takes from the discipline what a frame of at most `room` has room for, behind what is to be sent
-    /// already: at least one packet. The last one may be too long, and begins the next frame.
+    /// Takes packets from the discipline for a frame of at most `room`, behind those to be sent already:
+    /// at least one. The last one may be too long, and begins the next frame.
     pub(super) fn fill(
         &mut self,
         now: Time,
@@ -180,7 +180,8 @@ impl<P: Packet> StationQueue<P> {
         self.msdus.front().map_or(Bytes::ZERO, |mpdu| mpdu.size)
     }
 
-    /// Drops what is first in a drop-tail queue since before `horizon`, and delivers what waited for it.
+    /// Drops packets that have been first in a drop-tail queue since before `horizon`, and delivers those
+    /// that a dropped one held back.
     pub(super) fn expire(
         &mut self,
         horizon: Time,

@@ -1,4 +1,4 @@
-//! The queue of a station for another one in one category, in front of what goes on the air.
+//! The queue of a station for another one in one category, in front of the air.
 //!
 //! ```text
 //!  enqueue ─► discipline ─► the next frame ─► on the air            any discipline of `router`
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! As in Linux, where mac80211 has FQ-CoDel there, a driver takes a packet out of the discipline when it
-//! builds the frame that carries it. So what is in the discipline can still be overtaken, replaced or
-//! dropped, and what has been in a frame cannot. Real drivers hold a frame or two more than the one on the air;
+//! builds the frame that carries it. So a packet in the discipline can still be overtaken, replaced or
+//! dropped, and one that has been in a frame cannot. Real drivers hold a frame or two more than the one on the air;
 //! those of a cell hold none, but for the packet that no longer fits into a frame and begins the next one.
 
 use alloc::boxed::Box;
@@ -22,19 +22,19 @@ use crate::unit::{Packets, Time};
 /// Which queues the stations of a cell have: one in front of each access category, per receiver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Queues {
-    /// Of the stations.
+    /// The queue of each station.
     pub stations: QdiscConfig,
-    /// Of the access point, station 0.
+    /// The queue of the access point, station 0.
     pub access_point: QdiscConfig,
 }
 
 impl Queues {
-    /// Of all stations alike.
+    /// The same queue at all stations.
     pub fn all(config: QdiscConfig) -> Self {
         Self { access_point: config.clone(), stations: config }
     }
 
-    /// Of this station.
+    /// The queue of this station.
     pub(super) fn of(&self, station: u32) -> &QdiscConfig {
         if station == 0 { &self.access_point } else { &self.stations }
     }
@@ -43,7 +43,7 @@ impl Queues {
 /// A queue in front of the air.
 #[derive(Debug)]
 pub(super) enum Front<P> {
-    /// Drop-tail: what is queued is in the same line as what is on the air, and counts with it.
+    /// Drop-tail: queued packets are in one line with those on the air, and count with them.
     DropTail(Packets),
     /// Packets leave it when a frame takes them.
     Discipline(Box<Discipline<P>>),
@@ -73,7 +73,7 @@ impl<P: Packet> Front<P> {
         }
     }
 
-    /// What is in the discipline.
+    /// The packets in the discipline.
     pub(super) fn backlog(&self) -> Backlog {
         match self {
             Self::DropTail(_) => Backlog::default(),

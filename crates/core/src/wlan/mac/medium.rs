@@ -137,7 +137,7 @@ impl Medium {
     }
 }
 
-/// A sink that puts what arrives at `at` into `outbox`, which is in the order of arrival.
+/// A sink that puts packets that arrive at `at` into `outbox`, which is in the order of arrival.
 pub(super) fn into<P>(
     outbox: &mut VecDeque<Delivered<P>>,
     at: Time,
