@@ -80,6 +80,8 @@ mod transport;
 mod trouble;
 #[cfg(feature = "kernel")]
 mod uplink;
+#[cfg(feature = "monitor")]
+mod web;
 #[cfg(feature = "wlan")]
 mod wlan;
 mod wrapped;

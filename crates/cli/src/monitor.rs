@@ -22,6 +22,7 @@ use crate::listening::{ListenArgs, reload_on_hangup, say_where};
 use crate::mark;
 use crate::output::{ms, print_json, printed};
 use crate::privileges::Needs;
+use crate::web::{Web, WebArgs};
 use freshline::{MonitorBuilder, Url};
 
 /// Receive the freshest state of many sources, and report the age of each.
@@ -52,6 +53,10 @@ Hand out no command that is older than 200 ms, and stop the machine when there i
 
     freshline monitor quic://0.0.0.0:3774 --credentials credentials --exec execute-command \\
         --max-age 'cmd/*=200ms' --on-stale 'test $FRESHLINE_STATE = fresh || stop-machine'
+
+Show all sources in a browser, on this host or through `ssh -L 8080:localhost:8080`:
+
+    freshline monitor quic://0.0.0.0:3774 --credentials credentials --web 127.0.0.1:8080
 
 Send the newest line of standard input to each source that runs with --receive:
 
@@ -148,6 +153,8 @@ pub(crate) struct Args {
     returns: crate::source::returns::ReturnArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
+    #[command(flatten)]
+    web: WebArgs,
     /// Stop after this time, such as 10s; else Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
@@ -169,11 +176,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut builder = MonitorBuilder::new(Ok(url))
         .listening(listening.clone())
         .params(MonitorParams { ack_mark: args.ack_dscp, ..args.held.params() })
-        .detailed(args.metrics.sources, args.held.forget);
+        .detailed(args.web.detailed().max(args.metrics.sources), args.held.forget);
     builder = args.max_age.iter().cloned().fold(builder, MonitorBuilder::max_age_of);
     let (monitor, quic) = builder.build()?;
     reload_on_hangup(listening, Right::Publish, quic.clone(), monitor.reloader())?;
-    let monitor = with_returns(&args, monitor)?;
+    let mut web = args.web.prepare()?;
+    let monitor = with_returns(&args, &mut web, monitor)?;
     confine(&args);
     let stop = args.listening.stop_on_signals()?;
 
@@ -196,13 +204,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if let Some(address) = metrics {
         say!("metrics at http://{address}/metrics");
     }
+    let gateway = web.serve(&monitor)?;
     let silent = args.json || args.out.is_some() || args.exec.is_some();
     if !silent {
         let asker = monitor.asker();
         std::thread::spawn(move || print_each_second(&asker));
     }
     let until = args.duration.map(|duration| Clock::new().now() + duration);
-    let result = monitor.run(&stop, until, &mut outputs).map_err(failure);
+    let result = web.run(&mut monitor, &stop, until, &args.max_age, &mut outputs).map_err(failure);
+    drop(gateway);
     let report = monitor.report(&outputs);
     // It answers no questions any more.
     drop(monitor);
@@ -213,21 +223,24 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// The same monitor that also sends topics, if there are some.
-fn with_returns(args: &Args, monitor: Monitor) -> Result<Monitor, Failure> {
+fn with_returns(args: &Args, web: &mut Web, monitor: Monitor) -> Result<Monitor, Failure> {
+    use freshline::driver::monitor::ReturnConfigError;
     #[cfg(feature = "source")]
-    if let Some(config) = args.returns.config()? {
-        use freshline::driver::monitor::ReturnConfigError;
-        return monitor.returning(config).map_err(|error| match error {
+    let config = args.returns.config()?;
+    #[cfg(not(feature = "source"))]
+    let (config, _) = (None, args);
+    match web.add_returned(config) {
+        None => Ok(monitor),
+        Some(config) => monitor.returning(config).map_err(|error| match error {
             ReturnConfigError::Monitor(error) => failure(error),
             _ => Failure::Usage(miette::Report::msg(error)),
-        });
+        }),
     }
-    Ok(monitor)
 }
 
 /// Gives up privileges that are not needed from here on, unless commands are run.
 fn confine(args: &Args) {
-    let needs = Needs::default().listens(args.metrics.address);
+    let needs = Needs::default().listens(args.metrics.address).listens(args.web.address());
     let needs = needs.writes(args.out.as_deref()).writes(args.socket.as_deref());
     let needs = needs.writes(args.subscribe.as_deref()).writes(args.journal.as_deref());
     #[cfg(feature = "source")]

@@ -20,6 +20,8 @@ mod put_error;
 #[cfg_attr(not(feature = "monitor"), allow(dead_code))]
 mod queue;
 #[cfg(feature = "monitor")]
+mod readers;
+#[cfg(feature = "monitor")]
 mod receiving;
 #[cfg(feature = "monitor")]
 mod records;
@@ -49,6 +51,8 @@ pub use monitor::{Monitor, MonitorBuilder};
 pub use monitor_event::{MonitorEvent, Why};
 pub use polled::PolledSource;
 pub use put_error::PutError;
+#[cfg(feature = "monitor")]
+pub use readers::{Readers, Watched};
 #[cfg(feature = "monitor")]
 pub use relay::{Relay, RelayBuilder};
 pub use source::{Source, SourceBuilder};

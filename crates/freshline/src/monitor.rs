@@ -5,16 +5,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use freshline_core::session::{MaxAge, MonitorParams, SourceParams, TopicKind, TopicParams};
+use freshline_core::session::{MaxAge, MonitorParams, SourceParams, TopicParams};
 use freshline_core::source::{self, LawConfig};
 use freshline_core::unit::Span;
 use freshline_core::wire::AckMark;
 use freshline_net::credentials::Right;
 use freshline_net::monitor::{
-    self as driver, MonitorConfig, MonitorReport, ReturnConfig, ReturnTopic, SourceStatus,
+    self as driver, MonitorConfig, MonitorReport, ReturnConfig, SourceStatus,
 };
 use freshline_net::quic::{Fingerprint, Limits};
-use freshline_net::source::sampler::Shared;
 use freshline_net::stop::Stop;
 
 use crate::clock::Clock;
@@ -362,15 +361,8 @@ impl MonitorBuilder {
     /// Handles for the topics that it sends, and what sends them.
     pub(crate) fn make_topics(&mut self, clock: &Clock) -> (Vec<Topic>, ReturnConfig) {
         let limits = || topic::Limits { max_state: self.returning.max_state, clock: clock.clone() };
-        let topics: Vec<_> = self
-            .topics
-            .iter()
-            .map(|topic| Topic::new(&topic.name, &TopicKind::Latest, topic.is_urgent, limits()))
-            .collect();
-        let sent = self.topics.drain(..).zip(&topics);
-        let sent = sent
-            .map(|(params, topic)| ReturnTopic { params, states: Shared::new(topic.sampler()) })
-            .collect();
+        let topics = self.topics.drain(..).map(|params| Topic::returned_within(params, limits()));
+        let (topics, sent) = topics.unzip();
         let returning =
             ReturnConfig { params: self.returning.clone(), law: self.law, topics: sent };
         (topics, returning)

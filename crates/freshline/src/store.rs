@@ -266,6 +266,12 @@ impl Store {
         state.into_iter().for_each(|state| state.inner().generated.learn(now, age));
     }
 
+    /// Hands a record on as a state, to readers that do not acknowledge it.
+    pub(crate) fn show_record(&self, now: Time, record: &Record, topic: &str, taken: &TakenRecord) {
+        let payload = Some(taken.bytes.as_slice());
+        self.show(now, record, &Arrived { topic, key: None, payload, age: taken.age });
+    }
+
     fn arrived<'a>(now: Time, record: &'a Record) -> Arrived<'a> {
         Arrived {
             topic: record.topic(0).map(TopicRecord::name).unwrap_or_default(),

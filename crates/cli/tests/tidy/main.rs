@@ -22,6 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("freshline-kernel", &["freshline-core", "freshline-system"]),
     // The lab for simulations.
     ("freshline", &["freshline-core", "freshline-net", "freshline-lab"]),
+    ("freshline-web", &["freshline", "freshline-core"]),
     ("freshline-c", &["freshline"]),
     ("freshline-py", &["freshline", "freshline-core", "freshline-lab"]),
     (
@@ -33,6 +34,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "freshline-lab",
             "freshline-net",
             "freshline-kernel",
+            "freshline-web",
         ],
     ),
 ];

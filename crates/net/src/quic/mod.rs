@@ -95,6 +95,7 @@ pub use reason::LostReason;
 pub use server::Server;
 pub(crate) use server::identity;
 pub use transmit::Transmit;
+pub use unlimited::Unlimited;
 pub use verify::{Authorities, Clients, Trust, TrustError};
 pub(crate) use verify::{client_verifier, monitor_tls, source_tls};
 

@@ -18,10 +18,10 @@ use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
 /// Sends whatever it is given, up to `in_flight` bytes unacknowledged.
 #[derive(Clone, Debug)]
-pub(super) struct Unlimited {
+pub struct Unlimited {
     /// Most bytes in flight. A bound on memory, not on the rate: choose it well above
     /// the largest bandwidth-delay product of a path that is worth using.
-    pub(super) in_flight: u64,
+    pub in_flight: u64,
 }
 
 impl ControllerFactory for Unlimited {

@@ -1,0 +1,192 @@
+//! `freshline monitor --web`: states in browsers.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use freshline::driver::monitor::output::Outputs;
+use freshline::driver::monitor::{Asker, Monitor, MonitorError, ReturnConfig, ReturnTopic};
+use freshline::driver::stop::Stop;
+use freshline::{
+    LawConfig, LawName, MaxAge, Readers, SourceStatus, Subscription, Topic, TopicParams,
+};
+use freshline_core::session::SourceParams;
+use freshline_core::unit::{Time, UpdateRate};
+use freshline_web::{Config, Gateway, Hub, HubError, Token};
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use crate::failure::Failure;
+
+/// The longest command, in bytes.
+const MAX_COMMAND: usize = 64 << 10;
+
+/// The page in browsers.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WebArgs {
+    /// Show sources, topics and states in browsers, at http://ADDR: the page and a WebSocket over TCP, and
+    /// WebTransport over UDP of the same port. Needs --web-insecure if ADDR is not loopback.
+    #[arg(long, value_name = "ADDR", help_heading = "Browsers")]
+    web: Option<SocketAddr>,
+    /// The token that browsers must show, from this file of one line. By default a new one is made; the URL
+    /// that is printed has it.
+    #[arg(long, value_name = "FILE", requires = "web", help_heading = "Browsers")]
+    web_token_file: Option<PathBuf>,
+    /// Serve browsers at an address that other hosts can reach. The page is not encrypted, so that a host on
+    /// the path can read the token: for trusted networks, or behind a proxy that encrypts.
+    #[arg(long, requires = "web", help_heading = "Browsers")]
+    web_insecure: bool,
+    /// The law that decides when an update leaves towards a browser.
+    #[arg(
+        long,
+        value_name = "LAW",
+        default_value = "acp+d",
+        requires = "web",
+        help_heading = "Browsers"
+    )]
+    web_law: LawName,
+    /// At most so many updates per second towards each browser, each with the newest states that fit.
+    #[arg(
+        long,
+        value_name = "RATE",
+        default_value = "250/s",
+        requires = "web",
+        help_heading = "Browsers"
+    )]
+    web_max_rate: UpdateRate,
+    /// Let browsers put states into this topic, which goes to each source that runs with --receive; may be
+    /// given several times.
+    #[arg(long, value_name = "TOPIC", requires = "web", help_heading = "Browsers")]
+    web_command: Vec<String>,
+}
+
+/// What is shown in browsers, if anything is.
+#[derive(Default)]
+pub(crate) struct Web {
+    config: Option<Config>,
+    readers: Readers,
+    commands: Vec<Topic>,
+    /// Of the commands, to be taken by the monitor.
+    returned: Vec<ReturnTopic>,
+}
+
+impl WebArgs {
+    /// Of how many sources browsers show percentiles of the age.
+    pub(crate) fn detailed(&self) -> usize {
+        if self.web.is_some() { Gateway::MAX_SOURCES } else { 0 }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.web
+    }
+
+    /// Checks all that can be checked before anything runs.
+    pub(crate) fn prepare(&self) -> Result<Web, Failure> {
+        let Some(address) = self.web else { return Ok(Web::default()) };
+        if !self.web_insecure && !address.ip().to_canonical().is_loopback() {
+            return Err(Failure::Usage(miette!(
+                "--web {address} can be reached by other hosts, and the page is not encrypted; listen on \
+                 127.0.0.1 and forward the port by ssh, or give --web-insecure"
+            )));
+        }
+        let usage = |report: miette::Report| Failure::Usage(report);
+        let mut config = Config::new(address).into_diagnostic().map_err(Failure::Runtime)?;
+        config.law = LawConfig::with_defaults(self.web_law).into_diagnostic().map_err(|error| {
+            usage(error.wrap_err("--web-law takes a law that finds its rate by itself"))
+        })?;
+        config.limits.max_rate = Some(self.web_max_rate);
+        if let Some(file) = &self.web_token_file {
+            let read = fs::read_to_string(file).into_diagnostic();
+            let token = read.wrap_err_with(|| format!("cannot read {}", file.display()));
+            let token = Token::new(token.map_err(usage)?.trim());
+            config.token = token
+                .into_diagnostic()
+                .wrap_err_with(|| format!("{} has no token for browsers", file.display()))
+                .map_err(usage)?;
+        }
+        let named = self.web_command.iter().map(|name| {
+            let params = TopicParams { is_urgent: true, ..TopicParams::new(name.clone()) };
+            Topic::returned(params, MAX_COMMAND)
+        });
+        let (commands, returned) = named.unzip();
+        Ok(Web { config: Some(config), readers: Readers::new(), commands, returned })
+    }
+}
+
+impl Web {
+    /// The topics of commands, besides those that the monitor sends already.
+    pub(crate) fn add_returned(&mut self, config: Option<ReturnConfig>) -> Option<ReturnConfig> {
+        if self.returned.is_empty() {
+            return config;
+        }
+        let mut config = config.unwrap_or_else(|| ReturnConfig {
+            params: SourceParams { name: "monitor".into(), ..SourceParams::default() },
+            law: LawConfig::default(),
+            topics: Vec::new(),
+        });
+        config.topics.append(&mut self.returned);
+        Some(config)
+    }
+
+    /// Shows the states of the monitor from now on, and prints where.
+    pub(crate) fn serve(&self, monitor: &Monitor) -> Result<Option<Gateway>, Failure> {
+        let Some(config) = &self.config else { return Ok(None) };
+        let hub = States {
+            readers: self.readers.clone(),
+            asker: monitor.asker(),
+            commands: self.commands.clone().into(),
+        };
+        let gateway = Gateway::spawn(config.clone(), hub);
+        let gateway = gateway.into_diagnostic().map_err(Failure::Runtime)?;
+        say!("page at {}", gateway.url());
+        Ok(Some(gateway))
+    }
+
+    /// Runs the monitor.
+    pub(crate) fn run(
+        &self,
+        monitor: &mut Monitor,
+        stop: &Stop,
+        until: Option<Time>,
+        max_ages: &[MaxAge],
+        outputs: &mut Outputs,
+    ) -> Result<(), MonitorError> {
+        match &self.config {
+            None => monitor.run(stop, until, outputs),
+            Some(_) => {
+                let mut watched = self.readers.watch(max_ages.to_vec(), outputs);
+                monitor.run(stop, until, &mut watched)
+            }
+        }
+    }
+}
+
+/// The states of the monitor of this command.
+struct States {
+    readers: Readers,
+    asker: Asker,
+    commands: Arc<[Topic]>,
+}
+
+impl Hub for States {
+    fn subscribe(&self, pattern: &str) -> Subscription {
+        self.readers.subscribe(pattern)
+    }
+
+    fn sources(&self, max: usize) -> Result<Vec<SourceStatus>, HubError> {
+        self.asker.sources(max).map_err(HubError::new)
+    }
+
+    fn commands(&self) -> Vec<String> {
+        self.commands.iter().map(|topic| topic.name().to_owned()).collect()
+    }
+
+    fn command(&self, topic: &str, state: Vec<u8>) -> Result<(), HubError> {
+        let found = self.commands.iter().find(|known| known.name() == topic);
+        let Some(topic) = found else {
+            return Err(HubError::new(format!("there is no topic {topic:?} for commands")));
+        };
+        topic.put(state).map(drop).map_err(HubError::new)
+    }
+}

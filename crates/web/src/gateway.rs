@@ -1,0 +1,242 @@
+//! A running gateway.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use freshline::{LawConfig, Limits};
+use tokio::sync::{oneshot, watch};
+
+use crate::certificate::{Certificate, ROTATION};
+use crate::hub::Hub;
+use crate::session::Settings;
+use crate::statuses::{self, Statuses};
+use crate::token::Token;
+use crate::{listener, routes, webtransport};
+
+/// Settings of a [`Gateway`].
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where to listen: TCP for the page and WebSocket, UDP for WebTransport. Port 0 takes a free one.
+    pub address: SocketAddr,
+    /// What browsers must show.
+    pub token: Token,
+    /// When states leave towards each browser.
+    pub law: LawConfig,
+    /// Limits of that.
+    pub limits: Limits,
+    /// Browsers at the same time; further ones are refused. 64 by default.
+    pub max_browsers: usize,
+    /// A longer state is cut to this number of bytes. 1 MiB by default.
+    pub max_state: usize,
+}
+
+impl Config {
+    /// At this address, with a new token and the default law.
+    ///
+    /// # Errors
+    /// [`GatewayError::Random`] if the system gives no random bytes.
+    pub fn new(address: SocketAddr) -> Result<Self, GatewayError> {
+        Ok(Self {
+            address,
+            token: Token::random()?,
+            law: LawConfig::default(),
+            limits: Limits::default(),
+            max_browsers: 64,
+            max_state: 1 << 20,
+        })
+    }
+}
+
+/// Why a gateway cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The address is taken, or not of this host.
+    #[error("cannot serve browsers at {address}: {error}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// There is no runtime, or no thread.
+    #[error("cannot serve browsers: {0}")]
+    System(io::Error),
+    /// The system gives no random bytes.
+    #[error("no random bytes: {0}")]
+    Random(String),
+    /// A token that is too short, too long, or would not fit into a URL.
+    #[error("a token for browsers has 16 to 255 letters, digits, - _ . or ~")]
+    Token,
+    /// The certificate for WebTransport cannot be made.
+    #[error("no certificate for WebTransport: {0}")]
+    Certificate(String),
+    /// No session can have these settings.
+    #[error("no session with a browser: {0}")]
+    Session(String),
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) hub: Arc<dyn Hub>,
+    pub(crate) token: Token,
+    pub(crate) settings: Settings,
+    pub(crate) certificate: Arc<Certificate>,
+    pub(crate) address: SocketAddr,
+    pub(crate) statuses: watch::Receiver<Arc<Statuses>>,
+    max_browsers: usize,
+    browsers: AtomicUsize,
+}
+
+impl Shared {
+    /// A place for a browser, if there is one.
+    pub(crate) fn place(self: &Arc<Self>) -> Option<Place> {
+        let taken = self.browsers.fetch_add(1, Ordering::Relaxed);
+        let place = Place(Arc::clone(self));
+        (taken < self.max_browsers).then_some(place)
+    }
+}
+
+/// A browser's place, until it is dropped.
+pub(crate) struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.browsers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A gateway, on threads of its own, until it is dropped.
+pub struct Gateway {
+    address: SocketAddr,
+    token: Token,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// The most sources, and the most topics and keys, that a browser shows.
+    pub const MAX_SOURCES: usize = crate::series::MAX;
+
+    /// Shows the states of `hub` to browsers.
+    ///
+    /// # Errors
+    /// [`GatewayError`] says what is missing.
+    pub fn spawn(config: Config, hub: impl Hub) -> Result<Self, GatewayError> {
+        let (tcp, udp) = bind(config.address)?;
+        let address = tcp.local_addr().map_err(GatewayError::System)?;
+        let certificate = Arc::new(Certificate::new()?);
+        let (status_sender, statuses) = watch::channel(Arc::default());
+        let shared = Arc::new(Shared {
+            hub: Arc::new(hub),
+            token: config.token.clone(),
+            settings: Settings {
+                law: config.law,
+                limits: config.limits,
+                max_state: config.max_state,
+            },
+            certificate,
+            address,
+            statuses,
+            max_browsers: config.max_browsers,
+            browsers: AtomicUsize::new(0),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(GatewayError::System)?;
+        let quic = {
+            let _entered = runtime.enter();
+            webtransport::Endpoint::new(udp, Arc::clone(&shared.certificate))?
+        };
+        let (stop, stopped) = oneshot::channel();
+        let run = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve(shared, tcp, quic, status_sender) => {}
+                    _ = stopped => {}
+                }
+            });
+            runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+        };
+        let thread = std::thread::Builder::new().name("freshline web".into()).spawn(run);
+        let thread = Some(thread.map_err(GatewayError::System)?);
+        Ok(Self { address, token: config.token, stop: Some(stop), thread })
+    }
+
+    /// The address, with the port that was chosen for port 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL of the page with the token, which a browser does not send: it is behind `#`.
+    pub fn url(&self) -> String {
+        format!("http://{}/#token={}", self.address, self.token.as_str())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gateway").field(&self.address).finish()
+    }
+}
+
+/// Sockets of both transports at one port.
+fn bind(address: SocketAddr) -> Result<(TcpListener, UdpSocket), GatewayError> {
+    let failed = |error| GatewayError::Bind { address, error };
+    let mut tries = 0;
+    loop {
+        let tcp = TcpListener::bind(address).map_err(failed)?;
+        match UdpSocket::bind(tcp.local_addr().map_err(failed)?) {
+            Ok(udp) => {
+                tcp.set_nonblocking(true).map_err(failed)?;
+                udp.set_nonblocking(true).map_err(failed)?;
+                return Ok((tcp, udp));
+            }
+            // A port that is free for TCP may be taken for UDP.
+            Err(_) if address.port() == 0 && tries < 16 => tries += 1,
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+async fn serve(
+    shared: Arc<Shared>,
+    tcp: TcpListener,
+    quic: webtransport::Endpoint,
+    statuses: watch::Sender<Arc<Statuses>>,
+) {
+    let asking = statuses::ask(Arc::clone(&shared.hub), statuses);
+    let rotating = rotate(Arc::clone(&shared.certificate));
+    let datagrams = webtransport::serve(quic, Arc::clone(&shared));
+    let pages = listener::serve(tcp, routes::router(shared));
+    tokio::select! {
+        // The monitor has ended.
+        () = asking => {}
+        () = rotating => {}
+        () = datagrams => {}
+        error = pages => tracing::error!(%error, "the page is not served any more"),
+    }
+}
+
+async fn rotate(certificate: Arc<Certificate>) {
+    loop {
+        tokio::time::sleep(ROTATION).await;
+        if let Err(error) = certificate.rotate() {
+            tracing::error!(%error, "the certificate stays");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! States of a monitor in web browsers.
+//!
+//! ```text
+//!   monitor ─ Hub ─┬─► Session of a browser ─► datagrams ─► WebTransport, or WebSocket ─► page
+//!                  │     a source with a law    ◄─ acks ◄─
+//!                  └─► statuses of sources, every 2 s
+//! ```
+//!
+//! Each browser is a receiver of the [Freshline protocol](../../../docs/protocol.md), and the gateway is its source: a law
+//! of `freshline-core` decides when an update leaves, the acks come from the page, and a state that did not leave yet
+//! is replaced by a newer one. WebTransport carries each message in a datagram, and a WebSocket, where there is no
+//! WebTransport, in a binary message; all else is the same ([`session`]).
+//!
+//! Whoever asks for states must know a token. The page itself, which has no state in it, is served to everybody.
+
+mod certificate;
+mod files;
+mod gateway;
+mod hub;
+mod listener;
+mod pump;
+mod routes;
+mod series;
+mod session;
+mod statuses;
+mod token;
+mod webtransport;
+
+pub use gateway::{Config, Gateway, GatewayError};
+pub use hub::{Hub, HubError};
+pub use token::Token;

@@ -1,0 +1,277 @@
+//! Runs a browser's session over its link.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use freshline::driver::clock::Clock;
+use freshline::{State, Subscription};
+use freshline_core::pattern;
+use freshline_core::session::Secret;
+use freshline_core::unit::Time;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::gateway::Shared;
+use crate::hub::Hub;
+use crate::session::{Carrier, Session};
+
+/// What comes from a browser.
+pub(crate) enum Incoming {
+    /// A message of the Freshline protocol.
+    Datagram(Bytes),
+    /// A control message.
+    Control(String),
+}
+
+/// A connection to a browser.
+pub(crate) trait Link {
+    /// What comes next; `None` if the browser is gone. It may be cancelled.
+    async fn recv(&mut self) -> Option<Incoming>;
+
+    /// Sends a message of the protocol, and says whether the browser is still there.
+    async fn send(&mut self, datagram: &[u8]) -> bool;
+
+    /// Sends a control message, and says whether the browser is still there.
+    async fn reply(&mut self, text: String) -> bool;
+}
+
+/// How often the browser is told of the law.
+const LINK: Duration = Duration::from_secs(1);
+
+/// Patterns of a browser, and bytes of each.
+const MAX_PATTERNS: usize = 64;
+const MAX_PATTERN: usize = 256;
+
+/// Control messages in a row, and how often there may be a further one.
+const BURST: u32 = 32;
+const PERIOD: Duration = Duration::from_millis(31);
+
+/// The longest rest: a bound on what a clock that stands still can do.
+const REST: Duration = Duration::from_secs(1);
+
+/// Serves a browser until it is gone, or the monitor has ended.
+pub(crate) async fn pump(mut link: impl Link, carrier: Carrier, shared: &Arc<Shared>) {
+    let clock = Clock::new();
+    let mut random = [0; 16];
+    if getrandom::fill(&mut random).is_err() {
+        return;
+    }
+    let session = Session::new(clock.now(), Secret::new(random), &shared.settings, carrier);
+    let session = match session {
+        Ok(session) => session,
+        Err(error) => return tracing::error!(%error, "a browser is refused"),
+    };
+    let mut browser = Browser { session, wishes: Wishes::default(), out: Vec::new() };
+    let mut statuses = shared.statuses.clone();
+    statuses.mark_changed();
+    let mut link_report = tokio::time::interval(LINK);
+    let mut talk = Talk { budget: BURST, refilled_at: clock.now() };
+    loop {
+        if !browser.turn(&clock, &mut link).await {
+            return;
+        }
+        let due = browser.session.poll_timeout();
+        let rest = due.map_or(REST, |due| Duration::from(due.since(clock.now())).min(REST));
+        tokio::select! {
+            incoming = link.recv() => match incoming {
+                None => return,
+                Some(Incoming::Datagram(datagram)) => {
+                    browser.session.handle_datagram(clock.now(), &datagram);
+                }
+                Some(Incoming::Control(text)) => {
+                    if !talk.permits(clock.now()) {
+                        return;
+                    }
+                    let answer = browser.control(clock.now(), &text, shared);
+                    if !link.reply(answer.to_string()).await {
+                        return;
+                    }
+                    statuses.mark_changed();
+                }
+            },
+            state = browser.wishes.next(), if browser.session.is_hungry() => match state {
+                Some(state) => browser.put(clock.now(), &state),
+                // The monitor has ended.
+                None => break,
+            },
+            changed = statuses.changed() => {
+                if changed.is_err() {
+                    break;
+                }
+                let statuses = Arc::clone(&statuses.borrow_and_update());
+                let wishes = &browser.wishes;
+                browser.session.put_statuses(clock.now(), &statuses, |name| wishes.want_source(name));
+            }
+            _ = link_report.tick() => {
+                browser.session.put_link(clock.now(), shared.settings.law.name().as_str());
+            }
+            () = tokio::time::sleep(rest) => {}
+        }
+    }
+    browser.session.close();
+    browser.turn(&clock, &mut link).await;
+}
+
+/// A bucket of control messages.
+struct Talk {
+    budget: u32,
+    refilled_at: Time,
+}
+
+impl Talk {
+    fn permits(&mut self, now: Time) -> bool {
+        let periods = Duration::from(now.since(self.refilled_at)).as_nanos() / PERIOD.as_nanos();
+        if periods > 0 {
+            let more = u32::try_from(periods).unwrap_or(BURST);
+            self.budget = self.budget.saturating_add(more).min(BURST);
+            self.refilled_at = now;
+        }
+        let permits = self.budget > 0;
+        self.budget = self.budget.saturating_sub(1);
+        permits
+    }
+}
+
+struct Browser {
+    session: Session,
+    wishes: Wishes,
+    /// A datagram.
+    out: Vec<u8>,
+}
+
+impl Browser {
+    /// Lets the session do what is due, and says whether the browser is still there.
+    async fn turn(&mut self, clock: &Clock, link: &mut impl Link) -> bool {
+        let now = clock.now();
+        self.session.handle_timeout(now);
+        while self.session.poll_wants() && self.feed(now) {}
+        while let Some(transmit) = self.session.poll_transmit(clock.now(), &mut self.out) {
+            if !link.send(&self.out[..transmit.len]).await {
+                return false;
+            }
+            while self.session.poll_wants() && self.feed(clock.now()) {}
+        }
+        true
+    }
+
+    /// Puts what there is, and says whether that was anything.
+    fn feed(&mut self, now: Time) -> bool {
+        let mut has_put = false;
+        while let Some(state) = self.wishes.try_next() {
+            self.put(now, &state);
+            has_put = true;
+        }
+        has_put
+    }
+
+    fn put(&mut self, now: Time, state: &State) {
+        if self.wishes.want(&state.name()) {
+            self.session.put(now, state);
+        }
+    }
+
+    /// Does what a control message asks for, and answers it.
+    fn control(&mut self, now: Time, text: &str, shared: &Shared) -> Value {
+        let message: Message = match serde_json::from_str(text) {
+            Ok(message) => message,
+            Err(error) => return json!({ "ok": false, "error": error.to_string() }),
+        };
+        let done = match message {
+            Message { subscribe: Some(patterns), .. } => {
+                self.subscribe(now, patterns, &*shared.hub)
+            }
+            Message { command: Some(command), .. } => command.put(&*shared.hub),
+            _ => Err("a control message has `subscribe` or `command`".into()),
+        };
+        match done {
+            Ok(()) => json!({ "id": message.id, "ok": true, "series": self.session.series() }),
+            Err(error) => json!({ "id": message.id, "ok": false, "error": error }),
+        }
+    }
+
+    fn subscribe(&mut self, now: Time, patterns: Vec<String>, hub: &dyn Hub) -> Result<(), String> {
+        if patterns.len() > MAX_PATTERNS || patterns.iter().any(|it| it.len() > MAX_PATTERN) {
+            return Err(format!("at most {MAX_PATTERNS} patterns of {MAX_PATTERN} bytes each"));
+        }
+        self.session.clear(now);
+        self.wishes = Wishes::new(patterns, hub);
+        self.feed(now);
+        Ok(())
+    }
+}
+
+/// A control message.
+#[derive(Debug, Deserialize)]
+struct Message {
+    #[serde(default)]
+    id: Value,
+    subscribe: Option<Vec<String>>,
+    command: Option<Command>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Command {
+    topic: String,
+    text: Option<String>,
+    base64: Option<String>,
+}
+
+impl Command {
+    fn put(self, hub: &dyn Hub) -> Result<(), String> {
+        let state = match (self.text, self.base64) {
+            (Some(text), None) => text.into_bytes(),
+            (None, Some(base64)) => {
+                STANDARD.decode(base64).map_err(|error| format!("`base64` is none: {error}"))?
+            }
+            _ => return Err("a command has `text` or `base64`".into()),
+        };
+        hub.command(&self.topic, state).map_err(|error| error.to_string())
+    }
+}
+
+/// What a browser has subscribed to.
+#[derive(Default)]
+struct Wishes {
+    patterns: Vec<String>,
+    subscription: Option<Subscription>,
+}
+
+impl Wishes {
+    fn new(patterns: Vec<String>, hub: &dyn Hub) -> Self {
+        let all = match &patterns[..] {
+            [] => None,
+            [one] => Some(one.as_str()),
+            _ => Some("*"),
+        };
+        let subscription = all.map(|pattern| hub.subscribe(pattern));
+        Self { patterns, subscription }
+    }
+
+    /// Whether a state of this name is wanted.
+    fn want(&self, name: &str) -> bool {
+        self.patterns.iter().any(|pattern| pattern::matches(pattern, name))
+    }
+
+    /// Whether topics of a source may be wanted.
+    fn want_source(&self, source: &str) -> bool {
+        self.patterns.iter().any(|pattern| {
+            let of_source = pattern.split('/').next().unwrap_or_default();
+            pattern::matches(of_source, source) || pattern::matches(pattern, source)
+        })
+    }
+
+    fn try_next(&self) -> Option<State> {
+        self.subscription.as_ref()?.try_next()
+    }
+
+    /// The next state; `None` if there will be none. Without a subscription it waits for ever.
+    async fn next(&self) -> Option<State> {
+        match &self.subscription {
+            Some(subscription) => subscription.recv().await,
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! A browser's session: a source of the Freshline protocol whose topics are what the browser has subscribed to.
+//!
+//! Free of clocks, sockets and tasks: [`pump`](crate::pump) drives it. Its topics (`docs/dashboard.md` has their formats):
+//!
+//! | topic | key | state |
+//! |---|---|---|
+//! | `names` | id of a series | JSON: source, topic, key |
+//! | `states` | id of a series | flags, length, payload |
+//! | `sources` | id of a source | JSON: name, address, counters and ages |
+//! | `link` | – | JSON: the law between gateway and browser |
+
+use std::collections::HashSet;
+
+use freshline::{LawConfig, Limits, State, TopicKind, TopicParams};
+use freshline_core::path::PathId;
+use freshline_core::session::{
+    Need, Secret, Source, SourceEvent, SourceParams, TopicId, Transmit, TransportState,
+};
+use freshline_core::unit::{Span, Time};
+use serde_json::json;
+
+use crate::gateway::GatewayError;
+use crate::series::{Id, Ids, MAX, Name};
+use crate::statuses::Statuses;
+
+/// A state has no known age.
+const UNKNOWN_AGE: u8 = 1;
+
+/// A state is longer than [`Settings::max_state`], and cut.
+const CUT: u8 = 2;
+
+/// Flags and length in front of a state.
+const HEADER: usize = 5;
+
+/// Names that found no room are counted up to this number.
+const MOST_LEFT_OUT: usize = 1 << 16;
+
+/// Weight of the newest round trip.
+const SMOOTHING: f64 = 0.125;
+
+/// What sessions have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// When to send.
+    pub(crate) law: LawConfig,
+    /// Limits towards each browser.
+    pub(crate) limits: Limits,
+    /// The longest part of a state that is sent, in bytes.
+    pub(crate) max_state: usize,
+}
+
+/// What carries the datagrams.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Carrier {
+    /// `webtransport` or `websocket`.
+    pub(crate) name: &'static str,
+    /// The longest datagram, in bytes.
+    pub(crate) max_datagram: usize,
+}
+
+/// One browser.
+pub(crate) struct Session {
+    source: Source,
+    carrier: Carrier,
+    max_state: usize,
+    topics: Topics,
+    series: Ids<Name>,
+    sources: Ids<Box<str>>,
+    left_out: HashSet<Name>,
+    /// The sources of the last statuses.
+    present: HashSet<Box<str>>,
+    /// Smoothed round trip, s.
+    srtt: Option<f64>,
+    /// It has asked for states, and there were none.
+    is_hungry: bool,
+    /// A state with its header.
+    buffer: Vec<u8>,
+}
+
+struct Topics {
+    names: TopicId,
+    states: TopicId,
+    sources: TopicId,
+    link: TopicId,
+}
+
+impl Session {
+    pub(crate) fn new(
+        now: Time,
+        secret: Secret,
+        settings: &Settings,
+        carrier: Carrier,
+    ) -> Result<Self, GatewayError> {
+        let params = SourceParams {
+            name: "gateway".into(),
+            limits: settings.limits,
+            max_datagram: carrier.max_datagram,
+            max_state: settings.max_state + HEADER,
+            keep_alive: Span::from_secs(2),
+            ..SourceParams::default()
+        };
+        let kind = TopicKind::Keyed { max_keys: MAX as u16 };
+        let keyed = |name, weight| TopicParams { kind, weight, ..TopicParams::new(name) };
+        let topics = vec![
+            keyed("names", 4.0),
+            keyed("states", 1.0),
+            keyed("sources", 0.1),
+            TopicParams { weight: 0.5, ..TopicParams::new("link") },
+        ];
+        let impossible = |error: &dyn std::fmt::Display| GatewayError::Session(error.to_string());
+        let mut source = Source::new(params, secret, settings.law.build(), now)
+            .map_err(|error| impossible(&error))?
+            .with_topics(topics)
+            .map_err(|error| impossible(&error))?;
+        source.handle_transport(now, PathId::FIRST, TransportState::Ready);
+        let mut ids = source.topics().map(|(topic, _)| topic);
+        let mut next = || ids.next().ok_or_else(|| impossible(&"four topics"));
+        let topics = Topics { names: next()?, states: next()?, sources: next()?, link: next()? };
+        drop(ids);
+        Ok(Self {
+            source,
+            carrier,
+            max_state: settings.max_state,
+            topics,
+            series: Ids::default(),
+            sources: Ids::default(),
+            left_out: HashSet::new(),
+            present: HashSet::new(),
+            srtt: None,
+            is_hungry: true,
+            buffer: Vec::new(),
+        })
+    }
+
+    // ---- what it shows ----
+
+    /// A state that the browser wants.
+    pub(crate) fn put(&mut self, now: Time, state: &State) {
+        let name = Name::of(state);
+        if state.is_removed() {
+            return self.forget(now, &name);
+        }
+        let id = match self.series.get(&name) {
+            Some(Id::Known(id)) => id,
+            Some(Id::New(id)) => {
+                self.left_out.remove(&name);
+                self.put_name(now, id, &name);
+                id
+            }
+            None => {
+                if self.left_out.len() < MOST_LEFT_OUT {
+                    self.left_out.insert(name);
+                }
+                return;
+            }
+        };
+        let (payload, age) = (state.payload(), state.age());
+        let sent = payload.len().min(self.max_state);
+        let flags = if age.is_none() { UNKNOWN_AGE } else { 0 }
+            | if sent < payload.len() { CUT } else { 0 };
+        self.buffer.clear();
+        self.buffer.push(flags);
+        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        self.buffer.extend_from_slice(&len.to_be_bytes());
+        self.buffer.extend_from_slice(&payload[..sent]);
+        let generated_at = now - Span::from(age.unwrap_or_default()).min(now.since(Time::ZERO));
+        self.source.handle_label_error(state.age_uncertainty().unwrap_or_default().into());
+        self.put_keyed(now, self.topics.states, id, generated_at);
+        self.is_hungry = false;
+    }
+
+    fn put_name(&mut self, now: Time, id: u16, name: &Name) {
+        let of = self.source_id(&name.source);
+        let mut value = json!({ "source": name.source, "of": of });
+        if !name.topic.is_empty() {
+            value["topic"] = (*name.topic).into();
+        }
+        if let Some(key) = &name.key {
+            value["key"] = shown_key(key).into();
+        }
+        self.put_json(now, self.topics.names, id, &value);
+    }
+
+    /// The id of a source; none where there is no room.
+    fn source_id(&mut self, name: &str) -> Option<u16> {
+        match self.sources.get(&name.into())? {
+            Id::Known(id) | Id::New(id) => Some(id),
+        }
+    }
+
+    /// A series is gone.
+    fn forget(&mut self, now: Time, name: &Name) {
+        self.left_out.remove(name);
+        if let Some(id) = self.series.remove(name) {
+            self.remove_series(now, id);
+        }
+    }
+
+    fn remove_series(&mut self, now: Time, id: u16) {
+        for topic in [self.topics.names, self.topics.states] {
+            // A key that was never put is not there.
+            let _ = self.source.remove_key(now, topic, &id.to_be_bytes());
+        }
+    }
+
+    /// The sources as the monitor sees them. Those that were there and are not any more are gone.
+    pub(crate) fn put_statuses(
+        &mut self,
+        now: Time,
+        statuses: &Statuses,
+        wants: impl Fn(&str) -> bool,
+    ) {
+        for (name, line) in statuses.lines().filter(|(name, _)| wants(name)) {
+            if let Some(id) = self.source_id(name) {
+                self.put_json(now, self.topics.sources, id, line);
+            }
+        }
+        let present: HashSet<Box<str>> = statuses.names().map(Into::into).collect();
+        let gone: HashSet<_> = self.present.difference(&present).cloned().collect();
+        for id in self.series.retain(|name| !gone.contains(&name.source)) {
+            self.remove_series(now, id);
+        }
+        for id in self.sources.retain(|name| !gone.contains(name)) {
+            let _ = self.source.remove_key(now, self.topics.sources, &id.to_be_bytes());
+        }
+        self.present = present;
+    }
+
+    /// How the law between gateway and browser does.
+    pub(crate) fn put_link(&mut self, now: Time, law: &str) {
+        let counters = self.source.counters();
+        let ack = self.source.newest_ack();
+        let lost = ack.map(|ack| {
+            let all = u64::from(ack.fresh) + u64::from(ack.stale) + u64::from(ack.missing);
+            if all > 0 { f64::from(ack.missing) / all as f64 } else { 0.0 }
+        });
+        let link = json!({
+            "law": law,
+            "transport": self.carrier.name,
+            "rate": self.source.law().rate().per_second(),
+            "limited_by": self.source.limited_by().map(|limit| limit.name()),
+            "srtt_ms": self.srtt.map(|seconds| seconds * 1e3),
+            "rtt_min_ms": counters.rtt_min.map(Span::as_millis_f64),
+            "backlog": self.source.backlog().mean(now),
+            "sent": counters.sent,
+            "acked": counters.acked,
+            "lost_part": lost,
+            "series": self.series.len(),
+            "left_out": self.left_out.len(),
+        });
+        let text = link.to_string();
+        self.source.handle_label_error(Span::ZERO);
+        // It is far shorter than a state may be.
+        let _ = self.source.put_topic(now, self.topics.link, now, text.as_bytes());
+    }
+
+    fn put_json(&mut self, now: Time, topic: TopicId, id: u16, value: &impl std::fmt::Display) {
+        use std::io::Write;
+        self.buffer.clear();
+        let _ = write!(self.buffer, "{value}");
+        self.source.handle_label_error(Span::ZERO);
+        self.put_keyed(now, topic, id, now);
+    }
+
+    /// Puts what is in the buffer.
+    fn put_keyed(&mut self, now: Time, topic: TopicId, id: u16, generated_at: Time) {
+        let put = self.source.put_keyed(now, topic, &id.to_be_bytes(), generated_at, &self.buffer);
+        if let Err(error) = put {
+            // Removed keys keep their numbers until the browser knows; the next state is put then.
+            tracing::debug!(%error, "not shown");
+        }
+    }
+
+    /// The browser has other wishes: what it has is gone.
+    pub(crate) fn clear(&mut self, now: Time) {
+        for id in self.series.retain(|_| false) {
+            self.remove_series(now, id);
+        }
+        self.left_out.clear();
+        self.is_hungry = true;
+    }
+
+    /// The number of series that it has.
+    pub(crate) fn series(&self) -> usize {
+        self.series.len()
+    }
+
+    /// Whether states are wanted now: an update is due, and there was nothing new to send.
+    pub(crate) fn is_hungry(&self) -> bool {
+        self.is_hungry
+    }
+
+    // ---- the contract of endpoints ----
+
+    pub(crate) fn handle_datagram(&mut self, now: Time, datagram: &[u8]) {
+        // What it ignores it counts.
+        let _ = self.source.handle_datagram(now, PathId::FIRST, datagram);
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.source.handle_timeout(now);
+    }
+
+    /// Handles events, and says whether states are wanted.
+    pub(crate) fn poll_wants(&mut self) -> bool {
+        let mut wants = false;
+        while let Some(event) = self.source.poll_event() {
+            match event {
+                SourceEvent::StateWanted(Need::Newer | Need::Newest) => wants = true,
+                SourceEvent::Acked { rtt } => {
+                    let rtt = rtt.as_secs_f64();
+                    self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt + SMOOTHING * (rtt - srtt)));
+                }
+                _ => {}
+            }
+        }
+        self.is_hungry |= wants;
+        wants
+    }
+
+    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        self.source.poll_transmit(now, out)
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.source.poll_timeout()
+    }
+
+    /// Ends the session; the close is the last datagram.
+    pub(crate) fn close(&mut self) {
+        self.source.close();
+    }
+}
+
+/// A key as text; in hexadecimal digits if it is none.
+fn shown_key(key: &[u8]) -> String {
+    match str::from_utf8(key) {
+        Ok(text) => text.to_owned(),
+        Err(_) => {
+            use std::fmt::Write;
+            key.iter().fold("0x".to_owned(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
+        }
+    }
+}
