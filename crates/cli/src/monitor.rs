@@ -198,13 +198,16 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .transpose()
         .into_diagnostic()
         .map_err(runtime)?;
+    let gateway = web.serve(&monitor)?;
     // Nothing can fail any more before it listens.
     say_where(address, quic.as_ref());
     args.listening.warn_if_open(address, "send states");
     if let Some(address) = metrics {
         say!("metrics at http://{address}/metrics");
     }
-    let gateway = web.serve(&monitor)?;
+    if let Some(gateway) = &gateway {
+        say!("page at {}", gateway.url());
+    }
     let silent = args.json || args.out.is_some() || args.exec.is_some();
     if !silent {
         let asker = monitor.asker();

@@ -13,7 +13,7 @@ use freshline::{
 };
 use freshline_core::session::SourceParams;
 use freshline_core::unit::{Time, UpdateRate};
-use freshline_web::{Config, Gateway, Hub, HubError, Token};
+use freshline_web::{Config, Gateway, GatewayError, Hub, HubError, Token};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use crate::failure::Failure;
@@ -25,13 +25,20 @@ const MAX_COMMAND: usize = 64 << 10;
 #[derive(Debug, clap::Args)]
 pub(crate) struct WebArgs {
     /// Show sources, topics and states in browsers, at http://ADDR: the page and a WebSocket over TCP, and
-    /// WebTransport over UDP of the same port. Needs --web-insecure if ADDR is not loopback.
+    /// WebTransport over UDP of the same port. Needs --web-cert or --web-insecure if ADDR is not loopback.
     #[arg(long, value_name = "ADDR", help_heading = "Browsers")]
     web: Option<SocketAddr>,
     /// The token that browsers must show, from this file of one line. By default a new one is made; the URL
     /// that is printed has it.
     #[arg(long, value_name = "FILE", requires = "web", help_heading = "Browsers")]
     web_token_file: Option<PathBuf>,
+    /// Serve the page by https:// with this certificate chain, which browsers must trust. Pages that do not come
+    /// by https:// or from this host have no WebTransport.
+    #[arg(long, value_name = "PEM", requires_all = ["web", "web_key"], help_heading = "Browsers")]
+    web_cert: Option<PathBuf>,
+    /// The private key of --web-cert.
+    #[arg(long, value_name = "PEM", requires = "web_cert", help_heading = "Browsers")]
+    web_key: Option<PathBuf>,
     /// Serve browsers at an address that other hosts can reach. The page is not encrypted, so that a host on
     /// the path can read the token: for trusted networks, or behind a proxy that encrypts.
     #[arg(long, requires = "web", help_heading = "Browsers")]
@@ -84,10 +91,11 @@ impl WebArgs {
     /// Checks all that can be checked before anything runs.
     pub(crate) fn prepare(&self) -> Result<Web, Failure> {
         let Some(address) = self.web else { return Ok(Web::default()) };
-        if !self.web_insecure && !address.ip().to_canonical().is_loopback() {
+        let identity = self.web_cert.clone().zip(self.web_key.clone());
+        if !self.web_insecure && identity.is_none() && !address.ip().to_canonical().is_loopback() {
             return Err(Failure::Usage(miette!(
                 "--web {address} can be reached by other hosts, and the page is not encrypted; listen on \
-                 127.0.0.1 and forward the port by ssh, or give --web-insecure"
+                 127.0.0.1 and forward the port by ssh, or give --web-cert, or --web-insecure"
             )));
         }
         let usage = |report: miette::Report| Failure::Usage(report);
@@ -95,6 +103,7 @@ impl WebArgs {
         config.law = LawConfig::with_defaults(self.web_law).into_diagnostic().map_err(|error| {
             usage(error.wrap_err("--web-law takes a law that finds its rate by itself"))
         })?;
+        config.identity = identity;
         config.limits.max_rate = Some(self.web_max_rate);
         if let Some(file) = &self.web_token_file {
             let read = fs::read_to_string(file).into_diagnostic();
@@ -129,7 +138,7 @@ impl Web {
         Some(config)
     }
 
-    /// Shows the states of the monitor from now on, and prints where.
+    /// Shows the states of the monitor from now on.
     pub(crate) fn serve(&self, monitor: &Monitor) -> Result<Option<Gateway>, Failure> {
         let Some(config) = &self.config else { return Ok(None) };
         let hub = States {
@@ -137,10 +146,11 @@ impl Web {
             asker: monitor.asker(),
             commands: self.commands.clone().into(),
         };
-        let gateway = Gateway::spawn(config.clone(), hub);
-        let gateway = gateway.into_diagnostic().map_err(Failure::Runtime)?;
-        say!("page at {}", gateway.url());
-        Ok(Some(gateway))
+        let failure = |error: GatewayError| match error {
+            GatewayError::Identity { .. } => Failure::Usage(miette::Report::msg(error)),
+            _ => Failure::Runtime(miette::Report::msg(error)),
+        };
+        Gateway::spawn(config.clone(), hub).map(Some).map_err(failure)
     }
 
     /// Runs the monitor.

@@ -5,11 +5,13 @@
 //! a page asks for the hash before each connection.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 use ring::digest::{SHA256, digest};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -71,6 +73,27 @@ fn make() -> Result<Made, GatewayError> {
     let provider = rustls::crypto::ring::default_provider();
     let key = CertifiedKey::from_der(vec![der], key, &provider).map_err(|error| broken(&error))?;
     Ok(Made { key: Arc::new(key), hash })
+}
+
+/// What the page is served with by `https://`.
+pub(crate) fn https(chain: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, GatewayError> {
+    let unusable = |file: &Path, error: &dyn fmt::Display| GatewayError::Identity {
+        file: file.into(),
+        why: error.to_string(),
+    };
+    let certificates = CertificateDer::pem_file_iter(chain)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unusable(chain, &error))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(chain, &error))?
+        .with_no_client_auth()
+        .with_single_cert(certificates, private)
+        .map_err(|error| unusable(chain, &error))?;
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(tls))
 }
 
 fn hex(bytes: &[u8]) -> Box<str> {

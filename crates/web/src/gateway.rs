@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -10,7 +11,7 @@ use std::thread::JoinHandle;
 use freshline::{LawConfig, Limits};
 use tokio::sync::{oneshot, watch};
 
-use crate::certificate::{Certificate, ROTATION};
+use crate::certificate::{self, Certificate, ROTATION};
 use crate::hub::Hub;
 use crate::session::Settings;
 use crate::statuses::{self, Statuses};
@@ -32,6 +33,8 @@ pub struct Config {
     pub max_browsers: usize,
     /// A longer state is cut to this number of bytes. 1 MiB by default.
     pub max_state: usize,
+    /// A certificate chain that browsers trust, and its key, as PEM files: the page is served by `https://` then.
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Config {
@@ -47,6 +50,7 @@ impl Config {
             limits: Limits::default(),
             max_browsers: 64,
             max_state: 1 << 20,
+            identity: None,
         })
     }
 }
@@ -74,6 +78,14 @@ pub enum GatewayError {
     /// The certificate for WebTransport cannot be made.
     #[error("no certificate for WebTransport: {0}")]
     Certificate(String),
+    /// The certificate of the page, or its key, cannot be used.
+    #[error("cannot use {}: {why}", file.display())]
+    Identity {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// No session can have these settings.
     #[error("no session with a browser: {0}")]
     Session(String),
@@ -112,6 +124,7 @@ impl Drop for Place {
 /// A gateway, on threads of its own, until it is dropped.
 pub struct Gateway {
     address: SocketAddr,
+    scheme: &'static str,
     token: Token,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -126,6 +139,9 @@ impl Gateway {
     /// # Errors
     /// [`GatewayError`] says what is missing.
     pub fn spawn(config: Config, hub: impl Hub) -> Result<Self, GatewayError> {
+        let tls = config.identity.as_ref().map(|(chain, key)| certificate::https(chain, key));
+        let tls = tls.transpose()?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let (tcp, udp) = bind(config.address)?;
         let address = tcp.local_addr().map_err(GatewayError::System)?;
         let certificate = Arc::new(Certificate::new()?);
@@ -156,7 +172,7 @@ impl Gateway {
         let run = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(shared, tcp, quic, status_sender) => {}
+                    () = serve(shared, (tcp, tls), quic, status_sender) => {}
                     _ = stopped => {}
                 }
             });
@@ -164,7 +180,7 @@ impl Gateway {
         };
         let thread = std::thread::Builder::new().name("freshline web".into()).spawn(run);
         let thread = Some(thread.map_err(GatewayError::System)?);
-        Ok(Self { address, token: config.token, stop: Some(stop), thread })
+        Ok(Self { address, scheme, token: config.token, stop: Some(stop), thread })
     }
 
     /// The address, with the port that was chosen for port 0.
@@ -174,7 +190,7 @@ impl Gateway {
 
     /// The URL of the page with the token, which a browser does not send: it is behind `#`.
     pub fn url(&self) -> String {
-        format!("http://{}/#token={}", self.address, self.token.as_str())
+        format!("{}://{}/#token={}", self.scheme, self.address, self.token.as_str())
     }
 }
 
@@ -215,14 +231,14 @@ fn bind(address: SocketAddr) -> Result<(TcpListener, UdpSocket), GatewayError> {
 
 async fn serve(
     shared: Arc<Shared>,
-    tcp: TcpListener,
+    (tcp, tls): (TcpListener, Option<Arc<rustls::ServerConfig>>),
     quic: webtransport::Endpoint,
     statuses: watch::Sender<Arc<Statuses>>,
 ) {
     let asking = statuses::ask(Arc::clone(&shared.hub), statuses);
     let rotating = rotate(Arc::clone(&shared.certificate));
     let datagrams = webtransport::serve(quic, Arc::clone(&shared));
-    let pages = listener::serve(tcp, routes::router(shared));
+    let pages = listener::serve(tcp, tls, routes::router(shared));
     tokio::select! {
         // The monitor has ended.
         () = asking => {}

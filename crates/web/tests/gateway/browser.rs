@@ -19,7 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 enum Link {
     WebSocket(Box<WebSocketStream<MaybeTlsStream<TcpStream>>>),
-    WebTransport { session: Session, control: Box<(SendStream, RecvStream)> },
+    WebTransport(Box<(Session, SendStream, RecvStream)>),
 }
 
 /// A state that a browser shows.
@@ -73,8 +73,8 @@ impl Browser {
             url.parse::<url::Url>().expect("a URL"),
         ));
         let session = session.await?;
-        let control = session.open_bi().await.expect("the gateway takes a stream");
-        Ok(Self::new(Link::WebTransport { session, control: Box::new(control) }))
+        let (send, recv) = session.open_bi().await.expect("the gateway takes a stream");
+        Ok(Self::new(Link::WebTransport(Box::new((session, send, recv)))))
     }
 
     pub(crate) async fn say(&mut self, message: Value) {
@@ -84,8 +84,8 @@ impl Browser {
     pub(crate) async fn say_text(&mut self, text: String) {
         match &mut self.link {
             Link::WebSocket(socket) => _ = socket.send(Message::text(text)).await,
-            Link::WebTransport { control, .. } => {
-                _ = control.0.write_all(format!("{text}\n").as_bytes()).await;
+            Link::WebTransport(link) => {
+                _ = link.1.write_all(format!("{text}\n").as_bytes()).await;
             }
         }
     }
@@ -106,14 +106,15 @@ impl Browser {
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => return true,
                 _ => return false,
             },
-            Link::WebTransport { session, control } => {
+            Link::WebTransport(link) => {
+                let (session, _, replies) = &mut **link;
                 let mut line = vec![0; 4096];
                 tokio::select! {
                     datagram = session.read_datagram() => match datagram {
                         Ok(datagram) => datagram,
                         Err(_) => return false,
                     },
-                    read = control.1.read(&mut line) => {
+                    read = replies.read(&mut line) => {
                         let Ok(Some(len)) = read else { return false };
                         for line in str::from_utf8(&line[..len]).expect("text").lines() {
                             self.replies.push(serde_json::from_str(line).expect("JSON"));
@@ -133,7 +134,7 @@ impl Browser {
             let bytes = out[..answer.len].to_vec();
             match &mut self.link {
                 Link::WebSocket(socket) => _ = socket.send(Message::binary(bytes)).await,
-                Link::WebTransport { session, .. } => _ = session.send_datagram(bytes.into()),
+                Link::WebTransport(link) => _ = link.0.send_datagram(bytes.into()),
             }
         }
         true
