@@ -2,7 +2,7 @@
  * A gateway with simulated sources, for development and tests of the page: HTTP with the files and headers of
  * the real one, and the Freshline session over WebSocket.
  *
- *     node test/fake-gateway.mjs [--port 8090] [--sources 10] [--topics 5] [--rate 10]
+ *     node test/fake-gateway.mjs [--port 8090] [--sources 10] [--topics 5] [--rate 10] [--plain]
  */
 
 import { readFile } from "node:fs/promises";
@@ -219,9 +219,10 @@ if (process.argv[1] === new URL(import.meta.url).pathname) {
       sources: { type: "string", default: "10" },
       topics: { type: "string", default: "5" },
       rate: { type: "string", default: "10" },
+      plain: { type: "boolean", default: false },
     },
   });
   const [port, sources, topics, rate] = ["port", "sources", "topics", "rate"].map((it) => Number(values[it]));
-  const gateway = await new FakeGateway({ port, series: simulate({ sources, topics, rate }) }).start();
+  const gateway = await new FakeGateway({ port, series: simulate({ sources, topics, rate, plain: values.plain }) }).start();
   console.log(`${gateway.url}#token=${gateway.token}`);
 }

@@ -64,7 +64,8 @@ export function simulate({ sources, topics, rate, plain = false }) {
       const kind = plain ? "pose" : KINDS[topic % KINDS.length];
       const own = kind === "camera" ? Math.min(rate, 2) : plain ? rate : rate * [1, 0.25, 1, 0.5, 0.5][topic % 5];
       const key = !plain && kind === "cloud" ? `lidar ${at % 3}` : undefined;
-      all.push(new Simulated(all.length, `robot-${String(at).padStart(2, "0")}`, kind + (topic >= 5 ? topic : ""), key, own, kind));
+      const name = topic === 0 || (!plain && topic < KINDS.length) ? kind : `${kind}-${topic}`;
+      all.push(new Simulated(all.length, `robot-${String(at).padStart(2, "0")}`, name, key, own, kind));
     }
   }
   if (!plain) all.push(new Simulated(all.length, HOSTILE.source, HOSTILE.topic, undefined, 2, "log"));

@@ -1,0 +1,66 @@
+/** What browser tests share: the browser, checks that print a line each, and pages that note every fault. */
+
+import { mkdirSync } from "node:fs";
+import { chromium } from "playwright-core";
+
+/** Where screenshots go. */
+export const PICTURES = new URL("../../target/web/", import.meta.url).pathname;
+
+let failed = 0;
+let passed = 0;
+
+/**
+ * Prints whether something holds.
+ * @param {string} what  a sentence that says what holds
+ * @param {unknown} holds
+ * @param {unknown} [found]  printed if it does not hold
+ */
+export function check(what, holds, found = "") {
+  if (holds) passed += 1;
+  else failed += 1;
+  console.log(`${holds ? "ok    " : "FAILED"} ${what}${holds || found === "" ? "" : `: ${JSON.stringify(found)}`}`);
+}
+
+/** Ends the process: with 1 if a check has failed. */
+export function finish() {
+  console.log(`${passed} passed, ${failed} failed`);
+  process.exit(failed === 0 && passed > 0 ? 0 : 1);
+}
+
+/** Starts Chromium; CHROMIUM names another one. */
+export function launch(args = []) {
+  mkdirSync(PICTURES, { recursive: true });
+  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", ...args] });
+}
+
+/** A page that notes errors of the console, exceptions and breaches of its content security policy. */
+export async function open(browser, url, { scheme = "light", width = 1440, height = 900, motion = "no-preference" } = {}) {
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: scheme,
+    reducedMotion: motion,
+  });
+  const page = await context.newPage();
+  const faults = [];
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") faults.push(message.text());
+  });
+  page.on("pageerror", (error) => faults.push(error.message));
+  await page.addInitScript(() => {
+    globalThis.breaches = [];
+    document.addEventListener("securitypolicyviolation", (event) => globalThis.breaches.push(event.violatedDirective));
+  });
+  await page.goto(url);
+  const allFaults = async () => [...faults, ...(await page.evaluate(() => globalThis.breaches))];
+  return { page, context, faults, allFaults };
+}
+
+/** Waits until a function of the page returns something true; the last value if that takes too long. */
+export async function until(page, what, argument, timeout = 10_000) {
+  try {
+    return await (await page.waitForFunction(what, argument, { timeout, polling: 100 })).jsonValue();
+  } catch {
+    return page.evaluate(what, argument);
+  }
+}
