@@ -55,7 +55,7 @@ const FIRST_WAIT = 200;
 const LAST_WAIT = 2_000;
 /** A gateway that is silent for that long is gone, ms: it sends the state of the link each second. */
 const SILENCE = 5_000;
-/** How long a new session may take to name the series of the one before, ms. */
+/** How long the gateway may take to name series again, in a new session or after other wishes, ms. */
 const SWEEP_AFTER = 5_000;
 
 /**
@@ -321,11 +321,15 @@ export class Monitor {
 
   #onOpen() {
     this.#catalogue.begin();
-    clearTimeout(this.#sweepTimer);
-    this.#sweepTimer = setTimeout(() => this.#catalogue.sweep(), SWEEP_AFTER);
+    this.#sweepLater();
     this.error = null;
     this.#setStatus("open", "");
     this.#emit("open", undefined);
+  }
+
+  #sweepLater() {
+    clearTimeout(this.#sweepTimer);
+    this.#sweepTimer = setTimeout(() => this.#catalogue.sweep(), SWEEP_AFTER);
   }
 
   /**
@@ -349,9 +353,12 @@ export class Monitor {
     this.#isSubscribing = true;
     queueMicrotask(() => {
       this.#isSubscribing = false;
+      if (this.#control === null) return;
       const patterns = new Set([...this.#subscriptions].flatMap((it) => it.patterns));
+      this.#catalogue.expectNames();
+      this.#sweepLater();
       // A refusal is the gateway's answer to patterns that it cannot take.
-      this.#control?.request({ subscribe: [...patterns] }).catch((error) => (this.error = error));
+      this.#control.request({ subscribe: [...patterns] }).catch((error) => (this.error = error));
     });
   }
 

@@ -115,8 +115,12 @@ export class Catalogue {
     this.byId = new Map();
     /** @type {Map<number, Topic>}  The states, by the number of their series. */
     this.states = new Map();
+    /** @type {Map<number, number>}  State numbers of series that have ended, by their former number. */
+    this.ended = new Map();
     /** @type {Map<number, Source>} */
     this.sources = new Map();
+    /** Whether series that end may be named again at once, as after other wishes. */
+    this.isRenaming = false;
     /** The gateway's law and counters. @type {Record<string, unknown> | null} */
     this.link = null;
   }
@@ -126,12 +130,20 @@ export class Catalogue {
     for (const series of this.series.values()) [series.isConfirmed, series.held] = [false, null];
     this.byId.clear();
     this.states.clear();
+    this.ended.clear();
     this.sources.clear();
     this.link = null;
+    this.isRenaming = true;
   }
 
-  /** Removes series that the present session has not named. */
+  /** The gateway is told other patterns: it ends all series, and names those again that match. */
+  expectNames() {
+    this.isRenaming = true;
+  }
+
+  /** Removes series that were not named again. */
   sweep() {
+    this.isRenaming = false;
     for (const series of this.series.values()) if (!series.isConfirmed) this.#remove(series);
   }
 
@@ -155,7 +167,13 @@ export class Catalogue {
     if (topic.name === "states") this.states.delete(id);
     if (topic.name === "sources") this.sources.delete(id);
     const series = topic.name === "names" ? this.byId.get(id) : undefined;
-    if (series !== undefined) this.#remove(series);
+    if (series === undefined) return;
+    if (this.isRenaming) {
+      this.#release(series);
+      series.isConfirmed = false;
+    } else {
+      this.#remove(series);
+    }
   }
 
   /**
@@ -186,13 +204,15 @@ export class Catalogue {
       series = new Series(source, ofTopic, key);
       this.series.set(identity, series);
     }
-    if (series.id !== id && this.byId.get(series.id) === series) this.byId.delete(series.id);
+    if (series.id !== id) this.#release(series);
     series.id = id;
     series.isConfirmed = true;
     series.sourceId = numberOf(name?.of) ?? -1;
     this.byId.set(id, series);
     const state = this.states.get(id);
-    if (state !== undefined) this.#take(series, state);
+    // A state of the series that had the number before is not one of this.
+    if (state !== undefined && state.stateNumber > (this.ended.get(id) ?? -1)) this.#take(series, state);
+    this.ended.delete(id);
   }
 
   /**
@@ -270,13 +290,18 @@ export class Catalogue {
   /** @param {Series} series */
   #remove(series) {
     series.isGone = true;
-    series.held = null;
+    this.#release(series);
     this.series.delete(identityOf(series.source, series.topic, series.key));
+    this.listener.onRemoved(series);
+  }
+
+  /** The number of a series is free. @param {Series} series */
+  #release(series) {
     if (this.byId.get(series.id) === series) {
       this.byId.delete(series.id);
-      this.states.delete(series.id);
+      if (series.held !== null) this.ended.set(series.id, series.held.stateNumber);
     }
-    this.listener.onRemoved(series);
+    series.held = null;
   }
 }
 

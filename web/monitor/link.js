@@ -80,7 +80,7 @@ export class LinkPanel {
       ["Fresh here", formatNumber(fresh)],
       ["Stale here", formatNumber(stale)],
       ["Missing here", formatNumber(missing)],
-      ["Series left out", formatNumber(leftOut), leftOut ? "a browser gets at most 1,300; search by source" : ""],
+      ["Series left out", formatNumber(leftOut), leftOut ? "the gateway sends a browser at most 1,300" : ""],
       ["Gateway", visible(monitor.endpoint?.version ?? UNKNOWN)],
     ]);
   }

@@ -14,7 +14,7 @@ import { GatewaySession } from "./gateway-session.mjs";
 import { simulate } from "./simulated.mjs";
 
 const ROOT = new URL("..", import.meta.url);
-const TYPES = { html: "text/html; charset=utf-8", css: "text/css", js: "text/javascript", svg: "image/svg+xml" };
+export const TYPES = { html: "text/html; charset=utf-8", css: "text/css", js: "text/javascript", svg: "image/svg+xml" };
 export const HEADERS = {
   "Content-Security-Policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; " +

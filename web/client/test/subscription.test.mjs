@@ -86,11 +86,13 @@ test("leaving a loop ends a subscription", async () => {
   assert.deepEqual(await it.next(), { done: true, value: undefined });
 });
 
+let numbers = 0;
+
 /** A topic as a receiver reports it. */
 function topic(name, id, content, generatedAt = NaN) {
   const payload = typeof content === "string" ? bytes(content) : content;
   const key = id === null ? null : Uint8Array.from([id >> 8, id & 255]);
-  return { name, key, payload, generatedAt, uncertainty: 1e6, receivedAt: 2 ** 50 };
+  return { name, key, payload, generatedAt, stateNumber: ++numbers, uncertainty: 1e6, receivedAt: 2 ** 50 };
 }
 
 const state = (id, text, flags = 0) => topic("states", id, Uint8Array.from([flags, 0, 0, 0, text.length, ...bytes(text)]));
@@ -113,7 +115,32 @@ test("a state may come before the name of its series", () => {
   assert.deepEqual(log, [["r/pose", null, "x"], ["r/pose", null, "y"]]);
   it.onGone(topic("names", 1, "{}"));
   assert.deepEqual(log.at(-1), ["r/pose", null, "removed"]);
-  assert.deepEqual([it.series.size, it.byId.size, it.states.size], [0, 0, 0]);
+  assert.deepEqual([it.series.size, it.byId.size], [0, 0]);
+});
+
+test("a number that another series gets does not bring it the former one's state", () => {
+  const { it, log } = catalogue();
+  it.onState(topic("names", 1, '{"source":"r","topic":"a"}'));
+  it.onState(state(1, "of a"));
+  it.onState(topic("names", 1, '{"source":"r","topic":"b"}'));
+  assert.deepEqual(log, [["r/a", null, "of a"], ["r/a", null, "removed"]]);
+  it.onGone(topic("names", 1, "{}"));
+  it.onState(state(1, "of c")); // before its name
+  it.onState(topic("names", 1, '{"source":"r","topic":"c"}'));
+  assert.deepEqual(log.slice(2), [["r/b", null, "removed"], ["r/c", null, "of c"]]);
+});
+
+test("series that are named again after other wishes have not ended", () => {
+  const { it, log } = catalogue();
+  for (const [id, name] of [[1, "a"], [2, "b"]]) it.onState(topic("names", id, `{"source":"r","topic":"${name}"}`));
+  it.expectNames();
+  for (const id of [1, 2]) it.onGone(topic("names", id, "{}"));
+  it.onState(topic("names", 3, '{"source":"r","topic":"b"}'));
+  assert.deepEqual(log, []);
+  it.sweep();
+  assert.deepEqual(log, [["r/a", null, "removed"]]);
+  it.onGone(topic("names", 3, "{}"));
+  assert.deepEqual(log.at(-1), ["r/b", null, "removed"]);
 });
 
 test("a series goes on in the next session, by its names; what is not named again ends", () => {
