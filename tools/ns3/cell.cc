@@ -11,7 +11,8 @@
 //   ./cell --standard=ac --mode=VhtMcs9 --width=80 --aggregate=64 --size=1500
 //       --pattern=periodic --rate=15000 --seconds=3
 //   ./cell --standard=ac --mode=VhtMcs9 --width=80 --aggregate=64 --size=1500
-//       --pattern=poisson --rate=7500 --seconds=4 --stations=2 --bar=0
+//       --pattern=poisson --rate=7500 --seconds=6 --stations=2 --bar=0
+//       --ns3::WifiRemoteStationManager::MaxSsrc=1000                     # gives no packet up
 //   ./cell --stations=24 --size=528 --pattern=poisson --rate=36 --echo=80
 //
 // Prints UDP payload in Mbit/s (packets less 28 bytes), the mean, median and 99th percentile of

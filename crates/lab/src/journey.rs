@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::reproduce::{Claim, Verdict};
-use crate::run::{Metric, Sampled, sample};
+use crate::run::{Sampled, sample};
 use crate::scenario::{Better, Change, Column, JourneyConfig, Scenario, SetError, Source};
 
 /// All laws together may be this much worse than the best single law, in a column that it is meant for.
@@ -107,7 +107,7 @@ pub struct Comparison {
     pub best: usize,
     /// How much worse all laws together are than that law, as a fraction; negative where better.
     pub worse: f64,
-    /// Half the width of the 95 % interval of `worse`; `None` with one run.
+    /// Half the width of the 95 % interval of `worse`, of the runs in pairs with one seed; `None` with one run.
     pub ci95: Option<f64>,
     /// Whether that is within [`TOLERANCE`].
     pub outcome: Outcome,
@@ -165,6 +165,12 @@ pub enum JourneyError {
     },
 }
 
+/// A row that has run, with its columns in all runs.
+struct Measured {
+    plan: Plan,
+    samples: Vec<Sampled>,
+}
+
 /// A row before it has run.
 struct Plan {
     name: String,
@@ -201,33 +207,32 @@ pub fn journey<'a>(
         .map(|(plan, scenario)| {
             let samples =
                 sample(&scenario, || {}).map_err(|error| bad(&plan.name)(error.into()))?;
-            let metrics =
-                config.columns.iter().map(|column| metric_of(column, &samples, &plan.name));
-            let metrics = metrics.collect::<Result<Vec<_>, _>>()?;
+            let columns =
+                config.columns.iter().map(|column| samples_of(column, &samples, &plan.name));
+            let samples = columns.collect::<Result<Vec<_>, _>>()?;
             done();
-            Ok((plan, metrics))
+            Ok(Measured { plan, samples })
         })
         .collect();
     let measured = measured?;
-    let units = measured.first().map_or(&[][..], |(_, metrics)| metrics);
-    let columns = config.columns.iter().zip(units).map(|(column, metric)| Heading {
+    let units = measured.first().map_or(&[][..], |row| &row.samples);
+    let columns = config.columns.iter().zip(units).map(|(column, samples)| Heading {
         name: column.name.clone(),
         metric: column.metric.clone(),
         of: column.of.clone(),
-        unit: metric.unit,
+        unit: samples.unit,
         is_lower_better: column.better == Better::Lower,
     });
-    let columns: Vec<_> = columns.collect();
-    let rows = measured.into_iter().map(|(plan, metrics)| Row {
+    let (laws, columns) = (laws_of(&config), columns.collect::<Vec<_>>());
+    let verdicts = verdicts(&laws, &columns, &measured);
+    let costs = costs(&columns, &measured);
+    let rows = measured.into_iter().map(|Measured { plan, samples }| Row {
         name: plan.name,
         kind: plan.kind,
         laws: plan.laws,
-        values: metrics.iter().map(|it| Value { value: it.value, ci95: it.ci95 }).collect(),
+        values: samples.iter().map(value_of).collect(),
     });
-    let (laws, rows) = (laws_of(&config), rows.collect::<Vec<_>>());
-    let verdicts = verdicts(&laws, &columns, &rows);
-    let costs = costs(&columns, &rows);
-    Ok(Journey { title: whole.title, laws, columns, rows, verdicts, costs })
+    Ok(Journey { title: whole.title, laws, columns, rows: rows.collect(), verdicts, costs })
 }
 
 /// How many rows [`journey`] runs.
@@ -276,10 +281,15 @@ fn plan(config: &JourneyConfig) -> Vec<Plan> {
     rows
 }
 
-fn metric_of(column: &Column, samples: &[Sampled], row: &str) -> Result<Metric, JourneyError> {
+fn value_of(samples: &Sampled) -> Value {
+    let metric = samples.metric();
+    Value { value: metric.value, ci95: metric.ci95 }
+}
+
+fn samples_of(column: &Column, samples: &[Sampled], row: &str) -> Result<Sampled, JourneyError> {
     let is_it = |it: &&Sampled| it.name == column.metric && it.of == column.of;
-    let found = samples.iter().find(is_it).map(Sampled::metric);
-    found.ok_or_else(|| {
+    let found = samples.iter().find(is_it);
+    found.cloned().ok_or_else(|| {
         let mut known: Vec<_> =
             samples.iter().filter(|it| it.of == column.of).map(|it| it.name).collect();
         if known.is_empty() {
@@ -296,14 +306,17 @@ fn metric_of(column: &Column, samples: &[Sampled], row: &str) -> Result<Metric, 
     })
 }
 
-/// How much worse `value` is than `other`, as a fraction of `other` (of the larger one where `other` is 0),
-/// and half the width of its interval: that of the difference of two means of independent runs.
-fn worse(column: &Heading, value: Value, other: Value) -> (f64, Option<f64>) {
-    let whole = if other.value == 0.0 { value.value } else { other.value };
+/// How much worse `value` is than `other`, as a fraction of the mean of `other` (of `value` where that is 0),
+/// and half the width of its interval. Runs with the same number have the same seed in both rows, so the
+/// interval is that of a ratio of means of pairs: of the differences `value - ratio * other`, run by run.
+fn worse(column: &Heading, value: &Sampled, other: &Sampled) -> (f64, Option<f64>) {
+    // Only runs that know both.
+    let (value, other) = (value.minus(0.0, other), other.minus(0.0, value));
+    let (mean, base) = (value.metric().value, other.metric().value);
+    let (whole, ratio) = if base == 0.0 { (mean, 1.0) } else { (base, mean / base) };
     let part = |of: f64| if of == 0.0 { 0.0 } else { of / whole };
-    let more = part(value.value - other.value);
-    let half = |it: Value| Some(part(it.ci95?));
-    let ci95 = half(value).zip(half(other)).map(|(a, b)| a.hypot(b));
+    let more = part(mean - base);
+    let ci95 = value.minus(ratio, &other).metric().ci95.map(|half| part(half).abs());
     (if column.is_lower_better { more } else { -more }, ci95)
 }
 
@@ -320,23 +333,23 @@ fn is_beyond(of: (f64, Option<f64>)) -> bool {
     outcome(of) == Outcome::Worse
 }
 
-fn verdicts(laws: &[Law], columns: &[Heading], rows: &[Row]) -> Vec<Comparison> {
-    let Some(all) = rows.iter().find(|row| row.kind == Kind::All) else { return Vec::new() };
+fn verdicts(laws: &[Law], columns: &[Heading], rows: &[Measured]) -> Vec<Comparison> {
+    let of_kind = |kind: Kind| rows.iter().filter(move |row| row.plan.kind == kind);
+    let Some(all) = of_kind(Kind::All).next() else { return Vec::new() };
     let verdict = |(place, column): (usize, &Heading)| {
-        let is_meant =
-            |row: &&Row| row.kind == Kind::Alone && laws[row.laws[0]].meant_for.contains(&place);
-        let value = |row: &Row| row.values[place];
-        let alone = rows.iter().filter(is_meant);
-        let best = alone.min_by(|a, b| worse(column, value(a), value(b)).0.total_cmp(&0.0))?;
-        let over_best = worse(column, value(all), value(best));
-        let left_out = |row: &Row| (0..laws.len()).find(|law| !row.laws.contains(law));
-        let without = rows.iter().filter(|row| row.kind == Kind::AllBut);
-        let hurt_by = without
-            .filter(|row| is_beyond(worse(column, value(all), value(row))))
-            .filter_map(left_out);
+        let over = |row: &Measured, other: &Measured| {
+            worse(column, &row.samples[place], &other.samples[place])
+        };
+        let is_meant = |row: &&Measured| laws[row.plan.laws[0]].meant_for.contains(&place);
+        let alone = of_kind(Kind::Alone).filter(is_meant);
+        let best = alone.min_by(|a, b| over(a, b).0.total_cmp(&0.0))?;
+        let over_best = over(all, best);
+        let left_out = |row: &Measured| (0..laws.len()).find(|law| !row.plan.laws.contains(law));
+        let hurt_by =
+            of_kind(Kind::AllBut).filter(|row| is_beyond(over(all, row))).filter_map(left_out);
         Some(Comparison {
             column: place,
-            best: best.laws[0],
+            best: best.plan.laws[0],
             worse: over_best.0,
             ci95: over_best.1,
             outcome: outcome(over_best),
@@ -346,12 +359,63 @@ fn verdicts(laws: &[Law], columns: &[Heading], rows: &[Row]) -> Vec<Comparison> 
     columns.iter().enumerate().filter_map(verdict).collect()
 }
 
-fn costs(columns: &[Heading], rows: &[Row]) -> Vec<Cost> {
-    let of = |kind: Kind| rows.iter().find(|row| row.kind == kind);
+fn costs(columns: &[Heading], rows: &[Measured]) -> Vec<Cost> {
+    let of = |kind: Kind| rows.iter().find(|row| row.plan.kind == kind);
     let (Some(none), Some(all)) = (of(Kind::None), of(Kind::All)) else { return Vec::new() };
     let cost = |(place, column): (usize, &Heading)| {
-        let worse = worse(column, all.values[place], none.values[place]);
+        let worse = worse(column, &all.samples[place], &none.samples[place]);
         is_beyond(worse).then_some(Cost { column: place, worse: worse.0 })
     };
     columns.iter().enumerate().filter_map(cost).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(is_lower_better: bool) -> Heading {
+        let [name, metric, of] = ["age", "age_mean", "robot"].map(str::to_owned);
+        Heading { name, metric, of, unit: "s", is_lower_better }
+    }
+
+    fn ages(values: &[f64]) -> Sampled {
+        Sampled::of_runs("age_mean", "robot", "s", values)
+    }
+
+    /// Runs differ by a factor of 4, and the rows by a tenth in each.
+    #[test]
+    fn rows_are_compared_run_by_run() {
+        let all = [1.1, 2.2, 4.4];
+        let (more, half) = worse(&column(true), &ages(&all), &ages(&[1.0, 2.0, 4.0]));
+        assert!((more - 0.1).abs() < 1e-12 && half.unwrap() < 1e-12, "{more} {half:?}");
+        assert_eq!(outcome((more, half)), Outcome::Worse);
+        // The same numbers in other pairs decide nothing.
+        let (more, half) = worse(&column(true), &ages(&all), &ages(&[4.0, 1.0, 2.0]));
+        assert!((more - 0.1).abs() < 1e-12, "{more}");
+        assert_eq!(outcome((more, half)), Outcome::Undecided, "{half:?}");
+    }
+
+    #[test]
+    fn less_is_worse_where_high_values_are_better() {
+        let (more, half) = worse(&column(false), &ages(&[0.9, 1.8]), &ages(&[1.0, 2.0]));
+        assert!((more - 0.1).abs() < 1e-12 && half.unwrap() < 1e-12, "{more} {half:?}");
+    }
+
+    /// The interval of a ratio of means, by its definition: 3 runs, t = 4.303.
+    #[test]
+    fn the_interval_is_that_of_a_ratio_of_means() {
+        let (value, other) = ([2.0, 3.0, 4.0], [1.0, 2.0, 3.0]);
+        let (more, half) = worse(&column(true), &ages(&value), &ages(&other));
+        assert!((more - 0.5).abs() < 1e-12, "{more}");
+        // The differences from 1.5 times the other are 0.5, 0 and -0.5: a deviation of 0.5.
+        let expected = 4.303 * 0.5 / 3_f64.sqrt() / 2.0;
+        assert!((half.unwrap() - expected).abs() < 1e-3, "{half:?}");
+    }
+
+    #[test]
+    fn zeros_are_equal_and_anything_is_all_of_itself_above_zero() {
+        let zeros = ages(&[0.0, 0.0]);
+        assert_eq!(worse(&column(true), &zeros, &zeros), (0.0, Some(0.0)));
+        assert_eq!(worse(&column(true), &ages(&[1.0, 1.0]), &zeros), (1.0, Some(0.0)));
+    }
 }
