@@ -168,7 +168,7 @@ function webTransport(session, stream, listener) {
   const encoder = new TextEncoder();
   listener.onOpen({
     name: "webtransport",
-    reason: "no lost datagram delays another one",
+    reason: "a lost datagram delays no other one",
     send(bytes) {
       if (isOpen && (writer.desiredSize ?? 0) > 0) writer.write(bytes).catch(() => {});
     },

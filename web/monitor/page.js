@@ -74,7 +74,7 @@ export class Page {
     }
     if (this.calm.matches && now - this.drawnAt < CALM_EVERY) return;
     this.drawnAt = now;
-    table.draw(now);
+    table.draw(now, this.calm.matches);
     detail.draw(now);
   }
 

@@ -37,11 +37,17 @@ export class Surface {
     this.canvas.height = Math.max(Math.round(height * scale), 1);
   }
 
-  /** Begins a picture. */
+  /** Begins to draw, in CSS pixels. */
   begin() {
     this.context.setTransform(this.scale, 0, 0, this.scale, 0, 0);
-    this.context.clearRect(0, 0, this.width, this.height);
     return this.context;
+  }
+
+  /** Begins an empty picture. */
+  clear() {
+    const context = this.begin();
+    context.clearRect(0, 0, this.width, this.height);
+    return context;
   }
 }
 
@@ -107,7 +113,7 @@ export function drawSpark(context, place, ages) {
  * @param {number} span
  */
 export function drawAges(surface, ages, span) {
-  const context = surface.begin();
+  const context = surface.clear();
   const top = topOf(ages, span, 10);
   const box = { x: 52, y: 8, width: surface.width - 60, height: surface.height - 30 };
   const parts = partsOf(top);
@@ -123,7 +129,7 @@ export function drawAges(surface, ages, span) {
  * @param {AgeTimes} times
  */
 export function drawShares(surface, times) {
-  const context = surface.begin();
+  const context = surface.clear();
   const box = { x: 52, y: 8, width: surface.width - 60, height: surface.height - 30 };
   const [low, high] = [times.quantile(0.001), times.quantile(0.999)];
   if (low === null || high === null) return;

@@ -9,6 +9,8 @@ import { AgeTimes, Sawtooth } from "./ages.js";
 const EPOCH = 30_000;
 /** The rate is a mean over about this time, ms. */
 const RATE_TIME = 3_000;
+/** How long a computed percentile holds, ms. */
+const PERCENTILE_EVERY = 150;
 /** Teeth of the small plots, and the time within which they are merged, ms: together at least 5 s. */
 const TEETH = 160;
 const SPACING = 33;
@@ -94,9 +96,9 @@ export class Row {
     return total > 0 ? integral / total : null;
   }
 
-  /** The 95th percentile of the age over the last 30 to 60 s, ms; computed twice a second at most. @param {number} now */
+  /** The 95th percentile of the age over the last 30 to 60 s, ms. @param {number} now */
   percentile(now) {
-    if (now - this.p95At < 500) return this.p95;
+    if (now - this.p95At < PERCENTILE_EVERY) return this.p95;
     scratch.clear();
     scratch.merge(this.epoch);
     scratch.merge(this.epochBefore);

@@ -16,6 +16,8 @@ const ROW_HEIGHT = 28;
 const HEAD_HEIGHT = 31;
 /** Rows above and below the view. */
 const SPARE = 3;
+/** With more plots than that, each is drawn in every second frame. */
+const MAX_PER_FRAME = 24;
 /** What a plot leaves free in its row at the top and at the bottom, and at either side. */
 const [MARGIN_Y, MARGIN_X] = [3, 6];
 
@@ -91,6 +93,7 @@ export class Table {
     /** The row whose detail view is open. @type {Row | null} */
     this.selected = null;
     this.isMeasured = false;
+    this.frame = 0;
     this.#makeHead();
     this.grid.addEventListener("keydown", (event) => this.#onKey(event));
     this.grid.addEventListener("scroll", () => this.place(), { passive: true });
@@ -165,19 +168,29 @@ export class Table {
       const rate = row.rate(now);
       view.set("rate", rate === null ? UNKNOWN : `${formatNumber(rate)} /s`);
       view.set("loss", formatShare(lossOf(this.rows.sourceOf(row))));
-      view.set("silence", formatMs(row.silence(now)));
-      view.element.classList.toggle("stale", row.isStale(now, this.rows.limit));
+      const [silence, { limit }] = [row.silence(now), this.rows];
+      view.set("silence", formatMs(silence));
+      view.element.classList.toggle("stale", row.isStale(now, limit));
+      view.element.classList.toggle("silent", silence !== null && silence > limit);
     }
   }
 
-  /** Draws the plots in view. @param {number} now */
-  draw(now) {
-    if (!this.isMeasured) this.#measure();
+  /** Draws the plots in view. @param {number} now @param {boolean} all  also those whose turn is the next frame */
+  draw(now, all) {
+    if (!this.isMeasured) {
+      this.#measure();
+      this.plots.clear();
+      all = true;
+    }
+    this.frame += 1;
+    const isEach = all || this.count <= MAX_PER_FRAME;
     const context = this.plots.begin();
-    const box = { x: MARGIN_X, y: 0, width: this.plots.width - 2 * MARGIN_X, height: ROW_HEIGHT - 2 * MARGIN_Y };
+    const { width } = this.plots;
     for (const { row, index } of this.views) {
-      if (row === null) continue;
-      box.y = (index - this.first) * ROW_HEIGHT + MARGIN_Y;
+      if (row === null || (!isEach && (index + this.frame) % 2 === 0)) continue;
+      const top = (index - this.first) * ROW_HEIGHT;
+      context.clearRect(0, top, width, ROW_HEIGHT);
+      const box = { x: MARGIN_X, y: top + MARGIN_Y, width: width - 2 * MARGIN_X, height: ROW_HEIGHT - 2 * MARGIN_Y };
       const { teeth, generatedAt } = row;
       drawSpark(context, box, { teeth, generatedAt, now, isStale: row.isStale(now, this.rows.limit) });
     }

@@ -36,6 +36,36 @@ test("states come with names, payloads and ages", async () => {
   assert.equal(monitor.status, "closed");
 });
 
+test("changes are told once for all states of a datagram", async () => {
+  const monitor = await connect(gateway.url, { token: "test-token" });
+  monitor.subscribe("*");
+  let [changes, states] = [0, 0];
+  monitor.on("state", () => (states += 1));
+  const off = monitor.on("change", () => (changes += 1));
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  assert.ok(changes > 5 && changes < states, `${changes} changes, ${states} states`);
+  off();
+  const before = changes;
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.equal(changes, before);
+  monitor.close();
+});
+
+test("other patterns add series, and end none that still matches", async () => {
+  const monitor = await connect(gateway.url, { token: "test-token" });
+  const removed = [];
+  monitor.on("removed", (series) => removed.push(series.path));
+  const first = monitor.subscribe("robot-00/pose");
+  await first.next();
+  assert.deepEqual([...monitor.series()].map((it) => it.path), ["robot-00/pose"]);
+  const second = monitor.subscribe(["robot-01/*", "robot-02/pose"]);
+  const seen = new Set();
+  for await (const state of second) if (seen.add(`${state.source}/${state.topic}`).size === 6) break;
+  assert.ok(!seen.has("robot-00/pose"));
+  assert.deepEqual(removed, []);
+  monitor.close();
+});
+
 test("commands reach the gateway, refusals come back", async () => {
   const monitor = await connect(gateway.url, { token: "test-token" });
   await monitor.command("cmd", "stop");

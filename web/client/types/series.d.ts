@@ -156,15 +156,21 @@ export declare class Catalogue {
     byId: Map<number, Series>;
     /** @type {Map<number, Topic>}  The states, by the number of their series. */
     states: Map<number, Topic>;
+    /** @type {Map<number, number>}  State numbers of series that have ended, by their former number. */
+    ended: Map<number, number>;
     /** @type {Map<number, Source>} */
     sources: Map<number, Source>;
+    /** Whether series that end may be named again at once, as after other wishes. */
+    isRenaming: boolean;
     /** The gateway's law and counters. @type {Record<string, unknown> | null} */
     link: Record<string, unknown> | null;
     /** @param {Listener} listener */
     constructor(listener: Listener);
     /** A session has begun: the numbers are those of another gateway, but the series may be the same. */
     begin(): void;
-    /** Removes series that the present session has not named. */
+    /** The gateway is told other patterns: it ends all series, and names those again that match. */
+    expectNames(): void;
+    /** Removes series that were not named again. */
     sweep(): void;
     /** A topic has a newer state. @param {Topic} topic */
     onState(topic: Topic): void;
