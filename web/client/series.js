@@ -4,7 +4,7 @@
  *
  * The gateway has four topics. `names`, `states` and `sources` have keys of 2 bytes, the number of a series or
  * a source; a state can come before the name of its series. Everything in them comes from strangers: fields
- * are checked, and texts are used as keys of a `Map` alone, never of an object.
+ * are checked, and texts are only used as keys of a `Map`, never of an object.
  */
 
 import { fromProtocol } from "./clock.js";

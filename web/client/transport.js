@@ -88,7 +88,7 @@ export class Transports {
    */
   #whyNot(endpoint) {
     if (endpoint.webtransport === null) return "the gateway does not offer WebTransport";
-    if (globalThis.isSecureContext === false) return "browsers offer WebTransport to pages of https and localhost alone";
+    if (globalThis.isSecureContext === false) return "browsers offer WebTransport only to pages of https and localhost";
     if (!("WebTransport" in globalThis)) return "this browser has no WebTransport";
     return null;
   }

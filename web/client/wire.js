@@ -200,7 +200,7 @@ function emptyFrame(kind) {
 }
 
 /**
- * A state of topic 0 that is alone in its update.
+ * A state of topic 0, the only one in its update.
  * @param {number} start
  * @param {number} end
  */

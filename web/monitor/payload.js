@@ -3,7 +3,7 @@
 /** More is not shown, bytes. */
 const MAX_TEXT = 16 << 10;
 const MAX_HEX = 4 << 10;
-/** JSON is indented up to this depth, and cut at this length, so that brackets alone cannot make a long text. */
+/** JSON is indented up to this depth, and cut at this length, so that nested brackets cannot make a long text. */
 const MAX_DEPTH = 24;
 const MAX_INDENTED = 64 << 10;
 
@@ -20,7 +20,7 @@ const IMAGES = [
  */
 
 /**
- * What a state is, by its bytes alone.
+ * What a state is, by its bytes.
  * @param {Uint8Array} bytes
  * @returns {Content}
  */

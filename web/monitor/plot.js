@@ -97,7 +97,7 @@ export function drawSpark(context, place, ages) {
   context.moveTo(box.x, bottom);
   context.lineTo(box.x + box.width, bottom);
   context.stroke();
-  // Areas are what costs most; a stale series stands out by its own.
+  // Filling areas costs most of the time, so only stale series have one.
   drawTeeth(context, box, ages, SPARK_SPAN, top, ages.isStale);
   context.fillStyle = colours.muted;
   context.font = SMALL_FONT;

@@ -217,7 +217,7 @@ export class Table {
     this.#mark();
   }
 
-  /** Orders rows anew. */
+  /** Chooses and orders the rows again. */
   arrange() {
     this.rows.arrange(performance.now());
     if (this.active !== null && !this.rows.bySeries.has(this.active.series)) this.active = null;

@@ -196,7 +196,7 @@ async function sortsAndFilters() {
   check("another one reverses", (await page.getAttribute(".head-age", "aria-sort")) === "ascending" && (await places()).at(-1) === "robot-03", await places());
   await page.check("#stale-only");
   await page.waitForTimeout(1300);
-  check("the filter shows stale series alone", (await places()).join() === "robot-03,robot-03", await places());
+  check("the filter shows only stale series", (await places()).join() === "robot-03,robot-03", await places());
   const stale = await page.textContent("#totals");
   check("the number of stale series is shown", stale.includes("2 shown · 2 stale"), stale);
   await page.screenshot({ path: `${PICTURES}stale.png` });

@@ -19,7 +19,6 @@ const { values } = parseArgs({
     seconds: { type: "string", default: "20" },
     sources: { type: "string", default: "1000" },
     rate: { type: "string", default: "20" },
-    port: { type: "string", default: "8091" },
   },
 });
 const [seconds, sources, rate] = [values.seconds, values.sources, values.rate].map(Number);
@@ -31,10 +30,14 @@ const SETTLE = 15;
 
 const gateway = spawn(process.execPath, [
   new URL("fake-gateway.mjs", import.meta.url).pathname,
-  ...["--port", values.port, "--sources", values.sources, "--topics", "1", "--rate", values.rate, "--plain"],
+  ...["--port", "0", "--sources", values.sources, "--topics", "1", "--rate", values.rate, "--plain"],
 ]);
+process.on("exit", () => gateway.kill());
 gateway.stderr.pipe(process.stderr);
-const address = await new Promise((resolve) => gateway.stdout.once("data", (data) => resolve(String(data).trim())));
+const address = await new Promise((resolve, reject) => {
+  gateway.stdout.once("data", (data) => resolve(String(data).trim()));
+  gateway.once("exit", (code) => reject(new Error(`the gateway ended with ${code}`)));
+});
 
 /** Whether other programs need the processors: then rates and frames say nothing about the page. */
 const load = loadavg()[0];
@@ -81,14 +84,13 @@ const rows = await page.evaluate(() => document.querySelectorAll(".body .row").l
 check("only the rows in view are in the document", rows < 45, rows);
 check("the console has no error", (await allFaults()).length === 0, await allFaults());
 await browser.close();
-gateway.kill();
 finish();
 
-/** The bytes of the heap after a collection. */
+/** The bytes of the heap, and of the arrays outside it, after a collection. */
 async function heap() {
   await cdp.send("HeapProfiler.collectGarbage");
-  const { usedSize } = await cdp.send("Runtime.getHeapUsage");
-  return usedSize;
+  const { usedSize, backingStorageSize = 0 } = await cdp.send("Runtime.getHeapUsage");
+  return usedSize + backingStorageSize;
 }
 
 /** Processor time of all renderers so far, ms: the page's is the only one that is busy. */

@@ -55,7 +55,7 @@ const text = (it) => new TextEncoder().encode(it);
 /**
  * Makes sources with topics.
  * @param {{sources: number, topics: number, rate: number, plain?: boolean}} options  `rate`: states per second of a
- *   series; `plain`: small states alone, and no hostile source
+ *   series; `plain`: only small states, and no hostile source
  */
 export function simulate({ sources, topics, rate, plain = false }) {
   const all = [];

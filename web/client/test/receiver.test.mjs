@@ -201,7 +201,7 @@ test("another session replaces the one before, whose late updates change nothing
   assert.equal(log.opened, 2);
 });
 
-test("a close ends its session alone", () => {
+test("a close ends only its own session", () => {
   const { it, log } = opened();
   it.receive(wire.encodeClose(1, 2, 0), START);
   assert.deepEqual(log.closed, []);

@@ -81,7 +81,7 @@ export declare class Receiver {
     });
     /**
      * A datagram has come.
-     * @param {Uint8Array} bytes  not changed by anybody from now on
+     * @param {Uint8Array} bytes  must not change afterwards
      * @param {number} now  ns on the monitor's clock
      * @returns {Uint8Array | null}  the answer, whose hold is 0 (`wire.setHold`)
      */

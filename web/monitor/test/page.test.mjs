@@ -53,7 +53,7 @@ test("JSON is indented, and its numbers stay as they are written", () => {
   "empty": []
 }`;
   assert.equal(indent(json), wanted);
-  // Brackets alone cannot make a text that is much longer.
+  // Nested brackets cannot make a text that is much longer.
   const deep = "[".repeat(5000) + "]".repeat(5000);
   assert.ok(indent(deep).length < 600_000);
 });
