@@ -5,7 +5,7 @@
 /** The longest message, bytes. */
 export const MAX_MESSAGE = 64 << 10;
 /** Requests without an answer at a time. */
-const MAX_PENDING = 64;
+const MAX_PENDING = 32;
 /** How long an answer may take, ms. */
 const TIMEOUT = 10_000;
 

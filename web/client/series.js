@@ -14,11 +14,10 @@ import { fromProtocol } from "./clock.js";
 /** The longest name, key or address, in UTF-16 units. */
 const MAX_TEXT = 256;
 /** The length of what precedes a state of `states`. */
-const STATE_HEADER = 5;
+const STATE_HEADER = 9;
 
 const AGE_UNKNOWN = 1;
 const CUT = 2;
-const IS_RECORD = 4;
 
 const utf8 = new TextDecoder();
 
@@ -48,8 +47,6 @@ export class Series {
     this.length = 0;
     /** Whether the state was longer than the gateway's limit and was cut. */
     this.isCut = false;
-    /** Whether it is a record, each of which counts at the source's monitor. */
-    this.isRecord = false;
     /** When the state was generated, ms of `performance.now()`; `NaN` if it is not known. */
     this.generatedAt = NaN;
     /** By how much that may be wrong, ms. */
@@ -236,7 +233,6 @@ export class Catalogue {
     series.payload = payload.subarray(STATE_HEADER);
     series.length = new DataView(payload.buffer, payload.byteOffset).getUint32(1);
     series.isCut = (flags & CUT) !== 0;
-    series.isRecord = (flags & IS_RECORD) !== 0;
     series.receivedAt = fromProtocol(topic.receivedAt);
     series.held = topic;
     series.count += 1;
@@ -254,7 +250,7 @@ export class Catalogue {
     const { held } = series;
     const isUnknown = held === null || held.payload === null || (held.payload[0] & AGE_UNKNOWN) !== 0;
     series.generatedAt = isUnknown ? NaN : fromProtocol(held.generatedAt);
-    series.uncertainty = isUnknown ? Infinity : held.uncertainty / 1e6;
+    series.uncertainty = isUnknown ? Infinity : held.uncertainty / 1e6 + gatewaysError(held.payload);
   }
 
   /**
@@ -312,6 +308,15 @@ export class Catalogue {
  */
 function identityOf(source, topic, key) {
   return JSON.stringify([source, topic, key]);
+}
+
+/**
+ * By how much the age at the gateway may be wrong, ms.
+ * @param {Uint8Array} payload  with its header
+ */
+function gatewaysError(payload) {
+  const micros = new DataView(payload.buffer, payload.byteOffset).getUint32(5);
+  return micros === 0xffffffff ? Infinity : micros / 1000;
 }
 
 /** @param {Uint8Array | null} key */

@@ -27,8 +27,6 @@ export class State {
     this.length = series.length;
     /** Whether the state is longer than the gateway's limit, and was cut. */
     this.isCut = series.isCut;
-    /** Whether it is a record. */
-    this.isRecord = series.isRecord;
     /** When the state came, ms of `performance.now()`. */
     this.receivedAt = series.receivedAt;
     this.#generatedAt = series.generatedAt;

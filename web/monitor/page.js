@@ -41,7 +41,8 @@ export class Page {
    */
   follow(monitor) {
     this.monitor = monitor;
-    this.rows.monitor = monitor;
+    this.rows.begin(monitor);
+    this.detail.close();
     // States come for what is subscribed; the page takes them by events, and needs no loop.
     monitor.subscribe("*");
     monitor.on("state", (series) => this.rows.onState(series));

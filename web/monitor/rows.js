@@ -30,6 +30,16 @@ export class Rows {
   }
 
   /**
+   * Shows the series of this monitor, and none of the one before.
+   * @param {Monitor} monitor
+   */
+  begin(monitor) {
+    this.monitor = monitor;
+    this.bySeries.clear();
+    this.hasChanged = true;
+  }
+
+  /**
    * The source of a row, if the gateway has described it.
    * @param {Row} row
    */

@@ -30,7 +30,7 @@ export class StateView {
       ? `the first ${formatBytes(payload.length)} of ${formatBytes(series.length)}`
       : formatBytes(payload.length);
     const isShort = content.kind !== "image" && content.isCut ? ", the beginning" : "";
-    setText(this.kind, `${series.isRecord ? "record, " : ""}${KINDS[content.kind]}, ${lengths}${isShort}`);
+    setText(this.kind, `${KINDS[content.kind]}, ${lengths}${isShort}`);
     this.text.hidden = content.kind === "image";
     this.image.hidden = content.kind !== "image";
     if (content.kind === "image") {

@@ -149,9 +149,9 @@ export class FakeGateway {
       one.nextAt = Math.max(one.nextAt + 1000 / one.rate, at - 100);
       if (this.browsers.size === 0) continue;
       const content = one.state();
-      const state = new Uint8Array(5 + content.length);
+      const state = new Uint8Array(9 + content.length);
       new DataView(state.buffer).setUint32(1, content.length);
-      state.set(content, 5);
+      state.set(content, 9);
       const age = one.age();
       for (const browser of this.browsers) if (this.#isWanted(browser, one)) this.#put(browser, one, state, age);
     }

@@ -176,7 +176,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut builder = MonitorBuilder::new(Ok(url))
         .listening(listening.clone())
         .params(MonitorParams { ack_mark: args.ack_dscp, ..args.held.params() })
-        .detailed(args.web.detailed().max(args.metrics.sources), args.held.forget);
+        .detailed(args.metrics.sources, args.held.forget);
     builder = args.max_age.iter().cloned().fold(builder, MonitorBuilder::max_age_of);
     let (monitor, quic) = builder.build()?;
     reload_on_hangup(listening, Right::Publish, quic.clone(), monitor.reloader())?;

@@ -78,11 +78,6 @@ pub(crate) struct Web {
 }
 
 impl WebArgs {
-    /// Of how many sources browsers show percentiles of the age.
-    pub(crate) fn detailed(&self) -> usize {
-        if self.web.is_some() { Gateway::MAX_SOURCES } else { 0 }
-    }
-
     /// Where it listens.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.web
@@ -181,7 +176,7 @@ struct States {
 
 impl Hub for States {
     fn subscribe(&self, pattern: &str) -> Subscription {
-        self.readers.subscribe(pattern)
+        self.readers.observe(pattern)
     }
 
     fn sources(&self, max: usize) -> Result<Vec<SourceStatus>, HubError> {

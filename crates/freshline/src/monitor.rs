@@ -124,6 +124,13 @@ impl Monitor {
         self.board.subscribe(pattern)
     }
 
+    /// Subscribes as [`Monitor::subscribe`], to look only, as displays do. Records are states: a slow reader receives
+    /// the newest one, and reading one does not acknowledge it to its source. When a session ends, a removal
+    /// ([`State::is_removed`]) follows for each topic and key that it had.
+    pub fn observe(&self, pattern: &str) -> Subscription {
+        self.board.observe(pattern)
+    }
+
     /// Ages and counters of the sources, for `max` sources at most.
     ///
     /// # Errors

@@ -14,8 +14,6 @@ use crate::subscription::Subscription;
 
 /// Subscriptions to a monitor that the application runs itself ([`driver`](crate::driver)), for readers on other
 /// threads. A [`Monitor`](crate::Monitor) has its own.
-///
-/// Records are states here: a slow reader receives the newest one, and reading one does not acknowledge it.
 #[derive(Debug, Clone)]
 pub struct Readers {
     board: Board,
@@ -33,9 +31,9 @@ impl Readers {
         Self::default()
     }
 
-    /// Subscribes to all topics whose full names match, as [`Monitor::subscribe`](crate::Monitor::subscribe).
-    pub fn subscribe(&self, pattern: &str) -> Subscription {
-        self.board.subscribe(pattern)
+    /// As [`Monitor::observe`](crate::Monitor::observe).
+    pub fn observe(&self, pattern: &str) -> Subscription {
+        self.board.observe(pattern)
     }
 
     /// What the monitor runs with: `watch`, and the readers. They receive no state that is older than the first of

@@ -94,13 +94,23 @@ impl Board {
 
     /// A reader of the topics that match; first it gets the states that there are.
     pub(crate) fn subscribe(&self, pattern: &str) -> Subscription {
+        self.subscribe_as(pattern, false)
+    }
+
+    /// The same that only looks ([`Reader::is_observer`]).
+    pub(crate) fn observe(&self, pattern: &str) -> Subscription {
+        self.subscribe_as(pattern, true)
+    }
+
+    fn subscribe_as(&self, pattern: &str, is_observer: bool) -> Subscription {
         let board = Arc::downgrade(&self.0);
         let on_room = Box::new(move || {
             if let Some(shared) = board.upgrade() {
                 Self(shared).look_for_records();
             }
         });
-        let reader = Arc::new(Reader::new(pattern, self.0.clock.is_real(), on_room));
+        let reader = Reader::new(pattern, self.0.clock.is_real(), on_room);
+        let reader = Arc::new(if is_observer { reader.observing() } else { reader });
         let mut held = self.held();
         for (source, topics) in &held.sources {
             let wanted = |topic: &str| reader.wants(&full_name(source, topic));
@@ -180,6 +190,20 @@ impl Held {
         let readers = self.readers.iter().filter_map(Weak::upgrade);
         readers.filter(|reader| reader.wants(name)).collect()
     }
+
+    /// Those of them that take records.
+    fn takers_of(&self, name: &str) -> Vec<Arc<Reader>> {
+        let mut readers = self.readers_of(name);
+        readers.retain(|reader| !reader.is_observer());
+        readers
+    }
+
+    /// Those of them that only look.
+    fn observers_of(&self, name: &str) -> Vec<Arc<Reader>> {
+        let mut readers = self.readers_of(name);
+        readers.retain(|reader| reader.is_observer());
+        readers
+    }
 }
 
 /// The network's end of a [`Board`].
@@ -213,14 +237,21 @@ impl Store {
 
     /// Hands a state on; with a maximum age, once its age is known.
     fn show(&self, now: Time, record: &Record, arrived: &Arrived<'_>) {
+        if let Some(state) = self.state(now, record, arrived) {
+            self.put(state);
+        }
+    }
+
+    /// The state, if it may be handed on.
+    fn state(&self, now: Time, record: &Record, arrived: &Arrived<'_>) -> Option<State> {
         let Arrived { topic, key, payload, age } = *arrived;
         let limit = self.limit(record, topic);
         let fresh_until = match (limit, age) {
             (None, _) => None,
-            (Some(_), None) => return,
+            (Some(_), None) => return None,
             (Some(limit), Some(age)) => Some(now + (limit - age.max())),
         };
-        let state = State::new(Inner {
+        Some(State::new(Inner {
             source: Self::source(record),
             topic: topic.into(),
             key: key.map(Into::into),
@@ -230,8 +261,7 @@ impl Store {
             fresh_until,
             clock: self.board.0.clock.clone(),
             ticket: None,
-        });
-        self.put(state);
+        }))
     }
 
     fn put(&self, state: State) {
@@ -268,8 +298,48 @@ impl Store {
 
     /// Hands a record on as a state, to readers that do not acknowledge it.
     pub(crate) fn show_record(&self, now: Time, record: &Record, topic: &str, taken: &TakenRecord) {
+        let name = full_name(&Self::source(record), topic);
+        let observers = self.board.held().observers_of(&name);
         let payload = Some(taken.bytes.as_slice());
-        self.show(now, record, &Arrived { topic, key: None, payload, age: taken.age });
+        let arrived = Arrived { topic, key: None, payload, age: taken.age };
+        if let Some(state) = self.state(now, record, &arrived).filter(|_| !observers.is_empty()) {
+            observers.iter().for_each(|reader| reader.put(state.clone()));
+        }
+    }
+
+    /// What a source had is gone: observers are told so.
+    fn forget(&self, name: &str) {
+        let mut held = self.board.held();
+        let Some(topics) = held.sources.remove(name) else { return };
+        let mut told = Vec::new();
+        for (topic, states) in topics {
+            let lone = states.newest.iter().filter(|state| state.key().is_none());
+            let gone = states.keys.values().chain(lone).map(|state| self.removal(state));
+            let gone: Vec<_> = gone.collect();
+            let observers = held.observers_of(&full_name(name, &topic)).into_iter();
+            told.extend(observers.map(|reader| (reader, gone.clone())));
+        }
+        drop(held);
+        // Not under the lock: they wake tasks, which may ask for states.
+        for (reader, gone) in told {
+            gone.into_iter().for_each(|state| reader.put(state));
+        }
+    }
+
+    /// The end of a state.
+    fn removal(&self, state: &State) -> State {
+        let (inner, clock) = (state.inner(), self.board.0.clock.clone());
+        State::new(Inner {
+            source: inner.source.clone(),
+            topic: inner.topic.clone(),
+            key: inner.key.clone(),
+            payload: None,
+            seq: inner.seq,
+            generated: Generated::of(clock.now(), None),
+            fresh_until: None,
+            clock,
+            ticket: None,
+        })
     }
 
     fn arrived<'a>(now: Time, record: &'a Record) -> Arrived<'a> {
@@ -341,7 +411,7 @@ impl Watch for Store {
         if self.board.records().is_held_up(source, topic) {
             return RecordRoom::Full;
         }
-        let readers = self.board.held().readers_of(&full_name(name, topic));
+        let readers = self.board.held().takers_of(&full_name(name, topic));
         // Without a reader they stay with their source, until there is one.
         RecordRoom::now_if(
             !readers.is_empty() && readers.iter().all(|reader| reader.has_room_for_record()),
@@ -363,7 +433,8 @@ impl Watch for Store {
         let (board, cursor) = (self.board.clone(), taken.cursor.clone());
         // First: whoever subscribes later gets those that were not read before.
         let name = full_name(&Self::source(record), topic);
-        let readers = self.board.held().readers_of(&name);
+        let readers = self.board.held().takers_of(&name);
+        self.show_record(now, record, topic, taken);
         let mut records = self.board.records();
         if records.is_held_up(source, topic) {
             // A reader has left since it was asked for; this one comes again with those that were not read, in the
@@ -411,7 +482,7 @@ impl Watch for Store {
         let name = Self::source(record);
         self.board.events().put(MonitorEvent::Opened { source: name.clone() });
         // What an earlier session of the name has left is not held any more.
-        self.board.held().sources.remove(&name);
+        self.forget(&name);
         self.names.insert(source, name);
         // Records may have been refused while its name was unknown.
         self.board.held().has_room_again = true;
@@ -421,7 +492,7 @@ impl Watch for Store {
         let Some(name) = self.names.remove(&source) else { return };
         // A newer session of the name may be open already.
         if !self.names.values().any(|other| *other == name) {
-            self.board.held().sources.remove(&name);
+            self.forget(&name);
         }
         self.board.events().put(MonitorEvent::Gone { source: name, why: Why::of(why) });
     }

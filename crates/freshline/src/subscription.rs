@@ -35,6 +35,8 @@ pub struct Subscription(pub(crate) Arc<Reader>);
 /// One that reads.
 pub(crate) struct Reader {
     pattern: Box<str>,
+    /// Whether it only looks: records are states to it, and sessions that end remove what they had.
+    is_observer: bool,
     queue: Queue<Newest>,
     /// Is called when there is room for a record, and there was none.
     on_room: Box<dyn Fn() + Send + Sync>,
@@ -130,7 +132,16 @@ impl Pending for Newest {
 
 impl Reader {
     pub(crate) fn new(pattern: &str, can_wait: bool, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
-        Self { pattern: pattern.into(), queue: Queue::new(can_wait), on_room }
+        Self { pattern: pattern.into(), is_observer: false, queue: Queue::new(can_wait), on_room }
+    }
+
+    /// The same that only looks.
+    pub(crate) fn observing(self) -> Self {
+        Self { is_observer: true, ..self }
+    }
+
+    pub(crate) fn is_observer(&self) -> bool {
+        self.is_observer
     }
 
     /// A state was taken from the queue.

@@ -19,8 +19,14 @@ use time::OffsetDateTime;
 
 use crate::gateway::GatewayError;
 
-/// After this time a certificate is replaced.
-pub(crate) const ROTATION: Duration = Duration::from_secs(5 * 86_400);
+/// After this time by the system's clock a certificate is replaced,
+const ROTATION: time::Duration = time::Duration::days(5);
+
+/// and if that clock was set back by more than this.
+const BACK: time::Duration = time::Duration::hours(1);
+
+/// How often it is looked whether it is time. Not a sleep of five days: timers stand still while a machine sleeps.
+pub(crate) const LOOK: Duration = Duration::from_secs(60);
 
 /// It is valid for so long on either side of its rotation: at most 14 days in all, and clocks may be wrong by days.
 const BEFORE: time::Duration = time::Duration::days(4);
@@ -31,6 +37,7 @@ const AFTER: time::Duration = time::Duration::days(9);
 struct Made {
     key: Arc<CertifiedKey>,
     hash: Box<str>,
+    at: OffsetDateTime,
 }
 
 /// The present certificate.
@@ -42,8 +49,13 @@ impl Certificate {
         Ok(Self(RwLock::new(make()?)))
     }
 
-    /// Replaces it.
+    /// Replaces it if it is time.
     pub(crate) fn rotate(&self) -> Result<(), GatewayError> {
+        let age = OffsetDateTime::now_utc() - self.present().at;
+        if age > -BACK && age < ROTATION { Ok(()) } else { self.replace() }
+    }
+
+    fn replace(&self) -> Result<(), GatewayError> {
         let made = make()?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = made;
         Ok(())
@@ -72,7 +84,7 @@ fn make() -> Result<Made, GatewayError> {
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pair.serialize_der()));
     let provider = rustls::crypto::ring::default_provider();
     let key = CertifiedKey::from_der(vec![der], key, &provider).map_err(|error| broken(&error))?;
-    Ok(Made { key: Arc::new(key), hash })
+    Ok(Made { key: Arc::new(key), hash, at: now })
 }
 
 /// What the page is served with by `https://`.
@@ -119,12 +131,19 @@ mod tests {
     #[test]
     fn it_is_what_browsers_accept_by_hash() {
         assert!(BEFORE + AFTER <= time::Duration::days(14));
-        assert!(AFTER > time::Duration::try_from(ROTATION).unwrap() + time::Duration::days(3));
+        assert!(AFTER > ROTATION + time::Duration::days(3));
         let certificate = Certificate::new().expect("it can be made");
         let before = certificate.present();
         assert_eq!(before.hash.len(), 64);
         assert_eq!(before.hash, hex(digest(&SHA256, &before.key.cert[0]).as_ref()));
-        certificate.rotate().expect("it can be made");
-        assert_ne!(certificate.hash(), before.hash);
+        certificate.rotate().expect("it is young");
+        assert_eq!(certificate.hash(), before.hash);
+        for days in [6, -1] {
+            let at = OffsetDateTime::now_utc() - time::Duration::days(days);
+            certificate.0.write().unwrap().at = at;
+            let hash = certificate.hash();
+            certificate.rotate().expect("it can be made");
+            assert_ne!(certificate.hash(), hash, "{days} days");
+        }
     }
 }

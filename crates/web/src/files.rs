@@ -1,6 +1,9 @@
 //! The files of the page, which are part of the program.
 
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    REFERRER_POLICY,
+};
 use axum::http::header::{HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -42,6 +45,9 @@ fn content_type(path: &str) -> Option<&'static str> {
 
 fn headers(kind: &'static str) -> HeaderMap {
     let opener = HeaderName::from_static("cross-origin-opener-policy");
+    // With both, clocks of the page have steps of some µs.
+    let embedder = HeaderName::from_static("cross-origin-embedder-policy");
+    let resource = HeaderName::from_static("cross-origin-resource-policy");
     [
         (CONTENT_TYPE, kind),
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -49,6 +55,10 @@ fn headers(kind: &'static str) -> HeaderMap {
         (REFERRER_POLICY, "no-referrer"),
         (CACHE_CONTROL, "no-cache"),
         (opener, "same-origin"),
+        (embedder, "require-corp"),
+        // Pages of other origins may use the library.
+        (resource, "cross-origin"),
+        (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
     ]
     .map(|(name, value)| (name, HeaderValue::from_static(value)))
     .into_iter()

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use freshline::{LawConfig, Limits};
 use tokio::sync::{oneshot, watch};
 
-use crate::certificate::{self, Certificate, ROTATION};
+use crate::certificate::{self, Certificate};
 use crate::hub::Hub;
 use crate::session::Settings;
 use crate::statuses::{self, Statuses};
@@ -250,7 +250,7 @@ async fn serve(
 
 async fn rotate(certificate: Arc<Certificate>) {
     loop {
-        tokio::time::sleep(ROTATION).await;
+        tokio::time::sleep(certificate::LOOK).await;
         if let Err(error) = certificate.rotate() {
             tracing::error!(%error, "the certificate stays");
         }

@@ -7,7 +7,7 @@ use freshline::{Monitor, SourceStatus, Subscription};
 
 /// What a gateway shows: a [`Monitor`], or something that has states as one.
 pub trait Hub: Send + Sync + 'static {
-    /// The states of all topics that match the pattern, from the current ones on.
+    /// The states of all topics that match the pattern, from the current ones on, as [`Monitor::observe`] gives them.
     fn subscribe(&self, pattern: &str) -> Subscription;
 
     /// Ages and counters of at most `max` sources. It may block for some milliseconds.
@@ -51,7 +51,7 @@ impl std::error::Error for HubError {}
 
 impl Hub for Monitor {
     fn subscribe(&self, pattern: &str) -> Subscription {
-        Self::subscribe(self, pattern)
+        self.observe(pattern)
     }
 
     fn sources(&self, max: usize) -> Result<Vec<SourceStatus>, HubError> {

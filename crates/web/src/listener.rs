@@ -2,17 +2,19 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -32,6 +34,10 @@ const QUIET: Duration = Duration::from_secs(60);
 /// The send buffer of a connection, in bytes: what lies there has missed its chance to be replaced.
 const SEND_BUFFER: usize = 64 << 10;
 
+/// The time for the head of a request, and its longest length in bytes.
+const HEAD: Duration = Duration::from_secs(10);
+const MAX_HEAD: usize = 16 << 10;
+
 /// Serves until the listener fails.
 pub(crate) async fn serve(
     listener: std::net::TcpListener,
@@ -42,66 +48,44 @@ pub(crate) async fn serve(
         Ok(listener) => listener,
         Err(error) => return error,
     };
-    let (Ok(address), (ready, accepted)) = (listener.local_addr(), mpsc::channel(1)) else {
-        return io::Error::other("the listener has no address");
-    };
-    let accepting = accept(listener, tls.map(TlsAcceptor::from), ready);
-    let serving = axum::serve(Accepted { address, accepted }, router);
-    tokio::select! {
-        () = accepting => io::Error::other("the listener has ended"),
-        served = serving => served.err().unwrap_or_else(|| io::Error::other("nothing is served")),
-    }
-}
-
-type Ready = (Connection, SocketAddr);
-
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, ready: mpsc::Sender<Ready>) {
+    let tls = tls.map(TlsAcceptor::from);
     let places = Arc::new(Semaphore::new(MAX));
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
-        let (Ok(place), Ok((stream, address))) = (place, listener.accept().await) else {
+        let (Ok(place), Ok((stream, _))) = (place, listener.accept().await) else {
             sleep(RETRY).await;
             continue;
         };
         // Without these, states wait for acks and in buffers; they are served all the same.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
-        let (tls, ready) = (tls.clone(), ready.clone());
-        tokio::spawn(async move {
-            let stream = match tls {
-                None => Stream::Plain(stream),
-                Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
-                    _ => return,
-                },
-            };
-            let connection = Connection { stream, quiet: Box::pin(sleep(QUIET)), _place: place };
-            let _ = ready.send((connection, address)).await;
-        });
+        tokio::spawn(answer(stream, tls.clone(), router.clone(), place));
     }
 }
 
-/// Connections whose handshake is over.
-struct Accepted {
-    address: SocketAddr,
-    accepted: mpsc::Receiver<Ready>,
-}
-
-impl axum::serve::Listener for Accepted {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> Ready {
-        match self.accepted.recv().await {
-            Some(ready) => ready,
-            // The other task has ended, and with it this one.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.address)
-    }
+/// Serves one connection.
+async fn answer(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    place: OwnedSemaphorePermit,
+) {
+    let stream = match tls {
+        None => Stream::Plain(stream),
+        Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
+            Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
+            _ => return,
+        },
+    };
+    let connection = Connection { stream, quiet: Box::pin(sleep(QUIET)), _place: place };
+    // Its errors are those of browsers that are gone.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(connection), TowerToHyperService::new(router))
+        .with_upgrades()
+        .await;
 }
 
 enum Stream {
@@ -110,7 +94,7 @@ enum Stream {
 }
 
 /// A connection with its place.
-pub(crate) struct Connection {
+struct Connection {
     stream: Stream,
     quiet: Pin<Box<Sleep>>,
     _place: OwnedSemaphorePermit,
@@ -126,12 +110,23 @@ impl AsyncRead for Connection {
             Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         };
-        if read.is_ready() {
+        self.heed_quiet(context, read)
+    }
+}
+
+impl Connection {
+    /// What has become of reading or writing; an error where nothing has come or gone for too long.
+    fn heed_quiet<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        done: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if done.is_ready() {
             self.quiet.as_mut().reset(Instant::now() + QUIET);
         } else if self.quiet.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        read
+        done
     }
 }
 
@@ -141,10 +136,11 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.stream {
+        let written = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
+        };
+        self.heed_quiet(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -46,8 +46,15 @@ const MAX_PATTERNS: usize = 64;
 const MAX_PATTERN: usize = 256;
 
 /// Control messages in a row, and how often there may be a further one.
-const BURST: u32 = 32;
+pub(crate) const BURST: u32 = 32;
 const PERIOD: Duration = Duration::from_millis(31);
+
+/// The same of subscriptions, each of which copies what there is.
+const SUBSCRIPTIONS: u32 = 4;
+const SUBSCRIPTION_PERIOD: Duration = Duration::from_secs(1);
+
+/// A browser from which nothing comes for so long is gone, or hangs.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// The longest rest: a bound on what a clock that stands still can do.
 const REST: Duration = Duration::from_secs(1);
@@ -64,19 +71,27 @@ pub(crate) async fn pump(mut link: impl Link, carrier: Carrier, shared: &Arc<Sha
         Ok(session) => session,
         Err(error) => return tracing::error!(%error, "a browser is refused"),
     };
-    let mut browser = Browser { session, wishes: Wishes::default(), out: Vec::new() };
+    let subscriptions = Bucket::new(clock.now(), SUBSCRIPTIONS, SUBSCRIPTION_PERIOD);
+    let wishes = Wishes::default();
+    let mut browser = Browser { session, wishes, subscriptions, out: Vec::new() };
     let mut statuses = shared.statuses.clone();
     statuses.mark_changed();
     let mut link_report = tokio::time::interval(LINK);
-    let mut talk = Talk { budget: BURST, refilled_at: clock.now() };
+    let mut talk = Bucket::new(clock.now(), BURST, PERIOD);
+    let mut heard_at = clock.now();
     loop {
         if !browser.turn(&clock, &mut link).await {
             return;
         }
         let due = browser.session.poll_timeout();
         let rest = due.map_or(REST, |due| Duration::from(due.since(clock.now())).min(REST));
+        if Duration::from(clock.now().since(heard_at)) > SILENCE {
+            return;
+        }
         tokio::select! {
-            incoming = link.recv() => match incoming {
+            incoming = link.recv() => {
+                heard_at = clock.now();
+                match incoming {
                 None => return,
                 Some(Incoming::Datagram(datagram)) => {
                     browser.session.handle_datagram(clock.now(), &datagram);
@@ -86,10 +101,14 @@ pub(crate) async fn pump(mut link: impl Link, carrier: Carrier, shared: &Arc<Sha
                         return;
                     }
                     let answer = browser.control(clock.now(), &text, shared);
+                    if answer["ok"] == true {
+                        // A new browser, or other wishes.
+                        statuses.mark_changed();
+                    }
                     if !link.reply(answer.to_string()).await {
                         return;
                     }
-                    statuses.mark_changed();
+                }
                 }
             },
             state = browser.wishes.next(), if browser.session.is_hungry() => match state {
@@ -106,6 +125,7 @@ pub(crate) async fn pump(mut link: impl Link, carrier: Carrier, shared: &Arc<Sha
                 browser.session.put_statuses(clock.now(), &statuses, |name| wishes.want_source(name));
             }
             _ = link_report.tick() => {
+                browser.session.put_again(clock.now());
                 browser.session.put_link(clock.now(), shared.settings.law.name().as_str());
             }
             () = tokio::time::sleep(rest) => {}
@@ -115,18 +135,25 @@ pub(crate) async fn pump(mut link: impl Link, carrier: Carrier, shared: &Arc<Sha
     browser.turn(&clock, &mut link).await;
 }
 
-/// A bucket of control messages.
-struct Talk {
+/// Permits so many in a row, and a further one each period.
+struct Bucket {
     budget: u32,
+    most: u32,
+    period: Duration,
     refilled_at: Time,
 }
 
-impl Talk {
+impl Bucket {
+    fn new(now: Time, most: u32, period: Duration) -> Self {
+        Self { budget: most, most, period, refilled_at: now }
+    }
+
     fn permits(&mut self, now: Time) -> bool {
-        let periods = Duration::from(now.since(self.refilled_at)).as_nanos() / PERIOD.as_nanos();
+        let since = Duration::from(now.since(self.refilled_at));
+        let periods = since.as_nanos() / self.period.as_nanos();
         if periods > 0 {
-            let more = u32::try_from(periods).unwrap_or(BURST);
-            self.budget = self.budget.saturating_add(more).min(BURST);
+            let more = u32::try_from(periods).unwrap_or(self.most);
+            self.budget = self.budget.saturating_add(more).min(self.most);
             self.refilled_at = now;
         }
         let permits = self.budget > 0;
@@ -138,6 +165,7 @@ impl Talk {
 struct Browser {
     session: Session,
     wishes: Wishes,
+    subscriptions: Bucket,
     /// A datagram.
     out: Vec<u8>,
 }
@@ -177,7 +205,7 @@ impl Browser {
     fn control(&mut self, now: Time, text: &str, shared: &Shared) -> Value {
         let message: Message = match serde_json::from_str(text) {
             Ok(message) => message,
-            Err(error) => return json!({ "ok": false, "error": error.to_string() }),
+            Err(error) => return json!({ "id": null, "ok": false, "error": error.to_string() }),
         };
         let done = match message {
             Message { subscribe: Some(patterns), .. } => {
@@ -196,8 +224,12 @@ impl Browser {
         if patterns.len() > MAX_PATTERNS || patterns.iter().any(|it| it.len() > MAX_PATTERN) {
             return Err(format!("at most {MAX_PATTERNS} patterns of {MAX_PATTERN} bytes each"));
         }
-        self.session.clear(now);
+        if !self.subscriptions.permits(now) {
+            return Err("too many subscriptions; wait for a second".into());
+        }
         self.wishes = Wishes::new(patterns, hub);
+        let wishes = &self.wishes;
+        self.session.keep(now, |name| wishes.want(name));
         self.feed(now);
         Ok(())
     }

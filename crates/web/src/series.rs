@@ -83,6 +83,14 @@ impl<K: Eq + Hash + Clone> Ids<K> {
         gone.iter().filter_map(|name| self.remove(name)).collect()
     }
 
+    pub(crate) fn contains(&self, name: &K) -> bool {
+        self.ids.contains_key(name)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &K> {
+        self.ids.keys()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.ids.len()
     }

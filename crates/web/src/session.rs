@@ -5,11 +5,12 @@
 //! | topic | key | state |
 //! |---|---|---|
 //! | `names` | id of a series | JSON: source, topic, key |
-//! | `states` | id of a series | flags, length, payload |
+//! | `states` | id of a series | flags, length, error of the age, payload |
 //! | `sources` | id of a source | JSON: name, address, counters and ages |
 //! | `link` | – | JSON: the law between gateway and browser |
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use freshline::{LawConfig, Limits, State, TopicKind, TopicParams};
 use freshline_core::path::PathId;
@@ -29,11 +30,14 @@ const UNKNOWN_AGE: u8 = 1;
 /// A state is longer than [`Settings::max_state`], and cut.
 const CUT: u8 = 2;
 
-/// Flags and length in front of a state.
-const HEADER: usize = 5;
+/// Flags, length and the error of the age in front of a state.
+const HEADER: usize = 9;
+
+/// The most bytes of states of a browser, below the 64 MiB that a page holds; beyond it states are cut.
+const MAX_BYTES: usize = 48 << 20;
 
 /// Names that found no room are counted up to this number.
-const MOST_LEFT_OUT: usize = 1 << 16;
+const MOST_LEFT_OUT: usize = 1 << 12;
 
 /// Weight of the newest round trip.
 const SMOOTHING: f64 = 0.125;
@@ -67,8 +71,11 @@ pub(crate) struct Session {
     series: Ids<Name>,
     sources: Ids<Box<str>>,
     left_out: HashSet<Name>,
-    /// The sources of the last statuses.
-    present: HashSet<Box<str>>,
+    /// States that are to be put again: there was no number, or their age was not known.
+    again: HashMap<Name, State>,
+    /// Bytes of the states of series, by id, and their sum.
+    lengths: HashMap<u16, usize>,
+    bytes: usize,
     /// Smoothed round trip, s.
     srtt: Option<f64>,
     /// It has asked for states, and there were none.
@@ -97,6 +104,8 @@ impl Session {
             max_datagram: carrier.max_datagram,
             max_state: settings.max_state + HEADER,
             keep_alive: Span::from_secs(2),
+            // Browsers do not have the code.
+            repair: false,
             ..SourceParams::default()
         };
         let kind = TopicKind::Keyed { max_keys: MAX as u16 };
@@ -125,7 +134,9 @@ impl Session {
             series: Ids::default(),
             sources: Ids::default(),
             left_out: HashSet::new(),
-            present: HashSet::new(),
+            again: HashMap::new(),
+            lengths: HashMap::new(),
+            bytes: 0,
             srtt: None,
             is_hungry: true,
             buffer: Vec::new(),
@@ -137,39 +148,67 @@ impl Session {
     /// A state that the browser wants.
     pub(crate) fn put(&mut self, now: Time, state: &State) {
         let name = Name::of(state);
+        self.again.remove(&name);
         if state.is_removed() {
             return self.forget(now, &name);
         }
         let id = match self.series.get(&name) {
             Some(Id::Known(id)) => id,
-            Some(Id::New(id)) => {
+            Some(Id::New(id)) if self.put_name(now, id, &name) => {
                 self.left_out.remove(&name);
-                self.put_name(now, id, &name);
                 id
             }
-            None => {
-                if self.left_out.len() < MOST_LEFT_OUT {
+            found => {
+                if found.is_some() {
+                    self.series.remove(&name);
+                    // Removed keys keep their numbers until the browser knows of it.
+                    self.again.insert(name, state.clone());
+                } else if self.left_out.len() < MOST_LEFT_OUT {
                     self.left_out.insert(name);
                 }
                 return;
             }
         };
-        let (payload, age) = (state.payload(), state.age());
-        let sent = payload.len().min(self.max_state);
-        let flags = if age.is_none() { UNKNOWN_AGE } else { 0 }
-            | if sent < payload.len() { CUT } else { 0 };
-        self.buffer.clear();
-        self.buffer.push(flags);
-        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        self.buffer.extend_from_slice(&len.to_be_bytes());
-        self.buffer.extend_from_slice(&payload[..sent]);
+        let age = state.age();
+        self.write(state, age, id);
         let generated_at = now - Span::from(age.unwrap_or_default()).min(now.since(Time::ZERO));
-        self.source.handle_label_error(state.age_uncertainty().unwrap_or_default().into());
-        self.put_keyed(now, self.topics.states, id, generated_at);
+        if !self.put_keyed(now, self.topics.states, id, generated_at) || age.is_none() {
+            self.again.insert(name, state.clone());
+        }
         self.is_hungry = false;
     }
 
-    fn put_name(&mut self, now: Time, id: u16, name: &Name) {
+    /// Writes a state with its header into the buffer.
+    fn write(&mut self, state: &State, age: Option<Duration>, id: u16) {
+        let payload = state.payload();
+        let before = self.lengths.remove(&id).unwrap_or(0);
+        self.bytes -= before;
+        let sent = payload.len().min(self.max_state).min(MAX_BYTES.saturating_sub(self.bytes));
+        self.bytes += sent;
+        self.lengths.insert(id, sent);
+        let flags = if age.is_none() { UNKNOWN_AGE } else { 0 }
+            | if sent < payload.len() { CUT } else { 0 };
+        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        let uncertainty = state.age_uncertainty().unwrap_or_default().as_micros();
+        let uncertainty = u32::try_from(uncertainty).unwrap_or(u32::MAX);
+        self.buffer.clear();
+        self.buffer.push(flags);
+        self.buffer.extend_from_slice(&len.to_be_bytes());
+        self.buffer.extend_from_slice(&uncertainty.to_be_bytes());
+        self.buffer.extend_from_slice(&payload[..sent]);
+    }
+
+    /// States that found no number, or whose age was not known: puts those that can be put now.
+    pub(crate) fn put_again(&mut self, now: Time) {
+        let known =
+            |name: &Name, state: &State| state.age().is_some() || !self.series.contains(name);
+        let again = self.again.iter().filter(|(name, state)| known(name, state));
+        let again: Vec<_> = again.map(|(_, state)| state.clone()).collect();
+        again.iter().for_each(|state| self.put(now, state));
+    }
+
+    /// Names a series, and says whether there was a number for it.
+    fn put_name(&mut self, now: Time, id: u16, name: &Name) -> bool {
         let of = self.source_id(&name.source);
         let mut value = json!({ "source": name.source, "of": of });
         if !name.topic.is_empty() {
@@ -178,7 +217,7 @@ impl Session {
         if let Some(key) = &name.key {
             value["key"] = shown_key(key).into();
         }
-        self.put_json(now, self.topics.names, id, &value);
+        self.put_json(now, self.topics.names, id, &value)
     }
 
     /// The id of a source; none where there is no room.
@@ -197,13 +236,15 @@ impl Session {
     }
 
     fn remove_series(&mut self, now: Time, id: u16) {
+        self.bytes -= self.lengths.remove(&id).unwrap_or(0);
         for topic in [self.topics.names, self.topics.states] {
             // A key that was never put is not there.
             let _ = self.source.remove_key(now, topic, &id.to_be_bytes());
         }
     }
 
-    /// The sources as the monitor sees them. Those that were there and are not any more are gone.
+    /// The sources as the monitor sees them. Of those that are not among them any more, or not wanted, only those with
+    /// series stay.
     pub(crate) fn put_statuses(
         &mut self,
         now: Time,
@@ -215,15 +256,12 @@ impl Session {
                 self.put_json(now, self.topics.sources, id, line);
             }
         }
-        let present: HashSet<Box<str>> = statuses.names().map(Into::into).collect();
-        let gone: HashSet<_> = self.present.difference(&present).cloned().collect();
-        for id in self.series.retain(|name| !gone.contains(&name.source)) {
-            self.remove_series(now, id);
-        }
-        for id in self.sources.retain(|name| !gone.contains(name)) {
+        let with_series: HashSet<_> = self.series.names().map(|name| name.source.clone()).collect();
+        let stays =
+            |name: &Box<str>| with_series.contains(name) || wants(name) && statuses.has(name);
+        for id in self.sources.retain(stays) {
             let _ = self.source.remove_key(now, self.topics.sources, &id.to_be_bytes());
         }
-        self.present = present;
     }
 
     /// How the law between gateway and browser does.
@@ -245,37 +283,43 @@ impl Session {
             "sent": counters.sent,
             "acked": counters.acked,
             "lost_part": lost,
+            "sources": self.sources.len(),
             "series": self.series.len(),
             "left_out": self.left_out.len(),
         });
         let text = link.to_string();
-        self.source.handle_label_error(Span::ZERO);
         // It is far shorter than a state may be.
         let _ = self.source.put_topic(now, self.topics.link, now, text.as_bytes());
     }
 
-    fn put_json(&mut self, now: Time, topic: TopicId, id: u16, value: &impl std::fmt::Display) {
+    fn put_json(
+        &mut self,
+        now: Time,
+        topic: TopicId,
+        id: u16,
+        value: &impl std::fmt::Display,
+    ) -> bool {
         use std::io::Write;
         self.buffer.clear();
         let _ = write!(self.buffer, "{value}");
-        self.source.handle_label_error(Span::ZERO);
-        self.put_keyed(now, topic, id, now);
+        self.put_keyed(now, topic, id, now)
     }
 
-    /// Puts what is in the buffer.
-    fn put_keyed(&mut self, now: Time, topic: TopicId, id: u16, generated_at: Time) {
-        let put = self.source.put_keyed(now, topic, &id.to_be_bytes(), generated_at, &self.buffer);
-        if let Err(error) = put {
-            // Removed keys keep their numbers until the browser knows; the next state is put then.
-            tracing::debug!(%error, "not shown");
-        }
+    /// Puts what is in the buffer, and says whether there was a number for its key.
+    fn put_keyed(&mut self, now: Time, topic: TopicId, id: u16, generated_at: Time) -> bool {
+        self.source.put_keyed(now, topic, &id.to_be_bytes(), generated_at, &self.buffer).is_ok()
     }
 
-    /// The browser has other wishes: what it has is gone.
-    pub(crate) fn clear(&mut self, now: Time) {
-        for id in self.series.retain(|_| false) {
+    /// The browser has other wishes: series that it does not want any more are gone.
+    pub(crate) fn keep(&mut self, now: Time, wants: impl Fn(&str) -> bool) {
+        let full = |name: &Name| match &*name.topic {
+            "" => name.source.to_string(),
+            topic => format!("{}/{topic}", name.source),
+        };
+        for id in self.series.retain(|name| wants(&full(name))) {
             self.remove_series(now, id);
         }
+        self.again.retain(|name, _| wants(&full(name)));
         self.left_out.clear();
         self.is_hungry = true;
     }
@@ -335,8 +379,9 @@ impl Session {
 /// A key as text; in hexadecimal digits if it is none.
 fn shown_key(key: &[u8]) -> String {
     match str::from_utf8(key) {
-        Ok(text) => text.to_owned(),
-        Err(_) => {
+        // Or it would pass for the key whose digits these are.
+        Ok(text) if !text.starts_with("0x") => text.to_owned(),
+        _ => {
             use std::fmt::Write;
             key.iter().fold("0x".to_owned(), |mut text, byte| {
                 let _ = write!(text, "{byte:02x}");

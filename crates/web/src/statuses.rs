@@ -14,6 +14,9 @@ use crate::series::MAX;
 /// How often the monitor is asked.
 const EVERY: Duration = Duration::from_secs(2);
 
+/// How often it is looked whether there is a browser.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// A JSON array for each source, by its name.
 #[derive(Debug, Default)]
 pub(crate) struct Statuses {
@@ -30,8 +33,8 @@ impl Statuses {
         }
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.lines.keys().map(|name| &**name)
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.lines.contains_key(name)
     }
 
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&str, &Value)> {
@@ -62,9 +65,14 @@ fn line(status: &SourceStatus) -> Value {
     ])
 }
 
-/// Asks the monitor every 2 s, until it has ended or nobody looks any more.
+/// Asks the monitor every 2 s while there are browsers, until it has ended.
 pub(crate) async fn ask(hub: Arc<dyn Hub>, statuses: watch::Sender<Arc<Statuses>>) {
     loop {
+        // One receiver is that from which those of browsers are made.
+        if statuses.receiver_count() < 2 {
+            tokio::time::sleep(LOOK).await;
+            continue;
+        }
         let asked = Arc::clone(&hub);
         let sources = tokio::task::spawn_blocking(move || asked.sources(MAX)).await;
         let Ok(Ok(sources)) = sources else { return };

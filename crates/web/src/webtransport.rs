@@ -11,11 +11,11 @@ use noq::{EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConf
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use web_transport_noq::http::StatusCode;
-use web_transport_noq::{RecvStream, Request, SendStream};
+use web_transport_noq::{RecvStream, Request, SendStream, Session};
 
 use crate::certificate::Certificate;
 use crate::gateway::{GatewayError, Place, Shared};
-use crate::pump::{Incoming, Link, pump};
+use crate::pump::{BURST, Incoming, Link, pump};
 use crate::session::Carrier;
 
 /// The time for QUIC's handshake and the request.
@@ -98,21 +98,27 @@ pub(crate) async fn serve(endpoint: Endpoint, shared: Arc<Shared>) {
         }
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            let asked = async {
+            let asked = async move {
                 let connection = incoming.accept().ok()?.await.ok()?;
                 Request::accept(connection).await.ok()
             };
-            let request = timeout(HANDSHAKE, asked).await;
+            let answered = async {
+                match asked.await {
+                    Some(request) => answer(request, &shared).await,
+                    None => None,
+                }
+            };
+            let admitted = timeout(HANDSHAKE, answered).await;
             drop(permit);
-            if let Ok(Some(request)) = request {
-                answer(request, shared).await;
+            if let Ok(Some((session, place))) = admitted {
+                run(session, shared, place).await;
             }
         });
     }
 }
 
-/// Answers a request for a session.
-async fn answer(request: Request, shared: Arc<Shared>) {
+/// Answers a request for a session, which it gives if there is to be one.
+async fn answer(request: Request, shared: &Arc<Shared>) -> Option<(Session, Place)> {
     let token = request.url.query_pairs().find(|(name, _)| name == "token");
     let is_permitted = token.is_some_and(|(_, token)| shared.token.is(&token));
     let place = shared.place();
@@ -124,15 +130,15 @@ async fn answer(request: Request, shared: Arc<Shared>) {
     };
     let (Some(place), None) = (place, refusal) else {
         let _ = request.reject(refusal.unwrap_or(StatusCode::FORBIDDEN)).await;
-        return;
+        return None;
     };
-    let Ok(session) = request.ok().await else { return };
-    run(session, shared, place).await;
+    Some((request.ok().await.ok()?, place))
 }
 
-async fn run(session: web_transport_noq::Session, shared: Arc<Shared>, place: Place) {
+async fn run(session: Session, shared: Arc<Shared>, place: Place) {
     let (heard, control) = mpsc::channel(1);
-    let (replies, replied) = mpsc::channel(1);
+    // As many as there may be control messages in a row.
+    let (replies, replied) = mpsc::channel(BURST as usize + 1);
     let streams = session.clone();
     let talking = tokio::spawn(async move {
         // The page opens the control stream.
@@ -186,7 +192,7 @@ async fn talk(
 
 /// A session's datagrams and control stream.
 struct Datagrams<'a> {
-    session: &'a web_transport_noq::Session,
+    session: &'a Session,
     control: mpsc::Receiver<String>,
     replies: mpsc::Sender<String>,
 }

@@ -27,8 +27,6 @@ export declare class Series {
     length: number;
     /** Whether the state was longer than the gateway's limit and was cut. */
     isCut: boolean;
-    /** Whether it is a record, each of which counts at the source's monitor. */
-    isRecord: boolean;
     /** When the state was generated, ms of `performance.now()`; `NaN` if it is not known. */
     generatedAt: number;
     /** By how much that may be wrong, ms. */

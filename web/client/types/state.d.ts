@@ -17,8 +17,6 @@ export declare class State {
     length: number;
     /** Whether the state is longer than the gateway's limit, and was cut. */
     isCut: boolean;
-    /** Whether it is a record. */
-    isRecord: boolean;
     /** When the state came, ms of `performance.now()`. */
     receivedAt: number;
     /** @param {Series} series */

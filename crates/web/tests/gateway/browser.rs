@@ -177,7 +177,7 @@ impl Browser {
                 name: serde_json::from_slice(name).expect("JSON"),
                 flags: state[0],
                 len: u32::from_be_bytes([state[1], state[2], state[3], state[4]]),
-                state: state[5..].to_vec(),
+                state: state[9..].to_vec(),
                 age_ms,
             })
         });

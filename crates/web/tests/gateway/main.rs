@@ -20,7 +20,7 @@ struct Commanded {
 
 impl Hub for Commanded {
     fn subscribe(&self, pattern: &str) -> Subscription {
-        self.monitor.subscribe(pattern)
+        self.monitor.observe(pattern)
     }
 
     fn sources(&self, max: usize) -> Result<Vec<SourceStatus>, HubError> {

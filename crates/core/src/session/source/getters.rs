@@ -1,6 +1,7 @@
 //! What a source shows of itself.
 
 use super::AckedUpdate;
+use super::transfers::Cut;
 use super::{KeyView, Reach, Source, SourceCounters, TopicCounters, TopicId, TopicParams};
 use crate::age::{AgeMeter, AgeProcess, BacklogProcess};
 use crate::dscp::Dscp;
@@ -103,6 +104,11 @@ impl Source {
     /// The longest state that one update carries, in bytes.
     pub fn max_whole(&self) -> usize {
         self.room(Frame::MAX_OVERHEAD + self.name_len())
+    }
+
+    /// How states are cut that take several updates.
+    pub(super) fn cut(&self) -> Cut {
+        Cut { symbol_len: self.symbol_len(), has_repair: self.params.repair }
     }
 
     /// The length of a symbol of a state that takes several updates.

@@ -109,6 +109,15 @@ impl AckedParts {
     }
 }
 
+/// How a state is cut.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cut {
+    /// Bytes of a symbol.
+    pub(super) symbol_len: u16,
+    /// Whether there may be repair symbols.
+    pub(super) has_repair: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Transfers {
     topic: u16,
@@ -184,11 +193,13 @@ impl Transfers {
         number: u64,
         generated_at: Time,
         bytes: &[u8],
-        symbol_len: u16,
+        cut: Cut,
     ) -> Result<(), LayoutError> {
+        let Cut { symbol_len, has_repair } = cut;
         let data = bytes.len().div_ceil(usize::from(symbol_len.max(1)));
         let data = u32::try_from(data).map_err(|_| LayoutError::TooLong(bytes.len()))?;
-        let repair = max_repair(data).min(self.law.repair_symbols(data, data));
+        let most = if has_repair { max_repair(data) } else { 0 };
+        let repair = most.min(self.law.repair_symbols(data, data));
         let repair = repair as u16;
         let outgoing = Outgoing { number, generated_at, symbol_len, repair, bytes };
         let next = match self.spare.take() {
@@ -586,7 +597,9 @@ mod tests {
         let (mut transfers, now) = (Transfers::new(0), Time::ZERO);
         for seq in 0..MAX_IN_FLIGHT as u64 + 1_000 {
             if !transfers.has_next() {
-                transfers.begin(seq, now, &[1; 100], 10).expect("ten symbols");
+                transfers
+                    .begin(seq, now, &[1; 100], Cut { symbol_len: 10, has_repair: true })
+                    .expect("ten symbols");
             }
             let symbol = transfers.next(now).expect("one is to leave");
             transfers.on_sent(now, seq, symbol);

@@ -199,7 +199,7 @@ impl Source {
             now,
             seq,
             max_whole: self.max_whole(),
-            symbol_len: self.symbol_len(),
+            cut: self.cut(),
             room: self.room(0),
             may_begin: now >= self.law.not_before() && !is_ahead,
             is_ahead,
@@ -234,10 +234,10 @@ impl Source {
     /// The large state that is ready begins with update `seq`.
     fn begin(&mut self, now: Time, seq: u64, generated_at: Time) {
         self.states.take(seq);
-        let symbol_len = self.symbol_len();
+        let cut = self.cut();
         let (number, state) = (self.states.number(seq), self.states.last());
         // `put` has refused what cannot be cut.
-        let _ = self.transfers.begin(number, generated_at, state, symbol_len);
+        let _ = self.transfers.begin(number, generated_at, state, cut);
         let (symbols, age_slots) = self.transfers.cost();
         self.law.on_begin(now, symbols, age_slots);
         self.counters.abandoned_states = self.transfers.abandoned();

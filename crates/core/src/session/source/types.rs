@@ -52,6 +52,9 @@ pub struct SourceParams {
     /// The longest state, in bytes; one that does not fit into a datagram takes several. 8 MiB: an
     /// uncompressed image of 1920 by 1080 pixels.
     pub max_state: usize,
+    /// Whether symbols for repair may follow those of a state that takes several updates; a receiver without the code
+    /// for them has no use for them.
+    pub repair: bool,
     /// Whether updates ask for states of the return direction, as those of a
     /// [`Dialer`](crate::session::Dialer) that receives.
     pub wants_return: bool,
@@ -76,6 +79,7 @@ impl Default for SourceParams {
             ack_mark: None,
             max_datagram: 65_507,
             max_state: 8 << 20,
+            repair: true,
             wants_return: false,
             measure_age: true,
         }

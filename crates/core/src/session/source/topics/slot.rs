@@ -1,5 +1,6 @@
 //! What an update that is due may carry.
 
+use super::super::transfers::Cut;
 use crate::unit::{Span, Time};
 
 /// What the datagram that is due allows.
@@ -10,7 +11,7 @@ pub(in super::super) struct Slot {
     pub(in super::super) seq: u64,
     /// The longest state that it carries whole, with its topic's name.
     pub(in super::super) max_whole: usize,
-    pub(in super::super) symbol_len: u16,
+    pub(in super::super) cut: Cut,
     /// Bytes of frames in it.
     pub(in super::super) room: usize,
     /// Whether limits allow a state to begin; parts of one go on all the same.

@@ -291,7 +291,7 @@ impl Topic {
         if self.may_begin(slot) && is_large && self.replaces(slot) {
             let number = *self.state_number.get_or_insert(slot.seq);
             let generated_at = self.generated_at?;
-            self.transfers.begin(number, generated_at, &self.newest, slot.symbol_len).ok()?;
+            self.transfers.begin(number, generated_at, &self.newest, slot.cut).ok()?;
             self.is_pending = false;
             (self.last_sent, self.large) = (Some(slot.now), (number, self.put));
             self.counters.sent += 1;
@@ -322,7 +322,7 @@ impl Topic {
         if !self.is_large(slot) {
             return name + self.whole(slot).len();
         }
-        let symbols = self.newest.len().div_ceil(slot.symbol_len.into());
+        let symbols = self.newest.len().div_ceil(slot.cut.symbol_len.into());
         name + self.newest.len() + symbols * Frame::MAX_OVERHEAD
     }
 
@@ -504,7 +504,7 @@ impl Topic {
 
     /// Whether the newest state, which is large, takes the place of the one that is on its way.
     fn replaces(&self, slot: &Slot) -> bool {
-        let symbols = self.newest.len().div_ceil(slot.symbol_len.into());
+        let symbols = self.newest.len().div_ceil(slot.cut.symbol_len.into());
         self.generated_at
             .is_some_and(|at| self.transfers.should_replace(slot.now, at, symbols as u32))
     }
