@@ -24,6 +24,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("freshline", &["freshline-core", "freshline-net", "freshline-lab"]),
     ("freshline-c", &["freshline"]),
     ("freshline-py", &["freshline", "freshline-core", "freshline-lab"]),
+    // A page runs the lab, and the laws in it.
+    ("freshline-wasm", &["freshline-core", "freshline-lab"]),
     (
         "freshline-cli",
         &[
