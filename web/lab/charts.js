@@ -1,6 +1,6 @@
 // The age over time, and the mean age over the rate.
 
-import { LAWS, UPDATE_BYTES } from "./controls.js";
+import { LAWS } from "./controls.js";
 import { Surface, box, logTicks, ms, number, text, ticks } from "./draw.js";
 
 const EDGE = { left: 46, right: 14, top: 12, bottom: 26 };
@@ -43,8 +43,8 @@ export class AgeChart {
       rule(context, colours, EDGE.left, down(value / 1000), width - EDGE.right);
       text(context, colours, number0(value), EDGE.left - 8, down(value / 1000), { align: "right" });
     }
-    for (const time of ticks(Math.max(0, begin), now, 5)) {
-      if (across(time) > EDGE.left + 8) text(context, colours, `${+time.toFixed(2)} s`, across(time), height - 10, { align: "center" });
+    for (const time of ticks(begin, now, 5)) {
+      if (time >= 0 && across(time) > EDGE.left + 8) text(context, colours, `${+time.toFixed(2)} s`, across(time), height - 10, { align: "center" });
     }
     context.save();
     context.beginPath();
@@ -75,7 +75,6 @@ export class AgeChart {
       context.lineTo(width - EDGE.right, down(mean));
       context.stroke();
       context.setLineDash([]);
-      tag(context, colours, `mean ${ms(mean)}`, EDGE.left + 6, down(mean) - 11);
     }
     context.restore();
   }
@@ -133,11 +132,12 @@ export class Bowl {
   }
 
   addSwept(point) {
+    this.swept = this.swept.filter(({ rate }) => rate !== point.rate);
     this.swept.push(point);
     this.swept.sort((a, b) => a.rate - b.rate);
   }
 
-  draw({ live, settings, colours }) {
+  draw({ live, capacity, settings, colours }) {
     const context = this.surface.begin();
     const { width, height } = this.surface;
     const ages = [...this.trail, ...this.swept, ...this.before, ...(live ? [live] : [])].map((point) => point.age);
@@ -155,7 +155,7 @@ export class Bowl {
     }
     text(context, colours, "ms", 4, 8, { size: 11 });
     text(context, colours, "/s", width - 2, height - 10, { size: 11, align: "right" });
-    this.capacity(context, colours, settings, across);
+    if (settings.cross_traffic === "none") this.capacity(context, colours, capacity, across);
     curve(context, this.before, across, down, { stroke: colours.muted, alpha: 0.4, dash: [4, 4] });
     curve(context, this.swept, across, down, { stroke: colours.muted, alpha: 1, dash: [] });
     for (const point of this.swept) dot(context, across(point.rate), down(point.age), 2.5, colours.muted);
@@ -165,11 +165,22 @@ export class Bowl {
     });
     context.globalAlpha = 1;
     if (live) this.live(context, colours, across(live.rate), down(live.age), live);
+    this.legend(context, colours, live);
   }
 
-  capacity(context, colours, settings, across) {
-    const rate = (settings.bottleneck_kbit * 1000) / (UPDATE_BYTES * 8) / settings.sources;
-    if (rate < this.range[0] || rate > this.range[1] || settings.cross_traffic !== "none") return;
+  /** The newest point of each law, below the curve, where there is room. */
+  legend(context, colours, live) {
+    const newest = new Map([...this.trail, ...(live ? [live] : [])].map((point) => [point.law, point]));
+    const { height } = this.surface;
+    [...newest.values()].reverse().forEach((point, row) => {
+      const y = height - EDGE.bottom - 14 - row * 18;
+      dot(context, EDGE.left + 12, y, 4, lawColour(colours, point.law));
+      plate(context, colours, `${LAWS[point.law].name}: ${ms(point.age)} at ${number(point.rate)} /s`, EDGE.left + 18, y, point === live);
+    });
+  }
+
+  capacity(context, colours, rate, across) {
+    if (rate < this.range[0] || rate > this.range[1]) return;
     const { height } = this.surface;
     context.strokeStyle = colours.bad;
     context.globalAlpha = 0.7;
@@ -190,9 +201,6 @@ export class Bowl {
     dot(context, x, y, 12, colour);
     context.globalAlpha = 1;
     dot(context, x, y, 6, colour);
-    const { width } = this.surface;
-    const right = x > width * 0.62;
-    tag(context, colours, `${LAWS[live.law].name}: ${ms(live.age)} at ${number(live.rate)} /s`, x + (right ? -16 : 16), Math.max(14, y - 16), right);
   }
 }
 
@@ -234,14 +242,13 @@ function curve(context, points, across, down, { stroke, alpha, dash }) {
 }
 
 /** A text on a plate of its own, so that lines behind it do not cross it. */
-function tag(context, colours, content, x, y, alignRight = false) {
-  context.font = `620 12px ${colours.sans}`;
-  const width = context.measureText(content).width + 12;
-  const left = alignRight ? x - width : x;
+function plate(context, colours, content, x, y, isStrong) {
+  const weight = isStrong ? 620 : 400;
+  context.font = `${weight} 12px ${colours.sans}`;
   context.fillStyle = colours.panel;
-  context.globalAlpha = 0.9;
-  box(context, left, y - 10, width, 20, 6);
+  context.globalAlpha = 0.85;
+  box(context, x, y - 9, context.measureText(content).width + 10, 18, 5);
   context.fill();
   context.globalAlpha = 1;
-  text(context, colours, content, left + 6, y + 0.5, { colour: colours.ink, weight: 620 });
+  text(context, colours, content, x + 4, y + 0.5, { colour: isStrong ? colours.ink : colours.muted, weight });
 }

@@ -6,9 +6,6 @@ export const DEFAULTS = Object.freeze({
   law: "fixed", rate: 15, queue: "fifo", cross_traffic: "none",
 });
 
-/** Bytes of an update on the wire: 1000 bytes of state, and the headers around them. */
-export const UPDATE_BYTES = 1082;
-
 export const LAWS = {
   fixed: { name: "Fixed", hint: "A constant rate, whatever the path does. Find the best one by hand." },
   lazy: { name: "Lazy", hint: "One update per round trip: it never fills a queue, and leaves capacity unused." },

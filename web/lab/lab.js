@@ -2,7 +2,7 @@
 
 import init, { Lab } from "./freshline.js";
 import { AgeChart, Bowl } from "./charts.js";
-import { Controls, UPDATE_BYTES, fromAddress, toAddress } from "./controls.js";
+import { Controls, fromAddress, toAddress } from "./controls.js";
 import { ms, number, palette } from "./draw.js";
 import { Stage } from "./stage.js";
 
@@ -11,8 +11,11 @@ const SPEEDS = [[0.02, "1/50"], [0.05, "1/20"], [0.1, "1/10"], [0.25, "1/4"], [1
 const CHART_S = 16;
 /** A page that was in the background does not make up for it. */
 const LONGEST_FRAME_S = 0.1;
-/** A mean over less than this many seconds says little. */
-const MEANINGFUL_S = 1;
+/** A mean over less than this many seconds of virtual time says nothing, and is kept from the second on. */
+const SHOWN_FROM_S = 0.25;
+const KEPT_FROM_S = 0.5;
+/** What passes at once when a simulation begins, so that there is something to see: half of it is measured. */
+const AHEAD_S = 2;
 
 const at = (id) => document.getElementById(id);
 
@@ -20,20 +23,21 @@ class Page {
   constructor() {
     this.settings = fromAddress(location.hash);
     this.lab = new Lab(JSON.stringify(this.settings));
+    this.speed = 0.1;
+    this.newest = [];
     this.stage = new Stage(at("stage"));
     this.ages = new AgeChart(at("ages"));
     this.bowl = new Bowl(at("bowl"), (rate) => this.controls.set({ law: "fixed", rate }));
     this.controls = new Controls(this.settings, (settings) => this.change(settings));
     this.colours = palette();
-    this.speed = 0.1;
     this.isPaused = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.frames = 0;
     this.numbersAt = 0;
-    this.newest = [];
-    this.sweepId = 0;
+    this.jobs = 0;
     this.buttons();
     this.tiles = tiles(at("tiles"), ["Mean age", "95 % below", "Rate of each source", "Round trip", "In the queue", "Dropped or lost"]);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.colours = palette(); });
+    this.goAhead();
     this.readNumbers(0);
     this.showToml();
     requestAnimationFrame((time) => this.frame(time, time));
@@ -73,9 +77,14 @@ class Page {
     const conditions = ["sources", "bottleneck_kbit", "delay_ms", "jitter_ms", "loss", "queue", "cross_traffic"];
     if (conditions.some((field) => before[field] !== settings[field])) {
       this.bowl.conditionsChanged();
-      this.stopSweep();
+      this.stopWorker();
     }
-    if (hasRestarted) this.ages.clear();
+    if (hasRestarted) {
+      this.ages.clear();
+      this.goAhead();
+    } else if (settings.law === "fixed" && before.rate !== settings.rate) {
+      this.compute(settings.rate);
+    }
     this.readNumbers(performance.now());
     this.showToml();
     clearTimeout(this.addressLater);
@@ -88,6 +97,15 @@ class Page {
     this.lab = new Lab(JSON.stringify(this.settings));
     this.ages.clear();
     this.readNumbers(performance.now());
+  }
+
+  /** What a new simulation does at once. */
+  goAhead() {
+    this.lab.advance(AHEAD_S / 2, this.step());
+    this.lab.beginMeasuring();
+    this.lab.advance(AHEAD_S / 2, this.step());
+    this.takeAges();
+    this.lab.drops();
   }
 
   /** Runs on without drawing, and measures from there on. */
@@ -133,7 +151,7 @@ class Page {
     this.stage.draw({ packets: lab.packets(), ages: this.newest, ageMax: this.ages.max, drops: lab.drops(), settings, colours, seconds });
     const mean = this.point?.age;
     this.ages.draw({ now, span: this.span(), sources: settings.sources, mean, colours });
-    this.bowl.draw({ live: this.point, settings, colours });
+    this.bowl.draw({ live: this.point, capacity: lab.capacity, settings, colours });
   }
 
   /** Reads what was measured since the last change. */
@@ -146,7 +164,7 @@ class Page {
     };
     const [age, p95, rtt, rate, dropped] = ["age_mean_s", "age_p95_s", "rtt_mean_s", "updates_per_s", "dropped"].map(mean);
     this.measured = numbers.measured_s;
-    this.point = age > 0 && rate > 0 && this.measured > MEANINGFUL_S / 2 ? { rate, age, law: this.settings.law } : null;
+    this.point = age > 0 && rate > 0 && this.measured > SHOWN_FROM_S ? { rate, age, law: this.settings.law } : null;
     const packets = this.lab.packets();
     let queued = 0;
     for (let place = 0; place < packets.length; place += 3) queued += packets[place] === 1;
@@ -160,11 +178,11 @@ class Page {
   /** Keeps the mean of the run so far as a point of the curve. */
   keepPoint() {
     this.readNumbers(performance.now());
-    if (this.point && this.measured > MEANINGFUL_S) this.bowl.keep(this.point);
+    if (this.point && this.measured > KEPT_FROM_S) this.bowl.keep(this.point);
   }
 
   explain({ rate, rtt, dropped, queued }) {
-    const words = insight(this.settings, { rate, rtt, dropped, queued, measured: this.measured });
+    const words = insight(this.settings, { rate, rtt, dropped, queued, measured: this.measured, capacity: this.lab.capacity });
     if (at("insight").textContent !== words) at("insight").textContent = words;
   }
 
@@ -179,38 +197,61 @@ class Page {
     setTimeout(() => { at("copy").textContent = "Copy the scenario"; }, 1500);
   }
 
+  /** Gives the worker a job; `onMessage` gets its answers until another kind of job takes its place. */
   startWorker(job, onMessage) {
     this.worker ??= new Worker(new URL("worker.js", import.meta.url), { type: "module" });
+    this.jobs += 1;
+    const id = this.jobs;
     this.worker.onmessage = ({ data }) => {
-      if (data.id !== job.id) return;
+      if (data.id !== this.jobs) return;
       if (data.failure) fail(new Error(data.failure));
       onMessage(data);
     };
-    this.worker.postMessage(job);
+    this.worker.postMessage({ ...job, id });
   }
 
-  stopSweep() {
-    this.sweepId += 1;
+  /** Answers that are still to come count no more. */
+  stopWorker() {
+    this.jobs += 1;
+    this.isComputing = false;
+    this.pending = null;
     at("sweep").disabled = false;
+    at("run").disabled = false;
   }
 
   sweep() {
-    const rates = Array.from({ length: 31 }, (_, step) => +(1 * 300 ** (step / 30)).toPrecision(3));
-    this.bowl.swept = [];
-    this.sweepId += 1;
+    this.stopWorker();
     at("sweep").disabled = true;
-    this.startWorker({ id: this.sweepId, settings: this.settings, rates }, ({ point, done }) => {
+    const rates = Array.from({ length: 31 }, (_, step) => +(300 ** (step / 30)).toPrecision(3));
+    this.bowl.swept = [];
+    this.startWorker({ settings: this.settings, rates }, ({ point, done, failure }) => {
       if (point) this.bowl.addSwept(point);
-      if (done) this.stopSweep();
+      if (done || failure) this.stopWorker();
+    });
+  }
+
+  /** Adds the mean age at a rate that is passed while it is dragged. Of several that come meanwhile the last counts. */
+  compute(rate) {
+    if (at("sweep").disabled || at("run").disabled) return;
+    if (this.isComputing) {
+      this.pending = rate;
+      return;
+    }
+    this.isComputing = true;
+    this.startWorker({ settings: this.settings, rates: [rate] }, ({ point, done, failure }) => {
+      if (point) this.bowl.addSwept(point);
+      if (!done && !failure) return;
+      const { pending } = this;
+      this.stopWorker();
+      if (pending) this.compute(pending);
     });
   }
 
   runWhole() {
-    this.stopSweep();
+    this.stopWorker();
     at("run").disabled = true;
-    const job = { id: this.sweepId, toml: at("toml").textContent, seed: this.settings.seed };
-    this.startWorker(job, (data) => {
-      at("run").disabled = false;
+    this.startWorker({ toml: at("toml").textContent, seed: this.settings.seed }, (data) => {
+      this.stopWorker();
       at("document").hidden = !data.document;
       at("document").textContent = data.document ?? "";
     });
@@ -218,11 +259,14 @@ class Page {
 }
 
 /** What is to be seen, in words. */
-function insight(settings, { rate, rtt, dropped, queued, measured }) {
-  const capacity = (settings.bottleneck_kbit * 1000) / (UPDATE_BYTES * 8) / settings.sources;
+function insight(settings, { rate, rtt, dropped, queued, measured, capacity }) {
   const base = (2 * settings.delay_ms) / 1000;
-  if (measured < MEANINGFUL_S / 2 || rate === null) return "Measuring …";
+  if (measured < SHOWN_FROM_S || rate === null) return "Measuring …";
   const waits = rtt !== null && rtt > 1.5 * base + 0.02;
+  const byFlow = settings.queue === "fq_codel" || settings.queue === "ifc";
+  if (byFlow && waits) {
+    return "Each flow has a queue of its own. Updates wait behind those of their own source, not behind the packets of others: a lower rate would make them younger.";
+  }
   if (settings.cross_traffic === "tcp" && waits) {
     return "The download fills the queue, and updates wait behind its packets. FQ-CoDel or IFC lets them pass.";
   }

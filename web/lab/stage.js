@@ -28,14 +28,15 @@ export class Stage {
     const top = 26;
     const bottom = height - 42;
     const middle = (top + bottom) / 2;
-    const left = Math.max(34, width * 0.045);
-    const queue = { x: width * 0.2, right: width * 0.43, y: middle - 52, height: 104 };
+    const isSmall = width < 620;
+    const left = Math.max(18, width * 0.045);
+    const queue = { x: width * (isSmall ? 0.17 : 0.2), right: width * 0.44, y: middle - 56, height: 112 };
     const sources = flowsOf(settings);
     const gap = Math.min(34, (bottom - top - 20) / sources);
     const source = (number) => ({ x: left, y: middle + (number - (sources - 1) / 2) * gap });
-    const monitorWidth = Math.max(116, Math.min(176, width * 0.15));
+    const monitorWidth = isSmall ? 76 : Math.max(116, Math.min(176, width * 0.15));
     const monitor = { x: width - monitorWidth - 4, width: monitorWidth, y: top - 6, height: bottom - top + 12 };
-    return { width, height, middle, queue, source, monitor, gap, back: height - 18, send: { x: queue.right, right: width * 0.51 } };
+    return { width, height, isSmall, middle, queue, source, monitor, gap, back: height - 18, send: { x: queue.right, right: width * (isSmall ? 0.56 : 0.52) } };
   }
 
   draw({ packets, ages, ageMax, drops, settings, colours, seconds }) {
@@ -70,7 +71,7 @@ export class Stage {
   }
 
   backdrop(context, colours, settings, places) {
-    const { middle, queue, monitor, send, back, source } = places;
+    const { middle, queue, monitor, send, back, source, isSmall } = places;
     context.lineCap = "round";
     context.lineWidth = 1.5;
     context.strokeStyle = colours.edge;
@@ -105,10 +106,10 @@ export class Stage {
     const label = { align: "center", size: 12 };
     const rate = settings.bottleneck_kbit;
     const shown = rate >= 1000 ? `${+(rate / 1000).toPrecision(3)} Mbit/s` : `${rate} kbit/s`;
-    text(context, colours, shown, lerp(send.x, send.right, 0.62), middle - 26, { ...label, weight: 620, colour: colours.ink });
+    text(context, colours, shown, isSmall ? send.right + 2 : lerp(send.x, send.right, 0.62), isSmall ? middle + 36 : middle - 26, { ...label, weight: 620, colour: colours.ink });
     const line = [`${+settings.delay_ms.toPrecision(3)} ms`];
-    if (settings.jitter_ms > 0) line.push(`± ${settings.jitter_ms} ms`);
-    if (settings.loss > 0) line.push(`${+(settings.loss * 100).toPrecision(2)} % lost`);
+    if (settings.jitter_ms > 0 && !isSmall) line.push(`± ${settings.jitter_ms} ms`);
+    if (settings.loss > 0 && !isSmall) line.push(`${+(settings.loss * 100).toPrecision(2)} % lost`);
     text(context, colours, line.join(", "), (send.right + monitor.x) / 2, middle - 36, label);
     text(context, colours, "acknowledgements", (send.right + queue.x) / 2, back - 11, label);
     text(context, colours, "Sources", 4, 9, { weight: 600 });
@@ -120,8 +121,9 @@ export class Stage {
     const width = queue.right - queue.x;
     // The number is smoothed, as it would flicker with each packet.
     this.shown += (queued.length - this.shown) * 0.12;
-    const count = queued.length > 99 ? queued.length : Math.round(this.shown);
-    text(context, colours, count === 1 ? "1 packet" : `${count} packets`, queue.right, queue.y - 14, { align: "right" });
+    const count = Math.round(this.shown);
+    const below = places.isSmall ? queue.y + queue.height + 13 : queue.y - 14;
+    text(context, colours, count === 1 ? "1 packet" : `${count} packets`, queue.right, below, { align: "right" });
     context.fillStyle = colours.panel;
     context.strokeStyle = colours.edge;
     context.lineWidth = 1.5;
@@ -209,13 +211,14 @@ export class Stage {
       context.beginPath();
       context.arc(x, y, radius, 0, 2 * Math.PI);
       context.fill();
-      if (radius > 8) text(context, colours, number < settings.sources ? `${number + 1}` : "T", x, y + 0.5, { align: "center", size: 11, weight: 700, colour: colours.panel });
+      const name = number < settings.sources ? `${number + 1}` : "TCP";
+      if (radius > 8) text(context, colours, name, x, y + 0.5, { align: "center", size: number < settings.sources ? 11 : 8.5, weight: 700, colour: colours.panel });
     }
   }
 
   monitor(context, colours, settings, places, ages, ageMax) {
-    const { monitor } = places;
-    text(context, colours, "Monitor: age now", monitor.x, 9, { weight: 600 });
+    const { monitor, isSmall } = places;
+    text(context, colours, isSmall ? "Age now" : "Monitor: age now", monitor.x, 9, { weight: 600 });
     context.fillStyle = colours.panel;
     context.strokeStyle = colours.edge;
     context.lineWidth = 1.5;
@@ -224,27 +227,29 @@ export class Stage {
     context.stroke();
     const down = Math.min(40, (monitor.height - 12) / settings.sources);
     const first = monitor.y + (monitor.height - down * settings.sources) / 2;
-    const width = monitor.width - 24;
+    const inset = isSmall ? 7 : 12;
+    const width = monitor.width - 2 * inset;
     for (let number = 0; number < settings.sources; number += 1) {
       const age = ages[number] ?? 0;
       const y = first + down * (number + 0.5);
-      const thin = down < 26;
-      const bar = thin ? y - 3 : y + 4;
+      const thin = down < 26 && !isSmall;
+      const height = down < 26 && isSmall ? 4 : 7;
+      const bar = thin ? y - 3 : y + (down < 26 ? 6 : 4);
       context.fillStyle = colours.slot;
-      box(context, monitor.x + 12, bar, thin ? width - 58 : width, 7, 3.5);
+      box(context, monitor.x + inset, bar, thin ? width - 58 : width, height, height / 2);
       context.fill();
       context.fillStyle = colours.sources[number];
       const whole = thin ? width - 58 : width;
-      box(context, monitor.x + 12, bar, Math.max(7, whole * Math.min(1, age / ageMax)), 7, 3.5);
+      box(context, monitor.x + inset, bar, Math.max(height, whole * Math.min(1, age / ageMax)), height, height / 2);
       context.fill();
-      text(context, colours, ms(age), monitor.x + 12 + width, thin ? y : y - 6, { align: "right", weight: 620, colour: colours.ink, size: thin ? 11 : 12 });
-      if (!thin) text(context, colours, `Source ${number + 1}`, monitor.x + 12, y - 6, { size: 12 });
+      text(context, colours, ms(age), monitor.x + inset + width, thin ? y : y - 6, { align: "right", weight: 620, colour: colours.ink, size: down < 26 ? 11 : 12 });
+      if (!thin && !isSmall) text(context, colours, `Source ${number + 1}`, monitor.x + inset, y - 6, { size: 12 });
     }
   }
 
   drops(context, colours, { queue, middle, send }, [full, replaced, lost], seconds) {
     const add = (count, fields) => {
-      for (let one = 0; one < Math.min(count, 6) && this.falling.length < 60; one += 1) {
+      for (let one = 0; one < Math.min(count, 6) && this.falling.length < 30; one += 1) {
         this.falling.push({ age: one * 0.03, push: (Math.random() - 0.5) * 46, ...fields });
       }
     };

@@ -20,7 +20,8 @@ fn page(needs: &[&str]) -> Option<PathBuf> {
         "the lab as a page (make lab-page)"
     } else if Command::new("node").arg("--version").output().is_err() {
         "Node (scripts/setup web)"
-    } else if needs.contains(&"browser") && !root.join("web/node_modules/playwright-core").exists() {
+    } else if needs.contains(&"browser") && !root.join("web/node_modules/playwright-core").exists()
+    {
         "the packages of web/package-lock.json (scripts/setup web)"
     } else if needs.contains(&"browser") && !has_browser() {
         "Chromium (scripts/setup web)"
@@ -34,8 +35,7 @@ fn page(needs: &[&str]) -> Option<PathBuf> {
 /// As `web/tests/lab-page.js` looks for it.
 fn has_browser() -> bool {
     let own = std::env::var("CHROMIUM").unwrap_or_default();
-    let known =
-        [&*own, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+    let known = [&*own, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
     known.iter().any(|path| Path::new(path).is_file())
 }
 
@@ -62,15 +62,16 @@ fn short(name: &str) -> String {
     table.to_string()
 }
 
-/// Laws of sources, queues, TCP, Wi-Fi, losses and jitter, a mesh, topics: each with random numbers.
-const SCENARIOS: [&str; 8] = [
+/// Laws of sources, queues, TCP, Wi-Fi, jitter, losses, a generated trace, topics and a mesh: each with random numbers.
+const SCENARIOS: [&str; 9] = [
     "one-mm1-queue",
     "ifc-or-fq-codel",
     "acp-between-continents",
     "fresher/wifi-06",
     "fresher/jitter-05",
     "fresher/loss-bursts",
-    "fresher/lte",
+    "fresher/leo",
+    "topics/few-states",
     "dtpa/four-hops",
 ];
 
@@ -78,8 +79,10 @@ const SCENARIOS: [&str; 8] = [
 fn the_page_computes_the_same_bytes_as_this_machine() {
     let Some(page) = page(&[]) else { return };
     let folder = tempfile::tempdir().unwrap();
-    let jobs: Vec<_> =
-        (11..).zip(SCENARIOS).map(|(seed, name)| json!({ "toml": short(name), "seed": seed })).collect();
+    let jobs: Vec<_> = (11..)
+        .zip(SCENARIOS)
+        .map(|(seed, name)| json!({ "toml": short(name), "seed": seed }))
+        .collect();
     let done = node("same-bytes.js", &[&page], &serde_json::to_string(&jobs).unwrap());
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let documents: Vec<String> = serde_json::from_slice(&done.stdout).unwrap();
@@ -104,7 +107,8 @@ fn the_page_works_in_a_browser() {
     let Some(page) = page(&["browser"]) else { return };
     let pictures = page.with_file_name("lab-page-pictures");
     let done = node("lab-page.js", &[&page, &pictures], "");
-    let [out, err] = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    let [out, err] =
+        [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
     assert!(done.status.success() && out.contains("the page: ok"), "{out}{err}");
     print!("{out}");
 }

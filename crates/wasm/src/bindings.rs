@@ -85,6 +85,12 @@ impl Lab {
         self.0.now().since(Time::ZERO).as_secs_f64()
     }
 
+    /// The updates per second and source that the bottleneck carries, if nothing else uses it.
+    #[wasm_bindgen(getter)]
+    pub fn capacity(&self) -> f64 {
+        self.0.settings().capacity()
+    }
+
     /// The packets on the path, three numbers each: the spot ([`Spot`](crate::Spot)), the fraction
     /// of it that is behind the packet, and the number of its source; the TCP stream has the number
     /// of sources.

@@ -184,7 +184,10 @@ mod tests {
         assert_eq!(law.next_update_at(), Some(at(1100)));
         dial.set(fixed(20.0));
         law.handle_timeout(at(1010));
-        assert_eq!((law.rate(), law.next_update_at()), (UpdateRate::saturating(20.0), Some(at(1050))));
+        assert_eq!(
+            (law.rate(), law.next_update_at()),
+            (UpdateRate::saturating(20.0), Some(at(1050)))
+        );
     }
 
     #[test]

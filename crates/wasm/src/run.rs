@@ -70,9 +70,8 @@ mod tests {
 
     #[test]
     fn the_mean_age_over_the_rate_is_a_bowl() {
-        // 1000 kbit/s carry some 58 updates/s of each of two sources.
-        let age = |rate| sweep_point(&settings(), rate).unwrap();
-        let [slow, good, much] = [5.0, 45.0, 100.0].map(age);
+        let age = |part| sweep_point(&settings(), part * settings().capacity()).unwrap();
+        let [slow, good, much] = [0.1, 0.5, 1.5].map(age);
         assert!(good < slow && good < much, "{slow} {good} {much}");
     }
 }

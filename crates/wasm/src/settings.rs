@@ -1,8 +1,9 @@
 //! The settings of the page, and the scenario that they make.
 
 use freshline_core::source::{LawConfig, LawName};
-use freshline_core::unit::{BitRate, Span, UpdateRate};
+use freshline_core::unit::{BitRate, Bytes, Span, UpdateRate};
 use freshline_lab::scenario::{Scenario, ScenarioError};
+use freshline_lab::world::Sizes;
 use serde::{Deserialize, Serialize};
 
 /// What the controls of the page set. Each field has the range that its description states.
@@ -121,6 +122,13 @@ impl Settings {
         LawConfig::with_defaults(self.law).unwrap_or_else(|_| fixed())
     }
 
+    /// The updates per second and source that the bottleneck carries, if nothing else uses it.
+    pub fn capacity(&self) -> f64 {
+        let sizes = Sizes::of_our_protocol(Bytes::new(PAYLOAD));
+        let bits = (sizes.payload + sizes.overhead).get() * 8;
+        self.bottleneck().as_bps() as f64 / bits as f64 / f64::from(self.sources)
+    }
+
     /// The rate of the bottleneck.
     pub fn bottleneck(&self) -> BitRate {
         BitRate::from_bps(u64::from(self.bottleneck_kbit) * 1000)
@@ -174,7 +182,7 @@ name = "source"
 count = {sources}
 path = ["access", "bottleneck"]
 start_spread = "50ms"
-updates = {{ law = "{law}"{rate}, payload = "{PAYLOAD}B" }}
+updates = {{ law = "{law}"{rate}, payload = "{PAYLOAD}B", sizes = "exponential" }}
 {tcp}"#
         )
     }
@@ -200,8 +208,9 @@ pub struct Delays {
     pub jitter: Span,
 }
 
-/// The state in each update, in bytes.
-const PAYLOAD: u32 = 1000;
+/// The state in each update, in bytes, on average: sizes are exponentially distributed, so that updates
+/// meet each other in the queue as those of independent sources do, and not always in the same order.
+const PAYLOAD: u64 = 1000;
 
 const TCP: &str = r#"
 [[flow]]
@@ -265,8 +274,7 @@ pub(crate) mod tests {
         for (delay_ms, jitter, loss) in [(1.0, 0.0, 0.0), (500.0, 1.0, 0.5), (33.3, 1.0, 1e-4)] {
             let jitter_ms = jitter * Settings::MAX_JITTER * delay_ms;
             for bottleneck_kbit in [50, 20_000] {
-                let chosen =
-                    Settings { delay_ms, jitter_ms, loss, bottleneck_kbit, ..settings() };
+                let chosen = Settings { delay_ms, jitter_ms, loss, bottleneck_kbit, ..settings() };
                 chosen.scenario("60s", "10s").unwrap();
             }
         }
