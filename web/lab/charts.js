@@ -153,8 +153,6 @@ export class Bowl {
     for (const rate of logTicks(...this.range)) {
       text(context, colours, `${rate}`, across(rate), height - 10, { align: "center" });
     }
-    text(context, colours, "ms", 4, 8, { size: 11 });
-    text(context, colours, "/s", width - 2, height - 10, { size: 11, align: "right" });
     if (settings.cross_traffic === "none") this.capacity(context, colours, capacity, across);
     curve(context, this.before, across, down, { stroke: colours.muted, alpha: 0.4, dash: [4, 4] });
     curve(context, this.swept, across, down, { stroke: colours.muted, alpha: 1, dash: [] });
