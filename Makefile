@@ -39,7 +39,7 @@ train: ## the estimators of Wi-Fi frames and bottlenecks, anew; docs/wlan.md say
 docs: ## the book to target/book, the API to target/doc
 	@scripts/setup build docs
 	@mdbook build docs
-	@[ ! -d target/lab-page ] || cp -R target/lab-page target/book/lab
+	@[ ! -d target/lab-page ] || { rm -rf target/book/lab && cp -R target/lab-page target/book/lab; }
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	@echo "target/book/index.html and target/doc/freshline/index.html"
 
