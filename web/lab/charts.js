@@ -91,7 +91,7 @@ export class AgeChart {
   }
 }
 
-/** The mean age over the rate of each source: what was run so far. */
+/** The mean age over the rate of each source: the runs so far. */
 export class Bowl {
   constructor(canvas, onRate) {
     this.surface = new Surface(canvas);
@@ -118,7 +118,7 @@ export class Bowl {
     this.before = [];
   }
 
-  /** The conditions have changed: what was run stays as a shadow to compare with. */
+  /** The conditions have changed: the swept curve stays as a dashed curve to compare with. */
   conditionsChanged() {
     if (this.swept.length > 2) this.before = this.swept;
     this.trail = [];

@@ -1,6 +1,6 @@
-// The controls: what they set, and how their values read.
+// The controls: the settings, their ranges and their texts.
 
-/** What the page begins with; the names of the fields are those of `Settings` in crates/wasm. */
+/** The first settings; the names of the fields are those of `Settings` in crates/wasm. */
 export const DEFAULTS = Object.freeze({
   seed: 1, sources: 3, bottleneck_kbit: 1000, delay_ms: 50, jitter_ms: 0, loss: 0,
   law: "fixed", rate: 15, queue: "fifo", cross_traffic: "none",
@@ -16,7 +16,7 @@ export const LAWS = {
 };
 
 export const QUEUES = {
-  fifo: { name: "Drop-tail", hint: "First in, first out, 100 packets. What comes to a full queue is dropped." },
+  fifo: { name: "Drop-tail", hint: "First in, first out, 100 packets. A packet that meets a full queue is dropped." },
   lifo: { name: "Newest first", hint: "The newest packet goes first, and old ones wait behind it." },
   fq_codel: { name: "FQ-CoDel", hint: "A queue for each flow, served in turns; CoDel keeps each of them short." },
   ifc: { name: "IFC", hint: "Freshness control: a newer update replaces the queued one of its source." },

@@ -1,4 +1,4 @@
-// What all canvases share: their size in pixels, colours and numbers.
+// Shared by all canvases: their size in pixels, colours and numbers.
 
 const NAMES = ["bg", "panel", "edge", "ink", "muted", "grid", "accent", "bad", "tube", "slot", "tcp"];
 

@@ -1,4 +1,4 @@
-// The page: one simulation, driven by the frames of the screen, and what is drawn of it.
+// The page: one simulation, driven by the frames of the screen, and its drawings.
 
 import init, { Lab } from "./freshline.js";
 import { AgeChart, Bowl } from "./charts.js";
@@ -14,7 +14,7 @@ const LONGEST_FRAME_S = 0.1;
 /** A mean over less than this many seconds of virtual time says nothing, and is kept from the second on. */
 const SHOWN_FROM_S = 0.25;
 const KEPT_FROM_S = 0.5;
-/** What passes at once when a simulation begins, so that there is something to see: half of it is measured. */
+/** Virtual time that passes at once when a simulation begins, so that the charts are full; its second half is measured. */
 const AHEAD_S = 2;
 
 const at = (id) => document.getElementById(id);
@@ -99,7 +99,7 @@ class Page {
     this.readNumbers(performance.now());
   }
 
-  /** What a new simulation does at once. */
+  /** The beginning of a new simulation, which passes at once. */
   goAhead() {
     this.lab.advance(AHEAD_S / 2, this.step());
     this.lab.beginMeasuring();
@@ -154,7 +154,7 @@ class Page {
     this.bowl.draw({ live: this.point, capacity: lab.capacity, settings, colours });
   }
 
-  /** Reads what was measured since the last change. */
+  /** Reads the measurements since the last change. */
   readNumbers(time) {
     this.numbersAt = time;
     const numbers = JSON.parse(this.lab.numbers());
@@ -258,7 +258,7 @@ class Page {
   }
 }
 
-/** What is to be seen, in words. */
+/** The picture in words. */
 function insight(settings, { rate, rtt, dropped, queued, measured, capacity }) {
   const base = (2 * settings.delay_ms) / 1000;
   if (measured < SHOWN_FROM_S || rate === null) return "Measuring …";

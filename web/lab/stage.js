@@ -1,4 +1,4 @@
-// The journey: sources, queue, bottleneck, line and monitor, with the packets on their way.
+// The journey: sources, queue, bottleneck, line and monitor, with their packets.
 
 import { QUEUES } from "./controls.js";
 import { Surface, box, ms, text } from "./draw.js";
@@ -22,7 +22,7 @@ export class Stage {
     this.shown = 0;
   }
 
-  /** Where things are, for the size that the canvas has now. */
+  /** The place of each part, for the present size of the canvas. */
   layout(settings) {
     const { width, height } = this.surface;
     const top = 26;
@@ -82,7 +82,7 @@ export class Stage {
       context.bezierCurveTo(lerp(from.x, queue.x, 0.55), from.y, lerp(from.x, queue.x, 0.45), middle, queue.x, middle);
       context.stroke();
     }
-    // The way of the acknowledgements.
+    // The reverse path.
     context.setLineDash([2, 5]);
     context.beginPath();
     context.moveTo(monitor.x + monitor.width / 2, monitor.y + monitor.height);

@@ -1,4 +1,4 @@
-// Opens the lab as a page in Chromium, uses it, and fails on errors, on breaches of the policy and on what axe-core finds.
+// Opens the lab as a page in Chromium, uses it, and fails on errors, on breaches of the policy and on findings of axe-core.
 //
 //     node web/tests/lab-page.js FOLDER PICTURES
 //
@@ -20,7 +20,7 @@ const server = await serve(folder);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
 mkdirSync(pictures, { recursive: true });
 
-/** Opens the page, and collects what goes wrong in it. */
+/** Opens the page, and collects its errors. */
 async function open(options, hash = "") {
   const context = await browser.newContext({ viewport: { width: 1440, height: 940 }, ...options });
   const page = await context.newPage();

@@ -1,4 +1,4 @@
-//! What JavaScript sees.
+//! The API for JavaScript.
 
 use std::fmt::Display;
 
@@ -18,7 +18,7 @@ fn refused(error: impl Display) -> JsError {
 /// Runs a scenario and returns the document of `freshline lab run SCENARIO --seed SEED --json`.
 ///
 /// # Errors
-/// What is wrong with the scenario.
+/// A scenario that the lab refuses.
 #[wasm_bindgen]
 pub fn run(toml: &str, seed: u64) -> Result<String, JsError> {
     crate::run(toml, seed).map_err(refused)
@@ -60,7 +60,7 @@ impl Lab {
         self.0.set(settings).map_err(refused)
     }
 
-    /// Forgets what was measured: the means begin anew from now on.
+    /// Forgets all measurements: the means begin anew from now on.
     #[wasm_bindgen(js_name = beginMeasuring)]
     pub fn begin_measuring(&mut self) {
         self.0.begin_measuring();
@@ -116,7 +116,7 @@ impl Lab {
         [drops.queue, drops.replaced, drops.lost].map(|count| count as f64).to_vec()
     }
 
-    /// What was measured since the last change of a setting, as JSON: [`Numbers`](crate::Numbers).
+    /// The measurements since the last change of a setting, as JSON: [`Numbers`](crate::Numbers).
     pub fn numbers(&self) -> String {
         serde_json::to_string(&self.0.numbers()).expect("keys are texts")
     }

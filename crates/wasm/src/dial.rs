@@ -6,7 +6,7 @@ use freshline_core::source::{Ack, Fixed, LawConfig, Phase, RateBounds, RateLaw};
 use freshline_core::unit::{Time, UpdateRate};
 use freshline_lab::scenario::Laws;
 
-/// What a dial says: the law, and how often it was turned.
+/// The state of a dial: the law, and how often it was turned.
 #[derive(Debug, Clone, Copy)]
 struct Setting {
     law: LawConfig,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`run()`] runs a whole scenario and gives the same bytes as `freshline lab run --json`.
-//! [`Live`] runs one in steps. [`bindings`] is what JavaScript sees of both.
+//! [`Live`] runs one in steps. [`bindings`] is the API of both for JavaScript.
 
 pub mod bindings;
 mod dial;

@@ -1,4 +1,4 @@
-//! A run in steps, with all that a page draws between two of them.
+//! A run in steps: between two steps a page draws its packets, ages and measurements.
 
 use freshline_core::link::{HopStats, Loss};
 use freshline_core::router::DropReason;
@@ -15,7 +15,7 @@ pub struct Live {
     settings: Settings,
     built: Built,
     dial: Dial,
-    /// What the statistics of the bottleneck showed when [`Live::drops`] was last called.
+    /// The drop counts of the bottleneck at the last call of [`Live::drops`].
     drops: Drops,
     /// Ages that have not been taken.
     ages: Vec<f64>,
@@ -32,9 +32,9 @@ pub enum Spot {
     Transmission = 2,
     /// Between the bottleneck and the monitor.
     Line = 3,
-    /// On its way back, behind the bottleneck.
+    /// On the reverse path, between the monitor and the bottleneck.
     ReturnLine = 4,
-    /// On its way back, between the bottleneck and the source.
+    /// On the reverse path, between the bottleneck and the source.
     ReturnAccess = 5,
 }
 
@@ -60,7 +60,7 @@ pub struct Drops {
     pub lost: u64,
 }
 
-/// What was measured since the last change of a setting.
+/// The measurements since the last change of a setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Numbers {
     /// The time that was measured, in s.
@@ -71,7 +71,7 @@ pub struct Numbers {
     pub tcp_bps: Option<f64>,
 }
 
-/// What was measured of a source since the last change of a setting. A time is `None` before it
+/// The measurements of a source since the last change of a setting. A time is `None` before it
 /// is known.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceNumbers {
@@ -101,7 +101,7 @@ impl Live {
     /// # Errors
     /// [`BadSettings`].
     pub fn new(settings: Settings) -> Result<Self, BadSettings> {
-        // As long as anybody may look at it: 8,760 h are a year.
+        // Longer than any page stays open: 8,760 h are a year.
         let scenario = settings.scenario("8760h", "0s")?;
         let dial = Dial::new(settings.law_config());
         let built = scenario.build_with_laws(0, &dial)?;
@@ -146,7 +146,7 @@ impl Live {
         Ok(false)
     }
 
-    /// Forgets what was measured: the means begin anew from now on.
+    /// Forgets all measurements: the means begin anew from now on.
     pub fn begin_measuring(&mut self) {
         self.built.world.begin_measuring();
     }
@@ -211,7 +211,7 @@ impl Live {
         }
     }
 
-    /// What was measured since the last change of a setting.
+    /// The measurements since the last change of a setting.
     pub fn numbers(&self) -> Numbers {
         let now = self.now();
         let flows = self.built.world.flows();

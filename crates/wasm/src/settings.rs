@@ -6,7 +6,7 @@ use freshline_lab::scenario::{Scenario, ScenarioError};
 use freshline_lab::world::Sizes;
 use serde::{Deserialize, Serialize};
 
-/// What the controls of the page set. Each field has the range that its description states.
+/// The values of the page's controls. Each field has the range that its description states.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -30,7 +30,7 @@ pub struct Settings {
     pub rate: f64,
     /// The queue in front of the bottleneck.
     pub queue: Queue,
-    /// What shares the bottleneck with the updates.
+    /// The traffic that shares the bottleneck with the updates.
     pub cross_traffic: CrossTraffic,
 }
 
@@ -48,7 +48,7 @@ pub enum Queue {
     Ifc,
 }
 
-/// What shares the bottleneck with the updates.
+/// The traffic that shares the bottleneck with the updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CrossTraffic {
@@ -190,7 +190,7 @@ updates = {{ law = "{law}"{rate}, payload = "{PAYLOAD}B", sizes = "exponential" 
     /// The scenario for [`Settings::toml`].
     ///
     /// # Errors
-    /// [`BadSettings`] says what the lab refuses.
+    /// [`BadSettings`], with the lab's reason.
     pub fn scenario(&self, duration: &str, warm_up: &str) -> Result<Scenario, BadSettings> {
         self.check()?;
         Ok(Scenario::parse(&*self.toml(duration, warm_up))?)

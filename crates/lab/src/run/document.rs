@@ -1,4 +1,4 @@
-//! What a scenario measured, as `freshline lab run --json` prints it.
+//! The results of a scenario, as `freshline lab run --json` prints it.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ pub struct Document {
 /// The results of one point of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PointResult {
-    /// What was set, by key.
+    /// The swept values, by key.
     pub set: BTreeMap<String, toml::Value>,
-    /// What was measured.
+    /// The measurements.
     pub metrics: Vec<Metric>,
 }
 

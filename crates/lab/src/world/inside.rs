@@ -1,4 +1,4 @@
-//! The packets inside of a wired hop at a moment, for those who draw them.
+//! The packets inside of a wired hop at a moment, for drawings.
 
 use freshline_core::router::Qdisc;
 
@@ -11,8 +11,8 @@ pub enum Place {
     Queued,
     /// In transmission, with the fraction that is sent, from 0 to 1.
     Transmitting(f64),
-    /// Between the transmitter and the end of the hop, with the fraction of that way that is
-    /// behind it, from 0 to 1.
+    /// Between the transmitter and the end of the hop, with the fraction of its delay that has
+    /// passed, from 0 to 1.
     Propagating(f64),
 }
 
