@@ -9,7 +9,7 @@ export const DEFAULTS = Object.freeze({
 export const LAWS = {
   fixed: { name: "Fixed", hint: "A constant rate, whatever the path does. Find the best one by hand." },
   lazy: { name: "Lazy", hint: "One update per round trip: it never fills a queue, and leaves capacity unused." },
-  tenth: { name: "Tenth", hint: "Holds the number of its own queued updates at about a tenth. Its sources pause together now and then, so that the queue empties." },
+  tenth: { name: "Tenth", hint: "Holds the number of its queued updates at about a tenth. Sources pause together now and then." },
   "acp+d": { name: "ACP+D", hint: "The default law: ACP+ with the backlog that each update met as it left, and losses bridged." },
   "acp+": { name: "ACP+", hint: "As published: seeks the rate at which the mean age is smallest, by backlog and age." },
   acp: { name: "ACP", hint: "The predecessor of ACP+, with epochs as long as ten round trips." },

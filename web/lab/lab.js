@@ -37,7 +37,7 @@ class Page {
     this.buttons();
     this.tiles = tiles(at("tiles"), ["Mean age", "95 % below", "Rate of each source", "Round trip", "In the queue", "Dropped or lost"]);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.colours = palette(); });
-    this.goAhead();
+    this.skip(AHEAD_S);
     this.readNumbers(0);
     this.showToml();
     requestAnimationFrame((time) => this.frame(time, time));
@@ -81,7 +81,7 @@ class Page {
     }
     if (hasRestarted) {
       this.ages.clear();
-      this.goAhead();
+      this.skip(AHEAD_S);
     } else if (settings.law === "fixed" && before.rate !== settings.rate) {
       this.compute(settings.rate);
     }
@@ -99,21 +99,14 @@ class Page {
     this.readNumbers(performance.now());
   }
 
-  /** The beginning of a new simulation, which passes at once. */
-  goAhead() {
-    this.lab.advance(AHEAD_S / 2, this.step());
-    this.lab.beginMeasuring();
-    this.lab.advance(AHEAD_S / 2, this.step());
-    this.takeAges();
-    this.lab.drops();
-  }
-
-  /** Runs on without drawing, and measures from there on. */
+  /** Runs on without drawing, and measures the second half. */
   skip(seconds) {
-    this.lab.advance(seconds, this.step());
-    this.takeAges();
-    this.lab.drops();
+    this.lab.advance(seconds / 2, this.step());
     this.lab.beginMeasuring();
+    this.lab.advance(seconds / 2, this.step());
+    this.takeAges();
+    // Dropped packets of the past do not fall now.
+    this.lab.drops();
     this.readNumbers(performance.now());
   }
 
@@ -279,7 +272,8 @@ function insight(settings, { rate, rtt, dropped, queued, measured, capacity }) {
   if (settings.law === "fixed" && settings.rate < 0.5 * capacity) {
     return "Updates pass without waiting, but are rare: between them the age grows. A higher rate would keep the monitor fresher.";
   }
-  if (dropped > 0.02) return "Lost updates leave the monitor with its old state until the next one arrives.";
+  if (dropped > 0.02 && settings.loss > 0) return "Lost updates leave the monitor with its old state until the next one arrives.";
+  if (dropped > 0.02 && settings.queue === "ifc") return "Newer updates replace queued ones of the same source, so the updates that arrive are fresh.";
   if (settings.law === "fixed") return "Close to the best rate: updates are frequent, and hardly any of them waits.";
   return `The law sends ${number(rate)} updates/s per source: it found that rate from the acknowledgements alone, and follows when you change the path.`;
 }
