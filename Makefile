@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
 FUZZ_TARGETS := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
 
-.PHONY: help demo test test-all bench train docs lint fmt fuzz-smoke install-c python wheels
+.PHONY: help demo test test-all bench train docs lab-page lint fmt fuzz-smoke install-c python wheels
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -39,8 +39,13 @@ train: ## the estimators of Wi-Fi frames and bottlenecks, anew; docs/wlan.md say
 docs: ## the book to target/book, the API to target/doc
 	@scripts/setup build docs
 	@mdbook build docs
+	@[ ! -d target/lab-page ] || { rm -rf target/book/lab && cp -R target/lab-page target/book/lab; }
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	@echo "target/book/index.html and target/doc/freshline/index.html"
+
+lab-page: ## the lab as a page, to target/lab-page, and beside the book
+	@scripts/setup rust web
+	@scripts/lab-page
 
 lint: ## format and clippy, warnings as errors
 	@scripts/setup build

@@ -3,6 +3,7 @@
 //! One thread a run; a run knows nothing of the others, so that the numbers do not depend on how
 //! many threads there are.
 
+mod document;
 mod goodput;
 mod mesh;
 mod offered;
@@ -30,6 +31,7 @@ use crate::world::{
 };
 use freshline_core::wlan::mac::{Cell, StationStats};
 
+pub use self::document::{Document, PointResult};
 pub use self::sampled::{Sampled, confidence};
 
 /// A number with its name, as `freshline lab run --json` prints it.

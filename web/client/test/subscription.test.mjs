@@ -95,7 +95,7 @@ function topic(name, id, content, generatedAt = NaN) {
   return { name, key, payload, generatedAt, stateNumber: ++numbers, uncertainty: 1e6, receivedAt: 2 ** 50 };
 }
 
-const state = (id, text, flags = 0) => topic("states", id, Uint8Array.from([flags, 0, 0, 0, text.length, ...bytes(text)]));
+const state = (id, text, flags = 0) => topic("states", id, Uint8Array.from([flags, 0, 0, 0, text.length, 0, 0, 0, 0, ...bytes(text)]));
 
 function catalogue() {
   const log = [];

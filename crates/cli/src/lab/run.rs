@@ -5,10 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use freshline_lab::run::{Metric, Point, run as run_scenario};
+use freshline_lab::run::{Document, Metric, Point, PointResult, run as run_scenario};
 use indicatif::ProgressBar;
 use miette::{IntoDiagnostic, WrapErr, miette};
-use serde::Serialize;
 
 use super::chosen::{Chosen, bad};
 use super::figure;
@@ -54,28 +53,10 @@ pub(crate) struct Args {
     plot: Option<String>,
 }
 
-/// `docs/lab.md` describes each key.
-#[derive(Serialize)]
-struct Document {
-    seed: u64,
-    runs: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metrics: Option<Vec<Metric>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    points: Option<Vec<PointResult>>,
-}
-
-#[derive(Serialize)]
-struct PointResult {
-    set: BTreeMap<String, toml::Value>,
-    metrics: Vec<Metric>,
-}
-
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (text, points) = args.chosen.points()?;
     refuse_what_does_not_fit(&args, &points)?;
     args.watched.run(&text.name, &points[0].scenario)?;
-    let (seed, runs) = (points[0].scenario.seed, points[0].scenario.runs);
     // Hidden by itself where standard error is no terminal.
     let bar = ProgressBar::new(points.iter().map(|point| u64::from(point.scenario.runs)).sum());
     let mut results = Vec::new();
@@ -98,11 +79,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             figure::sweep(title, metric, results.iter().map(|one| (&one.set, &*one.metrics)));
         figure.map_err(Failure::Usage)?.write(file).map_err(Failure::Runtime)?;
     }
-    let (metrics, points) = match results.len() {
-        1 if results[0].set.is_empty() => (results.pop().map(|only| only.metrics), None),
-        _ => (None, Some(results)),
-    };
-    let document = Document { seed, runs, metrics, points };
+    let document = Document::new(&points, results);
     if args.json {
         print_json(&document)?;
     }

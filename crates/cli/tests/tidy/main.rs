@@ -25,6 +25,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("freshline-web", &["freshline", "freshline-core"]),
     ("freshline-c", &["freshline"]),
     ("freshline-py", &["freshline", "freshline-core", "freshline-lab"]),
+    // A page runs the lab, and the laws in it.
+    ("freshline-wasm", &["freshline-core", "freshline-lab"]),
     (
         "freshline-cli",
         &[

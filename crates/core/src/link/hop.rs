@@ -214,6 +214,11 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         self.loss = LossProcess::new(loss);
     }
 
+    /// The queue.
+    pub const fn queue(&self) -> &Q {
+        &self.queue
+    }
+
     /// The queue, for what its discipline lets change while it runs.
     pub fn queue_mut(&mut self) -> &mut Q {
         &mut self.queue
@@ -232,6 +237,25 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     /// How many packets are in the device in front of the line: waiting and in transmission.
     pub fn held(&self) -> Packets {
         self.queue.backlog().packets + Packets::new(u64::from(self.in_transmission.is_some()))
+    }
+
+    /// The packet in transmission, and the fraction of it that is sent at `now`, from 0 to 1.
+    pub fn in_transmission(&self, now: Time) -> Option<(&P, f64)> {
+        let sending = self.in_transmission.as_ref()?;
+        let sent = now.since(sending.start).as_secs_f64() / sending.duration.as_secs_f64();
+        // Of a transmission that takes no time, nothing remains to be sent.
+        Some((&sending.packet, if sent.is_nan() { 1.0 } else { sent.min(1.0) }))
+    }
+
+    /// The packets between the transmitter and the end of the hop with the times at which they
+    /// arrive there, in that order.
+    pub fn propagating(&self) -> impl Iterator<Item = (Time, &P)> {
+        self.line.packets()
+    }
+
+    /// The largest delay of a packet whose transmission ends now, delays of a trace excluded.
+    pub fn max_delay(&self) -> Span {
+        self.link.delay + self.link.jitter
     }
 
     /// How many packets are in the hop: waiting, in transmission and under way.

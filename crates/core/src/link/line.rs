@@ -84,6 +84,11 @@ impl<P: Packet> Line<P> {
         self.in_flight.front().map(|(arrival, _)| *arrival)
     }
 
+    /// The packets with the times of their arrival.
+    pub(super) fn packets(&self) -> impl Iterator<Item = (Time, &P)> {
+        self.in_flight.iter().map(|(arrival, packet)| (*arrival, packet))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.in_flight.len()
     }

@@ -104,6 +104,22 @@ impl<P: Packet> Qdisc<P> for Discipline<P> {
         }
     }
 
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        match self {
+            Self::Fifo(qdisc) => qdisc.each_queued(see),
+            Self::Lifo(qdisc) => qdisc.each_queued(see),
+            Self::Red(qdisc) => qdisc.each_queued(see),
+            Self::Codel(qdisc) => qdisc.each_queued(see),
+            Self::Drr(qdisc) => qdisc.each_queued(see),
+            Self::FqCodel(qdisc) => qdisc.each_queued(see),
+            Self::Ifil(qdisc) => qdisc.each_queued(see),
+            Self::IfilHosts(qdisc) => qdisc.each_queued(see),
+            Self::Hold(qdisc) => qdisc.each_queued(see),
+            Self::Ifc(qdisc) => qdisc.each_queued(see),
+            Self::Dual(qdisc) => qdisc.each_queued(see),
+        }
+    }
+
     fn marked(&self) -> Packets {
         match self {
             Self::Fifo(qdisc) => Qdisc::<P>::marked(qdisc),

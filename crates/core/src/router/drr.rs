@@ -170,6 +170,10 @@ impl<P: Packet> Qdisc<P> for Drr<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.packets.len(), bytes: self.bytes }
     }
+
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.queues.iter().for_each(|queue| self.packets.each(&queue.packets, see));
+    }
 }
 
 #[cfg(test)]

@@ -59,6 +59,11 @@ impl<P: Packet, U: Qdisc<P>, B: Qdisc<P>> Qdisc<P> for Dual<U, B> {
         Backlog { packets: urgent.packets + bulk.packets, bytes: urgent.bytes + bulk.bytes }
     }
 
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.urgent.each_queued(see);
+        self.bulk.each_queued(see);
+    }
+
     fn marked(&self) -> Packets {
         self.urgent.marked() + self.bulk.marked()
     }

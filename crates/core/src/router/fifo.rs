@@ -34,6 +34,10 @@ impl<P: Packet> Qdisc<P> for Fifo<P> {
     fn backlog(&self) -> Backlog {
         self.waiting.backlog()
     }
+
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.waiting.each(see);
+    }
 }
 
 #[cfg(test)]

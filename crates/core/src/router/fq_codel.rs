@@ -236,6 +236,10 @@ impl<P: Packet> Qdisc<P> for FqCodel<P> {
         Backlog { packets: self.packets.len(), bytes: self.bytes }
     }
 
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.queues.iter().for_each(|queue| self.packets.each(&queue.packets, see));
+    }
+
     fn marked(&self) -> Packets {
         self.marked
     }

@@ -141,6 +141,10 @@ impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Hold<Q> {
         self.queue.backlog()
     }
 
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.queue.each_queued(see);
+    }
+
     fn marked(&self) -> Packets {
         self.queue.marked()
     }

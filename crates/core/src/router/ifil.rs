@@ -185,6 +185,10 @@ impl<P: Packet> Qdisc<P> for Ifil<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: Packets::new(self.waiting.len() as u64), bytes: self.bytes }
     }
+
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.waiting.iter().for_each(|waiting| see(&waiting.packet));
+    }
 }
 
 #[cfg(test)]

@@ -290,6 +290,10 @@ impl<P: Packet> Qdisc<P> for IfilHosts<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: Packets::new(self.places.len() as u64), bytes: self.bytes }
     }
+
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.places.iter().for_each(|(_, place)| see(&place.packet));
+    }
 }
 
 #[cfg(test)]

@@ -195,6 +195,10 @@ pub trait Qdisc<P: Packet> {
     /// What waits now.
     fn backlog(&self) -> Backlog;
 
+    /// Calls `see` with each queued packet: those of one queue in the order of their arrival, one
+    /// queue after the other. A discipline that cannot list its packets shows none, the default.
+    fn each_queued(&self, _see: &mut dyn FnMut(&P)) {}
+
     /// How many packets it has marked ([`Packet::mark`]) since its start, in place of dropping
     /// them.
     fn marked(&self) -> Packets {

@@ -58,6 +58,15 @@ impl<P: Packet> PacketLists<P> {
         list.ends.map(|(first, _)| &self.0[first].packet)
     }
 
+    /// Calls `see` with each packet of `list`, the first one first.
+    pub(super) fn each(&self, list: &PacketList, see: &mut dyn FnMut(&P)) {
+        let mut next = list.ends.map(|(first, _)| first);
+        while let Some(node) = next {
+            see(&self.0[node].packet);
+            next = self.0[node].next;
+        }
+    }
+
     /// Takes the first packet from `list`.
     pub(super) fn pop(&mut self, list: &mut PacketList, now: Time) -> Option<Dequeued<P>> {
         let (first, last) = list.ends?;

@@ -340,6 +340,10 @@ impl<P: Packet, R: Rng> Qdisc<P> for Red<P, R> {
         self.queue.backlog()
     }
 
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.queue.each_queued(see);
+    }
+
     fn marked(&self) -> Packets {
         self.marked
     }

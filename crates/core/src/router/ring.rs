@@ -68,6 +68,11 @@ impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Ring<P, Q> {
         Backlog { packets, bytes: above.bytes + self.bytes }
     }
 
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.waiting.iter().for_each(|(_, next)| see(&next.packet));
+        self.above.each_queued(see);
+    }
+
     fn marked(&self) -> Packets {
         self.above.marked()
     }

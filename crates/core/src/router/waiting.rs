@@ -39,6 +39,11 @@ impl<P: Packet> Waiting<P> {
         Some(Dequeued { packet, sojourn: now.since(arrived) })
     }
 
+    /// Calls `see` with each packet, the oldest first.
+    pub(super) fn each(&self, see: &mut dyn FnMut(&P)) {
+        self.packets.iter().for_each(|(_, packet)| see(packet));
+    }
+
     pub(super) fn backlog(&self) -> Backlog {
         Backlog { packets: Packets::new(self.packets.len() as u64), bytes: self.bytes }
     }

@@ -16,6 +16,11 @@ impl Fixed {
     pub fn new(rate: UpdateRate) -> Self {
         Self { rate, pacer: Pacer::new() }
     }
+
+    /// Sends at `rate` from the last update on.
+    pub fn set_rate(&mut self, rate: UpdateRate) {
+        self.rate = rate;
+    }
 }
 
 impl RateLaw for Fixed {

@@ -26,7 +26,7 @@ use freshline_core::session::{
     SourceEvent, SourceParams,
 };
 use freshline_core::source::{EpochRecord, Limits, RateLaw};
-use freshline_core::unit::{Bytes, Span, Time};
+use freshline_core::unit::{Bytes, Span, Time, UpdateRate};
 use freshline_core::wire::Message;
 use rand::RngExt;
 use rand_pcg::Pcg64;
@@ -274,6 +274,11 @@ impl UpdateFlow {
     /// `now`, or the end of the flow if that was earlier: age and backlog are measured until then.
     pub fn measured_until(&self, now: Time) -> Time {
         self.tally.measured.clip(now)
+    }
+
+    /// The rate that its law has in force.
+    pub fn law_rate(&self) -> UpdateRate {
+        self.source.law().rate()
     }
 
     /// How much of its time has been measured; `None` if none has.

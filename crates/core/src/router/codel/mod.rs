@@ -112,6 +112,10 @@ impl<P: Packet> Qdisc<P> for Codel<P> {
         self.queue.backlog()
     }
 
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.queue.each_queued(see);
+    }
+
     fn marked(&self) -> Packets {
         self.marked
     }

@@ -248,6 +248,7 @@ mod reading {
 mod tests {
     use super::*;
     use crate::router::Qdisc;
+    use crate::unit::{Span, Time};
     use rand_pcg::Pcg64;
 
     struct Update;
@@ -269,6 +270,21 @@ mod tests {
         let refusal = "cake".parse::<QdiscConfig>().unwrap_err().to_string();
         for config in QdiscConfig::all() {
             assert!(refusal.contains(config.name()), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn each_discipline_shows_all_packets_that_it_queues() {
+        for config in QdiscConfig::all() {
+            let mut discipline = config.build::<Update, _>(&mut Pcg64::new(7, 7)).unwrap();
+            for ms in 0..5 {
+                let now = Time::ZERO + Span::from_millis(ms);
+                discipline.enqueue(now, Update, &mut |_| {});
+            }
+            discipline.dequeue(Time::ZERO + Span::from_millis(5), &mut |_| {});
+            let mut seen = 0;
+            discipline.each_queued(&mut |_| seen += 1);
+            assert_eq!(seen, discipline.backlog().packets.get(), "{config}");
         }
     }
 

@@ -152,6 +152,11 @@ impl<P: Packet, A: Qdisc<P>, D: Qdisc<P>, S: Scheduler> Qdisc<P> for Ifc<A, D, S
         Backlog { packets: aoi.packets + drop_averse.packets, bytes: aoi.bytes + drop_averse.bytes }
     }
 
+    fn each_queued(&self, see: &mut dyn FnMut(&P)) {
+        self.aoi.each_queued(see);
+        self.drop_averse.each_queued(see);
+    }
+
     fn marked(&self) -> Packets {
         self.aoi.marked() + self.drop_averse.marked()
     }
