@@ -1,0 +1,32 @@
+//! Figures and reports: data in, SVG, PNG, PDF or HTML out.
+//!
+//! ```text
+//!   Figure ─► svg() ─► SVG ─► write(): SVG, PNG, PDF
+//!                       └──► Page ─► HTML that loads nothing
+//!   saved runs ─► Comparison ─► text, Page
+//! ```
+//!
+//! A [`Figure`] has panels, one per quantity: [`Curves`] over a number or over labels, or [`Rows`] with marks.
+//! Text that is drawn or written is escaped here; callers pass it as it is.
+
+mod compare;
+mod draw;
+mod figure;
+mod number;
+mod output;
+mod page;
+mod panels;
+#[cfg(feature = "pictures")]
+mod picture;
+mod saved;
+mod words;
+
+pub use compare::{Comparison, Difference, Verdict};
+pub use draw::svg;
+pub use figure::{Axis, Curves, Figure, Mark, Panel, Point, Row, Rows, Scale, Series, Stroke};
+pub use number::{interval, scaled, short};
+pub use output::{Format, OutputError, write};
+pub use page::{Cell, Page, Section, Table, utc};
+pub use panels::{PanelOptions, metric_panels};
+pub use saved::{SavedError, SavedMetric, SavedPoint, SavedRun};
+pub use words::{capitalised, key_in_words, metric_in_words, number_with_unit};
