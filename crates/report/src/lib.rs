@@ -29,4 +29,4 @@ pub use output::{Format, OutputError, write};
 pub use page::{Cell, Page, Section, Table, utc};
 pub use panels::{PanelOptions, metric_panels};
 pub use saved::{SavedError, SavedMetric, SavedPoint, SavedRun};
-pub use words::{capitalised, key_in_words, metric_in_words, number_with_unit};
+pub use words::{capitalised, key_in_words, metric_in_words, number_with_unit, quantity_in_words};

@@ -31,6 +31,11 @@ impl Format {
         }
     }
 
+    /// Whether this program can write it: PNG and PDF with the feature `pictures` only.
+    pub const fn is_available(self) -> bool {
+        matches!(self, Self::Svg) || cfg!(feature = "pictures")
+    }
+
     /// The format of a file by its extension; `None` if it has another one.
     pub fn of(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();

@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use crate::figure::{Axis, Curves, Mark, Panel, Point, Row, Rows, Scale, Series, Stroke};
 use crate::saved::{SavedMetric, SavedPoint, SavedRun};
-use crate::words::{capitalised, key_in_words, metric_in_words, number_with_unit};
+use crate::words::{
+    capitalised, key_in_words, metric_in_words, number_with_unit, quantity_in_words,
+};
 
 /// Labels of an axis with more letters than this become rows.
 const MAX_LETTERS: usize = 70;
@@ -50,7 +52,8 @@ fn panel(runs: &[SavedRun], name: &str, swept: Option<&Swept>, options: &PanelOp
     let all = || runs.iter().flat_map(|run| &run.points).flat_map(|point| of_metric(point, name));
     let unit = all().next().map_or("", |metric| metric.unit.as_str());
     let title = capitalised(&metric_in_words(name));
-    let axis = Axis { scale: options.y, ..Axis::new(title.clone(), unit) };
+    let quantity = capitalised(&quantity_in_words(name));
+    let axis = Axis { scale: options.y, ..Axis::new(quantity, unit) };
     match swept {
         Some(swept) if swept.fits() => {
             let x = Axis { scale: options.x, ..swept.axis.clone() };

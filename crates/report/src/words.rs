@@ -49,6 +49,13 @@ const METRICS: &[(&str, &str)] = &[
     ("stall_time", "stall time"),
     ("reorder", "reordering delay"),
     ("page", "page load time"),
+    ("generated", "generated states"),
+    ("delivered", "delivered states"),
+    ("replaced", "replaced states"),
+    ("withheld", "withheld states"),
+    ("refused", "refused states"),
+    ("delivery", "delivery time"),
+    ("stale", "stale topics"),
 ];
 
 /// What the end of a metric's name says, in front of or behind the words.
@@ -80,6 +87,19 @@ pub fn metric_in_words(metric: &str) -> String {
         return format!("{before}{words}{behind}");
     }
     metric.replace('_', " ")
+}
+
+/// The quantity of a metric, without its statistic, for an axis: `age_p99` is an age, `age_jain` an index.
+pub fn quantity_in_words(metric: &str) -> String {
+    if METRICS.iter().any(|(known, _)| *known == metric) {
+        return metric_in_words(metric);
+    }
+    let quantities = [("_jain", "Jain's index"), ("_accuracy", "accuracy")];
+    if let Some((_, words)) = quantities.iter().find(|(ending, _)| metric.ends_with(ending)) {
+        return (*words).to_owned();
+    }
+    let base = STATISTICS.iter().find_map(|(ending, ..)| metric.strip_suffix(ending));
+    metric_in_words(base.filter(|base| !base.is_empty()).unwrap_or(metric))
 }
 
 /// A key of a scenario in words: `flow.source.count` is the number of flows `source`.
@@ -151,6 +171,8 @@ mod tests {
         ] {
             assert_eq!(metric_in_words(metric), words);
         }
+        assert_eq!(quantity_in_words("source_age_p95"), "age at the source");
+        assert_eq!(quantity_in_words("goodput_jain"), "Jain's index");
         assert_eq!(key_in_words("flow.source.count"), "number of flows “source”");
         assert_eq!(key_in_words("duration"), "duration");
         assert_eq!(key_in_words("link.up.forward.delay"), "delay of “up”");

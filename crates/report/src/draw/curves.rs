@@ -10,7 +10,7 @@ use crate::figure::{Curves, Series, Stroke};
 use crate::number::short;
 
 /// Lengths in pixels.
-const HEIGHT: u32 = 300;
+const HEIGHT: u32 = 310;
 const BOTTOM: u32 = 46;
 
 /// Curves with their axes.
@@ -20,6 +20,8 @@ pub(super) struct Plot<'a> {
     y: Fitted,
     /// The width of the labels to the left.
     left: u32,
+    /// The size of the axes' names, so that the one at the left fits.
+    size: f64,
 }
 
 impl<'a> Plot<'a> {
@@ -34,16 +36,18 @@ impl<'a> Plot<'a> {
         let x = Fitted::new(&curves.x, points().map(|point| point.x), false, 8);
         let y = Fitted::new(&curves.y, ends, true, 6);
         let widest = y.tick_labels().map(|label| width(&label, TEXT)).fold(0.0, f64::max);
-        Self { curves, x, y, left: widest as u32 + 44 }
+        let room = f64::from(HEIGHT - BOTTOM) / width(&y.name, 1.0);
+        Self { curves, x, y, left: widest as u32 + 44, size: TEXT.min(room) }
     }
 
     pub(super) fn height(&self) -> u32 {
         HEIGHT
     }
 
-    pub(super) fn draw(&self, root: &Area<'_>, top: u32) -> Drawn<Vec<Hover>, SvgError> {
-        let area = root.clone().shrink((0, top), (WIDTH, HEIGHT));
+    pub(super) fn draw(&self, root: &Area<'_>, corner: (u32, u32)) -> Drawn<Vec<Hover>, SvgError> {
+        let area = root.clone().shrink(corner, (WIDTH, HEIGHT));
         let mut chart = ChartBuilder::on(&area)
+            .margin_left(MARGIN / 2)
             .margin_right(MARGIN + 14)
             .margin_top(8)
             .set_label_area_size(LabelAreaPosition::Left, self.left)
@@ -55,7 +59,7 @@ impl<'a> Plot<'a> {
             .bold_line_style(GRID)
             .axis_style(GREY)
             .label_style(style(TEXT, INK))
-            .axis_desc_style(style(TEXT, INK))
+            .axis_desc_style(style(self.size, INK))
             .x_label_formatter(&|at| self.x.label(*at))
             .y_label_formatter(&|at| self.y.label(*at))
             .x_desc(&self.x.name)

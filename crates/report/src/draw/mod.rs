@@ -5,7 +5,7 @@
 //!   ── title of a panel ──         per panel: its title,
 //!   ● one  ■ another  ○ paper      its legend,
 //!   │ chart                        and its chart with names and units at the axes
-//!   note
+//!   note                           more than three panels are in two columns
 //! ```
 
 mod axis;
@@ -30,6 +30,8 @@ const MARGIN: u32 = 16;
 const TITLE: f64 = 18.0;
 const PANEL_TITLE: f64 = 14.0;
 const TEXT: f64 = 12.0;
+/// How much wider bold letters are.
+const BOLDER: f64 = 1.12;
 const LINE: u32 = 20;
 
 /// A part of a drawing, and the result of drawing there.
@@ -55,22 +57,29 @@ enum EntryKind {
     Line,
 }
 
-/// Draws a figure, 800 pixels wide.
+/// From so many panels on there are two columns.
+const TWO_COLUMNS: usize = 4;
+
+/// Draws a figure, 800 pixels wide, or 1600 with more than three panels.
 ///
 /// # Errors
 /// [`OutputError::Drawing`].
 pub fn svg(figure: &Figure) -> Result<String, OutputError> {
-    let room = f64::from(WIDTH - 2 * MARGIN);
-    let title = wrapped(&plain(&figure.title), TITLE, room);
+    let columns = if figure.panels.len() < TWO_COLUMNS { 1 } else { 2 };
+    let whole = WIDTH * columns as u32;
+    let room = f64::from(whole - 2 * MARGIN);
+    let title = wrapped(&plain(&figure.title), BOLDER * TITLE, room);
     let head = if figure.title.is_empty() { MARGIN / 2 } else { MARGIN + 26 * title.len() as u32 };
     let note = wrapped(&plain(&figure.note), TEXT, room);
     let foot = if figure.note.is_empty() { 0 } else { LINE * note.len() as u32 };
     let panels: Vec<_> = figure.panels.iter().map(Laid::new).collect();
-    let height = head + panels.iter().map(Laid::height).sum::<u32>() + foot + MARGIN / 2;
+    let lines: Vec<_> = panels.chunks(columns).collect();
+    let tallest = |line: &[Laid<'_>]| line.iter().map(Laid::height).max().unwrap_or(0);
+    let height = head + lines.iter().map(|line| tallest(line)).sum::<u32>() + foot + MARGIN / 2;
     let mut text = String::new();
     let mut hovers = Vec::new();
     {
-        let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut text, (whole, height)).into_drawing_area();
         let mut draw = || -> Drawn<(), SvgError> {
             root.fill(&PAPER)?;
             for (place, line) in title.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
@@ -78,9 +87,11 @@ pub fn svg(figure: &Figure) -> Result<String, OutputError> {
                 root.draw_text(line, &bold(TITLE, INK), at)?;
             }
             let mut top = head;
-            for panel in &panels {
-                hovers.extend(panel.draw(&root, top)?);
-                top += panel.height();
+            for line in &lines {
+                for (column, panel) in line.iter().enumerate() {
+                    hovers.extend(panel.draw(&root, (WIDTH * column as u32, top))?);
+                }
+                top += tallest(line);
             }
             for (place, line) in note.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
                 let at = (MARGIN as i32, (top + LINE * place as u32) as i32);
@@ -119,7 +130,7 @@ impl<'a> Laid<'a> {
             Panel::Rows(rows) => (Chart::Rows(rows::Plot::new(rows)), rows::legend(rows)),
         };
         let title =
-            wrapped(&plain(panel.title()), PANEL_TITLE, f64::from(WIDTH - 2 * MARGIN));
+            wrapped(&plain(panel.title()), BOLDER * PANEL_TITLE, f64::from(WIDTH - 2 * MARGIN));
         // A legend of one series says what the title has said.
         let is_needed = entries.len() > 1 || entries.iter().any(|it| it.kind != EntryKind::Mark);
         let entries = if is_needed { entries } else { Vec::new() };
@@ -139,24 +150,26 @@ impl<'a> Laid<'a> {
         self.head() + chart + 14
     }
 
-    fn draw(&self, root: &Area<'_>, top: u32) -> Drawn<Vec<Hover>, SvgError> {
+    /// Draws the panel with its upper left corner there.
+    fn draw(&self, root: &Area<'_>, (left, top): (u32, u32)) -> Drawn<Vec<Hover>, SvgError> {
         let mut y = top as i32 + 10;
+        let start = (left + MARGIN) as i32;
         for line in self.title.iter().filter(|line| !line.is_empty()) {
             let style = anchored(bold(PANEL_TITLE, INK), HPos::Left);
-            root.draw_text(line, &style, (MARGIN as i32, y))?;
+            root.draw_text(line, &style, (start, y))?;
             y += LINE as i32;
         }
         for line in &self.legend {
-            let mut x = MARGIN as i32 + 8;
+            let mut x = start + 8;
             for entry in line {
                 x = draw_entry(root, entry, (x, y))?;
             }
             y += LINE as i32;
         }
-        let chart_top = top + self.head();
+        let corner = (left, top + self.head());
         match &self.chart {
-            Chart::Curves(plot) => plot.draw(root, chart_top),
-            Chart::Rows(plot) => plot.draw(root, chart_top),
+            Chart::Curves(plot) => plot.draw(root, corner),
+            Chart::Rows(plot) => plot.draw(root, corner),
         }
     }
 }

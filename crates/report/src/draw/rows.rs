@@ -50,8 +50,8 @@ impl<'a> Plot<'a> {
         self.row * self.rows.rows.len() as u32 + BOTTOM + 8
     }
 
-    pub(super) fn draw(&self, root: &Area<'_>, top: u32) -> Drawn<Vec<Hover>, SvgError> {
-        let area = root.clone().shrink((0, top), (WIDTH, self.height()));
+    pub(super) fn draw(&self, root: &Area<'_>, corner: (u32, u32)) -> Drawn<Vec<Hover>, SvgError> {
+        let area = root.clone().shrink(corner, (WIDTH, self.height()));
         let places = Axis {
             labels: self.rows.rows.iter().map(|row| row.label.clone()).collect(),
             ..Axis::default()
@@ -59,6 +59,7 @@ impl<'a> Plot<'a> {
         let y = Fitted::new(&places, std::iter::empty(), false, 0);
         let [from, to] = y.ends();
         let mut chart = ChartBuilder::on(&area)
+            .margin_left(MARGIN / 2)
             .margin_right(MARGIN + 14)
             .margin_top(8)
             .set_label_area_size(LabelAreaPosition::Left, self.left)
@@ -95,14 +96,14 @@ impl<'a> Plot<'a> {
         hovers: &mut Vec<Hover>,
     ) -> Drawn<(), SvgError> {
         let [start, end] = self.x.ends();
-        let (_, middle) = at(start * self.x.factor, 0.0);
+        let left = at(start * self.x.factor, 0.0);
+        let middle = left.1;
         let ink = if row.is_broken { BROKEN } else { INK };
         let first = middle - (LABEL_LINE as i32) * (label.len() as i32 - 1) / 2;
         for (line, text) in (0i32..).zip(label) {
-            let place = (self.left as i32 - 10, first + LABEL_LINE as i32 * line);
+            let place = (left.0 - 10, first + LABEL_LINE as i32 * line);
             root.draw_text(text, &anchored(style(TEXT, ink), HPos::Right), place)?;
         }
-        let left = at(start * self.x.factor, 0.0);
         let right = at(end * self.x.factor, 0.0);
         root.draw(&PathElement::new(vec![left, right], GRID))?;
         for mark_of in &row.marks {
