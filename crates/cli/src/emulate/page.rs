@@ -25,7 +25,7 @@ impl Emulated<'_> {
         let hops: Vec<_> = directions
             .iter()
             .flat_map(|(name, direction)| {
-                let named = |(place, hop)| (format!("{name} {}", place + 1), hop);
+                let named = move |(place, hop)| (format!("{name} {}", place + 1), hop);
                 direction.hops.iter().enumerate().map(named)
             })
             .collect();
