@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::number::{interval, short};
+use crate::number::{NOISE, interval, short};
 use crate::page::{Cell, Page, Section, Table};
 use crate::panels::{PanelOptions, keys_in_words, metric_panels};
 use crate::saved::{SavedMetric, SavedPoint, SavedRun};
@@ -242,7 +242,9 @@ impl Difference {
         (first, other): (&SavedMetric, &SavedMetric),
         (runs_of_first, runs_of_other): (u32, u32),
     ) -> Option<Self> {
+        let size = first.value?.abs().max(other.value?.abs());
         let value = other.value? - first.value?;
+        let value = if value.abs() < NOISE * size { 0.0 } else { value };
         let halves = first.ci95.zip(other.ci95);
         let half = halves.and_then(|(a, b)| welch((a, runs_of_first), (b, runs_of_other)));
         let verdict = match half {

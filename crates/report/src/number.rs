@@ -1,5 +1,8 @@
 //! Units and numbers that people read.
 
+/// Differences below this fraction are those of rounding.
+pub(crate) const NOISE: f64 = 1e-9;
+
 /// By what a number of `unit` is divided, and the unit that it then has, for numbers up to `max`.
 pub fn scaled(unit: &str, max: f64) -> (f64, &str) {
     match unit {
@@ -29,13 +32,20 @@ pub fn short(value: f64) -> String {
 pub fn interval(value: f64, half: Option<f64>, unit: &str) -> String {
     let (factor, unit) = scaled(unit, value.abs());
     let half = half.map_or(String::new(), |half| {
-        // Two digits of an interval are enough, and the value has no more than four.
-        let half = half / factor;
-        let magnitude = if half > 0.0 { half.log10().floor() as i32 } else { 0 };
-        format!(" ± {}", trimmed(format!("{half:.*}", usize::try_from(1 - magnitude).unwrap_or(0))))
+        // Equal runs differ by their rounding.
+        let half = if half < NOISE * value.abs() { 0.0 } else { half };
+        format!(" ± {}", half_of(value / factor, half / factor))
     });
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
     format!("{}{half}{unit}", short(value / factor))
+}
+
+/// Half the width of the interval of a value: two digits at most, and none behind those of the value, but one digit
+/// at least.
+fn half_of(value: f64, half: f64) -> String {
+    let magnitude = |number: f64| if number > 0.0 { number.log10().floor() as i32 } else { 0 };
+    let digits = (1 - magnitude(half)).min(3 - magnitude(value.abs())).max(-magnitude(half));
+    trimmed(format!("{half:.*}", usize::try_from(digits).unwrap_or(0)))
 }
 
 fn trimmed(text: String) -> String {
@@ -114,6 +124,10 @@ mod tests {
         assert_eq!(interval(0.031_23, Some(0.000_42), "s"), "31.23 ± 0.42 ms");
         assert_eq!(interval(2.5e6, None, "bit/s"), "2.5 Mbit/s");
         assert_eq!(interval(0.98, Some(0.0), "1"), "0.98 ± 0");
+        assert_eq!(interval(34.41, Some(0.058), "packets"), "34.41 ± 0.06 packets");
+        assert_eq!(interval(8.66, Some(0.000_11), "1"), "8.66 ± 0.0001");
+        assert_eq!(interval(12.0, Some(182.4), "1"), "12 ± 182");
+        assert_eq!(interval(112.7, Some(4.2e-14), "1"), "112.7 ± 0");
     }
 
     #[test]
