@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use freshline_net::clock::wall_clock;
-use freshline_report::{Page, utc};
+use freshline_report::{Fact, Page, utc};
 use miette::IntoDiagnostic;
 
 use crate::failure::Failure;
@@ -37,14 +37,14 @@ impl HtmlArg {
 }
 
 /// How a report was made: command, version and date, and what else is known.
-pub(crate) fn facts(more: &[(&str, String)]) -> Vec<(String, String)> {
+pub(crate) fn facts(more: &[(&str, String)]) -> Vec<Fact> {
     let own = [
         ("Command", command()),
         ("Version", format!("freshline {}", env!("CARGO_PKG_VERSION"))),
         ("Date", utc(wall_clock())),
     ];
-    let all = own.iter().chain(more).map(|(name, value)| ((*name).to_owned(), value.clone()));
-    all.filter(|(_, value)| !value.is_empty()).collect()
+    let all = own.iter().chain(more).filter(|(_, value)| !value.is_empty());
+    all.map(|(name, value)| Fact { name: (*name).to_owned(), value: value.clone() }).collect()
 }
 
 /// The command line as a shell takes it.

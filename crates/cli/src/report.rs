@@ -19,7 +19,7 @@ use crate::output::printed;
 #[command(after_long_help = "\
 EXAMPLE
 
-Two disciplines in front of the same bottleneck, each with 10 runs:
+Two laws of the source on the same path, each with 10 runs:
 
     freshline lab run six-hops --runs 10 --json-file runs/acp+.json
     freshline lab run six-hops --runs 10 --set flow.source.updates.law=lazy --json-file runs/lazy.json
@@ -51,7 +51,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         comparison = comparison.only(metric);
     }
     if comparison.differences().is_empty() {
-        let which = args.metric.as_ref().map_or("a metric".to_owned(), |it| format!("the metric {it}"));
+        let which =
+            args.metric.as_ref().map_or("a metric".to_owned(), |it| format!("the metric {it}"));
         return Err(Failure::Usage(miette!(
             "{}: no two runs have {which} of the same flow at the same point of a sweep",
             args.folder.display()

@@ -93,7 +93,8 @@ fn every_metric_of_the_dashboard_and_of_the_rules_is_exported() {
         expressions.iter().flat_map(|text| metrics(text)).chain(metrics(&rules)).collect();
     assert!(expressions.len() > 20 && wanted.len() > 20, "{wanted:?}");
 
-    let (_monitor, monitor_url, of_monitor) = serving(&["monitor", "udp://127.0.0.1:0", "--max-age", "robot/*=10s"]);
+    let (_monitor, monitor_url, of_monitor) =
+        serving(&["monitor", "udp://127.0.0.1:0", "--max-age", "robot/*=10s"]);
     let relay = ["relay", "udp://127.0.0.1:0", &monitor_url, "--max-payload", "900B"];
     let fixed = ["--law", "fixed", "--rate", "50/s"];
     let (_relay, url, of_relay) = serving(&[&relay[..], &fixed].concat());

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::number::{NOISE, interval, short};
-use crate::page::{Cell, Page, Section, Table};
+use crate::page::{Cell, Fact, Page, Section, Table};
 use crate::panels::{PanelOptions, keys_in_words, metric_panels};
 use crate::saved::{SavedMetric, SavedPoint, SavedRun};
 use crate::words::{capitalised, metric_in_words};
@@ -112,7 +112,15 @@ impl Comparison {
             let heading = self.heading(difference);
             if heading != last {
                 lines.push([(); 7].map(|()| String::new()));
-                lines.push([heading.clone(), "".into(), "".into(), "".into(), "".into(), "".into(), "".into()]);
+                lines.push([
+                    heading.clone(),
+                    "".into(),
+                    "".into(),
+                    "".into(),
+                    "".into(),
+                    "".into(),
+                    "".into(),
+                ]);
                 last = heading;
             }
             lines.push(difference.cells());
@@ -148,27 +156,21 @@ impl Comparison {
     /// How many differences there are of each kind, as a sentence.
     pub fn summary(&self) -> String {
         let count = |verdict| self.differences.iter().filter(|it| it.verdict == verdict).count();
-        let [higher, lower, equal, undecided, unknown] = [
-            Verdict::Higher,
-            Verdict::Lower,
-            Verdict::Equal,
-            Verdict::Undecided,
-            Verdict::Unknown,
-        ]
-        .map(count);
+        let [higher, lower, equal, undecided, unknown] =
+            [Verdict::Higher, Verdict::Lower, Verdict::Equal, Verdict::Undecided, Verdict::Unknown]
+                .map(count);
         let mut text = format!(
-            "Of {} metrics {higher} are higher and {lower} lower with 95 % confidence, {equal} are equal, and \
-             {undecided} are undecided.",
+            "{} metrics: {higher} higher and {lower} lower with 95 % confidence, {equal} equal, {undecided} undecided",
             self.differences.len()
         );
         if unknown > 0 {
-            let _ = write!(text, " {unknown} have no interval, as a run was not repeated.");
+            let _ = write!(text, ", {unknown} without an interval, as a run was not repeated");
         }
-        text
+        text + "."
     }
 
     /// A page with the table and a picture per metric; `facts` say how it was made.
-    pub fn page(&self, facts: Vec<(String, String)>, options: &PanelOptions) -> Page {
+    pub fn page(&self, facts: Vec<Fact>, options: &PanelOptions) -> Page {
         let names: Vec<_> = self.runs.iter().map(|run| run.name.as_str()).collect();
         let columns = ["Metric", "Of", ">First", ">Other", ">Difference", ">Percent", "Verdict"];
         let mut tables: Vec<Table> = Vec::new();
@@ -176,8 +178,7 @@ impl Comparison {
             let other = &self.runs[difference.run].name;
             let point = &difference.point;
             let caption = format!("{other} against {}", self.runs[0].name);
-            let caption =
-                if point.is_empty() { caption } else { format!("{caption}, {point}") };
+            let caption = if point.is_empty() { caption } else { format!("{caption}, {point}") };
             if tables.last().is_none_or(|table| table.caption != caption) {
                 let at = tables.iter().position(|table| table.caption == caption);
                 let table = at.map(|at| tables.remove(at));
@@ -193,7 +194,8 @@ impl Comparison {
             let numbers = [run.seed.to_string().into(), run.runs.to_string().into()];
             runs.rows.push(cells.into_iter().chain(numbers).collect());
         }
-        let note = "Bars are 95 % intervals over the runs. That of a difference is by Welch's t-test.";
+        let note =
+            "Bars are 95 % intervals over the runs. That of a difference is by Welch's t-test.";
         let section = |heading: &str| Section { heading: heading.to_owned(), ..Section::default() };
         Page {
             title: format!("Comparison of {}", names.join(", ")),
@@ -363,6 +365,6 @@ mod tests {
         }
         let html = comparison.page(Vec::new(), &PanelOptions::default()).html().unwrap();
         assert!(html.contains("&lt;new&gt; against old") && !html.contains("<new>"), "{html}");
-        assert!(html.contains("1 are higher") && html.contains("<svg"), "{html}");
+        assert!(html.contains("1 higher and 0 lower") && html.contains("<svg"), "{html}");
     }
 }

@@ -119,10 +119,31 @@ pub struct Rows {
     pub title: String,
     /// The quantity. Starts at zero unless it is logarithmic or has negative values.
     pub x: Axis,
-    /// The names in the legend, each with whether it is what somebody expects.
-    pub series: Vec<(String, bool)>,
+    /// In the order of the legend.
+    pub series: Vec<RowSeries>,
     /// From top to bottom.
     pub rows: Vec<Row>,
+}
+
+/// Values of one kind in [`Rows`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowSeries {
+    /// Its name in the legend.
+    pub name: String,
+    /// Whether it is what somebody expects, such as a paper: hollow marks.
+    pub is_expected: bool,
+}
+
+impl RowSeries {
+    /// Measured values.
+    pub fn measured(name: impl Into<String>) -> Self {
+        Self { name: name.into(), is_expected: false }
+    }
+
+    /// Expected values.
+    pub fn expected(name: impl Into<String>) -> Self {
+        Self { name: name.into(), is_expected: true }
+    }
 }
 
 /// A line of [`Rows`].
@@ -145,6 +166,15 @@ pub struct Mark {
     pub value: Option<f64>,
     /// Half the width of its 95 % interval.
     pub half: Option<f64>,
-    /// A range that is drawn as a band, such as a tolerance; an infinite end is that of the axis.
-    pub band: Option<(f64, f64)>,
+    /// A range, such as a tolerance.
+    pub band: Option<Band>,
+}
+
+/// A range of values; an infinite end is that of the axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Band {
+    /// Where it begins.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
 }

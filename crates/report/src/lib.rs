@@ -11,6 +11,7 @@
 
 mod compare;
 mod draw;
+mod error;
 mod figure;
 mod number;
 mod output;
@@ -23,10 +24,13 @@ mod words;
 
 pub use compare::{Comparison, Difference, Verdict};
 pub use draw::svg;
-pub use figure::{Axis, Curves, Figure, Mark, Panel, Point, Row, Rows, Scale, Series, Stroke};
+pub use error::OutputError;
+pub use figure::{
+    Axis, Band, Curves, Figure, Mark, Panel, Point, Row, RowSeries, Rows, Scale, Series, Stroke,
+};
 pub use number::{interval, scaled, short};
-pub use output::{Format, OutputError, write};
-pub use page::{Cell, Page, Section, Table, utc};
+pub use output::{Format, write};
+pub use page::{Cell, Column, Fact, Page, Section, Table, utc};
 pub use panels::{PanelOptions, metric_panels};
 pub use saved::{SavedError, SavedMetric, SavedPoint, SavedRun};
 pub use words::{capitalised, key_in_words, metric_in_words, number_with_unit, quantity_in_words};

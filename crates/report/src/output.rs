@@ -1,9 +1,10 @@
 //! Files of figures.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::draw::svg;
+use crate::error::OutputError;
 use crate::figure::Figure;
 
 /// The format of a figure's file.
@@ -41,29 +42,6 @@ impl Format {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         Self::ALL.into_iter().find(|format| format.extension() == extension)
     }
-}
-
-/// A figure or page that cannot be written.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OutputError {
-    /// The drawing failed.
-    #[error("cannot draw: {0}")]
-    Drawing(String),
-    /// The program was built without it.
-    #[error("this program was built without PNG and PDF; write SVG, or build it with the feature `pictures`")]
-    NoPictures,
-    /// The drawing cannot be made a picture.
-    #[error("cannot make a picture of the drawing: {0}")]
-    Picture(String),
-    /// The file cannot be written.
-    #[error("cannot write {}: {error}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
 }
 
 /// Draws a figure into a file, and makes the folder for it if it is missing.
@@ -111,7 +89,11 @@ mod tests {
             y: Axis::new("mean age", "s"),
             series: vec![series("ours", false), series("paper & model", true)],
         };
-        Figure { title: "A \"figure\"".to_owned(), panels: vec![Panel::Curves(curves)], note: String::new() }
+        Figure {
+            title: "A \"figure\"".to_owned(),
+            panels: vec![Panel::Curves(curves)],
+            note: String::new(),
+        }
     }
 
     #[test]
@@ -133,7 +115,9 @@ mod tests {
     #[test]
     fn every_format_is_written_with_its_signature() {
         let folder = tempfile::tempdir().unwrap();
-        for (format, start) in [(Format::Svg, &b"<svg"[..]), (Format::Png, b"\x89PNG"), (Format::Pdf, b"%PDF")] {
+        for (format, start) in
+            [(Format::Svg, &b"<svg"[..]), (Format::Png, b"\x89PNG"), (Format::Pdf, b"%PDF")]
+        {
             let path = folder.path().join("new").join("figure").with_extension(format.extension());
             write(&figure(), &path, format).unwrap();
             assert!(fs::read(&path).unwrap().starts_with(start), "{format:?}");

@@ -8,8 +8,9 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::draw::{plain, svg};
+use crate::error::OutputError;
 use crate::figure::{Figure, Panel};
-use crate::output::{OutputError, write_file};
+use crate::output::write_file;
 
 /// Nothing is loaded, and no script runs; the page's own styles apply.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -22,10 +23,19 @@ pub struct Page {
     pub title: String,
     /// The summary, a paragraph each.
     pub summary: Vec<String>,
-    /// How it was made: names with values, such as the command and its seed.
-    pub facts: Vec<(String, String)>,
+    /// How it was made, such as the command and its seed.
+    pub facts: Vec<Fact>,
     /// Its parts.
     pub sections: Vec<Section>,
+}
+
+/// A fact about how a report was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// Its name; `Command` is written as code.
+    pub name: String,
+    /// Its value.
+    pub value: String,
 }
 
 /// A part of a report under a heading.
@@ -48,8 +58,8 @@ pub struct Section {
 pub struct Table {
     /// What it shows.
     pub caption: String,
-    /// The names of the columns, each with whether it has numbers.
-    pub columns: Vec<(String, bool)>,
+    /// The columns.
+    pub columns: Vec<Column>,
     /// A cell per column; the first is the heading of its row.
     pub rows: Vec<Vec<Cell>>,
 }
@@ -57,13 +67,22 @@ pub struct Table {
 impl Table {
     /// A table without rows: a name in front of `>` is that of a column of numbers.
     pub fn new(caption: impl Into<String>, columns: &[&str]) -> Self {
-        let column = |name: &&str| match name.strip_prefix('>') {
-            Some(name) => (name.to_owned(), true),
-            None => ((*name).to_owned(), false),
+        let column = |name: &&str| {
+            let number = name.strip_prefix('>');
+            Column { name: number.unwrap_or(name).to_owned(), is_number: number.is_some() }
         };
         let columns = columns.iter().map(column).collect();
         Self { caption: caption.into(), columns, rows: Vec::new() }
     }
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// What is in it.
+    pub name: String,
+    /// Whether it has numbers, which are aligned at the right.
+    pub is_number: bool,
 }
 
 /// A cell of a table.
@@ -121,10 +140,10 @@ impl Page {
     }
 }
 
-fn facts(facts: &[(String, String)]) -> Markup {
+fn facts(facts: &[Fact]) -> Markup {
     html! {
         dl {
-            @for (name, value) in facts {
+            @for Fact { name, value } in facts {
                 dt { (plain(name)) }
                 dd {
                     @if name == "Command" { code { (plain(value)) } } @else { (plain(value)) }
@@ -157,7 +176,7 @@ fn section(section: &Section) -> Result<Markup, OutputError> {
 
 fn table(table: &Table) -> Markup {
     let class = |place: usize, cell: Option<&Cell>| {
-        let is_number = table.columns.get(place).is_some_and(|(_, is_number)| *is_number);
+        let is_number = table.columns.get(place).is_some_and(|column| column.is_number);
         let is_bad = cell.is_some_and(|cell| cell.is_bad);
         match (is_number, is_bad) {
             (true, true) => Some("number bad"),
@@ -172,8 +191,8 @@ fn table(table: &Table) -> Markup {
                 caption { (plain(&table.caption)) }
                 thead {
                     tr {
-                        @for (place, (name, _)) in table.columns.iter().enumerate() {
-                            th scope="col" class=[class(place, None)] { (plain(name)) }
+                        @for (place, column) in table.columns.iter().enumerate() {
+                            th scope="col" class=[class(place, None)] { (plain(&column.name)) }
                         }
                     }
                 }
@@ -214,7 +233,7 @@ mod tests {
         let page = Page {
             title: evil.to_owned(),
             summary: vec![evil.to_owned()],
-            facts: vec![("Command".to_owned(), evil.to_owned())],
+            facts: vec![Fact { name: "Command".to_owned(), value: evil.to_owned() }],
             sections: vec![Section {
                 heading: evil.to_owned(),
                 tables: vec![table],

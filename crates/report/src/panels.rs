@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::figure::{Axis, Curves, Mark, Panel, Point, Row, Rows, Scale, Series, Stroke};
+use crate::figure::{
+    Axis, Curves, Mark, Panel, Point, Row, RowSeries, Rows, Scale, Series, Stroke,
+};
 use crate::saved::{SavedMetric, SavedPoint, SavedRun};
 use crate::words::{
     capitalised, key_in_words, metric_in_words, number_with_unit, quantity_in_words,
@@ -82,9 +84,9 @@ impl Swept {
                 known.push(value);
             }
         }
-        let numeric = values.iter().filter_map(|(key, values)| {
-            Some((values.len(), *key, common_unit(values)?))
-        });
+        let numeric = values
+            .iter()
+            .filter_map(|(key, values)| Some((values.len(), *key, common_unit(values)?)));
         if let Some((_, key, unit)) = numeric.max_by_key(|(count, ..)| *count) {
             let axis = Axis::new(capitalised(&key_in_words(key)), unit);
             return Some(Self { key: key.to_owned(), axis, is_numeric: true });
@@ -185,7 +187,7 @@ fn rows(runs: &[SavedRun], name: &str, title: String, x: Axis) -> Rows {
             }
         }
     }
-    let series = runs.iter().map(|run| (run.name.clone(), false)).collect();
+    let series = runs.iter().map(|run| RowSeries::measured(run.name.clone())).collect();
     Rows { title, x, series, rows: all }
 }
 
@@ -215,7 +217,8 @@ mod tests {
 
     #[test]
     fn a_swept_number_is_an_axis_and_each_run_a_curve() {
-        let runs = [run("old", &[("530/s", 0.02), ("300/s", 0.03)]), run("new", &[("300/s", 0.01)])];
+        let runs =
+            [run("old", &[("530/s", 0.02), ("300/s", 0.03)]), run("new", &[("300/s", 0.01)])];
         let panels = metric_panels(&runs, &PanelOptions::default());
         let [Panel::Curves(curves)] = &panels[..] else { panic!("{panels:?}") };
         assert_eq!((curves.x.name.as_str(), curves.x.unit.as_str()), ("Rate of “robot”", "1/s"));
@@ -231,8 +234,10 @@ mod tests {
         let panels = metric_panels(&[short], &PanelOptions::default());
         let [Panel::Curves(curves)] = &panels[..] else { panic!("{panels:?}") };
         assert_eq!(curves.x.labels, ["acp+d", "lazy"]);
-        let long = "a table or another text that would take the whole of the axis, and more than that";
-        let panels = metric_panels(&[run("a", &[(long, 0.1), ("b", 0.2)])], &PanelOptions::default());
+        let long =
+            "a table or another text that would take the whole of the axis, and more than that";
+        let panels =
+            metric_panels(&[run("a", &[(long, 0.1), ("b", 0.2)])], &PanelOptions::default());
         let [Panel::Rows(rows)] = &panels[..] else { panic!("{panels:?}") };
         assert_eq!(rows.rows.len(), 2);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree, fontdb::Database};
 
-use crate::output::OutputError;
+use crate::error::OutputError;
 
 /// Pixels per unit of the SVG.
 const SCALE: f32 = 2.0;
@@ -24,8 +24,10 @@ pub(crate) fn png(svg: &str) -> Result<Vec<u8>, OutputError> {
 /// A page of the size of `svg`, in which the font is embedded.
 pub(crate) fn pdf(svg: &str) -> Result<Vec<u8>, OutputError> {
     let tree = tree(svg)?;
-    let (conversion, page) = (svg2pdf::ConversionOptions::default(), svg2pdf::PageOptions::default());
-    svg2pdf::to_pdf(&tree, conversion, page).map_err(|error| OutputError::Picture(error.to_string()))
+    let (conversion, page) =
+        (svg2pdf::ConversionOptions::default(), svg2pdf::PageOptions::default());
+    svg2pdf::to_pdf(&tree, conversion, page)
+        .map_err(|error| OutputError::Picture(error.to_string()))
 }
 
 fn tree(svg: &str) -> Result<Tree, OutputError> {

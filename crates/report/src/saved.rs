@@ -116,8 +116,11 @@ impl SavedRun {
         }
         let bytes = fs::read(path).map_err(unread)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        Self::parse(&name, &bytes)
-            .map_err(|(field, message)| SavedError::Field { path: path.to_owned(), field, message })
+        Self::parse(&name, &bytes).map_err(|(field, message)| SavedError::Field {
+            path: path.to_owned(),
+            field,
+            message,
+        })
     }
 
     /// Reads all files of a folder whose names end in `.json`, in the order of their names.
@@ -140,13 +143,14 @@ impl SavedRun {
     /// The run in a file's bytes, or a field with what is wrong there.
     fn parse(name: &str, bytes: &[u8]) -> Result<Self, (String, String)> {
         let mut reader = serde_json::Deserializer::from_slice(bytes);
-        let document: Document = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-            let field = match error.path().to_string() {
-                path if path == "." => "the document".to_owned(),
-                path => format!("`{path}`"),
-            };
-            (field, error.into_inner().to_string())
-        })?;
+        let document: Document =
+            serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+                let field = match error.path().to_string() {
+                    path if path == "." => "the document".to_owned(),
+                    path => format!("`{path}`"),
+                };
+                (field, error.into_inner().to_string())
+            })?;
         reader.end().map_err(|error| ("the document".to_owned(), error.to_string()))?;
         let points = match (document.metrics, document.points) {
             (_, Some(points)) => points,

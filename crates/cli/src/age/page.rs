@@ -1,8 +1,10 @@
 //! The report of a capture: ages of flows and sessions.
 
+use std::path::Path;
+
 use freshline_lab::capture::{Ages, FlowReport, Report, SessionReport};
 use freshline_report::{
-    Axis, Cell, Mark, Page, Panel, Row, Rows, Section, Table, interval, short,
+    Axis, Cell, Mark, Page, Panel, Row, RowSeries, Rows, Section, Table, interval, short,
 };
 
 use crate::html::facts;
@@ -26,11 +28,20 @@ pub(super) fn page(report: &Report, name: &str, error: Option<&str>) -> Page {
     let packets = &report.packets;
     let counts = format!(
         "{} packets in {} s: {} of TCP, {} of sessions, {} of other protocols.",
-        packets.read, short(report.duration_s), packets.tcp, packets.session, packets.other
+        packets.read,
+        short(report.duration_s),
+        packets.tcp,
+        packets.session,
+        packets.other
     );
-    let cut = error.map(|error| format!("The file is damaged or cut short, and was read up to there: {error}."));
+    let cut = error.map(|error| {
+        format!("The file is damaged or cut short, and was read up to there: {error}.")
+    });
     Page {
-        title: format!("Age in the capture {name}"),
+        title: format!(
+            "Age in the capture {}",
+            Path::new(name).file_name().map_or(name.into(), |it| it.to_string_lossy())
+        ),
         summary: [Some(counts), cut].into_iter().flatten().collect(),
         facts: facts(&[("Capture", name.to_owned())]),
         sections,
@@ -53,7 +64,7 @@ fn ages(title: &str, rows: impl Iterator<Item = (String, Option<Ages>)>) -> Vec<
     if rows.is_empty() {
         return Vec::new();
     }
-    let series = ["mean", "95th percentile", "maximum"].map(|name| (name.to_owned(), false));
+    let series = ["mean", "95th percentile", "maximum"].map(RowSeries::measured);
     vec![Panel::Rows(Rows {
         title: title.to_owned(),
         x: Axis::new("Age", "s"),
@@ -71,8 +82,14 @@ fn of_flows(flows: &[&FlowReport]) -> Section {
     let mut table = Table::new(
         "TCP flows",
         &[
-            "Flow", ">Segments", ">Sent again", ">Goodput", ">Round trip (ms)", ">Mean age (ms)",
-            ">95th percentile (ms)", ">Maximum (ms)",
+            "Flow",
+            ">Segments",
+            ">Sent again",
+            ">Goodput",
+            ">Round trip (ms)",
+            ">Mean age (ms)",
+            ">95th percentile (ms)",
+            ">Maximum (ms)",
         ],
     );
     table.rows = flows
@@ -93,7 +110,10 @@ fn of_flows(flows: &[&FlowReport]) -> Section {
         .collect();
     Section {
         heading: "TCP flows".to_owned(),
-        text: vec!["The age at the receiver if each segment held fresh information when it was sent.".to_owned()],
+        text: vec![
+            "The age at the receiver if each segment held fresh information when it was sent."
+                .to_owned(),
+        ],
         panels: ages("Age of TCP flows", flows.iter().map(|flow| (name(flow), flow.age))),
         tables: vec![table],
         ..Section::default()
@@ -115,8 +135,15 @@ fn of_sessions(sessions: &[&SessionReport]) -> Section {
     let mut table = Table::new(
         "Sessions over UDP",
         &[
-            "Session", "From", "To", ">Updates", ">Rate (1/s)", ">Acks", ">Round trip (ms)",
-            ">Mean age at the source (ms)", ">At the monitor (ms)",
+            "Session",
+            "From",
+            "To",
+            ">Updates",
+            ">Rate (1/s)",
+            ">Acks",
+            ">Round trip (ms)",
+            ">Mean age at the source (ms)",
+            ">At the monitor (ms)",
         ],
     );
     table.rows = sessions

@@ -152,7 +152,11 @@ impl Scale {
 
     /// At the lower end, in the middle and at the upper end.
     fn labels(self) -> [String; 3] {
-        [self.from, (self.from * self.to).sqrt(), self.to].map(|age| format!("{age:.0} ms"))
+        let middle = (self.from * self.to).sqrt();
+        // Two digits: as exact as a line of text is high.
+        let digit = 10f64.powf(middle.log10().floor() - 1.0);
+        let middle = (middle / digit).round() * digit;
+        [self.from, middle, self.to].map(|age| format!("{age:.0} ms"))
     }
 }
 

@@ -3,7 +3,7 @@
 use freshline_core::link::HopConfig;
 use freshline_net::emulate::{CellReport, DirectionReport, HopReport};
 use freshline_report::{
-    Axis, Cell, Mark, Page, Panel, Row, Rows, Scale, Section, Table, short,
+    Axis, Cell, Mark, Page, Panel, Row, RowSeries, Rows, Scale, Section, Table, short,
 };
 
 use crate::html::facts;
@@ -52,13 +52,16 @@ impl Emulated<'_> {
     }
 }
 
+/// Mean, median, 99th percentile and maximum, in ms.
+fn sojourn(hop: &HopReport) -> [f64; 4] {
+    [hop.sojourn_mean_ms, hop.sojourn_p50_ms, hop.sojourn_p99_ms, hop.sojourn_max_ms]
+}
+
 fn of_hops(hops: &[(String, &HopReport)]) -> Section {
-    let sojourn = |hop: &HopReport| {
-        [hop.sojourn_mean_ms, hop.sojourn_p50_ms, hop.sojourn_p99_ms, hop.sojourn_max_ms]
-    };
     let rows = |of: &dyn Fn(&HopReport) -> Vec<f64>| -> Vec<Row> {
         let row = |(label, hop): &(String, &HopReport)| {
-            let mark = |(series, value)| Mark { series, value: Some(value), half: None, band: None };
+            let mark =
+                |(series, value)| Mark { series, value: Some(value), half: None, band: None };
             let marks = of(hop).into_iter().enumerate().map(mark).collect();
             Row { label: label.clone(), is_broken: false, marks }
         };
@@ -68,22 +71,42 @@ fn of_hops(hops: &[(String, &HopReport)]) -> Section {
     let times = Rows {
         title: "Sojourn time in the queue of each hop".to_owned(),
         x: Axis { scale: Scale::Linear, ..Axis::new("Sojourn time", "s") },
-        series: names.map(|name| (name.to_owned(), false)).to_vec(),
+        series: names.map(RowSeries::measured).to_vec(),
         rows: rows(&|hop| sojourn(hop).map(|ms| ms / 1e3).to_vec()),
     };
     let drops = Rows {
         title: "Dropped packets of each hop".to_owned(),
         x: Axis { scale: Scale::Linear, ..Axis::new("Dropped packets", "packets") },
-        series: vec![("dropped".to_owned(), false)],
+        series: vec![RowSeries::measured("dropped")],
         rows: rows(&|hop| vec![hop.drops.values().sum::<u64>() as f64]),
     };
     let has_drops = hops.iter().any(|(_, hop)| hop.drops.values().sum::<u64>() > 0);
     let panels = [Some(times), has_drops.then_some(drops)].into_iter().flatten();
+    Section {
+        heading: "Hops".to_owned(),
+        panels: panels.map(Panel::Rows).collect(),
+        tables: vec![table_of(hops)],
+        ..Section::default()
+    }
+}
+
+/// A row per hop.
+fn table_of(hops: &[(String, &HopReport)]) -> Table {
     let mut table = Table::new(
         "Hops",
         &[
-            "Hop", "Conditions", ">In", ">Out", ">Too big", ">Queue full", ">Lost", ">Mean (ms)",
-            ">Median (ms)", ">99th percentile (ms)", ">Maximum (ms)", ">Utilisation (%)",
+            "Hop",
+            "Conditions",
+            ">In",
+            ">Out",
+            ">Too big",
+            ">Queue full",
+            ">Lost",
+            ">Mean (ms)",
+            ">Median (ms)",
+            ">99th percentile (ms)",
+            ">Maximum (ms)",
+            ">Utilisation (%)",
         ],
     );
     table.rows = hops
@@ -101,21 +124,29 @@ fn of_hops(hops: &[(String, &HopReport)]) -> Section {
             let names = [name.clone(), conditions.to_string()].map(Cell::from).into_iter();
             let counts = counts.into_iter().map(|count| count.to_string().into());
             let times = sojourn(hop).into_iter().map(|ms| short(ms).into());
-            names.chain(counts).chain(times).chain([short(100.0 * hop.utilisation).into()]).collect()
+            names
+                .chain(counts)
+                .chain(times)
+                .chain([short(100.0 * hop.utilisation).into()])
+                .collect()
         })
         .collect();
-    Section {
-        heading: "Hops".to_owned(),
-        panels: panels.map(Panel::Rows).collect(),
-        tables: vec![table],
-        ..Section::default()
-    }
+    table
 }
 
 fn of_cell(cell: &CellReport) -> Section {
     let mut table = Table::new(
         "Stations of the Wi-Fi cell",
-        &["Station", ">In", ">Out", ">Dropped", ">Sent again", ">Frames", ">Packets per frame", ">Airtime (%)"],
+        &[
+            "Station",
+            ">In",
+            ">Out",
+            ">Dropped",
+            ">Sent again",
+            ">Frames",
+            ">Packets per frame",
+            ">Airtime (%)",
+        ],
     );
     table.rows = cell
         .stations

@@ -192,7 +192,7 @@ fn page(report: &Report) -> Page {
         reverse: &report.reverse,
         cell: report.wlan.as_ref(),
         outcome: format!(
-            "{} clients were served, and {} packets of others refused.",
+            "Clients served: {}; packets of others refused: {}.",
             report.flows.opened, report.flows.refused_packets
         ),
     };

@@ -124,7 +124,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let Some(out) = args.json_file else { return Ok(()) };
     let text =
         serde_json::to_string_pretty(&document).into_diagnostic().map_err(Failure::Runtime)?;
-    fs::write(&out, text + "\n")
+    let folder = out.parent().unwrap_or(Path::new(""));
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&out, text + "\n"))
         .into_diagnostic()
         .wrap_err_with(|| format!("cannot write {}", out.display()))
         .map_err(Failure::Runtime)

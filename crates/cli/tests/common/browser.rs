@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where `scripts/setup test` puts the validator.
-const VALIDATOR: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/html-validate/node_modules/.bin/html-validate");
+const VALIDATOR: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../target/tools/html-validate/node_modules/.bin/html-validate"
+);
 
 /// Rules of HTML and of accessibility; titles of papers are longer than a search engine would show.
-const RULES: &str = r#"{ "root": true, "extends": ["html-validate:standard"], "rules": { "long-title": "off" } }"#;
+const RULES: &str =
+    r#"{ "root": true, "extends": ["html-validate:standard"], "rules": { "long-title": "off" } }"#;
 
 /// Fails unless the page is valid HTML. Says that it is skipped without html-validate.
 #[track_caller]
@@ -36,7 +39,11 @@ pub(crate) fn opened(page: &Path) -> Option<String> {
     let chromium = |flags: &[String]| {
         Command::new("chromium")
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+            .args([
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ])
             .args(["--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9"])
             .args(["--enable-logging=stderr", "--window-size=1000,3000"])
             .arg(format!("--user-data-dir={}", profile.path().display()))

@@ -62,7 +62,8 @@ impl Fitted {
         };
         let ticks = if is_log { log_ticks(from, to, ticks) } else { linear_ticks(from, to, ticks) };
         // "Dropped packets (packets)" would say it twice.
-        let unit = if axis.name.to_lowercase().contains(unit) && unit.len() > 4 { "" } else { unit };
+        let unit =
+            if axis.name.to_lowercase().contains(unit) && unit.len() > 4 { "" } else { unit };
         let is_logarithmic = if is_log { ", logarithmic" } else { "" };
         let name = match (unit, is_logarithmic) {
             ("" | "1", "") => axis.name.clone(),

@@ -114,7 +114,8 @@ impl<'a> Plot<'a> {
     fn hover(&self, series: &Series, point: &crate::figure::Point) -> String {
         let x = self.x.label(point.x / self.x.factor);
         let y = short(point.y / self.y.factor);
-        let half = point.half.map_or(String::new(), |half| format!(" ± {}", short(half / self.y.factor)));
+        let half =
+            point.half.map_or(String::new(), |half| format!(" ± {}", short(half / self.y.factor)));
         format!("{}: {} {x}, {} {y}{half}", series.name, self.x.name, self.y.name)
     }
 }

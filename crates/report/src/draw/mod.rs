@@ -21,8 +21,8 @@ use plotters::style::text_anchor::HPos;
 use self::marks::{GREY, INK, PAPER, color, mark};
 pub(crate) use self::text::plain;
 use self::text::{anchored, bold, style, width, wrapped};
+use crate::error::OutputError;
 use crate::figure::{Figure, Panel};
-use crate::output::OutputError;
 
 /// Lengths in pixels.
 const WIDTH: u32 = 800;
@@ -73,9 +73,8 @@ pub fn svg(figure: &Figure) -> Result<String, OutputError> {
     let note = wrapped(&plain(&figure.note), TEXT, room);
     let foot = if figure.note.is_empty() { 0 } else { LINE * note.len() as u32 };
     let panels: Vec<_> = figure.panels.iter().map(Laid::new).collect();
-    let lines: Vec<_> = panels.chunks(columns).collect();
-    let tallest = |line: &[Laid<'_>]| line.iter().map(Laid::height).max().unwrap_or(0);
-    let height = head + lines.iter().map(|line| tallest(line)).sum::<u32>() + foot + MARGIN / 2;
+    let (corners, bottom) = placed(&panels, columns, head);
+    let height = bottom + foot + MARGIN / 2;
     let mut text = String::new();
     let mut hovers = Vec::new();
     {
@@ -86,15 +85,11 @@ pub fn svg(figure: &Figure) -> Result<String, OutputError> {
                 let at = (MARGIN as i32, (MARGIN + 26 * place as u32) as i32);
                 root.draw_text(line, &bold(TITLE, INK), at)?;
             }
-            let mut top = head;
-            for line in &lines {
-                for (column, panel) in line.iter().enumerate() {
-                    hovers.extend(panel.draw(&root, (WIDTH * column as u32, top))?);
-                }
-                top += tallest(line);
+            for (panel, corner) in panels.iter().zip(&corners) {
+                hovers.extend(panel.draw(&root, *corner)?);
             }
             for (place, line) in note.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
-                let at = (MARGIN as i32, (top + LINE * place as u32) as i32);
+                let at = (MARGIN as i32, (bottom + LINE * place as u32) as i32);
                 root.draw_text(line, &style(TEXT, GREY), at)?;
             }
             root.present()
@@ -106,6 +101,19 @@ pub fn svg(figure: &Figure) -> Result<String, OutputError> {
         (title, _) => title,
     };
     Ok(finished(&text, label, &hovers))
+}
+
+/// The upper left corners of panels, each in the column that is shortest so far, and where the tallest column ends.
+fn placed(panels: &[Laid<'_>], columns: usize, top: u32) -> (Vec<(u32, u32)>, u32) {
+    let mut ends = vec![top; columns];
+    let mut place = |panel: &Laid<'_>| {
+        let shortest = (0..columns).min_by_key(|column| ends[*column]).unwrap_or(0);
+        let corner = (WIDTH * shortest as u32, ends[shortest]);
+        ends[shortest] += panel.height();
+        corner
+    };
+    let corners = panels.iter().map(&mut place).collect();
+    (corners, ends.into_iter().max().unwrap_or(top))
 }
 
 /// A panel whose text has been broken into lines.

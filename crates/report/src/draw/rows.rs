@@ -7,7 +7,7 @@ use super::axis::Fitted;
 use super::marks::{BROKEN, GREY, GRID, INK, color, mark, whisker};
 use super::text::{anchored, plain, style, width, wrapped};
 use super::{Area, Drawn, Entry, EntryKind, Hover, MARGIN, SvgError, TEXT, WIDTH};
-use crate::figure::{Axis, Mark, Row, Rows};
+use crate::figure::{Axis, Band, Mark, Row, RowSeries, Rows};
 use crate::number::short;
 
 /// Lengths in pixels.
@@ -33,7 +33,7 @@ impl<'a> Plot<'a> {
                 let low = value - half;
                 [if low <= 0.0 && value > 0.0 { value } else { low }, value + half]
             });
-            let band = mark.band.map(|(from, to)| [from, to]);
+            let band = mark.band.map(|Band { from, to }| [from, to]);
             [value, band].into_iter().flatten().flatten()
         });
         let x = Fitted::new(&rows.x, ends, true, 6);
@@ -127,11 +127,13 @@ impl<'a> Plot<'a> {
         (row, hovers): (&Row, &mut Vec<Hover>),
     ) -> Drawn<(), SvgError> {
         let own = color(drawn.series);
-        let is_expected = self.rows.series.get(drawn.series).is_some_and(|(_, it)| *it);
+        let is_expected =
+            self.rows.series.get(drawn.series).is_some_and(|series| series.is_expected);
         let [start, end] = self.x.ends().map(|end| end * self.x.factor);
-        if let Some((from, to)) = drawn.band {
+        if let Some(Band { from, to }) = drawn.band {
             let ends = [from.max(start), to.min(end)].map(&at);
-            let corners = [(ends[0].0, ends[0].1 - 5), (ends[1].0.max(ends[0].0 + 1), ends[1].1 + 5)];
+            let corners =
+                [(ends[0].0, ends[0].1 - 5), (ends[1].0.max(ends[0].0 + 1), ends[1].1 + 5)];
             root.draw(&Rectangle::new(corners, own.mix(0.25).filled()))?;
         }
         let Some(value) = drawn.value.filter(|value| value.is_finite()) else { return Ok(()) };
@@ -139,7 +141,7 @@ impl<'a> Plot<'a> {
             whisker(root, [value - half, value + half].map(&at), own)?;
         }
         mark(root, at(value), (drawn.series, own), is_expected)?;
-        let name = self.rows.series.get(drawn.series).map_or("", |(name, _)| name);
+        let name = self.rows.series.get(drawn.series).map_or("", |series| &series.name);
         let half =
             drawn.half.map_or(String::new(), |half| format!(" ± {}", short(half / self.x.factor)));
         let number = short(value / self.x.factor);
@@ -149,11 +151,11 @@ impl<'a> Plot<'a> {
 }
 
 pub(super) fn legend(rows: &Rows) -> Vec<Entry> {
-    let entry = |(place, (name, is_expected)): (usize, &(String, bool))| Entry {
-        name: name.clone(),
+    let entry = |(place, series): (usize, &RowSeries)| Entry {
+        name: series.name.clone(),
         color: place,
         shape: place,
-        kind: if *is_expected { EntryKind::Expected } else { EntryKind::Mark },
+        kind: if series.is_expected { EntryKind::Expected } else { EntryKind::Mark },
     };
     rows.series.iter().enumerate().map(entry).collect()
 }

@@ -76,7 +76,8 @@ mod tests {
 
     #[test]
     fn lines_fit_and_lose_no_letter() {
-        let text = "mean age at 0.53 of the capacity, with a wordthatislongerthanthelinecanbe at all";
+        let text =
+            "mean age at 0.53 of the capacity, with a wordthatislongerthanthelinecanbe at all";
         let lines = wrapped(text, 12.0, 120.0);
         assert!(lines.iter().all(|line| width(line, 12.0) <= 120.0), "{lines:?}");
         let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();

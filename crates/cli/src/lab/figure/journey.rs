@@ -1,7 +1,7 @@
 //! The figure of a journey: a panel per column, a mark with its interval per row.
 
 use freshline_lab::journey::Journey;
-use freshline_report::{Axis, Mark, Panel, Row, Rows, Scale, capitalised};
+use freshline_report::{Axis, Mark, Panel, Row, RowSeries, Rows, Scale, capitalised};
 
 /// A panel per column, all from zero.
 pub(in crate::lab) fn journey_panels(journey: &Journey) -> Vec<Panel> {
@@ -16,7 +16,7 @@ pub(in crate::lab) fn journey_panels(journey: &Journey) -> Vec<Panel> {
         Panel::Rows(Rows {
             title: format!("{name}: {better}"),
             x: Axis { scale: Scale::Linear, ..Axis::new(name, heading.unit) },
-            series: vec![("mean".to_owned(), false)],
+            series: vec![RowSeries::measured("mean")],
             rows: rows.collect(),
         })
     };

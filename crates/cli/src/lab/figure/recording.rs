@@ -121,7 +121,8 @@ fn titled(title: String, lines: usize) -> String {
 }
 
 fn name_of(ages: &Ages, all: &[Ages]) -> String {
-    let is_alone = all.iter().filter(|other| other.flow == ages.flow && other.number > 0).count() == 0;
+    let is_alone =
+        all.iter().filter(|other| other.flow == ages.flow && other.number > 0).count() == 0;
     let number = if is_alone { String::new() } else { format!(" {}", ages.number) };
     let topic = if ages.topic.is_empty() { String::new() } else { format!("/{}", ages.topic) };
     let key = ages.key.map_or(String::new(), |key| format!("/{key}"));
@@ -143,9 +144,8 @@ fn distribution(ages: &Ages, from: Time) -> Vec<Point> {
         meter.measure_from(from.min(ages.ends_at));
     }
     let fractions = (0..=200).map(|step| f64::from(step) / 200.0);
-    let point = |y: f64| {
-        Some(Point { x: meter.quantile(ages.ends_at, y)?.as_secs_f64(), y, half: None })
-    };
+    let point =
+        |y: f64| Some(Point { x: meter.quantile(ages.ends_at, y)?.as_secs_f64(), y, half: None });
     fractions.filter_map(point).collect()
 }
 

@@ -9,8 +9,8 @@
 use freshline_lab::reproduce::{Compared, Kind, Verdict};
 use freshline_lab::scenario::{Origin, Reproduction, Row as Asked};
 use freshline_report::{
-    Axis, Curves, Mark, Panel, Point, Row, Rows, Series, Stroke, capitalised, key_in_words,
-    metric_in_words, quantity_in_words,
+    Axis, Band, Curves, Mark, Panel, Point, Row, RowSeries, Rows, Series, Stroke, capitalised,
+    key_in_words, metric_in_words, quantity_in_words,
 };
 use toml::Value;
 
@@ -64,7 +64,10 @@ fn by_metric(lines: Vec<Line<'_>>) -> Vec<(String, Vec<Line<'_>>)> {
             Some(_) => format!("Ratio: {words}"),
             None => capitalised(&words),
         };
-        match all.iter_mut().find(|(known, of)| *known == title && of[0].compared.unit == line.compared.unit) {
+        match all
+            .iter_mut()
+            .find(|(known, of)| *known == title && of[0].compared.unit == line.compared.unit)
+        {
             Some((_, lines)) => lines.push(line),
             None => all.push((title, vec![line])),
         }
@@ -77,8 +80,11 @@ fn panels(title: &str, lines: &[Line<'_>], base: &Value, scales: Scales) -> Vec<
     let mut rest: Vec<Line<'_>> = lines.to_vec();
     let candidates: Vec<_> = lines.iter().map(|line| candidate(line.asked, lines, base)).collect();
     if let Some(swept) = swept(&candidates) {
-        let is_drawn = |place: usize| swept.curves.iter().any(|(_, rows)| rows.iter().any(|(_, row)| *row == place));
-        rest = (0..lines.len()).filter(|place| !is_drawn(*place)).map(|place| lines[place]).collect();
+        let is_drawn = |place: usize| {
+            swept.curves.iter().any(|(_, rows)| rows.iter().any(|(_, row)| *row == place))
+        };
+        rest =
+            (0..lines.len()).filter(|place| !is_drawn(*place)).map(|place| lines[place]).collect();
         panels.push(Panel::Curves(curves(title, lines, &swept, scales)));
     }
     let expected = rest.iter().filter(|line| line.compared.expected.is_some()).count();
@@ -104,7 +110,9 @@ fn candidate<'a>(asked: &'a Asked, all: &[Line<'_>], base: &Value) -> Candidate<
     if asked.best.is_none() {
         for key in all.iter().flat_map(|line| keys(&line.asked.set).into_keys()) {
             let is_within = own.keys().any(|known| {
-                known == &key || key.starts_with(&format!("{known}.")) || known.starts_with(&format!("{key}."))
+                known == &key
+                    || key.starts_with(&format!("{known}."))
+                    || known.starts_with(&format!("{key}."))
             });
             let value = (!is_within).then(|| value_in(base, &key)).flatten();
             own.extend(value.map(|value| (key, value)));
@@ -177,7 +185,8 @@ fn agreement(title: &str, lines: &[Line<'_>], scales: Scales) -> Curves {
     let pairs = pairs.filter_map(|row| Some((row.expected?, row.ours?, row)));
     let pairs: Vec<(f64, f64, &Compared)> = pairs.collect();
     let ends = pairs.iter().flat_map(|(expected, ours, _)| [*expected, *ours]);
-    let (min, max) = ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), it| (min.min(it), max.max(it)));
+    let (min, max) =
+        ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), it| (min.min(it), max.max(it)));
     let series = |name: &str, color, is_broken: bool| Series {
         name: name.to_owned(),
         stroke: Stroke::Marks,
@@ -219,7 +228,7 @@ fn as_rows(title: String, lines: &[Line<'_>], scales: Scales) -> Rows {
     let name = value_name(lines);
     let rows: Vec<_> = lines.iter().map(row).collect();
     let has_expected = rows.iter().any(|row: &Row| row.marks.len() > 1);
-    let series = [("lab", false), ("expected", true)].map(|(name, it)| (name.to_owned(), it));
+    let series = [RowSeries::measured("lab"), RowSeries::expected("expected")];
     Rows {
         x: Axis { scale: scales.y(), ..Axis::new(name, unit) },
         title,
@@ -231,12 +240,17 @@ fn as_rows(title: String, lines: &[Line<'_>], scales: Scales) -> Rows {
 /// What is expected, with its tolerance or bounds.
 fn expected(row: &Compared) -> Option<Mark> {
     let off = row.expected.zip(row.tolerance).map(|(it, off)| (it - row.base).abs() * off);
-    let near = row.expected.zip(off).map(|(it, off)| (it - off, it + off));
-    let bounds = (row.at_least, row.at_most);
-    let bounds = (bounds != (None, None)).then(|| {
-        (bounds.0.unwrap_or(f64::NEG_INFINITY), bounds.1.unwrap_or(f64::INFINITY))
-    });
-    let band = near.or(bounds);
-    (row.expected.is_some() || band.is_some())
-        .then_some(Mark { series: 1, value: row.expected, half: None, band })
+    let near = row.expected.zip(off).map(|(it, off)| Band { from: it - off, to: it + off });
+    let bounds = Band {
+        from: row.at_least.unwrap_or(f64::NEG_INFINITY),
+        to: row.at_most.unwrap_or(f64::INFINITY),
+    };
+    let has_bounds = row.at_least.is_some() || row.at_most.is_some();
+    let band = near.or(has_bounds.then_some(bounds));
+    (row.expected.is_some() || band.is_some()).then_some(Mark {
+        series: 1,
+        value: row.expected,
+        half: None,
+        band,
+    })
 }

@@ -59,7 +59,8 @@ pub(super) fn value_in(scenario: &Value, key: &str) -> Option<Value> {
     let step = |value: &Value, part: &str| match value {
         Value::Table(table) => table.get(part).cloned(),
         Value::Array(tables) => {
-            let is_called = |table: &&Value| table.get("name").and_then(Value::as_str) == Some(part);
+            let is_called =
+                |table: &&Value| table.get("name").and_then(Value::as_str) == Some(part);
             tables.iter().find(is_called).cloned()
         }
         _ => None,
@@ -67,14 +68,27 @@ pub(super) fn value_in(scenario: &Value, key: &str) -> Option<Value> {
     key.split('.').try_fold(scenario.clone(), |value, part| step(&value, part))
 }
 
-/// The key over which the most rows are curves; `None` if that is less than half of them.
+/// So many places make a curve also among many other rows.
+const LONG: usize = 5;
+
+/// Keys that only suit the length or the start of a run to others.
+const INCIDENTAL: [&str; 7] =
+    ["duration", "runs", "seed", "start", "start_spread", "stop", "warm_up"];
+
+/// The key over which the most rows are curves; `None` if that is less than half of them, and no curve is [`LONG`].
 pub(super) fn swept(rows: &[Candidate<'_>]) -> Option<Swept> {
     let keys: BTreeSet<&String> = rows.iter().flat_map(|row| row.keys.keys()).collect();
     let curves = keys.into_iter().filter_map(|key| over(key, rows));
     let joined = |swept: &Swept| swept.curves.iter().map(|(_, rows)| rows.len()).sum::<usize>();
+    let is_meant = |swept: &Swept| {
+        let last = swept.key.rsplit('.').next().unwrap_or(&swept.key);
+        !INCIDENTAL.contains(&last)
+    };
+    let rank = |swept: &Swept| (joined(swept), is_meant(swept));
     // Of two keys that change together the one that comes first.
-    let best = curves.reduce(|best, other| if joined(&other) > joined(&best) { other } else { best });
-    best.filter(|best| 2 * joined(best) >= rows.len())
+    let best = curves.reduce(|best, other| if rank(&other) > rank(&best) { other } else { best });
+    let max = |swept: &Swept| swept.curves.iter().map(|(_, rows)| rows.len()).max();
+    best.filter(|best| 2 * joined(best) >= rows.len() || max(best) >= Some(LONG))
 }
 
 fn over(key: &str, rows: &[Candidate<'_>]) -> Option<Swept> {
@@ -119,9 +133,9 @@ fn bound_to<'a>(key: &'a str, rows: &'a [Candidate<'_>]) -> BTreeSet<&'a str> {
         rows.iter().flat_map(|row| row.keys.keys()).map(String::as_str).collect();
     let follows = |other: &&str| {
         let mut values: BTreeMap<String, Option<&Value>> = BTreeMap::new();
-        rows.iter().filter_map(|row| Some((row.keys.get(key)?, row.keys.get(*other)))).all(
-            |(own, value)| *values.entry(own.to_string()).or_insert(value) == value,
-        )
+        rows.iter()
+            .filter_map(|row| Some((row.keys.get(key)?, row.keys.get(*other))))
+            .all(|(own, value)| *values.entry(own.to_string()).or_insert(value) == value)
     };
     others.into_iter().filter(|other| *other == key || follows(other)).collect()
 }
@@ -219,7 +233,8 @@ mod tests {
         ]);
         let swept = swept(&rows).unwrap();
         assert_eq!((swept.key.as_str(), swept.unit), ("queue.share", ""));
-        let curves: Vec<_> = swept.curves.iter().map(|(name, rows)| (name.as_str(), rows.len())).collect();
+        let curves: Vec<_> =
+            swept.curves.iter().map(|(name, rows)| (name.as_str(), rows.len())).collect();
         assert_eq!(curves, [("SDM", 3), ("TDM", 3)]);
         assert_eq!(swept.curves[1].1[2], (0.4, 5));
     }
@@ -227,12 +242,12 @@ mod tests {
     #[test]
     fn keys_that_follow_another_one_and_units_are_no_obstacle() {
         let rows = candidates(&[
-            ("1 source", "count = 1\nduration = '10s'\nrate = '100mbit'"),
-            ("2 sources", "count = 2\nduration = '20s'\nrate = '200mbit'"),
-            ("8 sources", "count = 8\nduration = '20s'\nrate = '400mbit'"),
+            ("1 source", "duration = '10s'\nflow.count = 1\nrate = '100mbit'"),
+            ("2 sources", "duration = '20s'\nflow.count = 2\nrate = '200mbit'"),
+            ("8 sources", "duration = '30s'\nflow.count = 8\nrate = '400mbit'"),
         ]);
         let swept = swept(&rows).unwrap();
-        assert_eq!((swept.key.as_str(), swept.curves.len()), ("count", 1));
+        assert_eq!((swept.key.as_str(), swept.curves.len()), ("flow.count", 1));
         assert_eq!(over("rate", &rows).unwrap().unit, "bit/s");
         assert_eq!(over("rate", &rows).unwrap().curves[0].1[0].0, 1e8);
     }
@@ -246,7 +261,8 @@ mod tests {
     #[test]
     fn values_of_the_scenario_are_found_by_name() {
         let scenario: Value =
-            toml::from_str("[[flow]]\nname = 'a'\n[[flow]]\nname = 'b'\nupdates = { rate = 3 }").unwrap();
+            toml::from_str("[[flow]]\nname = 'a'\n[[flow]]\nname = 'b'\nupdates = { rate = 3 }")
+                .unwrap();
         assert_eq!(value_in(&scenario, "flow.b.updates.rate"), Some(Value::Integer(3)));
         assert_eq!(value_in(&scenario, "flow.c.updates.rate"), None);
     }

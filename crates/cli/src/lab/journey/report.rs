@@ -1,7 +1,7 @@
 //! The figures and the report of journeys.
 
 use freshline_lab::journey::{Journey, Outcome};
-use freshline_report::{Cell, Figure, Page, Section, Table};
+use freshline_report::{Cell, Column, Figure, Page, Section, Table};
 
 use super::Named;
 use super::table::{cells, price, sentence};
@@ -49,7 +49,8 @@ fn section(Named { name, journey }: &Named) -> Section {
     let mut rows = cells(journey).into_iter();
     let heads = rows.next().unwrap_or_default().into_iter().enumerate();
     let columns = heads.map(|(place, head)| {
-        if place == 0 { ("Laws".to_owned(), false) } else { (head, true) }
+        let name = if place == 0 { "Laws".to_owned() } else { head };
+        Column { name, is_number: place > 0 }
     });
     let table = Table {
         caption: format!("Means with 95 % intervals, {name}"),

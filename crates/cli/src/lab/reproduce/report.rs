@@ -1,16 +1,19 @@
 //! The figures and the report of reproductions.
 
+use std::borrow::Cow;
+
 use freshline_lab::contest::{Contested, Entry};
 use freshline_lab::library::{self, Text};
 use freshline_lab::reproduce::{Compared, Kind, Verdict};
 use freshline_lab::scenario::Scenario;
 use freshline_report::{
-    Axis, Cell, Figure, Mark, Page, Panel, Row, Rows, Section, Table as Written, interval, short,
+    Axis, Cell, Figure, Mark, Page, Panel, Row, RowSeries, Rows, Section, Table as Written,
+    interval, short,
 };
 
 use super::Args;
 use super::papers::cited;
-use super::table::{Table, expected, origin};
+use super::table::{Table, origin};
 use crate::failure::Failure;
 use crate::html::facts;
 use crate::lab::figure::{FigureArgs, INTERVALS, Scales, name_of, reproduction_panels};
@@ -81,8 +84,8 @@ pub(super) fn write(args: &Args, tables: &[Table]) -> Result<(), Failure> {
 fn summary(rows: &[&Compared]) -> String {
     let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
     format!(
-        "Of {} lines {} hold, {} are broken, {} are undecided, and of {} no paper or model says what they \
-         should be. A verdict uses the 95 % interval over the runs.",
+        "{} lines: {} hold, {} broken, {} undecided, and {} of which no paper or model says what they should be. \
+         A verdict uses the 95 % interval over the runs.",
         rows.len(),
         count(Verdict::Holds),
         count(Verdict::Broken),
@@ -91,21 +94,28 @@ fn summary(rows: &[&Compared]) -> String {
     )
 }
 
+/// A bundled scenario by its name, and another one by that of its file.
+fn shown(name: &str) -> Cow<'_, str> {
+    if name.ends_with(".toml") { name_of(name) } else { name.into() }
+}
+
 fn section(args: &Args, text: &Text, table: &Table) -> Section {
     let of_kind = |kind| table.rows.iter().filter(move |row| row.kind == kind);
     let mut numbers = Written::new(
-        format!("Numbers, {}", table.name),
+        format!("Numbers, {}", shown(&table.name)),
         &["Number", "By", ">Expected", ">Lab, 95 % interval", ">Ratio", "Verdict"],
     );
     numbers.rows = of_kind(Kind::Number).map(number).collect();
-    let mut trends =
-        Written::new(format!("Orders among numbers, {}", table.name), &["Order", "By", "Verdict"]);
+    let mut trends = Written::new(
+        format!("Orders among numbers, {}", shown(&table.name)),
+        &["Order", "By", "Verdict"],
+    );
     trends.rows = of_kind(Kind::Trend)
         .map(|row| vec![row.what.as_str().into(), origin(row.source).into(), verdict(row)])
         .collect();
     let tables = [numbers, trends].into_iter().filter(|table| !table.rows.is_empty());
     Section {
-        heading: format!("{}: {}", table.name, cited(&table.of)),
+        heading: format!("{}: {}", shown(&table.name), cited(&table.of)),
         text: Vec::new(),
         panels: panels(text, &table.rows, args.figures.scales),
         note: INTERVALS.to_owned(),
@@ -116,14 +126,14 @@ fn section(args: &Args, text: &Text, table: &Table) -> Section {
 fn number(row: &Compared) -> Vec<Cell> {
     let ratio = row.ours.zip(row.expected).filter(|(_, expected)| *expected != 0.0);
     let ours = row.ours.map_or("–".to_owned(), |ours| interval(ours, row.ci95, &row.unit));
-    let unit = if row.unit == "1" { String::new() } else { format!(" {}", row.unit) };
-    let expected = match row.expected {
-        Some(it) => interval(it, None, &row.unit),
-        None => match expected(row) {
-            dash if dash == "-" => "–".to_owned(),
-            bounds => format!("{bounds}{unit}"),
-        },
-    };
+    let number = |value: f64| interval(value, None, &row.unit);
+    let bounds = [
+        row.expected.map(number),
+        row.at_least.map(|bound| format!("≥ {}", number(bound))),
+        row.at_most.map(|bound| format!("≤ {}", number(bound))),
+    ];
+    let bounds: Vec<_> = bounds.into_iter().flatten().collect();
+    let expected = if bounds.is_empty() { "–".to_owned() } else { bounds.join(", ") };
     let ratio = ratio.map_or("–".to_owned(), |(ours, expected)| short(ours / expected));
     vec![
         row.what.as_str().into(),
@@ -143,7 +153,7 @@ fn verdict(row: &Compared) -> Cell {
 fn of_contests(contests: &[(&str, &Contested)]) -> Section {
     let (_, first) = contests[0];
     let laws = first.laws.iter().map(|entry| entry.law.clone());
-    let series: Vec<_> = laws.chain(["best fixed rate".to_owned()]).map(|law| (law, false)).collect();
+    let laws: Vec<_> = laws.chain(["best fixed rate".to_owned()]).collect();
     let entries = |contest: &Contested| -> Vec<Entry> {
         contest.laws.iter().chain([&contest.best]).cloned().collect()
     };
@@ -164,17 +174,19 @@ fn of_contests(contests: &[(&str, &Contested)]) -> Section {
         Panel::Rows(Rows {
             title: format!("Mean age by law{part}"),
             x: Axis::new("Mean age", "s"),
-            series: series.clone(),
+            series: laws.iter().map(RowSeries::measured).collect(),
             rows: chunk.iter().map(row).collect(),
         })
     };
-    let names: Vec<_> = series.iter().map(|(law, _)| format!(">{law}")).collect();
+    let names: Vec<_> = laws.iter().map(|law| format!(">{law}")).collect();
     let columns: Vec<_> = ["Family"].into_iter().chain(names.iter().map(String::as_str)).collect();
     let mut table = Written::new("Mean ages with 95 % intervals", &columns);
     table.rows = contests
         .iter()
         .map(|(name, contest)| {
-            let ages = entries(contest).into_iter().map(|it| interval(it.age_mean, it.age_ci95, "s").into());
+            let ages = entries(contest)
+                .into_iter()
+                .map(|it| interval(it.age_mean, it.age_ci95, "s").into());
             [Cell::from(*name)].into_iter().chain(ages).collect()
         })
         .collect();

@@ -9,7 +9,6 @@ use freshline_lab::safety::Safety;
 use freshline_lab::scenario::Origin;
 use serde::{Deserialize, Serialize};
 
-
 /// `docs/lab.md` describes each key.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Table {

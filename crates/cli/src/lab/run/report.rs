@@ -184,9 +184,10 @@ fn saved(result: &PointResult) -> SavedPoint {
         unit: metric.unit.to_owned(),
         ci95: metric.ci95.filter(|half| half.is_finite()),
     };
-    let set = result.set.iter().map(|(key, value)| {
-        (key.clone(), serde_json::to_value(value).unwrap_or_default())
-    });
+    let set = result
+        .set
+        .iter()
+        .map(|(key, value)| (key.clone(), serde_json::to_value(value).unwrap_or_default()));
     SavedPoint { set: set.collect(), metrics: result.metrics.iter().map(metric).collect() }
 }
 

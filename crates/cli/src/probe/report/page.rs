@@ -20,13 +20,18 @@ impl Report {
             table.rows.push(row(format!("{}/s", short(rate.rate_per_s)), &rate.means, None, note));
         }
         for law in &self.laws {
-            let rounds = if law.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", law.rounds) };
+            let rounds = if law.rounds == 1 {
+                "1 round".to_owned()
+            } else {
+                format!("{} rounds", law.rounds)
+            };
             table.rows.push(row(law.law.to_owned(), &law.means, law.age_mean_ci95_ms, &rounds));
         }
         let mut sections = vec![Section {
             heading: "Age over the rate".to_owned(),
             text: vec![
-                "Ages are the source's, from round trips: too high by the delay of the ack.".to_owned(),
+                "Ages are the source's, from round trips: too high by the delay of the ack."
+                    .to_owned(),
             ],
             panels: vec![Panel::Curves(self.bowl())],
             note: "Bars are 95 % intervals over the rounds.".to_owned(),
@@ -36,7 +41,10 @@ impl Report {
         Page {
             title: format!("Age over the rate to {url}"),
             summary: self.summary(),
-            facts: facts(&[("Monitor", url.to_owned()), ("Payload", format!("{} B", self.payload_bytes))]),
+            facts: facts(&[
+                ("Monitor", url.to_owned()),
+                ("Payload", format!("{} B", self.payload_bytes)),
+            ]),
             sections,
         }
     }
@@ -115,7 +123,9 @@ fn marks(report: &freshline_net::marks::MarkReport) -> Section {
     };
     for (name, value) in value.as_object().into_iter().flatten() {
         match value.as_object() {
-            Some(inner) => inner.iter().for_each(|(key, value)| add(format!("{name}: {key}"), value)),
+            Some(inner) => {
+                inner.iter().for_each(|(key, value)| add(format!("{name}: {key}"), value))
+            }
             None => add(name.clone(), value),
         }
     }
