@@ -22,7 +22,8 @@ EXAMPLE
 Two laws of the source on the same path, each with 10 runs:
 
     freshline lab run six-hops --runs 10 --json-file runs/acp+.json
-    freshline lab run six-hops --runs 10 --set flow.source.updates.law=lazy --json-file runs/lazy.json
+    freshline lab run six-hops --runs 10 --set flow.source.updates.law=lazy \\
+        --json-file runs/lazy.json
     freshline report runs --html comparison.html
 
 EXIT CODES

@@ -124,7 +124,7 @@ fn marks(report: &freshline_net::marks::MarkReport) -> Section {
     for (name, value) in value.as_object().into_iter().flatten() {
         match value.as_object() {
             Some(inner) => {
-                inner.iter().for_each(|(key, value)| add(format!("{name}: {key}"), value))
+                inner.iter().for_each(|(key, value)| add(format!("{name}: {key}"), value));
             }
             None => add(name.clone(), value),
         }
