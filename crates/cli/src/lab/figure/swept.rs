@@ -127,17 +127,38 @@ fn over(key: &str, rows: &[Candidate<'_>]) -> Option<Swept> {
     Some(Swept { key: key.to_owned(), unit, curves })
 }
 
-/// The key itself, and those whose value follows from it, such as the length of runs with more sources.
+/// The key itself, and those that suit their value to it: the length of runs, and numbers that only rise or only fall
+/// with it. A number that goes up and down is another dimension of the figure.
 fn bound_to<'a>(key: &'a str, rows: &'a [Candidate<'_>]) -> BTreeSet<&'a str> {
     let others: BTreeSet<&str> =
         rows.iter().flat_map(|row| row.keys.keys()).map(String::as_str).collect();
-    let follows = |other: &&str| {
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+    let follows = |other: &str| {
         let mut values: BTreeMap<String, Option<&Value>> = BTreeMap::new();
         rows.iter()
-            .filter_map(|row| Some((row.keys.get(key)?, row.keys.get(*other))))
+            .filter_map(|row| Some((row.keys.get(key)?, row.keys.get(other))))
             .all(|(own, value)| *values.entry(own.to_string()).or_insert(value) == value)
     };
-    others.into_iter().filter(|other| *other == key || follows(other)).collect()
+    let suits = |other: &&str| {
+        *other == key
+            || follows(other)
+                && (INCIDENTAL.contains(&&*last(other)) || is_monotone(key, other, rows))
+    };
+    others.into_iter().filter(suits).collect()
+}
+
+/// Whether the numbers of `other` only rise or only fall with those of `key`.
+fn is_monotone(key: &str, other: &str, rows: &[Candidate<'_>]) -> bool {
+    let pair = |row: &Candidate<'_>| {
+        let of = |key: &str| row.keys.get(key).and_then(number).map(|(number, _)| number);
+        of(key).map(|x| Some((x, of(other)?)))
+    };
+    let Some(mut pairs) = rows.iter().filter_map(pair).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
+    pairs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let rises = pairs.windows(2).all(|ends| ends[0].1 <= ends[1].1);
+    rises || pairs.windows(2).all(|ends| ends[0].1 >= ends[1].1)
 }
 
 /// A name per curve: the words that all of its rows share, without those that all curves share.
@@ -170,8 +191,8 @@ fn names(rows: &[Candidate<'_>], curves: &[Vec<(f64, usize)>]) -> Vec<String> {
     });
     let mut all: Vec<String> = Vec::new();
     for (place, name) in with_keys.enumerate() {
-        let is_taken = name.is_empty() || all.contains(&name);
-        all.push(if is_taken { format!("{name} ({})", place + 1) } else { name });
+        let name = if name.is_empty() { rows[curves[place][0].1].of.to_owned() } else { name };
+        all.push(if all.contains(&name) { format!("{name} ({})", place + 1) } else { name });
     }
     all
 }
@@ -185,13 +206,15 @@ fn differing(rows: &[Candidate<'_>], curves: &[Vec<(f64, usize)>], place: usize)
         values.len() > 1
     };
     let keys = rows[place].keys.iter().filter(|(key, _)| differs(key));
-    let words = keys.take(2).map(|(key, value)| {
+    let words = keys.map(|(key, value)| {
         let last = key.rsplit('.').next().unwrap_or(key).replace('_', " ");
         format!("{last} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     });
     let ofs: BTreeSet<_> = firsts().map(|row| row.of).collect();
     let of = (ofs.len() > 1).then(|| rows[place].of.to_owned());
-    of.into_iter().chain(words).collect::<Vec<_>>().join(", ")
+    // Several flows may have the same key.
+    let words: BTreeSet<_> = words.collect();
+    of.into_iter().chain(words.into_iter().take(2)).collect::<Vec<_>>().join(", ")
 }
 
 fn words(text: &str) -> Vec<&str> {
@@ -250,6 +273,22 @@ mod tests {
         assert_eq!((swept.key.as_str(), swept.curves.len()), ("flow.count", 1));
         assert_eq!(over("rate", &rows).unwrap().unit, "bit/s");
         assert_eq!(over("rate", &rows).unwrap().curves[0].1[0].0, 1e8);
+    }
+
+    #[test]
+    fn a_number_that_goes_up_and_down_is_another_curve() {
+        let rows = candidates(&[
+            ("one stream: 10", "rate = 10\nstreams = 1"),
+            ("two streams: 20", "rate = 20\nstreams = 2"),
+            ("one stream: 30", "rate = 30\nstreams = 1"),
+            ("two streams: 40", "rate = 40\nstreams = 2"),
+            ("one stream: 50", "rate = 50\nstreams = 1"),
+            ("two streams: 60", "rate = 60\nstreams = 2"),
+        ]);
+        let swept = swept(&rows).unwrap();
+        let names: Vec<_> =
+            swept.curves.iter().map(|(name, rows)| (name.as_str(), rows.len())).collect();
+        assert_eq!(names, [("one stream", 3), ("two streams", 3)]);
     }
 
     #[test]
