@@ -88,7 +88,7 @@ pub(crate) fn log_ticks(from: f64, to: f64, count: usize) -> Vec<f64> {
     };
     let all = ticks(&[1.0, 2.0, 5.0], 1);
     if all.len() <= count.max(3) {
-        return if all.len() < 2 { linear_ticks(from, to, count) } else { all };
+        return if all.len() < 3 { linear_ticks(from, to, count) } else { all };
     }
     let powers = ticks(&[1.0], 1);
     if powers.len() < 3 {
@@ -137,6 +137,7 @@ mod tests {
         assert_eq!(log_ticks(1.0, 1e6, 8), [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6]);
         assert_eq!(log_ticks(20.0, 100.0, 8), [20.0, 50.0, 100.0]);
         assert_eq!(log_ticks(30.0, 45.0, 4), [30.0, 35.0, 40.0, 45.0]);
+        assert_eq!(log_ticks(0.95, 4.2, 8), [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0]);
         assert!(log_ticks(1e-3, 1e9, 6).len() <= 7);
     }
 }
