@@ -44,7 +44,7 @@ export class Control {
       return Promise.reject(new Error(`the message is longer than ${MAX_MESSAGE} bytes; send less`));
     }
     if (this.pending.size >= MAX_PENDING) {
-      return Promise.reject(new Error("the gateway has not answered 64 requests; wait for answers"));
+      return Promise.reject(new Error("the gateway has not answered 32 requests; wait for answers"));
     }
     return new Promise((resolve, reject) => {
       const onTimeout = () => this.#settle(id)?.reject(new Error("the gateway did not answer within 10 s"));

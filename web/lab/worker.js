@@ -9,7 +9,7 @@ self.addEventListener("message", async ({ data }) => {
   try {
     await ready;
     if (data.toml) {
-      self.postMessage({ id, document: run(data.toml, BigInt(data.seed)) });
+      self.postMessage({ id, document: run("page", data.toml, BigInt(data.seed)) });
       return;
     }
     for (const rate of data.rates) {

@@ -1,4 +1,4 @@
-// Runs scenarios in WebAssembly: reads [{"toml": …, "seed": …}, …] from standard input, and writes the documents as a
+// Runs scenarios in WebAssembly: reads [{"name": …, "toml": …, "seed": …}, …] from standard input, and writes the documents as a
 // list of texts to standard output.
 //
 //     node web/tests/same-bytes.js FOLDER      where FOLDER has freshline.js and freshline_bg.wasm
@@ -11,4 +11,4 @@ const folder = resolve(process.argv[2]);
 const { initSync, run } = await import(pathToFileURL(`${folder}/freshline.js`));
 initSync({ module: readFileSync(`${folder}/freshline_bg.wasm`) });
 const scenarios = JSON.parse(readFileSync(0, "utf8"));
-process.stdout.write(JSON.stringify(scenarios.map(({ toml, seed }) => run(toml, BigInt(seed)))));
+process.stdout.write(JSON.stringify(scenarios.map(({ name, toml, seed }) => run(name, toml, BigInt(seed)))));

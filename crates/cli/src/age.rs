@@ -1,4 +1,6 @@
-//! `freshline age`: what a packet capture tells of age.
+//! `freshline age`: what a packet capture shows of age.
+
+mod page;
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -14,6 +16,7 @@ use miette::{IntoDiagnostic, WrapErr};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::html::HtmlArg;
 use crate::output::{print_json, printed};
 
 /// Measure age in a packet capture: of TCP flows, and of Freshline's own sessions over UDP.
@@ -61,6 +64,8 @@ pub(crate) struct Args {
     /// Print one JSON document on standard output.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    html: HtmlArg,
 }
 
 /// So many flows, those with the most payload, and so many sessions are printed for people.
@@ -90,6 +95,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if !foreign {
         let error = measured.error.as_ref().map(ToString::to_string);
         let document = Document { report: measured.report, error };
+        let page = || page::page(&document.report, &name.to_string(), document.error.as_deref());
+        args.html.write(page)?;
         if args.json { print_json(&document)? } else { printed(print_tables(&document.report))? }
     }
     let Some(error) = measured.error else { return Ok(()) };

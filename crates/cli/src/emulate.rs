@@ -1,5 +1,6 @@
 //! `freshline emulate`: a network path on this machine.
 
+mod page;
 mod path_file;
 mod run;
 mod table;

@@ -43,6 +43,8 @@ mod failure;
 mod held;
 #[cfg(feature = "kernel")]
 mod hold;
+#[cfg(any(feature = "emulate", feature = "lab", feature = "probe"))]
+mod html;
 #[cfg(feature = "lab")]
 mod lab;
 mod law;
@@ -67,6 +69,8 @@ mod promtool;
 mod receiver;
 #[cfg(feature = "monitor")]
 mod relay;
+#[cfg(feature = "lab")]
+mod report;
 #[cfg(feature = "router")]
 mod router;
 #[cfg(any(feature = "advise", feature = "demo", feature = "lab", feature = "probe"))]
@@ -123,6 +127,8 @@ enum Command {
     Lab(lab::Args),
     #[cfg(feature = "lab")]
     Age(age::Args),
+    #[cfg(feature = "lab")]
+    Report(report::Args),
     #[cfg(feature = "kernel")]
     Receiver(receiver::Args),
     #[cfg(feature = "router")]
@@ -197,6 +203,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Lab(args) => lab::run(args),
         #[cfg(feature = "lab")]
         Command::Age(args) => age::run(args),
+        #[cfg(feature = "lab")]
+        Command::Report(args) => report::run(args),
         #[cfg(feature = "kernel")]
         Command::Receiver(args) => receiver::run(args),
         #[cfg(feature = "router")]

@@ -16,6 +16,7 @@ use freshline_core::unit::{Span, UpdateRate};
 use miette::{IntoDiagnostic, miette};
 
 use crate::failure::Failure;
+use crate::html::HtmlArg;
 use crate::law::{Settings, law_name};
 use crate::mark::MarkArgs;
 use crate::output::{print_json, printed};
@@ -108,6 +109,8 @@ pub(crate) struct Args {
     /// Print one JSON document on standard output.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    html: HtmlArg,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -161,6 +164,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         trials[index].1.push(trial);
     }
     let report = Report::new(probe.payload, rates, trials, probe.arrived.into_inner());
+    args.html.write(|| report.page(&args.url.to_string()))?;
     if args.json { print_json(&report) } else { printed(report.print_table()) }
 }
 

@@ -52,9 +52,13 @@ fn the_demonstration_measures_six_laws_none_of_which_beats_the_path() {
 fn without_a_terminal_the_demonstration_prints_lines_and_a_table() {
     let done = freshline(&["demo", "--duration", "2s"]);
     let text = String::from_utf8(done.stdout).unwrap();
+    let progress = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(0));
-    assert!(text.starts_with("   1 s  acp+d "), "{text}");
-    assert!(text.contains("lower bound") && !text.contains('\u{1b}'), "{text}");
+    assert!(text.starts_with("law ") && text.contains("lower bound"), "{text}");
+    assert!(progress.contains("   time      acp+d ") && progress.contains("    1 s"), "{progress}");
+    for line in text.lines().chain(progress.lines()) {
+        assert!(line.chars().count() <= 80 && !line.contains('\u{1b}'), "{line}");
+    }
 }
 
 /// A monitor behind an emulated path; gives `work` the address of the path's near end.

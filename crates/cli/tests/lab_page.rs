@@ -62,6 +62,9 @@ fn short(name: &str) -> String {
     table.to_string()
 }
 
+/// The file of a scenario.
+const FILE: &str = "scenario.toml";
+
 /// Laws of sources, queues, TCP, Wi-Fi, jitter, losses, a generated trace, topics and a mesh: each with random numbers.
 const SCENARIOS: [&str; 9] = [
     "one-mm1-queue",
@@ -81,17 +84,17 @@ fn the_page_computes_the_same_bytes_as_this_machine() {
     let folder = tempfile::tempdir().unwrap();
     let jobs: Vec<_> = (11..)
         .zip(SCENARIOS)
-        .map(|(seed, name)| json!({ "toml": short(name), "seed": seed }))
+        .map(|(seed, name)| json!({ "name": FILE, "toml": short(name), "seed": seed }))
         .collect();
     let done = node("same-bytes.js", &[&page], &serde_json::to_string(&jobs).unwrap());
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let documents: Vec<String> = serde_json::from_slice(&done.stdout).unwrap();
     for ((job, name), in_page) in jobs.iter().zip(SCENARIOS).zip(documents) {
-        let file = folder.path().join("scenario.toml");
-        fs::write(&file, job["toml"].as_str().unwrap()).unwrap();
+        fs::write(folder.path().join(FILE), job["toml"].as_str().unwrap()).unwrap();
         let here = Command::new(env!("CARGO_BIN_EXE_freshline"))
             .args(["lab", "run", "--json", "--seed", &job["seed"].to_string()])
-            .arg(&file)
+            .arg(FILE)
+            .current_dir(folder.path())
             .output()
             .unwrap();
         assert!(here.status.success(), "{name}: {}", String::from_utf8_lossy(&here.stderr));

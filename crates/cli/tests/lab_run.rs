@@ -159,7 +159,10 @@ fn a_sweep_is_an_array_a_table_and_a_figure() {
     assert!(table.starts_with("flow.robot.count,of,name,value,unit,ci95\n1,robot,"), "{table}");
     assert!(table.contains("\n3,download,goodput,"), "{table}");
     let svg = bench.read("out/s.svg");
-    assert_says(&svg, &["<svg", "age_mean (ms)", "flow.robot.count", "robot", "download"]);
+    assert_says(
+        &svg,
+        &["<svg", "Mean age\n", "Age (ms", "Number of flows “robot”", "robot\n", "download\n"],
+    );
 }
 
 #[test]
@@ -270,7 +273,10 @@ fn a_reproduction_has_rows_verdicts_and_a_figure() {
     assert_eq!((&rows[0]["unit"], &rows[2]["expected"]), (&"s".into(), &Value::Null));
     assert!(rows[0]["ci95"].is_number() && rows[2]["ci95"].is_null());
     let svg = bench.read("out/s.svg");
-    assert_says(&svg, &["a paper, Figure 1", "age of long ago", "value (s)", "broken:"]);
+    assert_says(
+        &svg,
+        &["a paper, Figure 1", "age of long ago (broken)", "Age (s", "Orders among numbers: "],
+    );
 }
 
 #[test]

@@ -20,8 +20,8 @@ fn refused(error: impl Display) -> JsError {
 /// # Errors
 /// A scenario that the lab refuses.
 #[wasm_bindgen]
-pub fn run(toml: &str, seed: u64) -> Result<String, JsError> {
-    crate::run(toml, seed).map_err(refused)
+pub fn run(name: &str, toml: &str, seed: u64) -> Result<String, JsError> {
+    crate::run(name, toml, seed).map_err(refused)
 }
 
 /// The mean age in s of the sources of these settings, as JSON, at a fixed rate per second.

@@ -10,11 +10,11 @@ use crate::settings::{BadSettings, Settings};
 
 /// Runs a scenario at all points of its sweep and returns the document that
 /// `freshline lab run SCENARIO --seed SEED --json` prints, byte for byte, with the line feed at its
-/// end. `seed` is at most 2⁶³ − 1, TOML's largest number.
+/// end; `name` is SCENARIO. `seed` is at most 2⁶³ − 1, TOML's largest number.
 ///
 /// # Errors
 /// Those of the scenario, which may not name files: there are none in a page.
-pub fn run(toml: &str, seed: u64) -> Result<String, SetError> {
+pub fn run(name: &str, toml: &str, seed: u64) -> Result<String, SetError> {
     let seed = i64::try_from(seed).unwrap_or(i64::MAX);
     let source = Source { text: toml, read_file: &no_file };
     let points = points(source, &[Change::new("seed", seed.into())])?;
@@ -23,7 +23,7 @@ pub fn run(toml: &str, seed: u64) -> Result<String, SetError> {
         let metrics = run_scenario(&point.scenario, || {})?;
         results.push(PointResult { set: point.set.clone(), metrics });
     }
-    let document = Document::new(&points, results);
+    let document = Document::new(name, &points, results);
     let text = serde_json::to_string_pretty(&document).expect("keys are texts");
     Ok(text + "\n")
 }
@@ -52,9 +52,9 @@ mod tests {
     #[test]
     fn one_seed_gives_one_document() {
         let toml = settings().toml("5s", "1s");
-        let first = run(&toml, 7).unwrap();
-        assert_eq!(first, run(&toml, 7).unwrap());
-        assert_ne!(first, run(&toml, 8).unwrap());
+        let first = run("one", &toml, 7).unwrap();
+        assert_eq!(first, run("one", &toml, 7).unwrap());
+        assert_ne!(first, run("one", &toml, 8).unwrap());
         let document: serde_json::Value = serde_json::from_str(&first).unwrap();
         assert_eq!(document["seed"], 7);
         assert!(document["metrics"].as_array().unwrap().len() > 10);
@@ -63,9 +63,9 @@ mod tests {
     #[test]
     fn a_scenario_that_names_a_file_is_refused() {
         let toml = settings().toml("5s", "1s").replace("rate = \"1000kbit\"", "trace = \"lte.up\"");
-        let error = run(&toml, 1).unwrap_err().to_string();
+        let error = run("one", &toml, 1).unwrap_err().to_string();
         assert!(error.contains("lte.up"), "{error}");
-        assert!(run("title = ", 1).is_err());
+        assert!(run("one", "title = ", 1).is_err());
     }
 
     #[test]

@@ -48,15 +48,16 @@ impl Report {
 
     pub(super) fn print_table(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
+        // 80 columns at most.
         writeln!(
             out,
-            "{:<11} {:>10} {:>9} {:>9} {:>10} {:>13} {:>9} {:>9}",
-            "law", "age ms", "p95", "peak", "updates/s", "goodput kbit", "backlog", "rtt ms"
+            "{:<11} {:>8} {:>8} {:>8} {:>10} {:>8} {:>8} {:>8}",
+            "law", "age ms", "p95 ms", "peak ms", "updates/s", "kbit/s", "backlog", "rtt ms"
         )?;
         for run in &self.runs {
             writeln!(
                 out,
-                "{:<11} {:>10} {:>9} {:>9} {:>10.1} {:>13.0} {:>9} {:>9}",
+                "{:<11} {:>8} {:>8} {:>8} {:>10.1} {:>8.0} {:>8} {:>8}",
                 run.law,
                 number(run.age_mean_ms),
                 number(run.age_p95_ms),
@@ -69,8 +70,8 @@ impl Report {
         }
         writeln!(
             out,
-            "{:<11} {:>10.1}\n\n{}-byte payloads; the bottleneck carries {:.1} of them a second. \
-             Ages are true ages at the\nmonitor from the first update on, the search for the rate \
+            "{:<11} {:>8.1}\n\n{}-byte payloads, of which the bottleneck carries {:.1} per second. Ages are\n\
+             true ages at the monitor from the first update on, the search for the rate\n\
              included. Seed {}.",
             "lower bound",
             self.lower_bound_ms,

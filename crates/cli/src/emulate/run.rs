@@ -5,12 +5,15 @@ use std::path::PathBuf;
 
 use freshline_net::emulate::FrameLogError;
 use freshline_net::emulate::tun::{Capture, RunConfig, RunError, RunReport, Sandbox};
+use freshline_report::Page;
 
+use super::page::Emulated;
 use super::path_file::read_conditions;
 use super::seed_or_drawn;
 use super::table::{print_cell, print_conditions, print_hops};
 use super::{hop_help, wlan_help};
 use crate::failure::Failure;
+use crate::html::HtmlArg;
 use crate::output::{print_json, printed};
 use crate::privileges::Needs;
 use crate::wrapped::Wrapped;
@@ -75,13 +78,16 @@ pub(super) struct Args {
     /// file.
     #[arg(long, value_name = "FILE")]
     radiotap: Option<PathBuf>,
+    #[command(flatten)]
+    html: HtmlArg,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let conditions = read_conditions(&args.file).map_err(Failure::Usage)?;
     let seed = seed_or_drawn(args.seed);
     let (captures, frames, air) = (args.pcap, args.frames, args.radiotap);
-    let mut needs = Needs::default();
+    let html = args.html;
+    let mut needs = Needs::default().writes(html.path());
     let files = captures.iter().map(|capture| &capture.file).chain(&frames).chain(&air);
     for file in files {
         needs = needs.writes(Some(file));
@@ -96,6 +102,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let command = args.wrapped.command(false);
     needs.give_up_others();
     let report = sandbox.run(command).map_err(failure)?;
+    html.write(|| page(&report))?;
     if args.json {
         print_json(&report)?;
     } else {
@@ -124,6 +131,18 @@ fn failure(error: RunError) -> Failure {
     );
     let report = miette::Report::msg(error);
     if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
+}
+
+fn page(report: &RunReport) -> Page {
+    let emulated = Emulated {
+        seed: report.seed,
+        duration_s: report.duration_s,
+        forward: &report.forward,
+        reverse: &report.reverse,
+        cell: report.wlan.as_ref(),
+        outcome: format!("The command ended with the exit code {}.", report.exit_code),
+    };
+    emulated.page()
 }
 
 fn print_summary(report: &RunReport) -> io::Result<()> {

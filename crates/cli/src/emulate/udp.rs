@@ -12,13 +12,16 @@ use freshline_core::unit::Span;
 use freshline_core::wlan::mac::CellConfig;
 use freshline_net::clock::Clock;
 use freshline_net::emulate::{EmulateError, Emulator, EmulatorConfig, FrameLogError, Report};
+use freshline_report::Page;
 use miette::{IntoDiagnostic, miette};
 
+use super::page::Emulated;
 use super::path_file::read_conditions;
 use super::seed_or_drawn;
 use super::table::{print_cell, print_conditions, print_hops};
 use super::{hop_help, wlan, wlan_help};
 use crate::failure::Failure;
+use crate::html::HtmlArg;
 use crate::output::{print_json, printed};
 
 /// The first pause between look-ups of the target; twice as long each time.
@@ -109,6 +112,8 @@ pub(super) struct Args {
     /// Print the summary as one JSON document on standard output.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    html: HtmlArg,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
@@ -139,6 +144,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 
     let until = args.duration.map(|duration| Clock::new().now() + duration);
     let report = emulator.run(until).map_err(failure)?;
+    args.html.write(|| page(&report))?;
     if args.json { print_json(&report) } else { printed(print_summary(&report)) }
 }
 
@@ -176,6 +182,21 @@ fn resolve(target: &str, patience: Option<Span>) -> Result<SocketAddr, Failure> 
         thread::sleep(wait.into());
         wait = (wait * 2).min(MAX_WAIT);
     }
+}
+
+fn page(report: &Report) -> Page {
+    let emulated = Emulated {
+        seed: report.seed,
+        duration_s: report.duration_s,
+        forward: &report.forward,
+        reverse: &report.reverse,
+        cell: report.wlan.as_ref(),
+        outcome: format!(
+            "Clients served: {}; packets of others refused: {}.",
+            report.flows.opened, report.flows.refused_packets
+        ),
+    };
+    emulated.page()
 }
 
 fn print_summary(report: &Report) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! `freshline lab journey`: the laws of several stops on one path.
 
 mod page;
+mod report;
 mod table;
 
 use std::io;
@@ -14,8 +15,9 @@ use miette::miette;
 use serde::Serialize;
 
 use super::chosen::{Changed, bad};
-use super::figure;
+use super::figure::FigureArgs;
 use crate::failure::Failure;
+use crate::html::HtmlArg;
 use crate::output::{print_json, printed};
 
 /// Switch the laws of several stops on and off on one path: each alone, one after the other, all, all but
@@ -44,9 +46,10 @@ pub(crate) struct Args {
     /// Print one JSON array on standard output instead of the tables.
     #[arg(long)]
     json: bool,
-    /// Draw each table as NAME.svg into this folder.
-    #[arg(long, value_name = "DIR")]
-    figures: Option<PathBuf>,
+    #[command(flatten)]
+    figures: FigureArgs,
+    #[command(flatten)]
+    html: HtmlArg,
     /// Write the tables as journeys.md into this folder, as in the book.
     #[arg(long, value_name = "DIR")]
     page: Option<PathBuf>,
@@ -61,6 +64,7 @@ struct Named {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    args.figures.check()?;
     let changes = args.changed.changes()?;
     let texts = match &*args.name {
         "all" => library::several("all")?.into_iter().filter(has_journey).collect(),
@@ -72,12 +76,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         if !args.json {
             printed(table::print(&text.name, &journey, &mut io::stdout().lock()))?;
         }
-        if let Some(folder) = &args.figures {
-            let figure = figure::journey(&journey).map_err(Failure::Runtime)?;
-            figure.write_in(folder, &text.name).map_err(Failure::Runtime)?;
-        }
+        report::draw(&args.figures, &text.name, &journey)?;
         all.push(Named { name: text.name, journey });
     }
+    report::write(&args.html, &all)?;
     if let Some(folder) = &args.page {
         page::write(folder, &all).map_err(Failure::Runtime)?;
     }

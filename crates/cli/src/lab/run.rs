@@ -1,18 +1,22 @@
 //! `freshline lab run`: one scenario, at all points of its sweep.
 
+mod report;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use freshline_lab::run::{Document, Metric, Point, PointResult, run as run_scenario};
+use freshline_report::{Figure, PanelOptions, metric_panels};
 use indicatif::ProgressBar;
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::chosen::{Chosen, bad};
-use super::figure;
+use super::figure::{FigureArgs, draw_into, format_of};
 use super::watch::Watched;
 use crate::failure::Failure;
+use crate::html::HtmlArg;
 use crate::output::{print_json, printed, quoted};
 
 /// Run a scenario in virtual time and print what it measured.
@@ -24,6 +28,7 @@ use crate::output::{print_json, printed, quoted};
 EXAMPLES
 
     freshline lab run one-mm1-queue --runs 2 --set flow.source.updates.rate=700/s
+    freshline lab run one-mm1-queue --html report.html --figures figures --format pdf
     freshline lab run six-hops --pcap r1=r1.pcap --pcap r1/reverse=r1.pcap --series out
 
 EXIT CODES
@@ -45,17 +50,24 @@ pub(crate) struct Args {
     csv: Option<PathBuf>,
     #[command(flatten)]
     watched: Watched,
-    /// Draw the metric of --plot over the swept key, a line a flow, into this SVG file.
+    /// Draw the metric of --plot over the swept key, a curve per flow, into this file, whose name ends in
+    /// .svg, .png or .pdf.
     #[arg(long, value_name = "FILE", requires = "plot")]
     figure: Option<PathBuf>,
     /// The metric to draw, such as age_mean.
     #[arg(long, value_name = "METRIC", requires = "figure")]
     plot: Option<String>,
+    #[command(flatten)]
+    figures: FigureArgs,
+    #[command(flatten)]
+    html: HtmlArg,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (text, points) = args.chosen.points()?;
     refuse_what_does_not_fit(&args, &points)?;
+    args.figures.check()?;
+    args.figure.as_deref().map(format_of).transpose()?;
     args.watched.run(&text.name, &points[0].scenario)?;
     // Hidden by itself where standard error is no terminal.
     let bar = ProgressBar::new(points.iter().map(|point| u64::from(point.scenario.runs)).sum());
@@ -73,23 +85,42 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let name = Path::new(&text.name).file_stem().unwrap_or_default();
         write_csv(folder, &name.to_string_lossy(), &results).map_err(Failure::Runtime)?;
     }
-    if let (Some(file), Some(metric)) = (&args.figure, &args.plot) {
-        let title = &points[0].scenario.title;
-        let figure =
-            figure::sweep(title, metric, results.iter().map(|one| (&one.set, &*one.metrics)));
-        figure.map_err(Failure::Usage)?.write(file).map_err(Failure::Runtime)?;
-    }
-    let document = Document::new(&points, results);
+    let measured = report::Measured::new(&text.name, &points, &results);
+    draw_metric(&args, &measured)?;
+    measured.draw(&args.figures)?;
+    measured.write(&args.html, &args.figures)?;
+    let document = Document::new(&text.name, &points, results);
     if args.json {
         print_json(&document)?;
     }
     let Some(out) = args.json_file else { return Ok(()) };
     let text =
         serde_json::to_string_pretty(&document).into_diagnostic().map_err(Failure::Runtime)?;
-    fs::write(&out, text + "\n")
+    let folder = out.parent().unwrap_or(Path::new(""));
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&out, text + "\n"))
         .into_diagnostic()
         .wrap_err_with(|| format!("cannot write {}", out.display()))
         .map_err(Failure::Runtime)
+}
+
+/// Draws the metric of --plot into the file of --figure.
+fn draw_metric(args: &Args, measured: &report::Measured<'_>) -> Result<(), Failure> {
+    let (Some(file), Some(metric)) = (&args.figure, &args.plot) else { return Ok(()) };
+    let options = PanelOptions {
+        metric: Some(metric.clone()),
+        x: args.figures.scales.x(),
+        y: args.figures.scales.y(),
+    };
+    let panels = metric_panels(std::slice::from_ref(&measured.run), &options);
+    if panels.is_empty() {
+        return Err(Failure::Usage(miette!(
+            "--plot: there is no metric `{metric}`; there is: {}",
+            measured.names().join(", ")
+        )));
+    }
+    let title = measured.title().to_owned();
+    draw_into(&Figure { title, panels, note: report::INTERVALS.to_owned() }, file)
 }
 
 /// Some flags need a sweep, others one point.

@@ -1,4 +1,6 @@
-//! What a probe tells at its end.
+//! What a probe reports at its end.
+
+mod page;
 
 use std::io::{self, Write};
 

@@ -16,6 +16,7 @@ use crate::rust::RustFile;
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("freshline-core", &[]),
     ("freshline-system", &[]),
+    ("freshline-report", &[]),
     ("freshline-lab", &["freshline-core"]),
     // The lab for an example alone, whose QUIC comes from here.
     ("freshline-net", &["freshline-core", "freshline-system", "freshline-lab"]),
@@ -37,6 +38,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "freshline-net",
             "freshline-kernel",
             "freshline-web",
+            "freshline-report",
         ],
     ),
 ];

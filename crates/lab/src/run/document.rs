@@ -10,6 +10,9 @@ use super::{Metric, Point};
 /// each key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Document {
+    scenario: String,
+    title: String,
+    version: &'static str,
     seed: u64,
     runs: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,17 +31,18 @@ pub struct PointResult {
 }
 
 impl Document {
-    /// The document of results, one per point, in the order of `points`.
+    /// The document of results, one per point, in the order of `points`, of the scenario of this name.
     ///
     /// # Panics
     /// If there is no point: [`points`](super::points()) gives at least one.
-    pub fn new(points: &[Point], mut results: Vec<PointResult>) -> Self {
+    pub fn new(name: &str, points: &[Point], mut results: Vec<PointResult>) -> Self {
         let scenario = &points[0].scenario;
         let (seed, runs) = (scenario.seed, scenario.runs);
+        let (title, version) = (scenario.title.clone(), env!("CARGO_PKG_VERSION"));
         let (metrics, points) = match results.len() {
             1 if results[0].set.is_empty() => (results.pop().map(|only| only.metrics), None),
             _ => (None, Some(results)),
         };
-        Self { seed, runs, metrics, points }
+        Self { scenario: name.to_owned(), title, version, seed, runs, metrics, points }
     }
 }

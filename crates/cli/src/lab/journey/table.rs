@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use freshline_core::wire::escaped;
 use freshline_lab::journey::{Comparison, Cost, Heading, Journey, Outcome};
-
-use crate::lab::figure::scale;
+use freshline_report::scaled;
 
 /// Prints the table of the scenario `name`, and its verdicts and costs.
 pub(super) fn print(name: &str, journey: &Journey, out: &mut impl Write) -> io::Result<()> {
@@ -56,7 +55,7 @@ fn units(journey: &Journey, column: usize) -> (f64, &str) {
     // Of ages that range over decades ms are read with the least effort.
     match *unit {
         "s" => (1e-3, "ms"),
-        unit => scale(unit, most),
+        unit => scaled(unit, most),
     }
 }
 

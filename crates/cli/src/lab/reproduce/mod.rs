@@ -2,6 +2,7 @@
 
 mod papers;
 mod record;
+mod report;
 mod table;
 
 use std::io::{self, Write};
@@ -18,8 +19,10 @@ use miette::{IntoDiagnostic, miette};
 
 use self::table::{Summary, Table};
 use super::chosen::Changed;
-use super::{board, figure, safety as sweeps};
+use super::figure::FigureArgs;
+use super::{board, safety as sweeps};
 use crate::failure::Failure;
+use crate::html::HtmlArg;
 use crate::output::{INTERRUPTED, print_json, printed};
 
 /// Reproduce figures of papers: each number beside the one that is expected.
@@ -33,6 +36,7 @@ use crate::output::{INTERRUPTED, print_json, printed};
 EXAMPLE
 
     freshline lab reproduce one-mm1-queue
+    freshline lab reproduce ifc/one-link --html report.html --figures figures --format pdf
     freshline lab reproduce all --check
     freshline lab reproduce ifc --null
     freshline lab reproduce all --null --check
@@ -51,9 +55,10 @@ pub(crate) struct Args {
     /// Print JSON on standard output: an object a scenario, in an array for a folder or `all`.
     #[arg(long)]
     json: bool,
-    /// Draw each figure as NAME.svg into this folder.
-    #[arg(long, value_name = "DIR")]
-    figures: Option<PathBuf>,
+    #[command(flatten)]
+    figures: FigureArgs,
+    #[command(flatten)]
+    html: HtmlArg,
     /// The null test: replace each new law by its baseline, as the scenario's [[reproduce.null]]
     /// says. A line that still holds shows nothing of the law.
     #[arg(long)]
@@ -123,6 +128,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    args.figures.check()?;
     let changes = args.changed.changes()?;
     let options = args.options();
     let mut texts = library::several(&args.name)?;
@@ -152,6 +158,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     } else {
         print_end(&tables, args.null)?;
     }
+    report::write(&args, &tables)?;
     if let Some(folder) = &args.record {
         record::write(folder, &tables, options.null)?;
     }
@@ -263,9 +270,7 @@ impl Work<'_> {
         let safety = asked.sweep.map(sweep).transpose()?;
         let mut table =
             Table { name: name.clone(), of: asked.of.clone(), rows, contest: None, safety };
-        if let Some(folder) = args.figures.as_ref().filter(|_| !table.rows.is_empty()) {
-            table.draw(folder)?;
-        }
+        report::draw(&args.figures, text, &table)?;
         for (case, own) in asked.cases {
             let changes: Vec<_> = own.into_iter().chain(self.changes.iter().cloned()).collect();
             let contest = contest(text.source(), &changes, || bar.inc(1));

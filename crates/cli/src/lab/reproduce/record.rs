@@ -12,10 +12,12 @@ use freshline_lab::scenario::{Omitted, Origin, Scenario};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use super::papers::{self, Left};
+use super::report::figure;
 use super::table::{
     Summary, Table, cell, expected, holds_without_law, is_about_a_law, is_judged, origin, short,
 };
 use crate::failure::Failure;
+use crate::lab::figure::{Scales, draw_into, name_of};
 
 /// The record that comes with the program.
 const RECORD: &str = include_str!("../../../coverage.json");
@@ -36,7 +38,11 @@ const FIGURES: &str = "figures";
 /// Draws those figures into `folder`/[`FIGURES`].
 fn draw(tables: &[Table], folder: &Path) -> Result<(), Failure> {
     let drawn = tables.iter().filter(|table| DRAWN.contains(&&*table.name));
-    drawn.into_iter().try_for_each(|table| table.draw(&folder.join(FIGURES)))
+    drawn.into_iter().try_for_each(|table| {
+        let figure = figure(&library::find(&table.name)?, table, Scales::default());
+        let name = format!("{}.svg", name_of(&table.name));
+        draw_into(&figure, &folder.join(FIGURES).join(name))
+    })
 }
 
 /// Whether a scenario has a line in the record; a contest has none.

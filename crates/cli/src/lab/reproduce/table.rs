@@ -2,16 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::Path;
 
 use freshline_lab::contest::Contested;
 use freshline_lab::reproduce::{Compared, Kind, Verdict};
 use freshline_lab::safety::Safety;
 use freshline_lab::scenario::Origin;
 use serde::{Deserialize, Serialize};
-
-use super::figure;
-use crate::failure::Failure;
 
 /// `docs/lab.md` describes each key.
 #[derive(Clone, Serialize, Deserialize)]
@@ -26,12 +22,6 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn draw(&self, folder: &Path) -> Result<(), Failure> {
-        let title = format!("{}: {}", figure::name_of(&self.name), self.of);
-        let figure = figure::comparison(&title, &self.rows).map_err(Failure::Runtime)?;
-        figure.write_in(folder, &self.name).map_err(Failure::Runtime)
-    }
-
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}: {}", self.name, self.of)?;
         for row in &self.rows {
