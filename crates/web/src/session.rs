@@ -257,9 +257,10 @@ impl Session {
             }
         }
         let with_series: HashSet<_> = self.series.names().map(|name| name.source.clone()).collect();
-        let stays =
-            |name: &Box<str>| with_series.contains(name) || wants(name) && statuses.has(name);
-        for id in self.sources.retain(stays) {
+        let gone = self
+            .sources
+            .retain(|name| with_series.contains(name) || wants(name) && statuses.has(name));
+        for id in gone {
             let _ = self.source.remove_key(now, self.topics.sources, &id.to_be_bytes());
         }
     }
