@@ -13,7 +13,7 @@ use freshline::{
 };
 use freshline_core::session::SourceParams;
 use freshline_core::unit::{Time, UpdateRate};
-use freshline_web::{Config, Gateway, GatewayError, Hub, HubError, Token};
+use freshline_web::{Config, Gateway, GatewayError, Hub, HubError, Identity, Token};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
 use crate::failure::Failure;
@@ -86,7 +86,8 @@ impl WebArgs {
     /// Checks all that can be checked before anything runs.
     pub(crate) fn prepare(&self) -> Result<Web, Failure> {
         let Some(address) = self.web else { return Ok(Web::default()) };
-        let identity = self.web_cert.clone().zip(self.web_key.clone());
+        let files = self.web_cert.clone().zip(self.web_key.clone());
+        let identity = files.map(|(chain, key)| Identity { chain, key });
         if !self.web_insecure && identity.is_none() && !address.ip().to_canonical().is_loopback() {
             return Err(Failure::Usage(miette!(
                 "--web {address} can be reached by other hosts, and the page is not encrypted; listen on \

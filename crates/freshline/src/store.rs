@@ -311,17 +311,17 @@ impl Store {
     fn forget(&self, name: &str) {
         let mut held = self.board.held();
         let Some(topics) = held.sources.remove(name) else { return };
-        let mut told = Vec::new();
+        let mut removals = Vec::new();
         for (topic, states) in topics {
             let lone = states.newest.iter().filter(|state| state.key().is_none());
             let gone = states.keys.values().chain(lone).map(|state| self.removal(state));
             let gone: Vec<_> = gone.collect();
             let observers = held.observers_of(&full_name(name, &topic)).into_iter();
-            told.extend(observers.map(|reader| (reader, gone.clone())));
+            removals.extend(observers.map(|reader| (reader, gone.clone())));
         }
         drop(held);
         // Not under the lock: they wake tasks, which may ask for states.
-        for (reader, gone) in told {
+        for (reader, gone) in removals {
             gone.into_iter().for_each(|state| reader.put(state));
         }
     }

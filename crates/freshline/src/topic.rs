@@ -9,22 +9,18 @@
 //! states per second wakes the network thread once per transmitted update.
 
 mod content;
+#[cfg(feature = "monitor")]
+mod returned;
 
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "monitor")]
-use freshline_core::session::TopicParams;
 use freshline_core::session::{Need, TopicKind};
 use freshline_core::unit::{Span, Time};
 use freshline_core::wire::{RecordChunk, TopicKey};
 use freshline_net::Waker;
-#[cfg(feature = "monitor")]
-use freshline_net::monitor::ReturnTopic;
-#[cfg(feature = "monitor")]
-use freshline_net::source::sampler::Shared;
 use freshline_net::source::sampler::{Sampler, Take};
 
 use crate::clock::Clock;
@@ -83,20 +79,6 @@ impl Topic {
         let inner = Mutex::new(Inner { is_urgent, ..Inner::default() });
         let Limits { max_state, clock } = limits;
         Self(Arc::new(Slot { name: name.into(), kind, max_state, clock, inner }))
-    }
-
-    /// A topic that a monitor sends which the application runs itself: its handle, and what
-    /// [`ReturnConfig`](freshline_net::monitor::ReturnConfig) needs. States have at most `max_state` bytes.
-    #[cfg(feature = "monitor")]
-    pub fn returned(params: TopicParams, max_state: usize) -> (Self, ReturnTopic) {
-        Self::returned_within(params, Limits { max_state, clock: Clock::real() })
-    }
-
-    #[cfg(feature = "monitor")]
-    pub(crate) fn returned_within(params: TopicParams, limits: Limits) -> (Self, ReturnTopic) {
-        let topic = Self::new(&params.name, &TopicKind::Latest, params.is_urgent, limits);
-        let states = Shared::new(topic.sampler());
-        (topic, ReturnTopic { params, states })
     }
 
     /// The topic's name; empty for a source without topics.

@@ -17,7 +17,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
 
-use crate::gateway::GatewayError;
+use crate::error::GatewayError;
 
 /// After this time by the system's clock a certificate is replaced,
 const ROTATION: time::Duration = time::Duration::days(5);

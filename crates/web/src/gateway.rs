@@ -1,19 +1,20 @@
 //! A running gateway.
 
 use std::fmt;
-use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 use freshline::{LawConfig, Limits};
 use tokio::sync::{oneshot, watch};
 
 use crate::certificate::{self, Certificate};
+use crate::error::GatewayError;
 use crate::hub::Hub;
 use crate::session::Settings;
+use crate::shared::Shared;
 use crate::statuses::{self, Statuses};
 use crate::token::Token;
 use crate::{listener, routes, webtransport};
@@ -33,8 +34,17 @@ pub struct Config {
     pub max_browsers: usize,
     /// A longer state is cut to this number of bytes. 1 MiB by default.
     pub max_state: usize,
-    /// A certificate chain that browsers trust, and its key, as PEM files: the page is served by `https://` then.
-    pub identity: Option<(PathBuf, PathBuf)>,
+    /// A certificate that browsers trust: the page is served by `https://` then.
+    pub identity: Option<Identity>,
+}
+
+/// The files of a certificate chain and of its key.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The chain, as PEM.
+    pub chain: PathBuf,
+    /// The key, as PEM.
+    pub key: PathBuf,
 }
 
 impl Config {
@@ -52,72 +62,6 @@ impl Config {
             max_state: 1 << 20,
             identity: None,
         })
-    }
-}
-
-/// Why a gateway cannot be.
-#[derive(Debug, thiserror::Error)]
-pub enum GatewayError {
-    /// The address is taken, or not of this host.
-    #[error("cannot serve browsers at {address}: {error}")]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        error: io::Error,
-    },
-    /// There is no runtime, or no thread.
-    #[error("cannot serve browsers: {0}")]
-    System(io::Error),
-    /// The system gives no random bytes.
-    #[error("no random bytes: {0}")]
-    Random(String),
-    /// A token that is too short, too long, or would not fit into a URL.
-    #[error("a token for browsers has 16 to 255 letters, digits, - _ . or ~")]
-    Token,
-    /// The certificate for WebTransport cannot be made.
-    #[error("no certificate for WebTransport: {0}")]
-    Certificate(String),
-    /// The certificate of the page, or its key, cannot be used.
-    #[error("cannot use {}: {why}", file.display())]
-    Identity {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// No session can have these settings.
-    #[error("no session with a browser: {0}")]
-    Session(String),
-}
-
-/// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) hub: Arc<dyn Hub>,
-    pub(crate) token: Token,
-    pub(crate) settings: Settings,
-    pub(crate) certificate: Arc<Certificate>,
-    pub(crate) address: SocketAddr,
-    pub(crate) statuses: watch::Receiver<Arc<Statuses>>,
-    max_browsers: usize,
-    browsers: AtomicUsize,
-}
-
-impl Shared {
-    /// A place for a browser, if there is one.
-    pub(crate) fn place(self: &Arc<Self>) -> Option<Place> {
-        let taken = self.browsers.fetch_add(1, Ordering::Relaxed);
-        let place = Place(Arc::clone(self));
-        (taken < self.max_browsers).then_some(place)
-    }
-}
-
-/// A browser's place, until it is dropped.
-pub(crate) struct Place(Arc<Shared>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.browsers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -139,8 +83,8 @@ impl Gateway {
     /// # Errors
     /// [`GatewayError`] says what is missing.
     pub fn spawn(config: Config, hub: impl Hub) -> Result<Self, GatewayError> {
-        let tls = config.identity.as_ref().map(|(chain, key)| certificate::https(chain, key));
-        let tls = tls.transpose()?;
+        let tls = config.identity.as_ref();
+        let tls = tls.map(|files| certificate::https(&files.chain, &files.key)).transpose()?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let (tcp, udp) = bind(config.address)?;
         let address = tcp.local_addr().map_err(GatewayError::System)?;

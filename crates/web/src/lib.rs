@@ -14,6 +14,7 @@
 //! Whoever asks for states must know a token. The page itself, which has no state in it, is served to everybody.
 
 mod certificate;
+mod error;
 mod files;
 mod gateway;
 mod hub;
@@ -22,10 +23,12 @@ mod pump;
 mod routes;
 mod series;
 mod session;
+mod shared;
 mod statuses;
 mod token;
 mod webtransport;
 
-pub use gateway::{Config, Gateway, GatewayError};
+pub use error::GatewayError;
+pub use gateway::{Config, Gateway, Identity};
 pub use hub::{Hub, HubError};
 pub use token::Token;

@@ -14,9 +14,9 @@ use freshline_core::unit::Time;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::gateway::Shared;
 use crate::hub::Hub;
 use crate::session::{Carrier, Session};
+use crate::shared::Shared;
 
 /// What comes from a browser.
 pub(crate) enum Incoming {
@@ -91,26 +91,21 @@ pub(crate) async fn pump(mut link: impl Link, carrier: Carrier, shared: &Arc<Sha
         tokio::select! {
             incoming = link.recv() => {
                 heard_at = clock.now();
-                match incoming {
-                None => return,
-                Some(Incoming::Datagram(datagram)) => {
-                    browser.session.handle_datagram(clock.now(), &datagram);
-                }
-                Some(Incoming::Control(text)) => {
-                    if !talk.permits(clock.now()) {
-                        return;
+                let Some(incoming) = incoming else { return };
+                let answer = match incoming {
+                    Incoming::Datagram(datagram) => {
+                        browser.session.handle_datagram(heard_at, &datagram);
+                        continue;
                     }
-                    let answer = browser.control(clock.now(), &text, shared);
-                    if answer["ok"] == true {
-                        // A new browser, or other wishes.
-                        statuses.mark_changed();
-                    }
-                    if !link.reply(answer.to_string()).await {
-                        return;
-                    }
+                    Incoming::Control(_) if !talk.permits(heard_at) => return,
+                    Incoming::Control(text) => browser.control(heard_at, &text, shared),
+                };
+                // A new browser, or other wishes.
+                statuses.mark_changed();
+                if !link.reply(answer.to_string()).await {
+                    return;
                 }
-                }
-            },
+            }
             state = browser.wishes.next(), if browser.session.is_hungry() => match state {
                 Some(state) => browser.put(clock.now(), &state),
                 // The monitor has ended.

@@ -18,13 +18,11 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::files;
-use crate::gateway::{Place, Shared};
 use crate::pump::{Incoming, Link, pump};
 use crate::session::Carrier;
-use crate::webtransport::MAX_CONTROL;
+use crate::shared::{MAX_CONTROL, Place, Shared, WEBTRANSPORT};
 
-/// The paths of both transports.
-pub(crate) const WEBTRANSPORT: &str = "/freshline";
+/// The path of WebSockets.
 const WEBSOCKET: &str = "/ws";
 
 /// The WebSocket's subprotocol.

@@ -20,7 +20,7 @@ use freshline_core::session::{
 use freshline_core::unit::{Span, Time};
 use serde_json::json;
 
-use crate::gateway::GatewayError;
+use crate::error::GatewayError;
 use crate::series::{Id, Ids, MAX, Name};
 use crate::statuses::Statuses;
 
@@ -37,7 +37,7 @@ const HEADER: usize = 9;
 const MAX_BYTES: usize = 48 << 20;
 
 /// Names that found no room are counted up to this number.
-const MOST_LEFT_OUT: usize = 1 << 12;
+const MAX_LEFT_OUT: usize = 1 << 12;
 
 /// Weight of the newest round trip.
 const SMOOTHING: f64 = 0.125;
@@ -163,7 +163,7 @@ impl Session {
                     self.series.remove(&name);
                     // Removed keys keep their numbers until the browser knows of it.
                     self.again.insert(name, state.clone());
-                } else if self.left_out.len() < MOST_LEFT_OUT {
+                } else if self.left_out.len() < MAX_LEFT_OUT {
                     self.left_out.insert(name);
                 }
                 return;

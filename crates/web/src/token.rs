@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
 
-use crate::gateway::GatewayError;
+use crate::error::GatewayError;
 
 /// The token that a browser must show for states: letters, digits, `-`, `_`, `.` and `~`, so that it can be in a URL.
 #[derive(Clone)]

@@ -14,9 +14,10 @@ use web_transport_noq::http::StatusCode;
 use web_transport_noq::{RecvStream, Request, SendStream, Session};
 
 use crate::certificate::Certificate;
-use crate::gateway::{GatewayError, Place, Shared};
+use crate::error::GatewayError;
 use crate::pump::{BURST, Incoming, Link, pump};
 use crate::session::Carrier;
+use crate::shared::{MAX_CONTROL, Place, Shared, WEBTRANSPORT};
 
 /// The time for QUIC's handshake and the request.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -35,9 +36,6 @@ const IN_FLIGHT: u64 = 8 << 20;
 
 /// Bytes of datagrams that wait for the socket: what waits there ages.
 const SEND_BUFFER: usize = 64 << 10;
-
-/// The longest control message, in bytes.
-pub(crate) const MAX_CONTROL: usize = 64 << 10;
 
 /// The socket of all browsers.
 pub(crate) struct Endpoint(noq::Endpoint);
@@ -124,7 +122,7 @@ async fn answer(request: Request, shared: &Arc<Shared>) -> Option<(Session, Plac
     let place = shared.place();
     let refusal = match (&place, request.url.path()) {
         _ if !is_permitted => Some(StatusCode::FORBIDDEN),
-        (_, path) if path != super::routes::WEBTRANSPORT => Some(StatusCode::NOT_FOUND),
+        (_, path) if path != WEBTRANSPORT => Some(StatusCode::NOT_FOUND),
         (None, _) => Some(StatusCode::SERVICE_UNAVAILABLE),
         (Some(_), _) => None,
     };

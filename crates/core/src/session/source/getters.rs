@@ -1,7 +1,7 @@
 //! What a source shows of itself.
 
 use super::AckedUpdate;
-use super::transfers::Cut;
+use super::types::Cut;
 use super::{KeyView, Reach, Source, SourceCounters, TopicCounters, TopicId, TopicParams};
 use crate::age::{AgeMeter, AgeProcess, BacklogProcess};
 use crate::dscp::Dscp;

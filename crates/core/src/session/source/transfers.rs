@@ -15,6 +15,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::types::Cut;
 use crate::state::{
     CurrentState, Encoder, FormerState, LayoutError, NewerState, Outgoing, Repair, RepairParams,
     Transfer, max_repair, schedule::HEADERS,
@@ -109,15 +110,6 @@ impl AckedParts {
     }
 }
 
-/// How a state is cut.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cut {
-    /// Bytes of a symbol.
-    pub(super) symbol_len: u16,
-    /// Whether there may be repair symbols.
-    pub(super) has_repair: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct Transfers {
     topic: u16,
@@ -199,8 +191,7 @@ impl Transfers {
         let data = bytes.len().div_ceil(usize::from(symbol_len.max(1)));
         let data = u32::try_from(data).map_err(|_| LayoutError::TooLong(bytes.len()))?;
         let most = if has_repair { max_repair(data) } else { 0 };
-        let repair = most.min(self.law.repair_symbols(data, data));
-        let repair = repair as u16;
+        let repair = most.min(self.law.repair_symbols(data, data)) as u16;
         let outgoing = Outgoing { number, generated_at, symbol_len, repair, bytes };
         let next = match self.spare.take() {
             Some(mut spare) => spare.reset(&outgoing).map(|()| spare),

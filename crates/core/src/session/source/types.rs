@@ -86,6 +86,15 @@ impl Default for SourceParams {
     }
 }
 
+/// How a state is cut.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cut {
+    /// Bytes of a symbol.
+    pub(super) symbol_len: u16,
+    /// Whether there may be repair symbols.
+    pub(super) has_repair: bool,
+}
+
 /// A datagram that a source has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {

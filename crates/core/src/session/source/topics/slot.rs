@@ -1,6 +1,6 @@
 //! What an update that is due may carry.
 
-use super::super::transfers::Cut;
+use super::super::types::Cut;
 use crate::unit::{Span, Time};
 
 /// What the datagram that is due allows.
