@@ -176,7 +176,7 @@ struct States {
 }
 
 impl Hub for States {
-    fn subscribe(&self, pattern: &str) -> Subscription {
+    fn observe(&self, pattern: &str) -> Subscription {
         self.readers.observe(pattern)
     }
 

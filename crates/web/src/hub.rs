@@ -8,7 +8,7 @@ use freshline::{Monitor, SourceStatus, Subscription};
 /// What a gateway shows: a [`Monitor`], or something that has states as one.
 pub trait Hub: Send + Sync + 'static {
     /// The states of all topics that match the pattern, from the current ones on, as [`Monitor::observe`] gives them.
-    fn subscribe(&self, pattern: &str) -> Subscription;
+    fn observe(&self, pattern: &str) -> Subscription;
 
     /// Ages and counters of at most `max` sources. It may block for some milliseconds.
     ///
@@ -50,8 +50,8 @@ impl fmt::Display for HubError {
 impl std::error::Error for HubError {}
 
 impl Hub for Monitor {
-    fn subscribe(&self, pattern: &str) -> Subscription {
-        self.observe(pattern)
+    fn observe(&self, pattern: &str) -> Subscription {
+        Self::observe(self, pattern)
     }
 
     fn sources(&self, max: usize) -> Result<Vec<SourceStatus>, HubError> {
@@ -60,8 +60,8 @@ impl Hub for Monitor {
 }
 
 impl<H: Hub> Hub for Arc<H> {
-    fn subscribe(&self, pattern: &str) -> Subscription {
-        H::subscribe(self, pattern)
+    fn observe(&self, pattern: &str) -> Subscription {
+        H::observe(self, pattern)
     }
 
     fn sources(&self, max: usize) -> Result<Vec<SourceStatus>, HubError> {

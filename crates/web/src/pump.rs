@@ -273,7 +273,7 @@ impl Wishes {
             [one] => Some(one.as_str()),
             _ => Some("*"),
         };
-        let subscription = all.map(|pattern| hub.subscribe(pattern));
+        let subscription = all.map(|pattern| hub.observe(pattern));
         Self { patterns, subscription }
     }
 

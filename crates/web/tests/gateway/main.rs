@@ -19,7 +19,7 @@ struct Commanded {
 }
 
 impl Hub for Commanded {
-    fn subscribe(&self, pattern: &str) -> Subscription {
+    fn observe(&self, pattern: &str) -> Subscription {
         self.monitor.observe(pattern)
     }
 
@@ -171,6 +171,87 @@ async fn keys_and_sources_that_are_gone_leave_the_page() {
     robot.close().expect("it ran");
     let is_empty = |browser: &Browser| browser.shown().is_empty() && browser.sources().is_empty();
     browser.until("an empty page", is_empty).await;
+}
+
+#[tokio::test]
+async fn what_a_source_does_not_bring_again_leaves_the_page() {
+    let world = World::new();
+    let keyed = TopicParams { kind: TopicKind::KEYED, ..TopicParams::new("tf") };
+    let before = world.source("robot", std::slice::from_ref(&keyed));
+    for key in ["arm", "leg"] {
+        before.topic("tf").unwrap().put_key(key, b"1").unwrap();
+    }
+    let mut browser = world.websocket().await;
+    browser.subscribe(&["*"]).await;
+    browser.until("two keys", |browser| browser.shown().len() == 2).await;
+    before.close().expect("it ran");
+    // Sooner than the monitor is asked for its sources again.
+    let after = world.source("robot", &[keyed]);
+    after.topic("tf").unwrap().put_key("arm", b"2").unwrap();
+    let has_new = |browser: &Browser| {
+        browser.state_of("robot", "tf").is_some_and(|shown| shown.state == b"2")
+            && browser.shown().len() == 1
+    };
+    browser.until("the new key alone", has_new).await;
+}
+
+#[tokio::test]
+async fn a_page_full_of_series_changes_to_others() {
+    let world = World::with(|config| config.limits.max_rate = None);
+    let kind = TopicKind::Keyed { max_keys: 1300 };
+    let topics = ["a", "b"].map(|name| TopicParams { kind, ..TopicParams::new(name) });
+    let robot = world.source("robot", &topics);
+    for key in 0..1300_u16 {
+        for topic in ["a", "b"] {
+            robot.topic(topic).unwrap().put_key(key.to_be_bytes(), topic.as_bytes()).unwrap();
+        }
+    }
+    let mut browser = world.websocket().await;
+    for topic in ["a", "b", "a"] {
+        browser.subscribe(&[&format!("robot/{topic}")]).await;
+        let are_all = |browser: &Browser| {
+            let shown = browser.shown();
+            shown.len() == 1300 && shown.iter().all(|shown| shown.name["topic"] == topic)
+        };
+        browser.until("all keys of the other topic", are_all).await;
+    }
+}
+
+#[tokio::test]
+async fn an_age_that_becomes_known_later_is_shown() {
+    let world = World::new();
+    let mut browser = world.websocket().await;
+    browser.subscribe(&["*"]).await;
+    browser.until("the answer", |browser| browser.replies.len() == 1).await;
+    let source = Source::builder(&world.monitor.url()).name("config").spawn().expect("a source");
+    source.put(b"once").expect("it is put");
+    let has_age = |browser: &Browser| {
+        browser.state_of("config", "").is_some_and(|it| it.flags == 0 && it.age_ms.is_some())
+    };
+    browser.until("its age", has_age).await;
+}
+
+#[tokio::test]
+async fn a_page_takes_no_record_from_applications() {
+    let world = World::new();
+    let mut browser = world.websocket().await;
+    browser.subscribe(&["*"]).await;
+    let every = TopicParams { kind: TopicKind::EVERY, ..TopicParams::new("log") };
+    let robot = world.source("robot", &[every]);
+    for number in 0..20_u8 {
+        robot.topic("log").unwrap().push([number]).unwrap();
+    }
+    let monitor = Arc::clone(&world.monitor);
+    let read = tokio::task::spawn_blocking(move || {
+        let records = monitor.subscribe("robot/log");
+        (0..20).map(|_| records.next_within(PATIENCE).expect("a record").payload()[0]).collect()
+    });
+    let read: Vec<u8> = read.await.expect("it reads");
+    assert_eq!(read, (0..20).collect::<Vec<_>>());
+    let is_last = |browser: &Browser| {
+        browser.state_of("robot", "log").is_some_and(|shown| shown.state == [19])
+    };
+    browser.until("the last record", is_last).await;
 }
 
 #[tokio::test]
