@@ -32,6 +32,11 @@ async function reads(selector, wanted) {
 
 const totals = await reads("#totals", `${sources} sources`);
 check("Firefox: all sources are in the list", totals.includes(`${sources} sources`), totals);
+const ages = () => page.$$eval("[role=row]", (rows) => rows.map((row) => row.textContent).join("\n"));
+const before = await ages();
+await new Promise((resolve) => setTimeout(resolve, 1000));
+const after = await ages();
+check("Firefox: ages change", before.length > 100 && before !== after, before.slice(0, 200));
 const header = await reads("body", "WebTransport");
 check("Firefox: over WebTransport", header.includes("Connected over WebTransport"), header.slice(0, 300));
 check("Firefox: no error in the page", faults.length === 0, faults);

@@ -161,6 +161,8 @@ impl Session {
             found => {
                 if found.is_some() {
                     self.series.remove(&name);
+                }
+                if found.is_some() && self.again.len() < MAX {
                     // Removed keys keep their numbers until the browser knows of it.
                     self.again.insert(name, state.clone());
                 } else if self.left_out.len() < MAX_LEFT_OUT {

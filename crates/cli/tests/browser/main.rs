@@ -7,6 +7,9 @@ mod process;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::unistd::Uid;
 use process::Process;
@@ -105,14 +108,44 @@ fn the_page_works_in_firefox() {
     }
     let listen = format!("udp://127.0.0.1:{}", free_port());
     let (_monitor, page) = start(&["monitor", &listen, "--web", "127.0.0.1:0"], "page at");
-    let names = ["robot-1", "robot-2", "robot-3"];
-    let source = |name| {
-        let words = ["source", &listen, "--name", name, "--read", "/proc/loadavg"];
-        start(&[&words[..], &["--max-rate", "50/s"]].concat(), "open").0
-    };
-    let _sources = names.map(source);
+    let sources = Sources::start(&listen, 50);
     let url = page.split_whitespace().last().expect("a URL");
-    assert!(node(&["test/firefox.mjs", url, "3"]).status.success());
+    assert!(node(&["test/firefox.mjs", url, "50"]).status.success());
+    drop(sources);
+}
+
+/// Sources that put a number 20 times a second, until it is dropped.
+struct Sources(Arc<AtomicBool>);
+
+impl Sources {
+    fn start(monitor: &str, count: usize) -> Self {
+        let open = |number| {
+            let name = format!("robot-{number:02}");
+            freshline::Source::builder(monitor).name(name).topic("count").spawn()
+        };
+        let sources: Vec<_> = (0..count).map(|number| open(number).expect("a source")).collect();
+        let ends = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&ends);
+        std::thread::spawn(move || {
+            for number in 0_u64.. {
+                if until.load(Ordering::Relaxed) {
+                    break;
+                }
+                for source in &sources {
+                    let topic = source.topic("count").expect("it has the topic");
+                    topic.put(number.to_string()).expect("it is put");
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        Self(ends)
+    }
+}
+
+impl Drop for Sources {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The link of the test of ages.
