@@ -11,7 +11,9 @@ use noq_proto::{EndpointConfig, HashedConnectionIdGenerator, TransportConfig, Va
 use super::coupled::Coupling;
 use super::gate::Gates;
 use super::udp;
-use crate::quic::{Clients, Identity, Trust, TrustError, client_verifier, monitor_tls, source_tls};
+use crate::quic::{
+    Clients, Identity, Trust, TrustError, client_verifier, monitor_tls, no_tokens, source_tls,
+};
 
 /// The protocol that both sides must name in the handshake (ALPN, RFC 7301).
 const ALPN: &[u8] = b"freshline-bond/1";
@@ -155,7 +157,10 @@ pub(super) fn server(
     }));
     let tls = Arc::new(monitor_tls(identity, client_verifier(Some(clients))?, ALPN)?);
     let mut config = noq_proto::ServerConfig::with_crypto(tls);
-    config.transport_config(transport(sending, sending.streams)).migration(true);
+    config
+        .transport_config(transport(sending, sending.streams))
+        .validation_token_config(no_tokens())
+        .migration(true);
     Ok((endpoint, config))
 }
 

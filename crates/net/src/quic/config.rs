@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noq_proto::{EndpointConfig, TransportConfig, VarInt};
+use noq_proto::{EndpointConfig, TransportConfig, ValidationTokenConfig, VarInt};
 use rustls::server::danger::ClientCertVerifier;
 
 use super::unlimited::Unlimited;
@@ -156,6 +156,7 @@ impl ServerConfig {
         let mut quic = noq_proto::ServerConfig::with_crypto(tls);
         quic.transport_config(transport(limits.idle_timeout, limits.in_flight, None))
             .retry_token_lifetime(TOKEN_LIFETIME)
+            .validation_token_config(no_tokens())
             .migration(true);
         Ok(Self { endpoint: Arc::new(endpoint), quic, limits, verifier, tag })
     }
@@ -169,6 +170,14 @@ impl ServerConfig {
 /// A source that sends less often than this keeps its connection, and the bindings of NATs on the
 /// path, by a small packet. 10 s: a third of the idle timeout.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// No tokens for later connections (NEW_TOKEN frames): they are packets without a state, and noq-proto sends them as
+/// soon as another package of a program asks for its feature `bloom`.
+pub(crate) fn no_tokens() -> ValidationTokenConfig {
+    let mut tokens = ValidationTokenConfig::default();
+    tokens.sent(0);
+    tokens
+}
 
 /// The QUIC settings that both sides share. `in_flight` bounds the bytes that the peer
 /// has yet to acknowledge.

@@ -86,6 +86,8 @@ mod verify;
 use noq_proto::Connection;
 
 pub use client::{Client, ClientEvent, DialError};
+#[cfg(feature = "bond")]
+pub(crate) use config::no_tokens;
 pub use config::{ClientConfig, Limits, ServerConfig};
 pub use datagram::Datagram;
 pub use event::{ConnKey, ServerEvent};
