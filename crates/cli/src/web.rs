@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use freshline::driver::monitor::output::Outputs;
-use freshline::driver::monitor::{Asker, Monitor, MonitorError, ReturnConfig, ReturnTopic};
+use freshline::driver::monitor::{Asker, Both, Monitor, MonitorError, ReturnConfig, ReturnTopic};
 use freshline::driver::stop::Stop;
 use freshline::{
     LawConfig, LawName, MaxAge, Readers, SourceStatus, Subscription, Topic, TopicParams,
@@ -161,8 +161,8 @@ impl Web {
         match &self.config {
             None => monitor.run(stop, until, outputs),
             Some(_) => {
-                let mut watched = self.readers.watch(max_ages.to_vec(), outputs);
-                monitor.run(stop, until, &mut watched)
+                let mut readers = self.readers.watch(max_ages.to_vec());
+                monitor.run(stop, until, &mut Both { first: outputs, other: &mut readers })
             }
         }
     }

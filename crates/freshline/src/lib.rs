@@ -52,7 +52,7 @@ pub use monitor_event::{MonitorEvent, Why};
 pub use polled::PolledSource;
 pub use put_error::PutError;
 #[cfg(feature = "monitor")]
-pub use readers::{Readers, Watched};
+pub use readers::Readers;
 #[cfg(feature = "monitor")]
 pub use relay::{Relay, RelayBuilder};
 pub use source::{Source, SourceBuilder};

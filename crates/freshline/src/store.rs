@@ -64,7 +64,7 @@ impl Board {
 
     /// What hands in the states.
     pub(crate) fn store(&self, max_ages: Vec<MaxAge>) -> Store {
-        Store { board: self.clone(), max_ages, names: HashMap::new() }
+        Store { board: self.clone(), max_ages, names: HashMap::new(), _closing: None }
     }
 
     /// What wakes the network thread when there is room for records again.
@@ -212,6 +212,16 @@ pub(crate) struct Store {
     max_ages: Vec<MaxAge>,
     /// As applications see them, with the names of their topics.
     names: HashMap<SourceKey, Box<str>>,
+    _closing: Option<Closing>,
+}
+
+/// Closes the board when it is dropped.
+struct Closing(Board);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// A state that has come.
@@ -223,6 +233,12 @@ struct Arrived<'a> {
 }
 
 impl Store {
+    /// The same that closes the board when it is dropped.
+    pub(crate) fn closing(self) -> Self {
+        let _closing = Some(Closing(self.board.clone()));
+        Self { _closing, ..self }
+    }
+
     /// The name of its source, as applications see it.
     pub(crate) fn source(record: &Record) -> Box<str> {
         match &*record.name {
@@ -294,17 +310,6 @@ impl Store {
             None => topic.newest.as_ref(),
         };
         state.into_iter().for_each(|state| state.inner().generated.learn(now, age));
-    }
-
-    /// Hands a record on as a state, to readers that do not acknowledge it.
-    pub(crate) fn show_record(&self, now: Time, record: &Record, topic: &str, taken: &TakenRecord) {
-        let name = full_name(&Self::source(record), topic);
-        let observers = self.board.held().observers_of(&name);
-        let payload = Some(taken.bytes.as_slice());
-        let arrived = Arrived { topic, key: None, payload, age: taken.age };
-        if let Some(state) = self.state(now, record, &arrived).filter(|_| !observers.is_empty()) {
-            observers.iter().for_each(|reader| reader.put(state.clone()));
-        }
     }
 
     /// What a source had is gone: observers are told so.
@@ -434,7 +439,7 @@ impl Watch for Store {
         // First: whoever subscribes later gets those that were not read before.
         let name = full_name(&Self::source(record), topic);
         let readers = self.board.held().takers_of(&name);
-        self.show_record(now, record, topic, taken);
+        self.see_record(now, source, record, topic, taken);
         let mut records = self.board.records();
         if records.is_held_up(source, topic) {
             // A reader has left since it was asked for; this one comes again with those that were not read, in the
@@ -460,6 +465,23 @@ impl Watch for Store {
             ticket: Some(ticket),
         });
         readers.iter().for_each(|reader| reader.put(state.clone()));
+    }
+
+    fn see_record(
+        &mut self,
+        now: Time,
+        _: SourceKey,
+        record: &Record,
+        topic: &str,
+        taken: &TakenRecord,
+    ) {
+        let name = full_name(&Self::source(record), topic);
+        let observers = self.board.held().observers_of(&name);
+        let payload = Some(taken.bytes.as_slice());
+        let arrived = Arrived { topic, key: None, payload, age: taken.age };
+        if let Some(state) = self.state(now, record, &arrived).filter(|_| !observers.is_empty()) {
+            observers.iter().for_each(|reader| reader.put(state.clone()));
+        }
     }
 
     fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {

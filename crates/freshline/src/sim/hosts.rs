@@ -17,7 +17,7 @@ use freshline_net::Waker;
 use freshline_net::monitor::{MonitorReport, SourceStatus, UnboundMonitor, UnboundPeer};
 use freshline_net::source::{SourceError, SourceReport, UnboundSource};
 
-use super::tally::Measuring;
+use super::tally::MeasuredStore;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::running::Simulated;
@@ -82,7 +82,7 @@ pub(super) struct Inner<E, W, G> {
 pub(super) type SourceHost = Host<UnboundSource, source::Watch, source::Ended>;
 
 /// The monitor of a simulation.
-pub(super) type MonitorHost = Host<UnboundMonitor, Measuring, monitor::Ended>;
+pub(super) type MonitorHost = Host<UnboundMonitor, MeasuredStore, monitor::Ended>;
 
 impl<E, W, G> Clone for Host<E, W, G> {
     fn clone(&self) -> Self {
@@ -270,7 +270,7 @@ impl Simulated<SourceReport> for SourceHost {
 
 // ---- the monitor ----
 
-impl Inner<UnboundMonitor, Measuring, monitor::Ended> {
+impl Inner<UnboundMonitor, MeasuredStore, monitor::Ended> {
     /// A datagram has come; the answer is in `reply`, if there is one.
     pub(super) fn handle_datagram(
         &mut self,

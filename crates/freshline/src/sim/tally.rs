@@ -7,11 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freshline_core::age::{AgeMeter, AgeSummary, Freshness};
-use freshline_core::session::{
-    Alarm, Cursor, End, NextRecord, RemovedTopic, SourceKey, TakenRecord, TopicRecord,
-};
+use freshline_core::session::{SourceKey, TakenRecord, TopicRecord};
 use freshline_core::unit::{Span, Time};
-use freshline_net::monitor::{Record, RecordRoom, Watch};
+use freshline_net::monitor::{Both, Record, Watch};
 
 use crate::state::full_name;
 use crate::store::Store;
@@ -139,15 +137,22 @@ impl Tally {
     }
 }
 
-/// Measures what it hands to the store.
+/// A store, and what measures beside it.
+pub(super) type MeasuredStore = Both<Box<Store>, Box<Measuring>>;
+
+/// Measures the ages and delays of what arrives.
 pub(super) struct Measuring {
-    pub(super) store: Store,
-    pub(super) tally: Tally,
+    tally: Tally,
     /// See [`Which::at`].
-    pub(super) at: Box<str>,
+    at: Box<str>,
 }
 
 impl Measuring {
+    /// Beside this store.
+    pub(super) fn beside(store: Store, tally: Tally, at: &str) -> MeasuredStore {
+        Both { first: Box::new(store), other: Box::new(Self { tally, at: at.into() }) }
+    }
+
     fn which(&self, record: &Record, topic: &str, key: Option<&[u8]>) -> Which {
         let name = full_name(&Store::source(record), topic).into();
         Which { at: self.at.clone(), name, key: key.map(Into::into) }
@@ -170,80 +175,31 @@ impl Measuring {
 }
 
 impl Watch for Measuring {
-    fn fresh(&mut self, now: Time, source: SourceKey, record: &Record) {
+    fn fresh(&mut self, now: Time, _: SourceKey, record: &Record) {
         self.measure(now, record);
-        self.store.fresh(now, source, record);
     }
 
-    fn fresh_topic(&mut self, now: Time, source: SourceKey, record: &Record, topic: &TopicRecord) {
+    fn fresh_topic(&mut self, now: Time, _: SourceKey, record: &Record, topic: &TopicRecord) {
         self.measure_topic(now, record, topic);
-        self.store.fresh_topic(now, source, record, topic);
     }
 
-    fn removed(&mut self, now: Time, source: SourceKey, record: &Record, removed: &RemovedTopic) {
-        self.store.removed(now, source, record, removed);
-    }
-
-    fn room_for_record(&self, source: SourceKey, topic: &str, next: &NextRecord) -> RecordRoom {
-        self.store.room_for_record(source, topic, next)
-    }
-
-    fn has_room_again(&mut self) -> bool {
-        self.store.has_room_again()
-    }
-
-    fn record(
+    fn see_record(
         &mut self,
         now: Time,
-        source: SourceKey,
+        _: SourceKey,
         record: &Record,
         topic: &str,
         taken: &TakenRecord,
     ) {
         self.tally.on_record(now, self.which(record, topic, None), taken.generated_at);
-        self.store.record(now, source, record, topic, taken);
     }
 
-    fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
-        self.store.poll_record_done()
-    }
-
-    fn poll_records_dropped(&mut self) -> Option<Cursor> {
-        self.store.poll_records_dropped()
-    }
-
-    fn aged(&mut self, now: Time, source: SourceKey, record: &Record) {
+    fn aged(&mut self, now: Time, _: SourceKey, record: &Record) {
         self.measure(now, record);
-        self.store.aged(now, source, record);
     }
 
-    fn aged_topic(&mut self, now: Time, source: SourceKey, record: &Record, topic: &TopicRecord) {
+    fn aged_topic(&mut self, now: Time, _: SourceKey, record: &Record, topic: &TopicRecord) {
         self.measure_topic(now, record, topic);
-        self.store.aged_topic(now, source, record, topic);
-    }
-
-    fn stale(&mut self, now: Time, alarm: &Alarm) {
-        self.store.stale(now, alarm);
-    }
-
-    fn recovered(&mut self, now: Time, alarm: &Alarm) {
-        self.store.recovered(now, alarm);
-    }
-
-    fn opened(&mut self, now: Time, source: SourceKey, record: &Record) {
-        self.store.opened(now, source, record);
-    }
-
-    fn gone(&mut self, now: Time, source: SourceKey, why: End) {
-        self.store.gone(now, source, why);
-    }
-
-    fn turn(&mut self, now: Time) {
-        self.store.turn(now);
-    }
-
-    fn replaced(&self, source: SourceKey) -> u64 {
-        self.store.replaced(source)
     }
 }
 

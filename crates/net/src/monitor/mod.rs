@@ -10,6 +10,7 @@
 //! that nothing is locked while updates come.
 
 mod books;
+mod both;
 mod details;
 mod freshness;
 mod incoming;
@@ -48,6 +49,7 @@ use crate::waker::Waker;
 
 pub use crate::ask::Gone;
 pub use crate::endpoint::EndpointError as MonitorError;
+pub use both::Both;
 pub use freshness::FreshnessStatus;
 pub use incoming::Incoming;
 pub use returns::{ReturnConfig, ReturnConfigError, ReturnTopic};
@@ -217,6 +219,16 @@ pub trait Watch {
     /// The next record of a topic, of which each counts, in order. The source keeps it until
     /// [`Watch::poll_record_done`] gives its cursor.
     fn record(
+        &mut self,
+        _now: Time,
+        _source: SourceKey,
+        _record: &Record,
+        _topic: &str,
+        _taken: &TakenRecord,
+    ) {
+    }
+    /// A record that another watcher takes ([`Both`]).
+    fn see_record(
         &mut self,
         _now: Time,
         _source: SourceKey,

@@ -32,7 +32,6 @@
 //! one of its name, so that copies of states do not travel around the loop.
 
 mod board;
-mod both;
 #[cfg(test)]
 mod lossless;
 mod metrics;
@@ -74,7 +73,6 @@ pub use metrics::serve as serve_metrics;
 pub use report::{DestinationReport, RelayReport, RelayedReport};
 
 use board::{Board, Tally};
-use both::Both;
 use sessions::{Sessions, Watched};
 
 /// A monitor to which states are relayed.
@@ -282,7 +280,7 @@ impl Relay {
                 .collect();
             let received = {
                 let _ended = StopAtEnd(ended);
-                monitor.run(stop, until, &mut Both { board, other: watch })
+                monitor.run(stop, until, &mut monitor::Both { first: board, other: watch })
             };
             let sent = threads.into_iter().map(|thread| match thread.join() {
                 Ok(sent) => sent.map_err(RelayError::from),
