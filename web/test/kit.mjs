@@ -1,6 +1,6 @@
 /** What browser tests share: the browser, checks that print a line each, and pages that note every fault. */
 
-import { mkdirSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
 
 /** Where screenshots go. */
@@ -27,10 +27,12 @@ export function finish() {
   process.exit(failed === 0 && passed > 0 ? 0 : 1);
 }
 
-/** Starts Chromium; CHROMIUM names another one. */
+const BROWSERS = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+
+/** Starts Chromium, or the browser that CHROMIUM names. */
 export function launch(args = []) {
   mkdirSync(PICTURES, { recursive: true });
-  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+  const executablePath = BROWSERS.find((path) => path && existsSync(path));
   return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", ...args] });
 }
 

@@ -3,6 +3,9 @@
 //! `make lab-page` builds what these tests need.
 #![cfg(feature = "lab")]
 
+#[path = "common/pages.rs"]
+mod pages;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,39 +13,17 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-/// The page, and what runs its tests; `None`, and a line that names it, where something is missing.
-fn page(needs: &[&str]) -> Option<PathBuf> {
-    let root = Path::new(ROOT).canonicalize().unwrap();
-    let page = root.join("target/lab-page");
-    let missing = if !page.join("freshline_bg.wasm").exists() {
-        "the lab as a page (make lab-page)"
-    } else if Command::new("node").arg("--version").output().is_err() {
-        "Node (scripts/setup web)"
-    } else if needs.contains(&"browser") && !root.join("web/node_modules/playwright-core").exists()
-    {
-        "the packages of web/package-lock.json (scripts/setup web)"
-    } else if needs.contains(&"browser") && !has_browser() {
-        "Chromium (scripts/setup web)"
-    } else {
-        return Some(page);
-    };
-    println!("skipped: needs {missing}");
-    None
-}
-
-/// As `web/tests/lab-page.js` looks for it.
-fn has_browser() -> bool {
-    let own = std::env::var("CHROMIUM").unwrap_or_default();
-    let known = [&*own, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-    known.iter().any(|path| Path::new(path).is_file())
+/// The page; `None`, and a line that names it, where it or another thing is missing.
+fn page(wanted: &[(&str, bool)]) -> Option<PathBuf> {
+    let page = pages::web().join("../target/lab-page");
+    let is_built = page.join("freshline_bg.wasm").exists();
+    let built = ("the lab as a page (make lab-page)", is_built);
+    pages::has(&[&[built], wanted].concat()).then(|| page.canonicalize().unwrap())
 }
 
 fn node(script: &str, arguments: &[&Path], input: &str) -> Output {
-    let script = Path::new(ROOT).join("web/tests").join(script);
-    let mut node = Command::new("node");
-    node.arg(script).args(arguments).stdin(Stdio::piped());
+    let mut node = pages::program(&[script]);
+    node.args(arguments).stdin(Stdio::piped());
     let mut node = node.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     node.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     node.wait_with_output().unwrap()
@@ -50,7 +31,10 @@ fn node(script: &str, arguments: &[&Path], input: &str) -> Output {
 
 /// A bundled scenario, cut to a few seconds and without its sweep and its comparison with a paper.
 fn short(name: &str) -> String {
-    let file = Path::new(ROOT).join("crates/lab/scenarios").join(name).with_extension("toml");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../lab/scenarios")
+        .join(name)
+        .with_extension("toml");
     let text = fs::read_to_string(file).unwrap();
     let mut table: toml::Table = text.parse().unwrap();
     for key in ["sweep", "reproduce", "journey"] {
@@ -86,7 +70,7 @@ fn the_page_computes_the_same_bytes_as_this_machine() {
         .zip(SCENARIOS)
         .map(|(seed, name)| json!({ "name": FILE, "toml": short(name), "seed": seed }))
         .collect();
-    let done = node("same-bytes.js", &[&page], &serde_json::to_string(&jobs).unwrap());
+    let done = node("test/same-bytes.mjs", &[&page], &serde_json::to_string(&jobs).unwrap());
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let documents: Vec<String> = serde_json::from_slice(&done.stdout).unwrap();
     for ((job, name), in_page) in jobs.iter().zip(SCENARIOS).zip(documents) {
@@ -107,9 +91,9 @@ fn the_page_computes_the_same_bytes_as_this_machine() {
 
 #[test]
 fn the_page_works_in_a_browser() {
-    let Some(page) = page(&["browser"]) else { return };
+    let Some(page) = page(&[pages::chromium()]) else { return };
     let pictures = page.with_file_name("lab-page-pictures");
-    let done = node("lab-page.js", &[&page, &pictures], "");
+    let done = node("test/lab-page.mjs", &[&page, &pictures], "");
     let [out, err] =
         [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
     assert!(done.status.success() && out.contains("the page: ok"), "{out}{err}");

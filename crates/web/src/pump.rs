@@ -14,8 +14,9 @@ use freshline_core::unit::Time;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::error::GatewayError;
 use crate::hub::Hub;
-use crate::session::{Carrier, Session};
+use crate::session::{Carrier, Session, Settings};
 use crate::shared::Shared;
 
 /// What comes from a browser.
@@ -62,18 +63,10 @@ const REST: Duration = Duration::from_secs(1);
 /// Serves a browser until it is gone, or the monitor has ended.
 pub(crate) async fn pump(mut link: impl Link, carrier: Carrier, shared: &Arc<Shared>) {
     let clock = Clock::new();
-    let mut random = [0; 16];
-    if getrandom::fill(&mut random).is_err() {
-        return;
-    }
-    let session = Session::new(clock.now(), Secret::new(random), &shared.settings, carrier);
-    let session = match session {
-        Ok(session) => session,
+    let mut browser = match Browser::new(clock.now(), carrier, &shared.settings) {
+        Ok(browser) => browser,
         Err(error) => return tracing::error!(%error, "a browser is refused"),
     };
-    let subscriptions = Bucket::new(clock.now(), SUBSCRIPTIONS, SUBSCRIPTION_PERIOD);
-    let wishes = Wishes::default();
-    let mut browser = Browser { session, wishes, subscriptions, out: Vec::new() };
     let mut statuses = shared.statuses.clone();
     statuses.mark_changed();
     let mut link_report = tokio::time::interval(LINK);
@@ -100,8 +93,10 @@ pub(crate) async fn pump(mut link: impl Link, carrier: Carrier, shared: &Arc<Sha
                     Incoming::Control(_) if !talk.permits(heard_at) => return,
                     Incoming::Control(text) => browser.control(heard_at, &text, shared),
                 };
-                // A new browser, or other wishes.
-                statuses.mark_changed();
+                if answer["ok"] == true {
+                    // A new browser, or another subscription.
+                    statuses.mark_changed();
+                }
                 if !link.reply(answer.to_string()).await {
                     return;
                 }
@@ -166,6 +161,14 @@ struct Browser {
 }
 
 impl Browser {
+    fn new(now: Time, carrier: Carrier, settings: &Settings) -> Result<Self, GatewayError> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| GatewayError::Random(error.to_string()))?;
+        let session = Session::new(now, Secret::new(random), settings, carrier)?;
+        let subscriptions = Bucket::new(now, SUBSCRIPTIONS, SUBSCRIPTION_PERIOD);
+        Ok(Self { session, wishes: Wishes::default(), subscriptions, out: Vec::new() })
+    }
+
     /// Lets the session do what is due, and says whether the browser is still there.
     async fn turn(&mut self, clock: &Clock, link: &mut impl Link) -> bool {
         let now = clock.now();

@@ -1,50 +1,28 @@
 //! Freshline in browsers: the library for JavaScript, the page in Chromium and Firefox, and ages over a bad link. The
 //! programs that drive the browsers are in `web/test`, and their screenshots in `target/web`.
 
+#[path = "../common/pages.rs"]
+mod pages;
 #[path = "../common/process.rs"]
 mod process;
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::unistd::Uid;
+use pages::{chromium, has, web};
 use process::Process;
 use serde_json::Value;
 
 const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 
-/// `web` in the repository.
-fn web() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
-}
-
-/// Whether what a test needs is there; it is said if not.
-fn has(wanted: &[(&str, bool)]) -> bool {
-    let node = Command::new("node").arg("--version").output().is_ok();
-    let packages = web().join("node_modules/playwright-core").exists();
-    let all = [("node", node), ("the packages of web/package.json (scripts/setup web)", packages)];
-    match all.iter().chain(wanted).find(|(_, is_there)| !is_there) {
-        None => true,
-        Some((missing, _)) => {
-            println!("skipped: needs {missing}");
-            false
-        }
-    }
-}
-
-fn chromium() -> (&'static str, bool) {
-    ("chromium", Path::new("/usr/bin/chromium").exists())
-}
-
 /// A program of `web`, with what it prints.
 fn node(arguments: &[&str]) -> Output {
-    let mut command = Command::new("node");
-    let done = command.args(arguments).env("FRESHLINE", FRESHLINE).current_dir(web()).output();
-    let done = done.expect("node runs");
+    let done = pages::program(arguments).output().expect("node runs");
     println!("{}{}", text(&done.stdout), text(&done.stderr));
     done
 }
@@ -207,23 +185,19 @@ fn native_p95(link: &str) -> f64 {
 /// The same in a browser behind the link, over WebTransport; the other transports are printed.
 fn browser_p95(link: &str) -> f64 {
     let listen = format!("udp://127.0.0.1:{}", free_port());
-    let web = ["--web", "0.0.0.0:0", "--web-insecure"];
-    let (_monitor, page) = start(&[&["monitor", &listen], &web[..]].concat(), "page at");
+    let words = ["monitor", &listen, "--web", "0.0.0.0:0", "--web-insecure"];
+    let (_monitor, page) = start(&words, "page at");
     let words = ["source", &listen, "--name", "robot", "--read", "/proc/loadavg"];
     let (_source, _) = start(&words, "open");
     let (address, token) = page.split_once("/#token=").expect("a URL");
     let port = address.rsplit(':').next().expect("a port");
     let plain = free_port().to_string();
-    let server = Command::new("node")
-        .args(["test/plain.mjs", &plain])
-        .current_dir(self::web())
-        .stdout(Stdio::null())
-        .spawn();
+    let server = pages::program(&["test/plain.mjs", &plain]).stdout(Stdio::null()).spawn();
     let _server = Process(server.expect("node runs"));
     let script = format!("exec node test/ages.mjs $FRESHLINE_HOST {port} {token} {plain}");
     let done = Command::new(FRESHLINE)
         .args(["emulate", "run", link, "--", "sh", "-c", &script])
-        .current_dir(self::web())
+        .current_dir(web())
         .output()
         .expect("it runs");
     println!("{}", text(&done.stdout));

@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where `scripts/setup test` puts the validator.
-const VALIDATOR: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../target/tools/html-validate/node_modules/.bin/html-validate"
-);
+const VALIDATOR: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/node_modules/.bin/html-validate");
 
 /// Rules of HTML and of accessibility; titles of papers are longer than a search engine would show.
 const RULES: &str =

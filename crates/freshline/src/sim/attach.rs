@@ -50,7 +50,7 @@ impl SourceBuilder {
         if let Some(receiving) = &receiving {
             let (params, store) = receiving.store()?;
             let tally = sim.driver.tally.clone();
-            let measuring = Measuring::beside(store, tally, &name);
+            let measuring = Measuring::with(store, tally, &name);
             let secret = sim.streams().secret("receiver", number);
             receiving.board().set_waker(woken.waker());
             let incoming = Incoming::with_secret(params, secret, measuring);
@@ -146,7 +146,7 @@ impl MonitorBuilder {
         board.set_waker(woken.waker());
         let guard = monitor::Ended { topics: topics.clone(), board: board.clone() };
         let (store, tally) = (board.store(max_ages), sim.driver.tally.clone());
-        let watch = Measuring::beside(store, tally, "");
+        let watch = Measuring::with(store, tally, "");
         let host = MonitorHost::new(endpoint, watch, guard, clock, woken);
         sim.driver.set_monitor(host.clone());
         let asked = host.clone();

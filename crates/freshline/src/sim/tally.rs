@@ -137,7 +137,7 @@ impl Tally {
     }
 }
 
-/// A store, and what measures beside it.
+/// A store, and what measures alongside.
 pub(super) type MeasuredStore = Both<Box<Store>, Box<Measuring>>;
 
 /// Measures the ages and delays of what arrives.
@@ -148,8 +148,8 @@ pub(super) struct Measuring {
 }
 
 impl Measuring {
-    /// Beside this store.
-    pub(super) fn beside(store: Store, tally: Tally, at: &str) -> MeasuredStore {
+    /// This store, and what measures alongside.
+    pub(super) fn with(store: Store, tally: Tally, at: &str) -> MeasuredStore {
         Both { first: Box::new(store), other: Box::new(Self { tally, at: at.into() }) }
     }
 

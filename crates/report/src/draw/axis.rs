@@ -12,6 +12,13 @@ use crate::number::{linear_ticks, log_ticks, scaled, short};
 /// From how large a range on an axis is logarithmic by itself.
 const LOG_FROM: f64 = 50.0;
 
+/// The ends of an interval around a value, for [`Fitted::new`]. Where it reaches below zero and the value does not, the
+/// value is its lower end, so that the axis can be logarithmic.
+pub(super) fn ends_of(value: f64, half: f64) -> [f64; 2] {
+    let low = value - half;
+    [if low <= 0.0 && value > 0.0 { value } else { low }, value + half]
+}
+
 /// An axis that is ready to draw. Its values have been divided by [`factor`](Self::factor).
 #[derive(Debug, Clone)]
 pub(super) struct Fitted {

@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::axis::Fitted;
+use super::axis::{Fitted, ends_of};
 use super::marks::{GREY, GRID, INK, color, mark, whisker};
 use super::text::{style, width};
 use super::{Area, Drawn, Entry, EntryKind, Hover, MARGIN, SvgError, TEXT, WIDTH};
@@ -27,12 +27,7 @@ pub(super) struct Plot<'a> {
 impl<'a> Plot<'a> {
     pub(super) fn new(curves: &'a Curves) -> Self {
         let points = || curves.series.iter().flat_map(|series| &series.points);
-        let ends = points().flat_map(|point| {
-            let half = point.half.unwrap_or(0.0);
-            // An interval that reaches below zero keeps no axis from being logarithmic.
-            let low = point.y - half;
-            [if low <= 0.0 && point.y > 0.0 { point.y } else { low }, point.y + half]
-        });
+        let ends = points().flat_map(|point| ends_of(point.y, point.half.unwrap_or(0.0)));
         let x = Fitted::new(&curves.x, points().map(|point| point.x), false, 8);
         let y = Fitted::new(&curves.y, ends, true, 6);
         let widest = y.tick_labels().map(|label| width(&label, TEXT)).fold(0.0, f64::max);

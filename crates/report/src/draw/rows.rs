@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::axis::Fitted;
+use super::axis::{Fitted, ends_of};
 use super::marks::{BROKEN, GREY, GRID, INK, color, mark, whisker};
 use super::text::{anchored, plain, style, width, wrapped};
 use super::{Area, Drawn, Entry, EntryKind, Hover, MARGIN, SvgError, TEXT, WIDTH};
@@ -28,11 +28,7 @@ impl<'a> Plot<'a> {
     pub(super) fn new(rows: &'a Rows) -> Self {
         let marks = || rows.rows.iter().flat_map(|row| &row.marks);
         let ends = marks().flat_map(|mark| {
-            let half = mark.half.unwrap_or(0.0);
-            let value = mark.value.map(|value| {
-                let low = value - half;
-                [if low <= 0.0 && value > 0.0 { value } else { low }, value + half]
-            });
+            let value = mark.value.map(|value| ends_of(value, mark.half.unwrap_or(0.0)));
             let band = mark.band.map(|Band { from, to }| [from, to]);
             [value, band].into_iter().flatten().flatten()
         });

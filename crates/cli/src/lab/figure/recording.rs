@@ -64,20 +64,11 @@ fn series_panel(tables: &[Named<Columns>], column: &str) -> Option<Panel> {
         return None;
     }
     let (words, unit) = column_in_words(column);
-    let count = lines.len();
-    lines.truncate(MAX_LINES);
-    let series = lines.into_iter().enumerate().map(|(color, (name, points))| Series {
-        name,
-        stroke: Stroke::Line,
-        is_expected: false,
-        color,
-        points,
-    });
     Some(Panel::Curves(Curves {
-        title: titled(format!("{} over time", capitalised(&words)), count),
+        title: titled(format!("{} over time", capitalised(&words)), lines.len()),
         x: Axis { scale: Scale::Linear, ..Axis::new("Time", "s") },
         y: Axis { scale: Scale::Linear, ..Axis::new(capitalised(&words), unit) },
-        series: series.collect(),
+        series: drawn(lines),
     }))
 }
 
@@ -88,7 +79,7 @@ pub(in crate::lab) fn ages_panel(
     x: Scale,
 ) -> Option<Panel> {
     let from = Time::ZERO + scenario.warm_up;
-    let mut all: Vec<_> = recording
+    let all: Vec<_> = recording
         .ages
         .iter()
         // Of a topic with keys the first one.
@@ -99,21 +90,25 @@ pub(in crate::lab) fn ages_panel(
     if all.is_empty() {
         return None;
     }
-    let count = all.len();
-    all.truncate(MAX_LINES);
-    let series = all.into_iter().enumerate().map(|(color, (name, points))| Series {
+    Some(Panel::Curves(Curves {
+        title: titled("Distribution of the age (CDF)".to_owned(), all.len()),
+        x: Axis { scale: x, ..Axis::new("Age", "s") },
+        y: Axis { scale: Scale::Linear, ..Axis::new("Fraction of the time", "1") },
+        series: drawn(all),
+    }))
+}
+
+/// The first [`MAX_LINES`] of these lines, each with its name.
+fn drawn(lines: Vec<(String, Vec<Point>)>) -> Vec<Series> {
+    let lines = lines.into_iter().take(MAX_LINES).enumerate();
+    let series = lines.map(|(color, (name, points))| Series {
         name,
         stroke: Stroke::Line,
         is_expected: false,
         color,
         points,
     });
-    Some(Panel::Curves(Curves {
-        title: titled("Distribution of the age (CDF)".to_owned(), count),
-        x: Axis { scale: x, ..Axis::new("Age", "s") },
-        y: Axis { scale: Scale::Linear, ..Axis::new("Fraction of the time", "1") },
-        series: series.collect(),
-    }))
+    series.collect()
 }
 
 fn titled(title: String, lines: usize) -> String {

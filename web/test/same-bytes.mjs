@@ -1,7 +1,7 @@
 // Runs scenarios in WebAssembly: reads [{"name": …, "toml": …, "seed": …}, …] from standard input, and writes the documents as a
 // list of texts to standard output.
 //
-//     node web/tests/same-bytes.js FOLDER      where FOLDER has freshline.js and freshline_bg.wasm
+//     node web/test/same-bytes.mjs FOLDER      where FOLDER has freshline.js and freshline_bg.wasm
 
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";

@@ -1,23 +1,21 @@
 // Opens the lab as a page in Chromium, uses it, and fails on errors, on breaches of the policy and on findings of axe-core.
 //
-//     node web/tests/lab-page.js FOLDER PICTURES
+//     node web/test/lab-page.mjs FOLDER PICTURES
 //
 // FOLDER has the page, and PICTURES gets pictures of it in both schemes.
 
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
-import { chromium } from "playwright-core";
-import { serve } from "./server.js";
+import { launch } from "./kit.mjs";
+import { serve } from "./server.mjs";
 
 const [folder, pictures] = process.argv.slice(2).map((path) => resolve(path));
-const BROWSERS = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-const executablePath = BROWSERS.find((path) => path && existsSync(path));
 const axe = createRequire(import.meta.url).resolve("axe-core");
 
 const server = await serve(folder);
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+const browser = await launch();
 mkdirSync(pictures, { recursive: true });
 
 /** Opens the page, and collects its errors. */
