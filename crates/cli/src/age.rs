@@ -1,4 +1,4 @@
-//! `freshline age`: what a packet capture shows of age.
+//! `freshline age`: the report of a packet capture as a page.
 
 mod page;
 

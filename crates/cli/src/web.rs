@@ -52,7 +52,7 @@ pub(crate) struct WebArgs {
         help_heading = "Browsers"
     )]
     web_law: LawName,
-    /// At most so many updates per second towards each browser, each with the newest states that fit.
+    /// Maximum rate of updates towards each browser; each carries the newest states that fit.
     #[arg(
         long,
         value_name = "RATE",
@@ -67,7 +67,7 @@ pub(crate) struct WebArgs {
     web_command: Vec<String>,
 }
 
-/// What is shown in browsers, if anything is.
+/// The gateway for browsers, if `--web` asks for one.
 #[derive(Default)]
 pub(crate) struct Web {
     config: Option<Config>,

@@ -1,4 +1,4 @@
-//! The dashboard and the alert rules of docs/grafana: their metrics exist, and the rules do what they say.
+//! The dashboard and the alert rules of docs/grafana: their metrics exist, and the rules fire in the cases that they name.
 
 #[path = "common/lines.rs"]
 mod lines;

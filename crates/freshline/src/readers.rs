@@ -31,7 +31,7 @@ impl Readers {
         self.board.observe(pattern)
     }
 
-    /// What the monitor runs with, beside a watcher that takes its records
+    /// The watcher that serves the readers, to run the monitor with alongside one that takes its records
     /// ([`driver::monitor::Both`](crate::driver::monitor::Both)). The readers receive no state that is older than the
     /// first of `max_ages` that matches. When it is dropped, the subscriptions end.
     pub fn watch(&self, max_ages: Vec<MaxAge>) -> impl Watch + use<> {

@@ -97,7 +97,7 @@ impl Board {
         self.subscribe_as(pattern, false)
     }
 
-    /// The same that only looks ([`Reader::is_observer`]).
+    /// The same, as an observer ([`Reader::is_observer`]).
     pub(crate) fn observe(&self, pattern: &str) -> Subscription {
         self.subscribe_as(pattern, true)
     }
@@ -198,7 +198,7 @@ impl Held {
         readers
     }
 
-    /// Those of them that only look.
+    /// The observers among them.
     fn observers_of(&self, name: &str) -> Vec<Arc<Reader>> {
         let mut readers = self.readers_of(name);
         readers.retain(|reader| reader.is_observer());
@@ -312,7 +312,7 @@ impl Store {
         state.into_iter().for_each(|state| state.inner().generated.learn(now, age));
     }
 
-    /// What a source had is gone: observers are told so.
+    /// Removes all states of a source, and reports the removals to observers.
     fn forget(&self, name: &str) {
         let mut held = self.board.held();
         let Some(topics) = held.sources.remove(name) else { return };

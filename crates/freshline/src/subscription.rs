@@ -35,7 +35,7 @@ pub struct Subscription(pub(crate) Arc<Reader>);
 /// One that reads.
 pub(crate) struct Reader {
     pattern: Box<str>,
-    /// Whether it only looks: records are states to it, and sessions that end remove what they had.
+    /// Whether it only observes: it gets records as states, and a removal for each state of a session that ends.
     is_observer: bool,
     queue: Queue<Newest>,
     /// Is called when there is room for a record, and there was none.
@@ -135,7 +135,7 @@ impl Reader {
         Self { pattern: pattern.into(), is_observer: false, queue: Queue::new(can_wait), on_room }
     }
 
-    /// The same that only looks.
+    /// The same, as an observer.
     pub(crate) fn observing(self) -> Self {
         Self { is_observer: true, ..self }
     }

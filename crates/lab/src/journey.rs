@@ -148,7 +148,7 @@ pub enum JourneyError {
     Row {
         /// The row.
         row: String,
-        /// What is wrong.
+        /// The fault.
         error: Box<SetError>,
     },
     /// A figure was not measured.

@@ -36,7 +36,7 @@ pub struct Difference {
     pub verdict: Verdict,
 }
 
-/// What a difference shows.
+/// The verdict on a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The other run has the higher value.
@@ -306,7 +306,7 @@ fn welch((a, runs_a): (f64, u32), (b, runs_b): (f64, u32)) -> Option<f64> {
     Some(quantile(freedom)? * sum.sqrt())
 }
 
-/// Within so many standard errors 95 % of the means are.
+/// Half-width of the 95 % interval of a mean, in standard errors.
 fn quantile(freedom: f64) -> Option<f64> {
     Some(StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975))
 }

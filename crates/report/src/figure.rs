@@ -1,9 +1,9 @@
-//! What a figure shows, without how it is drawn.
+//! The contents of a figure, independent of its drawing.
 
 /// A figure: panels under one title.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Figure {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// One per quantity.
     pub panels: Vec<Panel>,
@@ -33,7 +33,7 @@ impl Panel {
 /// Values over a number, or over labels.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Curves {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// From left to right.
     pub x: Axis,
@@ -115,7 +115,7 @@ pub struct Point {
 /// Values of things that have no order: a line per thing.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rows {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// The quantity. Starts at zero unless it is logarithmic or has negative values.
     pub x: Axis,
@@ -149,7 +149,7 @@ impl RowSeries {
 /// A line of [`Rows`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What it is, in words.
+    /// Its description in words.
     pub label: String,
     /// Whether the label is emphasised, as of a number that is not as expected.
     pub is_broken: bool,

@@ -3,7 +3,7 @@
 /// Differences below this fraction are those of rounding.
 pub(crate) const NOISE: f64 = 1e-9;
 
-/// By what a number of `unit` is divided, and the unit that it then has, for numbers up to `max`.
+/// The divisor for numbers of `unit` up to `max`, and the unit of the quotient.
 pub fn scaled(unit: &str, max: f64) -> (f64, &str) {
     match unit {
         "s" if max < 1e-3 => (1e-6, "µs"),
@@ -16,7 +16,7 @@ pub fn scaled(unit: &str, max: f64) -> (f64, &str) {
     }
 }
 
-/// Four significant digits, without trailing zeros; a dash for what is no number.
+/// Four significant digits, without trailing zeros; a dash if it is not a number.
 pub fn short(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();

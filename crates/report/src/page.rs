@@ -19,7 +19,7 @@ const STYLE: &str = include_str!("page.css");
 /// A report.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Page {
-    /// What it is about.
+    /// Its subject.
     pub title: String,
     /// The summary, a paragraph each.
     pub summary: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Section {
 /// A table.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
-    /// What it shows.
+    /// Its title.
     pub caption: String,
     /// The columns.
     pub columns: Vec<Column>,
@@ -79,7 +79,7 @@ impl Table {
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// What is in it.
+    /// Its contents.
     pub name: String,
     /// Whether it has numbers, which are aligned at the right.
     pub is_number: bool,
@@ -90,7 +90,7 @@ pub struct Column {
 pub struct Cell {
     /// Its text.
     pub text: String,
-    /// Whether it is emphasised, as what is not as expected.
+    /// Whether it is emphasised, as values are that miss an expectation.
     pub is_bad: bool,
 }
 

@@ -14,7 +14,7 @@ pub struct SavedRun {
     pub name: String,
     /// The scenario; empty in files of earlier versions.
     pub scenario: String,
-    /// What the scenario shows, likewise.
+    /// The title of the scenario, likewise.
     pub title: String,
     /// The version of the program, likewise.
     pub version: String,
@@ -26,7 +26,7 @@ pub struct SavedRun {
     pub points: Vec<SavedPoint>,
 }
 
-/// What was measured at a point of a sweep.
+/// The measurements at a point of a sweep.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct SavedPoint {
     /// The swept keys.
@@ -75,7 +75,7 @@ pub enum SavedError {
         path: PathBuf,
         /// The field, such as `points[2].metrics[0].value`.
         field: String,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
     /// There is no run in the folder.
@@ -140,7 +140,7 @@ impl SavedRun {
         paths.iter().map(|path| Self::read(path)).collect()
     }
 
-    /// The run in a file's bytes, or a field with what is wrong there.
+    /// The run in a file's bytes, or a field and its fault.
     fn parse(name: &str, bytes: &[u8]) -> Result<Self, (String, String)> {
         let mut reader = serde_json::Deserializer::from_slice(bytes);
         let document: Document =

@@ -58,7 +58,7 @@ const METRICS: &[(&str, &str)] = &[
     ("stale", "stale topics"),
 ];
 
-/// What the end of a metric's name says, in front of or behind the words.
+/// The meaning of the ending of a metric's name, before or after the words.
 const STATISTICS: &[(&str, &str, &str)] = &[
     ("_mean", "mean ", ""),
     ("_p50", "median ", ""),

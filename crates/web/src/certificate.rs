@@ -25,7 +25,8 @@ const ROTATION: time::Duration = time::Duration::days(5);
 /// and if that clock was set back by more than this.
 const BACK: time::Duration = time::Duration::hours(1);
 
-/// How often it is looked whether it is time. Not a sleep of five days: timers stand still while a machine sleeps.
+/// How often the certificate's age is checked. A sleep of five days would not do: timers stand still while a machine
+/// sleeps.
 pub(crate) const LOOK: Duration = Duration::from_secs(60);
 
 /// It is valid for so long on either side of its rotation: at most 14 days in all, and clocks may be wrong by days.
@@ -87,7 +88,7 @@ fn make() -> Result<Made, GatewayError> {
     Ok(Made { key: Arc::new(key), hash, at: now })
 }
 
-/// What the page is served with by `https://`.
+/// The TLS settings of the page, for `https://`.
 pub(crate) fn https(chain: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, GatewayError> {
     let unusable = |file: &Path, error: &dyn fmt::Display| GatewayError::Identity {
         file: file.into(),

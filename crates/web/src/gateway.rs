@@ -24,7 +24,7 @@ use crate::{listener, routes, webtransport};
 pub struct Config {
     /// Where to listen: TCP for the page and WebSocket, UDP for WebTransport. Port 0 takes a free one.
     pub address: SocketAddr,
-    /// What browsers must show.
+    /// The token that browsers must present.
     pub token: Token,
     /// When states leave towards each browser.
     pub law: LawConfig,

@@ -1,11 +1,11 @@
-//! Where the states come from.
+//! The provider of states.
 
 use std::fmt;
 use std::sync::Arc;
 
 use freshline::{Monitor, SourceStatus, Subscription};
 
-/// What a gateway shows: a [`Monitor`], or something that has states as one.
+/// The states behind a gateway: a [`Monitor`], or another provider.
 pub trait Hub: Send + Sync + 'static {
     /// The states of all topics that match the pattern, from the current ones on, as [`Monitor::observe`] gives them.
     fn observe(&self, pattern: &str) -> Subscription;
@@ -30,7 +30,7 @@ pub trait Hub: Send + Sync + 'static {
     }
 }
 
-/// Why a [`Hub`] has not done what it was asked for.
+/// The error of a [`Hub`].
 #[derive(Debug, Clone)]
 pub struct HubError(Box<str>);
 

@@ -8,10 +8,10 @@
 //!
 //! Each browser is a receiver of the [Freshline protocol](../../../docs/protocol.md), and the gateway is its source: a law
 //! of `freshline-core` decides when an update leaves, the acks come from the page, and a state that did not leave yet
-//! is replaced by a newer one. WebTransport carries each message in a datagram, and a WebSocket, where there is no
-//! WebTransport, in a binary message; all else is the same.
+//! is replaced by a newer one. WebTransport carries each message in a datagram; without
+//! WebTransport a WebSocket carries it in a binary message. Everything else is the same.
 //!
-//! Whoever asks for states must know a token. The page itself, which has no state in it, is served to everybody.
+//! Clients must present a token to receive states. The page itself contains no state, and is served to every client.
 
 mod certificate;
 mod error;

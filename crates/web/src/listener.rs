@@ -115,7 +115,7 @@ impl AsyncRead for Connection {
 }
 
 impl Connection {
-    /// What has become of reading or writing; an error where nothing has come or gone for too long.
+    /// The result of reading or writing; an error after a quiet time of [`QUIET`].
     fn heed_quiet<T>(
         &mut self,
         context: &mut Context<'_>,

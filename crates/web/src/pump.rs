@@ -19,7 +19,7 @@ use crate::hub::Hub;
 use crate::session::{Carrier, Session, Settings};
 use crate::shared::Shared;
 
-/// What comes from a browser.
+/// A message from a browser.
 pub(crate) enum Incoming {
     /// A message of the Freshline protocol.
     Datagram(Bytes),
@@ -29,7 +29,7 @@ pub(crate) enum Incoming {
 
 /// A connection to a browser.
 pub(crate) trait Link {
-    /// What comes next; `None` if the browser is gone. It may be cancelled.
+    /// The next message; `None` if the browser is gone. The call may be cancelled.
     async fn recv(&mut self) -> Option<Incoming>;
 
     /// Sends a message of the protocol, and says whether the browser is still there.
@@ -50,14 +50,14 @@ const MAX_PATTERN: usize = 256;
 pub(crate) const BURST: u32 = 32;
 const PERIOD: Duration = Duration::from_millis(31);
 
-/// The same of subscriptions, each of which copies what there is.
+/// The same for subscriptions, each of which copies all current states.
 const SUBSCRIPTIONS: u32 = 4;
 const SUBSCRIPTION_PERIOD: Duration = Duration::from_secs(1);
 
 /// A browser from which nothing comes for so long is gone, or hangs.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The longest rest: a bound on what a clock that stands still can do.
+/// The maximum rest, which bounds the effect of a clock that stands still.
 const REST: Duration = Duration::from_secs(1);
 
 /// Serves a browser until it is gone, or the monitor has ended.
@@ -125,7 +125,7 @@ pub(crate) async fn pump(mut link: impl Link, carrier: Carrier, shared: &Arc<Sha
     browser.turn(&clock, &mut link).await;
 }
 
-/// Permits so many in a row, and a further one each period.
+/// A token bucket: permits `most` in a row, and one more per period.
 struct Bucket {
     budget: u32,
     most: u32,
@@ -169,7 +169,7 @@ impl Browser {
         Ok(Self { session, wishes: Wishes::default(), subscriptions, out: Vec::new() })
     }
 
-    /// Lets the session do what is due, and says whether the browser is still there.
+    /// Runs the session's due work, and returns whether the browser is still connected.
     async fn turn(&mut self, clock: &Clock, link: &mut impl Link) -> bool {
         let now = clock.now();
         self.session.handle_timeout(now);
@@ -183,7 +183,7 @@ impl Browser {
         true
     }
 
-    /// Puts what there is, and says whether that was anything.
+    /// Puts all pending states, and returns whether there were any.
     fn feed(&mut self, now: Time) -> bool {
         let mut has_put = false;
         while let Some(state) = self.wishes.try_next() {
@@ -199,7 +199,7 @@ impl Browser {
         }
     }
 
-    /// Does what a control message asks for, and answers it.
+    /// Executes a control message, and returns the answer.
     fn control(&mut self, now: Time, text: &str, shared: &Shared) -> Value {
         let message: Message = match serde_json::from_str(text) {
             Ok(message) => message,
@@ -262,7 +262,7 @@ impl Command {
     }
 }
 
-/// What a browser has subscribed to.
+/// The subscription of a browser.
 #[derive(Default)]
 struct Wishes {
     patterns: Vec<String>,

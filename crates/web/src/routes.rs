@@ -1,4 +1,4 @@
-//! What browsers ask for by HTTP: the page, where to connect, and a WebSocket.
+//! HTTP: the page, the endpoint description, and the WebSocket.
 
 use std::sync::Arc;
 use std::time::Duration;

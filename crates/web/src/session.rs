@@ -1,4 +1,4 @@
-//! A browser's session: a source of the Freshline protocol whose topics are what the browser has subscribed to.
+//! A browser's session: a source of the Freshline protocol whose topics carry the browser's subscription.
 //!
 //! Free of clocks, sockets and tasks: [`pump`](crate::pump) drives it. Its topics (`docs/dashboard.md` has their formats):
 //!
@@ -42,7 +42,7 @@ const MAX_LEFT_OUT: usize = 1 << 12;
 /// Weight of the newest round trip.
 const SMOOTHING: f64 = 0.125;
 
-/// What sessions have in common.
+/// The settings that all sessions share.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// When to send.
@@ -53,7 +53,7 @@ pub(crate) struct Settings {
     pub(crate) max_state: usize,
 }
 
-/// What carries the datagrams.
+/// The transport of the datagrams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Carrier {
     /// `webtransport` or `websocket`.
@@ -143,7 +143,7 @@ impl Session {
         })
     }
 
-    // ---- what it shows ----
+    // ---- states and statuses ----
 
     /// A state that the browser wants.
     pub(crate) fn put(&mut self, now: Time, state: &State) {
@@ -200,7 +200,7 @@ impl Session {
         self.buffer.extend_from_slice(&payload[..sent]);
     }
 
-    /// States that found no number, or whose age was not known: puts those that can be put now.
+    /// Puts pending states again: those for which no number was free, or whose age was unknown.
     pub(crate) fn put_again(&mut self, now: Time) {
         let known =
             |name: &Name, state: &State| state.age().is_some() || !self.series.contains(name);
@@ -209,7 +209,7 @@ impl Session {
         again.iter().for_each(|state| self.put(now, state));
     }
 
-    /// Names a series, and says whether there was a number for it.
+    /// Names a series, and returns whether a number was free for it.
     fn put_name(&mut self, now: Time, id: u16, name: &Name) -> bool {
         let of = self.source_id(&name.source);
         let mut value = json!({ "source": name.source, "of": of });
@@ -222,7 +222,7 @@ impl Session {
         self.put_json(now, self.topics.names, id, &value)
     }
 
-    /// The id of a source; none where there is no room.
+    /// The id of a source; `None` if all ids are in use.
     fn source_id(&mut self, name: &str) -> Option<u16> {
         match self.sources.get(&name.into())? {
             Id::Known(id) | Id::New(id) => Some(id),
@@ -267,7 +267,7 @@ impl Session {
         }
     }
 
-    /// How the law between gateway and browser does.
+    /// Puts the report on the law between gateway and browser.
     pub(crate) fn put_link(&mut self, now: Time, law: &str) {
         let counters = self.source.counters();
         let ack = self.source.newest_ack();
@@ -308,7 +308,7 @@ impl Session {
         self.put_keyed(now, topic, id, now)
     }
 
-    /// Puts what is in the buffer, and says whether there was a number for its key.
+    /// Puts the contents of the buffer, and returns whether a number was free for its key.
     fn put_keyed(&mut self, now: Time, topic: TopicId, id: u16, generated_at: Time) -> bool {
         self.source.put_keyed(now, topic, &id.to_be_bytes(), generated_at, &self.buffer).is_ok()
     }
@@ -332,7 +332,7 @@ impl Session {
         self.series.len()
     }
 
-    /// Whether states are wanted now: an update is due, and there was nothing new to send.
+    /// Whether an update is due for which there was no new state.
     pub(crate) fn is_hungry(&self) -> bool {
         self.is_hungry
     }
@@ -340,7 +340,7 @@ impl Session {
     // ---- the contract of endpoints ----
 
     pub(crate) fn handle_datagram(&mut self, now: Time, datagram: &[u8]) {
-        // What it ignores it counts.
+        // Ignored datagrams are counted by the source.
         let _ = self.source.handle_datagram(now, PathId::FIRST, datagram);
     }
 

@@ -1,4 +1,4 @@
-//! What all connections of browsers share.
+//! The state that all connections of browsers share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) const WEBTRANSPORT: &str = "/freshline";
 /// The longest control message, in bytes.
 pub(crate) const MAX_CONTROL: usize = 64 << 10;
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) hub: Arc<dyn Hub>,
     pub(crate) token: Token,

@@ -14,7 +14,7 @@ use crate::series::MAX;
 /// How often the monitor is asked.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether there is a browser.
+/// How often the gateway checks for browsers.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A JSON array for each source, by its name.

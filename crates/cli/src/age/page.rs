@@ -9,7 +9,7 @@ use freshline_report::{
 
 use crate::html::facts;
 
-/// So many flows, those with the most payload, and so many sessions are drawn.
+/// Maximum number of drawn flows, those with the most payload, and of drawn sessions.
 const MAX_ROWS: usize = 20;
 
 /// The page of a capture; `error` is what ended its reading early.

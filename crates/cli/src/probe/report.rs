@@ -1,4 +1,4 @@
-//! What a probe reports at its end.
+//! The report of a probe as a page.
 
 mod page;
 

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 
-/// A program of `web`, with what it prints.
+/// Runs a program of `web`, and prints its output.
 fn node(arguments: &[&str]) -> Output {
     let done = pages::program(arguments).output().expect("node runs");
     println!("{}{}", text(&done.stdout), text(&done.stderr));
@@ -50,7 +50,7 @@ fn start(arguments: &[&str], wanted: &str) -> (Process, String) {
     (process, found.unwrap_or_else(|| panic!("{arguments:?} says nothing of {wanted}")))
 }
 
-/// The first line of standard error with `wanted`; what follows is read and dropped.
+/// The first line of standard error with `wanted`; later lines are read and dropped.
 fn line_with(child: &mut Child, wanted: &str) -> Option<String> {
     let mut lines = BufReader::new(child.stderr.take()?).lines().map_while(Result::ok);
     let found = lines.by_ref().find(|line| line.contains(wanted));

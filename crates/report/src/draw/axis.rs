@@ -103,7 +103,7 @@ impl Fitted {
         value.clamp(self.from, self.to)
     }
 
-    /// What is written at each tick.
+    /// The labels of the ticks.
     pub(super) fn tick_labels(&self) -> impl Iterator<Item = String> {
         self.ticks.iter().map(|tick| self.label(*tick))
     }

@@ -34,7 +34,7 @@ fn corners(shape: usize, size: i32) -> Vec<(i32, i32)> {
     }
 }
 
-/// A mark at a place in pixels: hollow for what is expected.
+/// A mark at a place in pixels; hollow for expected values.
 pub(super) fn mark<DB: DrawingBackend>(
     root: &DrawingArea<DB, plotters::coord::Shift>,
     (x, y): (i32, i32),

@@ -57,7 +57,7 @@ enum EntryKind {
     Line,
 }
 
-/// From so many panels on there are two columns.
+/// Number of panels from which there are two columns.
 const TWO_COLUMNS: usize = 4;
 
 /// Draws a figure, 800 pixels wide, or 1600 with more than three panels.
@@ -139,7 +139,7 @@ impl<'a> Laid<'a> {
         };
         let title =
             wrapped(&plain(panel.title()), BOLDER * PANEL_TITLE, f64::from(WIDTH - 2 * MARGIN));
-        // A legend of one series says what the title has said.
+        // A legend of one series repeats the title.
         let is_needed = entries.len() > 1 || entries.iter().any(|it| it.kind != EntryKind::Mark);
         let entries = if is_needed { entries } else { Vec::new() };
         Self { panel, title, legend: in_lines(entries), chart }

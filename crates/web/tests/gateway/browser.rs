@@ -94,7 +94,7 @@ impl Browser {
         self.say(json!({ "id": 1, "subscribe": patterns })).await;
     }
 
-    /// Takes in what comes next; `false` if the gateway has closed the connection.
+    /// Handles the next message; `false` if the gateway has closed the connection.
     pub(crate) async fn turn(&mut self) -> bool {
         let datagram = match &mut self.link {
             Link::WebSocket(socket) => match socket.next().await {
@@ -140,7 +140,7 @@ impl Browser {
         true
     }
 
-    /// Takes in what comes until something holds.
+    /// Handles messages until `holds` does.
     pub(crate) async fn until(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let began = Instant::now();
         while !holds(self) {

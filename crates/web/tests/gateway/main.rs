@@ -1,4 +1,4 @@
-//! Browsers at a gateway: what they are shown, by either transport, and what is refused.
+//! Browsers at a gateway: states over both transports, commands, and refusals.
 
 mod browser;
 
@@ -320,7 +320,7 @@ async fn commands_are_put_and_answered() {
     assert_eq!(*world.commands.lock().unwrap(), [b"stop".to_vec(), vec![0, 255]]);
 }
 
-// ---- what is refused ----
+// ---- refusals ----
 
 #[tokio::test]
 async fn nothing_is_told_without_the_token() {

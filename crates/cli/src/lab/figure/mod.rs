@@ -1,4 +1,4 @@
-//! Figures of the lab: what is drawn, and into which files.
+//! Figures of the lab and their files.
 
 mod journey;
 mod recording;

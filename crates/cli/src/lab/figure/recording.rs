@@ -11,10 +11,10 @@ use freshline_report::{Axis, Curves, Panel, Point, Scale, Series, Stroke, capita
 
 use super::series_names::column_in_words;
 
-/// So many lines a panel has at most.
+/// Maximum number of lines in a panel.
 const MAX_LINES: usize = 7;
 
-/// So many intervals a time series has.
+/// Number of intervals in a time series.
 const INTERVALS: u64 = 240;
 
 /// Runs run 0 of a scenario once more, and records its ages and time series.
@@ -51,7 +51,7 @@ fn series_panel(tables: &[Named<Columns>], column: &str) -> Option<Panel> {
             };
             of_numbers.entry(number).or_default().push(Point { x: *x, y: *y, half: None });
         }
-        // The name of a table begins with what it is of.
+        // The name of a table begins with its subject.
         let own = name.split_once('-').map_or(name.as_str(), |(_, name)| name);
         let is_alone = of_numbers.len() == 1;
         lines.extend(of_numbers.into_iter().map(|(number, points)| {

@@ -1,4 +1,4 @@
-//! The figures of a reproduction: what is expected beside the lab's numbers, a panel or two per metric.
+//! The figures of a reproduction: expected numbers alongside the lab's, one or two panels per metric.
 //!
 //! ```text
 //!   rows of one metric ─┬─► a swept number: curves over it, expected as hollow marks
@@ -24,7 +24,7 @@ the runs. Hollow marks are expected: by the paper, by a model, or by us. Bands a
 /// Rows beyond this number are drawn as the lab over the paper, or in several panels.
 const MAX_ROWS: usize = 32;
 
-/// A row with what is asked for.
+/// A row with its tolerance or bounds.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     asked: &'a Asked,
@@ -169,7 +169,7 @@ const fn origin_in_words(origin: Origin) -> &'static str {
     }
 }
 
-/// The name at an axis: the title has the statistic, or what a ratio is of.
+/// The name at an axis: the title has the statistic, or the terms of a ratio.
 fn value_name(lines: &[Line<'_>]) -> String {
     match lines.first() {
         Some(Line { asked: Asked { over: Some(_), .. }, .. }) => "Ratio".to_owned(),
@@ -178,7 +178,7 @@ fn value_name(lines: &[Line<'_>]) -> String {
     }
 }
 
-/// Ours over what is expected; equal ones are on a line.
+/// Measured over expected values; equal ones are on a line.
 fn agreement(title: &str, lines: &[Line<'_>], scales: Scales) -> Curves {
     let unit = lines.first().map_or("1", |line| &line.compared.unit);
     let pairs = lines.iter().map(|line| line.compared);
@@ -208,7 +208,7 @@ fn agreement(title: &str, lines: &[Line<'_>], scales: Scales) -> Curves {
     let all = [line, series("as expected, or undecided", 0, false), series("broken", 1, true)];
     let name = value_name(lines);
     Curves {
-        title: format!("{title}: the lab over what is expected"),
+        title: format!("{title}: the lab over the expected value"),
         x: Axis { scale: scales.y(), ..Axis::new(format!("{name}, expected"), unit) },
         y: Axis { scale: scales.y(), ..Axis::new(format!("{name}, lab"), unit) },
         series: all.into_iter().filter(|series| !series.points.is_empty()).collect(),
@@ -237,7 +237,7 @@ fn as_rows(title: String, lines: &[Line<'_>], scales: Scales) -> Rows {
     }
 }
 
-/// What is expected, with its tolerance or bounds.
+/// The expected value, with its tolerance or bounds.
 fn expected(row: &Compared) -> Option<Mark> {
     let off = row.expected.zip(row.tolerance).map(|(it, off)| (it - row.base).abs() * off);
     let near = row.expected.zip(off).map(|(it, off)| Band { from: it - off, to: it + off });

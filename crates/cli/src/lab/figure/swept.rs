@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use freshline_report::number_with_unit;
 use toml::Value;
 
-/// A curve has so many places: with more of them the key is probably one of several that change together.
+/// Maximum number of places of a curve: with more, the key is probably one of several that change together.
 const PLACES: std::ops::RangeInclusive<usize> = 3..=32;
 
 /// A row, as far as curves need it.
 pub(super) struct Candidate<'a> {
-    /// What it is, in words.
+    /// Its description in words.
     pub(super) what: &'a str,
     /// Of which flow or link.
     pub(super) of: &'a str,
@@ -68,7 +68,7 @@ pub(super) fn value_in(scenario: &Value, key: &str) -> Option<Value> {
     key.split('.').try_fold(scenario.clone(), |value, part| step(&value, part))
 }
 
-/// So many places make a curve also among many other rows.
+/// Minimum number of places that make a curve among many other rows.
 const LONG: usize = 5;
 
 /// Keys that only suit the length or the start of a run to others.
@@ -197,7 +197,7 @@ fn names(rows: &[Candidate<'_>], curves: &[Vec<(f64, usize)>]) -> Vec<String> {
     all
 }
 
-/// The keys in which the first rows of the curves differ, with their values in the row `place`, and of what it is.
+/// The keys in which the first rows of the curves differ, with their values in the row `place`, and its subject.
 fn differing(rows: &[Candidate<'_>], curves: &[Vec<(f64, usize)>], place: usize) -> String {
     let firsts = || curves.iter().map(|points| &rows[points[0].1]);
     let differs = |key: &str| {

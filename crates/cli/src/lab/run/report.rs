@@ -15,10 +15,10 @@ use crate::html::{HtmlArg, facts};
 use crate::lab::chosen::bad;
 use crate::lab::figure::{FigureArgs, ages_panel, recorded, series_panels};
 
-/// What the bars are.
+/// The meaning of the error bars.
 pub(super) const INTERVALS: &str = "Bars are 95 % intervals over the runs.";
 
-/// What was measured, as figures and reports need it.
+/// The measurements of a run, for figures and reports.
 pub(super) struct Measured<'a> {
     name: &'a str,
     points: &'a [Point],
@@ -125,7 +125,7 @@ impl<'a> Measured<'a> {
         bad(self.name, &error.into())
     }
 
-    /// What was run, and the age of each flow in words.
+    /// A summary in words: the runs, and the age of each flow.
     fn summary(&self) -> Vec<String> {
         let Scenario { duration, warm_up, .. } = &self.points[0].scenario;
         let warm_up = if warm_up.is_zero() {
