@@ -248,9 +248,10 @@ export class Catalogue {
   /** @param {Series} series */
   #learnAge(series) {
     const { held } = series;
-    const isUnknown = held === null || held.payload === null || (held.payload[0] & AGE_UNKNOWN) !== 0;
-    series.generatedAt = isUnknown ? NaN : fromProtocol(held.generatedAt);
-    series.uncertainty = isUnknown ? Infinity : held.uncertainty / 1e6 + gatewaysError(held.payload);
+    const payload = held?.payload ?? null;
+    const isKnown = held !== null && payload !== null && (payload[0] & AGE_UNKNOWN) === 0;
+    series.generatedAt = isKnown ? fromProtocol(held.generatedAt) : NaN;
+    series.uncertainty = isKnown ? held.uncertainty / 1e6 + gatewaysError(payload) : Infinity;
   }
 
   /**

@@ -62,6 +62,10 @@ fn line_with(child: &mut Child, wanted: &str) -> Option<String> {
 fn the_library_for_javascript_passes_its_tests() {
     if has(&[]) {
         assert!(node(&["--test", "client/test/", "monitor/test/"]).status.success());
+        // Types, and their declarations as generated.
+        let check = Command::new("npm").args(["run", "check"]).current_dir(web()).output();
+        let check = check.expect("npm runs");
+        assert!(check.status.success(), "{}{}", text(&check.stdout), text(&check.stderr));
     }
 }
 
