@@ -11,6 +11,14 @@ pub(crate) struct Sleeper {
     sleeping: JoinHandle<Vec<f64>>,
 }
 
+/// How much longer naps were than they should have been.
+#[derive(Debug, Clone, Copy)]
+#[allow(dead_code, reason = "some tests ask for the percentile, others for the maximum")]
+pub(crate) struct Lateness {
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
+}
+
 impl Sleeper {
     pub(crate) fn start() -> Self {
         const NAP: Duration = Duration::from_millis(1);
@@ -28,11 +36,11 @@ impl Sleeper {
         Self { stop, sleeping }
     }
 
-    /// Ends it: one nap in a hundred was longer by more than this, in ms.
-    pub(crate) fn late_ms(self) -> f64 {
+    /// Ends it.
+    pub(crate) fn end(self) -> Lateness {
         self.stop.store(true, Ordering::Relaxed);
         let mut late_ms = self.sleeping.join().unwrap();
         late_ms.sort_by(f64::total_cmp);
-        late_ms[late_ms.len() * 99 / 100]
+        Lateness { p99_ms: late_ms[late_ms.len() * 99 / 100], max_ms: late_ms[late_ms.len() - 1] }
     }
 }

@@ -107,7 +107,7 @@ fn measured(name: &str, kind: Kind) -> Measured {
     let after = segments(&told);
     let sent = [0, 1, 2].map(|sender| (after[sender] - before[sender]) / span);
     let [reno, dtpa] = [of_reno, of_dtpa].map(Outcome::new);
-    let late_ms = sleeper.late_ms();
+    let late_ms = sleeper.end().p99_ms;
     println!("{name}, at 1, 3 and 6 hops\n  reno {}\n  dtpa {}", reno.row(), dtpa.row());
     println!("  dtpa has sent {sent:.1?} segments/s; {late_ms:.1} ms late");
     Measured { reno, dtpa, sent, late_ms }

@@ -60,7 +60,7 @@ fn updates_beside_tcp_are_as_fresh_as_in_the_lab_and_tcp_loses_nothing() {
     let compared = || {
         let sleeper = Sleeper::start();
         let [real_fifo, real_ifc] = [fifo, ifc].map(|queue| measured(&Net::new(), "20mbit", queue));
-        let late = sleeper.late_ms();
+        let late = sleeper.end().p99_ms;
         println!("FIFO: {real_fifo:?}, lab {lab_fifo:?}");
         println!("IFC: {real_ifc:?}, lab {lab_ifc:?} (late by {late:.2} ms)");
         let off = (real_ifc.age_ms / lab_ifc.age_ms - 1.0).abs();
@@ -81,7 +81,7 @@ fn nobody_gains_by_passing_for_what_he_is_not() {
         let sleeper = Sleeper::start();
         let told =
             TruthTelling::measured(|queue| measured(&Net::with_delay("10ms"), "10mbit", queue));
-        let late = sleeper.late_ms();
+        let late = sleeper.end().p99_ms;
         println!("{told}\nlate by {late:.2} ms");
         Verdict::of(told.holds(), late, TIMELY_MS)
     };

@@ -269,7 +269,7 @@ fn an_aqm_marks_in_place_of_drops_where_senders_take_part() {
             let (marked, dropped) = (count(&class["marked"]), count(&class["congestion"]));
             assert!(marked > 0 && dropped == 0, "{marked} marked, {dropped} dropped");
             println!("{goodput} bit/s");
-            Verdict::of(goodput > 8e6, sleeper.late_ms(), TIMELY_MS)
+            Verdict::of(goodput > 8e6, sleeper.end().p99_ms, TIMELY_MS)
         };
         assert!(carried().or_again(carried));
     }
