@@ -4,6 +4,7 @@ import { AgeTimes, Sawtooth } from "./ages.js";
 import { byId, setText, showFields } from "./fields.js";
 import { Surface, drawAges, drawShares } from "./plot.js";
 import { lossOf } from "./row.js";
+import { STATUS_TOPIC, SourceLaw } from "./source-law.js";
 import { StateView } from "./state-view.js";
 import { UNKNOWN, formatMs, formatNumber, formatShare, visible } from "./text.js";
 
@@ -30,6 +31,7 @@ export class Detail {
     this.ages = new Surface(/** @type {HTMLCanvasElement} */ (byId("age-plot")));
     this.shares = new Surface(/** @type {HTMLCanvasElement} */ (byId("cdf-plot")));
     this.state = new StateView();
+    this.law = new SourceLaw();
     this.times = new AgeTimes();
     this.teeth = new Sawtooth(TEETH, SPACING);
     /** @type {Row | null} */
@@ -83,6 +85,7 @@ export class Detail {
     ]);
     this.state.show(series);
     this.#showSource(row, now);
+    this.law.show(this.rows.find(series.source, STATUS_TOPIC));
     row.allTimes(now, this.times);
     const seen = formatMs(this.times.total);
     const median = formatMs(this.times.quantile(0.5));

@@ -1,7 +1,7 @@
 /** The link between gateway and browser: its law, its transport, and commands. */
 
 import { byId, setText, showFields } from "./fields.js";
-import { UNKNOWN, formatMs, formatNumber, formatShare, visible } from "./text.js";
+import { UNKNOWN, formatMs, formatNumber, formatShare, numberOf, textOf, visible } from "./text.js";
 
 /** @typedef {import("../client/freshline.js").Monitor} Monitor */
 
@@ -111,14 +111,4 @@ export class LinkPanel {
       setText(this.result, `Refused: ${visible(error instanceof Error ? error.message : String(error))}`);
     }
   }
-}
-
-/** @param {unknown} value */
-function numberOf(value) {
-  return typeof value === "number" && Number.isFinite(value) ? value : null;
-}
-
-/** @param {unknown} value */
-function textOf(value) {
-  return typeof value === "string" ? visible(value.slice(0, 100)) : "";
 }

@@ -47,6 +47,18 @@ export class Rows {
     return this.monitor?.sourceOf(series) ?? null;
   }
 
+  /**
+   * The series of a topic without keys; `null` if there is none.
+   * @param {string} source
+   * @param {string} topic
+   */
+  find(source, topic) {
+    for (const series of this.bySeries.keys()) {
+      if (series.topic === topic && series.source === source && series.key === null) return series;
+    }
+    return null;
+  }
+
   /** A series has a newer state. @param {Series} series */
   onState(series) {
     let row = this.bySeries.get(series);

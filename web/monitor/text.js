@@ -101,3 +101,28 @@ export function formatBytes(count) {
 export function counted(count, one, many) {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }
+
+/**
+ * A number of JSON; `null` if the value is none.
+ * @param {unknown} value
+ */
+export function numberOf(value) {
+  return typeof value === "number" && Number.isFinite(value) ? value : null;
+}
+
+/**
+ * A short text of JSON with visible control characters; empty if the value is none.
+ * @param {unknown} value
+ */
+export function textOf(value) {
+  return typeof value === "string" ? visible(value.slice(0, 100)) : "";
+}
+
+/**
+ * The fields of a JSON object; none if the value is none.
+ * @param {unknown} value
+ * @returns {Record<string, unknown>}
+ */
+export function objectOf(value) {
+  return typeof value === "object" && value !== null ? /** @type {Record<string, unknown>} */ (value) : {};
+}

@@ -128,6 +128,10 @@ async function statesByContent() {
   check("age, mean, 95th percentile and rate have units", /Age now\d+.* m?s.*Mean\d+.*m?s.*p95\d+.*m?s.*Rate\d.*\/s/.test(figures), figures);
   const source = await page.textContent("#source-fields");
   check("the source's counters are shown", source.includes("192.0.2.") && source.includes("Missing"), source);
+  await page.waitForFunction(() => !document.getElementById("law-section").hidden, undefined, { timeout: 5000 });
+  const law = await page.textContent("#law-section");
+  check("the source's law is shown", /Lawtenthsteering.*80\.5 \/s.*Backlog, mean2\.40/.test(law), law);
+  check("its paths are shown, with their names as text", law.includes("wlan0192.0.2.7:3774live50 %") && law.includes("<b>wwan0\\u{202e}"), law);
   check("no error and no breach while states are shown", (await allFaults()).length === 0, await allFaults());
   await context.close();
 }
@@ -252,7 +256,7 @@ async function reconnects() {
   const young = await ages();
   check("ages are those of new states again", young.filter((it) => it.endsWith(" ms")).length > young.length * 0.9, young);
   const count = await page.textContent("#totals");
-  check("no series is twice", count.startsWith("9 sources · 41 series"), count);
+  check("no series is twice", count.startsWith("9 sources · 42 series"), count);
   const others = faults.filter((it) => !/ERR_|WebSocket connection/.test(it));
   check("but for failed connections, the console has no error", others.length === 0, others);
   await context.close();

@@ -35,6 +35,8 @@ class Simulated {
         return picture(this.count);
       case "log":
         return text(HOSTILE.payload);
+      case "status":
+        return text(JSON.stringify(statusOf(this.count)));
       case "cloud":
         return Uint8Array.from({ length: 96 }, (_, at) => (at * 37 + this.count) & 255);
       default:
@@ -48,6 +50,14 @@ class Simulated {
         );
     }
   }
+}
+
+/** What `freshline source --status` sends of a law over two paths; the second has a hostile name. */
+function statusOf(count) {
+  const path = { monitor: "192.0.2.7:3774", state: "live", share: 0.5, updates_per_s: 40, srtt_ms: 31.5, one_way_delay_ms: 14, lost: 2, silences: 0 };
+  const law = { law: "tenth", phase: "steering", rate: 80.5, limited_by: null, srtt_ms: 31.5, rtt_min_ms: 28, backlog_mean: 2.4 };
+  const paths = [{ ...path, via: "wlan0" }, { ...path, via: "<b>wwan0\u202e", state: "silent" }];
+  return { ...law, sent: count, acked: count - 1, late_acks: 0, opened: 1, paths };
 }
 
 const text = (it) => new TextEncoder().encode(it);
@@ -68,6 +78,7 @@ export function simulate({ sources, topics, rate, plain = false }) {
       all.push(new Simulated(all.length, `robot-${String(at).padStart(2, "0")}`, name, key, own, kind));
     }
   }
+  if (!plain) all.push(new Simulated(all.length, "robot-02", "freshline.status", undefined, 0.5, "status"));
   if (!plain) all.push(new Simulated(all.length, HOSTILE.source, HOSTILE.topic, undefined, 2, "log"));
   return all;
 }

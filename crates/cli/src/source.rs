@@ -149,6 +149,10 @@ pub(crate) struct Args {
     /// end of this process; each source needs a folder of its own.
     #[arg(long, value_name = "DIR", help_heading = "State")]
     spool: Option<PathBuf>,
+    /// Send the state of the law and of the paths at this interval, in the topic freshline.status; pages of
+    /// `freshline monitor --web` show it. Needs --topic.
+    #[arg(long, value_name = "TIME", requires = "topic", help_heading = "State")]
+    status: Option<Span>,
     #[command(flatten)]
     receive: ReceiveArgs,
     #[command(flatten)]
@@ -207,7 +211,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         say!("{warning}");
     }
     let log = args.epochs.as_deref().map(|path| EpochLog::create(path, false)).transpose()?;
-    let builder = SourceBuilder::new(Ok(args.url.clone()))
+    let mut builder = SourceBuilder::new(Ok(args.url.clone()))
         .dialling(args.transport.dialling(&args.url)?)
         .paths(args.paths.paths()?)
         .name(&args.name)
@@ -218,6 +222,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .marks(args.marks.dscp, args.marks.ack_dscp)
         .max_state(max_state)
         .read_files()?;
+    if let Some(interval) = args.status {
+        builder = builder.status(interval);
+    }
     let spools = records::open(args.spool.as_deref(), &args.topic)?;
     confine(&args);
     let mut source = builder.build(states(&args, max_state, spools.as_ref())?)?;

@@ -47,7 +47,7 @@ pub(crate) struct WebArgs {
     #[arg(
         long,
         value_name = "LAW",
-        default_value = "acp+d",
+        default_value = "tenth",
         requires = "web",
         help_heading = "Browsers"
     )]

@@ -74,6 +74,38 @@ fn each_topic_arrives_under_its_name() {
     }
 }
 
+/// What a page shows of a source's law and paths.
+#[test]
+fn a_source_sends_the_state_of_its_law_and_of_its_paths() {
+    let (_monitor, states, url) = monitor(&[]);
+    let words = ["source", &url, "--name", "robot", "--topic", "pose,size=40", "--via", "lo"];
+    let flags = ["--status", "200ms", "--law", "fixed", "--rate", "50/s", "--duration", "2s"];
+    let source = freshline(&[&words[..], &flags].concat()).output().unwrap();
+    assert!(source.status.success(), "{}", String::from_utf8_lossy(&source.stderr));
+    let mut told = Vec::new();
+    while let Ok(line) = states.recv_timeout(Duration::from_secs(1)) {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        if line["topic"] == "freshline.status" {
+            told.push(serde_json::from_str::<Value>(line["payload"].as_str().unwrap()).unwrap());
+        }
+    }
+    assert!((3..=11).contains(&told.len()), "{}", told.len());
+    let last = told.last().unwrap();
+    assert_eq!((&last["law"], &last["phase"]), (&"fixed".into(), &"steering".into()), "{last}");
+    assert_eq!(last["rate"], 50.0, "{last}");
+    assert!(last["srtt_ms"].as_f64().unwrap() > 0.0, "{last}");
+    assert!(last["sent"].as_u64() > told[0]["sent"].as_u64(), "{told:?}");
+    assert_eq!(
+        (&last["paths"][0]["via"], &last["paths"][0]["state"]),
+        (&"lo".into(), &"live".into())
+    );
+
+    let without = refused(&["--size", "10B", "--status", "1s"]);
+    assert!(without.contains("--topic"), "{without}");
+    let often = refused(&["--topic", "pose,size=10B", "--status", "1ms"]);
+    assert!(often.contains("at least 100 ms"), "{often}");
+}
+
 #[test]
 fn a_topic_that_ends_or_fails_does_not_end_the_others() {
     let dir = tempfile::tempdir().unwrap();

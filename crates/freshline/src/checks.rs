@@ -13,6 +13,16 @@ pub(crate) fn check_keep_alive(interval: Span) -> Result<(), Error> {
     }
 }
 
+/// A status shall not take much of the path, and only topics have names that tell it from states.
+pub(crate) fn check_status(session: &session::Source, interval: Span) -> Result<(), Error> {
+    let why = match session.topics().next() {
+        None => "the status is a topic: name the other states, too, by `topic`",
+        Some(_) if interval < Span::from_millis(100) => "give at least 100 ms",
+        Some(_) => return Ok(()),
+    };
+    Err(Error::Setting { setting: "`status`", why })
+}
+
 /// Whether the transport carries states of this length.
 pub(crate) fn check_max_state(session: &session::Source, given: usize) -> Result<(), Error> {
     match session.max_state() {

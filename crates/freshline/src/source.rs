@@ -20,7 +20,7 @@ use freshline_net::source::{
 use freshline_net::stop::Stop;
 use freshline_net::via::ViaPath;
 
-use crate::checks::{check_keep_alive, check_max_state};
+use crate::checks::{check_keep_alive, check_max_state, check_status};
 use crate::clock::Clock;
 use crate::dialling::Dialling;
 use crate::error::{Error, UnknownTopic};
@@ -88,6 +88,8 @@ pub struct SourceBuilder {
     pub(crate) params: SourceParams,
     pub(crate) law: LawConfig,
     pub(crate) topics: Vec<TopicParams>,
+    /// The interval of [`SourceBuilder::status`].
+    pub(crate) status: Option<Span>,
     /// The maximum ages of received topics, if topics are received.
     #[cfg(feature = "monitor")]
     pub(crate) receiving: Option<MaxAges>,
@@ -243,6 +245,7 @@ impl SourceBuilder {
             params: SourceParams::default(),
             law: LawConfig::default(),
             topics: Vec::new(),
+            status: None,
             #[cfg(feature = "monitor")]
             receiving: None,
         }
@@ -294,6 +297,13 @@ impl SourceBuilder {
     /// Interval of keep-alive updates while no new state is put, at least 1 ms; 20 s by default.
     pub fn keep_alive(mut self, interval: impl Into<Span>) -> Self {
         self.params.keep_alive = interval.into();
+        self
+    }
+
+    /// Sends the state of the law and of the paths at this interval (at least 100 ms), as JSON in a topic of its own:
+    /// [`driver::source::STATUS_TOPIC`]. The browser page shows it. A source without topics cannot have it.
+    pub fn status(mut self, interval: impl Into<Span>) -> Self {
+        self.status = Some(interval.into());
         self
     }
 
@@ -476,7 +486,9 @@ impl SourceBuilder {
             states,
         })?;
         check_max_state(driver.session(), given)?;
-        Ok(driver)
+        let Some(interval) = self.status else { return Ok(driver) };
+        check_status(driver.session(), interval)?;
+        Ok(driver.with_status(interval))
     }
 
     /// Handles for the topics, or for the one state without a name. `stream` is drawn anew for each source: it

@@ -11,7 +11,7 @@ use freshline_net::source::{SourceError, Transport, UnboundConfig, UnboundSource
 use super::hosts::{Flag, MonitorHost, SourceHost};
 use super::tally::Measuring;
 use super::{Sim, SimError};
-use crate::checks::check_max_state;
+use crate::checks::{check_max_state, check_status};
 use crate::error::Error;
 use crate::monitor::{self, Monitor, MonitorBuilder};
 use crate::running::Running;
@@ -92,7 +92,9 @@ impl SourceBuilder {
         let now = sim.driver.clock().now();
         let endpoint = UnboundSource::new(config, now, &woken.waker())?;
         check_max_state(endpoint.session(), given)?;
-        Ok(endpoint)
+        let Some(interval) = self.status else { return Ok(endpoint) };
+        check_status(endpoint.session(), interval)?;
+        Ok(endpoint.with_status(interval))
     }
 }
 

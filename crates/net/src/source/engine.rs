@@ -9,7 +9,8 @@ use mio::Registry;
 
 use super::feed::{Feed, Trouble};
 use super::paths::{Change, Links, Place};
-use super::report::SourceReport;
+use super::report::{self, SourceReport};
+use super::status::Status;
 use super::{Event, Receive, SourceConfig, SourceError, Watch};
 use crate::clock::Clock;
 use crate::link::{Fetched, LinkEvent, SendStatus};
@@ -30,6 +31,7 @@ pub(crate) struct Engine {
     /// What receives the return direction, if anything does.
     incoming: Option<Box<dyn Receive + Send>>,
     feed: Feed,
+    status: Option<Status>,
     began_at: Time,
     datagram: Vec<u8>,
 }
@@ -59,6 +61,7 @@ impl Engine {
             feed,
             session: session.over(paths),
             incoming: None,
+            status: None,
             began_at: now,
             datagram: Vec::new(),
             links,
@@ -71,6 +74,11 @@ impl Engine {
     pub(super) fn receive(&mut self, incoming: Box<dyn Receive + Send>) {
         self.session.want_return();
         self.incoming = Some(incoming);
+    }
+
+    /// From now on it puts its status.
+    pub(super) fn tell_status(&mut self, interval: Span) {
+        self.status = Some(Status::new(interval));
     }
 
     /// What was received is handed out.
@@ -104,6 +112,11 @@ impl Engine {
             incoming.turn(now);
         }
         turning.attend(now)?;
+        let Self { status, session, links, began_at, .. } = self;
+        if let Some(status) = status {
+            let duration_s = now.since(*began_at).as_secs_f64();
+            status.turn(now, session, |session| report::paths(session, links, duration_s, now));
+        }
         self.transmit()?;
         if self.links.are_several() {
             watch.queues(&mut self.links.seen_by());
@@ -123,7 +136,8 @@ impl Engine {
     /// When the next turn is due although nothing comes.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let incoming = self.incoming.as_ref().and_then(|incoming| incoming.poll_timeout());
-        Time::earliest([self.session.poll_timeout(), self.links.poll_timeout(), incoming])
+        let status = self.status.as_ref().map(Status::poll_timeout);
+        Time::earliest([self.session.poll_timeout(), self.links.poll_timeout(), incoming, status])
     }
 
     /// Closes the session and the connections.

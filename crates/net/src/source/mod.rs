@@ -20,6 +20,7 @@ pub mod sampler;
 pub mod spool;
 #[cfg(test)]
 mod spooled;
+mod status;
 mod unbound;
 
 use std::error::Error;
@@ -31,7 +32,7 @@ use freshline_core::session::{
     TopicParams,
 };
 use freshline_core::source::RateLaw;
-use freshline_core::unit::Time;
+use freshline_core::unit::{Span, Time};
 use freshline_core::wire::OpeningTooLong;
 use mio::Token;
 
@@ -54,6 +55,7 @@ pub use paths::SourcePaths;
 pub use polled::Polled;
 pub use receive::Receive;
 pub use report::{KeyReport, PathReport, RecordsReport, SourceReport, TopicReport};
+pub use status::STATUS_TOPIC;
 pub use unbound::{UnboundConfig, UnboundSource};
 
 use engine::Engine;
@@ -293,6 +295,14 @@ impl Source {
     #[must_use]
     pub fn receiving(mut self, incoming: Box<dyn Receive + Send>) -> Self {
         self.engine.receive(incoming);
+        self
+    }
+
+    /// The same that also says how its law and its paths are, as JSON in the topic [`STATUS_TOPIC`], each
+    /// `interval`. Not without topics. To be called before it runs.
+    #[must_use]
+    pub fn with_status(mut self, interval: Span) -> Self {
+        self.engine.tell_status(interval);
         self
     }
 

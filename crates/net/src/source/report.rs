@@ -284,7 +284,12 @@ impl PathReport {
 }
 
 /// The paths of a source that were named.
-fn paths(source: &session::Source, links: &Links, duration_s: f64, now: Time) -> Vec<PathReport> {
+pub(super) fn paths(
+    source: &session::Source,
+    links: &Links,
+    duration_s: f64,
+    now: Time,
+) -> Vec<PathReport> {
     let statuses: Vec<_> = source.paths().statuses(now, source.clock_offset().nanos()).collect();
     let all = statuses.iter().map(|status| status.counters.sent).sum();
     let named = links.names().zip(links.seen_by()).zip(links.ids()).zip(&statuses);

@@ -14,10 +14,11 @@ use std::sync::Arc;
 use freshline_core::path::PathId;
 use freshline_core::session::{self, Datagram, Paths, Secret, SourceEvent, SourceParams};
 use freshline_core::source::RateLaw;
-use freshline_core::unit::{Bytes, Time};
+use freshline_core::unit::{Bytes, Span, Time};
 
 use super::feed::{Feed, Trouble};
 use super::report::SourceReport;
+use super::status::Status;
 use super::{Event, Receive, SourceError, States, Watch};
 use crate::clock::Clock;
 use crate::waker::Waker;
@@ -43,6 +44,7 @@ pub struct UnboundSource {
     session: session::Source,
     incoming: Option<Box<dyn Receive + Send>>,
     feed: Feed,
+    status: Option<Status>,
     began_at: Time,
 }
 
@@ -58,7 +60,7 @@ impl UnboundSource {
         let (topics, inputs) = states.split();
         let session = session.with_topics(topics)?;
         let feed = inputs.feed(&session, Clock::new(), waker)?;
-        Ok(Self { session: session.over(paths), incoming: None, feed, began_at: now })
+        Ok(Self { session: session.over(paths), incoming: None, feed, status: None, began_at: now })
     }
 
     /// The same that also receives what the monitor sends. To be called before the first datagram.
@@ -66,6 +68,13 @@ impl UnboundSource {
     pub fn receiving(mut self, incoming: Box<dyn Receive + Send>) -> Self {
         self.session.want_return();
         self.incoming = Some(incoming);
+        self
+    }
+
+    /// The same with a status, as [`Source::with_status`](super::Source::with_status), without paths.
+    #[must_use]
+    pub fn with_status(mut self, interval: Span) -> Self {
+        self.status = Some(Status::new(interval));
         self
     }
 
@@ -110,6 +119,9 @@ impl UnboundSource {
             incoming.turn(now);
         }
         self.attend(now, watch)?;
+        if let Some(status) = &mut self.status {
+            status.turn(now, &mut self.session, |_| Vec::new());
+        }
         watch.turn(now, &self.session);
         Ok(())
     }
@@ -136,7 +148,8 @@ impl UnboundSource {
     /// When to call [`UnboundSource::handle_timeout`] although nothing has come.
     pub fn poll_timeout(&self) -> Option<Time> {
         let incoming = self.incoming.as_ref().and_then(|incoming| incoming.poll_timeout());
-        Time::earliest([self.session.poll_timeout(), incoming])
+        let status = self.status.as_ref().map(Status::poll_timeout);
+        Time::earliest([self.session.poll_timeout(), incoming, status])
     }
 
     /// Ends the session; [`UnboundSource::poll_transmit`] writes the goodbye.

@@ -52,6 +52,11 @@ impl Source {
         self.acks.srtt().unwrap_or(self.params.first_wait)
     }
 
+    /// The smoothed round trip of fresh acks (RFC 6298); `None` before the first.
+    pub fn srtt(&self) -> Option<Span> {
+        self.acks.srtt()
+    }
+
     /// The law at work.
     pub fn law(&self) -> &dyn RateLaw {
         self.law.law()
@@ -134,13 +139,18 @@ impl Source {
         frames.min(u16::MAX.into()).saturating_sub(overhead)
     }
 
+    /// Whether [`Source::finish`] was called.
+    pub fn is_finishing(&self) -> bool {
+        self.states.has_ended()
+    }
+
     /// Whether [`Source::finish`] was called, and the monitor has the last state.
     pub fn has_finished(&self) -> bool {
         let has_arrived = self.repeat_at().is_none()
             && !self.transfers.is_incomplete()
             && self.topics.are_delivered();
         let has_state = self.states.has_last() || self.topics.has_state();
-        self.states.has_ended() && (!has_state || has_arrived)
+        self.is_finishing() && (!has_state || has_arrived)
     }
 
     // ---- topics ----

@@ -1,0 +1,105 @@
+//! The topic in which a source says how its law and its paths are, for those who look at it from the monitor.
+
+use freshline_core::session::{self, TopicId, TopicParams};
+use freshline_core::source::{Limit, Phase};
+use freshline_core::unit::{Span, Time};
+use serde::Serialize;
+
+use super::report::PathReport;
+
+/// The name of the topic. Its states are JSON, as `docs/json.md` lists them.
+pub const STATUS_TOPIC: &str = "freshline.status";
+
+/// Its age counts less than that of the application's topics.
+const WEIGHT: f64 = 0.1;
+
+/// Puts the status from time to time. A source without topics has none: its states have no names.
+pub(super) struct Status {
+    interval: Span,
+    next_at: Time,
+    topic: Option<TopicId>,
+}
+
+/// The law and the paths at one time.
+#[derive(Debug, Serialize)]
+struct StatusReport {
+    law: &'static str,
+    phase: &'static str,
+    rate: f64,
+    limited_by: Option<&'static str>,
+    srtt_ms: Option<f64>,
+    rtt_min_ms: Option<f64>,
+    backlog_mean: Option<f64>,
+    sent: u64,
+    acked: u64,
+    late_acks: u64,
+    missing: Option<u32>,
+    wire_bytes: u64,
+    opened: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<PathReport>,
+}
+
+impl Status {
+    pub(super) fn new(interval: Span) -> Self {
+        Self { interval, next_at: Time::ZERO, topic: None }
+    }
+
+    /// When it is time again.
+    pub(super) fn poll_timeout(&self) -> Time {
+        self.next_at
+    }
+
+    /// Puts the status if it is time.
+    pub(super) fn turn(
+        &mut self,
+        now: Time,
+        session: &mut session::Source,
+        paths: impl FnOnce(&session::Source) -> Vec<PathReport>,
+    ) {
+        // Or the end would wait for the newest status again and again.
+        if now < self.next_at || session.is_finishing() {
+            return;
+        }
+        self.next_at = now + self.interval;
+        let Some(topic) = self.topic.or_else(|| self.add_topic(session)) else { return };
+        self.topic = Some(topic);
+        let report = StatusReport::of(now, session, paths(session));
+        if let Ok(text) = serde_json::to_vec(&report) {
+            // It is left out where states may not be so long.
+            let _ = session.put_topic(now, topic, now, &text);
+        }
+    }
+
+    /// Once there are other topics: before, it would take the place of the state without a name.
+    fn add_topic(&self, session: &mut session::Source) -> Option<TopicId> {
+        session.topics().next()?;
+        let params = TopicParams { weight: WEIGHT, ..TopicParams::new(STATUS_TOPIC) };
+        session.add_topic(params).ok()
+    }
+}
+
+impl StatusReport {
+    fn of(now: Time, session: &session::Source, paths: Vec<PathReport>) -> Self {
+        let counters = session.counters();
+        Self {
+            law: session.law().name(),
+            phase: match session.law().phase() {
+                Phase::Probing => "probing",
+                Phase::Steering => "steering",
+            },
+            rate: session.law().rate().per_second(),
+            limited_by: session.limited_by().map(Limit::name),
+            srtt_ms: session.srtt().map(Span::as_millis_f64),
+            rtt_min_ms: counters.rtt_min.map(Span::as_millis_f64),
+            backlog_mean: session.backlog().mean(now),
+            sent: counters.sent,
+            acked: counters.acked,
+            late_acks: counters.late_acks,
+            missing: session.newest_ack().map(|ack| ack.missing),
+            wire_bytes: counters.wire_bytes,
+            opened: counters.opened,
+            paths,
+        }
+    }
+}
