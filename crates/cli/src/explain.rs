@@ -71,6 +71,8 @@ fn write(section: &Section, out: &mut impl std::io::Write) -> std::io::Result<()
 /// The codes of the sections with this message: those of which the longest text occurs in it. Several commands may have
 /// the same message.
 pub(crate) fn codes_of(message: &str) -> Vec<&'static str> {
+    // The page leaves them out in code.
+    let message = &message.replace('`', "");
     let known: Vec<_> = sections()
         .filter_map(|section| {
             let texts = section.rows().flat_map(|row| row.messages);
@@ -81,9 +83,10 @@ pub(crate) fn codes_of(message: &str) -> Vec<&'static str> {
     known.into_iter().filter(|(len, _)| Some(*len) == longest).map(|(_, code)| code).collect()
 }
 
-/// How many bytes of a text of the page occur in a message, if all do, in their order.
+/// How many bytes of a text of the page occur in a message, if all do, in their order. Both without backticks.
 fn matched(text: &str, message: &str) -> Option<usize> {
     let (mut rest, mut len) = (message, 0);
+    let text = &text.replace('`', "");
     let is_edge = |it: char| it.is_whitespace() || matches!(it, ':' | ',' | ';' | '.');
     for part in text.split('…').map(|part| part.trim_matches(is_edge)).filter(|it| !it.is_empty())
     {
@@ -189,7 +192,7 @@ mod tests {
                 let texts: Vec<_> = section.rows().flat_map(|row| row.messages).collect();
                 texts.into_iter().map(move |text| (code, text))
             })
-            .map(|(code, text)| (code, text.replace('…', "17"), text))
+            .map(|(code, text)| (code, text.replace('`', "").replace('…', "17"), text))
             .filter(|(_, message, text)| matched(text, message).is_some())
             .filter(|(code, message, _)| !codes_of(message).contains(code))
             .map(|(code, message, _)| format!("{code}: {message}: {:?}", codes_of(&message)))
@@ -201,7 +204,7 @@ mod tests {
     fn a_text_that_is_not_there_has_no_code() {
         assert!(codes_of("the moon is full").is_empty());
         assert!(codes_of("").is_empty());
-        assert_eq!(codes_of("ftp://a is neither udp nor quic"), ["E101"]);
+        assert_eq!(codes_of("`ftp://a` is neither `udp` nor `quic`"), ["E101"]);
     }
 
     #[test]
