@@ -103,7 +103,6 @@ pub struct Ifil<P> {
 struct Waiting<P> {
     packet: P,
     arrived: Time,
-    hash: u32,
     /// The number of the next older packet in the bucket.
     older: u32,
 }
@@ -125,13 +124,15 @@ impl<P: Packet> Ifil<P> {
         })
     }
 
-    fn bucket(&self, hash: u32) -> usize {
-        hash as usize & (self.newest.len() - 1)
+    #[inline]
+    fn bucket(&self, flow: FlowWords) -> usize {
+        self.hash.hash(flow) as usize & (self.newest.len() - 1)
     }
 
     /// Where the packet of `flow` waits, counted from the oldest.
-    fn position(&self, hash: u32, flow: FlowWords) -> Option<usize> {
-        let mut number = self.newest[self.bucket(hash)];
+    #[inline]
+    fn position(&self, bucket: usize, flow: FlowWords) -> Option<usize> {
+        let mut number = self.newest[bucket];
         let mut newer = self.waiting.len();
         loop {
             let position = number.wrapping_sub(self.first) as usize;
@@ -141,7 +142,7 @@ impl<P: Packet> Ifil<P> {
                 return None;
             }
             let candidate = &self.waiting[position];
-            if candidate.hash == hash && flow_of(&candidate.packet).is(flow) {
+            if flow_of(&candidate.packet).is(flow) {
                 return Some(position);
             }
             (newer, number) = (position, candidate.older);
@@ -156,9 +157,9 @@ fn flow_of(packet: &impl Packet) -> FlowWords {
 impl<P: Packet> Qdisc<P> for Ifil<P> {
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
         let flow = flow_of(&packet);
-        let hash = self.hash.hash(flow);
+        let bucket = self.bucket(flow);
         let size = packet.size();
-        if let Some(position) = self.position(hash, flow) {
+        if let Some(position) = self.position(bucket, flow) {
             let waiting = &mut self.waiting[position];
             waiting.arrived = now;
             let old = mem::replace(&mut waiting.packet, packet);
@@ -166,9 +167,8 @@ impl<P: Packet> Qdisc<P> for Ifil<P> {
             drops(Drop { packet: old, reason: DropReason::Replaced });
         } else if self.waiting.len() < self.limit {
             let number = self.first.wrapping_add(self.waiting.len() as u32);
-            let bucket = self.bucket(hash);
             let older = mem::replace(&mut self.newest[bucket], number);
-            self.waiting.push_back(Waiting { packet, arrived: now, hash, older });
+            self.waiting.push_back(Waiting { packet, arrived: now, older });
             self.bytes += size;
         } else {
             drops(Drop { packet, reason: DropReason::QueueFull });

@@ -501,7 +501,7 @@ impl<P: Packet> Cell<P> {
             self.next_turn(sending.by);
         }
         if !self.goes_on(at, drops) {
-            self.contention.resume(|id| self.medium.start(Contender::of(id)));
+            self.contention.resume(self.medium.starts(), self.medium.apart());
         }
     }
 

@@ -118,6 +118,19 @@ impl Medium {
         busy
     }
 
+    /// By category, when those that did not send start to count in the idle period that goes on.
+    pub(super) fn starts(&self) -> [Time; Category::COUNT] {
+        self.starts
+    }
+
+    /// The contenders of stations that sent, and when each starts to count.
+    pub(super) fn apart(&self) -> impl Iterator<Item = (u32, Time)> {
+        let stations = self.sendings.iter().map(|sending| sending.by.station);
+        let contenders = stations
+            .flat_map(|station| Category::ALL.map(|category| Contender { station, category }));
+        contenders.map(|contender| (contender.id(), self.start(contender)))
+    }
+
     /// When `sender` starts to count in the idle period that goes on.
     pub(super) fn start(&self, sender: Contender) -> Time {
         let category = sender.category as usize;
