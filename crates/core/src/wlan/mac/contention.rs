@@ -96,6 +96,7 @@ pub(super) struct Contention {
 }
 
 /// The lane of a contender.
+#[inline]
 fn lane_of(id: u32) -> usize {
     id as usize % Category::COUNT
 }
@@ -170,11 +171,13 @@ impl Contention {
     }
 
     /// When the medium is next accessed, if it is idle until then.
+    #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         self.next
     }
 
     /// Whether `id` waits for the medium.
+    #[inline]
     pub(super) fn is_waiting(&self, id: u32) -> bool {
         self.contenders[id as usize].waiting
     }
@@ -349,19 +352,24 @@ impl Contention {
     }
 
     /// The medium is idle again: everybody counts on from the end of its interframe space. It ends at
-    /// `starts`, by category, but for those `apart`.
+    /// `starts`, by category, but for those that transmitted: `start_of` gives theirs.
     pub(super) fn resume(
         &mut self,
         starts: [Time; Category::COUNT],
-        apart: impl Iterator<Item = (u32, Time)>,
+        transmitted: impl Iterator<Item = u32>,
+        start_of: impl Fn(u32) -> Time,
     ) {
         for (lane, start) in self.lanes.iter_mut().zip(starts) {
             lane.start = start;
         }
-        for (id, start) in apart {
-            let Contender { place, turn, .. } = self.contenders[id as usize];
-            let lane = &self.lanes[lane_of(id)];
-            if let (Place::Lane(_) | Place::Resting, true) = (place, start != lane.start) {
+        for id in transmitted {
+            let Contender { place: Place::Lane(_) | Place::Resting, turn, .. } =
+                self.contenders[id as usize]
+            else {
+                continue;
+            };
+            let (lane, start) = (&self.lanes[lane_of(id)], start_of(id));
+            if start != lane.start {
                 let count = turn.saturating_sub(lane.counted);
                 let expiry = start + self.slot * count;
                 self.set_apart(id, Apart { start, count, expiry });
@@ -435,10 +443,10 @@ mod tests {
             let mut contention = two(countdown);
             contention.join_busy(0, &mut Pcg64::new(1, 1));
             contention.set_count(0, 5);
-            contention.resume([at(34); Category::COUNT], iter::empty());
+            contention.resume([at(34); Category::COUNT], iter::empty(), |_| at(0));
             assert_eq!(contention.next(), Some(at(34 + 5 * 9)));
             contention.freeze(at(34 + 3 * 9));
-            contention.resume([at(1000); Category::COUNT], iter::empty());
+            contention.resume([at(1000); Category::COUNT], iter::empty(), |_| at(0));
             assert_eq!(contention.next(), Some(at(1000 + left * 9)), "{countdown:?}");
         }
     }
@@ -446,14 +454,12 @@ mod tests {
     #[test]
     fn those_apart_count_from_their_own_start_and_go_on_with_their_lane() {
         let mut contention = two(Countdown::AfterIdleSlot);
-        for count in [5, 7] {
-            contention.join_busy(0, &mut Pcg64::new(1, 1));
-            contention.set_count(0, count);
-        }
-        contention.resume([at(34); Category::COUNT], iter::once((0, at(60))));
+        contention.join_busy(0, &mut Pcg64::new(1, 1));
+        contention.set_count(0, 7);
+        contention.resume([at(34); Category::COUNT], iter::once(0), |_| at(60));
         assert_eq!(contention.next(), Some(at(60 + 7 * 9)));
         contention.freeze(at(60 + 2 * 9 + 1));
-        contention.resume([at(500); Category::COUNT], iter::empty());
+        contention.resume([at(500); Category::COUNT], iter::empty(), |_| at(0));
         assert_eq!(contention.next(), Some(at(500 + 5 * 9)));
     }
 
@@ -462,9 +468,9 @@ mod tests {
         let mut contention = two(Countdown::AtSlotStart);
         contention.join_busy(0, &mut Pcg64::new(1, 1));
         contention.set_count(0, 5);
-        contention.resume([at(34); Category::COUNT], iter::empty());
+        contention.resume([at(34); Category::COUNT], iter::empty(), |_| at(0));
         contention.freeze(at(33));
-        contention.resume([at(100); Category::COUNT], iter::empty());
+        contention.resume([at(100); Category::COUNT], iter::empty(), |_| at(0));
         assert_eq!(contention.next(), Some(at(100 + 5 * 9)));
     }
 
@@ -489,7 +495,7 @@ mod tests {
         contention.succeed(0, Access::DCF.params(Category::BestEffort), &mut Pcg64::new(1, 1));
         contention.set_count(0, 4);
         contention.set_waiting(0, false);
-        contention.resume([at(1000); Category::COUNT], iter::empty());
+        contention.resume([at(1000); Category::COUNT], iter::empty(), |_| at(0));
         assert_eq!(contention.next(), None);
         contention.join_idle(0, at(1010), at(0));
         assert_eq!(contention.next(), Some(at(1000 + 4 * 9)));

@@ -28,10 +28,12 @@ pub(super) struct Contender {
 
 impl Contender {
     /// Its place among all contenders; higher categories of a station come later.
+    #[inline]
     pub(super) fn id(self) -> u32 {
         self.station * Category::COUNT as u32 + self.category as u32
     }
 
+    #[inline]
     pub(super) fn of(id: u32) -> Self {
         let (station, category) = (id / Category::COUNT as u32, id as usize % Category::COUNT);
         Self { station, category: Category::ALL[category] }
@@ -123,15 +125,15 @@ impl Medium {
         self.starts
     }
 
-    /// The contenders of stations that sent, and when each starts to count.
-    pub(super) fn apart(&self) -> impl Iterator<Item = (u32, Time)> {
+    /// The contenders of stations that sent.
+    pub(super) fn senders(&self) -> impl Iterator<Item = u32> {
         let stations = self.sendings.iter().map(|sending| sending.by.station);
-        let contenders = stations
-            .flat_map(|station| Category::ALL.map(|category| Contender { station, category }));
-        contenders.map(|contender| (contender.id(), self.start(contender)))
+        stations
+            .flat_map(|station| Category::ALL.map(|category| Contender { station, category }.id()))
     }
 
     /// When `sender` starts to count in the idle period that goes on.
+    #[inline]
     pub(super) fn start(&self, sender: Contender) -> Time {
         let category = sender.category as usize;
         let aifs = self.aifs[category];
