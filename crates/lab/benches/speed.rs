@@ -178,8 +178,8 @@ fn main() {
 }
 
 const CELLS: usize = 100;
-/// Each source takes about 150 kB, nearly all of it for histograms of ages and round trips: 1000 for
-/// each cell would take 15 GB.
+/// Each source takes about 200 kB, most of it for histograms of ages and round trips: 1000 for
+/// each cell would take 20 GB.
 const SOURCES_A_CELL: usize = 20;
 
 /// Cells of sources, whose access points share a backbone to one monitor's site.
