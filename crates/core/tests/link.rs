@@ -1,7 +1,7 @@
 //! What a link does to packets: exact times, honest counts, and no dependence on the driver.
 
 use freshline_core::link::{
-    Delivered, Hop, HopConfig, LinkParams, Path, PathConfig, TraceConfig, TraceFile,
+    Delivered, Hop, HopConfig, HopStats, LinkParams, Path, PathConfig, TraceConfig, TraceFile,
 };
 use freshline_core::router::{
     Backlog, Dequeued, Discipline, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc,
@@ -200,6 +200,41 @@ fn a_line_that_is_full_says_so() {
     }
     assert_eq!(path.poll(Time::ZERO, &mut |_| dropped += 1), None);
     assert_eq!((path.inside(), dropped), (Packets::new(held), excess));
+}
+
+#[test]
+fn a_super_packet_counts_as_its_packets() {
+    #[derive(Debug, PartialEq)]
+    struct Segments(u64);
+
+    impl Packet for Segments {
+        fn size(&self) -> Bytes {
+            Bytes::new(1500) * self.0
+        }
+
+        fn packets(&self) -> Packets {
+            Packets::new(self.0)
+        }
+    }
+
+    let config: HopConfig = "delay=1ms".parse().unwrap();
+    assert!(config.keeps_together());
+    let mut hop = config.build(Pcg64::new(SEED, 0)).unwrap();
+    let full = Hop::<Fifo<Segments>, Segments, Pcg64>::LINE_BYTES.get() / (40 * 1500);
+    let mut dropped = 0;
+    for _ in 0..=full {
+        hop.enqueue(Time::ZERO, Segments(40), &mut |_| dropped += 1);
+    }
+    // The last one fails at the line as soon as the hop is driven.
+    assert_eq!(hop.poll(Time::ZERO, &mut |_| dropped += 1), None);
+    assert_eq!((hop.inside(), dropped), (Packets::new(40 * full), 1));
+    assert_eq!(hop.stats().drops.of(DropReason::LineFull), Packets::new(40));
+    let never = &mut |drop: Drop<Segments>| panic!("{drop:?}");
+    assert_eq!(hop.poll(at_ms(1), never).map(|one| one.packet), Some(Segments(40)));
+    assert_eq!(hop.inside(), Packets::new(40 * (full - 1)));
+    let HopStats { arrived, delivered, .. } = hop.stats();
+    assert_eq!(arrived.packets, Packets::new(40 * (full + 1)));
+    assert_eq!((delivered.packets, delivered.bytes), (Packets::new(40), Bytes::new(60_000)));
 }
 
 fn jittered(order: &str) -> Vec<Delivered<Update>> {
