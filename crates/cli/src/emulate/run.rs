@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use freshline_net::emulate::FrameLogError;
-use freshline_net::emulate::tun::{Capture, RunConfig, RunError, RunReport, Sandbox};
+use freshline_net::emulate::tun::{Capture, RealTimeUse, RunConfig, RunError, RunReport, Sandbox};
 use freshline_report::Page;
 
 use super::page::Emulated;
@@ -78,8 +78,22 @@ pub(super) struct Args {
     /// file.
     #[arg(long, value_name = "FILE")]
     radiotap: Option<PathBuf>,
+    /// Run the emulator with real-time priority (SCHED_FIFO), so that packets are in time beside other
+    /// programs: where the system allows it, always (else fail), or never. The command has the usual
+    /// priority.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    realtime: RealTime,
     #[command(flatten)]
     html: HtmlArg,
+}
+
+/// `--realtime`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+enum RealTime {
+    #[default]
+    Auto,
+    On,
+    Off,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
@@ -93,9 +107,19 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         needs = needs.writes(Some(file));
     }
     let user = args.wrapped.user().cloned();
-    let config = RunConfig { conditions: conditions.clone(), captures, frames, air, user, seed };
+    let real_time = match args.realtime {
+        RealTime::Auto => RealTimeUse::Auto,
+        RealTime::On => RealTimeUse::On,
+        RealTime::Off => RealTimeUse::Off,
+    };
+    let conditions_of_run = conditions.clone();
+    let config =
+        RunConfig { conditions: conditions_of_run, captures, frames, air, real_time, user, seed };
     let sandbox = Sandbox::new(config).map_err(failure)?;
     say!("this host is {} to the command, seed {seed}", sandbox.host());
+    if args.realtime == RealTime::Auto && !sandbox.is_real_time() {
+        say!("without real-time priority, which needs CAP_SYS_NICE: other programs delay packets");
+    }
     print_conditions(&conditions);
 
     // The sandbox switches the user, and has a thread of its own that starts the command.

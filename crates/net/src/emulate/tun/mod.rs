@@ -32,8 +32,8 @@ use std::process::Command;
 
 use freshline_core::link::{Conditions, ConditionsConfig, ConditionsError, HopConfig};
 use freshline_core::unit::{Bytes, Span, Time};
-use freshline_system::User;
 use freshline_system::netlink::Route;
+use freshline_system::{RealTime, User};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -65,11 +65,26 @@ pub struct RunConfig {
     pub frames: Option<PathBuf>,
     /// Where to capture them, as a monitor beside the receiver would.
     pub air: Option<PathBuf>,
+    /// Whether the emulator runs with real-time priority.
+    pub real_time: RealTimeUse,
     /// The user that runs the command; by default that of this process.
     pub user: Option<User>,
     /// The seed of all that is random: the n-th packet over a hop always meets the same loss and
     /// jitter.
     pub seed: u64,
+}
+
+/// Whether the thread of the emulator runs with real-time priority (`SCHED_FIFO`), before all programs that
+/// have none. The command has the usual priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RealTimeUse {
+    /// Where the system allows it.
+    #[default]
+    Auto,
+    /// Always: a system that does not allow it is an error.
+    On,
+    /// Never.
+    Off,
 }
 
 /// Why a command could not be run behind a path.
@@ -170,6 +185,7 @@ pub struct Sandbox {
     inside: Inside,
     conditions: Conditions<IpPacket>,
     signals: Signals,
+    real_time: Option<RealTime>,
 }
 
 impl Sandbox {
@@ -177,7 +193,8 @@ impl Sandbox {
     const DEFAULT_MTU: u16 = 1500;
 
     /// Makes the devices and the namespace. From here on, the signals that [`Sandbox::run`] names
-    /// are kept for the command; a process with other threads blocks them there.
+    /// are kept for the command; a process with other threads blocks them there. The calling thread, which
+    /// is to call [`Sandbox::run`], has real-time priority if the configuration asks for it.
     pub fn new(config: RunConfig) -> Result<Self, RunError> {
         let ConditionsConfig { forward, reverse, .. } = &config.conditions;
         let mtu = mtu(forward.hop.iter().chain(&reverse.hop));
@@ -197,7 +214,15 @@ impl Sandbox {
         outer
             .set_up(&mut route, &ends.addresses(), mtu)
             .map_err(system("configure the outer TUN device"))?;
-        Ok(Self { config, ends, mtu, outer, inner, inside, conditions, signals })
+        // Last: no other thread is started with it.
+        let real_time = match config.real_time {
+            RealTimeUse::Off => None,
+            RealTimeUse::Auto => RealTime::begin().ok(),
+            RealTimeUse::On => {
+                Some(RealTime::begin().map_err(system("give the emulator real-time priority"))?)
+            }
+        };
+        Ok(Self { config, ends, mtu, outer, inner, inside, conditions, signals, real_time })
     }
 
     /// The address at which the command finds this host.
@@ -208,6 +233,11 @@ impl Sandbox {
     /// The same over IPv6; `None` if the MTU is too small for it.
     pub fn host6(&self) -> Option<Ipv6Addr> {
         (self.mtu >= IPV6_MIN_MTU).then_some(self.ends.v6)
+    }
+
+    /// Whether the emulator has real-time priority.
+    pub fn is_real_time(&self) -> bool {
+        self.real_time.is_some()
     }
 
     /// Runs `command` to its end and delivers what it has sent until then, if that takes no more
