@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use freshline_core::unit::Span;
 use freshline_net::emulate::FrameLogError;
 use freshline_net::emulate::tun::{Capture, RealTimeUse, RunConfig, RunError, RunReport, Sandbox};
 use freshline_report::Page;
@@ -83,6 +84,10 @@ pub(super) struct Args {
     /// priority.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     realtime: RealTime,
+    /// Wake this long before a packet is due, such as 30us, and poll until then: packets are not late by
+    /// the time that the system takes to wake a thread, and the emulator takes more of its core.
+    #[arg(long, value_name = "SPAN", default_value = "0us")]
+    busy_poll: Span,
     #[command(flatten)]
     html: HtmlArg,
 }
@@ -112,9 +117,16 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         RealTime::On => RealTimeUse::On,
         RealTime::Off => RealTimeUse::Off,
     };
-    let conditions_of_run = conditions.clone();
-    let config =
-        RunConfig { conditions: conditions_of_run, captures, frames, air, real_time, user, seed };
+    let config = RunConfig {
+        conditions: conditions.clone(),
+        captures,
+        frames,
+        air,
+        real_time,
+        busy_poll: args.busy_poll,
+        user,
+        seed,
+    };
     let sandbox = Sandbox::new(config).map_err(failure)?;
     say!("this host is {} to the command, seed {seed}", sandbox.host());
     if args.realtime == RealTime::Auto && !sandbox.is_real_time() {

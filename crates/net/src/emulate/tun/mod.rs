@@ -67,6 +67,9 @@ pub struct RunConfig {
     pub air: Option<PathBuf>,
     /// Whether the emulator runs with real-time priority.
     pub real_time: RealTimeUse,
+    /// How long before a packet is due the emulator wakes and polls until then: the time that the system
+    /// takes to wake a thread. Zero polls never, and takes less of the processor.
+    pub busy_poll: Span,
     /// The user that runs the command; by default that of this process.
     pub user: Option<User>,
     /// The seed of all that is random: the n-th packet over a hop always meets the same loss and
@@ -254,8 +257,8 @@ impl Sandbox {
             None => command.env_remove("FRESHLINE_HOST6"),
         };
         let signals = &self.signals;
-        let mut driver =
-            Driver::new(&self.outer, &self.inner, signals).map_err(system("poll its devices"))?;
+        let mut driver = Driver::new(&self.outer, &self.inner, signals, self.config.busy_poll)
+            .map_err(system("poll its devices"))?;
         let clock = Clock::new();
         let (start, epoch) = (clock.now(), wall_clock());
         let captures = Captures::create(&self.config.captures, &self.config.conditions, epoch)?;
@@ -321,10 +324,12 @@ const COMMAND: Token = Token(4);
 struct Driver {
     poll: Poll,
     alarm: Alarm,
+    /// As in [`RunConfig`].
+    busy_poll: Span,
 }
 
 impl Driver {
-    fn new(outer: &Device, inner: &Device, signals: &Signals) -> io::Result<Self> {
+    fn new(outer: &Device, inner: &Device, signals: &Signals, busy_poll: Span) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut alarm = Alarm::new()?;
         let registry = poll.registry();
@@ -335,7 +340,7 @@ impl Driver {
         let arrivals = signals.arrivals.as_raw_fd();
         registry.register(&mut SourceFd(&arrivals), SIGNALS, Interest::READABLE)?;
         registry.register(&mut alarm, ALARM, Interest::READABLE)?;
-        Ok(Self { poll, alarm })
+        Ok(Self { poll, alarm, busy_poll })
     }
 
     /// How long what is on the paths may take to arrive when the command has ended.
@@ -354,6 +359,8 @@ impl Driver {
             if last.is_some_and(|last| now >= last || is_empty || first_signal.is_some()) {
                 return Ok(());
             }
+            // Within this time of the next event, the poll does not sleep.
+            let next = next.map(|next| next - self.busy_poll);
             let wake = Time::earliest([relay.is_busy().then_some(now), next, last]);
             let timeout = self.alarm.poll_until(now, wake)?;
             match self.poll.poll(&mut events, timeout) {
