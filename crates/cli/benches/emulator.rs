@@ -16,7 +16,6 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, Uid};
 use serde_json::Value;
 
-/// The binary under test; the variable `FRESHLINE` names another one.
 const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 /// What ramp-up takes is not measured.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -43,7 +42,9 @@ fn main() {
         return;
     }
     report_goodput();
-    report_lateness();
+    for busy_poll in ["0us", "40us"] {
+        report_lateness(busy_poll);
+    }
 }
 
 /// Sends until the receiver closes the connection.
@@ -57,7 +58,7 @@ fn report_goodput() {
     let mut emulated: Vec<_> = Vec::new();
     let mut plain: Vec<_> = Vec::new();
     for _ in 0..TURNS {
-        emulated.push(Emulated::start(IDEAL).goodput().0);
+        emulated.push(Emulated::start(IDEAL, "0us").goodput().0);
         plain.extend(Veth::new().map(|veth| veth.goodput()));
     }
     let gbps = median(&mut emulated);
@@ -73,7 +74,7 @@ fn report_goodput() {
     }
 }
 
-fn report_lateness() {
+fn report_lateness(busy_poll: &str) {
     let stop = AtomicBool::new(false);
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let (gbps, report) = thread::scope(|scope| {
@@ -81,11 +82,14 @@ fn report_lateness() {
             let stop = &stop;
             scope.spawn(move || keep_half_busy(core, stop));
         }
-        let done = Emulated::start(PACED).goodput();
+        let done = Emulated::start(PACED, busy_poll).goodput();
         stop.store(true, Ordering::Relaxed);
         done
     });
-    println!("100 Mbit/s beside {cores} half busy cores: {:.1} Mbit/s", gbps * 1e3);
+    println!(
+        "100 Mbit/s beside {cores} half busy cores, --busy-poll {busy_poll}: {:.1} Mbit/s",
+        gbps * 1e3
+    );
     for direction in ["forward", "reverse"] {
         let late = &report[direction]["timing_error"];
         let [p50, p99, max] = ["p50_ms", "p99_ms", "max_ms"].map(|key| late[key].as_f64().unwrap());
@@ -142,18 +146,17 @@ struct Emulated {
 }
 
 impl Emulated {
-    fn start(path: &str) -> Self {
+    fn start(path: &str, busy_poll: &str) -> Self {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let file = env::temp_dir().join(format!("freshline-bench-{}.toml", process::id()));
         fs::write(&file, path).unwrap();
         let own = env::current_exe().unwrap();
         let script = format!("exec '{}' send $FRESHLINE_HOST:{port}", own.display());
-        let child = Command::new(env::var("FRESHLINE").unwrap_or(FRESHLINE.to_owned()))
+        let child = Command::new(FRESHLINE)
             .args(["emulate", "run"])
             .arg(&file)
-            .arg("--json")
-            .args(env::var("OPTIONS").iter().flat_map(|options| options.split_whitespace()))
+            .args(["--json", "--busy-poll", busy_poll])
             .args(["--", "sh", "-c", &script])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -96,7 +96,7 @@ fn a_capture_has_packets_of_the_wire_with_right_checksums() {
 fn sum(parts: &[&[u8]]) -> u32 {
     let words = parts.iter().flat_map(|part| part.chunks(2));
     let word = |word: &[u8]| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0));
-    words.map(word).fold(0, |sum, word| (sum + word & 0xffff) + (sum + word >> 16))
+    words.map(word).fold(0, |sum, word| ((sum + word) & 0xffff) + ((sum + word) >> 16))
 }
 
 #[test]

@@ -130,13 +130,13 @@ impl<P: Airborne> Conditions<P> {
         }
     }
 
-    /// When something happens next: call [`Conditions::poll`] for both ways then.
+    /// When a packet can leave a hop or the cell next: call [`Conditions::poll`] for both ways then.
     pub fn poll_timeout(&self) -> Option<Time> {
         let air = self.air.as_ref().and_then(|air| {
             let arrived = air.arrived.front().map(|delivered| delivered.at);
             Time::earliest([arrived, air.cell.poll_timeout()])
         });
-        Time::earliest([self.forward.poll_timeout(), self.reverse.poll_timeout(), air])
+        Time::earliest([self.forward.next_delivery(), self.reverse.next_delivery(), air])
     }
 
     /// The hops of `direction`.

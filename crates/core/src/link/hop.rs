@@ -126,6 +126,21 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         Time::earliest([self.line.next_arrival(), self.next_departure(), change])
     }
 
+    /// When a packet can leave the hop at the earliest: a driver that only needs what leaves polls then.
+    /// What happens before, inside the hop, is made up for with its own times.
+    pub fn next_delivery(&self) -> Option<Time> {
+        let change = self.next_change().filter(|_| self.in_transmission.is_some());
+        let departure = Time::earliest([self.next_departure(), change]);
+        let delayed = departure.map(|at| at + self.min_delay());
+        Time::earliest([self.line.next_arrival(), delayed])
+    }
+
+    /// No packet is on the line for less time from now on.
+    fn min_delay(&self) -> Span {
+        let later = self.changes.iter().filter_map(|change| change.delay);
+        later.fold(self.link.delay, Span::min) - self.link.jitter
+    }
+
     /// What went through so far.
     pub fn stats(&self) -> &HopStats {
         &self.stats
