@@ -87,7 +87,7 @@ fn report_lateness(busy_poll: &str) {
         done
     });
     println!(
-        "100 Mbit/s beside {cores} half busy cores, --busy-poll {busy_poll}: {:.1} Mbit/s",
+        "100 Mbit/s with {cores} half busy cores, --busy-poll {busy_poll}: {:.1} Mbit/s",
         gbps * 1e3
     );
     for direction in ["forward", "reverse"] {

@@ -1,7 +1,8 @@
 //! What a link does to packets: exact times, honest counts, and no dependence on the driver.
 
 use freshline_core::link::{
-    Delivered, Hop, HopConfig, HopStats, LinkParams, Path, PathConfig, TraceConfig, TraceFile,
+    Delivered, Hop, HopChange, HopConfig, HopStats, LinkParams, Path, PathConfig, TraceConfig,
+    TraceFile,
 };
 use freshline_core::router::{
     Backlog, Dequeued, Discipline, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc,
@@ -200,6 +201,45 @@ fn a_line_that_is_full_says_so() {
     }
     assert_eq!(path.poll(Time::ZERO, &mut |_| dropped += 1), None);
     assert_eq!((path.inside(), dropped), (Packets::new(held), excess));
+}
+
+#[test]
+fn a_driver_that_only_needs_what_leaves_comes_less_often_and_in_time() {
+    let change = |ms, rate: Option<&str>, delay: Option<&str>| HopChange {
+        at: Span::from_millis(ms),
+        rate: rate.map(|rate| rate.parse().unwrap()),
+        delay: delay.map(|delay| delay.parse().unwrap()),
+    };
+    let mut changing: HopConfig = "rate=1mbit,delay=30ms".parse().unwrap();
+    changing.changes =
+        vec![change(20, Some("10mbit"), None), change(41, Some("1mbit"), Some("1ms"))];
+    let kept: HopConfig = "rate=2mbit,delay=3ms,jitter=2ms".parse().unwrap();
+    let free: HopConfig = "rate=5mbit,delay=3ms,jitter=3ms,order=free".parse().unwrap();
+    for hop in [vec![changing.clone()], vec![changing, kept.clone()], vec![kept, free]] {
+        let config = PathConfig { hop };
+        let offered = || {
+            let mut path: TestPath = config.build(|hop| Pcg64::new(SEED, hop as u128)).unwrap();
+            (0..50).for_each(|id| path.enqueue(at_ms(id / 5), kilobyte(id), &mut no_drop));
+            path
+        };
+        let (mut path, mut out, mut polls) = (offered(), Vec::new(), 0);
+        while let Some(now) = path.next_delivery() {
+            polls += 1;
+            while let Some(delivered) = path.poll(now, &mut no_drop) {
+                assert_eq!(delivered.at, now);
+                out.push(delivered);
+            }
+        }
+        let mut every_event = offered();
+        assert_eq!(arrivals(&out), arrivals(&drain(&mut every_event)));
+        let mut events = 0;
+        let mut path = offered();
+        while let Some(now) = path.poll_timeout() {
+            events += 1;
+            while path.poll(now, &mut no_drop).is_some() {}
+        }
+        assert!(polls <= events, "{polls} instead of {events} polls");
+    }
 }
 
 #[test]

@@ -79,8 +79,8 @@ pub(super) struct Args {
     /// file.
     #[arg(long, value_name = "FILE")]
     radiotap: Option<PathBuf>,
-    /// Run the emulator with real-time priority (SCHED_FIFO), so that packets are in time beside other
-    /// programs: where the system allows it, always (else fail), or never. The command has the usual
+    /// Run the emulator with real-time priority (SCHED_FIFO), so that other programs do not delay
+    /// packets: where the system allows it, always (else fail), or never. The command has the usual
     /// priority.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     realtime: RealTime,

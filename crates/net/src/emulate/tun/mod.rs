@@ -9,8 +9,9 @@
 //!
 //! The hops are those of [`freshline_core::link`], driven in real time by one thread. Packets of
 //! any protocol count from their IP headers on. The kernel hands over super-packets (of TCP and
-//! UDP with segmentation offload); they are segmented before they enter a queue, so that queues
-//! hold real packets, and what is delivered at the same time is joined again.
+//! UDP with segmentation offload). Where hops treat packets one by one, super-packets are segmented
+//! before they enter a queue, and packets that are delivered at the same time are joined again.
+//! Elsewhere super-packets pass whole, with checksums left to the kernel, and count as their packets.
 //!
 //! With Wi-Fi among the conditions, the command is a station: what it sends goes over the air to
 //! the access point before it goes over the forward hops, what is for it comes from there.

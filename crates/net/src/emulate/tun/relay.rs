@@ -47,7 +47,7 @@ pub(super) struct Relay {
     devices: [Device; 2],
     config: ConditionsConfig,
     conditions: Conditions<IpPacket>,
-    /// By way: whether super-packets pass whole, as nothing treats their packets one by one.
+    /// By direction: whether super-packets pass whole, as nothing treats their packets one by one.
     is_whole: [bool; 2],
     /// By way.
     deliveries: [Delivery; 2],
