@@ -61,7 +61,7 @@ PHRASES: dict[str, str] = {
     "nobody, somebody": r"\b(?:nobody|somebody|no one)(?:'s)?\b",
     "way for path": r"\b(?:ways? (?:back|there|of the (?:ack|packet|update)s?)|there and back)\b",
     "unless said": r"\bunless (?:said|told|asked)\b",
-    "beside": r"\bbeside\b",
+    "beside": r"\bbeside\b(?!-)",
     "tells": r"\btells\b(?!(?: \w+){1,4} apart)",
     "anew": r"\banew\b",
     "alike": r"\balike\b",
@@ -77,7 +77,7 @@ PHRASES: dict[str, str] = {
 }
 
 WORD = re.compile(r"[^\W\d_][\w'’-]*")
-HEADING = re.compile(r"^\s*#{1,6}\s")
+HEADING = re.compile(r"^\s*#{1,6}\s|^\s*- \[[^\]]*\]\([^)]*\)$")
 CELL_WHAT = re.compile(r"\|\s*what\s*(?=\|)", re.IGNORECASE)
 
 
