@@ -16,10 +16,12 @@ What counts as a headless relative clause:
 
 * `what` that heads a noun phrase ("what waits is dropped"), `whoever`, `those that`, `those who`, and
   `who` or `whom` after anything but a word for people ("a user who").
-* Not counted are questions, headings ("What is measured"), and indirect questions: `what` directly
+* Not counted are questions and indirect questions: `what` directly
   after a verb of asking, finding out, knowing or showing ("shows what the law does"), or after
   "no matter", and `what` before an infinitive ("what to do").
-* "What waits" and its like (`ALWAYS`) count everywhere except in headings.
+* "What waits" and its like (`ALWAYS`) count in indirect questions, too.
+
+Headings and lists of links are not read: other pages link to them.
 """
 
 import argparse
@@ -53,7 +55,7 @@ HEADLESS: dict[str, str] = {
     "what": rf"\bwhat\b(?! to\b)(?!-)",
     "who": rf"(?<![\w-])(?:who|whom)\b",
     "whoever": r"\b(?:whoever|whomever)\b",
-    "those that": r"\b(?:those|these) (?:that|who|which)\b",
+    "those that": r"\bthose (?:that|who|which)\b",
 }
 PHRASES: dict[str, str] = {
     "under way": r"\bunder way\b",
@@ -223,10 +225,9 @@ def find(lines: list[Line]) -> list[Finding]:
             if character != "\0":
                 clean += character
                 offsets.append(index)
-        heading = group[0].heading
+        if group[0].heading:
+            continue
         for name, pattern in (HEADLESS | PHRASES).items():
-            if heading and name == "what":
-                continue
             for match in re.finditer(pattern, clean, re.IGNORECASE):
                 at = match.start()
                 if name in HEADLESS and allowed(name, clean, at):
