@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts phrases in the prose of this repository that plain technical English avoids.
 
-    tools/prose/count.py [--max RATE] [--worst N] [FILE ...]
+    tools/prose/count.py [--max RATE] [--worst N] [--only documents|comments|scenarios] [FILE ...]
 
 Without files it reads the documents (`*.md` at the root, in `docs/` and in `crates/`), the doc comments
 (`///` and `//!` in `crates/*/src`), and the titles and descriptions of scenarios. It prints one line per
@@ -16,9 +16,9 @@ What counts as a headless relative clause:
 
 * `what` that heads a noun phrase ("what waits is dropped"), `whoever`, `those that`, `those who`, and
   `who` or `whom` after anything but a word for people ("a user who").
-* Not counted are questions and indirect questions: `what` directly
-  after a verb of asking, finding out, knowing or showing ("shows what the law does"), or after
-  "no matter", and `what` before an infinitive ("what to do").
+* Not counted are questions and indirect questions: `what` directly after a verb of asking, finding out,
+  knowing or showing ("shows what the law does"), or after "no matter", and `what` before an infinitive
+  ("what to do").
 * "What waits" and its like (`ALWAYS`) count in indirect questions, too.
 
 Headings and lists of links are not read: other pages link to them.
@@ -33,7 +33,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 ALLOWED = Path(__file__).resolve().parent / "allow.txt"
 DOCUMENTS = ("README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
-GLOBS = ("docs/**/*.md", "crates/**/*.md", "crates/*/src/**/*.rs", "scenarios/**/*.toml")
+GLOBS = {
+    "documents": ("docs/**/*.md", "crates/**/*.md"),
+    "comments": ("crates/*/src/**/*.rs",),
+    "scenarios": ("scenarios/**/*.toml",),
+}
 SKIPPED = {"target", "node_modules"}
 SMALL_PAGE = 300
 
@@ -52,7 +56,7 @@ ALWAYS = r"what (?:waits?|waited|stands|stood|drains|drained|arrives|arrived|com
 
 # Each pattern is matched in one sentence, without regard to case.
 HEADLESS: dict[str, str] = {
-    "what": rf"\bwhat\b(?! to\b)(?!-)",
+    "what": r"\bwhat\b(?! to\b)(?!-)",
     "who": rf"(?<![\w-])(?:who|whom)\b",
     "whoever": r"\b(?:whoever|whomever)\b",
     "those that": r"\bthose (?:that|who|which)\b",
@@ -103,7 +107,7 @@ class Finding:
 
 @dataclass
 class Count:
-    """What was found in one file."""
+    """The findings of one file."""
 
     path: str
     words: int
@@ -191,7 +195,7 @@ def paragraphs(lines: list[Line]) -> list[list[Line]]:
 def is_question(text: str, at: int) -> bool:
     """Whether the sentence around `at` ends with a question mark."""
     end = re.search(r"[.?!](?:\s|$)|\s\|", text[at:])
-    return bool(end) and end is not None and end.group(0).startswith("?")
+    return end is not None and end.group(0).startswith("?")
 
 
 def allowed(name: str, text: str, at: int) -> bool:
@@ -253,10 +257,10 @@ def count(path: str, text: str) -> Count:
     return Count(path, sum(len(WORD.findall(line.text)) for line in lines), find(lines))
 
 
-def default_files() -> list[Path]:
-    """All files that have prose for readers."""
-    files = [ROOT / name for name in DOCUMENTS if (ROOT / name).exists()]
-    for glob in GLOBS:
+def default_files(only: str | None) -> list[Path]:
+    """All files that have prose for readers, or those of one group."""
+    files = [ROOT / name for name in DOCUMENTS if (ROOT / name).exists()] if only in (None, "documents") else []
+    for glob in [glob for group, globs in GLOBS.items() if only in (None, group) for glob in globs]:
         files += sorted(path for path in ROOT.glob(glob) if not SKIPPED & set(path.relative_to(ROOT).parts))
     return files
 
@@ -311,8 +315,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("files", nargs="*", type=Path, help="files to read (default: documents, doc comments, scenarios)")
     parser.add_argument("--max", type=float, metavar="RATE", help="exit with 1 above RATE findings per 1,000 words")
     parser.add_argument("--worst", type=int, default=3, metavar="N", help="findings to show per file (default: 3)")
+    parser.add_argument("--only", choices=list(GLOBS), help="read one group of the default files")
     options = parser.parse_args(arguments)
-    files = options.files or default_files()
+    files = options.files or default_files(options.only)
     allow = allowances(ALLOWED.read_text(encoding="utf-8")) if ALLOWED.exists() else {}
     counts = [count(shown(path), path.read_text(encoding="utf-8")) for path in files]
     return report(counts, allow, options.worst, options.max)
