@@ -18,7 +18,7 @@ What counts as a headless relative clause:
   `who` or `whom` after anything but a word for people ("a user who").
 * Not counted are questions and indirect questions: `what` directly after a verb of asking, finding out,
   knowing or showing ("shows what the law does"), or after "no matter", and `what` before an infinitive
-  ("what to do").
+  ("what to do") or the reader ("what you have").
 * "What waits" and its like (`ALWAYS`) count in indirect questions, too.
 
 Headings and lists of links are not read: other pages link to them.
@@ -46,7 +46,7 @@ ASKING = (
     r"ask(?:s|ed|ing)?|find(?:s|ing)? out|found out|know(?:s|n|ing)?|knew|unknown|learn(?:s|ed)?|"
     r"show(?:s|n|ed|ing)?|explain(?:s|ed)?|describe(?:s|d)?|decide(?:s|d)?|determine(?:s|d)?|"
     r"see(?:s|n)?|say(?:s|ing)?|said|state(?:s|d)?|choose(?:s)?|define(?:s|d)?|understand(?:s)?|"
-    r"document(?:s|ed)?|print(?:s|ed)?|name(?:s|d)?|tell(?:s)?|report(?:s)?|no matter|clear|question"
+    r"document(?:s|ed)?|print(?:s|ed)?|name(?:s|d)?|tell(?:s)?|report(?:s)?|tests?|checks?|no matter|clear|question"
 )
 PEOPLE = (
     r"users?|people|persons?|readers?|authors?|attackers?|maintainers?|developers?|reviewers?|"
@@ -56,7 +56,7 @@ ALWAYS = r"what (?:waits?|waited|stands|stood|drains|drained|arrives|arrived|com
 
 # Each pattern is matched in one sentence, without regard to case.
 HEADLESS: dict[str, str] = {
-    "what": r"\bwhat\b(?! to\b)(?!-)",
+    "what": r"\bwhat\b(?! (?:to|you)\b)(?!-)",
     "who": rf"(?<![\w-])(?:who|whom)\b",
     "whoever": r"\b(?:whoever|whomever)\b",
     "those that": r"\bthose (?:that|who|which)\b",
@@ -223,7 +223,7 @@ def find(lines: list[Line]) -> list[Finding]:
         for line in group:
             starts.append((len(text), line.number))
             text += line.text.strip() + " "
-        text = re.sub(r"[*_]{1,2}(?=\w)|(?<=\w)[*_]{1,2}|(?<=[.,:;])\*{1,2}", lambda m: "\0" * len(m.group(0)), text)
+        text = re.sub(r"[*_]{1,2}(?=\w)|(?<=\w)[*_]{1,2}|(?<=[.,:;?!])\*{1,2}", lambda m: "\0" * len(m.group(0)), text)
         clean, offsets = "", []
         for index, character in enumerate(text):
             if character != "\0":

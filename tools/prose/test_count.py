@@ -38,10 +38,12 @@ FOUND: dict[str, list[str]] = {
 
 NOT_FOUND: list[str] = [
     "What does the law do?",
+    "**1. What is the age?** It is a time.",
     "## What is measured",
     "The page shows what the law does.",
     "Nothing is known, and it is unknown what the path carries.",
     "The error says what to do.",
+    "Compare it with what you have.",
     "No matter what the path does, the rate is bounded.",
     "| what | where |",
     "A user who has no root access can read it.",
