@@ -15,6 +15,7 @@ pub struct Traffic {
 
 impl Traffic {
     /// Counts one packet of `size`.
+    #[inline]
     pub fn count(&mut self, size: Bytes) {
         self.packets += Packets::new(1);
         self.bytes += size;
@@ -42,6 +43,7 @@ impl DropCounts {
     }
 
     /// Counts one packet dropped for `reason`.
+    #[inline]
     pub fn count(&mut self, reason: DropReason) {
         self.0[reason as usize] += 1;
     }
