@@ -14,7 +14,7 @@
 //! An epoch that starts at t_k ends at t_k + 10·T, with the T of t_k: "At time t_k we set t_{k+1} =
 //! t_k + T" (section 3.7). [`EpochEnd::Moving`] moves the end with each fresh ack.
 //!
-//! Where the paper is silent, beyond what `acp_plus` lists: the check whether the backlog fell
+//! Where the paper is silent, beyond the list in `acp_plus`: the check whether the backlog fell
 //! short of the last wish is in Algorithm 2 under (b > 0, δ < 0), while the text and its line
 //! numbers explain it for (b < 0, δ > 0), where it makes sense: a backlog that hardly falls while
 //! age rises is congestion. [`ShortfallCheck`] selects; the default follows the text.

@@ -11,7 +11,7 @@
 //! between two frames, the more packets a frame has, and the longer it takes: level and delay rise
 //! together, and the level gives the delay without a common clock. Up to a level of Nmax (64) each
 //! frame empties its queue; from there on the queue grows and overflows. A law holds levels at a
-//! target below, for all stations of an access point, from what clients count.
+//! target below, for all stations of an access point, from the clients' counts.
 //!
 //! | what | | from |
 //! |---|---|---|
