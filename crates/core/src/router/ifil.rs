@@ -1,26 +1,27 @@
-//! First in, first out across flows; the newest one only within a flow (IFIL).
+//! IFIL keeps updates fresh in a queue: first in, first out across flows, and only the newest
+//! packet within a flow.
 //!
-//! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness",
-//! sections III and VI. Of each flow at most one packet waits. A newer one takes its place in the
-//! queue, and the old one is dropped: a status that has been overtaken is of no use to anybody.
+//! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", sections
+//! III and VI. At most one packet of each flow is queued. A newer one takes its place in the queue,
+//! and the old one is dropped: an outdated status has no use.
 //!
 //! # Cost
 //!
-//! Packets wait in a ring in the order in which their flows joined it, and are numbered in that
-//! order. A table of buckets holds the number of the newest packet in each; every packet holds
-//! the number of the next older one in its bucket. Packets leave oldest first, so that the one
-//! that leaves is the last of its bucket: nothing has to be unlinked, a number below those that
-//! wait is the end of a chain. A departure costs what a plain ring costs, an arrival one hash and
-//! at most one and a half comparisons on average, whatever the senders do ([`FlowHash`]): there are at
-//! least two buckets for each flow. All memory is allocated when the queue is made.
+//! Packets are queued in a ring in the order in which their flows joined it, and are numbered in
+//! that order. A table of buckets holds the number of the newest packet in each; every packet holds
+//! the number of the next older one in its bucket. Packets leave oldest first, so that a departing
+//! packet is the last of its bucket: nothing has to be unlinked, and a number below those of queued
+//! packets is the end of a chain. A departure costs the same as in a plain ring, an arrival one
+//! hash and at most one and a half comparisons on average, for any traffic ([`FlowHash`]): there
+//! are at least two buckets for each flow. All memory is allocated when the queue is created.
 //!
 //! # At the limit
 //!
-//! The packet of a flow of which none waits is dropped on arrival; flows that wait go on replacing
-//! theirs. To evict somebody instead would let a flood of invented flows, which are all new, flush
-//! out those that wait. So every flow that has a place leaves within `limit` departures, flood or
-//! no flood. A flow that has none competes with the flood for the places that get free: no table
-//! can tell it from an invented one.
+//! A packet of a flow without a queued packet is dropped on arrival; flows with a place go on
+//! replacing their packets. If the queue evicted a flow instead, a flood of invented flows, which
+//! are all new, would flush out the others. So every flow that has a place leaves within `limit`
+//! departures, with or without a flood. A flow without a place competes with the flood for free
+//! places: no table can distinguish it from an invented one.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Who transmits next: backoff that freezes while the medium is busy.
+//! The choice of the next transmitter: backoff that freezes while the medium is busy.
 //!
 //! A contender transmits `count` slots after its interframe space has passed:
 //!
@@ -9,7 +9,7 @@
 //! Nothing is counted slot by slot, and not contender by contender either. Those of a category start
 //! together after each busy period, so that they share a [`Lane`]: a clock of slots, which stops while the
 //! medium is busy. A contender is at the slot of that clock in which it transmits, and stays there until
-//! it has transmitted. Only a few start at another time ([`Apart`]): those whose frame failed, and those
+//! it has transmitted. Only a few start at another time ([`Apart`]): stations whose frame failed, and stations
 //! that found the medium idle. One busy period costs two passes over the slots of those that wait, each
 //! one comparison per contender.
 //!

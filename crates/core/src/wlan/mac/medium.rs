@@ -1,12 +1,12 @@
-//! The medium: what is on the air, and from when on each station counts it as idle again.
+//! The medium: the frames on the air, and the time from which each station counts it as idle again.
 //!
-//! | who | counts from |
+//! | station | counts from |
 //! |---|---|
-//! | anybody after a frame that was read | the end of its acknowledgement + AIFS |
-//! | the sender of a frame that failed | what [`Recovery`] says |
+//! | any, after a frame that was read | the end of its acknowledgement + AIFS |
+//! | the sender of a frame that failed | as [`Recovery`] says |
 //! | others after a frame that could not be read | its end + EIFS − DIFS + AIFS |
 //!
-//! IEEE 802.11-2016, 10.22.2.4. A collision is unreadable for all who did not take part in it, and
+//! IEEE 802.11-2016, 10.22.2.4. A collision is unreadable for all stations that did not take part in it, and
 //! so is a frame that its receiver lost to noise.
 
 use alloc::collections::VecDeque;
