@@ -77,6 +77,14 @@ pub trait Packet {
     /// headers included, and so never zero.
     fn size(&self) -> Bytes;
 
+    /// The number of packets on the wire, of which [`Packet::size`] is the sum: above one for a
+    /// super-packet, which only a link that keeps packets together may carry whole
+    /// ([`HopConfig::keeps_together`](crate::link::HopConfig::keeps_together)).
+    #[inline]
+    fn packets(&self) -> Packets {
+        Packets::new(1)
+    }
+
     /// What its headers say. Packets that say nothing are all alike: one flow, not to be marked.
     fn header(&self) -> Header {
         Header::default()
