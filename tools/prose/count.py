@@ -261,7 +261,8 @@ def default_files(only: str | None) -> list[Path]:
     """All files that have prose for readers, or those of one group."""
     files = [ROOT / name for name in DOCUMENTS if (ROOT / name).exists()] if only in (None, "documents") else []
     for glob in [glob for group, globs in GLOBS.items() if only in (None, group) for glob in globs]:
-        files += sorted(path for path in ROOT.glob(glob) if not SKIPPED & set(path.relative_to(ROOT).parts))
+        found = (path for path in ROOT.glob(glob) if not SKIPPED & set(path.relative_to(ROOT).parts))
+        files += sorted(path for path in found if not path.is_symlink())
     return files
 
 
