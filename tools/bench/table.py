@@ -82,12 +82,17 @@ class Row:
     def line(self) -> str:
         """The row as Markdown."""
         ours = statistics.median(self.values)
-        now = f"{shown(min(self.values))}, **{shown(ours)}**, {shown(max(self.values))} {self.unit}".rstrip()
+        now = f"**{shown(ours)}**"
+        if len(self.values) > 1:
+            now = f"{shown(min(self.values))}, {now}, {shown(max(self.values))}"
+        now = f"{now} {self.unit}".rstrip()
         beside, ratio = self.baseline, "–"
         judged = ours
         if self.beside:
             other = statistics.median(self.beside)
             beside += f": {shown(other)} {self.unit}".rstrip()
+            if other == 0:
+                raise BenchError(f"{self.work}: the baseline is 0")
             ratio = shown(ours / other)
             judged = ours / other if self.goal.is_ratio else ours
         verdict = "met" if self.goal.holds(judged) else "missed"
@@ -111,7 +116,10 @@ def shown(value: float) -> str:
 
 def run(command: list[str]) -> str:
     """Runs a program to its end; its output."""
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    try:
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    except OSError as error:
+        raise BenchError(f"{command[0]}: {error}") from error
     if done.returncode != 0:
         raise BenchError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout[-4000:]}")
     return done.stdout
@@ -123,7 +131,7 @@ def lines_of(table: dict[str, object]) -> list[str]:
     command, repeats = [str(word) for word in table["run"]], int(table.get("repeats", 3))  # type: ignore[attr-defined,call-overload]
     for _ in range(repeats):
         output = run(command)
-        if skipped := re.search(r"^skipped: needs .*$", output, re.MULTILINE):
+        if skipped := re.search(r"^(.*: )?skipped: needs .*$", output, re.MULTILINE):
             return [f"| {row.work} | {row.before} | {skipped[0]} | {row.baseline} | – | {row.goal.text} | |" for row in rows]
         for row in rows:
             row.read(output)
@@ -144,6 +152,8 @@ def main() -> int:
     parser.add_argument("--only", metavar="WORD", help="only programs with this word in their name")
     parser.add_argument("--write", metavar="PAGE", type=Path, help="put the table into this page")
     arguments = parser.parse_args()
+    if arguments.only is not None and arguments.write is not None:
+        parser.error("--write needs all rows: leave out --only")
     tables = tomllib.loads((ROOT / "tools/bench/rows.toml").read_text())["command"]
     chosen = [table for table in tables if arguments.only is None or arguments.only in table["name"]]
     print(f"{os.cpu_count()} processors, load average {os.getloadavg()[0]:.1f}\n\n{HEAD}", flush=True)
@@ -155,11 +165,15 @@ def main() -> int:
                 print(line, flush=True)
         except BenchError as error:
             failed.append(f"{table['name']}: {error}")
+    if arguments.write is not None and any("skipped: needs" in line for line in lines):
+        failed.append("the page stays as it is: some rows were not measured")
+    elif arguments.write is not None and not failed:
+        write(ROOT / arguments.write, "\n".join([HEAD, *lines]))
+    if not chosen:
+        failed.append(f"no program has {arguments.only!r} in its name")
     for failure in failed:
         print(f"error: {failure}", file=sys.stderr)
-    if arguments.write is not None and not failed:
-        write(ROOT / arguments.write, "\n".join([HEAD, *lines]))
-    return 1 if failed or not chosen else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

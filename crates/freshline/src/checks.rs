@@ -2,6 +2,7 @@
 
 use freshline_core::session;
 use freshline_core::unit::Span;
+use freshline_net::source::STATUS_TOPIC;
 
 use crate::error::Error;
 
@@ -13,10 +14,17 @@ pub(crate) fn check_keep_alive(interval: Span) -> Result<(), Error> {
     }
 }
 
+/// The longest status: eight paths of some 600 bytes.
+const MAX_STATUS: usize = 8_000;
+
 /// A status shall not take much of the path, and only topics have names that tell it from states.
 pub(crate) fn check_status(session: &session::Source, interval: Span) -> Result<(), Error> {
     let why = match session.topics().next() {
         None => "the status is a topic: name the other states, too, by `topic`",
+        Some(_) if session.topics().any(|(_, topic)| topic.name == STATUS_TOPIC) => {
+            "no other topic may be `freshline.status`"
+        }
+        Some(_) if session.max_state() < MAX_STATUS => "it needs a `max_state` of 8 kB or more",
         Some(_) if interval < Span::from_millis(100) => "give at least 100 ms",
         Some(_) => return Ok(()),
     };

@@ -119,6 +119,7 @@ fn main() {
     let _rtac = receiver::attach(&target, &law).expect("RTAC");
     let _sorpc = sorpc::attach("lo", &sorpc::Settings::default(), None).expect("SORPC");
     let _empty = attach_empty(cgroup.path());
+    let before = fs::read_to_string(STATISTICS).expect("statistics");
     fs::write(STATISTICS, "1").expect("statistics");
     println!(
         "{:<12} {:>8} {:>8} {:>8} {:>12} {:>12}",
@@ -132,7 +133,7 @@ fn main() {
             sorpc - empty
         );
     }
-    fs::write(STATISTICS, "0").expect("statistics");
+    fs::write(STATISTICS, before.trim()).expect("statistics");
     let attached = receiver::attachments().expect("the programs");
     let counters = attached.first().expect("RTAC in its place").counters;
     println!("{counters:?}");

@@ -14,9 +14,9 @@ static inline __u64 larger(__u64 a, __u64 b)
 	return a > b ? a : b;
 }
 
-/* The integer square root. A cubic polynomial gives 8 bits of it, with an error below 1, and each of two
- * steps of Newton's method twice as many: two divisions, which take most of the time of a law. Without
- * branches, which the verifier would follow both ways in every round. */
+/* The integer square root of n below 2^64 - 2^32. A cubic polynomial gives 8 bits of it, with an error
+ * below 1, and each of two steps of Newton's method twice as many: two divisions, which take most of the
+ * time of a law. Without branches, which the verifier would follow both ways in every round. */
 static inline __u64 square_root(__u64 n)
 {
 	__u64 shift = 0, top = n, part, root;

@@ -92,8 +92,21 @@ impl HopConfig {
     /// a super-packet may pass as a whole. A queue that counts packets is empty then.
     pub fn keeps_together(&self) -> bool {
         // Every field is named, so that a new one is considered here. Frames matter to a rate only.
-        let Self { rate, trace, mtu, framing: _, delay: _, jitter, order: _, loss, .. } = self;
-        let Self { to_bad, to_good: _, bad_loss: _, queue, changes, .. } = self;
+        let Self {
+            rate,
+            trace,
+            mtu,
+            framing: _,
+            delay: _,
+            jitter,
+            order: _,
+            loss,
+            to_bad,
+            to_good: _,
+            bad_loss: _,
+            queue,
+            changes,
+        } = self;
         let has_rate = rate.is_some() || changes.iter().any(|change| change.rate.is_some());
         let is_paced = has_rate || trace.is_some();
         let draws = !jitter.is_zero() || *loss > 0.0 || to_bad.is_some();

@@ -296,7 +296,8 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
 
     /// Everything that the transmitter does until `now`, and every change, in order.
     #[inline]
-    fn advance(&mut self, now: Time, drops: &mut Drops<'_, P>) {
+    /// Transmits packets until `now`.
+    pub(super) fn advance(&mut self, now: Time, drops: &mut Drops<'_, P>) {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         // Nearly always nothing is due.
         if is_due(self.next_departure()) || is_due(self.next_change()) {

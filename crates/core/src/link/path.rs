@@ -81,5 +81,9 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
                 to.enqueue(delivered.at, delivered.packet, drops);
             }
         }
+        // Reports include transmissions of packets that are still on its line.
+        if let Some(last) = self.hops.last_mut() {
+            last.advance(now, drops);
+        }
     }
 }

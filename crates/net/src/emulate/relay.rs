@@ -143,8 +143,9 @@ impl Relay {
         !self.readable.is_empty()
     }
 
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&mut self) -> Report {
         let now = self.now();
+        self.advance(now);
         Report {
             seed: self.seed,
             duration_s: now.since(Time::ZERO).as_secs_f64(),
@@ -201,19 +202,18 @@ impl Relay {
 
     /// The next datagram that has arrived in `direction`.
     fn poll(&mut self, now: Time, direction: Direction) -> Option<Datagram> {
-        self.log_frames(now);
+        if self.frames.is_some() || self.air.is_some() {
+            self.advance(now);
+        }
         let Delivered { at, packet } =
             self.conditions.poll(now, direction, &mut recycle(&mut self.pool))?;
         self.lateness[direction as usize].record(now.since(at));
         Some(Datagram { dscp: self.dscp.unwrap_or(packet.dscp), ..packet })
     }
 
-    /// Brings the log of frames and the capture of the air to `now`.
-    fn log_frames(&mut self, now: Time) {
+    /// Brings the path to `now`, and with it the log of frames and the capture of the air.
+    fn advance(&mut self, now: Time) {
         let Self { conditions, frames, air, flows, pool, server, packet, .. } = self;
-        if frames.is_none() && air.is_none() {
-            return;
-        }
         let mut log = |passage: Passage<'_, Datagram>| {
             let Passage::Air(arrival) = passage else { return };
             if let Some(frames) = frames {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noq_proto::{
-    AckFrequencyConfig, EndpointConfig, TransportConfig, ValidationTokenConfig, VarInt,
-};
+use noq_proto::{EndpointConfig, TransportConfig, ValidationTokenConfig, VarInt};
 use rustls::server::danger::ClientCertVerifier;
 
 use super::unlimited::Unlimited;
@@ -24,9 +22,6 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// Received datagrams held for [`Client::recv`] or [`Server::recv`], per connection, in
 /// bytes; the oldest go first. Room for one batch of receives, after which they are read.
 const RECEIVE_BUFFER: usize = 64 * 1024;
-
-/// Packets of one datagram each that QUIC acknowledges together: 80 kB, far below what may be in flight.
-const PACKETS_PER_ACK: u32 = 64;
 
 /// Updates in flight, in bytes: 100 Mbit/s over one second. Beyond it the path is dead.
 const UPDATES_IN_FLIGHT: u64 = 16 << 20;
@@ -184,17 +179,6 @@ pub(crate) fn no_tokens() -> ValidationTokenConfig {
     tokens
 }
 
-/// How often the peer acknowledges packets. Nothing is sent again here, so acknowledgements only free the bytes in
-/// flight and show that the peer is there: one for each [`PACKETS_PER_ACK`] packets, or 25 ms, is enough. Each takes a
-/// turn on the air of a Wi-Fi cell.
-fn few_acks() -> AckFrequencyConfig {
-    let mut acks = AckFrequencyConfig::default();
-    acks.ack_eliciting_threshold(VarInt::from_u32(PACKETS_PER_ACK - 1))
-        .max_ack_delay(Some(Duration::from_millis(25)))
-        .reordering_threshold(VarInt::from_u32(0));
-    acks
-}
-
 /// The QUIC settings that both sides share. `in_flight` bounds the bytes that the peer
 /// has yet to acknowledge.
 fn transport(
@@ -216,7 +200,6 @@ fn transport(
         .keep_alive_interval(keep_alive)
         .initial_rtt(INITIAL_RTT)
         .mtu_discovery_config(None)
-        .ack_frequency_config(Some(few_acks()))
         .datagram_receive_buffer_size(Some(RECEIVE_BUFFER))
         .datagram_send_buffer_size(outbox::BUFFER)
         .congestion_controller_factory(Arc::new(Unlimited { in_flight }));

@@ -77,7 +77,7 @@ impl Engine {
     }
 
     /// From now on it puts its status.
-    pub(super) fn tell_status(&mut self, interval: Span) {
+    pub(super) fn report_status(&mut self, interval: Span) {
         self.status = Some(Status::new(interval));
     }
 
@@ -136,7 +136,7 @@ impl Engine {
     /// When the next turn is due although nothing comes.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let incoming = self.incoming.as_ref().and_then(|incoming| incoming.poll_timeout());
-        let status = self.status.as_ref().map(Status::poll_timeout);
+        let status = self.status.as_ref().and_then(|status| status.poll_timeout(&self.session));
         Time::earliest([self.session.poll_timeout(), self.links.poll_timeout(), incoming, status])
     }
 

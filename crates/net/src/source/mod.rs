@@ -299,10 +299,10 @@ impl Source {
     }
 
     /// The same that also says how its law and its paths are, as JSON in the topic [`STATUS_TOPIC`], each
-    /// `interval`. Not without topics. To be called before it runs.
+    /// `interval`, at least 100 ms. Not without topics. To be called before it runs.
     #[must_use]
     pub fn with_status(mut self, interval: Span) -> Self {
-        self.engine.tell_status(interval);
+        self.engine.report_status(interval);
         self
     }
 

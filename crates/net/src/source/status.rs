@@ -1,6 +1,6 @@
 //! The topic in which a source says how its law and its paths are, for those who look at it from the monitor.
 
-use freshline_core::session::{self, TopicId, TopicParams};
+use freshline_core::session::{self, Reach, TopicId, TopicParams};
 use freshline_core::source::{Limit, Phase};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
@@ -9,6 +9,9 @@ use super::report::PathReport;
 
 /// The name of the topic. Its states are JSON, as `docs/json.md` lists them.
 pub const STATUS_TOPIC: &str = "freshline.status";
+
+/// Updates with more of them would take a noticeable part of a slow path.
+const MIN_INTERVAL: Span = Span::from_millis(100);
 
 /// Its age counts less than that of the application's topics.
 const WEIGHT: f64 = 0.1;
@@ -42,12 +45,12 @@ struct StatusReport {
 
 impl Status {
     pub(super) fn new(interval: Span) -> Self {
-        Self { interval, next_at: Time::ZERO, topic: None }
+        Self { interval: interval.max(MIN_INTERVAL), next_at: Time::ZERO, topic: None }
     }
 
-    /// When it is time again.
-    pub(super) fn poll_timeout(&self) -> Time {
-        self.next_at
+    /// When it is time again; never once the session ends, or the end would wait for the newest status again and again.
+    pub(super) fn poll_timeout(&self, session: &session::Source) -> Option<Time> {
+        Some(self.next_at).filter(|_| !session.is_finishing())
     }
 
     /// Puts the status if it is time.
@@ -57,11 +60,14 @@ impl Status {
         session: &mut session::Source,
         paths: impl FnOnce(&session::Source) -> Vec<PathReport>,
     ) {
-        // Or the end would wait for the newest status again and again.
-        if now < self.next_at || session.is_finishing() {
+        if self.poll_timeout(session).is_none_or(|at| now < at) {
             return;
         }
         self.next_at = now + self.interval;
+        // A source without states ends at once while no monitor answers.
+        if session.reach() != Reach::Open {
+            return;
+        }
         let Some(topic) = self.topic.or_else(|| self.add_topic(session)) else { return };
         self.topic = Some(topic);
         let report = StatusReport::of(now, session, paths(session));

@@ -148,7 +148,7 @@ impl UnboundSource {
     /// When to call [`UnboundSource::handle_timeout`] although nothing has come.
     pub fn poll_timeout(&self) -> Option<Time> {
         let incoming = self.incoming.as_ref().and_then(|incoming| incoming.poll_timeout());
-        let status = self.status.as_ref().map(Status::poll_timeout);
+        let status = self.status.as_ref().and_then(|status| status.poll_timeout(&self.session));
         Time::earliest([self.session.poll_timeout(), incoming, status])
     }
 
