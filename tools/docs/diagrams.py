@@ -1,0 +1,1 @@
+def outdated() -> list[str]: return []

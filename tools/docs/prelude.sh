@@ -1,0 +1,37 @@
+# Functions for the preparations in sessions.toml.
+
+# link DEVICE ADDRESS NAMESPACE PEER-ADDRESS - a device with a cable to another network namespace.
+link() {
+    [ -e "/run/netns/$3" ] || ip netns add "$3"
+    ip -n "$3" link set lo up
+    ip link add "$1" type veth peer name "$1-far" netns "$3"
+    ip addr add "$2/24" dev "$1"
+    ip link set "$1" up
+    ip -n "$3" addr add "$4/24" dev "$1-far"
+    ip -n "$3" link set "$1-far" up
+}
+
+# certificate NAME HOST - NAME.pem and NAME.key, by an authority in fleet.pem.
+certificate() {
+    [ -e fleet.key ] || openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+        -subj "/CN=fleet" -keyout fleet.key -out fleet.pem 2>/dev/null
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$2" \
+        -keyout "$1.key" -out "$1.csr" 2>/dev/null
+    printf 'subjectAltName=DNS:%s\nbasicConstraints=CA:FALSE\n' "$2" >"$1.ext"
+    openssl x509 -req -in "$1.csr" -CA fleet.pem -CAkey fleet.key -CAcreateserial -days 2 \
+        -extfile "$1.ext" -out "$1.pem" 2>/dev/null
+}
+
+fleet() { certificate base base.example; }
+
+# site [COMMAND] - example.org by HTTP and HTTPS, started by COMMAND; curl trusts it.
+site() {
+    certificate site example.org
+    echo "cacert = \"$PWD/fleet.pem\"" >"$HOME/.curlrc"
+    mkdir -p site
+    head -c 1000000 /dev/zero >site/large.iso
+    echo page >site/index.html
+    # The command is several words.
+    $1 python3 "$ROOT/tools/docs/site_server.py" site site.pem site.key &
+    sleep 1
+}
