@@ -32,7 +32,7 @@ import sandbox
 from session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE_TIMEOUT = 200.0
+PAGE_TIMEOUT = 60.0
 AT_ROOT = ("README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
@@ -94,7 +94,7 @@ def check_sessions(paths: list[str], is_verbose: bool, is_complete: bool) -> tup
             for at in report["commands"]:
                 rules.commands[at].is_used = True
             if is_verbose:
-                print(f"{report['page']}: {report['seconds']:.1f} s")
+                print(f"{report['page']}: {report['seconds']:.1f} s", flush=True)
             for outcome in report["outcomes"]:
                 counts[outcome["verdict"]] += 1
                 counts["interrupted"] += outcome.get("is_interrupted", False)

@@ -38,7 +38,7 @@ DURATION = re.compile(r"(--duration[ =])(\d+(?:\.\d+)?)(s|min|h)\b")
 MAX_DURATION = 2.0
 FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
 PLACEHOLDER = re.compile(r"sha256:([0-9a-f]*)…")
-TIMEOUT = 60.0
+TIMEOUT = 30.0
 # A client in the background has this long to reach its server.
 GRACE = 1.5
 
