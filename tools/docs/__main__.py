@@ -32,7 +32,7 @@ import sandbox
 from session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE_TIMEOUT = 60.0
+PAGE_TIMEOUT = 150.0
 AT_ROOT = ("README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
 
 

@@ -24,7 +24,15 @@ class NotRun:
 
 @dataclass
 class CommandRule:
-    """Applies to commands that start with `command`, on one page or, without `page`, on all."""
+    """Applies to commands that start with `command`, on one page or, without `page`, on all.
+
+    replace     regular expressions, and what the command has in their place
+    exit        the exit code, if it is not 0
+    interrupt   Ctrl-C follows after this many seconds, and is then no failure
+    inside      the network namespace, of those that the page's preparation made
+    before      shell commands that run first
+    background  whether the next command starts while it runs
+    """
 
     command: str
     page: str | None = None
@@ -32,6 +40,7 @@ class CommandRule:
     exit: int = 0
     interrupt: float | None = None
     inside: str | None = None
+    before: str = ""
     background: bool | None = None
     is_used: bool = False
 

@@ -22,11 +22,13 @@ shift 2
 ip link set lo up
 for folder in /run /var/lib /var/log; do mount -t tmpfs docs-check $folder; done
 mount --bind "$hosts" /etc/hosts
+umount -R -l /sys
 mount -t sysfs sysfs /sys
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mkdir /sys/fs/cgroup/$group
 echo $$ >/sys/fs/cgroup/$group/cgroup.procs
 exec unshare --cgroup --mount sh -c '
+    umount /sys/fs/cgroup
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
     mount -t bpf bpf /sys/fs/bpf
     exec "$@"' sh "$@"

@@ -108,11 +108,9 @@ class Session:
             self.folder = Path(folder, "work")
             self.prepare(Path(folder, "bin"))
             try:
-                block = 0
                 for command in commands:
-                    if command.block != block and SERVERS.search(command.text):
+                    if SERVERS.search(command.text):
                         self.end_those_on(ports(command.text), command.block)
-                    block = command.block
                     self.outcome(command)
                 self.end_all()
             finally:
@@ -134,7 +132,11 @@ class Session:
             (programs / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
             (programs / name).chmod(0o755)
         (self.folder / "scenarios").symlink_to(self.root / "scenarios")
-        self.environment = os.environ | {
+        home = Path.home()
+        self.environment = {
+            "CARGO_HOME": str(home / ".cargo"),
+            "RUSTUP_HOME": str(home / ".rustup"),
+            **os.environ,
             "PATH": f"{programs}:{os.environ['PATH']}",
             "HOME": str(self.folder),
             "USER": "root" if os.geteuid() == 0 else os.environ.get("USER", ""),
@@ -167,6 +169,9 @@ class Session:
             return
         applied = self.rules.of_command(self.page, command.text)
         text = self.filled(shortened(rules_of.changed(command.text, applied)))
+        for rule in applied:
+            if rule.before:
+                subprocess.run(["bash", "-ec", rule.before], cwd=self.folder, env=self.environment, check=True)
         code = next((rule.exit for rule in reversed(applied) if rule.exit), 0)
         where = next((rule.inside for rule in reversed(applied) if rule.inside), None)
         interrupt = next((rule.interrupt for rule in reversed(applied) if rule.interrupt), None)
