@@ -27,9 +27,9 @@ test-all: ## the same with the long tests: rates and delays in real time, guests
 	@scripts/setup build test test-all
 	@TEST_ALL=1 scripts/test $(ARGS)
 
-bench: ## the benchmarks; figures and what they mean: docs/performance.md, docs/lab.md
-	@scripts/setup build
-	@cargo bench --workspace $(ARGS)
+bench: ## a table of benchmarks, each compared with its baseline and its goal; ARGS="--only lab"
+	@scripts/setup build test test-all
+	@python3 tools/bench/table.py $(ARGS)
 
 train: ## the estimators of Wi-Fi frames and bottlenecks, anew; docs/wlan.md says what comes out
 	@scripts/setup build train

@@ -38,6 +38,7 @@ mod demo;
 mod emulate;
 mod epochs;
 mod error_report;
+mod explain;
 mod failure;
 #[cfg(feature = "monitor")]
 mod held;
@@ -143,6 +144,7 @@ enum Command {
     Mesh(mesh::Args),
     #[cfg(feature = "monitor")]
     Token(token::Args),
+    Explain(explain::Args),
 }
 
 /// Whether standard error takes codes of colours: a terminal does, unless NO_COLOR is set.
@@ -172,6 +174,13 @@ fn main() -> ExitCode {
         Err(Failure::Usage(report)) => (report, 2),
     };
     say!("{report:?}");
+    let texts: Vec<_> = report.chain().map(ToString::to_string).collect();
+    let codes = explain::codes_of(&texts.join("\n"));
+    // A message of many commands says enough.
+    if (1..=3).contains(&codes.len()) {
+        let each = codes.iter().map(|code| format!("freshline explain {code}"));
+        say!("  more about this message: {}", each.collect::<Vec<_>>().join(", "));
+    }
     ExitCode::from(code)
 }
 
@@ -219,6 +228,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Mesh(args) => mesh::run(args),
         #[cfg(feature = "monitor")]
         Command::Token(args) => token::run(args),
+        Command::Explain(args) => explain::run(args),
     }
 }
 

@@ -151,7 +151,7 @@ pub(crate) struct Args {
     spool: Option<PathBuf>,
     /// Send the state of the law and of the paths at this interval, in the topic freshline.status; pages of
     /// `freshline monitor --web` show it. Needs --topic.
-    #[arg(long, value_name = "TIME", requires = "topic", help_heading = "State")]
+    #[arg(long, value_name = "TIME", help_heading = "State")]
     status: Option<Span>,
     #[command(flatten)]
     receive: ReceiveArgs,
@@ -223,6 +223,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .max_state(max_state)
         .read_files()?;
     if let Some(interval) = args.status {
+        if args.topic.is_empty() {
+            return Err(Failure::Usage(miette!(
+                "--status needs --topic: the status is a topic, so name the state, too, as in \
+                 --topic state,latest=-"
+            )));
+        }
         builder = builder.status(interval);
     }
     let spools = records::open(args.spool.as_deref(), &args.topic)?;

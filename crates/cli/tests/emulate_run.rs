@@ -1,6 +1,8 @@
 //! `freshline emulate run` as a user meets it. The commands behind the path are bash's own
 //! connections; this process is the host that they find there.
 
+#[path = "emulate_run/super_packets.rs"]
+mod super_packets;
 #[path = "common/verdict.rs"]
 mod verdict;
 

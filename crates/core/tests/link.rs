@@ -1,7 +1,8 @@
 //! What a link does to packets: exact times, honest counts, and no dependence on the driver.
 
 use freshline_core::link::{
-    Delivered, Hop, HopConfig, LinkParams, Path, PathConfig, TraceConfig, TraceFile,
+    Delivered, Hop, HopChange, HopConfig, HopStats, LinkParams, Path, PathConfig, TraceConfig,
+    TraceFile,
 };
 use freshline_core::router::{
     Backlog, Dequeued, Discipline, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc,
@@ -200,6 +201,80 @@ fn a_line_that_is_full_says_so() {
     }
     assert_eq!(path.poll(Time::ZERO, &mut |_| dropped += 1), None);
     assert_eq!((path.inside(), dropped), (Packets::new(held), excess));
+}
+
+#[test]
+fn a_driver_that_only_needs_what_leaves_comes_less_often_and_in_time() {
+    let change = |ms, rate: Option<&str>, delay: Option<&str>| HopChange {
+        at: Span::from_millis(ms),
+        rate: rate.map(|rate| rate.parse().unwrap()),
+        delay: delay.map(|delay| delay.parse().unwrap()),
+    };
+    let mut changing: HopConfig = "rate=1mbit,delay=30ms".parse().unwrap();
+    changing.changes =
+        vec![change(20, Some("10mbit"), None), change(41, Some("1mbit"), Some("1ms"))];
+    let kept: HopConfig = "rate=2mbit,delay=3ms,jitter=2ms".parse().unwrap();
+    let free: HopConfig = "rate=5mbit,delay=3ms,jitter=3ms,order=free".parse().unwrap();
+    for hop in [vec![changing.clone()], vec![changing, kept.clone()], vec![kept, free]] {
+        let config = PathConfig { hop };
+        let offered = || {
+            let mut path: TestPath = config.build(|hop| Pcg64::new(SEED, hop as u128)).unwrap();
+            (0..50).for_each(|id| path.enqueue(at_ms(id / 5), kilobyte(id), &mut no_drop));
+            path
+        };
+        let (mut path, mut out, mut polls) = (offered(), Vec::new(), 0);
+        while let Some(now) = path.next_delivery() {
+            polls += 1;
+            while let Some(delivered) = path.poll(now, &mut no_drop) {
+                assert_eq!(delivered.at, now);
+                out.push(delivered);
+            }
+        }
+        let mut every_event = offered();
+        assert_eq!(arrivals(&out), arrivals(&drain(&mut every_event)));
+        let mut events = 0;
+        let mut path = offered();
+        while let Some(now) = path.poll_timeout() {
+            events += 1;
+            while path.poll(now, &mut no_drop).is_some() {}
+        }
+        assert!(polls <= events, "{polls} instead of {events} polls");
+    }
+}
+
+#[test]
+fn a_super_packet_counts_as_its_packets() {
+    #[derive(Debug, PartialEq)]
+    struct Segments(u64);
+
+    impl Packet for Segments {
+        fn size(&self) -> Bytes {
+            Bytes::new(1500) * self.0
+        }
+
+        fn packets(&self) -> Packets {
+            Packets::new(self.0)
+        }
+    }
+
+    let config: HopConfig = "delay=1ms".parse().unwrap();
+    assert!(config.keeps_together());
+    let mut hop = config.build(Pcg64::new(SEED, 0)).unwrap();
+    let full = Hop::<Fifo<Segments>, Segments, Pcg64>::LINE_BYTES.get() / (40 * 1500);
+    let mut dropped = 0;
+    for _ in 0..=full {
+        hop.enqueue(Time::ZERO, Segments(40), &mut |_| dropped += 1);
+    }
+    // The last one fails at the line as soon as the hop is driven.
+    assert_eq!(hop.poll(Time::ZERO, &mut |_| dropped += 1), None);
+    assert_eq!((hop.inside(), dropped), (Packets::new(40 * full), 1));
+    assert_eq!(hop.stats().drops.of(DropReason::LineFull), Packets::new(40));
+    let never = &mut |drop: Drop<Segments>| panic!("{drop:?}");
+    assert_eq!(hop.poll(at_ms(1), never).map(|one| one.packet), Some(Segments(40)));
+    assert_eq!(hop.inside(), Packets::new(40 * (full - 1)));
+    let HopStats { arrived, delivered, .. } = hop.stats();
+    assert_eq!(arrived.packets, Packets::new(40 * (full + 1)));
+    assert_eq!((delivered.packets, delivered.bytes), (Packets::new(40), Bytes::new(60_000)));
 }
 
 fn jittered(order: &str) -> Vec<Delivered<Update>> {

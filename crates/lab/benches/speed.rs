@@ -172,6 +172,76 @@ fn main() {
     let word = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let chosen = |case: &&Case| word.as_ref().is_none_or(|word| case.name.contains(word));
     CASES.iter().filter(chosen).for_each(report);
+    if word.is_none_or(|word| "many cells".contains(&word)) {
+        many_cells();
+    }
+}
+
+const CELLS: usize = 100;
+/// Each source takes about 200 kB, most of it for histograms of ages and round trips: 1000 for
+/// each cell would take 20 GB.
+const SOURCES_A_CELL: usize = 20;
+
+/// Cells of sources, whose access points share a backbone to one monitor's site.
+fn scenario_of_cells() -> String {
+    let cell = |cell: usize| {
+        format!(
+            r#"
+[[cell]]
+name = "cell-{cell}"
+radio = {{ standard = "802.11ac", rate = "mcs9", width = "80MHz", queue = "10p" }}
+
+[[flow]]
+name = "source-{cell}"
+count = {SOURCES_A_CELL}
+path = ["cell-{cell}", "backbone"]
+start_spread = "1s"
+updates = {{ law = "acp+", payload = "128B" }}
+"#
+        )
+    };
+    let backbone = r#"
+title = "Sources in many cells, with a backbone"
+duration = "1h"
+
+[[link]]
+name = "backbone"
+forward = { rate = "10gbit", delay = "5ms", queue = "10000p" }
+"#;
+    backbone.to_owned() + &(0..CELLS).map(cell).collect::<String>()
+}
+
+/// Memory that this process has of the machine, in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has this file");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+/// Simulated seconds a second, and memory for each source, of a large network on one core.
+fn many_cells() {
+    let sources = CELLS * SOURCES_A_CELL;
+    let before = resident();
+    let text = scenario_of_cells();
+    let scenario = Scenario::parse_with(text.as_str(), &[]).expect("a scenario");
+    let mut world = scenario.build(0).expect("a world").world;
+    let built = resident() - before;
+    for second in 1..=4 {
+        let (events, start) = (world.events(), cpu_time());
+        world.run_until(Time::ZERO + Span::from_secs(second));
+        let taken = (cpu_time() - start).as_secs_f64();
+        let events = (world.events() - events) as f64;
+        println!(
+            "{sources} sources in {CELLS} cells, second {second}: {:.2} million events/s, {:.3} \
+             simulated s/s, {:.0} B a source as built, {:.0} now",
+            events / taken / 1e6,
+            1.0 / taken,
+            built as f64 / sources as f64,
+            (resident() - before) as f64 / sources as f64,
+        );
+    }
+    let served = world.flows().iter().filter(|flow| flow.passed[0].packets > 0).count();
+    assert!(served > sources * 9 / 10, "{served} of {sources} sources were served");
 }
 
 fn report(case: &Case) {

@@ -18,22 +18,28 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 #[derive(Debug)]
 pub struct Alarm {
     timer: TimerFd,
+    /// What it was set to last.
+    set_to: Option<Time>,
 }
 
 impl Alarm {
     /// A silent alarm.
     pub fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        Ok(Self { timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)? })
+        Ok(Self { timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?, set_to: None })
     }
 
     /// Has a poll that begins `now` return at `wake`, and not before: the timeout to give to it.
     /// `None` is never; what is due already needs no alarm.
-    pub fn poll_until(&self, now: Time, wake: Option<Time>) -> io::Result<Option<Duration>> {
+    pub fn poll_until(&mut self, now: Time, wake: Option<Time>) -> io::Result<Option<Duration>> {
         if wake.is_some_and(|wake| wake <= now) {
             return Ok(Some(Duration::ZERO));
         }
-        self.set(wake.map(|wake| wake.since(now)))?;
+        // Setting a timer of a virtual machine takes some microseconds, asking for it far less.
+        if wake != self.set_to || self.timer.get()?.is_none() {
+            self.set(wake.map(|wake| wake.since(now)))?;
+            self.set_to = wake;
+        }
         Ok(None)
     }
 

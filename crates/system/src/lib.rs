@@ -1,5 +1,6 @@
 //! What the crates that meet the operating system share: locks on folders, netlink, network devices, ICMP,
-//! privileges and access to files that a process gives up, and the user that runs a command.
+//! privileges and access to files that a process gives up, real-time priority, and the user that runs a
+//! command.
 
 #[cfg(feature = "confinement")]
 pub mod confinement;
@@ -8,6 +9,8 @@ pub mod icmp;
 pub mod net_device;
 pub mod netlink;
 pub mod privileges;
+mod scheduling;
 mod user;
 
+pub use scheduling::RealTime;
 pub use user::{User, UserError};

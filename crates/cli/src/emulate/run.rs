@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use freshline_core::unit::Span;
 use freshline_net::emulate::FrameLogError;
-use freshline_net::emulate::tun::{Capture, RunConfig, RunError, RunReport, Sandbox};
+use freshline_net::emulate::tun::{Capture, RealTimeUse, RunConfig, RunError, RunReport, Sandbox};
 use freshline_report::Page;
 
 use super::page::Emulated;
@@ -78,8 +79,26 @@ pub(super) struct Args {
     /// file.
     #[arg(long, value_name = "FILE")]
     radiotap: Option<PathBuf>,
+    /// Run the emulator with real-time priority (SCHED_FIFO), so that other programs do not delay
+    /// packets: where the system allows it, always (else fail), or never. The command has the usual
+    /// priority.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    realtime: RealTime,
+    /// Wake this long before a packet is due, such as 30us, and poll until then: packets are not late by
+    /// the time that the system takes to wake a thread, and the emulator takes more of its core.
+    #[arg(long, value_name = "SPAN", default_value = "0us")]
+    busy_poll: Span,
     #[command(flatten)]
     html: HtmlArg,
+}
+
+/// `--realtime`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+enum RealTime {
+    #[default]
+    Auto,
+    On,
+    Off,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
@@ -93,9 +112,26 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         needs = needs.writes(Some(file));
     }
     let user = args.wrapped.user().cloned();
-    let config = RunConfig { conditions: conditions.clone(), captures, frames, air, user, seed };
+    let real_time = match args.realtime {
+        RealTime::Auto => RealTimeUse::Auto,
+        RealTime::On => RealTimeUse::On,
+        RealTime::Off => RealTimeUse::Off,
+    };
+    let config = RunConfig {
+        conditions: conditions.clone(),
+        captures,
+        frames,
+        air,
+        real_time,
+        busy_poll: args.busy_poll,
+        user,
+        seed,
+    };
     let sandbox = Sandbox::new(config).map_err(failure)?;
     say!("this host is {} to the command, seed {seed}", sandbox.host());
+    if args.realtime == RealTime::Auto && !sandbox.is_real_time() {
+        say!("without real-time priority, which needs CAP_SYS_NICE: other programs delay packets");
+    }
     print_conditions(&conditions);
 
     // The sandbox switches the user, and has a thread of its own that starts the command.

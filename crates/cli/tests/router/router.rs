@@ -281,11 +281,14 @@ fn super_packets_pass_whole_at_high_rates() {
         return;
     }
     let net = Net::new();
+    let measure = || {
+        let bulk = Bulk::start(&net);
+        thread::sleep(Duration::from_millis(500));
+        bulk.goodput(Duration::from_secs(2))
+    };
+    println!("kernel TCP without the router: {:.2} Gbit/s", measure() / 1e9);
     let router = Router::start(&net, &["--rate", "10gbit"]);
-    let bulk = Bulk::start(&net);
-    thread::sleep(Duration::from_millis(500));
-    let goodput = bulk.goodput(Duration::from_secs(2));
-    drop(bulk);
+    let goodput = measure();
     let report = router.stop();
     println!("kernel TCP through the router: {:.2} Gbit/s", goodput / 1e9);
     let class = &report["classes"][1];

@@ -1,7 +1,7 @@
 //! The host's stop: which of its packets goes first.
 //!
-//! An upload fills the transmit queue of the host that it leaves, and what else leaves there waits
-//! behind it: the packets of a call or a game, and the acks that a download needs. A host can see
+//! An upload fills the transmit queue of the host that it leaves, and other packets wait
+//! behind it: those of a call or a game, and the acks that a download needs. A host can see
 //! which of its packets are in no hurry, and hold those back alone.
 //!
 //! ```text
@@ -12,9 +12,9 @@
 //! | law | bulk is | from |
 //! |---|---|---|
 //! | [`BandLaw::Single`] | nothing | the minimum: one queue for all |
-//! | [`Sorpc`] | data from a send buffer that is half full or more | 003 |
+//! | [`Sorpc`] | data from a send buffer that is half full or more | the thesis |
 //!
-//! (003: Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in Wireless
+//! (The thesis: Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in Wireless
 //! Networks, chapter 3.)
 
 mod config;

@@ -1,29 +1,32 @@
-//! SORPC: what leaves a send buffer that is well filled is bulk.
+//! SORPC chooses the band of each packet that leaves a host, by the occupancy of its socket's send
+//! buffer: packets of a nearly full send buffer are bulk, all others are urgent. Its goal is that
+//! uploads do not delay interactive packets and acks.
 //!
 //! ```text
-//! SOR(t) = Qs(t) / sndbuf(t)                      (003, equation 3.1)
-//! data   → bulk where SOR(t) ≥ SORth, else urgent      (section 3.3.2)
+//! SOR(t) = Qs(t) / sndbuf(t)                      bytes / bytes (equation 3.1)
+//! data   → bulk if SOR(t) ≥ SORth, else urgent          (section 3.3.2)
 //! mere acks, UDP and all else → urgent
 //! ```
 //!
-//! The buffer follows the window, sndbuf = min{2·cwnd, tcp_wmem_max} (equation 3.2). An
-//! application that has a file to send keeps it full; one that sends what its user types or does
-//! never has more in it than a small part. Nothing needs to be configured, no port be known, and
-//! two numbers of the socket are all that is read.
+//! Im, PhD thesis, Seoul National University, 2015, chapter 3. The buffer follows the window,
+//! sndbuf = min{2·cwnd, tcp_wmem_max} (equation 3.2). A file transfer keeps it full; an interactive
+//! application fills only a small part of it. The law needs no configuration and no port numbers:
+//! it reads two numbers of the socket.
 //!
 //! # Where the paper is silent
 //!
-//! What was tried, and its numbers: `docs/host.md`.
+//! The alternatives that were tried, with numbers: `docs/host.md`.
 //!
-//! - **Memory.** There is none: each packet is judged by itself, as printed. As a file ends its
-//!   buffer drains, and its last window, urgent again, overtakes what of it still waits as bulk. To
-//!   stay bulk for longer would end that and make the file take longer. Where the kernel lets a
-//!   stream have only few packets in the queue (TCP small queues), there is little to overtake.
-//! - **Uploads that compete** are unfair for a while in one bulk queue, which 003 leaves open
-//!   (section 3.4.4). Fair service within the bulk band ([`Dual`](crate::router::Dual)) ends that and
-//!   costs nothing; hold-downs do less, and cost goodput. So there is none.
-//! - **SYN and FIN** are judged as data, as on Linux: a FIN that were urgent would overtake some.
-//! - **A buffer of no size** is full.
+//! - **Memory.** The law has no state: each packet is classified separately, as printed. At the end
+//!   of a file the buffer drains, and its last window, urgent again, overtakes segments that are
+//!   still queued as bulk. A longer bulk period would avoid this and make the file take longer.
+//!   Where the kernel limits a stream's packets in the queue (TCP small queues), there is little to
+//!   overtake.
+//! - **Competing uploads** are unfair for a while in one bulk queue, which the thesis leaves open
+//!   (section 3.4.4). Fair service within the bulk band ([`Dual`](crate::router::Dual)) avoids that
+//!   without a cost; hold-downs achieve less, and cost goodput, so the law has no hold-down.
+//! - **SYN and FIN** are classified as data, as on Linux: an urgent FIN would overtake data.
+//! - **A buffer of size 0** counts as full.
 
 use super::{Band, BandLawError, Outgoing, SendBuffer};
 

@@ -20,7 +20,7 @@ use core::fmt;
 
 use rand_pcg::Pcg64;
 
-use super::{Delivered, Path, PathConfig, PathError};
+use super::{Delivered, HopConfig, Path, PathConfig, PathError};
 use crate::router::{Discipline, Drops, Packet};
 use crate::unit::Time;
 use crate::wlan::mac::{self, Category, Cell, CellConfig, CellError, Transmission};
@@ -130,13 +130,13 @@ impl<P: Airborne> Conditions<P> {
         }
     }
 
-    /// When something happens next: call [`Conditions::poll`] for both ways then.
+    /// When a packet can leave a hop or the cell next: call [`Conditions::poll`] for both ways then.
     pub fn poll_timeout(&self) -> Option<Time> {
         let air = self.air.as_ref().and_then(|air| {
             let arrived = air.arrived.front().map(|delivered| delivered.at);
             Time::earliest([arrived, air.cell.poll_timeout()])
         });
-        Time::earliest([self.forward.poll_timeout(), self.reverse.poll_timeout(), air])
+        Time::earliest([self.forward.next_delivery(), self.reverse.next_delivery(), air])
     }
 
     /// The hops of `direction`.
@@ -262,6 +262,16 @@ pub enum ConditionsError {
 impl ConditionsConfig {
     /// Above the streams of all hops.
     const AIR_STREAM: u128 = 1 << 64;
+
+    /// Whether packets that enter in `direction` together always leave together
+    /// ([`HopConfig::keeps_together`]).
+    pub fn keeps_together(&self, direction: Direction) -> bool {
+        let path = match direction {
+            Direction::Forward => &self.forward,
+            Direction::Reverse => &self.reverse,
+        };
+        self.wlan.is_none() && path.hop.iter().all(HopConfig::keeps_together)
+    }
 
     /// The conditions for so many clients. All that is random follows from `seed`: the n-th packet
     /// over a hop always meets the same fate. So do the traces of models that state no seed: hops of both

@@ -11,7 +11,7 @@ use super::{
     FieldError, Framing, GilbertElliott, Hop, HopChange, LinkParams, Loss, Order, Path,
     TraceConfig, TraceFileError,
 };
-use crate::router::{Discipline, Packet, QdiscConfig};
+use crate::router::{Discipline, Limit, Packet, QdiscConfig};
 use crate::unit::{BitRate, Bytes, Span};
 
 /// One hop. What is left out is ideal: no rate is infinitely fast, no delay is none.
@@ -86,6 +86,19 @@ impl HopConfig {
             hop.trace = Some(model.or_seed(seed, stream).into());
         }
         hop
+    }
+
+    /// Whether packets that arrive together always leave together: nothing treats packets one by one, so
+    /// a super-packet may pass as a whole. A queue that counts packets is empty then.
+    pub fn keeps_together(&self) -> bool {
+        // Every field is named, so that a new one is considered here. Frames matter to a rate only.
+        let Self { rate, trace, mtu, framing: _, delay: _, jitter, order: _, loss, .. } = self;
+        let Self { to_bad, to_good: _, bad_loss: _, queue, changes, .. } = self;
+        let has_rate = rate.is_some() || changes.iter().any(|change| change.rate.is_some());
+        let is_paced = has_rate || trace.is_some();
+        let draws = !jitter.is_zero() || *loss > 0.0 || to_bad.is_some();
+        let counts_packets = matches!(queue, QdiscConfig::Fifo { limit: Limit::Packets(_) });
+        !is_paced && !draws && mtu.is_none() && counts_packets
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -354,7 +367,6 @@ impl PathConfig {
 mod tests {
     use super::*;
     use crate::link::TraceFile;
-    use crate::router::Limit;
     use crate::unit::Bytes;
     use proptest::prelude::*;
     use rand_pcg::Pcg64;
@@ -394,6 +406,30 @@ mod tests {
             let message = refusal(&["delay=1ms", hop]);
             assert!(message.starts_with("hop 2: ") && message.contains(remedy), "{message}");
         }
+    }
+
+    #[test]
+    fn packets_remain_together_where_nothing_treats_them_one_by_one() {
+        for together in ["", "delay=20ms", "delay=1ms,framing=ethernet,queue=3p", "order=free"] {
+            assert!(together.parse::<HopConfig>().unwrap().keeps_together(), "{together}");
+        }
+        for apart in [
+            "rate=1gbit",
+            "mtu=1400B",
+            "delay=2ms,jitter=1ms",
+            "loss=0.01",
+            "to_bad=0.1,to_good=0.5",
+            "queue=64kB",
+            "queue=fq_codel",
+        ] {
+            assert!(!apart.parse::<HopConfig>().unwrap().keeps_together(), "{apart}");
+        }
+        let change = |rate, delay| HopChange { at: Span::from_secs(1), rate, delay };
+        let later = |change| HopConfig { changes: [change].into(), ..HopConfig::default() };
+        assert!(later(change(None, Some(Span::from_millis(5)))).keeps_together());
+        assert!(!later(change(Some(BitRate::from_bps(1)), None)).keeps_together());
+        let model = crate::link::TraceModel::Leo(crate::link::LeoModel::default());
+        assert!(!HopConfig { trace: Some(model.into()), ..HopConfig::default() }.keeps_together());
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     /// Hands in a packet.
     pub fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
         self.advance(now, drops);
-        self.stats.arrived.count(packet.size());
+        self.stats.arrived.count_all(&packet);
         if self.link.mtu.is_some_and(|mtu| packet.size() > mtu) {
             counted(&mut self.stats, drops)(Drop { packet, reason: DropReason::TooBig });
             return;
@@ -115,7 +115,7 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     pub fn poll(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
         self.advance(now, drops);
         let (at, packet) = self.line.arrived(now)?;
-        self.stats.delivered.count(packet.size());
+        self.stats.delivered.count_all(&packet);
         Some(Delivered { at, packet })
     }
 
@@ -124,6 +124,21 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         // A change matters to what is in transmission; all else meets it in time.
         let change = self.next_change().filter(|_| self.in_transmission.is_some());
         Time::earliest([self.line.next_arrival(), self.next_departure(), change])
+    }
+
+    /// When a packet can leave the hop at the earliest: a driver that only needs what leaves polls then.
+    /// What happens before, inside the hop, is made up for with its own times.
+    pub fn next_delivery(&self) -> Option<Time> {
+        let change = self.next_change().filter(|_| self.in_transmission.is_some());
+        let departure = Time::earliest([self.next_departure(), change]);
+        let delayed = departure.map(|at| at + self.min_delay());
+        Time::earliest([self.line.next_arrival(), delayed])
+    }
+
+    /// No packet is on the line for less time from now on.
+    fn min_delay(&self) -> Span {
+        let later = self.changes.iter().filter_map(|change| change.delay);
+        later.fold(self.link.delay, Span::min) - self.link.jitter
     }
 
     /// What went through so far.
@@ -260,8 +275,9 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
 
     /// How many packets are in the hop: waiting, in transmission and under way.
     pub fn inside(&self) -> Packets {
-        let moving = usize::from(self.in_transmission.is_some()) + self.line.len();
-        self.queue.backlog().packets + Packets::new(moving as u64)
+        let sending = self.in_transmission.as_ref();
+        let sending = sending.map_or(Packets::ZERO, |sending| sending.packet.packets());
+        self.queue.backlog().packets + sending + self.line.traffic().packets
     }
 
     /// When the transmitter acts next: the end of a transmission, or the start of one for which
@@ -350,9 +366,9 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
 }
 
 /// A sink that counts before it passes on.
-fn counted<P>(stats: &mut HopStats, drops: &mut Drops<'_, P>) -> impl FnMut(Drop<P>) {
+fn counted<P: Packet>(stats: &mut HopStats, drops: &mut Drops<'_, P>) -> impl FnMut(Drop<P>) {
     move |drop: Drop<P>| {
-        stats.drops.count(drop.reason);
+        stats.drops.count_all(drop.reason, drop.packet.packets());
         drops(drop);
     }
 }

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use rand::{Rng, RngExt};
 
-use super::LinkParams;
+use super::{LinkParams, Traffic};
 use crate::router::Packet;
 use crate::unit::{Bytes, Span, Time};
 
@@ -26,7 +26,8 @@ pub enum Order {
 #[derive(Debug)]
 pub(super) struct Line<P> {
     in_flight: VecDeque<(Time, P)>,
-    bytes: Bytes,
+    /// The sum of them.
+    traffic: Traffic,
     /// The latest arrival so far.
     horizon: Time,
 }
@@ -36,7 +37,7 @@ impl<P: Packet> Line<P> {
     pub(super) const BYTES: Bytes = Bytes::new(64 << 20);
 
     pub(super) fn new() -> Self {
-        Self { in_flight: VecDeque::new(), bytes: Bytes::ZERO, horizon: Time::ZERO }
+        Self { in_flight: VecDeque::new(), traffic: Traffic::default(), horizon: Time::ZERO }
     }
 
     /// Takes a packet whose transmission ended at `sent`, or gives it back when the line is full.
@@ -52,11 +53,11 @@ impl<P: Packet> Line<P> {
     ) -> Result<(), P> {
         let traced = link.trace.as_ref().map_or(Span::ZERO, |trace| trace.delay_at(sent));
         let arrival = sent + drawn_delay(link, rng) + traced;
-        let size = packet.size();
-        if self.in_flight.len() >= Self::PACKETS || self.bytes + size > Self::BYTES {
+        let Traffic { packets, bytes } = self.traffic;
+        if packets.get() >= Self::PACKETS as u64 || bytes + packet.size() > Self::BYTES {
             return Err(packet);
         }
-        self.bytes += size;
+        self.traffic.count_all(&packet);
         let arrival = match link.order {
             Order::Kept => arrival.max(self.horizon),
             Order::Free => arrival,
@@ -76,7 +77,8 @@ impl<P: Packet> Line<P> {
     pub(super) fn arrived(&mut self, now: Time) -> Option<(Time, P)> {
         self.next_arrival().filter(|arrival| *arrival <= now)?;
         let (arrival, packet) = self.in_flight.pop_front()?;
-        self.bytes = self.bytes - packet.size();
+        self.traffic.packets = self.traffic.packets - packet.packets();
+        self.traffic.bytes = self.traffic.bytes - packet.size();
         Some((arrival, packet))
     }
 
@@ -89,8 +91,8 @@ impl<P: Packet> Line<P> {
         self.in_flight.iter().map(|(arrival, packet)| (*arrival, packet))
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.in_flight.len()
+    pub(super) fn traffic(&self) -> Traffic {
+        self.traffic
     }
 }
 

@@ -44,6 +44,11 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
         self.hops.iter().filter_map(Hop::poll_timeout).min()
     }
 
+    /// When a packet can leave a hop at the earliest ([`Hop::next_delivery`]).
+    pub fn next_delivery(&self) -> Option<Time> {
+        self.hops.iter().filter_map(Hop::next_delivery).min()
+    }
+
     /// The hops from first to last.
     pub fn hops(&self) -> &[Hop<Q, P, R>] {
         &self.hops

@@ -1,7 +1,7 @@
 //! What went through a hop, what did not, and how long it waited.
 
 use super::SpanHistogram;
-use crate::router::DropReason;
+use crate::router::{DropReason, Packet};
 use crate::unit::{Bytes, Packets, Span};
 
 /// An amount of traffic.
@@ -15,9 +15,16 @@ pub struct Traffic {
 
 impl Traffic {
     /// Counts one packet of `size`.
+    #[inline]
     pub fn count(&mut self, size: Bytes) {
         self.packets += Packets::new(1);
         self.bytes += size;
+    }
+
+    /// Counts a packet or super-packet.
+    pub(super) fn count_all(&mut self, packet: &impl Packet) {
+        self.packets += packet.packets();
+        self.bytes += packet.size();
     }
 }
 
@@ -42,8 +49,14 @@ impl DropCounts {
     }
 
     /// Counts one packet dropped for `reason`.
+    #[inline]
     pub fn count(&mut self, reason: DropReason) {
-        self.0[reason as usize] += 1;
+        self.count_all(reason, Packets::new(1));
+    }
+
+    /// Counts the packets of a super-packet dropped for `reason`.
+    pub(super) fn count_all(&mut self, reason: DropReason, packets: Packets) {
+        self.0[reason as usize] += packets.get();
     }
 }
 

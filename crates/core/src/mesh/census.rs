@@ -1,31 +1,31 @@
-//! The share for [`Dtpa`](super::Dtpa), from what a node hears of its parent: c by itself.
+//! Finds the share c for [`Dtpa`](super::Dtpa) from packets that a node overhears from its parent.
 //!
-//! All that goes between the border router and the nodes below a node's parent passes the parent's
-//! radio, and who can talk to the parent hears it: the acks that it sends down, each to a node by
-//! its address. So every node can tell how many nodes share the way through its parent and how
-//! many segments they bring home, itself among them; a child of the border router hears the whole
-//! mesh.
+//! All packets between the border router and the nodes below a node's parent pass the parent's
+//! radio, and each child of the parent overhears the acks that the parent sends down, each to one
+//! node by its address. So a node can count the nodes that share the route through its parent, and
+//! their segments, its own included; a child of the border router overhears the whole mesh.
 //!
 //! ```text
-//! target = gain · heard / nodes / time                     over a window, then smoothed; or told
+//! target = gain · heard / nodes / time                     segments/s; over a window, then smoothed; or received
 //! effort ← effort · (1 + weight · (1 − own / target))      from 1/max_effort to max_effort
-//! c      = target · effort
+//! c      = target · effort                                 segments/s
 //! ```
 //!
-//! - **gain** is above 1, and lets all rates rise until losses or long round trips, and not periods,
-//!   limit those who have least.
-//! - **The target is one for all.** Far from the border router a node hears of few others, who may
-//!   all be better or worse off than most. So each node writes the target into some of what it
-//!   sends, and who hears that of its parent takes it. The border router sends nothing of its own
-//!   and has none, so that its children find it. An information element of IEEE 802.15.4 holds it:
-//!   six bytes, with the element that ends the list.
-//! - **effort** is each node's own. Who has a period for c gets less than c, as (4.1) leaves out
-//!   timeouts that follow each other, and the more so the worse its luck is. It is bounded: who has
-//!   little to send gets less than the target as well, and would never wait again.
+//! - **gain** is above 1, so that all rates rise until losses or long round trips, and not periods,
+//!   limit the nodes with the smallest rates.
+//! - **The target is the same for all nodes.** Far from the border router a node overhears few
+//!   others, and all of these may have more or less than the mean. So each node writes the target
+//!   into some of its packets, and its children take it over. The border router sends no packets of
+//!   its own and has no target, so its children compute it. An information element of IEEE 802.15.4
+//!   carries the target: six bytes, with the element that ends the list.
+//! - **effort** is each node's own. A node with a period for c gets less than c, as (4.1) leaves
+//!   out consecutive timeouts, and the more of them the higher its loss rate. The effort is
+//!   bounded: a node with little data gets less than the target as well, and would otherwise end
+//!   with a period of 0.
 //!
-//! Nodes are counted without a table of them, by linear counting (Whang, Vander-Zanden, Taylor
-//! 1990): each address sets one bit of m, and with z of them unset there were about −m·ln(z/m). For
-//! 128 bits the standard error is below a tenth up to 200 nodes.
+//! Nodes are counted without a table, by linear counting (Whang, Vander-Zanden, Taylor 1990): each
+//! address sets one bit of m; with z bits unset there were about −m·ln(z/m) nodes. For 128 bits the
+//! standard error is below a tenth up to 200 nodes.
 
 use super::dtpa::Share;
 use crate::unit::{Span, Time};

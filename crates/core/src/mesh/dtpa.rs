@@ -1,14 +1,16 @@
-//! Dynamic TX period adjustment: who has fewer losses and shorter round trips waits longer.
+//! Dynamic TX period adjustment (DTPA) controls the pace of a mesh node's own TCP segments: it
+//! spreads a window over a period, so that each node gets the same share c, whatever its loss rate
+//! and round trip.
 //!
 //! ```text
-//! x = cwnd / (TXP + RTT)          cwnd = a/√p                  (4.1, 4.3; x in segments a second)
-//! TXP = max(a/(c·√p) − RTT, 0)    so that x = c for every node (4.5, 4.6)
+//! x = cwnd / (TXP + RTT)          cwnd = a/√p                  (4.1, 4.3; x in segments/s)
+//! TXP = max(a/(c·√p) − RTT, 0)    so that x = c for every node (4.5, 4.6; seconds)
 //! p = (timeouts + fast retransmits) / segments sent            Algorithm 2
 //! ```
 //!
 //! The congestion window is Reno's and stays so (4.2); a window's worth of segments takes TXP + RTT
-//! in place of RTT. What a node forwards for its children never waits. Im, PhD thesis, sections
-//! 4.3.1 and 4.3.2.
+//! in place of RTT. Packets that a node forwards for its children are not delayed. Im, PhD thesis,
+//! sections 4.3.1 and 4.3.2.
 //!
 //! All arithmetic is in integers, for nodes without a floating-point unit and for the kernel, whose
 //! program computes the same; the state is at most 64 bytes, and nothing is allocated.
@@ -18,21 +20,21 @@
 //! - **a** is printed as √3/2, with its root's bar lost: √(3/2), of Reno with an ack for each
 //!   segment (Mathis et al. 1997).
 //! - **c has a unit**: segments a second, as MSS has been left out of (4.5).
-//! - **No loss yet** would be a period without end; there is none, TXP is 0, until the first loss.
+//! - **No loss yet** would be an infinite period; TXP is 0 until the first loss.
 //! - **A window that cannot grow to a/√p.** With few losses (4.1) promises a window that small
-//!   nodes do not have, and they would wait far too long: [`DtpaParams::max_window`] bounds it.
-//!   The law as printed has no bound.
+//!   nodes do not have, and they would wait far too long: [`DtpaParams::max_window`] bounds it. The
+//!   law as printed has no bound.
 //! - **A window that grows beyond a/√p.** That is the mean of Reno's saw. Between two losses its
-//!   window grows from W/2 to W in W/2 round trips, in which it sends 3/8·W² = 1/p segments; so
-//!   its peak is W = √(8/(3p)) = 4/3·a/√p. What stops a window there is a loss of its own making,
-//!   and a window that is spread over a period makes none: it would grow on, and the rate with
-//!   it. So it is held to the peak and one segment more, since windows are whole, and nobody gets
-//!   more than (4/3 + √p/a)·c ([`Dtpa::max_window`]). [`DtpaParams::peak_bound`] switches this
+//!   window grows from W/2 to W in W/2 round trips, in which it sends 3/8·W² = 1/p segments; so its
+//!   peak is W = √(8/(3p)) = 4/3·a/√p. Reno stops there because its own window causes a loss, but a
+//!   window that is spread over a period causes no loss: it would grow on, and the rate with it. So
+//!   the window is limited to the peak and one segment more, since windows are whole, and no node
+//!   gets more than (4/3 + √p/a)·c ([`Dtpa::max_window`]). [`DtpaParams::peak_bound`] switches this
 //!   off, for the law as printed.
-//! - **What a loss of long ago weighs.** Algorithm 2 counts from the start;
-//!   [`DtpaParams::memory`] halves the counts now and then.
-//! - **Where the waiting goes.** "Wait, then transmit" fits a window of one segment. With more,
-//!   the window is spread over TXP + RTT ([`Dtpa::spacing`]): the same rate, and no bursts into a
+//! - **Weight of old losses.** Algorithm 2 counts from the start; [`DtpaParams::memory`] halves the
+//!   counts at intervals.
+//! - **Place of the period.** "Wait, then transmit" fits a window of one segment. With more, the
+//!   window is spread over TXP + RTT ([`Dtpa::spacing`]): the same rate, and no bursts into a
 //!   parent's queue.
 
 use crate::unit::{Span, Time};

@@ -1,20 +1,21 @@
-//! Coupled congestion control: how the window of one path grows with what is delivered, given all
-//! paths of its connection, so that several paths through one bottleneck take no more than one flow.
+//! Coupled congestion control: controls the growth of each path's window by the windows of all
+//! paths of the connection, so that several paths through one bottleneck take no more than one
+//! flow.
 //!
 //! ```text
 //! LIA     Δw = min(α/Σw, 1/w)             α/Σw = max(w/rtt²) / (Σ w/rtt)²
 //! OLIA    Δw = (w/rtt²)/(Σ w/rtt)² + α/w
 //!
-//! M: the paths with the largest window       B: those with the most ℓ/rtt²
+//! M: the paths with the largest window       B: those with maximum ℓ/rtt²
 //! α =  1/(paths·|B∖M|)   of a path in B∖M
 //!     −1/(paths·|M|)     of one in M, if B∖M is not empty
 //!      0                 else
 //! ```
 //!
-//! Δw is the increase, in packets, with each packet delivered in congestion avoidance; w are windows in
-//! packets. Slow start and the answer to a loss are Reno's. ℓ are the packets delivered since the last
-//! loss, or between that one and the one before, whichever are more: 1/ℓ estimates the loss rate, and
-//! ℓ/rtt² the square of the rate of one TCP flow.
+//! Δw is the increase, in packets, with each packet delivered in congestion avoidance; w are
+//! windows in packets. Slow start and the answer to a loss are Reno's. ℓ are the packets delivered
+//! since the last loss, or between that one and the one before, whichever are more: 1/ℓ estimates
+//! the loss rate, and ℓ/rtt² the square of the rate of one TCP flow.
 //!
 //! LIA: RFC 6356, section 3. OLIA: Khalili, Gast, Popovic, Le Boudec: MPTCP Is Not Pareto-Optimal,
 //! IEEE/ACM Transactions on Networking 21(5), 2013, section IV.

@@ -21,8 +21,8 @@
 //! - D_i is half the smoothed round trip, rounded to multiples of 4 ms so that rounds stay short, at
 //!   least 1 ms. Paths of equal times come in the order of their round trips.
 //! - A path without a round trip sample has no turn unless no path has one. A path that is gone
-//!   loses its turns, and what is queued on it is sent over others.
-//! - A round is planned anew when it is over and not when paths change, which makes DAPS slow to
+//!   loses its turns, and packets queued on it are sent over others.
+//! - A new round is planned when the last one is over and not when paths change, which makes DAPS slow to
 //!   follow. That code smooths cwnd_i; this one takes it as it is when the round begins.
 //!
 //! A round is cut at 10 s, or at the largest D_i, if that is longer: the least common multiple of

@@ -1,4 +1,4 @@
-//! The wait of a packet in its device queue, from a time stamp of its departure.
+//! The wait of a packet in its device queue, from a timestamp of its departure.
 //!
 //! ```text
 //!   W = departure − sending                           (2.2): X = RTT − W = ack − departure

@@ -1,27 +1,27 @@
-//! Earliest delivery: QAware's queue and server, but with the queue's own rate; and it waits for a path
-//! that is full if all that may be sent is there sooner then.
+//! Earliest delivery: QAware's queue and server, but with the queue's own rate; and it waits for a
+//! path that is full if all that may be sent is there sooner then.
 //!
 //! With n packets in the device queue of a path:
 //!
 //! ```text
 //! W = n / dequeue rate                              Ŵ: its mean, with each new srtt, by 1/8
-//! X = max(srtt − Ŵ, shortest round trip)            what comes after the device
+//! X = max(srtt − Ŵ, minimum round trip)             delay behind the device
 //! D = W + X                                         until this packet is acknowledged
 //!
-//! f: the least D of all paths        s: the least D of those with room        k = min(unsent, window)
+//! f: the path with minimum D         s: that among paths with room        k = min(unsent, window)
 //! wait for f  if  (1 + k/cwnd_f)·D_f < (1 + β·waiting)·D_s
 //! ```
 //!
-//! [`QAware`](super::QAware) counts each packet in the queue as the time that a packet takes behind the
-//! device, (n + 1)·X: a device of half the rate gets as many packets as a fast one, and they arrive out
-//! of order. While the window that all paths share keeps all devices busy, this costs no goodput. Here
-//! packets arrive in the order in which they were sent, also where the window is short. Waiting is that
-//! of [`Ecf`](super::Ecf) (Lim et al., CoNEXT 2017, section 4), with two differences: times are those
-//! that the queues foretell, and what ends is not only the data but also the window. `waiting` is 1 from
-//! a wait on until the condition fails.
+//! [`QAware`](super::QAware) counts each packet in the queue as the time that a packet takes behind
+//! the device, (n + 1)·X: a device of half the rate gets as many packets as a fast one, and they
+//! arrive out of order. While the window that all paths share keeps all devices busy, this costs no
+//! goodput. Here packets arrive in the order in which they were sent, also where the window is
+//! short. Waiting is that of [`Ecf`](super::Ecf) (Lim et al., CoNEXT 2017, section 4), with two
+//! differences: times are predicted from the queues, and the end of the window counts as well as
+//! that of the data. `waiting` is 1 from a wait on until the condition fails.
 //!
-//! Our own law, from the thesis 000, section 2.4, whose (2.2) smooths X once an ack, as it is done here.
-//! A path without acks keeps its X: no queue has changed what lies behind it.
+//! Our own law, from Shreedhar, PhD thesis, section 2.4, whose (2.2) smooths X once an ack, as it
+//! is done here. A path without acks keeps its X: no queue has changed the path behind it.
 
 use super::ecf::rounds;
 use super::{Choice, EcfParams, MAX_PATHS, PathId, PathState, Scheduler, SendState, candidates};

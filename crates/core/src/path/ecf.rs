@@ -13,7 +13,7 @@
 //!
 //! # Where the paper is silent
 //!
-//! k/cwnd is at least 1, one round trip for what is left, as in the authors' code for Linux. σ, a
+//! k/cwnd is at least 1, one round trip for the rest, as in the authors' code for Linux. σ, a
 //! standard deviation in the paper, is the mean deviation of RFC 6298, which TCP has. The code for
 //! Linux (version 0.95) takes twice `rttvar_us`, which Linux keeps at a quarter of the minimum
 //! timeout, 200 ms, or more: δ is at least 100 ms there ([`EcfParams::min_delta`]). With round trips

@@ -1,26 +1,27 @@
-//! Freshest: the path on which an update is expected first, and a copy where that pays.
+//! Freshest: chooses the path with the earliest expected delivery of an update, and sends a copy by
+//! a second path if that is worth it.
 //!
-//! For each path with room, the expected time until what the far end knows is as fresh as this
-//! update:
+//! For each path with room, the expected time until the far end's state is as fresh as this update:
 //!
 //! ```text
-//! D = max(W + way, unanswered − srtt/2)        way: as the far end tells, or (srtt − Ŵ)/2
-//! E = D + p/(1 − p)·T                          a lost update is made up by the next, T later
+//! D = max(W + d, unanswered − srtt/2)          s; d: forward delay, as reported by the far end, or (srtt − Ŵ)/2
+//! E = D + p/(1 − p)·T                          s; a lost update is made up by the next, T later
 //! ```
 //!
-//! W is what the device queue takes, Ŵ its mean over the round trips of which srtt tells, p the loss,
-//! T the time between updates. What has been on its way for long without an answer tells that a
-//! path stands still, a round trip before srtt does; or that it was lost, with odds of p to 1/32, by
-//! which part D is as uncertain as it is longer for that.
+//! W is the delay in the device queue, Ŵ its mean over the round trips in srtt, p the loss rate, T
+//! the time between updates. An update without an ack for a long time shows that a path stalls, a
+//! round trip before srtt does; or that the update was lost, with odds of p to 1/32. By that
+//! probability the increase of D is uncertain.
 //!
-//! The update takes the path with the least E. It is copied to the second if that makes the
-//! expectation shorter by [`FreshestParams::worth`]: by the mean of the earlier of two normal times
-//! (Clark, The Greatest of a Finite Set of Random Variables, Operations Research 9(2), 1961), and by
-//! what is lost on one way only. Copies cost: of a hundred updates at most
-//! [`FreshestParams::copies`] are copied. A path of which nothing was heard for
-//! [`FreshestParams::forget`] gets a copy too: it may have become the better one.
+//! The update takes the path with the minimum E. It is copied to the second path if that makes the
+//! expected time shorter by [`FreshestParams::worth`]: by the mean of the earlier of two normal
+//! times (Clark, The Greatest of a Finite Set of Random Variables, Operations Research 9(2), 1961),
+//! and by the losses on one path only. Copies are limited: of a hundred updates at most
+//! [`FreshestParams::copies`] are copied. A path without acks for [`FreshestParams::forget`] gets a
+//! copy too: it may have become the better one.
 //!
-//! Our own law; the thesis 000 names age control over several paths as future work (chapter 6).
+//! Our own law; the thesis (Shreedhar, PhD thesis, IIIT-Delhi) names age control over several paths
+//! as future work (chapter 6).
 
 use super::{Choice, MAX_PATHS, PathId, PathSet, PathState, Scheduler, SendState, candidates};
 use crate::unit::{Span, Time};

@@ -7,8 +7,8 @@
 //! pace_i  ← (pace_i·queued_i + pacing rate_i·burst) / (queued_i + burst)
 //! ```
 //!
-//! The path of the smallest `linger` takes a whole burst, then the choice is made again. It does not
-//! look at windows: a packet for a path whose congestion window is full is queued on that path,
+//! The path of the smallest `linger` takes a whole burst, then the choice is made again. It ignores
+//! windows: a packet for a path whose congestion window is full is queued on that path,
 //! until its send buffer is full, and then all wait for it. Backups are used where there is no other
 //! path.
 //!

@@ -1,11 +1,12 @@
-//! What a device lets be seen: the packets in its queue, and how fast they leave.
+//! Measures the dequeue rate of a device from the packets in its queue.
 //!
 //! ```text
-//! μ = packets that left / time under load           (2.1): n/μ is what n that wait will take
+//! μ = packets that left / time under load           packets/s (2.1): n queued packets take n/μ
 //! ```
 //!
-//! (000, section 2.4.) Algorithm 1 there counts what left in a sampling time, and only while packets
-//! wait. With idle time in it, it would tell how much was sent instead of how fast the device is.
+//! Shreedhar, PhD thesis, IIIT-Delhi, section 2.4. Algorithm 1 there counts departures in a
+//! sampling time, and only while packets are queued: idle time would turn the dequeue rate into the
+//! sender's rate.
 
 use super::DeviceQueue;
 use crate::unit::{Span, Time};

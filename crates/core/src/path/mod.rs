@@ -1,27 +1,27 @@
-//! The stop between host and link: which of several paths the next packet takes.
+//! The stop between host and link: the choice of one of several paths for the next packet.
 //!
 //! ```text
 //!                                  ┌─► cwnd, inflight ─► device queue ─► link ─► …
 //!  send buffer ─► scheduler ─► wait┤
 //!       ▲        paths' states     └─► cwnd, inflight ─► device queue ─► link ─► …
-//!       └── receive window               (here queues are seen at once, by acks a round trip later)
+//!       └── receive window               (queues are visible here at once, in acks a round trip later)
 //! ```
 //!
 //! | scheduler | takes | from |
 //! |---|---|---|
-//! | [`MinSrtt`] | the path with room whose round trip is shortest | default of Linux's out-of-tree MPTCP |
+//! | [`MinSrtt`] | the path with room and the minimum round trip | default of Linux's out-of-tree MPTCP |
 //! | [`RoundRobin`] | paths with room in turn | Linux |
 //! | [`Redundant`] | all paths with room, with copies of the same packet | Linux |
-//! | [`Ecf`] | waits for the fastest if all is over sooner then | Lim et al. |
+//! | [`Ecf`] | waits for the fastest if that completes the data sooner | Lim et al. |
 //! | [`Blest`] | waits for the fastest if a slower one would block the receive window | Ferlin et al. |
 //! | [`Daps`] | paths in the order in which packets would arrive, a round ahead | Kuhn et al. |
 //! | [`Linger`] | the path whose unacknowledged bytes last shortest at its pacing rate | mainline Linux |
-//! | [`QAware`] | the path on which the packets in its device queue, and this one, are served first | 000 |
+//! | [`QAware`] | the path on which the packets in its device queue, and this one, are served first | the thesis |
 //! | [`Earliest`] | the path on which this packet arrives first, by its queue; waits as ECF does | ours |
 //! | [`Freshest`] | the path on which an update is expected first; copies where that pays | ours |
 //!
-//! (000: Shreedhar, PhD thesis, IIIT-Delhi: chapter 2, QAware: A Cross-Layer Approach to MPTCP
-//! Scheduling.)
+//! The thesis is Shreedhar, PhD thesis, IIIT-Delhi: chapter 2, QAware: A Cross-Layer Approach to
+//! MPTCP Scheduling.
 //!
 //! ```
 //! use freshline_core::path::{Choice, SendState, MinSrtt, PathId, PathState, Scheduler};

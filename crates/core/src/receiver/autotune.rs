@@ -1,16 +1,17 @@
-//! A window that grows with what is read, as Linux tunes it (`tcp_rmem`).
+//! Auto-tuning controls the receive window as Linux does (`tcp_rmem`): the window grows with the
+//! bytes that the application reads, so that it never limits the sender.
 //!
-//! It follows dynamic right-sizing (Fisk, Feng 2001): once a round trip, as the receiver sees it,
-//! what the application has read in that time is compared with the most it ever read in one.
-//! Where it is more, the window becomes twice that, and more still if reading accelerates, so that
-//! slow start, which doubles, is never held back by it:
+//! It follows dynamic right-sizing (Fisk, Feng 2001). Once per round trip, as the receiver measures
+//! it, the bytes read in that time are compared with the maximum of all former round trips. If they
+//! are more, the window becomes twice that, and more if reading accelerates, so that it does not
+//! slow down slow start, which doubles:
 //!
 //! ```text
-//! read > most:   window ← max(window, w + 2·w·(read − most)/most),   w = 2·read + 16 segments
+//! read > max:   window ← max(window, w + 2·w·(read − max)/max),   w = 2·read + 16 segments     (bytes)
 //! ```
 //!
-//! It never shrinks. This is equation 2.12 of 003, "2·ŵ at most `tcp_rmem` max", as today's kernels
-//! have it.
+//! It never shrinks. This is equation 2.12 of Im, PhD thesis, Seoul National University, 2015, "2·ŵ
+//! at most `tcp_rmem` max", in the form of today's kernels.
 
 use super::{Arrival, Limits, WindowLaw};
 use crate::unit::{Bytes, Span, Time};

@@ -1,11 +1,13 @@
-//! Dynamic receive window adjustment: the window shrinks as the round trip grows.
+//! Dynamic receive window adjustment (DRWA): the window shrinks in proportion to the growth of the
+//! round trip.
 //!
 //! ```text
-//! rwnd = λ · RTTm/R̂TT · ŵ         (003, equation 2.13)
+//! rwnd = λ · RTTm/R̂TT · ŵ         bytes or packets; equation 2.13
 //! ```
 //!
-//! Alone on a path it settles where R̂TT = λ·RTTm. Beside flows that fill a queue, which it cannot
-//! empty, each round multiplies its window by λ·RTTm/R̂TT < 1: it starves, as 003 shows.
+//! Im, PhD thesis, Seoul National University, 2015, chapter 2. Alone on a path it settles at R̂TT =
+//! λ·RTTm. Alongside flows that fill a queue, which it cannot empty, each round multiplies its
+//! window by λ·RTTm/R̂TT < 1: it starves, as the thesis shows.
 
 use super::round::RoundMeter;
 use super::{Arrival, Limits, WindowLaw};

@@ -1,8 +1,8 @@
-//! The last stop: how much may be in flight towards a receiver.
+//! The last stop: the amount of data in flight towards a receiver.
 //!
-//! A TCP sender keeps at most min(cwnd, rwnd) in flight. A receive window that is generous beyond
-//! what the path holds becomes a queue at the bottleneck; a law here chooses it, from what a
-//! receiver sees by itself.
+//! A TCP sender keeps at most min(cwnd, rwnd) in flight. A receive window larger than the path's
+//! BDP becomes a queue at the bottleneck. A law of this module chooses the window from measurements
+//! at the receiver alone.
 //!
 //! ```text
 //!  data ─► on_round_trip, on_arrival ─┐
@@ -11,16 +11,16 @@
 //!
 //! | law | window | from |
 //! |---|---|---|
-//! | [`Fixed`] | stays | the minimum: what an application sets once |
-//! | [`Autotune`] | ahead of what is read, and never smaller | Linux |
-//! | [`Drwa`] | in proportion to RTTm/RTT | the baseline of 003 |
-//! | [`Rtac`] | as Reno's would be behind a RED queue | 003 |
-//! | [`Algorithm1`] | the same, exactly as printed, with K set by hand | 003, Algorithm 1 |
+//! | [`Fixed`] | constant | the minimum: an application sets it once |
+//! | [`Autotune`] | ahead of the bytes read, and never smaller | Linux |
+//! | [`Drwa`] | in proportion to RTTm/RTT | the baseline of the thesis |
+//! | [`Rtac`] | that of Reno behind a RED queue | the thesis |
+//! | [`Algorithm1`] | the same, exactly as printed, with K set by hand | the thesis, Algorithm 1 |
 //!
-//! (003: Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in Wireless
-//! Networks, chapter 2.)
+//! The thesis is Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in
+//! Wireless Networks, chapter 2.
 //!
-//! No law is driven by time: without arrivals nothing is acknowledged, and so no window told.
+//! No law has a timer: without arrivals there are no acks, and so no window to advertise.
 
 mod algorithm1;
 mod autotune;

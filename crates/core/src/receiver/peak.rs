@@ -1,4 +1,4 @@
-//! What the path carries: the largest rate of the last two short buckets of time.
+//! The capacity of the path: the maximum rate of the last two short buckets of time.
 //!
 //! Bytes are counted over at least `bucket`; a bucket ends with the first arrival after that, and
 //! its rate is over the time it really took. The larger of two is taken, so that one in which the

@@ -1,4 +1,5 @@
-//! RTTm, the round trip without a queue of one's own; and whose the queue is.
+//! Measures RTTm, the round trip without this flow's own queue, and finds out which flow causes a
+//! queue.
 //!
 //! ```text
 //!           the queue stands for `patience` rounds              it stays
@@ -9,18 +10,28 @@
 //!      │                                    it falls,  ▼                              │
 //!      │                              but was shared ┌──────────┐                     │
 //!      └──────────────────────────────────────────── │ draining │ ────────────────────┘
-//!         it falls: RTTm ← the least of the drain    └──────────┘  it stays
+//!         it falls: RTTm ← minimum of the drain      └──────────┘  it stays
 //! ```
 //!
-//! A smaller window shortens one's own queue and nobody else's. So where the law does not bring
-//! the queue down, half a window for a moment shows whose it is. If it is not ours, to shrink
-//! further would only be to starve. From time to time another half tells when that has changed;
-//! a drain then makes sure, and shows whether the path has become longer meanwhile. A window too
-//! small to be halved is raised instead, to see whether the queue grows with it (not drawn).
+//! A smaller window shortens only this flow's own queue. So if the law does not bring the queue
+//! down, half a window for some round trips shows which flow causes it.
 //!
-//! A test gives room away that others take, and CUBIC wins back in seconds: a flow's first queue is
-//! asked about without patience if it is longer than jitter, a shared one at most once in 60 round
-//! trips.
+//! - **alone**: the law controls the window. It ends when the queue stands for `patience` rounds.
+//! - **halving**: half of the window. If the round trip falls, the queue was this flow's own. If it
+//!   stays, a competing flow causes it, and a smaller window would only lose throughput.
+//! - **shared**: the law does not limit the window. It ends with another test, at long intervals.
+//! - **draining**: the minimum window, after a test in a shared queue that made the round trip
+//!   fall. It confirms the result, and measures RTTm again, in case the path has become longer.
+//!
+//! A window too small to be halved is raised instead, to see whether the queue grows with it (not
+//! drawn).
+//!
+//! A test leaves capacity to competing flows, which CUBIC wins back only in seconds. So a flow's
+//! first queue is tested at once if it is longer than jitter, and a shared one at most once in 60
+//! round trips.
+//!
+//! If Δ is learnt, short increases of the window measure the path's delay without a queue: see
+//! `variation.rs`.
 
 //!
 //! Where Δ is learnt, windows that are raised for a moment show how long the path is without a queue:

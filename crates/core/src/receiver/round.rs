@@ -1,11 +1,11 @@
-//! What a receiver knows of its path once a round trip: how long it is, and how much came in it.
+//! A receiver's measurements once a round trip: its duration, and the data that arrived in it.
 //!
 //! ```text
 //! with a sample:       R̂TT ← (1 − β)·R̂TT + β·sample
 //! once each R̂TT:       ŵ ← α·ŵ + (1 − α)·arrived
 //! ```
 //!
-//! (003, Algorithm 1.)
+//! (Im, PhD thesis, Algorithm 1.)
 
 use crate::unit::{Bytes, Span, Time};
 

@@ -1,59 +1,77 @@
-//! RTAC: the window that Reno would have, were a RED queue at the bottleneck.
+//! RTAC controls the receive window of a TCP connection, so that the data in flight settles at θ
+//! times the path's BDP and the queue at the bottleneck stays short. The window is the one that
+//! Reno would have behind a RED queue.
 //!
 //! ```text
-//! Q    = (RTT − RTTm) · w/RTT                        packets that wait            (2.10)
-//! q    = K · (Q + 1)                                 what RED would drop of them  (2.6)
-//! rwnd = √a · RTT/RTTm · 1/√q,   a = 3/2             Reno's window at that loss   (2.8, 2.14)
-//! K    = a/(θ − 1) · BDP⁻³                           so that w settles at θ·BDP   (2.11)
+//! Q    = (RTT − RTTm) · w/RTT                        queued packets               (2.10)
+//! q    = K · (Q + 1)                                 RED's loss probability       (2.6)
+//! rwnd = √a · RTT/RTTm · 1/√q,   a = 3/2 packets²    Reno's window at that loss   (2.8, 2.14)
+//! K    = a/(θ − 1) · BDP⁻³       1/packets           so that w settles at θ·BDP   (2.11)
 //! ```
 //!
 //! Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in Wireless
-//! Networks, chapter 2, Algorithm 1. The sender keeps min(cwnd, rwnd) in flight: where the network
-//! is congested cwnd is the smaller one and nothing changes; where a buffer hides the congestion
-//! rwnd takes over.
+//! Networks, chapter 2, Algorithm 1. The sender keeps min(cwnd, rwnd) in flight: where losses
+//! control the network, cwnd is smaller and RTAC has no effect; where a large buffer hides
+//! congestion, rwnd limits the flow.
 //!
 //! # Derivation
 //!
 //! Reno maximises U(x) = −a/(RTTm²·x), so that at the price q it sends x = √a/(RTTm·√q); times RTT,
-//! that is (2.8). Windows and Q are in packets and q is a probability, so K is one over packets and
-//! a in packets². At the wanted point w = θ·BDP, RTT = θ·RTTm, Q = (θ − 1)·BDP ≫ 1, and
-//! θ·BDP = θ·√(a/(K·Q)) gives (2.11). With it a cancels:
+//! that is (2.8). Windows and Q are in packets and q is a probability, so K is in 1/packets and a
+//! in packets². At the target w = θ·BDP, RTT = θ·RTTm, Q = (θ − 1)·BDP ≫ 1, and θ·BDP =
+//! θ·√(a/(K·Q)) gives (2.11). With it a cancels:
 //!
 //! ```text
 //! rwnd = RTT/RTTm · BDP · √( (θ − 1)·BDP / (Q + 1) )
 //! ```
 //!
-//! Alone on a link, w is rwnd a round trip ago, RTT/RTTm = w/BDP and Q = w − BDP. The slope of that
-//! map where it rests is 1 − θ/(2·(θ − 1)), above −1 for θ > 4/3 only: below it the window swings.
-//! This is why 003 sees the best performance with θ from 1.3 to 1.4.
+//! Alone on a link, w is rwnd one round trip ago, RTT/RTTm = w/BDP and Q = w − BDP. The slope of
+//! that map at its fixed point is 1 − θ/(2·(θ − 1)), above −1 for θ > 4/3 only: with a smaller θ
+//! the window oscillates. The thesis finds the best performance with θ from 1.3 to 1.4.
 //!
-//! # In whole numbers
+//! # States
 //!
-//! [`Flight::window`] is all of the arithmetic, for twins that have no floating point. In bytes,
-//! with S the segment: rwnd² = RTT²/RTTm² · BDP³ · (θ − 1)/(Q + S); the automatic BDP has S added
-//! to it (`headroom`). A test computes it in 64 bits, within 1 % of this.
+//! With [`Slope::Auto`], decided once per round trip:
+//!
+//! - **start-up**, from the first arrival to the first queue: the window is at least four times the
+//!   data that arrives in a round trip.
+//! - **law**, after start-up, and when a test finds this flow's own queue: rwnd as above. Ends with
+//!   a standing queue.
+//! - **test**, with a standing queue: half of the flight, or the minimum window. Ends when the
+//!   round trip has shown the owner of the queue.
+//! - **shared**, when a test finds a competing flow's queue: the law does not limit the window.
+//!   Ends with a later test that finds the queue gone.
+//!
+//! `remote.rs` has the diagram and the conditions of the tests.
+//!
+//! # Integer arithmetic
+//!
+//! [`Flight::window`] is all of the arithmetic, for implementations without floating point. In
+//! bytes, with S the segment: rwnd² = RTT²/RTTm² · BDP³ · (θ − 1)/(Q + S); the automatic BDP has S
+//! added to it (`headroom`). A test computes it in 64 bits, within 1 % of this.
 //!
 //! # Where the paper is silent
 //!
-//! - **K.** The paper sets it by hand for each network. [`Slope::Auto`] sets it each round from
-//!   BDP = rate·(RTTm + Δ), the rate being the larger of that over two short buckets of time and
-//!   ŵ/R̂TT, which knows a path before a bucket is full.
-//! - **A flow that is not alone.** With a K of its own rate a flow would shrink for ever beside one
-//!   that fills the queue, as DRWA does. At the first queue, and where one does not leave, half a
-//!   window shows whose it is; in a queue of others the window is free, and seldom another half shows
-//!   whether it still is theirs. With [`Slope::Fixed`] nothing is tested, as in the paper; with
-//!   [`RtacParams::pure`] the law is [`super::Algorithm1`], which has none of what follows.
-//! - **RTTm** is the least of R̂TT, so that a single lucky packet does not count; with
-//!   [`Slope::Fixed`] the least sample, from which the paper measured Δ.
-//! - **ŵ** counts what arrives, not what is copied: what waits for the application is not in the
-//!   network.
-//! - **A flow without a queue** (R̂TT nearer to RTTm than to the wanted point) never gets a smaller
-//!   window: that it sends little is then its own wish.
-//! - **A drop of the capacity** makes RTT/RTTm large before the rate is known to be lower. If a
-//!   queue is there and less than half of that rate arrives, the window does not grow: such a drop
-//!   costs what is in flight at that moment, at the new rate, and no more.
-//! - **Pauses** of the sender are no round trips: a sample that is longer than R̂TT after more than
-//!   R̂TT without data is left out.
+//! - **K.** The paper sets it by hand for each network. [`Slope::Auto`] sets it each round from BDP
+//!   = rate·(RTTm + Δ), where the rate is the larger of the rate over two short buckets of time and
+//!   ŵ/R̂TT, which is known before a bucket is full.
+//! - **Competing flows.** With a K from its own rate a flow would shrink without end alongside a
+//!   flow that fills the queue, as DRWA does. At its first queue, and when a queue does not drain,
+//!   the flow halves its window to find out whether it causes the queue. In a competing flow's
+//!   queue the window is not limited, and a test repeats at long intervals. With [`Slope::Fixed`]
+//!   there are no tests, as in the paper; with [`RtacParams::pure`] the law is
+//!   [`super::Algorithm1`], without all of these extensions.
+//! - **RTTm** is the minimum of R̂TT, so that a single lucky packet does not count; with
+//!   [`Slope::Fixed`] the minimum sample, from which the paper measured Δ.
+//! - **ŵ** counts arrived bytes, not bytes copied to the application: data that waits for the
+//!   application is not in the network.
+//! - **A flow without a queue** (R̂TT nearer to RTTm than to the target) never gets a smaller
+//!   window: such a flow is limited by its application.
+//! - **A drop of the capacity** makes RTT/RTTm large before the lower rate is known. If there is a
+//!   queue and data arrives at less than half of the known rate, the window does not grow: such a
+//!   drop delays at most the data in flight at that moment.
+//! - **Pauses** of the sender are not round trips: a sample that is longer than R̂TT after more
+//!   than R̂TT without data is left out.
 
 use super::peak::PeakRate;
 use super::remote::{Ownership, QueueOwner, Remote, Rules, Verdict, View};

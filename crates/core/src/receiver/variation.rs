@@ -4,8 +4,8 @@
 //! path = RTTm + Δ,    0 ≤ Δ ≤ min(9/20·RTTm, 20 ms)
 //! ```
 //!
-//! Where the delay of a path varies, RTTm is a lucky sample: θ·RTTm may be less than what a round trip
-//! takes without a queue, and the window is too small for the rate (003 section 2.4.1 adds Δ by hand).
+//! Where the delay of a path varies, RTTm is a lucky sample: θ·RTTm may be less than a round trip
+//! without a queue, and the window is too small for the rate (section 2.4.1 of the thesis adds Δ by hand).
 //! The round trip alone does not tell variation from a queue. Its response to the window does:
 //!
 //! | measurement | own queue | competing queue | variation |
@@ -14,14 +14,14 @@
 //! | window is halved | halves | stays | stays |
 //!
 //! **Growing.** After 12 rounds with a queue, while R̂TT is below RTTm + 2·(largest Δ), all flows of the
-//! host are allowed 1.55 times what they have in flight, for at most five rounds. If the flight grows to
+//! host are allowed 1.55 times their data in flight, for at most five rounds. If the flight grows to
 //! 1.4 times and R̂TT to less than 1.18 times, the path had room: its round trip before was without a
 //! queue of this flow, and Δ is R̂TT − RTTm. As soon as R̂TT is 1.18 times as long, the window is taken
 //! back. A larger window takes nothing from this flow, so that the measurement costs no share alongside
 //! a plain receiver, which a smaller one would.
 //!
-//! **Halving.** A Δ above zero is measured again with half a window, and only lowered: Δ is at most what
-//! R̂TT then exceeds RTTm by. Alone on a link, half of a window of θ·(1 + Δ/RTTm) BDPs leaves no queue,
+//! **Halving.** A Δ above zero is measured again with half a window, and only lowered: Δ is at most the excess of
+//! R̂TT over RTTm then. Alone on a link, half of a window of θ·(1 + Δ/RTTm) BDPs leaves no queue,
 //! since θ/2·(1 + 9/20) is 1 with the thesis's θ of 1.38: a wrong Δ falls to zero at once.
 //!
 //! Measurements are at least 60 round trips and 10 s apart, and up to 16 times as far while they agree.

@@ -1,27 +1,28 @@
-//! Deficit round robin: a drop-tail queue for each flow, served in turns by bytes.
+//! Deficit round robin (DRR) shares a link fairly by bytes: it has a drop-tail queue for each flow,
+//! and serves the queues in turns.
 //!
 //! ```text
 //!              hash(flow)    ┌► queue 0 ──┐
-//! packet ─────────────────►  ├► queue 1 ──┤  turns: queues in which packets wait
+//! packet ─────────────────►  ├► queue 1 ──┤  turns: queues that are not empty
 //!                            └► …         ┘
 //!
 //! the queue whose turn it is:  head ≤ deficit → deficit ← deficit − head, sent; empty: no turns
-//!                              else           → deficit ← deficit + quantum, to the end
+//!                              else           → deficit ← deficit + quantum, to the end        (bytes)
 //! ```
 //!
 //! Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round Robin", IEEE/ACM
-//! Transactions on Networking 4(3), 1996: over any time in which two flows wait, what they were
-//! sent differs by less than a quantum and two of the largest packets.
+//! Transactions on Networking 4(3), 1996: over any time in which two flows have queued packets,
+//! their sent bytes differ by less than a quantum and two of the largest packets.
 //!
-//! It is the base station that keeps a queue for each user, and the access point that keeps one for
-//! each station (003 sections 2.5.1 and 2.5.3). Who fills his queue has the delay and the drops for
-//! himself, and there is no AQM: what a flow wants of its own queue is up to its ends. FQ-CoDel
-//! differs in both, and lets flows that have just woken go first. Only where all queues together
-//! reach the limit of memory or of packets, the longest gives its oldest packets.
+//! It models a base station with a queue for each user, and an access point with a queue for each
+//! station (Im, PhD thesis, sections 2.5.1 and 2.5.3). A flow that fills its queue has the delay
+//! and the drops alone, and there is no AQM: the ends of a flow control their own queue. FQ-CoDel
+//! differs in both, and serves flows first that have just become active. Only if all queues
+//! together reach the limit of memory or of packets, the longest drops its oldest packets.
 //!
-//! Flows are told apart by a keyed hash: two may share a queue by chance, but nobody can arrange
-//! it. Below that limit a packet takes the same time however many wait, as long as packets are not much
-//! larger than the quantum.
+//! Flows are distinguished by a keyed hash: two may share a queue by chance, but no sender can
+//! cause it. Below that limit a packet takes constant time for any queue length, as long as packets
+//! are not much larger than the quantum.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

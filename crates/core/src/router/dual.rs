@@ -1,24 +1,26 @@
-//! The dual transmit queue: two bands, of which one goes first (003 Figure 3.5).
+//! The dual transmit queue of a host: two bands, of which the urgent one goes first (Im, PhD
+//! thesis, Figure 3.5).
 //!
 //! ```text
 //!           ┌─ urgent ─► a qdisc, such as Fifo ────┐
-//! ─► band ──┤                                      ├─► urgent while there is any, else bulk ─►
+//! ─► band ──┤                                      ├─► urgent unless empty, else bulk ─►
 //!           └─ bulk ───► a qdisc, such as FqCodel ─┘
 //! ```
 //!
-//! [`DualConfig::ring`](super::DualConfig::ring) is a device's ring below the bands ([`Ring`](super::Ring)), as the phone of 003 has one.
+//! [`DualConfig::ring`](super::DualConfig::ring) is a device's ring below the bands
+//! ([`Ring`](super::Ring)), as in the phone of the thesis.
 //!
-//! The band stands in the packet's header, where a [`BandLaw`](crate::host::BandLaw) put it. Urgent
-//! packets are few by what makes them urgent, so that nothing limits what they take of the link.
+//! A [`BandLaw`](crate::host::BandLaw) has written the band into the packet's header. The law makes
+//! few packets urgent, so their share of the link has no limit.
 //!
 //! # Where the paper is silent
 //!
-//! **Uploads that compete** share the thesis's FIFO1 as they come, and one that begins late waits
-//! behind all that the other has in flight (section 3.4.4). Here the bulk band may be any discipline,
-//! and is FQ-CoDel unless said, whose target is looser than RFC 8290's: nothing urgent waits behind
-//! this queue, so that it need not be shorter than its streams like. CUBIC, which takes 3/10 of its
-//! window back, keeps a link busy behind 3/7 of the round trip; 100 ms are that for 233 ms, what a
-//! download makes of 50 ms on LTE (003 Figure 2.7). Numbers: `docs/host.md`.
+//! **Competing uploads** share the thesis's FIFO1 in the order of arrival, and a later one waits
+//! behind all packets of the other (section 3.4.4). Here the bulk band may be any discipline, by
+//! default FQ-CoDel with a target looser than RFC 8290's: no urgent packet waits behind this queue,
+//! so that it can be as long as its streams need. CUBIC, which reduces its window by 3/10, keeps a
+//! link busy behind 3/7 of the round trip; 100 ms are that for 233 ms, the round trip that a
+//! download on LTE makes of 50 ms (Figure 2.7). Numbers: `docs/host.md`.
 
 use super::{Backlog, Dequeued, Drops, Packet, Qdisc};
 use crate::host::Band;

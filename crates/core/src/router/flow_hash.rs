@@ -7,11 +7,11 @@
 //! over the ten 32-bit words s of a flow and eleven random 64-bit keys k: the family
 //! Multilinear-HM of Lemire and Kaser, "Strongly Universal String Hashing is Fast", The Computer
 //! Journal 57(11), 2014. It is strongly universal: for any two flows the pair of hashes is uniform
-//! over all pairs, and so is any fixed selection of their bits. A sender who does not know the
+//! over all pairs, and so is any fixed selection of their bits. A sender that does not know the
 //! keys can therefore not choose flows that collide more often than chance: n flows over as many
 //! buckets leave less than one other flow in the bucket of each, on average over the keys,
 //! whichever the flows. That is a theorem, where SipHash has a conjecture, and it takes five
-//! multiplications. What it gives up is secrecy of the keys from somebody who reads hashes; so
+//! multiplications. It does not keep the keys secret from a reader of hashes; so
 //! hashes must never leave the router, nor order or drop packets in a way that shows them.
 
 use core::fmt;

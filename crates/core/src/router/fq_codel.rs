@@ -1,27 +1,28 @@
-//! FQ-CoDel (RFC 8290): a CoDel queue for each flow, served in turns by bytes.
+//! FQ-CoDel (RFC 8290) shares a link fairly and keeps each flow's queue short: it has a CoDel queue
+//! for each flow, and serves the queues in turns by bytes.
 //!
 //! ```text
-//!              hash(flow)    ┌► queue 0 ──┐   new list: queues that just woke, served first
+//!              hash(flow)    ┌► queue 0 ──┐   new list: queues that just became active, served first
 //! packet ─────────────────►  ├► queue 1 ──┤
 //!                            └► …         ┘   old list: the others, in turns
 //!
-//! a queue at the front:  credit ≤ 0      → credit ← credit + quantum, to the end of old
-//!                        empty           → from new to the end of old, from old to nowhere
+//! a queue at the front:  credit ≤ 0      → credit ← credit + quantum, to the end of old     (bytes)
+//!                        empty           → from new to the end of old, from old to no list
 //!                        CoDel's choice  → credit ← credit − size, sent
 //! ```
 //!
-//! A flow that sends less than a quantum a turn finds its queue empty each time and goes first
-//! (RFC 8290 section 4.2). At the limit of packets or of memory, packets are dropped from the
-//! head of the queue that holds most bytes (section 4.1): up to half of its bytes and 64 packets
-//! at once, because finding it takes a look at every queue.
+//! A flow that sends less than a quantum a turn finds its queue empty each time and goes first (RFC
+//! 8290 section 4.2). At the limit of packets or of memory, packets are dropped from the head of
+//! the queue with the most bytes (section 4.1): up to half of its bytes and 64 packets at once,
+//! because the search visits every queue.
 //!
-//! Everything else takes the same time however many packets and flows there are, as long as
-//! packets are not much larger than the quantum. Flows are told apart by a hash with a secret key
-//! (SipHash-1-3): two may share a queue by chance, but nobody can arrange it.
+//! Everything else takes constant time for any number of packets and flows, as long as packets are
+//! not much larger than the quantum. Flows are distinguished by a hash with a secret key
+//! (SipHash-1-3): two may share a queue by chance, but no sender can cause it.
 //!
-//! Where the RFC is silent: CoDel drops nothing while no more than a packet waits *in its own
-//! queue*, as RFC 8289 has it; Linux looks at all queues together, and so may drop the only
-//! packet of a flow. The limit of memory counts the bytes of packets, not of what describes them.
+//! Where the RFC is silent: CoDel drops nothing while at most one packet is queued *in its own
+//! queue*, as in RFC 8289; Linux looks at all queues together, and so may drop the only packet of a
+//! flow. The limit of memory counts the bytes of packets, without their metadata.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! What a queue can tell from a packet's headers.
+//! The fields of a packet's headers that a queue uses.
 
 use core::net::{IpAddr, Ipv6Addr};
 

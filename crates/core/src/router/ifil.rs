@@ -1,26 +1,27 @@
-//! First in, first out across flows; the newest one only within a flow (IFIL).
+//! IFIL keeps updates fresh in a queue: first in, first out across flows, and only the newest
+//! packet within a flow.
 //!
-//! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness",
-//! sections III and VI. Of each flow at most one packet waits. A newer one takes its place in the
-//! queue, and the old one is dropped: a status that has been overtaken is of no use to anybody.
+//! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", sections
+//! III and VI. At most one packet of each flow is queued. A newer one takes its place in the queue,
+//! and the old one is dropped: an outdated status has no use.
 //!
 //! # Cost
 //!
-//! Packets wait in a ring in the order in which their flows joined it, and are numbered in that
-//! order. A table of buckets holds the number of the newest packet in each; every packet holds
-//! the number of the next older one in its bucket. Packets leave oldest first, so that the one
-//! that leaves is the last of its bucket: nothing has to be unlinked, a number below those that
-//! wait is the end of a chain. A departure costs what a plain ring costs, an arrival one hash and
-//! less than two comparisons on average, whatever the senders do ([`FlowHash`]). All memory is
-//! allocated when the queue is made.
+//! Packets are queued in a ring in the order in which their flows joined it, and are numbered in
+//! that order. A table of buckets holds the number of the newest packet in each; every packet holds
+//! the number of the next older one in its bucket. Packets leave oldest first, so that a departing
+//! packet is the last of its bucket: nothing has to be unlinked, and a number below those of queued
+//! packets is the end of a chain. A departure costs the same as in a plain ring, an arrival one
+//! hash and at most one and a half comparisons on average, for any traffic ([`FlowHash`]): there
+//! are at least two buckets for each flow. All memory is allocated when the queue is created.
 //!
 //! # At the limit
 //!
-//! The packet of a flow of which none waits is dropped on arrival; flows that wait go on replacing
-//! theirs. To evict somebody instead would let a flood of invented flows, which are all new, flush
-//! out those that wait. So every flow that has a place leaves within `limit` departures, flood or
-//! no flood. A flow that has none competes with the flood for the places that get free: no table
-//! can tell it from an invented one.
+//! A packet of a flow without a queued packet is dropped on arrival; flows with a place go on
+//! replacing their packets. If the queue evicted a flow instead, a flood of invented flows, which
+//! are all new, would flush out the others. So every flow that has a place leaves within `limit`
+//! departures, with or without a flood. A flow without a place competes with the flood for free
+//! places: no table can distinguish it from an invented one.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -41,7 +42,7 @@ use crate::unit::{Bytes, Packets, Time};
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
     /// Of how many flows a packet may wait, from 1 to 262144. The memory for all of them, at most
-    /// 160 bytes each and the packets, is taken from the start. 2000: where the kernel holds the
+    /// 192 bytes each and the packets, is taken from the start. 2000: where the kernel holds the
     /// packets it looks each one up by walking its queue. The paper has 10⁴ to 10⁵ (section VI).
     pub limit: Packets,
     /// What takes turns; hosts if unset.
@@ -99,11 +100,12 @@ pub struct Ifil<P> {
     bytes: Bytes,
 }
 
+/// In cache lines of its own: an arrival touches an entry anywhere in the queue.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Waiting<P> {
     packet: P,
     arrived: Time,
-    hash: u32,
     /// The number of the next older packet in the bucket.
     older: u32,
 }
@@ -120,18 +122,20 @@ impl<P: Packet> Ifil<P> {
             hash: FlowHash::draw(rng),
             waiting: VecDeque::with_capacity(limit),
             first: 1,
-            newest: vec![0; limit.next_power_of_two()].into_boxed_slice(),
+            newest: vec![0; 2 * limit.next_power_of_two()].into_boxed_slice(),
             bytes: Bytes::ZERO,
         })
     }
 
-    fn bucket(&self, hash: u32) -> usize {
-        hash as usize & (self.newest.len() - 1)
+    #[inline]
+    fn bucket(&self, flow: FlowWords) -> usize {
+        self.hash.hash(flow) as usize & (self.newest.len() - 1)
     }
 
     /// Where the packet of `flow` waits, counted from the oldest.
-    fn position(&self, hash: u32, flow: FlowWords) -> Option<usize> {
-        let mut number = self.newest[self.bucket(hash)];
+    #[inline]
+    fn position(&self, bucket: usize, flow: FlowWords) -> Option<usize> {
+        let mut number = self.newest[bucket];
         let mut newer = self.waiting.len();
         loop {
             let position = number.wrapping_sub(self.first) as usize;
@@ -141,7 +145,7 @@ impl<P: Packet> Ifil<P> {
                 return None;
             }
             let candidate = &self.waiting[position];
-            if candidate.hash == hash && flow_of(&candidate.packet).is(flow) {
+            if flow_of(&candidate.packet).is(flow) {
                 return Some(position);
             }
             (newer, number) = (position, candidate.older);
@@ -156,9 +160,9 @@ fn flow_of(packet: &impl Packet) -> FlowWords {
 impl<P: Packet> Qdisc<P> for Ifil<P> {
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
         let flow = flow_of(&packet);
-        let hash = self.hash.hash(flow);
+        let bucket = self.bucket(flow);
         let size = packet.size();
-        if let Some(position) = self.position(hash, flow) {
+        if let Some(position) = self.position(bucket, flow) {
             let waiting = &mut self.waiting[position];
             waiting.arrived = now;
             let old = mem::replace(&mut waiting.packet, packet);
@@ -166,9 +170,8 @@ impl<P: Packet> Qdisc<P> for Ifil<P> {
             drops(Drop { packet: old, reason: DropReason::Replaced });
         } else if self.waiting.len() < self.limit {
             let number = self.first.wrapping_add(self.waiting.len() as u32);
-            let bucket = self.bucket(hash);
             let older = mem::replace(&mut self.newest[bucket], number);
-            self.waiting.push_back(Waiting { packet, arrived: now, hash, older });
+            self.waiting.push_back(Waiting { packet, arrived: now, older });
             self.bytes += size;
         } else {
             drops(Drop { packet, reason: DropReason::QueueFull });

@@ -3,7 +3,7 @@
 //! [`Ifil`](super::Ifil) holds the newest packet of each flow and serves flows in the order in which they
 //! joined. A host that sends one stream over many 5-tuples then has as many places as it has 5-tuples. Here
 //! the update class serves hosts in turn, as CAKE's host isolation does (Høiland-Jørgensen, Täht, Morton,
-//! "Piece of CAKE", section III-B), so that all flows of a host together get what the one flow of another
+//! "Piece of CAKE", section III-B), so that all flows of a host together get as much as one flow of another
 //! host could get.
 //!
 //! ```text

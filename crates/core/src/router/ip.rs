@@ -1,8 +1,8 @@
 //! From the front of an IP packet or an Ethernet frame to its [`Header`], and the mark of
 //! congestion in a packet.
 //!
-//! Any bytes are taken, cut off anywhere: what cannot be read is left at its default, and what is
-//! no IP at all has no header. The work is bounded by the bytes at hand, as each extension header
+//! Any bytes are accepted, cut off anywhere: fields that cannot be read keep their defaults, and bytes
+//! other than IP have no header. The work is bounded by the bytes at hand, as each extension header
 //! of IPv6 takes at least 8 of them. `etherparse` walks them.
 //!
 //! # What tells flows apart

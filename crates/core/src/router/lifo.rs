@@ -1,12 +1,12 @@
 //! Last in, first out: the packet that came last leaves first.
 //!
-//! A queue for the age of information without flows (paper 002, Figures 4 and 15): what has just
-//! come is the freshest, so it goes first. The rest waits until nothing new comes, which ruins
-//! whoever needs all packets, in order; [`Lifo`] is here to show that.
+//! A queue for the age of information without flows (Tseng, Han, Wierman, "In-Network
+//! Freshness Control", Figures 4 and 15): the newest packet is the freshest, so it goes first. The rest waits
+//! until nothing new comes, which harms flows that need all packets, in order; [`Lifo`] shows that effect.
 //!
 //! Where the paper is silent: at the limit the oldest is dropped, and the newest is always
-//! admitted. It would be among the last to leave anyway, and the least worth by then; turning
-//! the newcomer away instead would keep what is stale at the cost of what is fresh.
+//! admitted. It would be among the last to leave anyway, and the least worth by then; to drop
+//! the newcomer instead would keep stale packets at the cost of fresh ones.
 
 use super::waiting::Waiting;
 use super::{Backlog, Dequeued, Drop, DropReason, Drops, Limit, Packet, Qdisc};

@@ -1,12 +1,12 @@
-//! The router's stop: what to send next, and what to drop.
+//! The router's stop: the choice of the next packet, and of packets to drop.
 //!
-//! A queueing discipline ([`Qdisc`]) holds packets until a link, or whoever shapes in its place,
-//! asks for the next one. [`Fifo`] is the plainest one and defines the minimum. [`Ifil`] keeps the
-//! newest packet of each flow, and [`Ifc`] lets that share a link with other traffic.
+//! A queueing discipline ([`Qdisc`]) holds packets until a link, or a shaper in its place, asks for
+//! the next one. [`Fifo`] is the simplest one. [`Ifil`] keeps the newest packet of each flow, and
+//! [`Ifc`] shares a link between [`Ifil`] and other traffic.
 //!
-//! Whatever is not sent comes back through the `drops` sink with its reason, at the moment at
-//! which the discipline gives it up: on arrival (a full queue, or an AQM that finds it too long)
-//! or on departure (an AQM that finds the packet too old).
+//! Each packet that is not sent comes back through the `drops` sink with the reason, when the
+//! discipline drops it: on arrival (a full queue, or an AQM that finds the queue too long) or on
+//! departure (an AQM that finds the packet too old).
 
 pub mod analysis;
 mod checksum;
@@ -76,6 +76,14 @@ pub trait Packet {
     /// The size that counts against rates and limits: all of the packet as it is on the wire,
     /// headers included, and so never zero.
     fn size(&self) -> Bytes;
+
+    /// The number of packets on the wire, of which [`Packet::size`] is the sum: above one for a
+    /// super-packet, which only a link that keeps packets together may carry whole
+    /// ([`HopConfig::keeps_together`](crate::link::HopConfig::keeps_together)).
+    #[inline]
+    fn packets(&self) -> Packets {
+        Packets::new(1)
+    }
 
     /// What its headers say. Packets that say nothing are all alike: one flow, not to be marked.
     fn header(&self) -> Header {

@@ -27,7 +27,7 @@
 //! burst + 1 + ((1 − w)^burst − 1)/w ≤ min / average_packet
 //! ```
 //!
-//! The rate of the link is `bandwidth`, or what the queue measures:
+//! The rate of the link is `bandwidth`, or the queue's measurement:
 //!
 //! ```text
 //! bytes ← (1 − a)·bytes + size        at each departure from a queue that was left not empty:

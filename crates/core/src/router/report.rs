@@ -1,5 +1,5 @@
-//! What a router did, in the words of its table, its JSON and its metrics: the same for every way
-//! in which a router holds packets.
+//! The counters of a router, as in its table, its JSON and its metrics: the same for every implementation
+//! of the router.
 
 use alloc::string::String;
 use alloc::vec::Vec;

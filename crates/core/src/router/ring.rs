@@ -7,7 +7,7 @@
 //!
 //! A driver takes packets from the discipline as long as its ring has room. Where nothing limits the
 //! ring to a few (byte queue limits, BQL), the standing queue is in the ring, and whatever order the
-//! discipline has comes too late: 256 packets of 1500 bytes, as on the phone of 003 Table 2.1, are
+//! discipline has comes too late: 256 packets of 1500 bytes, as on the phone of Im, PhD thesis, Table 2.1, are
 //! 148 ms at 20.7 Mbit/s.
 
 use alloc::collections::VecDeque;

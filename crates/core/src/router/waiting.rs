@@ -1,4 +1,4 @@
-//! What waits in one queue, in the order in which it came.
+//! The packets of one queue, in the order of arrival.
 
 use alloc::collections::VecDeque;
 

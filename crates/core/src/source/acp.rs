@@ -1,4 +1,5 @@
-//! ACP, the Age Control Protocol that [`AcpPlus`](super::AcpPlus) improves on.
+//! ACP, the Age Control Protocol: seeks the rate with the minimum mean age by steps of the backlog.
+//! [`AcpPlus`](super::AcpPlus) is its successor.
 //!
 //! ```text
 //! every 10·T:  wish b*: +κ, −κ or −(1 − 2^−γ)·B
@@ -6,15 +7,15 @@
 //! ```
 //!
 //! Names as in `acp_plus`; κ → `step`. Shreedhar, PhD thesis, IIIT-Delhi, section 3.7, Algorithm 2,
-//! equation 3.1, and section 3.10 ("Evaluation Takeaways") for a rate that is not above 0: "When λ_k
-//! became negative, we reset λ_k to be at least one packet per round-trip time." [`Reset::Below`]
-//! takes 1/srtt for each rate below it.
+//! equation 3.1, and section 3.10 ("Evaluation Takeaways") for a rate that is not above 0: "When
+//! λ_k became negative, we reset λ_k to be at least one packet per round-trip time."
+//! [`Reset::Below`] takes 1/srtt for each rate below it.
 //!
-//! An epoch that starts at t_k ends at t_k + 10·T, with the T of t_k: "At time t_k we set
-//! t_{k+1} = t_k + T" (section 3.7). [`EpochEnd::Moving`] sets the end anew with each fresh ack.
+//! An epoch that starts at t_k ends at t_k + 10·T, with the T of t_k: "At time t_k we set t_{k+1} =
+//! t_k + T" (section 3.7). [`EpochEnd::Moving`] moves the end with each fresh ack.
 //!
-//! Where the paper is silent, beyond what `acp_plus` lists: the check whether the backlog fell
-//! short of the last wish stands in Algorithm 2 under (b > 0, δ < 0), while the text and its line
+//! Where the paper is silent, beyond the list in `acp_plus`: the check whether the backlog fell
+//! short of the last wish is in Algorithm 2 under (b > 0, δ < 0), while the text and its line
 //! numbers explain it for (b < 0, δ > 0), where it makes sense: a backlog that hardly falls while
 //! age rises is congestion. [`ShortfallCheck`] selects; the default follows the text.
 

@@ -1,8 +1,8 @@
 //! ACP+: seeks the rate at which the mean age is smallest.
 //!
-//! As many updates in transit as possible, while none waits behind another. Every epoch of ten
-//! updates, the law looks which way mean age and mean backlog went, and wishes for more or less
-//! backlog in the next one:
+//! The optimum has as many updates in transit as possible without a queue. After every epoch of ten
+//! updates, the law compares mean age and mean backlog with those of the epoch before, and chooses
+//! more or less backlog (in updates) for the next one:
 //!
 //! ```text
 //!             10 probes                        epoch of 10 / rate
@@ -13,9 +13,9 @@
 //!                                                └──────────────────────────────────────┘
 //! ```
 //!
-//! λ → `rate`, B → `backlog`, Z → `inter_delivery`, γ → `gamma`, b* → `change`. 1/Z is the rate
-//! at which updates come out of the path, so that (rate − 1/Z)·srtt is what one round trip adds to
-//! the backlog. Shreedhar, Kaul, Yates: An Empirical Study of Ageing in the Cloud, section II,
+//! λ → `rate`, B → `backlog`, Z → `inter_delivery`, γ → `gamma`, b* → `change`. 1/Z is the rate at
+//! which updates come out of the path, so that one round trip adds (rate − 1/Z)·srtt to the
+//! backlog. Shreedhar, Kaul, Yates: An Empirical Study of Ageing in the Cloud, section II,
 //! Algorithm 1; how the wish is chosen is in `steering`.
 //!
 //! Two laws share this code:
@@ -26,14 +26,14 @@
 //! | `acp+d` | [`Params::departure`] | backlog at departure, losses bridged | gaps at the monitor |
 //!
 //! `acp+` is the published algorithm. `acp+d` is ours, and the default law of the programs: random
-//! loss does not slow it down, and timing noise does not leave a standing queue
-//! (`docs/source.md` has the figures).
+//! loss does not slow it down, and timing noise does not leave a standing queue (`docs/source.md`
+//! has the figures).
 //!
 //! Where the paper is silent:
 //! - The first rate, the probes and their timeouts: see `startup`. Ties: see [`Tie`].
 //! - The smoothing of srtt and Z is 0.2, as in the authors' prototype.
-//! - An epoch without any ack is an epoch: age and backlog have grown, so that the rate falls by
-//!   a quarter each epoch until the floor.
+//! - An epoch without any ack is an epoch: age and backlog have grown, so that the rate falls by a
+//!   quarter each epoch until the floor.
 //! - γ is not capped; 1 − 2^−γ is at most 1, and the step in rate at most ×0.75.
 //! - Floor and ceiling of the rate: see [`RateBounds`].
 //!

@@ -1,8 +1,9 @@
-//! The least delay of a path, by the length of a datagram.
+//! Estimates the base delay of a path (its delay without queues), by the length of a datagram.
 //!
-//! Each hop sends a datagram on when it has all of it, so that without a queue n bytes take a + b·n. With the least of
-//! all lengths as the base, a long datagram would seem to have been queued for b times its further bytes. The base is
-//! the lower convex hull of the samples (n, delay):
+//! Each hop forwards a datagram when it has received all of it, so that without a queue n bytes
+//! take a + b·n. With the minimum over all lengths as the base, a long datagram would seem to be
+//! queued for b times its further bytes. The base is the lower convex hull of the samples (n,
+//! delay):
 //!
 //! ```text
 //!  delay │        ·      ·   queued
@@ -11,9 +12,10 @@
 //!        └──────────────────── n
 //! ```
 //!
-//! A longer datagram takes no less time, so a sample bounds the base of all shorter lengths. The first sample of a
-//! length that is longer than all before may have been queued: it is its base only up to the time that [`HOPS`] of the
-//! narrowest hops would take for its further bytes. For updates of one length the base is the least sample.
+//! A longer datagram takes no less time, so a sample bounds the base of all shorter lengths. The
+//! first sample of a length that is longer than all before may have been queued: it is its base
+//! only up to the time that [`HOPS`] bottlenecks in series would take for its further bytes. For
+//! updates of one length the base is the minimum sample.
 
 /// The number of hops on a path that may be as slow as the narrowest one.
 const HOPS: f64 = 4.0;

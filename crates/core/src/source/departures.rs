@@ -1,4 +1,4 @@
-//! The backlog that each update met when it left, kept until its ack tells how old it became.
+//! The backlog that each update met when it left, kept until its ack gives its age.
 //!
 //! ```text
 //!   on_sent ──► [ seq, backlog ] [ … ] [ … ] ──► on_ack: all up to the acknowledged one are due

@@ -1,25 +1,26 @@
-//! Mean age and mean backlog over a control epoch, as acks tell them (000 section 3.7).
+//! Measures the mean age and the mean backlog of a control epoch from acks (Shreedhar, PhD thesis,
+//! IIIT-Delhi, section 3.7).
 //!
 //! ```text
 //! age at the monitor ≈ now − generated_at when a fresh ack comes, growing until the next: an
-//!                      upper bound, by the time that the ack took
+//!                      upper bound, by the ack's delay             s
 //! backlog            = updates sent after the freshest acknowledged one
 //! ```
 //!
 //! Where we differ from the papers:
 //!
 //! *Which backlog.* The papers take the time average of the backlog over the epoch
-//! ([`Backlog::OverTime`]). The age that acks show in an epoch is that of updates which left a round
-//! trip ago, while the backlog of the same epoch has grown or shrunk since. With a standing queue,
-//! both go up and down a quarter of a period apart, every second comparison points the wrong way,
-//! and a little timing noise keeps the queue standing for seconds. [`Backlog::AtDeparture`] compares
-//! age with the backlog that the acknowledged updates met when they left.
+//! ([`Backlog::OverTime`]). The age that acks show in an epoch is that of updates which left a
+//! round trip ago, while the backlog of the same epoch has grown or shrunk since. With a standing
+//! queue, both go up and down a quarter of a period apart, every second comparison has the wrong
+//! sign, and a little timing noise keeps the queue standing for seconds. [`Backlog::AtDeparture`]
+//! compares age with the backlog that the acknowledged updates met when they left.
 //!
 //! *Losses.* A lost update, or a lost ack, makes age and backlog rise together and fall together
-//! when the next ack comes, which is just what a queue does, and both laws answer either by
-//! sending less. On a path that loses 5 % each way ACP+ sinks to a rate far below Lazy's, though
-//! nothing waits anywhere. So a gap in the acks is bridged ([`Losses::Bridged`]): the means are
-//! those that would have been, had the k skipped updates been acknowledged evenly in between.
+//! when the next ack comes, as a queue does, and both laws answer either by sending less. On a path
+//! that loses 5 % each way ACP+ sinks to a rate far below Lazy's, though no packet is queued. So a
+//! gap in the acks is bridged ([`Losses::Bridged`]): the means are computed as if the k skipped
+//! updates had been acknowledged evenly in between.
 //!
 //! ```text
 //! age ▲    seen ╱│               over a gap of length L with k skipped updates, which begins at
@@ -29,10 +30,10 @@
 //!     └──────────────▶ t
 //! ```
 //!
-//! On a path that has lost something lately, an epoch's means end with its last ack, since what
-//! follows may be half a gap; elsewhere they end with the epoch, which tells of a queue sooner.
-//! Losses from a full queue are bridged too; such a queue shows itself by its delay. A gap in which
-//! an epoch's means end is silence, and is left as it is.
+//! On a path with recent losses, an epoch's means end with its last ack, since the rest may be half
+//! a gap; elsewhere they end with the epoch, which detects a queue sooner. Losses from a full queue
+//! are bridged too; such a queue shows itself by its delay. A gap in which an epoch's means end is
+//! silence, and is not bridged.
 
 use super::Ack;
 use super::departures::Departures;

@@ -1,4 +1,4 @@
-//! What a source can know of its updates' journey from acks alone (000 section 3.7, Figure 3.10).
+//! Estimates of a source from acks alone (Shreedhar, PhD thesis, section 3.7, Figure 3.10).
 //!
 //! ```text
 //! srtt               ← (1 − α)·srtt + α·rtt          rtt = now − sent_at − hold

@@ -1,4 +1,4 @@
-//! What all laws that listen to acks share: probes first, then a paced rate and its estimates.
+//! The common part of all laws that use acks: probes first, then a paced rate and its estimates.
 
 use super::estimator::{self, Estimator};
 use super::pacer::Pacer;

@@ -8,7 +8,7 @@
 //! Shreedhar, PhD thesis, IIIT-Delhi, section 3.8: it "updates the RTT every time an ACK is
 //! received and sets the current update rate to the inverse of RTT"; section 3.7: updates leave
 //! "at a fixed period". An ack changes the period after the next update, not the one that runs.
-//! [`SendTime::Moving`] sets t_{k+1} anew with each fresh ack. With many sources on one path the
+//! [`SendTime::Moving`] moves t_{k+1} with each fresh ack. With many sources on one path the
 //! two differ: a longer round trip then postpones the pending update at once, which keeps queues
 //! shorter than the published law does (`docs/lab.md` has the figures).
 //!

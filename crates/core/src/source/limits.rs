@@ -1,4 +1,4 @@
-//! Limits on what a source sends: they hold for every law, and from the first packet.
+//! Limits on a source's updates and bytes: they hold for every law, and from the first packet.
 //!
 //! The law decides when an update should leave. [`Limited`] drives it and delays the update until no
 //! limit is exceeded. With T = 1/rate and the time t since the first packet:
@@ -16,12 +16,12 @@
 //!
 //! Both are the virtual scheduling of ITU-T I.371 (GCRA), in whole ns. The second update of the burst
 //! is for a law that sends pairs (`service`), and for drivers whose timers are late; at the limit
-//! there is none. Bytes are those of IP packets: payload, the protocol's header, QUIC, UDP and IP. The
+//! there is no burst. Bytes are those of IP packets: payload, the protocol's header, QUIC, UDP and IP. The
 //! driver reports them after they have left ([`Limited::on_bytes`]), so that packets that no law asked
 //! for, as those of a handshake, count as well: an update then waits longer.
 //!
 //! The law is informed of its limits by its [`RateBounds`]: their ceiling becomes the lowest limit. So
-//! its rate does not grow beyond what is sent, and it does not take a limit for the path's capacity.
+//! its rate does not grow beyond the sent rate, and it does not take a limit for the path's capacity.
 //! The floor of a law is stronger than `min_age_gain`, but not than the other limits.
 //!
 //! **States in parts.** A state that takes several updates counts once for `max_rate`, when it begins

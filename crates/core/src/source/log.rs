@@ -1,4 +1,4 @@
-//! What ACP and ACP+ did in each control epoch: one record per epoch, for logs and figures.
+//! The decisions of ACP and ACP+ in each control epoch: one record per epoch, for logs and figures.
 
 use super::epoch::Averages;
 use super::steering::Step;

@@ -1,8 +1,8 @@
-//! The first stop: when to generate the next update.
+//! The first stop: the time of the next update.
 //!
-//! A law is asked after every input when it wants the next update to leave and when it wants to
-//! be woken. Whoever drives it (the session endpoint, over sockets or in the lab) samples the
-//! state at that very moment, so that nothing grows old on its way to the network:
+//! After every input the driver (the session endpoint, over sockets or in the lab) asks the law for
+//! the time of the next update and of the next timeout. It samples the state at the departure of
+//! the update, so that no state ages before it is sent:
 //!
 //! ```text
 //!            next_update_at()          sample, send
@@ -13,16 +13,17 @@
 //!
 //! | law | rate | from |
 //! |---|---|---|
-//! | [`AcpPlus`] | seeks the smallest mean age by steps of backlog, ×0.75 to ×1.25 an epoch | 001 Algorithm 1 (`acp+`), and our variant of its estimates (`acp+d`) |
-//! | [`Acp`] | its predecessor, with a step size κ | 000 Algorithm 2 |
-//! | [`Lazy`] | one update a smoothed round trip | 000 section 3.8 |
-//! | [`Tenth`] | holds the number of its own updates that wait at about a tenth | `docs/fresher.md` |
-//! | [`Fixed`] | the plainest: a constant rate; it defines the minimum | – |
+//! | [`AcpPlus`] | seeks the minimum mean age by steps of backlog, ×0.75 to ×1.25 an epoch | ACP+ paper, Algorithm 1 (`acp+`), and our variant of its estimates (`acp+d`) |
+//! | [`Acp`] | its predecessor, with a step size κ | thesis, Algorithm 2 |
+//! | [`Lazy`] | one update a smoothed round trip | thesis, section 3.8 |
+//! | [`Tenth`] | keeps its mean number of queued updates at about a tenth | `docs/fresher.md` |
+//! | [`Fixed`] | a constant rate: the simplest law | – |
 //!
-//! [`LawConfig`] names them with their settings, and builds them. [`Limited`] drives a law within [`Limits`] that hold whatever the law asks for.
+//! [`LawConfig`] names them with their settings, and builds them. [`Limited`] drives a law within
+//! [`Limits`] that hold for any law.
 //!
-//! 001 is Shreedhar, Kaul, Yates: An Empirical Study of Ageing in the Cloud; 000 is Shreedhar,
-//! PhD thesis, IIIT-Delhi.
+//! The ACP+ paper is Shreedhar, Kaul, Yates: An Empirical Study of Ageing in the Cloud; the thesis
+//! is Shreedhar, PhD thesis, IIIT-Delhi.
 
 mod acp;
 mod acp_plus;

@@ -1,19 +1,20 @@
-//! How long updates wait on their way, as acks tell it.
+//! Estimates the queueing delay of updates on the forward path from acks.
 //!
 //! ```text
-//! forward = received_at − sent_at        both clocks, of which only differences count
-//! ahead   = min(forward − least forward, excess)       excess = rtt − least rtt
-//! back    = excess − ahead
+//! forward = received_at − sent_at                      s; both clocks, of which only differences count
+//! ahead   = min(forward − min forward, excess)         s; excess = rtt − min rtt
+//! back    = excess − ahead                             s; queueing delay of the ack
 //! ```
 //!
-//! Least are those of updates of the same length (`base_delay`).
+//! The minima are those of updates of the same length (`base_delay`).
 //!
-//! What queues on the way back lengthens the round trip alone; a monitor's clock that is fast, or
-//! is set, lengthens the forward delay alone. The smaller excess is the queue ahead. A clock that is
-//! slow, or is set back, makes the forward delay fall, which the least follows at once.
+//! A queue on the reverse path lengthens the round trip alone; a monitor's clock that is fast, or
+//! is set, lengthens the forward delay alone. So the smaller excess is the queueing delay of the
+//! forward path. A clock that is slow, or is set back, makes the forward delay fall, and the
+//! minimum follows at once.
 //!
-//! The least is of all times: a queue that stands would pass for the route if it were forgotten. It
-//! is raised only by who has seen that the route is another one ([`QueueingDelays::raise`]).
+//! A minimum never expires: otherwise a standing queue would count as part of the route. It is
+//! raised only when a law has detected another route ([`QueueingDelays::raise`]).
 
 use super::Ack;
 use super::base_delay::BaseDelay;

@@ -1,13 +1,15 @@
-//! How long an update keeps the narrowest hop, by how far apart updates arrive.
+//! Estimates the service time of an update at the bottleneck, by the distance of arrivals.
 //!
-//! Two that left at once arrive a transmission apart, the second behind the first (the packet
-//! pairs of S. Keshav, SIGCOMM 1991). Others may come between, and jitter may move them apart or
-//! together; so it is the least that counts, of pairs and of what by chance arrived so. It may be too
-//! small where jitter moves updates together; a path then looks wider than it is.
+//! Two updates that leave at once arrive one transmission apart, the second behind the first (the
+//! packet pairs of S. Keshav, SIGCOMM 1991). Cross traffic may come between them, and jitter may
+//! change their distance; so the estimate is the minimum over pairs, and over other updates that
+//! arrive at the distance of a pair. It may be too small if jitter moves updates together; the
+//! capacity of the path is then overestimated.
 //!
-//! Updates have different lengths. Times are kept for the longest: the transmission of n bytes is taken as n/longest of
-//! that, and the getters give the time of an update of the mean length. An update of less than half of the mean length
-//! does not count, as many paths take some time for a packet of any length.
+//! Updates have different lengths. Times are kept for the longest: the transmission of n bytes is
+//! taken as n/longest of that, and the getters give the time of an update of the mean length. An
+//! update of less than half of the mean length does not count, as many paths take some time for a
+//! packet of any length.
 
 use super::Ack;
 use crate::unit::{Span, Time};

@@ -1,20 +1,20 @@
-//! Sparse acks: which updates ask for one where the way back is narrow.
+//! Sparse acks: chooses the updates that ask for an ack if the reverse path has little capacity.
 //!
-//! Acks that queue on their way back tell of the past, and the next one would tell the same. So they
-//! are asked for at half the pace at which the way back was seen to carry them, and from then on a
+//! Acks that queue on the reverse path carry old information, and the next ack would carry the
+//! same. So the source asks for acks at half of the rate at which they arrived, and from then on a
 //! little faster each round:
 //!
 //! ```text
-//! back   = (rtt − least rtt) − wait      what an ack waited for: `waits`
-//! stands : back > spacing, for each ack of a round of 8
+//! back   = (rtt − min rtt) − forward queueing delay      s; queueing delay of an ack
+//! queued : back > spacing, for each ack of a round of 8
 //!
-//! gap ← 2 · spacing    if it stands          spacing: mean time between the acks of the round
-//!       0.95 · gap     otherwise             gap ≤ srtt/4, 100 ms
+//! gap ← 2 · spacing    if queued            s; spacing: mean time between the acks of the round
+//!       0.95 · gap     otherwise            gap ≤ srtt/4, 100 ms
 //! ```
 //!
-//! An update asks if the last one that did left a gap ago. Jitter is hardly taken for a queue: one of
-//! 8 acks is fast (CoDel's least of an interval, RFC 8289 section 3.1). Where the queue is somebody
-//! else's the bounds are reached, and there is enough to steer by.
+//! An update asks if the last one that asked left a gap ago. Jitter is hardly taken for a queue:
+//! one of 8 acks is fast (CoDel's minimum of an interval, RFC 8289 section 3.1). If a competing
+//! flow causes the queue, the gap grows to its bounds, which leave enough acks to control the rate.
 
 use crate::unit::{Span, Time};
 

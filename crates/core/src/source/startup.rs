@@ -1,4 +1,4 @@
-//! The initial phase (000 section 3.4): a few stop-and-wait probes measure the round trip.
+//! The initial phase (Shreedhar, PhD thesis, section 3.4): a few stop-and-wait probes measure the round trip.
 //!
 //! ```text
 //!   ┌─► send a probe ──► wait ──► ack, or the timeout ──► enough probes, and one ack at least?

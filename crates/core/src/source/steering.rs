@@ -1,15 +1,15 @@
-//! The choice of ACP and ACP+ at the end of an epoch: which way should the backlog go?
+//! The decision of ACP and ACP+ at the end of an epoch: more or less backlog.
 //!
 //! ```text
 //!                 age rises (δ > 0)                    age falls (δ < 0)
-//! backlog rises   too much waits: decrease,            more is better: increase
+//! backlog rises   long queue: decrease,                more is better: increase
 //!  (b > 0)        and if so again: multiplicatively
 //! backlog falls   too little is in transit: increase   less is better: decrease, or go on
 //!  (b < 0)        (ACP: or congestion, see below)      decreasing multiplicatively
 //! ```
 //!
-//! The γ-th multiplicative decrease in a row takes away 1 − 2^−γ of the backlog. 001 Algorithm 1,
-//! 000 Algorithms 2 and 3.
+//! The γ-th multiplicative decrease in a row takes away 1 − 2^−γ of the backlog. ACP+ paper,
+//! Algorithm 1; Shreedhar, PhD thesis, Algorithms 2 and 3.
 //!
 //! Where the papers are silent: the first epoch has nothing to compare with. It asks for an
 //! increase, as nothing speaks against it. A difference of zero matches no branch of the listings;

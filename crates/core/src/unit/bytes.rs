@@ -21,21 +21,25 @@ macro_rules! counted {
             pub const MAX: Self = Self(u64::MAX);
 
             #[doc = concat!("`count` ", $unit, ".")]
+            #[inline]
             pub const fn new(count: u64) -> Self {
                 Self(count)
             }
 
             #[doc = concat!("How many ", $unit, ".")]
+            #[inline]
             pub const fn get(self) -> u64 {
                 self.0
             }
 
             /// The sum, or `None` beyond the range.
+            #[inline]
             pub fn checked_add(self, other: Self) -> Option<Self> {
                 self.0.checked_add(other.0).map(Self)
             }
 
             /// The difference, or `None` where `other` is larger.
+            #[inline]
             pub fn checked_sub(self, other: Self) -> Option<Self> {
                 self.0.checked_sub(other.0).map(Self)
             }
@@ -43,12 +47,14 @@ macro_rules! counted {
 
         impl Add for $type {
             type Output = Self;
+            #[inline]
             fn add(self, other: Self) -> Self {
                 Self(self.0.saturating_add(other.0))
             }
         }
 
         impl AddAssign for $type {
+            #[inline]
             fn add_assign(&mut self, other: Self) {
                 *self = *self + other;
             }
@@ -56,6 +62,7 @@ macro_rules! counted {
 
         impl Mul<u64> for $type {
             type Output = Self;
+            #[inline]
             fn mul(self, times: u64) -> Self {
                 Self(self.0.saturating_mul(times))
             }
@@ -63,6 +70,7 @@ macro_rules! counted {
 
         impl Sub for $type {
             type Output = Self;
+            #[inline]
             fn sub(self, other: Self) -> Self {
                 Self(self.0.saturating_sub(other.0))
             }
@@ -73,6 +81,7 @@ counted!(Bytes, "bytes");
 counted!(Packets, "packets");
 
 impl From<usize> for Bytes {
+    #[inline]
     fn from(count: usize) -> Self {
         Self(count as u64)
     }

@@ -12,21 +12,25 @@ pub struct BitRate(u64);
 
 impl BitRate {
     /// A rate of `bits` per second.
+    #[inline]
     pub const fn from_bps(bits: u64) -> Self {
         Self(bits)
     }
 
     /// A rate of `mbit` million bits per second.
+    #[inline]
     pub const fn from_mbps(mbit: u64) -> Self {
         Self(mbit.saturating_mul(1_000_000))
     }
 
     /// Bits per second.
+    #[inline]
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
     /// How long `size` takes to be sent, rounded up to a ns; [`Span::MAX`] at rate zero.
+    #[inline]
     pub fn time_to_send(self, size: Bytes) -> Span {
         let bit_nanos = u128::from(size.get()) * 8 * 1_000_000_000;
         match bit_nanos.checked_add(u128::from(self.0)) {
@@ -38,6 +42,7 @@ impl BitRate {
     }
 
     /// The rate at which `size` is carried in `span`; `None` for an empty span.
+    #[inline]
     pub fn of(size: Bytes, span: Span) -> Option<Self> {
         let bit_nanos = u128::from(size.get()) * 8 * 1_000_000_000;
         let bits = bit_nanos.checked_div(u128::from(span.as_nanos()))?;
@@ -75,11 +80,13 @@ impl UpdateRate {
 
     /// A rate of `per_second` updates per second, or `None` unless it lies between
     /// [`UpdateRate::MIN`] and [`UpdateRate::MAX`].
+    #[inline]
     pub fn new(per_second: f64) -> Option<Self> {
         (Self::MIN.0..=Self::MAX.0).contains(&per_second).then_some(Self(per_second))
     }
 
     /// A rate of `per_second` updates per second, brought into the range; NaN gives the minimum.
+    #[inline]
     pub fn saturating(per_second: f64) -> Self {
         if per_second.is_nan() {
             return Self::MIN;
@@ -88,26 +95,31 @@ impl UpdateRate {
     }
 
     /// One update every `period`.
+    #[inline]
     pub fn from_period(period: Span) -> Self {
         Self::saturating(1.0 / period.as_secs_f64())
     }
 
     /// Updates per second.
+    #[inline]
     pub const fn per_second(self) -> f64 {
         self.0
     }
 
     /// The time from one update to the next, at least 1 ns.
+    #[inline]
     pub fn period(self) -> Span {
         Span::from_secs_f64(1.0 / self.0)
     }
 
     /// This rate brought between `floor` and `ceiling`.
+    #[inline]
     pub fn clamp(self, floor: Self, ceiling: Self) -> Self {
         Self(self.0.min(ceiling.0).max(floor.0))
     }
 
     /// This rate times `factor`, brought into the range.
+    #[inline]
     pub fn scaled(self, factor: f64) -> Self {
         Self::saturating(self.0 * factor)
     }

@@ -22,11 +22,13 @@ impl Time {
     pub const MAX: Self = Self(u64::MAX);
 
     /// The moment `nanos` after the start of the clock.
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// Nanoseconds since the start of the clock.
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
@@ -35,6 +37,7 @@ impl Time {
     ///
     /// For a `poll_timeout` put together from several. Unlike a chain of iterators, it compiles to
     /// compares and moves.
+    #[inline]
     pub fn earliest<const N: usize>(moments: [Option<Self>; N]) -> Option<Self> {
         moments.into_iter().fold(None, |first, next| match (first, next) {
             (Some(first), Some(next)) => Some(first.min(next)),
@@ -43,16 +46,19 @@ impl Time {
     }
 
     /// How long ago `earlier` was; zero if it lies in the future.
+    #[inline]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 
     /// How long ago `earlier` was, or `None` if it lies in the future.
+    #[inline]
     pub fn checked_since(self, earlier: Self) -> Option<Span> {
         self.0.checked_sub(earlier.0).map(Span)
     }
 
     /// The moment `span` later, or `None` beyond the range.
+    #[inline]
     pub fn checked_add(self, span: Span) -> Option<Self> {
         self.0.checked_add(span.0).map(Self)
     }
@@ -65,67 +71,80 @@ impl Span {
     pub const MAX: Self = Self(u64::MAX);
 
     /// A span of `nanos` ns.
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// A span of `micros` µs, at most [`Span::MAX`].
+    #[inline]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
     /// A span of `millis` ms, at most [`Span::MAX`].
+    #[inline]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
     /// A span of `secs` s, at most [`Span::MAX`].
+    #[inline]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
     /// A span of `secs` s, rounded to the nearest ns; negative numbers and NaN give zero, too
     /// large ones [`Span::MAX`].
+    #[inline]
     pub fn from_secs_f64(secs: f64) -> Self {
         Self(rounded(secs * 1e9))
     }
 
     /// Length in ns.
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// Length in whole µs, rounded down.
+    #[inline]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
     /// Length in ms.
+    #[inline]
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
     /// Length in s.
+    #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
     /// Whether this is no time at all.
+    #[inline]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
     /// The sum, or `None` beyond the range.
+    #[inline]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 
     /// The difference, or `None` where `other` is longer.
+    #[inline]
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         self.0.checked_sub(other.0).map(Self)
     }
 
     /// This span times a factor; negative factors and NaN give zero.
+    #[inline]
     pub fn mul_f64(self, factor: f64) -> Self {
         Self(rounded(self.0 as f64 * factor))
     }
@@ -140,12 +159,14 @@ fn rounded(nanos: f64) -> u64 {
 
 impl Add<Span> for Time {
     type Output = Self;
+    #[inline]
     fn add(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 }
 
 impl AddAssign<Span> for Time {
+    #[inline]
     fn add_assign(&mut self, span: Span) {
         *self = *self + span;
     }
@@ -153,6 +174,7 @@ impl AddAssign<Span> for Time {
 
 impl Sub<Span> for Time {
     type Output = Self;
+    #[inline]
     fn sub(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
@@ -160,12 +182,14 @@ impl Sub<Span> for Time {
 
 impl Add for Span {
     type Output = Self;
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Span {
+    #[inline]
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
@@ -173,6 +197,7 @@ impl AddAssign for Span {
 
 impl Sub for Span {
     type Output = Self;
+    #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -180,6 +205,7 @@ impl Sub for Span {
 
 impl Mul<u64> for Span {
     type Output = Self;
+    #[inline]
     fn mul(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))
     }
@@ -188,18 +214,21 @@ impl Mul<u64> for Span {
 impl Div<u64> for Span {
     type Output = Self;
     /// Division by zero gives [`Span::MAX`].
+    #[inline]
     fn div(self, parts: u64) -> Self {
         Self(self.0.checked_div(parts).unwrap_or(u64::MAX))
     }
 }
 
 impl From<core::time::Duration> for Span {
+    #[inline]
     fn from(duration: core::time::Duration) -> Self {
         Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
 impl From<Span> for core::time::Duration {
+    #[inline]
     fn from(span: Span) -> Self {
         Self::from_nanos(span.0)
     }

@@ -1,4 +1,4 @@
-//! Levels as a client counts them: packets with one MAC timestamp came in one frame.
+//! Measures aggregation levels at a client: packets with one MAC timestamp came in one frame.
 //!
 //! ```text
 //! seq   1  2  3  4  6 │ 5 │ 7  8 10 │ 9 │ 11 12 ...
@@ -7,29 +7,31 @@
 //! ```
 //!
 //! A network card stamps each packet with the time at which its frame came. Hassani, MSc thesis:
-//! Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 4.2.1. The level tells what the
-//! sender sent between two frames, so each packet counts once, in the frame in which it was first on
-//! the air: a hole in the sequence numbers belongs to the frame that showed it, a packet that comes
-//! late fills its hole there, and a frame of such packets alone is none (4.2.1.1). Holes that nobody
-//! fills were dropped, at the access point or before: they are loss, and no level.
+//! Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 4.2.1. The level is the
+//! number of packets sent between two frames, so each packet counts once, in the frame in which it
+//! was first on the air: a hole in the sequence numbers belongs to the frame that showed it, a
+//! packet that comes late fills its hole there, and a frame of such packets alone does not count
+//! (4.2.1.1). Holes that stay open are packets dropped at the access point or before: they count as
+//! loss, and not for the level.
 //!
-//! Only equality of timestamps means anything, so that a clock that jumps or goes back does no harm.
+//! Only equality of timestamps means anything, so that a clock that jumps or goes back does no
+//! harm.
 //!
 //! # Where the paper is silent
 //!
 //! - **How long a hole waits.** Until its frame closes: when [`AggregationParams::open`] newer ones
-//!   have begun, or [`AggregationParams::settle`] after its last packet. A report is of closed frames
-//!   only; what is open waits for the next one.
+//!   have begun, or [`AggregationParams::settle`] after its last packet. A report is of closed
+//!   frames only; open ones wait for the next one.
 //! - **A frame's end that is lost** leaves no hole in it. Sent again, it looks like a frame of its
-//!   own; the mean is then lower than what was sent. The next frame's hole takes it where newer packets
-//!   come first.
+//!   own; the mean is then lower than that of the sent frames. The next frame's hole takes it where
+//!   newer packets come first.
 //! - **MCS**: a frame's rate is that of its first packet, and the mean is 1/E[1/R] over frames
 //!   (5.2.2).
 //! - **Other packets to the station** take places in its frames, and the time that a frame takes is
-//!   that of all. They count in the frame in which they came ([`LevelCounter::on_others`]), as often as
-//!   they come. A frame of such packets alone is not one of this flow.
-//! - **Duplicates**, and what comes after its hole was given up, are left out. A sender that numbers
-//!   anew is another flow: [`LevelCounter::restart`].
+//!   that of all. They count in the frame in which they came ([`LevelCounter::on_others`]), as
+//!   often as they come. A frame of such packets alone is not one of this flow.
+//! - **Duplicates**, and packets that come after their hole was given up, are left out. A sender
+//!   that restarts its numbers is another flow: [`LevelCounter::restart`].
 
 use alloc::collections::VecDeque;
 

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Along a, Σ log Nᵢ − n·log Ω has the slope m·(1/a − n/Ω), m stations being free: it rises as long
-//! as n·a < Ω. Both conditions are monotone, so the optimum is the least a at which one binds:
+//! as n·a < Ω. Both conditions are monotone, so the optimum is the minimum a at which one binds:
 //!
 //! ```text
 //! Delay   Ω(a) = T̄          Share   n·a = Ω(a)          Level   a = N̄·max w
@@ -29,8 +29,8 @@
 //! # Where the paper differs
 //!
 //! Its Lemma 1 knows Delay and Level only: a station below N̄ could send more as long as Ω < T̄. But
-//! a longer round carries less to those that are at N̄ already, whose xⱼ = N̄/Ω falls: when packets
-//! to one station take an n-th of the round, all gain nothing from its sending more. Example 2 (no
+//! a longer round carries less to stations that are at N̄ already, whose xⱼ = N̄/Ω falls: when packets
+//! to one station take an n-th of the round, no station gains from a higher rate to it. Example 2 (no
 //! bound on T̄) has levels in proportion to MCS rates, which contradicts the lemma as well; the
 //! optimum is between both. At c = 400 µs, w = 100 and 1 µs, N̄ = 32 without T̄, lemma, example and
 //! optimum give levels (32, 32), (0.32, 32) and (4.32, 32), of which the last has the largest

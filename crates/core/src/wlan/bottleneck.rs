@@ -1,4 +1,4 @@
-//! Where a flow's bottleneck is: the Wi-Fi, or a link before it.
+//! Locates a flow's bottleneck: the Wi-Fi, or a link before it.
 //!
 //! Where the access point is the bottleneck levels are high, and nothing is lost until frames are
 //! full; where it is a link before, packets are lost and levels are low. Hassani, MSc thesis:
@@ -33,11 +33,11 @@
 //!
 //! - **A sum in place of a window.** In a window of p = 100 packets a loss of 2 % is 2 packets, as one
 //!   burst of a radio is: a line through such windows has to be at 5 %.
-//! - **Retries explain losses.** A radio that gives up packets sends many more again. Those show to who
-//!   sees frames as they were on the air: they come after later packets. A radio that loses each try with
+//! - **Retries explain losses.** A radio that gives up packets sends many more again. They are visible in
+//!   frames as they were on the air: they come after later packets. A radio that loses each try with
 //!   q gives up q^(t−1) packets for each that a retry saved, with t tries; `retry` covers that.
 //! - **Unknown.** Before n frames and `packets` packets nothing is said, nor may anything be said of a
-//!   flow whose losses are not known: levels alone are low wherever little is sent. The caller must not
+//!   flow whose losses are not known: levels alone are low at any low rate. The caller must not
 //!   hand in frames of such a flow. At a probability of one half it is the backhaul.
 //! - **Levels have one weight**, θⱼ = θ, which is negative: they count by their mean. With a weight each,
 //!   training on levels that hardly differ makes weights of both signs, and differences between frames
@@ -46,8 +46,8 @@
 //! - **Levels are of the frame**, with the packets of other flows to the same station; the loss is the
 //!   flow's own.
 //! - **Losses of full frames do not count.** An access point drops when its queue is full, and then fills
-//!   its frames. One line through levels and losses cannot tell a third of loss there from a tenth
-//!   beside a busy link; in the thesis hardly any setting loses at the access point. A frame is full
+//!   its frames. One line through levels and losses cannot distinguish a third of loss there from a tenth
+//!   behind a busy link; in the thesis hardly any setting loses at the access point. A frame is full
 //!   from [`Weights::full`] packets on, below Nmax: packets sent again take places in frames. Where
 //!   Nmax is not that of the training, [`Weights::for_frames_of`] moves it in proportion.
 

@@ -1,22 +1,22 @@
-//! What a client tells of arrivals, so that its server can notice a slow backhaul.
+//! Measures arrivals at a client, so that the server can detect a slow backhaul.
 //!
 //! ```text
 //! excess = min of (received − sent) − base    over the last two buckets and eight slots;
-//!                                             queueing delay, any clocks
-//! base   = min of the same over 30 to 60 s; far below it one packet alone does not count, nor one
-//!          whose time of sending later packets contradict
+//!                                             queueing delay in s, for any clocks
+//! base   = min of the same over 30 to 60 s; a single packet far below it does not count, nor does one
+//!          whose time of sending contradicts later packets
 //! rate   = bytes of the last four whole buckets / their length
 //! bucket = interval/10, from 5 to 50 ms, of arrivals
-//! slot   = bucket/5, of the server's clock; only those count in which a packet was sent
+//! slot   = bucket/5, of the server's clock; only slots count in which a packet was sent
 //! ```
 //!
-//! The minimum over a bucket leaves out the time that a packet waits for its Wi-Fi frame: some packet
-//! of each frame waits for almost nothing. A queue in front of Wi-Fi delays all of them. Where packets
-//! are rare, or come in bursts from a busy server, those that a busy host or radio held up would pass
-//! for a queue: so the minimum is over eight slots of sending at least.
+//! The minimum over a bucket excludes the time that a packet waits for its Wi-Fi frame: some packet
+//! of each frame waits for almost no time. A queue in front of Wi-Fi delays all of them. If packets
+//! are rare, or come in bursts from a busy server, packets delayed by a busy host or radio would
+//! look like a queue: so the minimum is over at least eight slots of sending.
 //!
-//! An *urgent* report leaves before its turn: after losses of 3 % and more, or when the excess is
-//! above [`URGENT_EXCESS`] and has grown, an eighth of the interval after the last report at the
+//! An *urgent* report leaves early: after losses of 3 % and more, or when the excess is above
+//! [`URGENT_EXCESS`] and has grown, an eighth of the interval after the last report at the
 //! earliest. [`Guarded`](super::Guarded) uses both.
 
 use crate::unit::{BitRate, Bytes, Span, Time};

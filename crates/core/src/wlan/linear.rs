@@ -17,23 +17,23 @@
 //! 200 Mbit/s away in seven slots: K0 is in Mbit/s a packet. Around Nε the level rises by
 //! dN/dx = (c + w·Nε)²/c, and the loop is stable for K0·dN/dx < 2, which depends on the path: at
 //! 390 Mbit/s, 1500 B and c = 200 µs it is 0.61 for K0 = 1, and 6.1 for the K0 = 10 that the thesis
-//! found to swing ([`gain_limit`] says how much a path bears). K0/n keeps it the same for n stations.
+//! found to swing ([`gain_limit`] computes the limit of a path). K0/n keeps it the same for n stations.
 //!
 //! # Where the paper is silent
 //!
-//! - **Whose level.** With equal airtime, (4.1) takes the fastest station's. Where (4.2) holds, all Nᵢ·μR*/μRᵢ are equal
-//!   to it: here it is their median, which is less noisy, and which one station that lies does not
+//! - **The station of the level.** With equal airtime, (4.1) takes the fastest station's. Where (4.2) holds, all Nᵢ·μR*/μRᵢ are equal
+//!   to it: here it is their median, which is less noisy, and which one lying station does not
 //!   move.
 //! - **Full frames** are no more than a lower bound of the level: the error is then at least
-//!   Nmax − Nε, and the rate falls by no more than that tells, as in the thesis.
+//!   Nmax − Nε, and the rate falls by no more than that error, as in the thesis.
 //! - **A slot without any level** (no report, or less to send than allowed) changes nothing. A
 //!   station silent for longer than `max_missed_reports` no longer counts among the fastest, and its rate halves
 //!   with each slot.
 //! - **The start.** A station that has reported nothing has the rate `start`; with its first report
 //!   it gets its share.
 //! - **Bounds.** No rate is below `start`, or above `max_mcs_rate`.
-//! - **Loss** decides nothing: what the access point drops shows as full frames, and what another
-//!   link drops is not the level's matter ([`Locator`](super::Locator)).
+//! - **Loss** decides nothing: drops of the access point show as full frames, and drops of another
+//!   link do not concern the level ([`Locator`](super::Locator)).
 
 use alloc::vec::Vec;
 

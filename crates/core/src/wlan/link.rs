@@ -1,14 +1,14 @@
-//! What frames to a station take: its part in the c and the w of a [round](super::Round), from the
-//! timing of the [cell](super::mac).
+//! Computes the overhead of a frame to a station and the airtime of a packet: the station's part of
+//! c and w in a [round](super::Round), from the timing of the [cell](super::mac).
 //!
 //! ```text
-//! T_oh = AIFS + CWmin/2 · slot + preamble + (16 + 6·N_ES)/R + T_SYM/2 + SIFS + BlockAck
-//! wᵢ   = (l + l_oh)/R
-//! l_oh = delimiter 4 + MAC header 26 + LLC/SNAP 8 + FCS 4, filled up to whole words
+//! T_oh = AIFS + CWmin/2 · slot + preamble + (16 + 6·N_ES)/R + T_SYM/2 + SIFS + BlockAck     (s)
+//! wᵢ   = (l + l_oh)/R                                                                       (s)
+//! l_oh = delimiter 4 + MAC header 26 + LLC/SNAP 8 + FCS 4, filled up to whole words         (bytes)
 //! ```
 //!
-//! With A-MSDUs of k packets, wᵢ is a k-th of what their MPDU takes: header, delimiter and FCS are
-//! shared, and each packet has a subframe header of 14 bytes.
+//! With A-MSDUs of k packets, wᵢ is a k-th of the airtime of their MPDU: header, delimiter and FCS
+//! are shared, and each packet has a subframe header of 14 bytes.
 //!
 //! R is the rate of the data symbols, each T_SYM long; N_ES encoders add 6 tail bits each to 16
 //! service bits.

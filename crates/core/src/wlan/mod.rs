@@ -1,34 +1,34 @@
-//! The stop before the receiver: how fast a sender may be without queueing in front of Wi-Fi.
+//! The stop before the receiver: the highest rate of a sender without a long queue in front of Wi-Fi.
 //!
 //! ```text
-//!  sender ─► paced at rate() ─► access point: a queue a station ─► A-MPDU ─► client
-//!    ▲                          what came since the last frame      level = packets a frame
-//!    │                          leaves in the next                          │
+//!  sender ─► paced at rate() ─► access point: a queue per station ─► A-MPDU ─► client
+//!    ▲                          packets since the last frame        level = packets a frame
+//!    │                          leave in the next                          │
 //!  law ◄─ on_report ◄────────────── report every Δ ◄── Aggregation ◄────────┘
 //! ```
 //!
-//! An access point packs what waits for a station into one frame, an A-MPDU. The more comes
-//! between two frames the more packets a frame has, and the longer it takes: level and delay rise
-//! together, and the level tells the delay without a clock in common. Up to a level of Nmax (64) each
+//! An access point packs the packets queued for a station into one frame, an A-MPDU. The more packets arrive
+//! between two frames, the more packets a frame has, and the longer it takes: level and delay rise
+//! together, and the level gives the delay without a common clock. Up to a level of Nmax (64) each
 //! frame empties its queue; from there on the queue grows and overflows. A law holds levels at a
-//! target below, for all stations of an access point, from what clients count.
+//! target below, for all stations of an access point, from the clients' counts.
 //!
 //! | what | | from |
 //! |---|---|---|
 //! | [`Round`] | levels and delays at given rates, rates for levels | 5.2 |
 //! | [`mac`] | the cell itself: access point and stations, element by element | IEEE 802.11-2016 |
-//! | [`Link`] | what frames and packets take of its time: c and w | 5.2.2 |
-//! | [`Reports`] | what clients' reports take of that time | – |
+//! | [`Link`] | airtime of frames and packets: c and w | 5.2.2 |
+//! | [`Reports`] | airtime of clients' reports | – |
 //! | [`Round::allocate`] | the proportional-fair rates | 5.3 |
 //! | [`Aggregation`] | levels, losses and MCS rates from received packets | 4.2.1 |
 //! | [`estimator`] | levels from the kernel's timestamps | 4.4 |
 //! | [`Napi`] | a model of those timestamps | 4.4 |
-//! | [`Fixed`] | the plainest law: a rate; it defines the minimum | – |
+//! | [`Fixed`] | the simplest law: a constant rate | – |
 //! | [`Linear`] | integrates the level's error, equal airtime | 4.3, Algorithm 1 |
 //! | [`Algorithm2`] | does so through F⁻¹, and seeks the level for a delay | 5.4, Algorithm 2 |
-//! | [`Nonlinear`] | the same, made robust: the one to take | 5.4 |
+//! | [`Nonlinear`] | the same, made robust: the recommended one | 5.4 |
 //! | [`Locator`] | whether the bottleneck is the Wi-Fi at all | 4.5 |
-//! | [`Guarded`] | any law, limited to what arrives where the backhaul is slow | 4.5 |
+//! | [`Guarded`] | any law, limited to the rate of arrivals if the backhaul is slow | 4.5 |
 //!
 //! Sections are of Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks.
 //!
@@ -59,9 +59,9 @@
 //! # Strangers
 //!
 //! Reports come from the network. Numbers are brought into their ranges or the report is left out;
-//! of a slot only a station's newest report counts, so that a flood is one report; there is a most of
-//! stations. What one station says decides nothing that concerns others: c and the round are the
-//! medians over stations, and levels stay within the bounds. What is left is on the book's page.
+//! of a slot only a station's newest report counts, so that a flood is one report; the number
+//! of stations is bounded. Reports of one station do not affect others: c and the round are the
+//! medians over stations, and levels stay within the bounds. Remaining attacks are on the book's page.
 
 mod aggregation;
 pub mod air;

@@ -1,18 +1,18 @@
-//! The model: how long a round of frames takes, one to each station, and what it carries.
+//! The model: the duration and the packets of a round of frames, one to each station.
 //!
 //! ```text
 //! Ω   = c + wᵀN                        a round takes                          (5.4)
-//! N   = x·Ω                            what comes meanwhile makes the frames  (5.7)
+//! N   = x·Ω                            the arrivals of a round fill the frames (5.7)
 //! F   : N = c·x/(1 − wᵀx)              so that Ω = c/(1 − wᵀx)                (5.7, 5.12)
 //! F⁻¹ : x = N/(c + wᵀN)                                                       (5.11)
 //! μN  = Π∘F(x),  Π onto [1, Nmax]      the mean level                         (5.8)
 //! μT  = μN/x                           bounds the mean delay                  (5.9, 5.10)
 //! ```
 //!
-//! c, the sum of what each station's frame costs beside its packets, and w, what one packet takes,
+//! c, the sum of the overheads of the stations' frames, and w, the airtime of one packet,
 //! are in seconds; levels N are packets a frame, rates x packets/s, both in the order of the
 //! stations. Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks,
-//! section 5.2. Packets are paced, frames carry all that waits, and each round has one to every
+//! section 5.2. Packets are paced, frames carry all queued packets, and each round has one to every
 //! station.
 //!
 //! # Fluctuations

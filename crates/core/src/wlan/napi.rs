@@ -10,10 +10,10 @@
 //! interrupts off and lets the kernel poll (NAPI): up to `budget` packets, each stamped as it is taken
 //! and then processed; then other work has its turn. Once the ring is empty interrupts are on again. So:
 //!
-//! - within a poll stamps are apart by what processing takes: gaps of some µs inside of a frame;
+//! - within a poll stamps are apart by the processing time: gaps of some µs inside of a frame;
 //! - a frame longer than the budget has pauses inside;
 //! - a frame that comes while the one before is still polled is taken in the same poll: the closer
-//!   processing is to the air's rate, the smaller the jump between frames, until there is none;
+//!   processing is to the air's rate, the smaller the jump between frames, until it vanishes;
 //! - a busy card holds interrupts back (mitigation), and frames that come meanwhile are joined.
 //!
 //! Hassani, MSc thesis, sections 4.4 to 4.4.2, shows such stamps (Figures 4.11 and 4.13) and names the
@@ -21,7 +21,7 @@
 //!
 //! # Where the paper is silent
 //!
-//! - **[`NapiParams::HANDSET`]** follows from what the text says of rates, on the channel of its own
+//! - **[`NapiParams::HANDSET`]** follows from the text's statements on rates, on the channel of its own
 //!   figures (866.7 Mbit/s, frames of up to 64 here): packets some µs apart in a frame at 100 Mbit/s;
 //!   some jumps inside of frames at 300 Mbit/s, where frames begin to exceed 8 packets, hence the
 //!   budget; boundaries that blur from 500 on, hence processing and pauses that together take most of

@@ -10,7 +10,7 @@
 //!
 //! The loops of Algorithm 2, made robust; as printed it is [`Algorithm2`](super::Algorithm2).
 //!
-//! Station 1 is the slowest, ν its target, z the levels that the law believes it asks for. Hassani,
+//! Station 1 is the slowest, ν its target, z the levels that the law expects. Hassani,
 //! MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 5.4; model and
 //! optimum in [`Round`].
 //!
@@ -40,27 +40,27 @@
 //! - **The third bound.** Lemma 1 misses that a longer round costs stations at N̄ (see
 //!   [`allocate`](Round::allocate)). G has Ω/(n·w₁) as a third number, which binds only where some
 //!   stations are at N̄ and others are not, so that the law settles at the optimum.
-//! - **One station's word.** T̄·x₁ is T̄·ν/Ω̃ with Ω̃ᵢ = Nᵢ*/xᵢ of station 1. Here Ω̃ is the median of
+//! - **Reports of one station.** T̄·x₁ is T̄·ν/Ω̃ with Ω̃ᵢ = Nᵢ*/xᵢ of station 1. Here Ω̃ is the median of
 //!   all, and č too: the same with one station, and no single station decides.
-//! - **What is known need not be waited for.** A new μR, a station that comes or goes move the
+//! - **Known changes apply at once.** A new μR, a station that comes or goes move the
 //!   optimum of the model: ν moves by the same factor, and z with its target. It starts at the
 //!   optimum with the first ĉ, z at 1. In a slot in which the modelled round changed by more than
 //!   `jump`, levels are those of another round: neither z nor ĉ follows them; not twice in a row.
 //! - **c** is n·ĉ, with ĉ for one frame, so that it is right as stations come and go. The first č
 //!   weigh as in a plain mean, until that is less than β. ĉ stays within a half and 100 times its
 //!   first value.
-//! - **Levels that stay low** whatever is sent would raise z to N̄. With several stations z is at most
-//!   twice its target: γ = c/ĉ is 1/2 then, and ĉ goes on adapting. So who says untruly that its
-//!   frames are small gets no more than twice what is its own.
+//! - **Levels that stay low** at any rate would raise z to N̄. With several stations z is at most
+//!   twice its target: γ = c/ĉ is 1/2 then, and ĉ goes on adapting. So a station that reports too small
+//!   frames gets no more than twice its own share.
 //! - **Full frames** are a lower bound of the level, and č then one of c; frames of one packet leave
 //!   rounds empty, and č is an upper bound. Only a č on the far side of such a bound counts.
 //! - **The outer loop waits** while fewer than half of the levels are within `near` of their targets:
-//!   Lemma 2 has z there, and T̄·x₁ of a z on its way would lead ν away from the optimum and back.
+//!   Lemma 2 has z there, and T̄·x₁ of a transient z would move ν away from the optimum and back.
 //! - **A slot without a report**, or with less to send than allowed: z stays. After `max_missed_reports` slots
 //!   without, z halves with each.
 //! - **Without any report**, or silent until z = 1, a station has the rate `start`, and no part in
 //!   the model.
-//! - **Frames of 5.484 ms** bound levels at low rates: N̄ is then what such a frame carries.
+//! - **Frames of 5.484 ms** bound levels at low rates: N̄ is then the capacity of such a frame.
 //! - **Loss** decides nothing, as in [`Linear`](super::Linear).
 
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! What all laws of the downlink share: packets, slots, stations.
+//! The common parameters of all laws of the downlink: packets, slots, stations.
 
 use super::Report;
 use crate::unit::{BitRate, Bytes, Packets, Span};

@@ -1,4 +1,4 @@
-//! What reports take of the air that is the frames': the part of the time that the
+//! The airtime of reports: the part of the time that the
 //! [model](super::Round) leaves out.
 //!
 //! ```text
@@ -20,14 +20,14 @@
 //! u(k) = (1/W)·(1 + Σ u(k − 1 − a), a < min(k, W))      it draws k, or draws a, sends and draws again
 //! ```
 //!
-//! as each busy period takes one slot off the count of the one who waits (IEEE 802.11-2016,
+//! as each busy period takes one slot off the count of the station that waits (IEEE 802.11-2016,
 //! 10.22.2.4). For k < W this is (1 + 1/W)^k/W, and in the mean p₀ = ((1 + 1/W)^W − 1)/W. After a
 //! collision both draw from twice as many slots: pᵢ. With W = 16, p₀ = 0.102 and κ = 0.111.
 //!
 //! # What is left out
 //!
 //! Reports of several stations at once meet each other too, and may be lost with the same frame.
-//! What a collision costs beyond its frame, 50 µs, and that a report waits for an idle medium where
+//! The cost of a collision beyond its frame, 50 µs, and that a report waits for an idle medium where
 //! the access point has nothing to send.
 
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Slots: when a law decides, and what it then knows.
+//! Slots: the times at which a law decides, and the reports that it has then.
 //!
 //! ```text
 //!            ┌─ all have reported, and Δ/2 have passed ─┐
@@ -8,11 +8,11 @@
 //!
 //! # Where the paper is silent
 //!
-//! - **Clocks.** Clients report every Δ of their own clocks; the thesis's slots are everybody's. A
-//!   slot ends here when the last report comes, so that new rates and what is counted next begin
-//!   together; it waits for late ones half a Δ, and faster reports than every Δ/2 change nothing.
-//! - **Missing reports.** A slot without a report leaves a station as it is, `patience` slots long
-//!   ([`DownlinkParams`]); then each slot halves what it may send, by the law's own variable.
+//! - **Clocks.** Clients report every Δ of their own clocks; the thesis's slots are common to all.
+//!   Here a slot ends when the last report comes, so that new rates and new counts begin together;
+//!   it waits for late reports half a Δ, and reports faster than every Δ/2 change nothing.
+//! - **Missing reports.** A station without a report keeps its rate for `patience` slots
+//!   ([`DownlinkParams`]); then each slot halves its rate, by the law's own variable.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -28,13 +28,14 @@ struct stamp {
 	__u64 value;
 };
 
+/* What every segment needs comes first, in the order of struct rtac, so that it is in few cache lines. */
 struct connection {
-	/* By their values modulo the length. */
-	struct stamp stamps[REMEMBERED];
-	/* The one sent last, and the latest that the other side has echoed. */
+	/* The timestamp sent last, and the latest that the other side has echoed. */
 	__u32 sent;
 	__u32 echoed;
 	struct rtac law;
+	/* By their values modulo the length. */
+	struct stamp stamps[REMEMBERED];
 };
 
 /* New data of a connection. */
@@ -75,12 +76,13 @@ static void remember(struct connection *connection, __u64 now_ns, __u32 value)
 static __u64 round_trip(struct connection *connection, __u64 now_ns, __u32 echo)
 {
 	const struct stamp *stamp = &connection->stamps[echo % REMEMBERED];
-	__u64 rtt_ns = now_ns - stamp->sent_ns;
+	__u64 rtt_ns;
 
 	/* What was never sent is a mistake, or no mistake at all. */
 	if (!is_after(echo, connection->echoed) || is_after(echo, connection->sent))
 		return 0;
 	connection->echoed = echo;
+	rtt_ns = now_ns - stamp->sent_ns;
 	return stamp->value == echo && rtt_ns < MAX_RTT_NS ? rtt_ns : 0;
 }
 

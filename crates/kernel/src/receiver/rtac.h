@@ -363,9 +363,10 @@ static inline __u64 rtac_ahead(const struct rtac *law, __u64 times, __u64 segmen
 /* Whether the round trip is nearer to the wanted one than to that of the empty path. */
 static inline int rtac_has_queue(__u64 stretch, const struct rtac_settings *settings)
 {
-	__u64 excess = ((settings->theta_milli - 1000) << FRACTION_BITS) / 1000;
+	__u64 excess_milli = (settings->theta_milli - 1000) << FRACTION_BITS;
 
-	return stretch > (1 << FRACTION_BITS) + excess / 2;
+	/* A stretch is never below 1. */
+	return (stretch - (1 << FRACTION_BITS)) * 2000 > excess_milli;
 }
 
 static inline void rtac_follow(struct rtac *law, __u64 base_ns, __u64 stretch, __u64 segment,
@@ -424,10 +425,11 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 	__u64 stretch = rtac_stretch(law->rtt_ns, base_ns);
 	/* What should wait, and a quarter more; on a short path two segments are much. */
 	__u64 held = (smaller(law->flight, LARGEST_WINDOW) << FRACTION_BITS) / stretch;
-	__u64 is_long = held * (settings->theta_milli - 1000) / 800 + 2 * segment;
+	__u64 wanted_milli = held * (settings->theta_milli - 1000);
 	__u64 half = law->flight / 2;
 	__u64 was_tested = law->is_tested, before = law->window;
 	enum verdict verdict;
+	int stands;
 
 	law->queue = rtac_queue(law->flight, law->rtt_ns, base_ns);
 	law->has_queue = rtac_has_queue(stretch, settings);
@@ -435,7 +437,8 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 		rtac_follow(law, base_ns, stretch, segment, settings);
 		return;
 	}
-	verdict = rtac_judge(law, remote, now_ns, law->queue > is_long,
+	stands = law->queue > 2 * segment && (law->queue - 2 * segment) * 800 > wanted_milli;
+	verdict = rtac_judge(law, remote, now_ns, stands,
 			     half > MIN_SEGMENTS * segment, law->flight <= law->window / 2 * 3, settings);
 	law->is_tested = verdict == HALF || verdict == LEAST || verdict == GROW;
 	if (verdict == LAW_ANEW) {

@@ -95,21 +95,27 @@ struct remote {
 };
 
 struct rtac {
+	/* What every arrival reads or writes. */
+
 	/* This connection's number at its remote host; 0 before it has one. */
 	__u64 flow;
 	/* Smoothed round trip; 0 before the first. */
 	__u64 rtt_ns;
 	__u64 last_arrival_ns;
-
 	/* The running round trip, 0 if none, and what came in it. */
 	__u64 round_began_ns;
 	__u64 round_bytes;
-	/* w: what comes in a round trip, smoothed; 0 before the first. */
-	__u64 flight;
-
-	/* The running bucket of the rate, 0 if none, what came in it, and the two before. */
+	/* The running bucket of the rate, 0 if none, and what came in it. */
 	__u64 bucket_began_ns;
 	__u64 bucket_bytes;
+	/* What came of it; 0 before the first. */
+	__u64 window;
+
+	/* What the end of a round trip, or of a bucket, needs. */
+
+	/* w: what comes in a round trip, smoothed; 0 before the first. */
+	__u64 flight;
+	/* The rates of the two buckets before. */
 	__u64 latest_rate;
 	__u64 earlier_rate;
 
@@ -129,13 +135,12 @@ struct rtac {
 	/* Algorithm 1 as printed: RTTm of this connection alone. */
 	__u64 own_base_ns;
 
-	/* What came of it; the window is 0 before the first. Held is the BDP that the last window
-	 * followed from; of a K set by hand, what it would be. */
+	/* Of the last round trip. Held is the BDP that the last window followed from; of a K set by hand,
+	 * what it would be. */
 	__u64 rate;
 	__u64 held;
 	__u64 has_queue;
 	__u64 queue;
-	__u64 window;
 };
 
 struct rtac_settings {

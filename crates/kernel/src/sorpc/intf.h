@@ -69,11 +69,6 @@ struct flow {
 	struct account sent;
 	/* Its number among the flows that have been bulk; 0 before it was. */
 	__u64 lane;
-	/* As of the last packet: the smoothed and the minimum round trip, us (the latter 2^32 - 1 before
-	 * the first), and the delivery rate, bytes/s. */
-	__u64 rtt_us;
-	__u64 min_rtt_us;
-	__u64 rate;
 };
 
 /* A row of the list of flows. */
@@ -82,6 +77,11 @@ struct row {
 	__u64 remote_port;
 	__u64 local_port;
 	struct flow flow;
+	/* Now: the smoothed and the minimum round trip, us (the latter 2^32 - 1 before the first), and the
+	 * delivery rate, bytes/s. */
+	__u64 rtt_us;
+	__u64 min_rtt_us;
+	__u64 rate;
 	/* Since its last packet, ns. */
 	__u64 idle_ns;
 };

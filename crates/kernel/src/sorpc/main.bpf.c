@@ -7,6 +7,7 @@
 /* What the kernel writes in place of its size into an ack without data (skb_is_tcp_pure_ack). */
 #define PURE_ACK 2
 #define UDP 17
+#define US_PER_S 1000000
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -99,8 +100,6 @@ static struct place place_of_datagram(struct __sk_buff *packet, struct bpf_sock 
 	return place;
 }
 
-#define US_PER_S 1000000
-
 /* Of TCP data. Takes note of the flow's packet. */
 static struct place place_of_data(struct __sk_buff *packet, struct tcp_sock *tcp)
 {
@@ -115,10 +114,6 @@ static struct place place_of_data(struct __sk_buff *packet, struct tcp_sock *tcp
 	flow->size = sock->sk_sndbuf;
 	flow->band = band;
 	flow->sent_ns = tcp->tcp_wstamp_ns;
-	flow->rtt_us = tcp->srtt_us >> 3;
-	flow->min_rtt_us = tcp->rtt_min.s[0].v;
-	flow->rate = (__u64)tcp->rate_delivered * tcp->mss_cache * US_PER_S /
-		     (tcp->rate_interval_us | 1);
 	add(&flow->sent, packet);
 	/* In turn, which spreads a few uploads more evenly than a hash. */
 	if (band == BULK && !flow->lane)
@@ -201,6 +196,10 @@ int list(struct bpf_iter__tcp *at)
 	row.local_port = sock->skc_num;
 	row.remote = remote_address(sock);
 	row.flow = *flow;
+	row.rtt_us = tcp->srtt_us >> 3;
+	row.min_rtt_us = tcp->rtt_min.s[0].v;
+	row.rate = (__u64)tcp->rate_delivered * tcp->mss_cache * US_PER_S /
+		   (tcp->rate_interval_us | 1);
 	row.idle_ns = bpf_ktime_get_ns() - flow->sent_ns;
 	bpf_seq_write(at->meta->seq, &row, sizeof(row));
 	return 0;

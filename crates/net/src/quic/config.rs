@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noq_proto::{AckFrequencyConfig, EndpointConfig, TransportConfig, ValidationTokenConfig, VarInt};
+use noq_proto::{
+    AckFrequencyConfig, EndpointConfig, TransportConfig, ValidationTokenConfig, VarInt,
+};
 use rustls::server::danger::ClientCertVerifier;
 
 use super::unlimited::Unlimited;

@@ -1,94 +1,22 @@
-//! A TUN device that carries super-packets: large ones to and from the kernel, real ones here.
+//! A TUN device that carries super-packets: whole ones, or real packets here and large ones to and from the
+//! kernel.
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
-use freshline_core::router::{Ecn, FlowKey, Header, Packet, mark_congestion};
-use freshline_core::unit::Bytes;
+use super::{IpPacket, Pool};
 use freshline_system::netlink::{LinkSettings, Route};
 use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
 
 /// The smallest MTU that IPv6 works with (RFC 8200, section 5).
 pub(crate) const IPV6_MIN_MTU: u16 = 1280;
 
-/// An IP packet, behind the room for the header that goes with it to the kernel.
-#[derive(Debug)]
-pub(crate) struct IpPacket {
-    buffer: Vec<u8>,
-    header: Header,
-}
-
-impl IpPacket {
-    fn new(buffer: Vec<u8>) -> Self {
-        let header = Header::of_ip(&buffer[VIRTIO_NET_HDR_LEN..]).unwrap_or_default();
-        Self { buffer, header }
-    }
-
-    /// The packet itself.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buffer[VIRTIO_NET_HDR_LEN..]
-    }
-
-    /// Whether it is a datagram of UDP.
-    pub(crate) fn is_datagram(&self) -> bool {
-        self.header.flow.protocol == FlowKey::UDP
-    }
-}
-
-impl Packet for IpPacket {
-    fn size(&self) -> Bytes {
-        Bytes::from(self.buffer.len() - VIRTIO_NET_HDR_LEN)
-    }
-
-    fn header(&self) -> Header {
-        self.header
-    }
-
-    fn mark(&mut self) -> bool {
-        let is_marked = mark_congestion(&mut self.buffer[VIRTIO_NET_HDR_LEN..]);
-        if is_marked {
-            self.header.ecn = Ecn::Marked;
-        }
-        is_marked
-    }
-}
-
-/// Buffers for packets, so that they need not be allocated again and again.
-#[derive(Debug)]
-pub(crate) struct Pool {
-    /// The size of each buffer.
-    size: usize,
-    free: Vec<Vec<u8>>,
-}
-
-impl Pool {
-    /// How many free buffers are kept: 16 MB with an MTU of 1500.
-    const FREE: usize = 10_000;
-
-    pub(crate) fn new(mtu: u16) -> Self {
-        Self { size: VIRTIO_NET_HDR_LEN + usize::from(mtu), free: Vec::new() }
-    }
-
-    fn take(&mut self) -> Vec<u8> {
-        let mut buffer = self.free.pop().unwrap_or_else(|| Vec::with_capacity(self.size));
-        buffer.resize(self.size, 0);
-        buffer
-    }
-
-    /// Takes a buffer back; one that grew in a delivery is not kept.
-    pub(crate) fn recycle(&mut self, packet: IpPacket) {
-        if packet.buffer.capacity() == self.size && self.free.len() < Self::FREE {
-            self.free.push(packet.buffer);
-        }
-    }
-}
-
 /// A device. It is there as long as this is.
 pub(crate) struct Device {
     tun: SyncDevice,
-    /// A super-packet with its header.
-    super_packet: Box<[u8]>,
+    /// The packet or super-packet read last, with its header.
+    super_packet: Vec<u8>,
     /// What super-packets are segmented into: empty buffers of the pool.
     segments: Vec<Vec<u8>>,
     sizes: [usize; Self::SEGMENTS],
@@ -108,7 +36,7 @@ impl Device {
         tun.set_nonblocking(true)?;
         Ok(Self {
             tun,
-            super_packet: vec![0; VIRTIO_NET_HDR_LEN + (1 << 16)].into_boxed_slice(),
+            super_packet: Pool::super_buffer(),
             segments: Vec::new(),
             sizes: [0; Self::SEGMENTS],
             groups: GROTable::new(),
@@ -163,7 +91,7 @@ impl Device {
         for (segment, size) in self.segments.iter_mut().zip(self.sizes).take(count) {
             let mut buffer = std::mem::replace(segment, pool.take());
             buffer.truncate(VIRTIO_NET_HDR_LEN + size);
-            let packet = IpPacket::new(buffer);
+            let packet = IpPacket::single(buffer);
             if is_for_the_link(packet.bytes()) {
                 pool.recycle(packet);
             } else {
@@ -171,6 +99,33 @@ impl Device {
             }
         }
         Ok(())
+    }
+
+    /// Reads what the kernel sends next and hands it out as it is, also a super-packet, with checksums left
+    /// to the kernel. Otherwise as [`Device::read`].
+    pub(crate) fn read_whole(
+        &mut self,
+        pool: &mut Pool,
+        take: impl FnOnce(&mut Pool, IpPacket),
+    ) -> io::Result<()> {
+        let len = self.tun.recv(&mut self.super_packet)?;
+        // A large buffer holds no small packet: it would be most of the memory of many.
+        let buffer = if len < self.super_packet.len() / 4 {
+            self.super_packet[..len].to_vec()
+        } else {
+            std::mem::replace(&mut self.super_packet, pool.take_super())
+        };
+        match IpPacket::whole(buffer, len) {
+            Some(packet) if is_for_the_link(packet.bytes()) => pool.recycle(packet),
+            Some(packet) => take(pool, packet),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Gives the kernel a packet that [`Device::read_whole`] of another device handed out.
+    pub(crate) fn write_whole(&self, packet: &IpPacket) -> io::Result<()> {
+        self.tun.send(packet.with_kernel_header()).map(drop)
     }
 
     /// Gives packets to the kernel, those that follow each other in a flow as one super-packet.
@@ -193,31 +148,5 @@ fn is_for_the_link(packet: &[u8]) -> bool {
 impl AsRawFd for Device {
     fn as_raw_fd(&self) -> RawFd {
         self.tun.as_raw_fd()
-    }
-}
-
-impl AsRef<[u8]> for IpPacket {
-    fn as_ref(&self) -> &[u8] {
-        &self.buffer
-    }
-}
-
-impl AsMut<[u8]> for IpPacket {
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer
-    }
-}
-
-impl tun_rs::ExpandBuffer for IpPacket {
-    fn buf_capacity(&self) -> usize {
-        self.buffer.capacity()
-    }
-
-    fn buf_resize(&mut self, new_len: usize, value: u8) {
-        self.buffer.resize(new_len, value);
-    }
-
-    fn buf_extend_from_slice(&mut self, extend: &[u8]) {
-        self.buffer.extend_from_slice(extend);
     }
 }

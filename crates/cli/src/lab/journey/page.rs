@@ -15,7 +15,7 @@ const HEAD: &str = "\
 
 <!-- Written by `freshline lab journey all --page docs`. -->
 
-Each table switches the laws of one scenario on and off: none, each alone, the first two, three and so on, all, all but one, and what people use today. A number is the mean over the runs with its 95 % interval. Below, each column that a law is meant for compares all laws together with the best of these laws alone: `holds` up to 5 % worse and `worse` beyond, both with the whole interval, else `undecided`. Rows are compared run by run: runs of one number have the same seed in all rows. Then each column that all laws together make worse than none (`cost`). [Which laws to use](which-laws.md) draws the conclusions.
+Each table switches the laws of one scenario on and off: none, each alone, the first two, three and so on, all, all but one, and the usual laws of today. A number is the mean over the runs with its 95 % interval. Below, each column that a law is meant for compares all laws together with the best of these laws alone: `holds` up to 5 % worse and `worse` beyond, both with the whole interval, else `undecided`. Rows are compared run by run: runs of one number have the same seed in all rows. Then each column that all laws together make worse than none (`cost`). [Which laws to use](which-laws.md) draws the conclusions.
 ";
 
 /// Writes `journeys.md` into `folder`.

@@ -19,7 +19,7 @@
 //!               used = (frame − closed) / frame
 //! ```
 //!
-//! The age and what is left for drop-averse traffic both fall as γ rises; the book proves it.
+//! The age and the rate left for drop-averse traffic both fall as γ rises; the book proves it.
 
 use crate::router::{AoiShare, SchedulerParams, TdmParams};
 use crate::unit::{BitRate, Bytes, Span};

@@ -1,4 +1,4 @@
-//! The guideline: which share γ of updates gives what is wanted.
+//! The guideline: the share γ of updates for a wanted age or throughput.
 
 use core::ops::Range;
 

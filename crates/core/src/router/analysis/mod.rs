@@ -1,8 +1,8 @@
-//! What the router's freshness control ought to do on one link: how old updates are and how much
-//! is left for everybody else, and which share γ gives what is wanted.
+//! The theory of the router's freshness control on one link: the age of updates, the rate left for other
+//! traffic, and the share γ for a wanted age or throughput.
 //!
 //! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", sections
-//! IV and V. The proofs, and what the models leave out, are on the book's page on the router.
+//! IV and V. The proofs, and the limits of the models, are on the book's page on the router.
 //!
 //! [`PulseTrain`] is one flow alone, exact to the nanosecond: the age under IFIL, the least age
 //! that any policy can reach, and the distance between them (Theorem 1). [`Bottleneck`] is a link

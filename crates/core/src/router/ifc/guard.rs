@@ -16,7 +16,7 @@
 //! A packet is irregular if it comes after less than a quarter of the flow's mean gap, or if its
 //! size differs from the one before by more than a quarter and 32 bytes. A flow that once showed the
 //! header of a known stream is a stream for as long as it is remembered. A flow that was silent for
-//! [`Guard::MEMORY`] begins anew.
+//! [`Guard::MEMORY`] starts again.
 //!
 //! Flows are kept in sets of four, by a keyed hash; a new flow takes the place of the one in its set
 //! that was silent longest. A flood of invented flows can so put regular flows on trial again, which

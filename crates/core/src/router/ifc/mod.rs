@@ -8,9 +8,9 @@
 //!                 └─ DropAverse ─▶ a qdisc, FqCodel  ─────┘
 //! ```
 //!
-//! The classifier reads headers, and a sender may lie in them. Beside one honest flow it does not gain
+//! The classifier reads headers, and a sender may lie in them. Alongside one honest flow it does not gain
 //! by it: a sender of bulk data that passes for updates loses all of them but the newest, and one of
-//! updates that passes for bulk data queues up (section IV-B, "Truthful Revelation"). Beside many
+//! updates that passes for bulk data queues up (section IV-B, "Truthful Revelation"). Alongside many
 //! honest streams bulk data can gain, because each of them has less than the two segments a round trip
 //! that pass as updates. So TCP is never an update unless a rule forces it.
 //!

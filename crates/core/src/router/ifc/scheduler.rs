@@ -1,4 +1,4 @@
-//! Who goes first when both classes wait.
+//! The choice of the class when both have queued packets.
 
 use super::{AoiShare, Class};
 use crate::unit::{Bytes, Time};

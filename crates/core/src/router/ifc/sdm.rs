@@ -14,7 +14,7 @@
 //! to send, the paper's b grows in its favour without bound: after a night without bulk traffic
 //! one download would shut out all updates for as long as the night was. Here a class that is
 //! preferred and passed over for want of packets saves up at most a credit: coming back, it sends
-//! so many bytes ahead of its share and no more. (In b that is (1 − γ) · credit in favour of the
+//! at most these bytes ahead of its share. (In b that is (1 − γ) · credit in favour of the
 //! AoI class, γ · credit in favour of the other one.) A class that always sends less than its
 //! share notices nothing: it is always preferred. [`Credit::Unlimited`] gives the paper's form.
 

@@ -10,8 +10,8 @@
 //! A packet that is being sent when its interval ends is sent to the end, and prolongs the next
 //! interval by as much: an interval begins when the first packet is asked for after the end of the
 //! one before, and has its full length from then on. So each class has its time in every frame and
-//! at most one packet more. While nothing is sent nothing is asked for, and the frame stands
-//! still: however long the link was idle, what comes then finds one interval begin.
+//! at most one packet more. While nothing is sent nothing is asked for, and the frame
+//! stops: after any idle time the next packet starts an interval.
 //!
 //! The only clock is the `now` that the scheduler is handed.
 

@@ -1,14 +1,13 @@
-//! How much is left of Lazy's rate, below which the law does not go where a queue is deep: losses take it
-//! away.
+//! Reduces Lazy's rate, the floor of the law behind a deep queue, after losses.
 //!
 //! ```text
 //!   left ← left · (1 − ⅕)            for each update that is lost, and not at random
 //!          left + left^⅘ / 100       for each that arrives; at most 1
 //! ```
 //!
-//! In balance one update of 20 is lost, and of a source of which little is left at most one of 8: the sources
-//! of a crowd that a full queue has treated unequally come together. Nothing is forgotten in between, so that a
-//! loss counts at the lowest rates, too.
+//! In balance one update of 20 is lost, and of a source with a small `left` at most one of 8: the
+//! sources of a crowd that a full queue has treated unequally converge. Losses are not forgotten in
+//! between, so that a loss counts at the lowest rates, too.
 
 use super::counts::Counted;
 

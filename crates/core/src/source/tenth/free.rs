@@ -1,8 +1,8 @@
-//! Detects that the path is free again, and restarts the climb of a source that losses or a queue have slowed down.
+//! Detects that the path is free again, and restarts the ramp-up of a source that losses or a queue have slowed down.
 //!
 //! At one update in 2 s a round takes some seconds, and a round raises the rate by a quarter at most: by rounds alone
 //! a source would be slow long after the end of a flood. A source is slow if less than a fifth of an update is in
-//! flight. It restarts the climb after a row of 4 free updates: none was lost, and the queueing delay of each was
+//! flight. It restarts the ramp-up after a row of 4 free updates: none was lost, and the queueing delay of each was
 //! shorter than the service time of the bottleneck, or than a sixteenth of the base RTT. After the first free update
 //! of a row the source sends each further one a round trip after the previous ack. In a crowd that fills the path
 //! free updates are rare. Each row that ends with a loss or a queueing delay, and each restart, doubles the required

@@ -1,13 +1,13 @@
-//! Another route: the way is longer from one update to the next, and stays so.
+//! Detects another route: the delay rises from one update to the next, and stays high.
 //!
 //! ```text
-//!   wait   ┌──────────  lasts beyond a common pause, without losses: part of the way
+//!   delay  ┌──────────  lasts beyond a common pause, without losses: part of the path
 //!     ─────┘
 //!          ┌╲           falls: a queue that has drained
 //!     ─────┘ ╲──
 //! ```
 //!
-//! A queue of ours cannot bring this about: it drains when all sources pause (`pauses`).
+//! The own queue cannot cause this: it drains when all sources pause (`pauses`).
 
 use crate::source::Ack;
 use crate::unit::{Span, Time};

@@ -1,16 +1,17 @@
-//! What was lost, by the monitor's counters, and whether a full queue is the cause.
+//! Counts losses by the monitor's counters, and finds out whether a full queue causes them.
 //!
 //! ```text
-//!   lost = sent − arrived       between two acks; arrived = fresh + stale, as the monitor counts
+//!   lost = sent − arrived       updates, between two acks; arrived = fresh + stale, as the monitor counts
 //!
-//!   at a full queue: of a train of 4, those behind the first are lost more often than single updates
-//!   at random:       as often
+//!   full queue:  of a train of 4, the updates behind the first are lost more often than single updates
+//!   random:      as often
 //! ```
 //!
-//! Behind a full drop-tail queue the first update of a train may find the last place, and those behind it
-//! find none. Delays cannot tell the two causes apart: all that a full queue lets through have waited as
-//! long. A train takes the place of as many single updates, so that the test adds no load. Until it has
-//! shown otherwise, a full queue is the cause. Then there is no test for a while, as trains fill queues.
+//! Behind a full drop-tail queue the first update of a train may find the last place, and the
+//! updates behind it find no place. Delays cannot separate the two causes: all updates that pass a
+//! full queue have the same delay. A train takes the place of as many single updates, so that the
+//! test adds no load. Until a test has shown otherwise, a full queue is taken to be the cause. Then
+//! there is no test for a while, as trains fill queues.
 //!
 //! Once losses are known to be random, this number of `n` updates may be lost without a price:
 //!
@@ -18,7 +19,8 @@
 //!   n·p + 2½ · (n·p·(1−p)·D)^½      D = Σ run² / Σ run, of updates lost in a row: 1 or more
 //! ```
 //!
-//! p is the loss rate of the test plus its standard deviation. A higher loss rate starts another test.
+//! p is the loss rate of the test plus its standard deviation. A higher loss rate starts another
+//! test.
 
 mod verdict;
 

@@ -1,8 +1,10 @@
-//! Tenth: holds the number of its own updates that wait at about a tenth.
+//! Tenth controls the rate of a source: it keeps the mean number of the source's own queued updates
+//! at about a tenth, which is close to the minimum of the mean age.
 //!
-//! As many updates in transit as possible, while none waits behind another: by Little's law the
-//! number that waits is rate × wait, and a law can hold it at a small constant κ. All sources that
-//! share a queue see the same wait, and settle at the same rate κ / wait.
+//! The optimum has as many updates in transit as possible without a queue: by Little's law the
+//! number of queued updates is rate × queueing delay, and a law can hold it at a small constant κ.
+//! All sources that share a queue see the same queueing delay, and settle at the same rate κ /
+//! delay.
 //!
 //! ```text
 //!            1 probe                              the price is above 3 κ, 10 are in transit,
@@ -11,62 +13,83 @@
 //!                        ▲                                                                │
 //!                        └─────────── the path is longer at once, and stays so ◄──────────┘
 //!
-//! price      = rate · wait + λ · loss      of a round: 8 updates that were sent at its rate
-//! in transit ← in transit · (κ / price)^½  within a step of the last
-//! rate       = in transit / srtt
+//! price      = rate · delay + λ · loss     updates, over a round: 8 updates that were sent at its rate
+//! in transit ← in transit · (κ / price)^½  updates, within a step of the last
+//! rate       = in transit / srtt           updates/s
 //! ```
 //!
-//! κ → `waiting`, λ → `lost`. What is steered is the number in transit, so that a queue that grows slows
-//! all of its sources within a round trip, before any of them has decided anything. `docs/fresher.md`
-//! has the theory, what was tried instead, and what it comes to.
+//! κ → `waiting`, λ → `lost`. The law controls the number in transit, so that a growing queue slows
+//! down all of its sources within a round trip, before any of them has decided anything.
+//! `docs/fresher.md` has the theory, alternatives that were tried, and results.
 //!
-//! **What keeps it from overloading a path.** It does not hold everywhere: crowds with less than an update
-//! a second each, and more than a hundred sources at a queue of a few packets, are still overloaded
-//! (`docs/fresher.md`, "Safety").
+//! # States
 //!
-//! - With more than 1½ times of what is to be in transit, and two, the next update leaves a round trip later
-//!   at the earliest. After two round trips without an ack that is an outage: then at most a half of the updates
-//!   leave that left before, each after another eighth of the time without an ack, or 8 round trips (¼ s to
-//!   2 s). After losses to a full queue it is another time, at most 2 s.
-//! - Updates that are lost to a full queue have a price (`losses`). It is above κ as long as more than a
-//!   twentieth is lost, or a sixth for sources that use little of the path. So the load falls until less
-//!   is.
-//! - The least delay is raised only by what a queue of ours cannot bring about (`jump`). When it falls by
-//!   more than a fifth, a queue drains: the climb ends, and what the round has waited counts anew.
-//! - Sources that joined while others' updates waited see the path without them in common pauses
-//!   (`pauses`).
-//! - The climb ends with three losses in a round, and where no pair arrives.
+//! - **Probe**: one update in transit, until its ack comes.
+//! - **Climbing** (start-up): the number in transit doubles each round. It ends at a price of 3 κ,
+//!   at 10 updates in transit, when pairs show that the capacity is near, with three losses in a
+//!   round, or if no pair arrives.
+//! - **Steering**: the equations above, once per round. It ends when the path is longer at once and
+//!   stays so (`jump`): the base delay is raised, and start-up begins again.
+//!
+//! # Protection against overload
+//!
+//! It does not hold everywhere: crowds with less than an update a second each, and more than a
+//! hundred sources at a queue of a few packets, are still overloaded (`docs/fresher.md`, "Safety").
+//!
+//! - With more than 1½ times the target in transit, and at least two, the next update leaves a
+//!   round trip later at the earliest. After two round trips without an ack that is an outage: then
+//!   at most half as many updates leave as before, each after another eighth of the time without an
+//!   ack, or 8 round trips (¼ s to 2 s). After losses to a full queue it is another time, at most 2
+//!   s.
+//! - Updates that are lost to a full queue have a price (`losses`). It is above κ as long as more
+//!   than a twentieth is lost, or a sixth for sources that use little of the path. So the load
+//!   falls until the loss is lower.
+//! - The base delay is raised only by a change that the own queue cannot cause (`jump`). When it
+//!   falls by more than a fifth, a queue drains: start-up ends, and the queueing delay of the round
+//!   is computed again.
+//! - Sources that joined while updates of others were queued see the path without these in common
+//!   pauses (`pauses`).
+//! - Start-up ends with three losses in a round, and if no pair arrives.
 //! - A price of 16 κ after two updates cuts the number in transit by up to a half at once.
-//! - Lazy's rate as a floor, below, yields to each loss (`floors`), and the stated floor to losses that last
-//!   (`stretch`) and to round trips above 1 / floor. A source whose first probes were lost begins with less.
+//! - Lazy's rate as a floor, below, yields to each loss (`floors`), and the stated floor to losses
+//!   that last (`stretch`) and to round trips above 1 / floor. A source whose first probes were
+//!   lost begins with less.
 //!
-//! And what a lower rate does not improve does not lower it:
+//! # Delays that a lower rate does not reduce
 //!
-//! - **Jitter, queues of others**: an update that waits behind none of its own would have waited all the
-//!   same; and where a round trip is long beside the time that an update keeps the narrowest hop, a queue
-//!   of some updates adds little to the age, but a rate that is too low does. So of what varies only a
-//!   `share` counts: all of it on short paths, where crowds meet; our own part of the load, and a tenth
-//!   at least, on long ones, and more where waits last (`variation`). What all updates of a round waited
-//!   for counts in full.
-//! - **A queue that is deep beside one update** may be somebody else's, who does not yield. Then the rate
-//!   is at least Lazy's, one update a smoothed round trip; a half of it if the queue drains in pauses.
-//! - **Lengths**: a long update takes longer at the bottleneck, and its base delay is longer (`base_delay`).
-//! - **The way back**: what acks wait for counts too, the more the nearer it comes to a least round
-//!   trip, as there are paths whose both ways share one medium. Fewer acks are asked for, then: see
-//!   `sparse`.
-//! - **Losses at random**, in bursts or not, have no price, once a test has shown that they are (`losses`).
-//!   Until then it holds the rate for 5 s or 40 round trips at most, and not where more than half is lost.
-//! - **Ten in transit are enough**: more lower the age by less than a twentieth of the round trip, and are
+//! These do not lower the rate, or only in part:
+//!
+//! - **Jitter, competing queues**: the delay of an update without own updates in front of it does
+//!   not depend on the rate; and where a round trip is long compared with the service time of an
+//!   update at the bottleneck, a queue of some updates adds little to the age, but a rate that is
+//!   too low does. So only a `share` of the variation counts: all of it on short paths, where
+//!   crowds meet; our own part of the load, and at least a tenth, on long ones, and more if delays
+//!   last (`variation`). The delay common to all updates of a round counts in full.
+//! - **A queue that is deep compared with one update** may belong to a competing flow that does not
+//!   yield. Then the rate is at least Lazy's, one update a smoothed round trip; a half of it if the
+//!   queue drains in pauses.
+//! - **Lengths**: a long update takes longer at the bottleneck, and its base delay is longer
+//!   (`base_delay`).
+//! - **The reverse path**: the queueing delay of acks counts too, the more the nearer it comes to a
+//!   base RTT, as there are paths whose both directions share one medium. Then fewer acks are
+//!   requested: see `sparse`.
+//! - **Random losses**, in bursts or not, have no price, once a test has shown that they are random
+//!   (`losses`). Until then the test holds the rate for 5 s or 40 round trips at most, and not if
+//!   more than half is lost.
+//! - **More than ten in transit** lower the age by less than a twentieth of the round trip, and are
 //!   added slowly.
-//! - **A round trip that is out of date**: after an outage with a queue the smoothed one is seconds long, and
-//!   one update in it would be rare. With a newest round trip of less than a quarter of it, nothing in
-//!   transit and no priced losses, the next update leaves a newest round trip after the newest ack.
-//! - **An own queue that drains**: 9 or more updates in a row that arrive within twice the usual distance of a pair
-//!   of each other, with a queueing delay of more than 4 base RTTs, were alone in the queue. Updates sent after them
-//!   may be lost, so the source does not wait for their acks: it sends one a base RTT after the previous one.
+//! - **An outdated round trip**: after an outage with a queue the smoothed one is seconds long, and
+//!   one update per round trip would be rare. With a newest round trip of less than a quarter of
+//!   it, nothing in transit and no priced losses, the next update leaves a newest round trip after
+//!   the newest ack.
+//! - **An own queue that drains**: 9 or more updates in a row that arrive within twice the usual
+//!   distance of a pair of each other, with a queueing delay of more than 4 base RTTs, were alone
+//!   in the queue. Updates sent after them may be lost, so the source does not wait for their acks:
+//!   it sends one a base RTT after the previous one.
 //! - **A path that is free again**: see `free`.
-//! - **Sources with little to say**: the rate that was used counts, and is not raised. Updates that left
-//!   apart for want of a state make no pair: an outage between them is not the capacity of the path (`service`).
+//! - **Sources with few states**: the used rate counts, and is not raised. Updates that left apart
+//!   for want of a state make no pair: an outage between them is not the capacity of the path
+//!   (`service`).
 
 mod climb;
 mod counts;

@@ -1,5 +1,5 @@
-//! Pauses that all sources of a monitor make at the same time, so that a queue of theirs drains and each
-//! of them sees how long the way is without it.
+//! Pauses that all sources of a monitor make at the same time, so that their common queue drains and each
+//! of them measures the delay of the path without it.
 //!
 //! ```text
 //!   monitor's clock  ──┬────────────────┬────────────────┬────►     period: 2 s · 2^k ≥ 16 · srtt

@@ -1,4 +1,4 @@
-//! What a round has cost: what of its waits and its losses is ours.
+//! The price of a round: the part of its queueing delays and losses that the source itself causes.
 
 use super::round::Round;
 use super::{FEW, Tenth};

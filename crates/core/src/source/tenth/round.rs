@@ -1,4 +1,4 @@
-//! Updates sent at one rate, and what their acks say.
+//! Updates sent at one rate, and the measurements from their acks.
 
 use super::counts::Counted;
 use crate::unit::Time;

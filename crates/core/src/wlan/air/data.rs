@@ -7,11 +7,11 @@
 //!       or  ┌ to 6 │ from 6 │ length 2 │ AA AA 03 … IP │ pad to 4 ┐ …         A-MSDU: several
 //! ```
 //!
-//! IEEE 802.11-2016, 9.2.4 and 9.3.2; RFC 1042 for what stands in front of IP.
+//! IEEE 802.11-2016, 9.2.4 and 9.3.2; RFC 1042 for the bytes in front of IP.
 //!
 //! # Where the standard leaves a choice
 //!
-//! Some drivers hand up frames decrypted, with the mark of protection still set. What begins as IP
+//! Some drivers hand up frames decrypted, with the mark of protection still set. A payload that begins as IP
 //! behind the header, or behind the 8 bytes of CCMP or GCMP, is taken to be clear.
 
 use alloc::vec::Vec;

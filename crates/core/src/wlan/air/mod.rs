@@ -1,4 +1,4 @@
-//! Frames as a capture next to the air shows them: what the radio says of a frame, and the packets
+//! Frames as a capture next to the air shows them: the radio's data of a frame, and the packets
 //! that it carries.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!   └─ Phy ─► rate
 //! ```
 //!
-//! Records of one frame have one [`Stamp`]: what [`Aggregation`](super::Aggregation) counts by.
+//! Records of one frame have one [`Stamp`], by which [`Aggregation`](super::Aggregation) counts.
 //! Everything here is total: any bytes give a value or an error, in one pass and without memory.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! Radiotap: what a radio says of a frame, in front of it.
+//! Radiotap: the radio's data of a frame, in front of it.
 //!
 //! ```text
 //! version 0 │ pad │ length │ present … │ fields in the order of their bits, each aligned
@@ -6,12 +6,12 @@
 //!
 //! Formats: radiotap.org, and Linux's `include/net/ieee80211_radiotap.h`; all numbers are
 //! little-endian. Bit 31 of a word of present bits says that another word follows, 29 that that one
-//! begins anew with bit 0, 30 that it is of a vendor, whose data says how long it is and is skipped.
+//! restarts with bit 0, 30 that it is of a vendor, whose data says how long it is and is skipped.
 //!
 //! # Where the format is silent
 //!
 //! - Of a field that is there several times (one set of fields an antenna), the first counts.
-//! - At a field of unknown size reading ends; what stands before counts. Bit 28, after which fields
+//! - At a field of unknown size reading ends; the fields before it count. Bit 28, after which fields
 //!   say their length, is such a one: nothing behind it is needed here.
 //! - Of a frame for several users (VHT), the first that has streams counts.
 //! - Without a word on the pause between symbols it is the long one; without a width or an MCS there

@@ -10,7 +10,7 @@
 //! jumps inside of frames too, and frames without one. Hassani, MSc thesis: Achieving Low Delay & High
 //! Rate in 802.11ac Edge Networks, sections 4.4.1 and 4.4.2. [`Threshold`] is the baseline there, m = 1.
 //!
-//! Weights come from files that `make train` writes: [`FRAMES`] and [`LEVELS`] are those that ship, to
+//! Weights come from files that `make train` writes: [`FRAMES`] and [`LEVELS`] are the shipped ones, to
 //! be read with a TOML parser into [`FrameWeights`] and [`LevelWeights`].
 //!
 //! # Where the paper is silent

@@ -1,4 +1,4 @@
-//! The level under high load, from what the logistic makes of slots.
+//! The level under high load, from the logistic's result of slots.
 //!
 //! ```text
 //! X = [μ₍ᵢ₋d₊₁₎ … μᵢ  σᵢ²  Aᵢ]      mean levels of the last d slots of 100 ms, the newest last,

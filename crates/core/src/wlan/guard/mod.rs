@@ -2,7 +2,7 @@
 //!
 //! The laws steer by packets a frame, which tell of the Wi-Fi alone. Where another link on the path is
 //! slower, levels are low and a law raises its rate without bound ("detect when this is violated":
-//! Hassani, MSc thesis, section 4.5). The guard limits each client's rate to what its reports confirm.
+//! Hassani, MSc thesis, section 4.5). The guard limits each client's rate to the rate that its reports confirm.
 //!
 //! ```text
 //! rate = min(law's rate, L)
@@ -23,9 +23,9 @@
 //! their headers.
 //!
 //! - **Open.** A client begins at 10 Mbit/s divided by the number of clients. As long as nothing
-//!   shows congestion its limit is four times what it confirmed, or grows by half a report up to the
+//!   shows congestion its limit is four times the confirmed rate, or grows by half a report up to the
 //!   law's rate where there was always something to send.
-//! - **Limited.** C is at most what was allowed before, so that packets that were held up do not raise
+//! - **Limited.** C is at most the former limit, so that packets that were held up do not raise
 //!   it. Losses below 8 % lower the limit once an interval. Reports of packets that were sent before
 //!   the limit was lowered lower it to C at most, not to C·u again.
 //! - **Probing.** A step needs a report of packets that were sent half an interval after the one
@@ -45,8 +45,8 @@
 //!   of arrivals without that time, and a step leads to at most four times the confirmed rate and needs no
 //!   half of the limit to be sent. The same holds for the pauses of an application, with which C can be
 //!   as large as the limit: then an excess without loss leaves the limit as it is, as the queue drained.
-//! - **Outages.** What was lost in a gap in which neither application nor sender paused, before and after
-//!   which packets came as fast as they were sent, is not charged.
+//! - **Outages.** Packets lost in a gap in which neither application nor sender paused, before and after
+//!   which packets came as fast as they were sent, are not charged.
 //! - **Silence.** Without a report for 3¼ intervals, and for each further one, the limit halves;
 //!   shorter intervals count as 0.5 s here, and 2.5 packets at the limit must have been due. A
 //!   report of one packet among many does not end silence. The limit goes on from where it was then,

@@ -1,4 +1,4 @@
-//! Bianchi's model of a saturated cell: what throughput ought to be.
+//! Bianchi's model of a saturated cell: the expected throughput.
 //!
 //! n stations always have something to send; a frame collides with probability p whatever
 //! happened before. Then, with W = CWmin + 1 and m doublings up to CWmax,

@@ -1,4 +1,4 @@
-//! Access categories: who goes first.
+//! Access categories: the priority of the channel access.
 //!
 //! DSCP → user priority → access category. IEEE 802.11-2016: Table 10-1 (user priorities),
 //! Table 9-137 (default EDCA parameters), 17.4.4 (CWmin 15, CWmax 1023); Shreedhar, PhD thesis,

@@ -55,8 +55,9 @@ pub struct Cell<P> {
     /// By station, its queue.
     queues: Vec<QdiscConfig>,
     flows: Vec<StationQueue<P>>,
-    /// By contender and receiver, the flow, or `NO_FLOW`.
-    flow_of: Vec<u32>,
+    /// By contender and receiver, the flow, or `NO_FLOW`: a row for each contender, up to the last station
+    /// that it has sent to. So a cell of many stations that send to its access point takes little memory.
+    flow_of: Vec<Vec<u32>>,
     /// Until when the station on the air may go on sending.
     txop_end: Time,
     /// Who accesses the medium together, and when: empty between calls.
@@ -88,7 +89,7 @@ impl<P: Packet> Cell<P> {
             own_modes: vec![None; stations],
             queues: (0..parts.stations).map(|station| parts.queues.of(station).clone()).collect(),
             flows: Vec::new(),
-            flow_of: vec![NO_FLOW; contenders as usize * stations],
+            flow_of: vec![Vec::new(); contenders as usize],
             txop_end: Time::ZERO,
             due: Vec::with_capacity(contenders as usize),
             powers: Vec::with_capacity(MAX_POWERS),
@@ -216,14 +217,18 @@ impl<P: Packet> Cell<P> {
 
     /// The flow of `by` to the station `to`, made with its first packet.
     fn flow(&mut self, by: Contender, to: u32) -> usize {
-        let place = (by.id() * self.parts.stations + to) as usize;
-        if self.flow_of[place] == NO_FLOW {
-            self.flow_of[place] = self.flows.len() as u32;
-            let manner = self.manner(by.station, to);
-            let front = Front::new(&self.queues[by.station as usize], &mut self.rng);
-            self.flows.push(StationQueue::new(by.station, to, manner, front));
+        let (row, to_index) = (by.id() as usize, to as usize);
+        match self.flow_of[row].get(to_index) {
+            Some(flow) if *flow != NO_FLOW => return *flow as usize,
+            Some(_) => {}
+            None => self.flow_of[row].resize(to_index + 1, NO_FLOW),
         }
-        self.flow_of[place] as usize
+        let flow = self.flows.len();
+        self.flow_of[row][to_index] = flow as u32;
+        let manner = self.manner(by.station, to);
+        let front = Front::new(&self.queues[by.station as usize], &mut self.rng);
+        self.flows.push(StationQueue::new(by.station, to, manner, front));
+        flow
     }
 
     /// How `from` sends to `to`: in which modes, and how it chooses among them.
@@ -501,7 +506,9 @@ impl<P: Packet> Cell<P> {
             self.next_turn(sending.by);
         }
         if !self.goes_on(at, drops) {
-            self.contention.resume(|id| self.medium.start(Contender::of(id)));
+            let medium = &self.medium;
+            let start_of = |id| medium.start(Contender::of(id));
+            self.contention.resume(medium.starts(), medium.senders(), start_of);
         }
     }
 

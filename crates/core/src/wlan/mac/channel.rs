@@ -1,4 +1,4 @@
-//! What a station hears of another one: path loss, shadowing, noise and interference.
+//! The channel between two stations: path loss, shadowing, noise and interference.
 //!
 //! ```text
 //! loss in dB = loss at 1 m + 10 · exponent · log10(distance in m) + N(0, shadowing²)
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Every station senses every other one, however weak: one collision domain. Shadowing is drawn
-//! once per pair of stations, the same in both directions, or for each frame and receiver anew
+//! once per pair of stations, the same in both directions, or for each frame and receiver
 //! ([`Shadowing`]). Acknowledgements, short and robust, are never lost.
 
 use alloc::vec;

@@ -1,4 +1,4 @@
-//! Who transmits next: backoff that freezes while the medium is busy.
+//! The choice of the next transmitter: backoff that freezes while the medium is busy.
 //!
 //! A contender transmits `count` slots after its interframe space has passed:
 //!
@@ -6,9 +6,16 @@
 //! busy ──► idle ── IFS ──► start ── count · slot ──► expiry
 //! ```
 //!
-//! Nothing is counted slot by slot. While the medium is idle, the next transmission is at the
-//! earliest expiry; when it starts, what each other contender has counted down by then follows
-//! from its start. One busy period costs three passes over those who contend.
+//! Nothing is counted slot by slot, and not contender by contender either. Those of a category start
+//! together after each busy period, so that they share a [`Lane`]: a clock of slots, which stops while the
+//! medium is busy. A contender is at the slot of that clock in which it transmits, and stays there until
+//! it has transmitted. Only a few start at another time ([`Apart`]): stations whose frame failed, and stations
+//! that found the medium idle. One busy period costs two passes over the slots of those that wait, each
+//! one comparison per contender.
+//!
+//! ```text
+//! next = min over lanes  start + slot · max(0, min turn − counted),   and over expiries of those apart
+//! ```
 //!
 //! IEEE 802.11-2016: 10.3.4.3 (backoff of the DCF), 10.22.2.2 and 10.22.2.4 (EDCA).
 
@@ -16,27 +23,57 @@ use alloc::vec::Vec;
 
 use rand::{Rng, RngExt};
 
-use super::category::CategoryParams;
+use super::category::{Category, CategoryParams};
 use super::rules::{Countdown, Rules};
 use crate::unit::{Span, Time};
+
+/// The contenders of a category that start to count together.
+#[derive(Debug, Default)]
+struct Lane {
+    /// When counting began, or begins, after the last busy period.
+    start: Time,
+    /// Slots counted in all idle periods before.
+    counted: u64,
+    /// Those that wait, and the slot in which each transmits: a row each, so that a pass over the slots
+    /// reads nothing else.
+    ids: Vec<u32>,
+    turns: Vec<u64>,
+}
+
+/// Counts down from a start of its own, until the medium is next busy.
+#[derive(Debug, Clone, Copy)]
+struct Apart {
+    start: Time,
+    count: u64,
+    expiry: Time,
+}
+
+/// Where a contender is.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// It does not count down.
+    Out,
+    /// It counts down, with nothing to send (post-backoff).
+    Resting,
+    /// It counts down and has something to send: its place in its lane.
+    Lane(usize),
+    Apart(Apart),
+}
 
 /// One queue that contends.
 #[derive(Debug)]
 struct Contender {
-    /// When counting began, or begins.
-    start: Time,
-    /// Slots to count from there.
-    count: u32,
-    /// When they are counted, if the medium stays idle.
-    expiry: Time,
+    place: Place,
+    /// The slot of its lane in which it transmits; not while it is apart.
+    turn: u64,
+    /// Those that began to count down earlier come first.
+    joined: u64,
     /// Backoff is drawn from 0 to this many slots.
     window: u32,
     /// Failures in a row, since the window was last at its smallest.
     failures: u8,
     /// Whether there is something to send.
     waiting: bool,
-    /// Whether it counts down, be it without anything to send (post-backoff).
-    counting: bool,
 }
 
 /// All contenders of a cell.
@@ -47,36 +84,100 @@ pub(super) struct Contention {
     /// So many failures in a row make the window small again.
     retry_limit: Option<u8>,
     contenders: Vec<Contender>,
-    /// Those that count down.
-    counting: Vec<u32>,
+    lanes: [Lane; Category::COUNT],
+    /// Those in [`Place::Apart`].
+    apart: Vec<u32>,
+    /// Those in [`Place::Resting`].
+    resting: Vec<u32>,
+    /// How many have begun to count down.
+    joined: u64,
     /// The earliest expiry among those who wait, while the medium is idle.
     next: Option<Time>,
+}
+
+/// The lane of a contender.
+#[inline]
+fn lane_of(id: u32) -> usize {
+    id as usize % Category::COUNT
+}
+
+impl Lane {
+    /// How many slots are counted from `start` until the medium is busy at `at`.
+    fn until(start: Time, at: Time, slot: Span, countdown: Countdown) -> u64 {
+        let extra = match countdown {
+            Countdown::AfterIdleSlot => 0,
+            Countdown::AtSlotStart => 1,
+        };
+        let idle = at.checked_since(start);
+        idle.map_or(0, |idle| idle.as_nanos() / slot.as_nanos() + extra)
+    }
+
+    /// When the turn comes, if the medium stays idle.
+    fn expiry(&self, turn: u64, slot: Span) -> Time {
+        self.start + slot * turn.saturating_sub(self.counted)
+    }
+
+    /// The first expiry of those that wait.
+    fn next(&self, slot: Span) -> Option<Time> {
+        let first = self.turns.iter().fold(u64::MAX, |first, turn| first.min(*turn));
+        (!self.turns.is_empty()).then(|| self.expiry(first, slot))
+    }
+
+    /// Gives those whose turn comes before `end`, and when.
+    fn due(&self, end: Time, slot: Span, ids: &mut Vec<(u32, Time)>) {
+        let Some(before) = end.checked_since(self.start).filter(|before| !before.is_zero()) else {
+            return;
+        };
+        let last = self.counted + (before.as_nanos() - 1) / slot.as_nanos();
+        for (id, turn) in self.ids.iter().zip(&self.turns) {
+            if *turn <= last {
+                ids.push((*id, self.expiry(*turn, slot)));
+            }
+        }
+    }
 }
 
 impl Contention {
     /// Contenders with the smallest windows given, none of which has anything to send.
     pub(super) fn new(slot: Span, rules: Rules, windows: impl Iterator<Item = u32>) -> Self {
         let contender = |window| Contender {
-            start: Time::ZERO,
-            count: 0,
-            expiry: Time::ZERO,
+            place: Place::Out,
+            turn: 0,
+            joined: 0,
             window,
             failures: 0,
             waiting: false,
-            counting: false,
         };
         let contenders: Vec<_> = windows.map(contender).collect();
-        let counting = Vec::with_capacity(contenders.len());
+        let room = contenders.len();
+        let of_category = room.div_ceil(Category::COUNT);
+        let lane = |_| Lane {
+            ids: Vec::with_capacity(of_category),
+            turns: Vec::with_capacity(of_category),
+            ..Lane::default()
+        };
         let Rules { countdown, retry_limit, .. } = rules;
-        Self { slot, countdown, retry_limit, contenders, counting, next: None }
+        Self {
+            slot,
+            countdown,
+            retry_limit,
+            contenders,
+            lanes: core::array::from_fn(lane),
+            apart: Vec::with_capacity(room),
+            resting: Vec::with_capacity(room),
+            joined: 0,
+            next: None,
+        }
     }
 
     /// When the medium is next accessed, if it is idle until then.
+    #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         self.next
     }
 
     /// Whether `id` waits for the medium.
+    #[inline]
     pub(super) fn is_waiting(&self, id: u32) -> bool {
         self.contenders[id as usize].waiting
     }
@@ -84,40 +185,44 @@ impl Contention {
     /// `id` has something to send while the medium is idle; its interframe space ends at `start`.
     /// If it has nothing left to count, it transmits at once.
     pub(super) fn join_idle(&mut self, id: u32, now: Time, start: Time) {
-        let contender = self.listed(id, start);
-        contender.waiting = true;
-        if contender.expiry <= now {
-            contender.at_once(now);
+        let Contender { place, turn, .. } = self.contenders[id as usize];
+        let expiry = match place {
+            Place::Out => {
+                self.number(id);
+                start
+            }
+            Place::Apart(apart) => apart.expiry,
+            Place::Resting | Place::Lane(_) => self.lanes[lane_of(id)].expiry(turn, self.slot),
+        };
+        let at = expiry.max(now);
+        self.set_waiting(id, true);
+        if expiry <= now || matches!(place, Place::Out) {
+            self.set_apart(id, Apart { start: at, count: 0, expiry: at });
         }
-        let expiry = contender.expiry;
-        self.next = Time::earliest([self.next, Some(expiry)]);
+        self.next = Time::earliest([self.next, Some(at)]);
     }
 
     /// `id` has something to send while the medium is busy: it draws a backoff, unless it is
     /// still counting down from its last transmission.
     pub(super) fn join_busy(&mut self, id: u32, rng: &mut impl Rng) {
-        let was_counting = self.contenders[id as usize].counting;
-        let contender = self.listed(id, Time::MAX);
-        contender.waiting = true;
-        if !was_counting {
-            contender.draw(rng);
+        if let Place::Out = self.contenders[id as usize].place {
+            self.number(id);
+            self.contenders[id as usize].place = Place::Resting;
+            self.resting.push(id);
+            self.draw(id, rng);
         }
+        self.set_waiting(id, true);
     }
 
-    /// `id`, counting down; from `start` if it was not.
-    fn listed(&mut self, id: u32, start: Time) -> &mut Contender {
-        let contender = &mut self.contenders[id as usize];
-        if !contender.counting {
-            contender.counting = true;
-            contender.at_once(start);
-            self.counting.push(id);
-        }
-        contender
+    /// `id` begins to count down.
+    fn number(&mut self, id: u32) {
+        self.joined += 1;
+        self.contenders[id as usize].joined = self.joined;
     }
 
     /// `id` has nothing to send any more.
     pub(super) fn leave(&mut self, id: u32) {
-        self.contenders[id as usize].waiting = false;
+        self.set_waiting(id, false);
         self.find_next();
     }
 
@@ -126,43 +231,85 @@ impl Contention {
     pub(super) fn due(&self, at: Time, blind: Span, ids: &mut Vec<(u32, Time)>) {
         ids.clear();
         let end = at + blind.max(Span::from_nanos(1));
-        for id in &self.counting {
-            let contender = &self.contenders[*id as usize];
-            if contender.waiting && contender.expiry < end {
-                ids.push((*id, contender.expiry));
-            }
-        }
+        self.lanes.iter().for_each(|lane| lane.due(end, self.slot, ids));
+        let apart = self.waiting_apart().filter(|(_, expiry)| *expiry < end);
+        ids.extend(apart);
+        ids.sort_unstable_by_key(|(id, _)| self.contenders[*id as usize].joined);
     }
 
     /// The medium becomes busy at `at`: everybody stops counting.
     pub(super) fn freeze(&mut self, at: Time) {
         self.next = None;
-        let extra = match self.countdown {
-            Countdown::AfterIdleSlot => 0,
-            Countdown::AtSlotStart => 1,
-        };
-        let (contenders, slot) = (&mut self.contenders, self.slot.as_nanos());
-        // Most contenders started together.
-        let (mut start, mut counted) = (Time::MAX, 0);
-        self.counting.retain(|id| {
-            let contender = &mut contenders[*id as usize];
-            if contender.start != start {
-                start = contender.start;
-                let idle = at.checked_since(start);
-                counted = idle.map_or(0, |idle| idle.as_nanos() / slot + extra);
+        for lane in &mut self.lanes {
+            if !lane.ids.is_empty() || !self.resting.is_empty() {
+                lane.counted += Lane::until(lane.start, at, self.slot, self.countdown);
             }
-            let left = u64::from(contender.count).saturating_sub(counted);
-            contender.count = left as u32;
-            contender.counting = contender.waiting || contender.count > 0;
-            contender.counting
+        }
+        let Self { contenders, lanes, .. } = self;
+        self.resting.retain(|id| {
+            let contender = &mut contenders[*id as usize];
+            let is_left = contender.turn > lanes[lane_of(*id)].counted;
+            if !is_left {
+                contender.place = Place::Out;
+            }
+            is_left
         });
+        while let Some(id) = self.apart.pop() {
+            let contender = &mut self.contenders[id as usize];
+            let Place::Apart(Apart { start, count, .. }) = contender.place else { continue };
+            let counted = Lane::until(start, at, self.slot, self.countdown);
+            let left = count.saturating_sub(counted);
+            contender.turn = self.lanes[lane_of(id)].counted + left;
+            contender.place = Place::Out;
+            if contender.waiting || left > 0 {
+                self.put(id);
+            }
+        }
+    }
+
+    /// Puts a contender that counts down among those that wait or among those that rest.
+    fn put(&mut self, id: u32) {
+        let contender = &mut self.contenders[id as usize];
+        if contender.waiting {
+            let lane = &mut self.lanes[lane_of(id)];
+            contender.place = Place::Lane(lane.ids.len());
+            lane.ids.push(id);
+            lane.turns.push(contender.turn);
+        } else {
+            contender.place = Place::Resting;
+            self.resting.push(id);
+        }
+    }
+
+    /// Takes a contender from where [`Contention::put`] has put it.
+    fn take(&mut self, id: u32) {
+        match self.contenders[id as usize].place {
+            Place::Lane(place) => {
+                let lane = &mut self.lanes[lane_of(id)];
+                lane.ids.swap_remove(place);
+                lane.turns.swap_remove(place);
+                if let Some(moved) = lane.ids.get(place) {
+                    self.contenders[*moved as usize].place = Place::Lane(place);
+                }
+            }
+            Place::Resting => self.resting.retain(|other| *other != id),
+            Place::Apart(_) => self.apart.retain(|other| *other != id),
+            Place::Out => {}
+        }
+        self.contenders[id as usize].place = Place::Out;
+    }
+
+    fn set_apart(&mut self, id: u32, apart: Apart) {
+        self.take(id);
+        self.contenders[id as usize].place = Place::Apart(apart);
+        self.apart.push(id);
     }
 
     /// The frame of `id` arrived, or was given up: the window is at its smallest again.
     pub(super) fn succeed(&mut self, id: u32, params: &CategoryParams, rng: &mut impl Rng) {
         let contender = &mut self.contenders[id as usize];
         (contender.window, contender.failures) = (params.cw_min, 0);
-        contender.draw(rng);
+        self.draw(id, rng);
     }
 
     /// The frame of `id` did not arrive: the window doubles.
@@ -173,50 +320,85 @@ impl Contention {
             return self.succeed(id, params, rng);
         }
         contender.window = (2 * contender.window + 1).min(params.cw_max);
-        contender.draw(rng);
+        self.draw(id, rng);
     }
 
-    /// `id`, after a transmission, has more to send or not.
+    /// Draws the backoff of `id`, while the medium is busy.
+    fn draw(&mut self, id: u32, rng: &mut impl Rng) {
+        let count = rng.random_range(0..=self.contenders[id as usize].window);
+        self.set_count(id, count);
+    }
+
+    fn set_count(&mut self, id: u32, count: u32) {
+        let contender = &mut self.contenders[id as usize];
+        let lane = &mut self.lanes[lane_of(id)];
+        contender.turn = lane.counted + u64::from(count);
+        if let Place::Lane(place) = contender.place {
+            lane.turns[place] = contender.turn;
+        }
+    }
+
+    /// `id` has something to send or not.
     pub(super) fn set_waiting(&mut self, id: u32, waiting: bool) {
-        self.contenders[id as usize].waiting = waiting;
+        let contender = &mut self.contenders[id as usize];
+        if contender.waiting == waiting {
+            return;
+        }
+        contender.waiting = waiting;
+        if let Place::Lane(_) | Place::Resting = contender.place {
+            self.take(id);
+            self.put(id);
+        }
     }
 
-    /// The medium is idle again: everybody counts on from the end of its interframe space.
-    pub(super) fn resume(&mut self, start_of: impl Fn(u32) -> Time) {
-        let mut next = Time::MAX;
-        for id in &self.counting {
-            let contender = &mut self.contenders[*id as usize];
-            contender.start = start_of(*id);
-            contender.expiry = contender.start + self.slot * u64::from(contender.count);
-            if contender.waiting {
-                next = next.min(contender.expiry);
+    /// The medium is idle again: everybody counts on from the end of its interframe space. It ends at
+    /// `starts`, by category, but for those that transmitted: `start_of` gives theirs.
+    pub(super) fn resume(
+        &mut self,
+        starts: [Time; Category::COUNT],
+        transmitted: impl Iterator<Item = u32>,
+        start_of: impl Fn(u32) -> Time,
+    ) {
+        for (lane, start) in self.lanes.iter_mut().zip(starts) {
+            lane.start = start;
+        }
+        for id in transmitted {
+            let Contender { place: Place::Lane(_) | Place::Resting, turn, .. } =
+                self.contenders[id as usize]
+            else {
+                continue;
+            };
+            let (lane, start) = (&self.lanes[lane_of(id)], start_of(id));
+            if start != lane.start {
+                let count = turn.saturating_sub(lane.counted);
+                let expiry = start + self.slot * count;
+                self.set_apart(id, Apart { start, count, expiry });
             }
         }
-        self.next = Some(next).filter(|next| *next < Time::MAX);
+        self.find_next();
+    }
+
+    fn waiting_apart(&self) -> impl Iterator<Item = (u32, Time)> {
+        self.apart.iter().filter_map(|id| match &self.contenders[*id as usize] {
+            Contender { waiting: true, place: Place::Apart(apart), .. } => {
+                Some((*id, apart.expiry))
+            }
+            _ => None,
+        })
     }
 
     fn find_next(&mut self) {
-        let waiting = self.counting.iter().map(|id| &self.contenders[*id as usize]);
-        let expiries = waiting.filter(|contender| contender.waiting);
-        self.next = expiries.map(|contender| contender.expiry).min();
-    }
-}
-
-impl Contender {
-    /// Nothing is to count from `start` on.
-    fn at_once(&mut self, start: Time) {
-        (self.start, self.count, self.expiry) = (start, 0, start);
-    }
-
-    fn draw(&mut self, rng: &mut impl Rng) {
-        self.count = rng.random_range(0..=self.window);
+        let of_lanes = self.lanes.iter().filter_map(|lane| lane.next(self.slot)).min();
+        let apart = self.waiting_apart().map(|(_, expiry)| expiry).min();
+        self.next = Time::earliest([of_lanes, apart]);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use core::iter;
+
     use super::*;
-    use crate::wlan::mac::Category;
     use crate::wlan::mac::category::Access;
     use rand_pcg::Pcg64;
 
@@ -260,23 +442,35 @@ mod tests {
         for (countdown, left) in [(Countdown::AfterIdleSlot, 2), (Countdown::AtSlotStart, 1)] {
             let mut contention = two(countdown);
             contention.join_busy(0, &mut Pcg64::new(1, 1));
-            contention.contenders[0].count = 5;
-            contention.resume(|_| at(34));
+            contention.set_count(0, 5);
+            contention.resume([at(34); Category::COUNT], iter::empty(), |_| at(0));
             assert_eq!(contention.next(), Some(at(34 + 5 * 9)));
             contention.freeze(at(34 + 3 * 9));
-            contention.resume(|_| at(1000));
+            contention.resume([at(1000); Category::COUNT], iter::empty(), |_| at(0));
             assert_eq!(contention.next(), Some(at(1000 + left * 9)), "{countdown:?}");
         }
+    }
+
+    #[test]
+    fn those_apart_count_from_their_own_start_and_go_on_with_their_lane() {
+        let mut contention = two(Countdown::AfterIdleSlot);
+        contention.join_busy(0, &mut Pcg64::new(1, 1));
+        contention.set_count(0, 7);
+        contention.resume([at(34); Category::COUNT], iter::once(0), |_| at(60));
+        assert_eq!(contention.next(), Some(at(60 + 7 * 9)));
+        contention.freeze(at(60 + 2 * 9 + 1));
+        contention.resume([at(500); Category::COUNT], iter::empty(), |_| at(0));
+        assert_eq!(contention.next(), Some(at(500 + 5 * 9)));
     }
 
     #[test]
     fn nothing_is_counted_before_the_interframe_space_has_passed() {
         let mut contention = two(Countdown::AtSlotStart);
         contention.join_busy(0, &mut Pcg64::new(1, 1));
-        contention.contenders[0].count = 5;
-        contention.resume(|_| at(34));
+        contention.set_count(0, 5);
+        contention.resume([at(34); Category::COUNT], iter::empty(), |_| at(0));
         contention.freeze(at(33));
-        contention.resume(|_| at(100));
+        contention.resume([at(100); Category::COUNT], iter::empty(), |_| at(0));
         assert_eq!(contention.next(), Some(at(100 + 5 * 9)));
     }
 
@@ -299,9 +493,9 @@ mod tests {
         contention.join_idle(0, at(34), at(34));
         contention.freeze(at(34));
         contention.succeed(0, Access::DCF.params(Category::BestEffort), &mut Pcg64::new(1, 1));
-        contention.contenders[0].count = 4;
+        contention.set_count(0, 4);
         contention.set_waiting(0, false);
-        contention.resume(|_| at(1000));
+        contention.resume([at(1000); Category::COUNT], iter::empty(), |_| at(0));
         assert_eq!(contention.next(), None);
         contention.join_idle(0, at(1010), at(0));
         assert_eq!(contention.next(), Some(at(1000 + 4 * 9)));

@@ -8,7 +8,7 @@
 //!  └──────── window: the first 64 ────────┘   tries in brackets
 //! ```
 //!
-//! Sender's queue and receiver's reorder buffer are one deque. What was received stays until
+//! Sender's queue and receiver's reorder buffer are one deque. A received packet stays until
 //! everything before it was received too or given up, so packets leave in order. The sender can
 //! be at most a window ahead of the first MPDU that is missing, as the standard's sequence
 //! numbers demand (IEEE 802.11-2016, 10.24.7).
@@ -17,7 +17,7 @@
 //! frame is built.
 //!
 //! Packets that share an MPDU stand one behind the other: the first speaks for all. They are put
-//! together when they first go on the air, with what waits then, and stay together from there on:
+//! together when they first go on the air, with the packets queued then, and stay together from there on:
 //! they arrive, are sent again and are given up as one. Their MPDU is too old once the newest of them is
 //! (10.12).
 

@@ -1,4 +1,4 @@
-//! What packets become on the air: A-MSDUs, MPDUs, A-MPDUs and the responses to them.
+//! Packets on the air: A-MSDUs, MPDUs, A-MPDUs and the responses to them.
 //!
 //! ```text
 //! MPDU     header 26 │ LLC/SNAP 8, packet │ FCS 4                         one packet

@@ -1,12 +1,12 @@
-//! The medium: what is on the air, and from when on each station counts it as idle again.
+//! The medium: the frames on the air, and the time from which each station counts it as idle again.
 //!
-//! | who | counts from |
+//! | station | counts from |
 //! |---|---|
-//! | anybody after a frame that was read | the end of its acknowledgement + AIFS |
-//! | the sender of a frame that failed | what [`Recovery`] says |
+//! | any, after a frame that was read | the end of its acknowledgement + AIFS |
+//! | the sender of a frame that failed | as [`Recovery`] says |
 //! | others after a frame that could not be read | its end + EIFS − DIFS + AIFS |
 //!
-//! IEEE 802.11-2016, 10.22.2.4. A collision is unreadable for all who did not take part in it, and
+//! IEEE 802.11-2016, 10.22.2.4. A collision is unreadable for all stations that did not take part in it, and
 //! so is a frame that its receiver lost to noise.
 
 use alloc::collections::VecDeque;
@@ -28,10 +28,12 @@ pub(super) struct Contender {
 
 impl Contender {
     /// Its place among all contenders; higher categories of a station come later.
+    #[inline]
     pub(super) fn id(self) -> u32 {
         self.station * Category::COUNT as u32 + self.category as u32
     }
 
+    #[inline]
     pub(super) fn of(id: u32) -> Self {
         let (station, category) = (id / Category::COUNT as u32, id as usize % Category::COUNT);
         Self { station, category: Category::ALL[category] }
@@ -118,7 +120,20 @@ impl Medium {
         busy
     }
 
+    /// By category, when those that did not send start to count in the idle period that goes on.
+    pub(super) fn starts(&self) -> [Time; Category::COUNT] {
+        self.starts
+    }
+
+    /// The contenders of stations that sent.
+    pub(super) fn senders(&self) -> impl Iterator<Item = u32> {
+        let stations = self.sendings.iter().map(|sending| sending.by.station);
+        stations
+            .flat_map(|station| Category::ALL.map(|category| Contender { station, category }.id()))
+    }
+
     /// When `sender` starts to count in the idle period that goes on.
+    #[inline]
     pub(super) fn start(&self, sender: Contender) -> Time {
         let category = sender.category as usize;
         let aifs = self.aifs[category];

@@ -43,13 +43,13 @@
 //! # Time
 //!
 //! A driver that is late changes nothing. Time between accesses costs nothing either: the next
-//! access is the earliest end of a backoff, and who counted how far follows by arithmetic when
+//! access is the earliest end of a backoff, and the counts of the stations follow by arithmetic when
 //! the medium becomes busy. A packet that comes at the moment of an access finds the medium idle
 //! if it comes before that access is polled.
 //!
 //! # Memory
 //!
-//! Each drop-tail queue holds `queue` packets, what is on the air and what the receiver holds back
+//! Each drop-tail queue holds `queue` packets, packets on the air and in the receiver's reorder buffer
 //! included; disciplines have limits of their own. Once all have been as full as they get, nothing is
 //! allocated.
 //!
@@ -57,9 +57,9 @@
 //!
 //! - Every station hears every other one: no hidden stations; propagation takes no time.
 //! - RTS and CTS, with [`Protection`], are never lost to noise.
-//! - Acknowledgements are never lost, and block acknowledgement agreements always stand. When a
-//!   sender gives up an MPDU, its receiver knows at once and frees what that one held back, as if
-//!   the next A-MPDU told it.
+//! - Acknowledgements are never lost, and block acknowledgement agreements always hold. When a
+//!   sender gives up an MPDU, its receiver knows at once and releases the packets behind it, as if
+//!   the next A-MPDU had announced it.
 //! - A frame that its receiver lost to noise is unreadable for all others too; one that it read is
 //!   readable for all.
 //! - Beacons, association, power saving, fragmentation, STBC, LDPC and beamforming.

@@ -31,6 +31,7 @@ pub(super) enum State {
 }
 
 impl State {
+    #[inline]
     pub(super) fn is_to_send(self) -> bool {
         matches!(self, Self::Queued | Self::Waiting)
     }

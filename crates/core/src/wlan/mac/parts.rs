@@ -1,4 +1,4 @@
-//! What a cell is made of, what it takes and what it gives.
+//! The parts of a cell, its inputs and its outputs.
 
 use alloc::vec::Vec;
 

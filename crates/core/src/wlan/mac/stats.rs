@@ -1,4 +1,4 @@
-//! What happened in a cell, station by station.
+//! Counters of a cell, by station.
 
 use alloc::vec::Vec;
 

@@ -12,8 +12,6 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 struct controlled {
-	/* Stamped with the kernel's own milliseconds, as its timestamps are. */
-	struct connection connection;
 	/* What the other side had sent when we looked last. */
 	__u64 received;
 	/* Up to where the program had copied it then. */
@@ -21,6 +19,8 @@ struct controlled {
 	/* The window that the connection may have without us: the program's own wish, or as much as
 	 * TCP can tell. */
 	__u64 own;
+	/* Stamped with the kernel's own milliseconds, as its timestamps are. */
+	struct connection connection;
 };
 
 struct {
@@ -30,19 +30,24 @@ struct {
 	__type(value, struct controlled);
 } connections SEC(".maps");
 
+/* The kernel's own shortest round trip, of the handshake at least; 0 if there is none. Only a new
+ * connection needs it. */
+static __u64 known_round_trip(struct tcp_sock *tcp, struct rtac *law)
+{
+	__u32 known_us = law->flow ? ~0U : tcp->rtt_min.s[0].v;
+
+	return known_us == ~0U ? 0 : (__u64)known_us * NS_PER_US;
+}
+
 static void look_at(struct tcp_sock *tcp, struct controlled *controlled)
 {
 	struct connection *connection = &controlled->connection;
 	__u64 now_ns = tcp->tcp_wstamp_ns;
-	__u32 now_ms = now_ns / NS_PER_MS, known_us = tcp->rtt_min.s[0].v;
+	__u32 now_ms = now_ns / NS_PER_MS;
 	struct arrival arrival = {
 		.now_ns = now_ns,
 		.rtt_ns = round_trip(connection, now_ns, tcp->rx_opt.rcv_tsecr),
 		.bytes = tcp->bytes_received - controlled->received,
-		.read = (__u32)(tcp->copied_seq - (__u32)controlled->copied),
-		.segment = tcp->advmss,
-		/* The kernel's own shortest round trip, of the handshake at least. */
-		.known_ns = known_us == ~0U ? 0 : (__u64)known_us * NS_PER_US,
 	};
 	struct address from;
 
@@ -51,8 +56,13 @@ static void look_at(struct tcp_sock *tcp, struct controlled *controlled)
 	/* An ack without data may wait for another at the other side. */
 	if (!arrival.bytes)
 		arrival.rtt_ns = 0;
-	if (!arrival.bytes && !(settings.rtac.is_pure && arrival.read))
+	/* What the program copies counts for Algorithm 1 alone. */
+	if (settings.rtac.is_pure)
+		arrival.read = (__u32)(tcp->copied_seq - (__u32)controlled->copied);
+	if (!arrival.bytes && !arrival.read)
 		return;
+	arrival.segment = tcp->advmss;
+	arrival.known_ns = known_round_trip(tcp, &connection->law);
 	controlled->received = tcp->bytes_received;
 	controlled->copied = tcp->copied_seq;
 	from = remote_address((struct sock_common *)tcp);

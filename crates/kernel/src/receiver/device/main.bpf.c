@@ -12,8 +12,6 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 struct flow {
-	/* Stamped as the near end stamps what it sends. */
-	struct connection connection;
 	/* The shortest round trip before the first data, ns; 0 if none. */
 	__u64 known_ns;
 	/* By how many bits the windows of the near end are shifted (RFC 7323, section 2.2). */
@@ -27,6 +25,8 @@ struct flow {
 	/* What the near end acknowledged last, and the farthest that it ever let the other side send. */
 	__u32 acked;
 	__u32 edge;
+	/* Stamped as the near end stamps what it sends. */
+	struct connection connection;
 };
 
 struct {

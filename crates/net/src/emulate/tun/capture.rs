@@ -107,6 +107,11 @@ impl Captures {
         self.points.is_empty()
     }
 
+    /// Whether a point of this direction is captured.
+    pub(super) fn watches(&self, direction: Direction) -> bool {
+        self.points.iter().any(|(point, _)| point.direction == direction)
+    }
+
     /// Writes a packet that passed `point` at `at` to the files that want it.
     pub(super) fn record(&mut self, point: CapturePoint, at: Time, packet: &[u8]) {
         let since_1970 = self.epoch + Duration::from(at.since(Time::ZERO));

@@ -9,8 +9,9 @@
 //!
 //! The hops are those of [`freshline_core::link`], driven in real time by one thread. Packets of
 //! any protocol count from their IP headers on. The kernel hands over super-packets (of TCP and
-//! UDP with segmentation offload); they are segmented before they enter a queue, so that queues
-//! hold real packets, and what is delivered at the same time is joined again.
+//! UDP with segmentation offload). Where hops treat packets one by one, super-packets are segmented
+//! before they enter a queue, and packets that are delivered at the same time are joined again.
+//! Elsewhere super-packets pass whole, with checksums left to the kernel, and count as their packets.
 //!
 //! With Wi-Fi among the conditions, the command is a station: what it sends goes over the air to
 //! the access point before it goes over the forward hops, what is for it comes from there.
@@ -32,8 +33,8 @@ use std::process::Command;
 
 use freshline_core::link::{Conditions, ConditionsConfig, ConditionsError, HopConfig};
 use freshline_core::unit::{Bytes, Span, Time};
-use freshline_system::User;
 use freshline_system::netlink::Route;
+use freshline_system::{RealTime, User};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -65,11 +66,29 @@ pub struct RunConfig {
     pub frames: Option<PathBuf>,
     /// Where to capture them, as a monitor beside the receiver would.
     pub air: Option<PathBuf>,
+    /// Whether the emulator runs with real-time priority.
+    pub real_time: RealTimeUse,
+    /// How long before a packet is due the emulator wakes and polls until then: the time that the system
+    /// takes to wake a thread. Zero polls never, and takes less of the processor.
+    pub busy_poll: Span,
     /// The user that runs the command; by default that of this process.
     pub user: Option<User>,
     /// The seed of all that is random: the n-th packet over a hop always meets the same loss and
     /// jitter.
     pub seed: u64,
+}
+
+/// Whether the thread of the emulator runs with real-time priority (`SCHED_FIFO`), before all programs that
+/// have none. The command has the usual priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RealTimeUse {
+    /// Where the system allows it.
+    #[default]
+    Auto,
+    /// Always: a system that does not allow it is an error.
+    On,
+    /// Never.
+    Off,
 }
 
 /// Why a command could not be run behind a path.
@@ -170,6 +189,7 @@ pub struct Sandbox {
     inside: Inside,
     conditions: Conditions<IpPacket>,
     signals: Signals,
+    real_time: Option<RealTime>,
 }
 
 impl Sandbox {
@@ -177,7 +197,8 @@ impl Sandbox {
     const DEFAULT_MTU: u16 = 1500;
 
     /// Makes the devices and the namespace. From here on, the signals that [`Sandbox::run`] names
-    /// are kept for the command; a process with other threads blocks them there.
+    /// are kept for the command; a process with other threads blocks them there. The calling thread, which
+    /// is to call [`Sandbox::run`], has real-time priority if the configuration asks for it.
     pub fn new(config: RunConfig) -> Result<Self, RunError> {
         let ConditionsConfig { forward, reverse, .. } = &config.conditions;
         let mtu = mtu(forward.hop.iter().chain(&reverse.hop));
@@ -197,7 +218,15 @@ impl Sandbox {
         outer
             .set_up(&mut route, &ends.addresses(), mtu)
             .map_err(system("configure the outer TUN device"))?;
-        Ok(Self { config, ends, mtu, outer, inner, inside, conditions, signals })
+        // Last: no other thread is started with it.
+        let real_time = match config.real_time {
+            RealTimeUse::Off => None,
+            RealTimeUse::Auto => RealTime::begin().ok(),
+            RealTimeUse::On => {
+                Some(RealTime::begin().map_err(system("give the emulator real-time priority"))?)
+            }
+        };
+        Ok(Self { config, ends, mtu, outer, inner, inside, conditions, signals, real_time })
     }
 
     /// The address at which the command finds this host.
@@ -208,6 +237,11 @@ impl Sandbox {
     /// The same over IPv6; `None` if the MTU is too small for it.
     pub fn host6(&self) -> Option<Ipv6Addr> {
         (self.mtu >= IPV6_MIN_MTU).then_some(self.ends.v6)
+    }
+
+    /// Whether the emulator has real-time priority.
+    pub fn is_real_time(&self) -> bool {
+        self.real_time.is_some()
     }
 
     /// Runs `command` to its end and delivers what it has sent until then, if that takes no more
@@ -224,8 +258,8 @@ impl Sandbox {
             None => command.env_remove("FRESHLINE_HOST6"),
         };
         let signals = &self.signals;
-        let mut driver =
-            Driver::new(&self.outer, &self.inner, signals).map_err(system("poll its devices"))?;
+        let mut driver = Driver::new(&self.outer, &self.inner, signals, self.config.busy_poll)
+            .map_err(system("poll its devices"))?;
         let clock = Clock::new();
         let (start, epoch) = (clock.now(), wall_clock());
         let captures = Captures::create(&self.config.captures, &self.config.conditions, epoch)?;
@@ -291,10 +325,12 @@ const COMMAND: Token = Token(4);
 struct Driver {
     poll: Poll,
     alarm: Alarm,
+    /// As in [`RunConfig`].
+    busy_poll: Span,
 }
 
 impl Driver {
-    fn new(outer: &Device, inner: &Device, signals: &Signals) -> io::Result<Self> {
+    fn new(outer: &Device, inner: &Device, signals: &Signals, busy_poll: Span) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut alarm = Alarm::new()?;
         let registry = poll.registry();
@@ -305,7 +341,7 @@ impl Driver {
         let arrivals = signals.arrivals.as_raw_fd();
         registry.register(&mut SourceFd(&arrivals), SIGNALS, Interest::READABLE)?;
         registry.register(&mut alarm, ALARM, Interest::READABLE)?;
-        Ok(Self { poll, alarm })
+        Ok(Self { poll, alarm, busy_poll })
     }
 
     /// How long what is on the paths may take to arrive when the command has ended.
@@ -324,6 +360,8 @@ impl Driver {
             if last.is_some_and(|last| now >= last || is_empty || first_signal.is_some()) {
                 return Ok(());
             }
+            // Within this time of the next event, the poll does not sleep.
+            let next = next.map(|next| next - self.busy_poll);
             let wake = Time::earliest([relay.is_busy().then_some(now), next, last]);
             let timeout = self.alarm.poll_until(now, wake)?;
             match self.poll.poll(&mut events, timeout) {

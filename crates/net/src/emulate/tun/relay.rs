@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use freshline_core::link::{
     Airborne, Conditions, ConditionsConfig, Delivered, Direction, Passage, SpanHistogram,
 };
-use freshline_core::router::Drop;
+use freshline_core::router::{Drop, Packet};
 use freshline_core::unit::Time;
 
 use super::super::air::AirCapture;
@@ -15,8 +15,8 @@ use super::{CellReport, DirectionReport, RunError};
 use crate::clock::Clock;
 use crate::tun::{Device, IpPacket, Pool};
 
-/// How many packets are delivered at once.
-const BATCH: usize = 128;
+/// How many packets are delivered at once; a super-packet may exceed it.
+const BATCH: u64 = 128;
 /// How many packets and super-packets are read from a device before the poll has a turn.
 const READS: usize = 16;
 
@@ -31,6 +31,8 @@ impl Airborne for IpPacket {
 #[derive(Default)]
 struct Delivery {
     batch: Vec<IpPacket>,
+    /// Those of the batch on the wire.
+    packets: u64,
     /// When each packet of the batch was due.
     due: Vec<Time>,
     /// How long after it was due a packet was delivered.
@@ -45,6 +47,8 @@ pub(super) struct Relay {
     devices: [Device; 2],
     config: ConditionsConfig,
     conditions: Conditions<IpPacket>,
+    /// By direction: whether super-packets pass whole, as nothing treats their packets one by one.
+    is_whole: [bool; 2],
     /// By way.
     deliveries: [Delivery; 2],
     /// Whether a device may have more to read. The poll tells of it once.
@@ -71,12 +75,16 @@ impl Relay {
         records: Records,
         start: Time,
     ) -> Self {
+        let is_whole = Direction::ALL.map(|direction| {
+            config.keeps_together(direction) && !records.captures.watches(direction)
+        });
         Self {
             clock: Clock::new(),
             start,
             devices,
             config,
             conditions,
+            is_whole,
             deliveries: Default::default(),
             is_readable: [true; 2],
             pool,
@@ -156,14 +164,19 @@ impl Relay {
         let (clock, start) = (self.clock, self.start);
         let Self { devices, conditions, records, pool, .. } = self;
         let mut now = None;
-        let read = devices[direction as usize].read(pool, |pool, packet| {
+        let take = |pool: &mut Pool, packet: IpPacket| {
             // All packets of a super-packet come at the same time, after it was read: no packet
             // is delivered before it has taken its delay.
             let now = *now.get_or_insert_with(|| Time::ZERO + clock.now().since(start));
             records.advance(now, conditions, pool);
             records.captures.record(CapturePoint { direction, behind: 0 }, now, packet.bytes());
             conditions.enqueue(now, direction, packet, &mut |drop| pool.recycle(drop.packet));
-        });
+        };
+        let device = &mut devices[direction as usize];
+        let read = match self.is_whole[direction as usize] {
+            true => device.read_whole(pool, take),
+            false => device.read(pool, take),
+        };
         let is_readable = &mut self.is_readable[direction as usize];
         match read {
             Ok(()) => {}
@@ -180,7 +193,8 @@ impl Relay {
     fn deliver(&mut self, direction: Direction) {
         loop {
             self.collect(direction);
-            let Delivery { batch, due, lateness } = &mut self.deliveries[direction as usize];
+            let Delivery { batch, packets, due, lateness } =
+                &mut self.deliveries[direction as usize];
             if batch.is_empty() {
                 return;
             }
@@ -190,16 +204,19 @@ impl Relay {
             let joins = |one: &IpPacket, other: &IpPacket| {
                 !is_received || !one.is_datagram() && !other.is_datagram()
             };
-            for packets in batch.chunk_by_mut(joins) {
-                if self.devices[1 - direction as usize].write(packets).is_err() {
-                    self.device_errors += 1;
+            let device = &mut self.devices[1 - direction as usize];
+            let failed = match self.is_whole[direction as usize] {
+                true => batch.iter().filter(|packet| device.write_whole(packet).is_err()).count(),
+                false => {
+                    batch.chunk_by_mut(joins).filter_map(|run| device.write(run).err()).count()
                 }
-            }
-            let is_last = batch.len() < BATCH;
-            batch.drain(..).for_each(|packet| self.pool.recycle(packet));
+            };
+            self.device_errors += failed as u64;
+            let is_last = std::mem::take(packets) < BATCH;
             let now = Time::ZERO + self.clock.now().since(self.start);
-            for due in due.drain(..) {
-                lateness.record(now.since(due));
+            for (packet, due) in batch.drain(..).zip(due.drain(..)) {
+                lateness.record_times(packet.packets().get(), now.since(due));
+                self.pool.recycle(packet);
             }
             if is_last {
                 return;
@@ -212,13 +229,13 @@ impl Relay {
         let now = self.now();
         let Self { conditions, records, pool, deliveries, .. } = self;
         records.advance(now, conditions, pool);
-        let Delivery { batch, due, .. } = &mut deliveries[direction as usize];
+        let Delivery { batch, packets, due, .. } = &mut deliveries[direction as usize];
         // What comes to the command from the air has left the last hop before.
         let behind = match (direction, conditions.cell()) {
             (Direction::Reverse, Some(_)) => None,
             _ => Some(conditions.path(direction).hops().len()),
         };
-        while batch.len() < BATCH {
+        while *packets < BATCH {
             let drops = &mut |drop: Drop<IpPacket>| pool.recycle(drop.packet);
             let Some(Delivered { at, packet }) = conditions.poll(now, direction, drops) else {
                 break;
@@ -227,6 +244,7 @@ impl Relay {
                 records.captures.record(CapturePoint { direction, behind }, at, packet.bytes());
             }
             due.push(at);
+            *packets += packet.packets().get();
             batch.push(packet);
         }
     }

@@ -1,4 +1,4 @@
-//! Whether the losses of a test are random, by what has arrived of those alone and of those behind.
+//! Whether the losses of a test are random, by the arrivals of single updates and of those behind the first of a train.
 
 use super::{Losses, MAX_TRAINS};
 use crate::unit::{Span, Time};
