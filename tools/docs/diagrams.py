@@ -58,7 +58,7 @@ def journey() -> str:
 
 def age() -> str:
     # Each update: when it is generated, and when it arrives, in units of 40 px.
-    updates = [(0.0, 1.0), (3.0, 4.5), (6.5, 7.5), (8.5, 11.0), (12.5, 13.5)]
+    updates = [(0.0, 1.0), (3.0, 4.5), (6.5, 7.5), (8.5, 11.0), (12.0, 13.0)]
     left, floor, scale = 60, 190, 40
     points = [(left + scale, floor - scale)]
     for (before, _), (generated, arrived) in zip(updates, updates[1:]):
