@@ -56,7 +56,7 @@ def built_command() -> Path:
 def run_session(path: str, report: Path) -> None:
     """Within the sandbox: runs a page and writes its outcomes, and the rules that it used."""
     rules = rules_of.load()
-    outcomes = Session(path, ROOT, rules, built_command()).run(commands_of.of_page(markdown.read(ROOT, path)))
+    outcomes = Session(path, ROOT, rules, built_command()).run(markdown.read(ROOT, path))
     used = {
         "not_run": [at for at, entry in enumerate(rules.not_run) if entry.is_used],
         "commands": [at for at, rule in enumerate(rules.commands) if rule.is_used],

@@ -28,6 +28,8 @@ def of_page(page: markdown.Page) -> list[Command]:
 
 
 def of_block(block: markdown.Block) -> list[Command]:
+    if block.file:
+        return []
     has_prompts = any(line.startswith("$ ") for line in block.lines)
     if block.label in SHELL or block.label in PLAIN:
         if has_prompts:

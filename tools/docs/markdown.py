@@ -23,6 +23,8 @@ class Block:
     label: str
     lines: tuple[str, ...]
     is_indented: bool = False
+    # The name under which the reader is asked to save it.
+    file: str | None = None
 
     def number_of(self, at: int) -> int:
         """The number in the page of a line inside."""
@@ -54,6 +56,12 @@ def slug(heading: str) -> str:
     return "".join(kept).replace(" ", "-")
 
 
+def saved_as(before: str) -> str | None:
+    """The name of a file in the line before a block: "Save this as `NAME` …:", or "… `NAME`:" at its end."""
+    found = re.search(r"[Ss]ave this as `([\w.-]+)`", before) or re.search(r"`([\w-]+\.(?:toml|py|yaml|sh))`:$", before)
+    return found[1] if found else None
+
+
 def without_code(line: str) -> str:
     """A line of prose with its code spans blanked."""
     return re.sub(r"(`+)(?:(?!\1).)+?\1(?!`)", lambda span: " " * len(span.group(0)), line)
@@ -66,16 +74,18 @@ def parse(path: str, text: str) -> Page:
     start, inside = 0, []
     lines = text.splitlines()
     indented = in_list = False
+    before = ""
     for number, line in enumerate(lines, 1):
         if fence is not None:
             if line.strip().startswith(fence.group(2)) and not line.strip().strip(fence.group(2)[0]):
-                page.blocks.append(Block(start, fence.group(3).split(",")[0], tuple(inside)))
+                page.blocks.append(Block(start, fence.group(3).split(",")[0], tuple(inside), file=saved_as(before)))
                 fence = None
             else:
                 inside.append(line.removeprefix(fence.group(1)))
             continue
         if fence := FENCE.match(line):
             start, inside = number, []
+            before = next((it for it in reversed(lines[: number - 1]) if it.strip()), "")
             continue
         if line.startswith("    ") and (indented or not lines[number - 2].strip()) and not in_list:
             if not indented:

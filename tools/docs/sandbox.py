@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-HOSTS = ("monitor.example", "base.example", "edge.example", "server.example", "example.org", "backup")
+HOSTS = ("monitor.example", "base.example", "edge.example", "ground.example", "server.example", "example.org", "backup")
 
 # $1 is the name of the control group, $2 the file of hosts; the session's command follows.
 ENTER = """

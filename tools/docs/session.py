@@ -1,5 +1,7 @@
 """Runs the commands of one page, in order, in one folder.
 
+A block that the page asks to save ("Save this as `NAME`") is a file in that folder.
+
 Placeholders in commands:
     sha256:…        the fingerprint that the last server of the page printed
     sha256:99b05f…  the fingerprint that was printed where the page shows this one
@@ -22,6 +24,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import commands as commands_of
+import markdown
 import rules as rules_of
 import targets
 from commands import Command
@@ -103,15 +107,13 @@ class Session:
         self.fingerprints: dict[str, str] = {}
         self.folder = self.cwd = Path()
 
-    def run(self, commands: list[Command]) -> list[dict]:
+    def run(self, page: markdown.Page) -> list[dict]:
         with tempfile.TemporaryDirectory(prefix="docs-check-") as folder:
             self.folder = Path(folder, "work")
             self.prepare(Path(folder, "bin"))
             try:
-                for command in commands:
-                    if SERVERS.search(command.text):
-                        self.end_those_on(ports(command.text), command.block)
-                    self.outcome(command)
+                for block in page.blocks:
+                    self.run_block(block)
                 self.end_all()
             finally:
                 for started in self.started:
@@ -119,6 +121,15 @@ class Session:
                         os.killpg(started.process.pid, signal.SIGKILL)
                         started.process.wait()
         return [asdict(outcome) for outcome in sorted(self.outcomes, key=lambda outcome: outcome.line)]
+
+    def run_block(self, block: markdown.Block) -> None:
+        if block.file:
+            (self.folder / block.file).write_text("\n".join(block.lines) + "\n", encoding="utf-8")
+            (self.folder / block.file).chmod(0o755)
+        for command in commands_of.of_block(block):
+            if SERVERS.search(command.text):
+                self.end_those_on(ports(command.text), command.block)
+            self.outcome(command)
 
     def prepare(self, programs: Path) -> None:
         self.folder.mkdir()
@@ -151,6 +162,7 @@ class Session:
                     ["bash", "-ec", f". {self.root}/tools/docs/prelude.sh\n{self.page_rule.prepare}"], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
                     stdout=output, stderr=subprocess.STDOUT, check=False, timeout=TIMEOUT,
                 ).returncode
+            self.last_fingerprint = next(iter(FINGERPRINT.findall(log.read_text())), None)
             if code:
                 detail = f"the preparation in sessions.toml failed: {last_lines(log.read_text())}"
                 self.outcomes.append(Outcome(1, "", "failed", detail))
