@@ -34,7 +34,7 @@ def of_block(block: markdown.Block) -> list[Command]:
     if block.label in SHELL or block.label in PLAIN:
         if has_prompts:
             return after_prompts(block)
-        if block.label in SHELL or PROGRAMS.match(f"{next(iter(block.lines), '')} "):
+        if block.label in SHELL or PROGRAMS.match(f"{first(block)} "):
             return each_line(block)
     return []
 
@@ -42,6 +42,10 @@ def of_block(block: markdown.Block) -> list[Command]:
 def joined(lines: list[str]) -> str:
     """The lines of a command that goes on after a backslash."""
     return " ".join(line.removesuffix("\\").strip() for line in lines)
+
+
+def first(block: markdown.Block) -> str:
+    return next((command.text for command in each_line(block)), "")
 
 
 def after_prompts(block: markdown.Block) -> list[Command]:

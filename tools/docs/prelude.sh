@@ -37,3 +37,22 @@ site() {
     $1 python3 "$ROOT/tools/docs/site_server.py" site site.pem site.key &
     sleep 1
 }
+
+# two_paths DEVICE DEVICE - two devices with a cable to the namespace far, whose host is 192.0.2.7, and behind
+# that example.org at 93.184.216.34.
+two_paths() {
+    link "$1" 192.0.2.1 far 192.0.2.7
+    link "$2" 198.51.100.1 far 198.51.100.7
+    ip netns add web
+    ip -n web link set lo up
+    ip -n far link add cable type veth peer name cable netns web
+    ip -n far addr add 203.0.113.1/24 dev cable
+    ip -n far link set cable up
+    ip -n web addr add 203.0.113.2/24 dev cable
+    ip -n web addr add 93.184.216.34/32 dev lo
+    ip -n web link set cable up
+    ip -n far route add default via 203.0.113.2
+    ip route add default via 192.0.2.7
+    ip route add default via 198.51.100.7 metric 2
+    site "ip netns exec web"
+}
