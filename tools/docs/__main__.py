@@ -15,9 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,6 +35,7 @@ from session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE_TIMEOUT = 150.0
+STOPPED = threading.Event()
 AT_ROOT = ("README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
@@ -66,6 +69,9 @@ def run_session(path: str, report: Path) -> None:
 
 def run_page(path: str, freshline: Path, rules: rules_of.Rules) -> dict:
     """Starts the session of a page, and returns its report."""
+    if STOPPED.is_set():
+        stopped = {"line": 1, "text": "", "verdict": "failed", "detail": "the check was stopped"}
+        return {"outcomes": [stopped], "not_run": [], "commands": [], "page": path, "seconds": 0.0}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="docs-check-") as folder:
         report = Path(folder, "report")
@@ -115,6 +121,12 @@ def check_sessions(paths: list[str], is_verbose: bool, is_complete: bool) -> tup
     return failures, counts
 
 
+def stop(*_: object) -> None:
+    """On SIGINT and SIGTERM: ends the sessions, and leaves the rest to the pool, whose threads then end."""
+    sandbox.end_all()
+    STOPPED.set()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Check the documents: links, anchors, and commands that run.")
     parser.add_argument("pages", nargs="*", metavar="PAGE", help="check the commands of these pages only")
@@ -126,6 +138,8 @@ def main() -> int:
     if arguments.session:
         run_session(arguments.session, arguments.report)
         return 0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
     paths = all_pages()
     pages = [markdown.read(ROOT, path) for path in paths]
     found = links.check(ROOT, pages)

@@ -33,7 +33,16 @@ exec unshare --cgroup --mount sh -c '
     mount -t bpf bpf /sys/fs/bpf
     exec "$@"' sh "$@"
 """
-LEAVE = 'mount -t cgroup2 cgroup2 /mnt && for try in 1 2 3 4 5; do rmdir "/mnt/$1" && exit; sleep 0.2; done; exit 1'
+LEAVE = 'mount -t cgroup2 cgroup2 /mnt && for try in $(seq 25); do rmdir "/mnt/$1" && exit; sleep 0.2; done; exit 1'
+
+
+# The sessions that run; end_all() ends them.
+RUNNING: list[subprocess.Popen] = []
+
+
+def end_all() -> None:
+    for process in list(RUNNING):
+        process.kill()
 
 
 def is_root() -> bool:
@@ -61,6 +70,7 @@ PIPES: dict = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr":
 
 
 def finish(process: subprocess.Popen, timeout: float) -> tuple[int | None, str]:
+    RUNNING.append(process)
     try:
         output, _ = process.communicate(timeout=timeout)
         return process.returncode, output
@@ -69,6 +79,5 @@ def finish(process: subprocess.Popen, timeout: float) -> tuple[int | None, str]:
         process.kill()
         output, _ = process.communicate()
         return None, output
-    except BaseException:
-        process.kill()
-        raise
+    finally:
+        RUNNING.remove(process)

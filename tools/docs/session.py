@@ -88,7 +88,8 @@ def shortened(text: str) -> str:
 
 
 def ports(text: str) -> set[str]:
-    return {port or "3774" for port in PORT.findall(text)}
+    """The port at which a server listens: the first of its command."""
+    return {port or "3774" for port in PORT.findall(text)[:1]}
 
 
 def has_opened(command: Command, output: str) -> bool:
