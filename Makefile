@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
 FUZZ_TARGETS := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
 
-.PHONY: help demo test test-all bench train docs lab-page lint fmt fuzz-smoke install-c python wheels
+.PHONY: help demo test test-all bench train docs docs-check lab-page lint fmt fuzz-smoke install-c python wheels
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ docs: ## the book to target/book, the API to target/doc
 	@[ ! -d target/lab-page ] || { rm -rf target/book/lab && cp -R target/lab-page target/book/lab; }
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	@echo "target/book/index.html and target/doc/freshline/index.html"
+
+docs-check: ## links, anchors and diagrams of the documents, and their commands, which run in a namespace as root
+	@scripts/docs-check $(ARGS)
 
 lab-page: ## the lab as a page, to target/lab-page, and beside the book
 	@scripts/setup rust web
