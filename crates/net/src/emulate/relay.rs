@@ -202,13 +202,18 @@ impl Relay {
 
     /// The next datagram that has arrived in `direction`.
     fn poll(&mut self, now: Time, direction: Direction) -> Option<Datagram> {
-        if self.frames.is_some() || self.air.is_some() {
-            self.advance(now);
-        }
+        self.log_frames(now);
         let Delivered { at, packet } =
             self.conditions.poll(now, direction, &mut recycle(&mut self.pool))?;
         self.lateness[direction as usize].record(now.since(at));
         Some(Datagram { dscp: self.dscp.unwrap_or(packet.dscp), ..packet })
+    }
+
+    /// Where frames are logged or captured, they are seen before the path goes on.
+    fn log_frames(&mut self, now: Time) {
+        if self.frames.is_some() || self.air.is_some() {
+            self.advance(now);
+        }
     }
 
     /// Brings the path to `now`, and with it the log of frames and the capture of the air.
