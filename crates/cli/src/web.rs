@@ -47,7 +47,7 @@ pub(crate) struct WebArgs {
     #[arg(
         long,
         value_name = "LAW",
-        default_value = "tenth",
+        default_value = "acp+d",
         requires = "web",
         help_heading = "Browsers"
     )]

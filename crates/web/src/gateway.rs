@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 use freshline::{LawConfig, Limits};
-use freshline_core::source::TenthParams;
 use tokio::sync::{oneshot, watch};
 
 use crate::certificate::{self, Certificate};
@@ -27,8 +26,7 @@ pub struct Config {
     pub address: SocketAddr,
     /// The token that browsers must present.
     pub token: Token,
-    /// When states leave towards each browser. Tenth by default: it takes the delays of a WebSocket after losses for a
-    /// queue less often than others.
+    /// When states leave towards each browser.
     pub law: LawConfig,
     /// Limits of that.
     pub limits: Limits,
@@ -50,7 +48,7 @@ pub struct Identity {
 }
 
 impl Config {
-    /// At this address, with a new token.
+    /// At this address, with a new token and the default law.
     ///
     /// # Errors
     /// [`GatewayError::Random`] if the system gives no random bytes.
@@ -58,7 +56,7 @@ impl Config {
         Ok(Self {
             address,
             token: Token::random()?,
-            law: LawConfig::Tenth(TenthParams::default()),
+            law: LawConfig::default(),
             limits: Limits::default(),
             max_browsers: 64,
             max_state: 1 << 20,
