@@ -2,6 +2,7 @@
 
 use freshline_core::session;
 use freshline_core::unit::Span;
+#[cfg(feature = "status")]
 use freshline_net::source::STATUS_TOPIC;
 
 use crate::error::Error;
@@ -15,9 +16,11 @@ pub(crate) fn check_keep_alive(interval: Span) -> Result<(), Error> {
 }
 
 /// The longest status: eight paths of some 600 bytes.
+#[cfg(feature = "status")]
 const MAX_STATUS: usize = 8_000;
 
 /// A status shall not take much of the path, and only topics have names that tell it from states.
+#[cfg(feature = "status")]
 pub(crate) fn check_status(session: &session::Source, interval: Span) -> Result<(), Error> {
     let why = match session.topics().next() {
         None => "the status is a topic: name the other states, too, by `topic`",

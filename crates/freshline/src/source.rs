@@ -20,7 +20,9 @@ use freshline_net::source::{
 use freshline_net::stop::Stop;
 use freshline_net::via::ViaPath;
 
-use crate::checks::{check_keep_alive, check_max_state, check_status};
+#[cfg(feature = "status")]
+use crate::checks::check_status;
+use crate::checks::{check_keep_alive, check_max_state};
 use crate::clock::Clock;
 use crate::dialling::Dialling;
 use crate::error::{Error, UnknownTopic};
@@ -89,6 +91,7 @@ pub struct SourceBuilder {
     pub(crate) law: LawConfig,
     pub(crate) topics: Vec<TopicParams>,
     /// The interval of [`SourceBuilder::status`].
+    #[cfg(feature = "status")]
     pub(crate) status: Option<Span>,
     /// The maximum ages of received topics, if topics are received.
     #[cfg(feature = "monitor")]
@@ -245,6 +248,7 @@ impl SourceBuilder {
             params: SourceParams::default(),
             law: LawConfig::default(),
             topics: Vec::new(),
+            #[cfg(feature = "status")]
             status: None,
             #[cfg(feature = "monitor")]
             receiving: None,
@@ -302,6 +306,7 @@ impl SourceBuilder {
 
     /// Sends the state of the law and of the paths at this interval (at least 100 ms), as JSON in a topic of its own:
     /// [`driver::source::STATUS_TOPIC`]. The browser page shows it. A source without topics cannot have it.
+    #[cfg(feature = "status")]
     pub fn status(mut self, interval: impl Into<Span>) -> Self {
         self.status = Some(interval.into());
         self
@@ -486,9 +491,12 @@ impl SourceBuilder {
             states,
         })?;
         check_max_state(driver.session(), given)?;
-        let Some(interval) = self.status else { return Ok(driver) };
-        check_status(driver.session(), interval)?;
-        Ok(driver.with_status(interval))
+        #[cfg(feature = "status")]
+        if let Some(interval) = self.status {
+            check_status(driver.session(), interval)?;
+            return Ok(driver.with_status(interval));
+        }
+        Ok(driver)
     }
 
     /// Handles for the topics, or for the one state without a name. `stream` is drawn anew for each source: it

@@ -32,7 +32,7 @@ fn a_source_with_a_status_drains() -> Outcome {
     sim.every(ms(20), move |_| drop(pose.put("x")));
     sim.run_for(secs(3));
     let told = monitor.latest("robot-7/freshline.status").ok_or("there is a status")?;
-    let told: serde_json::Value = serde_json::from_slice(&told.payload())?;
+    let told: serde_json::Value = serde_json::from_slice(told.payload())?;
     assert!(told["rate"].as_f64() > Some(1.0), "{told}");
     robot.drain();
     sim.run_for(secs(30));

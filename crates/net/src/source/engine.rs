@@ -9,9 +9,10 @@ use mio::Registry;
 
 use super::feed::{Feed, Trouble};
 use super::paths::{Change, Links, Place};
-use super::report::{self, SourceReport};
-use super::status::Status;
+use super::report::SourceReport;
 use super::{Event, Receive, SourceConfig, SourceError, Watch};
+#[cfg(feature = "status")]
+use super::{report, status::Status};
 use crate::clock::Clock;
 use crate::link::{Fetched, LinkEvent, SendStatus};
 use crate::run::Turn;
@@ -31,6 +32,7 @@ pub(crate) struct Engine {
     /// What receives the return direction, if anything does.
     incoming: Option<Box<dyn Receive + Send>>,
     feed: Feed,
+    #[cfg(feature = "status")]
     status: Option<Status>,
     began_at: Time,
     datagram: Vec<u8>,
@@ -61,6 +63,7 @@ impl Engine {
             feed,
             session: session.over(paths),
             incoming: None,
+            #[cfg(feature = "status")]
             status: None,
             began_at: now,
             datagram: Vec::new(),
@@ -77,6 +80,7 @@ impl Engine {
     }
 
     /// From now on it puts its status.
+    #[cfg(feature = "status")]
     pub(super) fn report_status(&mut self, interval: Span) {
         self.status = Some(Status::new(interval));
     }
@@ -112,11 +116,8 @@ impl Engine {
             incoming.turn(now);
         }
         turning.attend(now)?;
-        let Self { status, session, links, began_at, .. } = self;
-        if let Some(status) = status {
-            let duration_s = now.since(*began_at).as_secs_f64();
-            status.turn(now, session, |session| report::paths(session, links, duration_s, now));
-        }
+        #[cfg(feature = "status")]
+        self.put_status(now);
         self.transmit()?;
         if self.links.are_several() {
             watch.queues(&mut self.links.seen_by());
@@ -136,7 +137,10 @@ impl Engine {
     /// When the next turn is due although nothing comes.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let incoming = self.incoming.as_ref().and_then(|incoming| incoming.poll_timeout());
+        #[cfg(feature = "status")]
         let status = self.status.as_ref().and_then(|status| status.poll_timeout(&self.session));
+        #[cfg(not(feature = "status"))]
+        let status = None;
         Time::earliest([self.session.poll_timeout(), self.links.poll_timeout(), incoming, status])
     }
 
@@ -177,6 +181,15 @@ impl Engine {
     }
 
     // ---- steps ----
+
+    #[cfg(feature = "status")]
+    fn put_status(&mut self, now: Time) {
+        let Self { status, session, links, began_at, .. } = self;
+        if let Some(status) = status {
+            let duration_s = now.since(*began_at).as_secs_f64();
+            status.turn(now, session, |session| report::paths(session, links, duration_s, now));
+        }
+    }
 
     fn notice_sleep(&mut self) {
         if self.clock.has_slept(&mut self.slept) {

@@ -20,6 +20,7 @@ pub mod sampler;
 pub mod spool;
 #[cfg(test)]
 mod spooled;
+#[cfg(feature = "status")]
 mod status;
 mod unbound;
 
@@ -32,7 +33,9 @@ use freshline_core::session::{
     TopicParams,
 };
 use freshline_core::source::RateLaw;
-use freshline_core::unit::{Span, Time};
+#[cfg(feature = "status")]
+use freshline_core::unit::Span;
+use freshline_core::unit::Time;
 use freshline_core::wire::OpeningTooLong;
 use mio::Token;
 
@@ -55,6 +58,7 @@ pub use paths::SourcePaths;
 pub use polled::Polled;
 pub use receive::Receive;
 pub use report::{KeyReport, PathReport, RecordsReport, SourceReport, TopicReport};
+#[cfg(feature = "status")]
 pub use status::STATUS_TOPIC;
 pub use unbound::{UnboundConfig, UnboundSource};
 
@@ -300,6 +304,7 @@ impl Source {
 
     /// The same that also says how its law and its paths are, as JSON in the topic [`STATUS_TOPIC`], each
     /// `interval`, at least 100 ms. Not without topics. To be called before it runs.
+    #[cfg(feature = "status")]
     #[must_use]
     pub fn with_status(mut self, interval: Span) -> Self {
         self.engine.report_status(interval);

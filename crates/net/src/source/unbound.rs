@@ -14,10 +14,13 @@ use std::sync::Arc;
 use freshline_core::path::PathId;
 use freshline_core::session::{self, Datagram, Paths, Secret, SourceEvent, SourceParams};
 use freshline_core::source::RateLaw;
-use freshline_core::unit::{Bytes, Span, Time};
+#[cfg(feature = "status")]
+use freshline_core::unit::Span;
+use freshline_core::unit::{Bytes, Time};
 
 use super::feed::{Feed, Trouble};
 use super::report::SourceReport;
+#[cfg(feature = "status")]
 use super::status::Status;
 use super::{Event, Receive, SourceError, States, Watch};
 use crate::clock::Clock;
@@ -44,6 +47,7 @@ pub struct UnboundSource {
     session: session::Source,
     incoming: Option<Box<dyn Receive + Send>>,
     feed: Feed,
+    #[cfg(feature = "status")]
     status: Option<Status>,
     began_at: Time,
 }
@@ -60,7 +64,14 @@ impl UnboundSource {
         let (topics, inputs) = states.split();
         let session = session.with_topics(topics)?;
         let feed = inputs.feed(&session, Clock::new(), waker)?;
-        Ok(Self { session: session.over(paths), incoming: None, feed, status: None, began_at: now })
+        Ok(Self {
+            session: session.over(paths),
+            incoming: None,
+            feed,
+            #[cfg(feature = "status")]
+            status: None,
+            began_at: now,
+        })
     }
 
     /// The same that also receives what the monitor sends. To be called before the first datagram.
@@ -72,6 +83,7 @@ impl UnboundSource {
     }
 
     /// The same with a status, as [`Source::with_status`](super::Source::with_status), without paths.
+    #[cfg(feature = "status")]
     #[must_use]
     pub fn with_status(mut self, interval: Span) -> Self {
         self.status = Some(Status::new(interval));
@@ -119,6 +131,7 @@ impl UnboundSource {
             incoming.turn(now);
         }
         self.attend(now, watch)?;
+        #[cfg(feature = "status")]
         if let Some(status) = &mut self.status {
             status.turn(now, &mut self.session, |_| Vec::new());
         }
@@ -148,7 +161,10 @@ impl UnboundSource {
     /// When to call [`UnboundSource::handle_timeout`] although nothing has come.
     pub fn poll_timeout(&self) -> Option<Time> {
         let incoming = self.incoming.as_ref().and_then(|incoming| incoming.poll_timeout());
+        #[cfg(feature = "status")]
         let status = self.status.as_ref().and_then(|status| status.poll_timeout(&self.session));
+        #[cfg(not(feature = "status"))]
+        let status = None;
         Time::earliest([self.session.poll_timeout(), incoming, status])
     }
 
