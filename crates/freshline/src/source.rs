@@ -305,7 +305,7 @@ impl SourceBuilder {
     }
 
     /// Sends the state of the law and of the paths at this interval (at least 100 ms), as JSON in a topic of its own:
-    /// [`driver::source::STATUS_TOPIC`]. The browser page shows it. A source without topics cannot have it.
+    /// [`STATUS_TOPIC`](crate::driver::source::STATUS_TOPIC). The browser page shows it. A source without topics cannot have it.
     #[cfg(feature = "status")]
     pub fn status(mut self, interval: impl Into<Span>) -> Self {
         self.status = Some(interval.into());
