@@ -20,8 +20,6 @@ use freshline_net::source::{
 use freshline_net::stop::Stop;
 use freshline_net::via::ViaPath;
 
-#[cfg(feature = "status")]
-use crate::checks::check_status;
 use crate::checks::{check_keep_alive, check_max_state};
 use crate::clock::Clock;
 use crate::dialling::Dialling;
@@ -90,7 +88,6 @@ pub struct SourceBuilder {
     pub(crate) params: SourceParams,
     pub(crate) law: LawConfig,
     pub(crate) topics: Vec<TopicParams>,
-    /// The interval of [`SourceBuilder::status`].
     #[cfg(feature = "status")]
     pub(crate) status: Option<Span>,
     /// The maximum ages of received topics, if topics are received.
@@ -209,20 +206,17 @@ impl Source {
 /// The return direction: topics that the monitor sends, for a source with [`SourceBuilder::receive`].
 #[cfg(feature = "monitor")]
 impl Source {
-    /// The newest state of a topic that the monitor sends, such as `monitor/cmd`; see
-    /// [`Monitor::latest`](crate::Monitor::latest). `None` without [`SourceBuilder::receive`].
+    /// The newest state of a received topic, such as `monitor/cmd`; see [`Monitor::latest`](crate::Monitor::latest).
     pub fn latest(&self, name: &str) -> Option<State> {
         self.receiving.as_ref()?.board().latest(name)
     }
 
-    /// Events of the return direction, such as that all states of a topic are too old
-    /// ([`SourceBuilder::max_age`]). `None` without [`SourceBuilder::receive`].
+    /// Events of the return direction, such as states beyond their [`SourceBuilder::max_age`]. `None` without `receive`.
     pub fn received_events(&self) -> Option<&Events<MonitorEvent>> {
         Some(self.receiving.as_ref()?.board().events())
     }
 
-    /// Subscribes to received topics; see [`Monitor::subscribe`](crate::Monitor::subscribe). Without
-    /// [`SourceBuilder::receive`] the subscription is over from the start.
+    /// Subscribes to received topics; see [`Monitor::subscribe`](crate::Monitor::subscribe). Over at once without `receive`.
     pub fn subscribe(&self, pattern: &str) -> Subscription {
         Receiving::subscribe(self.receiving.as_ref(), pattern)
     }
@@ -493,7 +487,7 @@ impl SourceBuilder {
         check_max_state(driver.session(), given)?;
         #[cfg(feature = "status")]
         if let Some(interval) = self.status {
-            check_status(driver.session(), interval)?;
+            crate::checks::check_status(driver.session(), interval)?;
             return Ok(driver.with_status(interval));
         }
         Ok(driver)
