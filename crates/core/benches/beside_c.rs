@@ -4,20 +4,23 @@
 //! same flows in the same order, and the counts of what became of the packets must be equal. The time is
 //! the minimum of many batches, so that other programs hardly matter.
 
+mod parts;
+
 use std::collections::VecDeque;
 use std::hint::black_box;
-use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use freshline_core::router::{
-    AoiShare, Backlog, Class, Classifier, Dequeued, Drop, DropReason, Drops, FlowKey, Header, Ifc,
-    Ifil, IfilParams, Packet, Qdisc, Scheduler, Sdm, SdmParams, Tdm, TdmParams,
+    AoiShare, Class, Classifier, Drop, DropReason, Ifc, Ifil, IfilParams, Packet, Qdisc, Scheduler,
+    Sdm, SdmParams, Tdm, TdmParams,
 };
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
+
+use parts::{Held, NoScheduler, Ring};
 
 /// As in `beside_c.c`.
 const DRAWN: usize = 1 << 17;
@@ -30,37 +33,6 @@ fn c(program: &Path, arguments: &[&str]) -> Vec<f64> {
     let done = Command::new(program).args(arguments).output().expect("the baseline runs");
     let printed = String::from_utf8(done.stdout).expect("numbers");
     printed.split_whitespace().map(|number| number.parse().expect("a number")).collect()
-}
-
-/// A packet as a router knows it.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct Held {
-    header: Header,
-    size: u32,
-}
-
-impl Held {
-    fn of_flow(flow: u32) -> Self {
-        let flow = FlowKey {
-            source: Ipv4Addr::from_bits(flow).to_ipv6_mapped(),
-            destination: Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped(),
-            source_port: 40_000,
-            destination_port: 5_000,
-            protocol: FlowKey::UDP,
-        };
-        Self { header: Header { flow, ..Header::default() }, size: 1024 }
-    }
-}
-
-impl Packet for Held {
-    fn size(&self) -> Bytes {
-        Bytes::new(self.size.into())
-    }
-
-    fn header(&self) -> Header {
-        self.header
-    }
 }
 
 /// SplitMix64, as in `beside_c.c`.
@@ -163,23 +135,6 @@ fn report(name: &str, ours: f64, c: f64) {
     println!("{name:<40} {ours:>8.1} {c:>8.1} {:>8.2}", ours / c);
 }
 
-/// No scheduler: one class until it has nothing more.
-struct NoScheduler;
-
-impl Scheduler for NoScheduler {
-    fn prefer(&mut self, _: Time) -> Class {
-        Class::Aoi
-    }
-
-    fn on_sent(&mut self, _: Class, _: Bytes) {}
-
-    fn aoi_share(&self) -> AoiShare {
-        AoiShare::ONE
-    }
-
-    fn set_aoi_share(&mut self, _: AoiShare) {}
-}
-
 /// A packet that has only a size and a class.
 #[derive(Debug, Clone, Copy)]
 struct Small(u32, Class);
@@ -194,31 +149,13 @@ impl Packet for Small {
     }
 }
 
-/// The smallest queue there can be.
-struct Ring(VecDeque<Small>);
-
-impl Qdisc<Small> for Ring {
-    fn enqueue(&mut self, _: Time, packet: Small, _: &mut Drops<'_, Small>) {
-        self.0.push_back(packet);
-    }
-
-    fn dequeue(&mut self, _: Time, _: &mut Drops<'_, Small>) -> Option<Dequeued<Small>> {
-        let packet = self.0.pop_front()?;
-        Some(Dequeued { packet, sojourn: Span::ZERO })
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: Packets::new(self.0.len() as u64), bytes: Bytes::ZERO }
-    }
-}
-
 /// The ns of a departure where both classes wait, and the departures of the first class.
 fn depart<S: Scheduler>(scheduler: S) -> (f64, u64) {
     let ring = || Ring(VecDeque::with_capacity(2 * BATCH));
     let mut queue =
         Ifc::new("udp force".parse::<Classifier>().expect("a rule"), ring(), ring(), scheduler);
     let (mut now, mut of_first) = (Time::ZERO, 0);
-    let fill = |queue: &mut Ifc<Ring, Ring, S>| {
+    let fill = |queue: &mut Ifc<Ring<Small>, Ring<Small>, S>| {
         for class in Class::ALL {
             while queue.backlog_of::<Small>(class).packets < Packets::new(BATCH as u64) {
                 queue.enqueue(Time::ZERO, Small(1024, class), &mut |_| ());

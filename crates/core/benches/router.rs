@@ -8,9 +8,10 @@
 //! - `2 enqueues, 1 dequeue`: an overloaded queue with room for `flows` packets.
 //! - `schedule`: a departure where both classes wait in drop-tail queues.
 
+mod parts;
+
 use std::collections::VecDeque;
 use std::hint::black_box;
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
@@ -24,61 +25,7 @@ use freshline_core::unit::{Bytes, Packets, Span, Time};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// A packet as a router knows it. The header comes first, so that no word of it lies across two
-/// of those in which a packet is copied.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct Held {
-    header: Header,
-    size: u32,
-}
-
-impl Held {
-    const SIZE: u32 = 1024;
-
-    fn of_flow(flow: u32) -> Self {
-        let flow = FlowKey {
-            source: Ipv4Addr::from_bits(0x0a00_0000 + flow).to_ipv6_mapped(),
-            destination: Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped(),
-            source_port: 40_000,
-            destination_port: 5_000,
-            protocol: FlowKey::UDP,
-        };
-        Self { header: Header { flow, ..Header::default() }, size: Self::SIZE }
-    }
-}
-
-impl Packet for Held {
-    fn size(&self) -> Bytes {
-        Bytes::new(self.size.into())
-    }
-
-    fn header(&self) -> Header {
-        self.header
-    }
-}
-
-/// The least that a queue can do: a ring that never refuses.
-struct Ring<P>(VecDeque<P>);
-
-impl<P: Packet> Qdisc<P> for Ring<P> {
-    fn enqueue(&mut self, _: Time, packet: P, drops: &mut Drops<'_, P>) {
-        if self.0.len() < self.0.capacity() {
-            self.0.push_back(packet);
-        } else {
-            drops(Drop { packet, reason: DropReason::QueueFull });
-        }
-    }
-
-    fn dequeue(&mut self, _: Time, _: &mut Drops<'_, P>) -> Option<Dequeued<P>> {
-        let packet = self.0.pop_front()?;
-        Some(Dequeued { packet, sojourn: Span::ZERO })
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: Packets::new(self.0.len() as u64), bytes: Bytes::ZERO }
-    }
-}
+use parts::{Held, NoScheduler, Ring};
 
 /// IFIL as it is first thought of: it looks for a flow from one end to the other.
 struct LinearIfil(VecDeque<Held>);
@@ -252,23 +199,6 @@ fn queues(c: &mut Criterion) {
             }
         }
     }
-}
-
-/// No scheduler: one class until it has nothing more.
-struct NoScheduler;
-
-impl Scheduler for NoScheduler {
-    fn prefer(&mut self, _: Time) -> Class {
-        Class::Aoi
-    }
-
-    fn on_sent(&mut self, _: Class, _: Bytes) {}
-
-    fn aoi_share(&self) -> AoiShare {
-        AoiShare::ONE
-    }
-
-    fn set_aoi_share(&mut self, _: AoiShare) {}
 }
 
 /// A packet of which nothing counts but its size and class.
