@@ -126,8 +126,8 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         Time::earliest([self.line.next_arrival(), self.next_departure(), change])
     }
 
-    /// When a packet can leave the hop at the earliest: a driver that only needs what leaves polls then.
-    /// What happens before, inside the hop, is made up for with its own times.
+    /// When a packet can leave the hop at the earliest. A driver that needs only the delivered packets polls
+    /// then: earlier events inside the hop are computed with their own times.
     pub fn next_delivery(&self) -> Option<Time> {
         let change = self.next_change().filter(|_| self.in_transmission.is_some());
         let departure = Time::earliest([self.next_departure(), change]);
@@ -296,7 +296,6 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
 
     /// Everything that the transmitter does until `now`, and every change, in order.
     #[inline]
-    /// Transmits packets until `now`.
     pub(super) fn advance(&mut self, now: Time, drops: &mut Drops<'_, P>) {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         // Nearly always nothing is due.

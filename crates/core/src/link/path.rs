@@ -29,13 +29,13 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
 
     /// Hands in a packet.
     pub fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
-        self.advance(now, drops, &mut |_, _| ());
+        self.hand_on(now, drops, &mut |_, _| ());
         self.hops[0].enqueue(now, packet, drops);
     }
 
     /// The next packet that has arrived at the end by `now`; call it until there is none.
     pub fn poll(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
-        self.advance(now, drops, &mut |_, _| ());
+        self.hand_on(now, drops, &mut |_, _| ());
         self.hops.last_mut()?.poll(now, drops)
     }
 
@@ -64,8 +64,20 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
     ///
     /// [`Path::enqueue`] and [`Path::poll`] do this without a watch; a driver that wants to see
     /// everything calls it before them, with the same `now`. What leaves the last hop is seen by
-    /// [`Path::poll`].
+    /// [`Path::poll`]; its transmissions until `now` are in the statistics.
     pub fn advance(
+        &mut self,
+        now: Time,
+        drops: &mut Drops<'_, P>,
+        watch: &mut dyn FnMut(usize, &Delivered<P>),
+    ) {
+        self.hand_on(now, drops, watch);
+        if let Some(last) = self.hops.last_mut() {
+            last.advance(now, drops);
+        }
+    }
+
+    fn hand_on(
         &mut self,
         now: Time,
         drops: &mut Drops<'_, P>,
@@ -80,10 +92,6 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
                 watch(next - 1, &delivered);
                 to.enqueue(delivered.at, delivered.packet, drops);
             }
-        }
-        // Reports include transmissions of packets that are still on its line.
-        if let Some(last) = self.hops.last_mut() {
-            last.advance(now, drops);
         }
     }
 }
