@@ -1,34 +1,20 @@
 //! Applications over simulated paths, in virtual time.
 
+mod common;
+
 use std::cell::RefCell;
 use std::error::Error;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use common::{Outcome, URL, ms, robot, secs};
 use freshline::sim::{Report, Sim, SimError};
 use freshline::{
     LawConfig, Monitor, MonitorEvent, Source, SourceBuilder, SourceEvent, TopicKind, TopicParams,
 };
 use freshline_lab::run::Metric;
 use freshline_lab::scenario::Scenario;
-
-const URL: &str = "udp://127.0.0.1:3774";
-
-type Outcome = Result<(), Box<dyn Error>>;
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-const fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
-
-/// The robot of these tests, as its program sets it up: for the world and for a simulation.
-fn robot(url: &str) -> SourceBuilder {
-    Source::builder(url).name("robot-7").topic("pose")
-}
 
 fn monitor(sim: &mut Sim) -> Result<Monitor, SimError> {
     Monitor::builder(URL).simulate(sim)

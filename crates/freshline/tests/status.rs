@@ -1,33 +1,17 @@
 //! The status of a source: how its law and its paths are, in a topic of its own.
 
-use std::error::Error;
-use std::time::Duration;
+mod common;
 
+use common::{Outcome, URL, ms, robot, secs};
 use freshline::sim::Sim;
-use freshline::{Monitor, Source, SourceBuilder};
-
-const URL: &str = "udp://127.0.0.1:3774";
-
-type Outcome = Result<(), Box<dyn Error>>;
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-const fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
-
-fn robot() -> SourceBuilder {
-    Source::builder(URL).name("robot-7").topic("pose")
-}
+use freshline::{Monitor, Source};
 
 /// Its status neither keeps a source from its end nor the world from going on.
 #[test]
 fn a_source_with_a_status_drains() -> Outcome {
     let mut sim = Sim::lte()?;
     let monitor = Monitor::builder(URL).simulate(&mut sim)?;
-    let robot = robot().status(ms(200)).simulate(&mut sim, "source")?;
+    let robot = robot(URL).status(ms(200)).simulate(&mut sim, "source")?;
     let pose = robot.topic("pose")?;
     sim.every(ms(20), move |_| drop(pose.put("x")));
     sim.run_for(secs(3));
@@ -46,9 +30,9 @@ fn a_status_that_cannot_be_is_refused() -> Outcome {
     let mut sim = Sim::lte()?;
     for (builder, reason) in [
         (Source::builder(URL).status(secs(1)), "by `topic`"),
-        (robot().status(ms(99)), "at least 100 ms"),
-        (robot().topic("freshline.status").status(secs(1)), "no other topic"),
-        (robot().max_state(2000).status(secs(1)), "8 kB"),
+        (robot(URL).status(ms(99)), "at least 100 ms"),
+        (robot(URL).topic("freshline.status").status(secs(1)), "no other topic"),
+        (robot(URL).max_state(2000).status(secs(1)), "8 kB"),
     ] {
         let refused = builder.simulate(&mut sim, "source").err().ok_or(reason)?;
         assert!(refused.to_string().contains(reason), "{refused}");
