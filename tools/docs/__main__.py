@@ -4,7 +4,7 @@ Links and anchors exist, pages are in the book's summary, diagrams are what diag
 commands of each page run. A page is a session (session.py): its commands run in order in a temporary
 folder; as root in namespaces of their own (sandbox.py), else those that need no root. Commands that are
 not run are in not-run.toml with the reason; what sessions need, and what is shortened, is in sessions.toml.
-Snippets of Python run with the interpreter $FRESHLINE_PYTHON, which has the package.
+Snippets of Python run in the tests of the package (crates/py/tests/test_docs.py).
 
 FRESHLINE is the command to run; by default target/release/freshline or target/debug/freshline, which is
 built if both are missing.
@@ -28,7 +28,6 @@ import commands as commands_of
 import diagrams
 import links
 import markdown
-import python_snippets
 import rules as rules_of
 import sandbox
 from session import Session
@@ -151,7 +150,6 @@ def main() -> int:
         wanted = [path for path in wanted if path in arguments.pages or not arguments.pages]
         failed, counts = check_sessions(wanted, arguments.verbose, not arguments.pages)
         failures += failed
-        failures += python_snippets.check(pages)
     summary = f"{found.links} links, {found.anchors} anchors, {counts['passed']} commands passed"
     if counts["interrupted"]:
         summary += f" ({counts['interrupted']} of them stopped by Ctrl-C)"

@@ -11,6 +11,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[3]
 GUIDE = REPOSITORY / "docs" / "python.md"
+README = REPOSITORY / "README.md"
 TOOLS = Path(__file__).parents[1] / "tools"
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
@@ -37,8 +38,9 @@ def test_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert languages == {"sh", "python", "python,no_run"}
 
 
-def test_guide_begins_like_the_example() -> None:
-    first = next(text for _, language, text in blocks(GUIDE.read_text()) if language == "python")
+@pytest.mark.parametrize("page", [GUIDE, README], ids=lambda page: page.name)
+def test_pages_begin_like_the_example(page: Path) -> None:
+    first = next(text for _, language, text in blocks(page.read_text()) if language == "python")
     example = (Path(__file__).parents[1] / "examples" / "readme.py").read_text()
     assert first in example
 
