@@ -113,7 +113,7 @@ struct rtac {
 
 	/* What the end of a round trip, or of a bucket, needs. */
 
-	/* w: what comes in a round trip, smoothed; 0 before the first. */
+	/* w: bytes received per round trip, smoothed; 0 before the first. */
 	__u64 flight;
 	/* The rates of the two buckets before. */
 	__u64 latest_rate;

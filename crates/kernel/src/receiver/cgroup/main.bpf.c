@@ -30,7 +30,7 @@ struct {
 	__type(value, struct controlled);
 } connections SEC(".maps");
 
-/* The kernel's own shortest round trip, of the handshake at least; 0 if there is none. Only a new
+/* The kernel's own shortest round trip, of the handshake at least; 0 if unknown. Only a new
  * connection needs it. */
 static __u64 known_round_trip(struct tcp_sock *tcp, struct rtac *law)
 {
