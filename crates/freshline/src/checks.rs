@@ -3,7 +3,7 @@
 use freshline_core::session;
 use freshline_core::unit::Span;
 #[cfg(feature = "status")]
-use freshline_net::source::STATUS_TOPIC;
+use freshline_net::source::{MIN_STATUS_INTERVAL, STATUS_TOPIC};
 
 use crate::error::Error;
 
@@ -28,7 +28,7 @@ pub(crate) fn check_status(session: &session::Source, interval: Span) -> Result<
             "no other topic may be `freshline.status`"
         }
         Some(_) if session.max_state() < MAX_STATUS => "it needs a `max_state` of 8 kB or more",
-        Some(_) if interval < Span::from_millis(100) => "give at least 100 ms",
+        Some(_) if interval < MIN_STATUS_INTERVAL => "give at least 100 ms",
         Some(_) => return Ok(()),
     };
     Err(Error::Setting { setting: "`status`", why })

@@ -22,6 +22,8 @@ mod queue;
 #[cfg(feature = "monitor")]
 mod readers;
 #[cfg(feature = "monitor")]
+mod received;
+#[cfg(feature = "monitor")]
 mod receiving;
 #[cfg(feature = "monitor")]
 mod records;

@@ -20,6 +20,8 @@ use freshline_net::source::{
 use freshline_net::stop::Stop;
 use freshline_net::via::ViaPath;
 
+#[cfg(feature = "status")]
+use crate::checks::check_status;
 use crate::checks::{check_keep_alive, check_max_state};
 use crate::clock::Clock;
 use crate::dialling::Dialling;
@@ -28,11 +30,11 @@ use crate::events::{Events, SourceEvent};
 #[cfg(feature = "monitor")]
 use crate::max_ages::MaxAges;
 use crate::put_error::PutError;
+#[cfg(feature = "monitor")]
+use crate::receiving::Receiving;
 use crate::running::Running;
 use crate::topic::{self, Topic};
 use crate::url::{BadUrl, Url};
-#[cfg(feature = "monitor")]
-use crate::{MonitorEvent, State, Subscription, receiving::Receiving};
 
 /// A running source. It keeps a monitor fresh until it is closed or dropped.
 ///
@@ -88,6 +90,7 @@ pub struct SourceBuilder {
     pub(crate) params: SourceParams,
     pub(crate) law: LawConfig,
     pub(crate) topics: Vec<TopicParams>,
+    /// The interval of [`SourceBuilder::status`].
     #[cfg(feature = "status")]
     pub(crate) status: Option<Span>,
     /// The maximum ages of received topics, if topics are received.
@@ -108,6 +111,11 @@ impl Source {
     /// cannot be understood is an error of [`SourceBuilder::spawn`].
     pub fn builder(url: &str) -> SourceBuilder {
         SourceBuilder::new(url.parse())
+    }
+
+    #[cfg(feature = "monitor")]
+    pub(crate) fn receiving(&self) -> Option<&Receiving> {
+        self.receiving.as_ref()
     }
 
     /// The handle of a topic.
@@ -200,25 +208,6 @@ impl Source {
     pub(crate) fn of(parts: Parts) -> Self {
         let Parts { topics, shared, running, receiving } = parts;
         Self { topics, shared, running, receiving }
-    }
-}
-
-/// The return direction: topics that the monitor sends, for a source with [`SourceBuilder::receive`].
-#[cfg(feature = "monitor")]
-impl Source {
-    /// The newest state of a received topic, such as `monitor/cmd`; see [`Monitor::latest`](crate::Monitor::latest).
-    pub fn latest(&self, name: &str) -> Option<State> {
-        self.receiving.as_ref()?.board().latest(name)
-    }
-
-    /// Events of the return direction, such as states beyond their [`SourceBuilder::max_age`]. `None` without `receive`.
-    pub fn received_events(&self) -> Option<&Events<MonitorEvent>> {
-        Some(self.receiving.as_ref()?.board().events())
-    }
-
-    /// Subscribes to received topics; see [`Monitor::subscribe`](crate::Monitor::subscribe). Over at once without `receive`.
-    pub fn subscribe(&self, pattern: &str) -> Subscription {
-        Receiving::subscribe(self.receiving.as_ref(), pattern)
     }
 }
 
@@ -487,7 +476,7 @@ impl SourceBuilder {
         check_max_state(driver.session(), given)?;
         #[cfg(feature = "status")]
         if let Some(interval) = self.status {
-            crate::checks::check_status(driver.session(), interval)?;
+            check_status(driver.session(), interval)?;
             return Ok(driver.with_status(interval));
         }
         Ok(driver)

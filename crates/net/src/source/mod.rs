@@ -59,7 +59,7 @@ pub use polled::Polled;
 pub use receive::Receive;
 pub use report::{KeyReport, PathReport, RecordsReport, SourceReport, TopicReport};
 #[cfg(feature = "status")]
-pub use status::STATUS_TOPIC;
+pub use status::{MIN_STATUS_INTERVAL, STATUS_TOPIC};
 pub use unbound::{UnboundConfig, UnboundSource};
 
 use engine::Engine;
@@ -303,7 +303,7 @@ impl Source {
     }
 
     /// The same that also says how its law and its paths are, as JSON in the topic [`STATUS_TOPIC`], each
-    /// `interval`, at least 100 ms. Not without topics. To be called before it runs.
+    /// `interval`, at least [`MIN_STATUS_INTERVAL`]. Not without topics. To be called before it runs.
     #[cfg(feature = "status")]
     #[must_use]
     pub fn with_status(mut self, interval: Span) -> Self {

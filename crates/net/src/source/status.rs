@@ -10,8 +10,8 @@ use super::report::PathReport;
 /// The name of the topic. Its states are JSON, as `docs/json.md` lists them.
 pub const STATUS_TOPIC: &str = "freshline.status";
 
-/// Updates with more of them would take a noticeable part of a slow path.
-const MIN_INTERVAL: Span = Span::from_millis(100);
+/// The minimum interval of a status: more often it would take a noticeable part of a slow path.
+pub const MIN_STATUS_INTERVAL: Span = Span::from_millis(100);
 
 /// Its age counts less than that of the application's topics.
 const WEIGHT: f64 = 0.1;
@@ -45,7 +45,7 @@ struct StatusReport {
 
 impl Status {
     pub(super) fn new(interval: Span) -> Self {
-        Self { interval: interval.max(MIN_INTERVAL), next_at: Time::ZERO, topic: None }
+        Self { interval: interval.max(MIN_STATUS_INTERVAL), next_at: Time::ZERO, topic: None }
     }
 
     /// When it is time again; never once the session ends, or the end would wait for the newest status again and again.
