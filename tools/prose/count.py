@@ -3,8 +3,9 @@
 
     tools/prose/count.py [--max RATE] [--worst N] [--only documents|comments|scenarios] [FILE ...]
 
-Without files it reads the documents (`*.md` at the root, in `docs/` and in `crates/`), the doc comments
-(`///` and `//!` in `crates/*/src`), and the titles and descriptions of scenarios. It prints one line per
+Without files it reads the documents (`*.md` at the root, in `docs/` and in `crates/`), the comments and the
+messages of Rust (in `crates/*/src`: `///`, `//!` and `//`, and string literals of four words or more), and the
+titles and descriptions of scenarios. It prints one line per
 file (count, words, count per 1,000 words) and the lines with most findings. With `--max` it exits with
 1 if the rate of the total, or of a file of more than 300 words, is above RATE. Files in
 `tools/prose/allow.txt` are counted, but do not fail and are not part of the total.
@@ -151,16 +152,37 @@ def markdown(lines: list[tuple[int, str]]) -> list[Line]:
     return prose
 
 
-def doc_comments(text: str) -> list[Line]:
-    """The prose of the doc comments of Rust."""
-    blocks: list[list[tuple[int, str]]] = [[]]
-    for number, line in enumerate(text.splitlines(), 1):
-        comment = re.match(r"\s*//[/!] ?(.*)$", line)
-        if comment and not re.match(r"\s*////", line):
-            blocks[-1].append((number, comment.group(1)))
-        elif blocks[-1]:
-            blocks.append([])
-    return [line for block in blocks for line in markdown(block)]
+COMMENT = re.compile(r"^\s*//(?![/!]//)[/!]? ?(.*)$")
+LITERAL = re.compile(r"\"((?:[^\"\\\n]|\\.|\\\n)*)\"")
+SHORTEST_MESSAGE = 4
+
+
+def messages(number: int, code: str) -> list[Line]:
+    """The string literals of a piece of Rust that are prose: help, errors and output."""
+    lines: list[Line] = []
+    for literal in LITERAL.finditer(code):
+        text = re.sub(r"\\\n\s*", "", literal.group(1)).replace("\\n", " ").replace("\\", "")
+        if len(WORD.findall(text)) >= SHORTEST_MESSAGE:
+            lines.append(Line(number + code.count("\n", 0, literal.start()), without_code(text)))
+    return lines
+
+
+def rust(text: str) -> list[Line]:
+    """The prose of Rust: blocks of comments, and the messages in the code between them."""
+    prose: list[Line] = []
+    block: list[tuple[int, str]] = []
+    code: list[str] = []
+    for number, line in enumerate([*text.splitlines(), "", "//"], 1):
+        comment = COMMENT.match(line)
+        if comment:
+            prose += messages(number - len(code), "\n".join(code))
+            code = []
+            block.append((number, comment.group(1)))
+        else:
+            prose += markdown(block)
+            block = []
+            code.append(line)
+    return prose
 
 
 def scenario_texts(text: str) -> list[Line]:
@@ -245,7 +267,7 @@ def find(lines: list[Line]) -> list[Finding]:
 def prose_of(path: str, text: str) -> list[Line]:
     """The prose of a file, by the ending of its name."""
     if path.endswith(".rs"):
-        return doc_comments(text)
+        return rust(text)
     if path.endswith(".toml"):
         return scenario_texts(text)
     return markdown(list(enumerate(text.splitlines(), 1)))

@@ -81,9 +81,13 @@ class CountTest(unittest.TestCase):
     def test_emphasis_does_not_hide_a_phrase(self) -> None:
         self.assertEqual([finding.pattern for finding in find(prose_of("a.md", "It is **under way** now."))], ["under way"])
 
-    def test_rust_has_its_doc_comments_alone(self) -> None:
-        text = '//! Who sends is limited.\n// whoever\nlet a = "under way";\n/// Opened anew.\nfn a() {}\n'
-        self.assertEqual([(f.line, f.pattern) for f in find(prose_of("a.rs", text))], [(1, "who"), (4, "anew")])
+    def test_rust_has_comments_and_messages(self) -> None:
+        text = (
+            '//! Who sends is limited.\n// whoever\nlet a = "under way";\n/// Opened anew.\n'
+            'let b = "one \\\n    update\\nis under way";\nlet c = "it opens anew then";\nlet d = "anew";\n'
+        )
+        expected = [(1, "who"), (2, "whoever"), (4, "anew"), (5, "under way"), (7, "anew")]
+        self.assertEqual([(f.line, f.pattern) for f in find(prose_of("a.rs", text))], expected)
 
     def test_scenarios_have_titles_and_descriptions(self) -> None:
         text = 'title = "Opened anew"\nname = "anew"\ndescription = """\nOne is\nunder way."""\nother = "anew"\n'
