@@ -5,17 +5,18 @@
 //!                        └───► Inbox of each destination: which sources have changed
 //! ```
 //!
-//! **Bounds.** A newer state replaces an older one, and an inbox has one entry per place of the monitor. The
-//! states of topics and keys, and records that are not done, are charged by their bytes, at most
-//! [`max_large`](freshline_core::session::MonitorParams::max_large) of all sources together, and a quarter more for
-//! networks (with the same token or certificate) that hold little, as at the monitor; a state for which there is no
-//! room is left out and counted, and the one before it stays. A record for which there is none stays
-//! with its source. States of sources without topics, one each, are bounded by the number of sources, as at the
-//! monitor.
+//! **Bounds.** A newer state replaces an older one, and an inbox has one entry per place of the
+//! monitor. The bytes of keyed and topic states, and of records that are not done, are charged to a
+//! budget: at most [`max_large`](freshline_core::session::MonitorParams::max_large) for all sources
+//! together, plus a quarter for networks (with the same token or certificate) that hold little, as
+//! at the monitor. A state without room is left out and counted, and the state before it stays. A
+//! record without room stays with its source. States of sources without topics, one each, are
+//! bounded by the number of sources, as at the monitor.
 //!
-//! **A state or record whose age is unknown is held back.** A destination counts the age from the generation, so
-//! an update must say how old its state is when it leaves. The state of an opening has no known age yet; the
-//! source's next update brings it, one round trip later. Records stay at the monitor until then.
+//! **A state or record whose age is unknown is held back.** A destination counts the age from the
+//! generation, so an update must carry the age of its state at departure. The state of an opening
+//! has no known age yet; the source's next update brings it, one round trip later. Records stay at
+//! the monitor until then.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,10 +34,10 @@ use super::states::{FORMER, Put, Relayed, Which};
 use crate::monitor::{Record, RecordRoom, Watch};
 use crate::waker::Waker;
 
-/// The places of the monitor in which something has changed, with the sources that are there now.
+/// The places of the monitor that have changed, with their current sources.
 pub(super) type Changes = HashMap<usize, Option<Arc<Relayed>>>;
 
-/// What a destination's thread has yet to look at.
+/// The changes that a destination's thread has not processed yet.
 #[derive(Debug)]
 pub(super) struct Inbox {
     changes: Mutex<Changes>,
@@ -59,12 +60,12 @@ impl Inbox {
         changes.insert(place, source);
         drop(changes);
         if !is_awake {
-            // It fails only when the thread has ended.
+            // This fails only if the thread has ended.
             let _ = self.waker.wake();
         }
     }
 
-    /// What has changed since this was last asked.
+    /// Takes the changes since the last call.
     pub(super) fn take(&self) -> Changes {
         std::mem::take(&mut self.changes())
     }
@@ -72,24 +73,24 @@ impl Inbox {
 
 /// The monitor's side.
 pub(super) struct Board {
-    /// By the places of the monitor.
+    /// By place in the monitor.
     sources: Vec<Option<Arc<Relayed>>>,
-    /// For whom that is held, by places.
+    /// The parties that are charged for the sources, by place.
     parties: Vec<Party>,
     inboxes: Vec<Arc<Inbox>>,
-    /// Of the states of topics and keys, and of records.
+    /// For the states of topics and keys, and for records.
     budget: Budget,
-    /// [`Budget::shrinks`] when the monitor asked last whether there may be room again.
+    /// [`Budget::shrinks`] at the monitor's last query for free room.
     shrinks: u64,
-    /// Topics of which records were dropped that are not done.
+    /// Topics with dropped records that are not done.
     dropped: VecDeque<Cursor>,
-    /// When what a new session under a name has not brought is dropped, by places.
+    /// Deadlines after which state of a former session is dropped, by place.
     takeovers: BTreeMap<usize, Time>,
     outlet: Outlet,
     tally: Tally,
 }
 
-/// Counts what is not handed on.
+/// Counts the states that are not forwarded.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally(Arc<Counts>);
 
@@ -100,7 +101,7 @@ struct Counts {
 }
 
 impl Tally {
-    /// States that were not newer than what was handed on under their name.
+    /// States that were not newer than a state already forwarded under their name.
     pub(super) fn old_states(&self) -> u64 {
         self.0.old_states.load(Ordering::Relaxed)
     }
@@ -111,7 +112,7 @@ impl Tally {
     }
 }
 
-/// A state as the monitor has it.
+/// A state in the monitor.
 struct Arrived<'a> {
     which: Which,
     age: Option<Span>,
@@ -120,7 +121,7 @@ struct Arrived<'a> {
 }
 
 impl<'a> Arrived<'a> {
-    /// That of a source's first topic.
+    /// The state of a source's first topic.
     fn first(now: Time, record: &'a Record) -> Self {
         let name = record.topic(0).map_or("", |topic| topic.name());
         Self {
@@ -131,7 +132,7 @@ impl<'a> Arrived<'a> {
         }
     }
 
-    /// That of another topic, or of a key; `None` without a name or a state.
+    /// The state of another topic, or of a key; `None` without a name or a state.
     fn of(now: Time, topic: &'a TopicRecord) -> Option<Self> {
         (!topic.name().is_empty()).then_some(())?;
         Some(Self {
@@ -163,13 +164,13 @@ impl Board {
         self.tally.clone()
     }
 
-    /// The sources of the monitor have changed in a place.
+    /// Announces a changed place to all destinations.
     fn publish(&self, place: usize) {
         let source = self.sources.get(place).and_then(Option::as_ref);
         self.inboxes.iter().for_each(|inbox| inbox.put(place, source.cloned()));
     }
 
-    /// What is charged and freed from now on is of the source in this place.
+    /// Charges and credits from now on belong to the party of the source in this place.
     fn enter(&mut self, place: usize) {
         self.budget.enter(self.party(place));
     }
@@ -187,7 +188,7 @@ impl Board {
         Arc::new(Relayed::new(name, session, records))
     }
 
-    /// A state has come, or its age.
+    /// Handles a new state, or a newly known age of a state.
     fn put(&mut self, now: Time, source: SourceKey, arrived: &Arrived<'_>) {
         let Arrived { which, age, bounded, bytes } = arrived;
         let place = source.index();
@@ -207,8 +208,8 @@ impl Board {
         }
     }
 
-    /// The sessions of a source end at the destinations, and others begin under its name, with what its present
-    /// session has brought. The budget has entered its party.
+    /// Ends the source's sessions at the destinations and starts new ones under its name, with the
+    /// states of its present session. The caller must have entered its party in the budget.
     fn renew(&mut self, place: usize, before: &Relayed) -> Arc<Relayed> {
         let renewed = self.relayed(&before.name, &before.label);
         before.hand_over(&renewed, &mut self.budget);
@@ -218,8 +219,8 @@ impl Board {
         renewed
     }
 
-    /// The sessions of a source end at the destinations. What is not done of its records is handed out again. The
-    /// budget has entered its party.
+    /// Ends the source's sessions at the destinations. Its unfinished records are handed out again.
+    /// The caller must have entered its party in the budget.
     fn end(&mut self, source: &Relayed, parting: Parting) {
         self.dropped.extend(source.end(parting, &mut self.budget));
     }
@@ -239,7 +240,7 @@ impl Watch for Board {
             if !record.name.is_empty() && former.name == record.name {
                 self.takeovers.insert(place, now + FORMER);
                 former.on_taken_over();
-                // Of another network, if it has moved.
+                // The source may have moved to another network.
                 self.budget.pass(former.share(), self.parties[place]);
                 self.sources[place] = Some(former);
                 return;
@@ -307,13 +308,13 @@ impl Watch for Board {
         }
         if let Some(relayed) = relayed.filter(|_| put == Some(Put::Clash)) {
             if !relayed.records.continues(taken) {
-                // The source does not have them any more.
+                // The source no longer has these records.
                 self.leave_out(relayed.records.queued_with(taken));
             }
-            // What else has come of the source meanwhile does not take the topic's place.
+            // Other states of the source that arrive meanwhile cannot take the topic's place.
             self.renew(place, &relayed).expect_records(taken);
         }
-        // It comes again, after those that were dropped before it.
+        // The record is handed out again, after the records that were dropped before it.
         self.dropped.push_back(taken.cursor.clone());
     }
 
@@ -399,7 +400,7 @@ mod tests {
             }
         }
 
-        /// A source of this network, which has the number of its session, opens that.
+        /// Opens the session of a source of this network; the session has the source's number.
         fn open(&mut self, source: u64) {
             let name = format!("source-{source}");
             let opening = Opening { cookie: Default::default(), name: &name, token: b"" };
@@ -435,7 +436,7 @@ mod tests {
             board.turn(NOW);
         }
 
-        /// A key of this number, with a state.
+        /// Puts a key of this number, with a state.
         fn put_key(&mut self, source: u64, number: u16, bytes: &[u8]) {
             let bytes_of_key = number.to_be_bytes();
             let key = Some(TopicKey { behind: 0, bytes: &bytes_of_key });
@@ -461,7 +462,7 @@ mod tests {
             );
         }
 
-        /// Records of this source that the destination has yet to get.
+        /// Records of this source that the destination has not received yet.
         fn records(&self, source: u64) -> usize {
             let name = format!("source-{source}");
             let mut sources = self.board.sources.iter().flatten();
@@ -486,7 +487,7 @@ mod tests {
         world.name_records(2, 9);
         world.put_record(2, 9, 0);
         assert_eq!(world.records(2), 1);
-        // What it had is free again once it ends.
+        // Its share is free again when it ends.
         let used = world.board.budget.used();
         let keys: Vec<_> = world.monitor.records().map(|(key, _)| key).collect();
         keys.iter().for_each(|key| world.board.gone(NOW, *key, End::Closed));
@@ -498,7 +499,8 @@ mod tests {
         for (max_bytes, renewals) in [(100, 0), (100_000, 1)] {
             let mut world = World::new(max_bytes);
             world.open(1);
-            // A state without a topic comes, though the source has topics after all, and then a record, in turns.
+            // In turns, a state without a topic arrives, although the source has topics, and then a
+            // record.
             let mut sources: Vec<Arc<Relayed>> = Vec::new();
             for number in 0..10 {
                 world.hear(1, Frame::State { id: StateId::FRESH, bytes: b"state" });

@@ -1,5 +1,5 @@
-//! Each record reaches each destination of a relay once and in order, whatever ends, restarts or is away
-//! meanwhile, in virtual time; with its age, and within the relay's memory.
+//! In virtual time: each record reaches each destination of a relay once and in order, despite
+//! ends, restarts and outages; with its age, and within the relay's memory bound.
 
 use freshline_core::session::TopicKind;
 use freshline_core::unit::Span;
@@ -65,7 +65,7 @@ fn a_source_that_returns_with_a_topic_of_another_kind_or_stream_loses_none_of_it
     world.put_pose("robot", Some(b"arm"));
     world.put("robot", "events", 20..30);
     world.run(Span::from_secs(1));
-    // Another stream: those of the former one that are not done are lost with its spool.
+    // Another stream: unfinished records of the former stream are lost with its spool.
     world.start("robot", TopicKind::KEYED, &[("log", 7), ("events", 9)]);
     world.put_pose("robot", Some(b"arm"));
     world.put("robot", "events", 100..110);
@@ -105,7 +105,7 @@ fn a_record_is_held_until_its_age_is_known_and_leaves_no_state_without_a_bound()
     let age = world.downstream[0].ages[0].expect("it is known");
     assert!(is_near(age.estimate, second * 10), "{age:?}");
     assert!(age.uncertainty < Span::from_millis(50), "{age:?}");
-    // One from before its source slept, of which no bound is known, and a state.
+    // One record from before its source slept, whose age has no known bound, and a state.
     world.deliver(
         4,
         Some(OffsetEstimate::new(0, Span::MAX)),
@@ -135,7 +135,8 @@ fn a_source_that_wants_a_relay_to_hold_ever_more_records_finds_no_room_and_other
     let (mut seq, bytes) = (0, [1; 500]);
     let names: Vec<_> = (0..8_u16).map(|topic| format!("flood-{topic}")).collect();
     for number in 0..1_000 {
-        // Each time it says that it does not have the former ones any more, so that the window goes on.
+        // Each time the source reports that it no longer has the former records, so the window
+        // moves on.
         for (topic, text) in (8..).zip(&names) {
             for frame in [
                 name(topic, text, Some((topic.into(), number))),
@@ -165,16 +166,16 @@ fn a_source_that_wants_a_relay_to_hold_ever_more_records_finds_no_room_and_other
 enum Step {
     Run(u64),
     Put(bool, u32),
-    /// Nothing of the source arrives, for longer than its session lasts or for less; or it does again.
+    /// Cuts the source's path, for longer or shorter than its session lasts; or restores it.
     Cut(bool),
     IsBack,
-    /// The source ends, with a word or without, and begins anew, with a pose of this kind.
+    /// The source ends, with or without a close, and restarts, with a pose of this kind.
     Restart {
         closes: bool,
         is_keyed: bool,
     },
     Pose,
-    /// A destination is away, or there.
+    /// A destination goes away, or comes back.
     Away(usize, bool),
     RestartDestination(usize),
     RestartRelay,
@@ -199,7 +200,7 @@ struct Story {
     world: World,
     name: &'static str,
     is_keyed: bool,
-    /// Records of both topics so far.
+    /// The number of records put so far, per topic.
     put: [u32; 2],
 }
 

@@ -9,12 +9,12 @@ use super::{Asker, DestinationReport, RelayReport, RelayedReport};
 use crate::metrics::{self, Column, MetricsError, counters, gauges, totals};
 use crate::monitor::output::encode_metrics;
 
-/// Serves `http://ADDRESS/metrics` on a thread of its own; `max` bounds the number of sources with a name of
-/// their own, of the monitor and of each destination. Gives the address with the port that was chosen for
+/// Serves `http://ADDRESS/metrics` on its own thread; `max` bounds the number of named sources, of
+/// the monitor and of each destination. Returns the address with the port that the system chose for
 /// port 0.
 ///
 /// # Errors
-/// [`MetricsError`] where the address cannot be listened at.
+/// [`MetricsError`] if it cannot listen at the address.
 pub fn serve(address: SocketAddr, asker: Asker, max: usize) -> Result<SocketAddr, MetricsError> {
     metrics::serve(address, move || {
         asker.report(max).map(Snapshot).map_err(|gone| gone.to_string())

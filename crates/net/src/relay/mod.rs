@@ -5,31 +5,33 @@
 //!              (a thread)        └─► Sessions (a thread per destination) ─────► destination
 //! ```
 //!
-//! Each source of the monitor has a session of its own at each destination, under the same name, with a law
-//! of its own, and so the rate of that path. Only the newest state of each topic and key is kept: a newer one
-//! replaces one that has not left. The bytes of a state are handed on unchanged, under the names of its topic
-//! and key, and so are removals of keys. Weights, deadlines and rates of topics are not on the wire: here all
-//! topics count alike. Records are handed on in order, and each is done once all destinations have it: see
-//! `records`.
+//! Each source of the monitor has its own session at each destination, under the same name, with
+//! its own law, and so at the rate of that path. Only the newest state of each topic and key is
+//! kept: a newer state replaces one that has not been sent. The relay forwards the bytes of a state
+//! unchanged, under the names of its topic and key, and forwards removals of keys. Weights,
+//! deadlines and rates of topics are not on the wire: here all topics have equal weight. Records
+//! are forwarded in order, and each is done when all destinations have it: see `records`.
 //!
-//! **Age.** The monitor knows the age of each state by the chain of clock offsets before it, and a relay
-//! hands a state on as generated at (now − age) on its own clock. A destination therefore counts the age
-//! from the original generation, over any number of relays. Each hop adds at most half of its smallest round
-//! trip to the error. What is held back, and why, is said in `board`.
+//! **Age.** The monitor knows the age of each state from the chain of clock offsets before it, and
+//! a relay forwards a state as generated at (now − age) on its own clock. A destination therefore
+//! counts the age from the original generation, over any number of relays. Each hop adds at most
+//! half of its minimum round trip to the error. `board` documents which states are held back, and
+//! why.
 //!
 //! **Bounds.** Each destination has at most
-//! [`max_sources`](freshline_core::session::MonitorParams::max_sources) sessions, one per record of the
-//! monitor. Beyond that the monitor refuses newcomers or displaces sources, and a source that is displaced
-//! falls silent at the destinations too.
+//! [`max_sources`](freshline_core::session::MonitorParams::max_sources) sessions, one per record of
+//! the monitor. Beyond that the monitor refuses newcomers or displaces sources, and a displaced
+//! source falls silent at the destinations, too.
 //!
-//! **The end of a source.** If a source closes its session, so do its sessions at the destinations. If it
-//! falls silent, they fall silent, and the destinations keep its name with a growing age.
+//! **The end of a source.** If a source closes its session, the relay closes its sessions at the
+//! destinations. If it falls silent, they fall silent, and the destinations keep its name with a
+//! growing age.
 //!
-//! **Loops.** A state leaves each relay at most once per destination and period of the law, so a loop cannot
-//! multiply states. A relay refuses to be its own destination. In a longer loop the name belongs to the
-//! session that has opened it first, where sources and relays show different tokens or certificates;
-//! otherwise the sessions displace each other, with growing pauses. An older state never replaces a newer
-//! one of its name, so that copies of states do not travel around the loop.
+//! **Loops.** A state leaves each relay at most once per destination and period of the law, so a
+//! loop cannot multiply states. A relay refuses to be its own destination. In a longer loop the
+//! name belongs to the session that opened it first, if sources and relays present different tokens
+//! or certificates; otherwise the sessions displace each other, with growing pauses. An older state
+//! never replaces a newer one of its name, so copies of states do not travel around the loop.
 
 mod board;
 #[cfg(test)]
@@ -82,25 +84,25 @@ pub struct Destination {
     pub monitor: Remote,
     /// How datagrams are carried.
     pub transport: Transport,
-    /// By which interfaces.
+    /// The network interfaces to use.
     pub paths: SourcePaths,
-    /// The sessions' settings. The name is that of each source, and the longest state is that of the relay's
-    /// own monitor.
+    /// The sessions' settings. The name and the maximum state size are overridden: by the name of
+    /// each source, and by the limit of the relay's own monitor.
     pub params: SourceParams,
-    /// When to send; each session has a law of its own.
+    /// When to send; each session has its own law.
     pub law: LawConfig,
 }
 
-/// What a relay needs to run.
+/// The configuration of a relay.
 #[derive(Debug)]
 pub struct RelayConfig {
     /// The monitor that receives the states.
     pub monitor: MonitorConfig,
-    /// Where they are relayed to.
+    /// The monitors to which the states are relayed.
     pub destinations: Vec<Destination>,
 }
 
-/// Why a relay cannot run, or cannot go on.
+/// Why a relay cannot run, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// There is no destination.
@@ -118,7 +120,7 @@ pub enum RelayError {
         /// The destination.
         destination: Remote,
     },
-    /// The monitor takes states that are longer than those that can be sent to a destination.
+    /// The monitor accepts longer states than can be sent to a destination.
     #[error(
         "states of {given} bytes are taken, and at most {max} can be sent to {destination}, as a state \
          has at most 65536 parts"
@@ -126,7 +128,7 @@ pub enum RelayError {
     MaxState {
         /// The destination.
         destination: Remote,
-        /// The longest state that the monitor takes.
+        /// The longest state that the monitor accepts.
         given: usize,
         /// The longest state that can be sent.
         max: usize,
@@ -137,7 +139,7 @@ pub enum RelayError {
     /// A destination cannot be dialled by QUIC.
     #[error(transparent)]
     Dial(#[from] quic::DialError),
-    /// There are no such paths.
+    /// The paths are invalid.
     #[error(transparent)]
     Paths(#[from] PathsError),
     /// A destination's sessions cannot have topics.
@@ -152,7 +154,7 @@ pub enum RelayError {
 }
 
 impl RelayError {
-    /// Whether the settings are wrong, rather than that the system refuses something.
+    /// Whether the settings are wrong, as opposed to a refusal by the system.
     pub fn is_of_settings(&self) -> bool {
         !matches!(self, Self::Monitor(_) | Self::System(_))
     }
@@ -160,13 +162,13 @@ impl RelayError {
 
 /// Receives the events of the sessions of one destination, on its thread; none of its methods may block.
 pub trait Watch: source::Watch + Send {
-    /// The session of this source cannot be opened, or cannot go on; it is opened again in 2 s.
+    /// The session of this source cannot be opened, or has failed; it is reopened in 2 s.
     fn failed(&mut self, _now: Time, _source: &str, _error: &SourceError) {}
 }
 
 impl Watch for () {}
 
-/// Asks a relay that runs on other threads.
+/// A handle that queries a relay running on other threads.
 #[derive(Clone)]
 pub struct Asker {
     monitor: monitor::Asker,
@@ -175,10 +177,11 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// The run until now, with at most `max` sources of the monitor and of each destination.
+    /// The report of the run until now, with at most `max` sources of the monitor and of each
+    /// destination.
     ///
     /// # Errors
-    /// [`Gone`] if the relay does not run any more.
+    /// [`Gone`] if the relay is no longer running.
     pub fn report(&self, max: usize) -> Result<RelayReport, Gone> {
         let destinations = self.destinations.iter().map(|asker| asker.report(max));
         let monitor = self.monitor.report(max)?;
@@ -197,7 +200,7 @@ impl Relay {
     /// Opens the monitor's socket.
     ///
     /// # Errors
-    /// [`RelayError`] says what is missing, or which settings are wrong.
+    /// [`RelayError`] names the missing resource or the wrong setting.
     pub fn bind(config: RelayConfig) -> Result<Self, RelayError> {
         let RelayConfig { monitor: config, mut destinations } = config;
         if destinations.is_empty() {
@@ -218,15 +221,15 @@ impl Relay {
         Ok(Self { monitor, board, destinations })
     }
 
-    /// Where its monitor listens; tells the port that was chosen for port 0.
+    /// The monitor's listening address, with the port that the system chose for port 0.
     ///
     /// # Errors
-    /// [`RelayError::Monitor`] if the system does not say.
+    /// [`RelayError::Monitor`] if the system does not report it.
     pub fn local_addr(&self) -> Result<SocketAddr, RelayError> {
         Ok(self.monitor.local_addr()?)
     }
 
-    /// Something through which other threads ask for reports.
+    /// A handle with which other threads request reports.
     pub fn asker(&self) -> Asker {
         Asker {
             monitor: self.monitor.asker(),
@@ -235,23 +238,26 @@ impl Relay {
         }
     }
 
-    /// Something through which another thread puts other credentials of sources in force.
+    /// A handle with which another thread replaces the credentials of sources.
     pub fn reloader(&self) -> Reloader {
         self.monitor.reloader()
     }
 
-    /// A summary of the run until now, or of all of it, with the sources that are watched in detail.
+    /// A summary of the run until now, or of the whole run, with the sources that are watched in
+    /// detail.
     pub fn report(&self, watch: &dyn monitor::Watch) -> RelayReport {
         let destinations = self.destinations.iter().map(Sessions::last_report).collect();
         RelayReport::of(self.monitor.report(watch), &self.board.tally(), destinations)
     }
 
-    /// Runs until `stop`, or until `until` has come, and says goodbye to all sources. `watch` hears of the
-    /// states that are received, and `watches` of the sessions at each destination, in their order; sessions
-    /// of further destinations are not watched. If one of its threads fails, it stops `stop`.
+    /// Runs until `stop`, or until the time `until`, and then sends a close to all sources. `watch`
+    /// receives the events of received states, and `watches` those of the sessions at each
+    /// destination, in their order; sessions of further destinations are not watched. If one of its
+    /// threads fails, it triggers `stop`.
     ///
     /// # Errors
-    /// [`RelayError`] where it cannot go on; trouble with sources and destinations is not one.
+    /// [`RelayError`] if it cannot continue; errors of single sources and destinations do not end
+    /// it.
     pub fn run(
         &mut self,
         stop: &Stop,
@@ -286,7 +292,7 @@ impl Relay {
                 Ok(sent) => sent.map_err(RelayError::from),
                 Err(panic) => std::panic::resume_unwind(panic),
             });
-            // All of them are joined.
+            // All threads are joined.
             let sent: Vec<_> = sent.collect();
             received?;
             sent.into_iter().collect()
@@ -294,7 +300,7 @@ impl Relay {
     }
 }
 
-/// Ends the threads of the destinations with the monitor's, also when that panics.
+/// Ends the destinations' threads together with the monitor's thread, also when that panics.
 struct StopAtEnd<'a>(&'a Stop);
 
 impl Drop for StopAtEnd<'_> {
@@ -317,7 +323,8 @@ impl Drop for StopUnlessEnded<'_> {
     }
 }
 
-/// Makes sure that sessions can be opened at a destination, with the longest name and the longest state.
+/// Checks that sessions can be opened at a destination, with the longest name and the longest
+/// state.
 fn check(destination: &Destination) -> Result<(), RelayError> {
     let Destination { monitor, transport, paths, params, law } = destination;
     if let Transport::Quic { config, server_name } = transport {
@@ -341,7 +348,7 @@ fn check(destination: &Destination) -> Result<(), RelayError> {
     Ok(())
 }
 
-/// Makes sure that each destination is another one, and not the relay, which listens here.
+/// Checks that the destinations differ, and that none is the relay itself, which listens here.
 fn check_addresses(listen: SocketAddr, destinations: &[Destination]) -> Result<(), RelayError> {
     let remotes: Vec<_> = destinations.iter().map(|destination| &destination.monitor).collect();
     for (at, destination) in remotes.iter().enumerate() {
@@ -355,7 +362,8 @@ fn check_addresses(listen: SocketAddr, destinations: &[Destination]) -> Result<(
     Ok(())
 }
 
-/// Whether what listens at an address is reached as `remote`, as far as that is known without a resolver.
+/// Whether a listener at this address is reachable as `remote`, as far as that is known without a
+/// resolver.
 fn is_itself(listen: SocketAddr, remote: &Remote) -> bool {
     let ip = listen.ip().to_canonical();
     let is_local = |other: IpAddr| {

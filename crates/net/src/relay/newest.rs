@@ -1,4 +1,4 @@
-//! Hands the newest states of a source, and its records, to its session at a destination.
+//! Passes the newest states of a source, and its records, to its session at a destination.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,8 +12,9 @@ use super::records::New;
 use super::states::{Changes, Relayed, State, Until, Which};
 use crate::source::sampler::{Supplied, Supply};
 
-/// When a state is put again for which no number was free: those of removed keys are once the destination knows.
-/// Each time in vain doubles it, up to [`MAX_RETRY`].
+/// The first retry of a state for which no key number was free: numbers of removed keys become free
+/// when the destination has acknowledged the removal. Each failed retry doubles the pause, up to
+/// [`MAX_RETRY`].
 const RETRY: Span = Span::from_millis(100);
 const MAX_RETRY: Span = Span::from_secs(30);
 
@@ -21,13 +22,13 @@ const MAX_RETRY: Span = Span::from_secs(30);
 #[derive(Default)]
 struct Late {
     which: BTreeSet<Arc<Which>>,
-    /// When they are put again, and how long after that.
+    /// The time of the next retry, and the pause after it.
     at: Time,
     pause: Span,
 }
 
 impl Late {
-    /// What is new without the states that are late, unless it is time for them.
+    /// Removes the late states from the new ones; adds them again when their retry is due.
     fn sift(&mut self, now: Time, states: &mut Vec<(Arc<Which>, State)>, source: &Relayed) {
         states.retain(|(which, _)| !self.which.contains(which));
         if !self.which.is_empty() && now >= self.at {
@@ -37,8 +38,7 @@ impl Late {
         }
     }
 
-    /// Those that are tried now are tried again after a pause, if it is in vain. If keys are removed, numbers are
-    /// free soon.
+    /// Schedules the next retry of the late states. If keys are removed, numbers become free soon.
     fn put_off(&mut self, now: Time, are_keys_removed: bool) {
         let is_new = self.which.is_empty() || are_keys_removed;
         let pause = if is_new { RETRY } else { (self.pause * 2).min(MAX_RETRY) };
@@ -50,21 +50,21 @@ impl Late {
     }
 }
 
-/// The states of one source, to one destination.
+/// The states of one source, for one destination.
 pub(super) struct Newest {
     source: Arc<Relayed>,
     /// The number of the destination.
     destination: usize,
     taken: Until,
-    /// Up to which chunk records of topics have been put.
+    /// The chunk up to which records have been put, per topic.
     records: HashMap<Arc<str>, u64>,
-    /// By how much generation times of states can be too late, of those that are new and of those before: one of
-    /// these may still leave in parts.
+    /// The maximum error by which generation times can be too late, of the new states and of the
+    /// previous ones: one of the previous states may still be leaving in parts.
     label_errors: [Span; 2],
-    /// What the session knows of that, with the errors of records.
+    /// The error that the session has been given, which includes the errors of records.
     label_error: Span,
     late: Late,
-    /// By their names.
+    /// By name.
     topics: HashMap<Arc<str>, TopicId>,
 }
 
@@ -82,7 +82,7 @@ impl Newest {
         }
     }
 
-    /// Removes the keys of a topic that the source does not have any more.
+    /// Removes the keys of a topic that the source no longer has.
     fn remove_keys(&self, now: Time, topic: &Arc<str>, session: &mut session::Source) {
         let Some(id) = self.topics.get(topic) else { return };
         let missing = self.source.missing(topic, session.keys(*id).map(|key| key.key));
@@ -92,7 +92,7 @@ impl Newest {
         }
     }
 
-    /// Puts a state; whether the session has room for it.
+    /// Puts a state; returns whether the session has room for it.
     fn put(
         &mut self,
         now: Time,
@@ -123,13 +123,13 @@ impl Newest {
         }
     }
 
-    /// By how much generation times can be too late of all that the session may hold.
+    /// The maximum error by which the generation time of anything in the session can be too late.
     fn known_label_error(&self) -> Span {
         let [new, former] = self.label_errors;
         new.max(former).max(self.source.records.label_error())
     }
 
-    /// A topic, which is added if need be. Weights and limits are the sender's affair and unknown here.
+    /// Finds or adds a topic. Weights and limits are local to the sender and unknown here.
     fn topic(
         &mut self,
         name: &Arc<str>,
@@ -148,7 +148,7 @@ impl Newest {
 
 impl Supply for Newest {
     fn supply(&mut self, now: Time, need: Need, session: &mut session::Source) -> Supplied {
-        // A session with topics sends the newest of each again itself.
+        // A session with topics resends the newest state of each topic itself.
         let is_again = need == Need::Newest && self.topics.is_empty();
         let number = if is_again { 0 } else { self.taken.number };
         let changes = self.source.changes(Until { number, ..self.taken });
@@ -185,7 +185,7 @@ impl Supply for Newest {
         let mut has_put = false;
         let label_error = self.known_label_error();
         if label_error > self.label_error {
-            // Otherwise the next states say so.
+            // Otherwise the next states report it.
             self.label_error = label_error;
             session.handle_label_error(label_error);
         }
@@ -198,13 +198,14 @@ impl Supply for Newest {
                 let Some(view) = session.records(id) else { break };
                 let is_there = record.end <= view.next;
                 if is_there {
-                    // The destination has it from before this session, as its cursor says.
+                    // The destination has these records from before this session, as its cursor
+                    // shows.
                     self.source.records.on_done(self.destination, &topic, view.done);
                 } else {
                     let put = session.put_record(now, id, record.generated_at, &record.bytes);
                     if put.is_err() {
-                        // A window of them fits into the session, so it is full of others for now. None is too
-                        // long: a monitor holds none that is.
+                        // A record window fits into the session, so the session is temporarily full
+                        // of other records. No record is too long: the monitor would not hold it.
                         break;
                     }
                 }
@@ -249,15 +250,15 @@ mod tests {
         let mut newest = Newest::new(Arc::clone(&source), 0);
         let mut supply = |millis| newest.supply(at(millis), Need::Newer, &mut session);
         assert_eq!(supply(0), Supplied::Put);
-        // Numbers are those of topics, too: there is none for the pose.
+        // Topics use numbers, too: no number is left for the pose.
         for (now, again) in [(50, 100), (100, 300), (200, 300), (300, 700), (700, 1_500)] {
             assert_eq!(supply(now), Supplied::RetryAt(at(again)), "at {now} ms");
         }
         put(&key(1), 800, budget);
-        assert_eq!(supply(800), Supplied::Put, "others are not held up");
+        assert_eq!(supply(800), Supplied::Put, "other states are not delayed");
         assert_eq!(supply(810), Supplied::RetryAt(at(1_500)));
         assert!(source.remove(&key(1), budget));
         assert_eq!(supply(820), Supplied::Put, "the removal");
-        assert_eq!(supply(830), Supplied::RetryAt(at(920)), "numbers are free soon");
+        assert_eq!(supply(830), Supplied::RetryAt(at(920)), "numbers become free soon");
     }
 }

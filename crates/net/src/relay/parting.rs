@@ -7,13 +7,14 @@ use freshline_core::session::End;
 pub(super) enum Parting {
     /// Its source has closed its session, or lost the right to it: the session is closed.
     Close,
-    /// Its source has fallen silent: so does the session, and the destination keeps the name with a growing
-    /// age, as this monitor does.
+    /// Its source has fallen silent: so does the session, and the destination keeps the name with a
+    /// growing age, as this monitor does.
     Leave,
 }
 
 impl Parting {
-    /// That of a source which is gone for this reason. Without a name nothing is kept of it anywhere.
+    /// The parting of a source that ended for this reason. Nothing is kept of a source without a
+    /// name.
     pub(super) fn of(why: End, name: &str) -> Self {
         match why {
             End::Displaced | End::Idle if !name.is_empty() => Self::Leave,

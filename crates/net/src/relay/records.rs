@@ -1,17 +1,18 @@
-//! The records of a source, on their journey to all destinations.
+//! The records of a source, until all destinations have them.
 //!
 //! ```text
 //!   monitor ─► put ─► queue of a topic ─► after: a session each ─► on_done ─► Outlet ─► monitor: done
 //! ```
 //!
-//! The monitor is done with a record once the applications at **all** destinations have got it. Until then its
-//! source keeps it, so that a relay that ends loses none. Stream and numbers of chunks stay as they are: a
-//! destination that has got a record knows it again, whatever has been restarted meanwhile.
+//! The monitor is done with a record when the applications at **all** destinations have received
+//! it. Until then its source keeps it, so a relay that ends loses no record. Stream IDs and chunk
+//! numbers stay unchanged: a destination recognizes a record that it already has, even after
+//! restarts.
 //!
-//! **Bounds.** A queue has copies of what the monitor holds until it is done, at most [`RecordChunk::WINDOW`] of a
-//! topic, charged to the same budget as states. A record for which there is no room stays at the monitor, and so
-//! with its source. Queues that end with their source, or as its sessions begin anew, are dropped: the monitor is
-//! told so, and hands out again what is not done.
+//! **Bounds.** A queue holds copies of the records in the monitor until they are done, at most
+//! [`RecordChunk::WINDOW`] per topic, charged to the same budget as states. A record without room
+//! stays at the monitor, and so with its source. A queue is dropped when its source ends or its
+//! sessions restart: the monitor is notified and hands out the unfinished records again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,25 +25,25 @@ use freshline_core::wire::{RecordChunk, StreamId};
 use crate::monitor::RecordRoom;
 use crate::waker::Waker;
 
-/// What a record costs besides its bytes, with its place in a queue that grows by doubling.
+/// The overhead per record besides its bytes, with its place in a queue that grows by doubling.
 const COST: usize = 2 * size_of::<Queued>() + 32;
 
-/// What a topic costs besides its name and its records.
+/// The overhead per topic besides its name and its records.
 const COST_OF_TOPIC: usize = 2 * size_of::<Topic>() + 64;
 
 /// A record that is not done.
 #[derive(Debug, Clone)]
 pub(super) struct Queued {
     pub(super) number: u64,
-    /// That after it.
+    /// The number of the record after it.
     pub(super) end: u64,
-    /// When it was generated, on this host's clock, and by how much that can be too late.
+    /// When it was generated, on this host's clock, and by how much that time can be too late.
     pub(super) generated_at: Time,
     pub(super) label_error: Span,
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// Takes records that are done to the monitor's thread.
+/// Passes finished records to the monitor's thread.
 #[derive(Debug, Clone)]
 pub(super) struct Outlet {
     done: Arc<Mutex<VecDeque<(SourceKey, Cursor)>>>,
@@ -61,7 +62,7 @@ impl Outlet {
 
     fn put(&self, source: SourceKey, cursor: Cursor) {
         self.done().push_back((source, cursor));
-        // It fails only when the thread has ended.
+        // This fails only if the thread has ended.
         let _ = self.waker.wake();
     }
 
@@ -74,20 +75,20 @@ impl Outlet {
 #[derive(Debug)]
 struct Topic {
     source: SourceKey,
-    /// The cursor of the last record that has come.
+    /// The cursor of the last record that arrived.
     last: Cursor,
     queue: VecDeque<Queued>,
-    /// All chunks below are done, by destinations.
+    /// All chunks below this number are done, per destination.
     done: Vec<u64>,
-    /// What is in the queue: bytes, and what they count for the window.
+    /// The queued bytes, and the bytes that they count for the window.
     bytes: usize,
     window: usize,
-    /// The greatest error of a label since the queue was empty.
+    /// The maximum label error since the queue was last empty.
     label_error: Span,
 }
 
 impl Topic {
-    /// All chunks below are done at all destinations.
+    /// All chunks below this number are done at all destinations.
     fn all_done(&self) -> u64 {
         self.done.iter().min().copied().unwrap_or_default()
     }
@@ -120,12 +121,12 @@ impl Topic {
 #[derive(Debug, Default)]
 struct Held {
     topics: BTreeMap<Arc<str>, Topic>,
-    /// What the budget is charged.
+    /// Its share of the budget.
     share: usize,
 }
 
 impl Held {
-    /// What the budget is to be charged.
+    /// The share of the budget that it should have.
     fn cost(&self, destinations: usize) -> usize {
         let topics = self.topics.iter();
         let costs =
@@ -146,11 +147,11 @@ pub(super) struct Records {
     outlet: Outlet,
 }
 
-/// Records that are new to a session, of one topic.
+/// Records of one topic that are new to a session.
 pub(super) struct New {
     pub(super) topic: Arc<str>,
     pub(super) stream: StreamId,
-    /// In order and without gaps; there is one at least.
+    /// In order and without gaps; at least one.
     pub(super) records: Vec<Queued>,
 }
 
@@ -165,15 +166,15 @@ impl Records {
 
     // ---- the monitor's side ----
 
-    /// Whether all records before the next one of a topic are here, or done. Otherwise others have them: those of
-    /// a former session of a source without a name, which may not have ended yet.
+    /// Whether all records before the next one of a topic are here, or done. Otherwise another
+    /// session has them: a former session of a source without a name, which may not have ended yet.
     pub(super) fn has_former(&self, topic: &str, next: &NextRecord) -> bool {
         let held = self.held();
         let topic = held.topics.get(topic).filter(|topic| topic.last.stream == next.stream);
         next.number <= next.done.max(topic.map_or(0, |topic| topic.last.next))
     }
 
-    /// Whether the next record of a topic finds room in what its party may take.
+    /// Whether the party's budget has room for the next record of a topic.
     pub(super) fn room_for(
         &self,
         topic: &str,
@@ -189,7 +190,8 @@ impl Records {
         room(wanted, budget, || has_room && budget.allows(party, wanted))
     }
 
-    /// The same if what the budget is charged this share for is dropped before, with all other records.
+    /// Like [`Self::room_for`] when this share of the budget, and all other records, are dropped
+    /// first.
     pub(super) fn room_for_first(
         &self,
         topic: &str,
@@ -201,20 +203,20 @@ impl Records {
         room(wanted, budget, || budget.allows(party, wanted.saturating_sub(share)))
     }
 
-    /// What the budget is charged.
+    /// Its share of the budget.
     pub(super) fn share(&self) -> usize {
         self.held().share
     }
 
-    /// Whether a record is the next one of its topic, or one that has come before.
+    /// Whether a record is the next one of its topic, or has arrived before.
     pub(super) fn continues(&self, taken: &TakenRecord) -> bool {
         self.held().topics.get(&*taken.cursor.topic).is_none_or(|topic| {
             topic.last.stream == taken.cursor.stream && taken.number <= topic.last.next
         })
     }
 
-    /// The next record of a topic; whether there is room for it. One that has come before is in the queue, or
-    /// done.
+    /// Appends the next record of a topic; returns whether there is room for it. A record that has
+    /// arrived before is in the queue, or done.
     pub(super) fn put(
         &self,
         source: SourceKey,
@@ -255,20 +257,21 @@ impl Records {
         true
     }
 
-    /// The budget is charged for what is held now: less than before if some is done.
+    /// Adjusts the share of the budget to the present content: less than before if records are
+    /// done.
     pub(super) fn settle(&self, budget: &mut Budget) {
         let mut held = self.held();
         let cost = held.cost(self.destinations).min(held.share);
-        // Less always fits.
+        // A smaller share always fits.
         let _ = budget.resize(&mut held.share, cost);
     }
 
-    /// How many records of the topic of this one are in the queue.
+    /// The number of queued records of this record's topic.
     pub(super) fn queued_with(&self, taken: &TakenRecord) -> usize {
         self.held().topics.get(&*taken.cursor.topic).map_or(0, |topic| topic.queue.len())
     }
 
-    /// Drops all; gives the cursors of those topics of which records are not done.
+    /// Drops all records; returns the cursors of the topics with unfinished records.
     pub(super) fn clear(&self, budget: &mut Budget) -> Vec<Cursor> {
         let mut held = self.held();
         budget.release(&mut held.share);
@@ -285,7 +288,8 @@ impl Records {
         held.topics.values().map(|topic| topic.label_error).max().unwrap_or(Span::ZERO)
     }
 
-    /// What a session at a destination has yet to take; it has taken all below `taken` of a topic, or nothing.
+    /// The records that a session at a destination has not taken yet; it has taken all below
+    /// `taken` of a topic, or none.
     pub(super) fn after(
         &self,
         destination: usize,
@@ -317,7 +321,7 @@ impl Records {
     }
 }
 
-/// Whether there is room for what takes so many bytes, if it could ever have some.
+/// Whether there is room for this many bytes: now, later or never.
 fn room(wanted: usize, budget: &Budget, has_room: impl FnOnce() -> bool) -> RecordRoom {
     if wanted > budget.limit() { RecordRoom::Never } else { RecordRoom::now_if(has_room()) }
 }
@@ -379,15 +383,15 @@ mod tests {
         assert_eq!(numbers(&records, 1, Some(7)), [7]);
         records.on_done(0, &topic, 8);
         assert!(outlet.poll().is_none(), "the other one has none");
-        assert_eq!(numbers(&records, 0, None), [] as [u64; 0], "a session that begins anew");
+        assert_eq!(numbers(&records, 0, None), [] as [u64; 0], "a restarted session");
         records.on_done(1, &topic, 7);
-        let (_, cursor) = outlet.poll().expect("two are done");
+        let (_, cursor) = outlet.poll().expect("two records are done");
         assert_eq!((cursor.next, numbers(&records, 1, None)), (7, vec![7]));
         assert!(records.continues(&taken(8)) && !records.continues(&taken(9)), "a gap");
         records.on_done(1, &topic, 8);
         assert_eq!(outlet.poll().map(|(_, cursor)| cursor.next), Some(8));
         records.settle(budget);
-        assert!(budget.used() < used, "those that are done cost nothing");
+        assert!(budget.used() < used, "finished records cost nothing");
         assert!(records.put(source, &taken(7), (Time::ZERO, Span::ZERO), budget));
         assert_eq!(outlet.poll().map(|(_, cursor)| cursor.next), Some(8), "it was done before");
         assert!(records.clear(budget).is_empty() && budget.used() == 0);

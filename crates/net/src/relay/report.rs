@@ -1,4 +1,4 @@
-//! What a relay reports.
+//! The report of a relay.
 
 use freshline_core::session::{self, Reach};
 use freshline_core::unit::{Span, Time};
@@ -11,15 +11,15 @@ use crate::source::SourceReport;
 /// A relay's run in numbers.
 #[derive(Debug, Clone, Serialize)]
 pub struct RelayReport {
-    /// Its monitor: what it has received, and the age here.
+    /// Its monitor: the received updates, and the age here.
     pub monitor: MonitorReport,
-    /// States that were not handed on, as they were not newer than what another session had brought under
-    /// their name: of a source that is there twice, or of a loop of relays.
+    /// States that were not forwarded because another session had brought newer ones under their
+    /// name: the source exists twice, or relays form a loop.
     pub old_states: u64,
-    /// States of topics and keys that were left out, as there was no room for them or no name, and records of
-    /// a stream that its source has given up, which were not done.
+    /// States of topics and keys that were left out for lack of room or of a name, and unfinished
+    /// records of a stream that its source has given up.
     pub left_out: u64,
-    /// Its destinations, in the order in which they were given.
+    /// Its destinations, in the configured order.
     pub destinations: Vec<DestinationReport>,
 }
 
@@ -40,11 +40,11 @@ pub struct DestinationReport {
     pub destination: String,
     /// Sources that are relayed to it now.
     pub sessions: usize,
-    /// Of these, those whose session is open.
+    /// Of these, the number with an open session.
     pub open: usize,
-    /// Sessions that were begun since the start.
+    /// Sessions begun since the start.
     pub begun: u64,
-    /// Times at which a session could not be begun, or not go on, as where the system was out of
+    /// Failures to begin or continue a session, for example because the system is out of
     /// descriptors.
     pub failed: u64,
     /// Sources that are relayed to it, up to a limit.
@@ -58,12 +58,12 @@ pub struct RelayedReport {
     pub source: String,
     /// Whether the session is open.
     pub is_open: bool,
-    /// The age of the state that the destination has, in ms, from its generation at the source: an upper
-    /// bound, as an ack takes time. Of a source with topics, the greatest of all topics and keys.
+    /// The age of the destination's state, in ms, from its generation at the source: an upper
+    /// bound, as an ack takes time. For a source with topics, the maximum over all topics and keys.
     pub age_ms: Option<f64>,
-    /// The rate of its law now, in updates per second.
+    /// The present rate of its law, in updates per second.
     pub rate_per_s: f64,
-    /// The session as that of any source; ages count from the generation.
+    /// The session's report, as for any source; ages count from the generation.
     #[serde(flatten)]
     pub session: SourceReport,
 }

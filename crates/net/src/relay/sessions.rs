@@ -1,4 +1,5 @@
-//! The sessions of one destination: a source's session for each source of the monitor, all on one thread.
+//! The sessions of one destination: one source session per source of the monitor, all on one
+//! thread.
 //!
 //! ```text
 //!   Inbox ─► open, close, on_woken ─┐
@@ -6,9 +7,9 @@
 //!   Timers, resolver ───────────────┘
 //! ```
 //!
-//! Only the sessions that something has come for, or whose time has come, get a turn, so that the others
-//! cost nothing meanwhile. A session that cannot go on, as where the system is out of descriptors, is opened
-//! again after [`RETRY`]; it disturbs no other one.
+//! A session gets a turn only when one of its inputs is ready or its timer has expired, so idle
+//! sessions cost nothing. A session that fails, for example because the system is out of
+//! descriptors, is reopened after [`RETRY`]; other sessions are not affected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +42,7 @@ const WAKER: Token = Token(1);
 /// The token of the first session's first path.
 const FIRST_TOKEN: usize = 2;
 
-/// When a session is opened again that could not go on: as the longest wait between openings.
+/// A failed session is reopened after this time: the longest pause between openings.
 const RETRY: Span = Span::from_secs(2);
 
 struct Session {
@@ -57,24 +58,24 @@ pub(super) struct Sessions {
     inbox: Arc<Inbox>,
     number: usize,
     destination: Destination,
-    /// The number of sessions whose age is measured: each takes 60 kB for that.
+    /// The number of sessions whose age is measured: each measurement takes 60 kB.
     detailed: usize,
-    /// By the places of the monitor.
+    /// By place in the monitor.
     sessions: BTreeMap<usize, Session>,
     timers: Timers,
-    /// Those that get a turn.
+    /// Places whose sessions get a turn.
     ready: BTreeSet<usize>,
-    /// Those for which the resolver has an answer.
+    /// Places for which the resolver has an answer.
     resolved: Arc<Mutex<Vec<usize>>>,
     desk: Desk<DestinationReport>,
-    /// As of the end of the run.
+    /// At the end of the run.
     last_report: Option<DestinationReport>,
     begun: u64,
     failed: u64,
 }
 
 impl Sessions {
-    /// `number` is that of the destination.
+    /// `number` is the destination's number.
     pub(super) fn new(
         number: usize,
         destination: Destination,
@@ -107,7 +108,7 @@ impl Sessions {
         self.desk.asker()
     }
 
-    /// At most `max` sessions.
+    /// Reports at most `max` sessions.
     pub(super) fn report(&self, max: usize) -> DestinationReport {
         let now = self.clock.now();
         let engines = self.sessions.values().filter_map(|session| session.engine.as_ref());
@@ -126,14 +127,14 @@ impl Sessions {
         }
     }
 
-    /// The report as of the end of the run, otherwise as of now.
+    /// The report at the end of the run, or as of now if the run has not ended.
     pub(super) fn last_report(&self) -> DestinationReport {
         self.last_report.clone().unwrap_or_else(|| self.report(self.detailed))
     }
 
     // ---- steps ----
 
-    /// Opens and ends sessions as the monitor's sources have come and gone.
+    /// Opens and ends sessions as sources of the monitor appear and disappear.
     fn look_at_changes(&mut self, now: Time, watch: &mut dyn Watch) {
         for (place, source) in self.inbox.take() {
             let before = self.sessions.get_mut(&place);
@@ -153,7 +154,7 @@ impl Sessions {
         }
     }
 
-    /// Opens the session of a place, unless it cannot be opened now.
+    /// Opens the session of a place; a failure is reported and retried later.
     fn open(&mut self, now: Time, place: usize, watch: &mut dyn Watch) {
         let Some(Session { source, .. }) = self.sessions.get(&place) else { return };
         let config = self.config(source, place);
@@ -193,7 +194,7 @@ impl Sessions {
         }
     }
 
-    /// The session of a place cannot go on; it is opened again later.
+    /// Closes the failed session of a place and schedules its reopening.
     fn put_off(&mut self, now: Time, place: usize, error: &SourceError, watch: &mut dyn Watch) {
         self.failed += 1;
         let Some(session) = self.sessions.get_mut(&place) else { return };
@@ -212,14 +213,14 @@ impl Sessions {
         else {
             return;
         };
-        // The relay ends before its sources: to the destinations these fall silent.
+        // The relay ends before its sources: the destinations see them fall silent.
         match source.parting().unwrap_or_else(|| Parting::of(End::Idle, &source.name)) {
             Parting::Close => engine.close(now),
             Parting::Leave => engine.leave(now),
         }
     }
 
-    /// A turn of a session; whether it wants another one at once.
+    /// Runs a turn of a session; returns whether the session wants another turn at once.
     fn turn_of(&mut self, now: Time, place: usize, watch: &mut dyn Watch) -> bool {
         let Some(session) = self.sessions.get_mut(&place) else { return false };
         let Some(engine) = &mut session.engine else {
@@ -240,7 +241,7 @@ impl Sessions {
     }
 }
 
-/// Sessions that run, and what hears of them.
+/// The running sessions, and the receiver of their events.
 pub(super) struct Watched<'a> {
     pub(super) sessions: &'a mut Sessions,
     pub(super) watch: &'a mut dyn Watch,

@@ -1,16 +1,17 @@
-//! The newest state of each topic and key of a source that is relayed.
+//! The newest state of each topic and key of a relayed source.
 //!
 //! ```text
 //!   monitor ─► put, remove ─► states, by topic and key ─► changes since a number ─► a session each
 //! ```
 //!
-//! Each state that is put gets the next number of its source, by which a session at a destination finds what is
-//! new to it. A removal leaves no trace but a count: a session that has keys which are not here removes them.
+//! Each state gets the next number of its source; a session at a destination uses it to find the
+//! states that are new to it. A removal leaves no trace but a count: a session removes its keys
+//! that no longer exist here.
 //!
-//! **An older state never replaces a newer one of the same name, topic and key.** Where a session takes a name
-//! over from another one, its states count only once they are newer than what was handed on before. Otherwise
-//! a copy of a state that returns by a loop of relays would travel around the loop for ever. What the new
-//! session does not bring is dropped after [`FORMER`].
+//! **An older state never replaces a newer one of the same name, topic and key.** When a session
+//! takes a name over from another one, its states count only once they are newer than the states
+//! already forwarded. Otherwise a copy of a state that returns by a loop of relays would travel
+//! around the loop forever. State that the new session does not bring is dropped after [`FORMER`].
 
 mod held;
 
@@ -26,16 +27,16 @@ use super::parting::Parting;
 use super::records::Records;
 use crate::monitor::RecordRoom;
 
-/// Topics and keys that a new session under a name does not bring are dropped after this time: long enough for
-/// all states of a source at a low rate.
+/// Topics and keys that a new session under a name does not bring are dropped after this time: long
+/// enough for all states of a source at a low rate.
 pub(super) const FORMER: Span = Span::from_secs(60);
 
-/// Which of the states of a source.
+/// Identifies a state of a source.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Which {
-    /// The name of its topic; empty of a source without topics.
+    /// The name of its topic; empty for a source without topics.
     pub(super) topic: Arc<str>,
-    /// Of a topic with keys.
+    /// The key, in a topic with keys.
     pub(super) key: Option<Box<[u8]>>,
 }
 
@@ -52,25 +53,25 @@ pub(super) struct State {
     pub(super) number: u64,
     /// When it was generated, on this host's clock.
     pub(super) generated_at: Time,
-    /// By how much that can be too late.
+    /// By how much that time can be too late.
     pub(super) label_error: Span,
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// What became of a state that was put.
+/// The result of putting a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Put {
     New,
-    /// It is not newer than what was handed on under its name.
+    /// It is not newer than the state already forwarded under its name.
     Old,
-    /// There is no room for it, or the source has other topics than it said.
+    /// There is no room for it, or the source has other topics than it announced.
     LeftOut,
-    /// The former session of the name had other topics, with which this one cannot share a session at the
-    /// destinations.
+    /// The former session of the name had other topics, so this state cannot share a session with
+    /// it at the destinations.
     Clash,
 }
 
-/// A source that is relayed: what its sessions at the destinations share.
+/// A relayed source, shared by its sessions at the destinations.
 #[derive(Debug)]
 pub(super) struct Relayed {
     /// Empty for a source without a name.
@@ -81,20 +82,21 @@ pub(super) struct Relayed {
     pub(super) records: Records,
 }
 
-/// What is new to a session at a destination.
+/// The changes that are new to a session at a destination.
 #[derive(Debug)]
 pub(super) struct Changes {
     /// In the order of their numbers.
     pub(super) states: Vec<(Arc<Which>, State)>,
-    /// The topics of which keys were removed.
+    /// The topics from which keys were removed.
     pub(super) removed: Vec<Arc<str>>,
     /// By how much the generation time of any state can be too late.
     pub(super) label_error: Span,
-    /// Up to where this goes: the number of the newest state, and the count of removals.
+    /// The end of these changes: the number of the newest state, and the count of removals.
     pub(super) until: Until,
 }
 
-/// What a session at a destination has taken: states up to this number, and so many removals.
+/// A session's position at a destination: the number of the newest state taken, and the count of
+/// removals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Until {
     pub(super) number: u64,
@@ -114,7 +116,7 @@ impl Relayed {
 
     // ---- the monitor's side ----
 
-    /// A state has come, with its age; what became of it.
+    /// Puts a state that has arrived, with its age.
     pub(super) fn put(
         &self,
         which: &Which,
@@ -136,7 +138,7 @@ impl Relayed {
         held.put(which, (generated_at, label_error), bytes, budget)
     }
 
-    /// A record has come, with its age; what became of it.
+    /// Puts a record that has arrived, with its age.
     pub(super) fn put_record(
         &self,
         source: SourceKey,
@@ -157,14 +159,15 @@ impl Relayed {
         }
     }
 
-    /// Its sessions begin anew for the topic of this record, which comes again.
+    /// Prepares restarted sessions for the topic of this record, which will be handed out again.
     pub(super) fn expect_records(&self, taken: &TakenRecord) {
         let topic = taken.cursor.topic.as_ref().into();
-        // It holds nothing that could refuse it but what it was handed over.
+        // The source is new: only states that were handed over to it could cause a refusal.
         let _ = self.held().refuse(&topic, Kind::Every(taken.cursor.stream));
     }
 
-    /// Whether the next record of a topic finds room in what its party may take, and may be put.
+    /// Whether the party's budget has room for the next record of a topic, and the topic accepts
+    /// it.
     pub(super) fn room_for_record(
         &self,
         topic: &str,
@@ -176,48 +179,50 @@ impl Relayed {
         }
         let refused = self.held().check(topic, Kind::Every(next.stream));
         match refused {
-            // Its sessions begin anew for it, with the states that its source has brought.
+            // Its sessions restart for the record, with the states that its source has brought.
             Some(Put::Clash) => self.records.room_for_first(topic, next, self.former(), budget),
             Some(_) => RecordRoom::Never,
             None => self.records.room_for(topic, next, budget),
         }
     }
 
-    /// What the budget is charged for all that it holds.
+    /// Its share of the budget.
     pub(super) fn share(&self) -> usize {
         self.share_of(|_| true)
     }
 
-    /// What of it ends where its sessions begin anew.
+    /// The part of its share that is freed when its sessions restart.
     fn former(&self) -> usize {
         self.share_of(|entry| entry.owner == Owner::Former)
     }
 
-    /// What the budget is charged for these states, and for all records.
+    /// The share of the budget of these states and of all records.
     fn share_of(&self, is_counted: impl Fn(&Entry) -> bool) -> usize {
         let held = self.held();
         let entries = held.states.values().filter(|entry| is_counted(entry));
         entries.map(|entry| entry.share).sum::<usize>() + self.records.share()
     }
 
-    /// A key is removed; whether it was there.
+    /// Removes a key; returns whether it existed.
     pub(super) fn remove(&self, which: &Which, budget: &mut Budget) -> bool {
         self.held().remove(which, budget)
     }
 
-    /// Another session has its name now.
+    /// Marks all states as a former session's: another session has the name now.
     pub(super) fn on_taken_over(&self) {
         let mut held = self.held();
         held.states.values_mut().for_each(|entry| entry.owner = Owner::Former);
         held.topics.values_mut().for_each(|topic| topic.is_former = true);
     }
 
-    /// Drops what the name's present session has not brought; whether a key is among it.
+    /// Drops the states that the name's present session has not brought; returns whether a key is
+    /// among them.
     pub(super) fn drop_former(&self, budget: &mut Budget) -> bool {
         self.held().drop_former(budget)
     }
 
-    /// Hands all that the name's present session has brought over to another one, which is empty.
+    /// Moves all states that the name's present session has brought to another source, which is
+    /// empty.
     pub(super) fn hand_over(&self, to: &Self, budget: &mut Budget) {
         let (mut held, mut theirs) = (self.held(), to.held());
         let is_kept = |which: &Which| !which.topic.is_empty();
@@ -228,7 +233,8 @@ impl Relayed {
             held.forget(&state);
             let kind = held.topics.get(&which.topic).map_or(Kind::Latest, |topic| topic.kind);
             if theirs.refuse(&which.topic, kind).is_none() {
-                // With its share: what is released may not be there for this party any more.
+                // Moved with its share: once released, the share might not be available to this
+                // party again.
                 theirs.insert(which, state, share);
             } else {
                 budget.release(&mut share);
@@ -236,7 +242,7 @@ impl Relayed {
         }
     }
 
-    /// Its source is gone; gives the cursors of topics of which records are not done.
+    /// Ends the source; returns the cursors of the topics with unfinished records.
     pub(super) fn end(&self, parting: Parting, budget: &mut Budget) -> Vec<Cursor> {
         let mut held = self.held();
         held.parting = Some(parting);
@@ -254,7 +260,7 @@ impl Relayed {
         self.held().parting
     }
 
-    /// What is new to a session that has taken so much.
+    /// The changes since this position.
     pub(super) fn changes(&self, since: Until) -> Changes {
         let held = self.held();
         let new = held.by_number.range(since.number + 1..);
@@ -270,7 +276,7 @@ impl Relayed {
         }
     }
 
-    /// Those of these states that are there.
+    /// The states of these that still exist.
     pub(super) fn states(&self, of: &BTreeSet<Arc<Which>>) -> Vec<(Arc<Which>, State)> {
         let held = self.held();
         let states = of
@@ -279,7 +285,7 @@ impl Relayed {
         states.collect()
     }
 
-    /// Those of these keys of a topic that are not there.
+    /// The keys of these that no longer exist in a topic.
     pub(super) fn missing<'a>(
         &self,
         topic: &Arc<str>,
@@ -345,7 +351,7 @@ pub(super) mod tests {
         assert_eq!(numbers(&source, Until::default()), [(1, at(1_000))]);
         assert_eq!(put(&source, &only, 1_001, b"newer", budget), Put::New);
         let late = put(&source, &only, 900, b"late", budget);
-        assert_eq!(late, Put::New, "the session counts from now on");
+        assert_eq!(late, Put::New, "the session's states count from now on");
         source.on_taken_over();
         let unchanged = put(&source, &only, 2_001, b"late", budget);
         assert_eq!(unchanged, Put::New, "unchanged for longer than two estimates differ");

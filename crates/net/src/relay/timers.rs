@@ -1,10 +1,10 @@
-//! When each of many sessions wants its next turn.
+//! The next turn of each of many sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use freshline_core::unit::Time;
 
-/// One time per session, by its place.
+/// One time per session, by place.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     at: BTreeMap<usize, Time>,
@@ -12,7 +12,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// The session of a place wants its turn at this time, or at none.
+    /// Sets the time of the next turn of a place's session, or clears it.
     pub(super) fn set(&mut self, place: usize, at: Option<Time>) {
         let before = match at {
             Some(at) => self.at.insert(place, at),
@@ -32,7 +32,7 @@ impl Timers {
         self.queue.first().map(|(at, _)| *at)
     }
 
-    /// A session whose time has come, once.
+    /// A session whose time has come; each is returned once.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<usize> {
         let (_, place) = *self.queue.first().filter(|(at, _)| *at <= now)?;
         self.set(place, None);

@@ -1,14 +1,16 @@
-//! States and records through one relay or two, over hops with faults, in virtual time: datagrams are lost, copied,
-//! delayed and overtake each other, processes end, and hosts have clocks of their own. Everything is drawn by
-//! proptest, and a seed of it draws the fate of each datagram.
+//! States and records through one or two relays, over hops with faults, in virtual time: datagrams
+//! are lost, duplicated, delayed and reordered, processes end, and each host has its own clock.
+//! proptest draws everything, including a seed that decides the fate of each datagram.
 //!
-//! Throughout a course, by [`world`](super::world):
-//! - a destination is handed out only what was put, byte for byte;
-//! - it is handed out no state that is older than one before it, of the same topic or key and process of the source;
-//! - an age counts from the generation at the source: it differs from the true one by no more than its uncertainty.
+//! Invariants during each run, checked by [`world`](super::world):
+//! - a destination hands out only states and records that were put, byte for byte;
+//! - it never hands out a state older than an earlier one of the same topic or key and source
+//!   process;
+//! - an age counts from the generation at the source, and differs from the true age by at most its
+//!   uncertainty.
 //!
-//! Then all is healed, the source puts new states, and each destination holds the newest state of each topic and key
-//! with a known age, and no removed key, and has got each record once and in order.
+//! Then all faults end, the source puts new states, and each destination must hold the newest state
+//! of each topic and key with a known age, no removed key, and each record once and in order.
 
 use freshline_core::session::{Admission, TopicKind};
 use freshline_core::unit::Span;
@@ -20,11 +22,12 @@ use super::world::{IDLE, STEP, World};
 /// The destinations.
 const COUNT: usize = 2;
 
-/// How long destinations may take to hold what is expected: each of two relays drops keys that a source does not
-/// bring again only after 60 s.
+/// The time within which destinations must hold the expected states: each of two relays drops keys
+/// that a source does not bring again only after 60 s.
 const HEALED: Span = Span::from_secs(150);
 
-/// The greatest uncertainty of an age once all is healed: that of three hops in the worst of their times.
+/// The maximum uncertainty of an age after all faults end: the sum of three hops in their worst
+/// phase.
 const UNCERTAINTY: Span = Span::from_secs(2);
 
 const NAME: &str = "robot";
@@ -33,20 +36,20 @@ const LOGS: [(&str, u64); 2] = [("log", 7), ("events", 8)];
 #[derive(Debug, Clone)]
 enum Step {
     Run(u64),
-    /// The faults of a hop: that to the first relay, to the next one, and so on.
+    /// Sets the faults of a hop: to the first relay, to the next one, and so on.
     Faults(usize, Faults),
     PutRecords(bool, u32),
     /// Puts the pose, or the state of a key, of this length.
     Put(Option<u8>, usize),
     RemoveKey(u8),
-    /// Nothing of the source arrives, for longer than its session lasts or for less; or it does again.
+    /// Cuts the source's path, for longer or shorter than its session lasts; or restores it.
     Cut(bool),
     IsBack,
-    /// The source ends, with a word or without, and begins anew.
+    /// The source ends, with or without a close, and restarts.
     Restart {
         closes: bool,
     },
-    /// A destination is away, or there.
+    /// A destination goes away, or comes back.
     Away(usize, bool),
     RestartDestination(usize),
     RestartRelay(usize),
@@ -68,7 +71,7 @@ fn any_clock() -> impl Strategy<Value = Clock> {
 }
 
 fn any_state() -> impl Strategy<Value = Step> {
-    // Some leave in several updates.
+    // Some states need several updates.
     let len = prop_oneof![4 => 0..50_usize, 1 => 0..5_000_usize];
     (prop::option::weighted(0.6, 0..4_u8), len).prop_map(|(key, len)| Step::Put(key, len))
 }
@@ -92,7 +95,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 /// A source's story.
 struct Story {
     world: World,
-    /// Records of both topics so far.
+    /// The number of records put so far, per topic.
     put: [u32; 2],
 }
 
@@ -145,7 +148,8 @@ impl Story {
         world.check_ages(NAME);
     }
 
-    /// All is healed. Once sessions are open again, the source puts new states, unless `is_silent`.
+    /// Ends all faults. Once sessions are open again, the source puts new states, unless
+    /// `is_silent`.
     fn heal(mut self, is_silent: bool) {
         let world = &mut self.world;
         world.source(NAME).is_cut = false;
@@ -163,7 +167,7 @@ impl Story {
     }
 }
 
-/// A relay that begins anew has one state of its second topic, with the record of the first.
+/// A restarted relay has one state of its second topic, with the record of the first.
 #[test]
 fn a_last_state_reaches_the_destinations_though_a_relay_began_anew_before_it() {
     let micros = Span::from_micros;

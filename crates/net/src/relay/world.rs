@@ -1,12 +1,12 @@
-//! Sources, a relay or two in a row, and destinations in virtual time, without sockets.
+//! Sources, one or two relays in a row, and destinations in virtual time, without sockets.
 //!
 //! ```text
 //!   sources ─► hop ─► relay ─┬─► hop ─► destination
 //!                            └─► hop ─► destination        or     relay ─► hop ─► relay ─► destinations
 //! ```
 //!
-//! Each host has its clock, and each hop its faults; without them a datagram arrives in the step in which it
-//! leaves.
+//! Each host has its own clock, and each hop its own faults; without faults a datagram arrives in
+//! the step in which it is sent.
 
 mod destination;
 pub(super) mod hop;
@@ -39,11 +39,11 @@ pub(super) const MAX_BYTES: usize = 1 << 20;
 /// The monitor ends a session after this time without an update.
 pub(super) const IDLE: Span = Span::from_secs(2);
 
-/// The topic of the source's states, and that of its keys.
+/// The topic of the source's states, and the topic of its keys.
 const POSE: &str = "pose";
 const KEYS: &str = "keys";
 
-/// Seeds of sessions and monitors, so that no two are the same.
+/// Seeds of sessions and monitors; all differ.
 #[derive(Default)]
 struct Seeds(u64);
 
@@ -53,7 +53,7 @@ impl Seeds {
         Secret::new((u128::from(self.0) << 8 | 1).to_be_bytes())
     }
 
-    /// A session, and its number as a sender.
+    /// A session, and its sender number.
     fn session(
         &mut self,
         now: Time,
@@ -86,11 +86,11 @@ struct Log {
     id: TopicId,
     stream: u64,
     held: Vec<Record>,
-    /// The first number of the next one.
+    /// The number of the next record.
     next: u64,
 }
 
-/// A source, with topics of records, one of states and one of keys.
+/// A source with topics of records, one topic of states and one of keys.
 pub(super) struct Upstream {
     session: session::Source,
     sender: u16,
@@ -99,7 +99,7 @@ pub(super) struct Upstream {
     pub(super) is_cut: bool,
     logs: BTreeMap<&'static str, Log>,
     keys: TopicId,
-    /// The newest of each topic and key.
+    /// The newest state of each topic and key.
     states: BTreeMap<Which, Vec<u8>>,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct World {
     pub(super) now: Time,
     seeds: Seeds,
     admission: Admission,
-    /// That of all sources.
+    /// The clock of all sources.
     pub(super) clock: Clock,
     sources: Vec<Upstream>,
     pub(super) relays: Vec<Relay>,
@@ -130,12 +130,12 @@ fn params(admission: Admission) -> MonitorParams {
 }
 
 impl World {
-    /// One relay, and hops on which datagrams cannot be forged.
+    /// One relay, with hops on which datagrams cannot be forged.
     pub(super) fn new(destinations: usize) -> Self {
         Self::of(1, destinations, Admission::Proven, 0)
     }
 
-    /// Relays in a row, and hops whose faults are drawn from a seed.
+    /// Relays in a row, with hops whose faults are drawn from a seed.
     pub(super) fn of(relays: usize, destinations: usize, admission: Admission, seed: u64) -> Self {
         let mut seeds = Seeds::default();
         let hop = |place| Hop::new(seed.wrapping_mul(9).wrapping_add(place as u64));
@@ -160,10 +160,10 @@ impl World {
         }
     }
 
-    // ---- what happens ----
+    // ---- events ----
 
-    /// A source begins, with the topic `pose` of this kind and topics of records with their streams. Under a
-    /// name that was here before it puts again what was not done.
+    /// Starts a source with the topic `pose` of this kind, and topics of records with their
+    /// streams. If the name existed before, the source puts its unfinished records again.
     pub(super) fn start(
         &mut self,
         name: &'static str,
@@ -207,7 +207,8 @@ impl World {
         self.sources.push(source);
     }
 
-    /// The source's process ends and another one begins, which puts a new state of each topic and key.
+    /// The source's process ends and another one starts, which puts a new state of each topic and
+    /// key.
     pub(super) fn restart_source(&mut self, name: &'static str) {
         let source = self.source(name);
         let states = std::mem::take(&mut source.states);
@@ -222,14 +223,14 @@ impl World {
         self.put_like(name, states);
     }
 
-    /// The source puts a new state for each of these, of the same length.
+    /// The source puts a new state for each of these states, with the same length.
     fn put_like(&mut self, name: &str, states: BTreeMap<Which, Vec<u8>>) {
         for ((_, key), former) in states {
             self.put_state(name, key.as_deref(), former.len());
         }
     }
 
-    /// All hops: that to the first relay, to the next one, and so on.
+    /// All hops: to the first relay, to the next one, and so on.
     pub(super) fn hops(&mut self) -> impl Iterator<Item = &mut Hop> {
         let relays = self.relays.iter_mut().map(|relay| &mut relay.hop);
         relays.chain(self.downstream.iter_mut().map(|to| &mut to.hop))
@@ -239,7 +240,7 @@ impl World {
         self.sources.iter_mut().find(|source| source.name == name).expect("it has begun")
     }
 
-    /// Puts records that are their numbers.
+    /// Puts records whose content is their number.
     pub(super) fn put(&mut self, name: &str, log: &str, numbers: std::ops::Range<u32>) {
         let now = self.now;
         for number in numbers {
@@ -259,7 +260,7 @@ impl World {
         self.source(name).put_newest(now, TopicId::FIRST, key, &bytes);
     }
 
-    /// Puts a state of this length: of a key, or the pose.
+    /// Puts a state of this length: of a key, or of the pose.
     pub(super) fn put_state(&mut self, name: &str, key: Option<&[u8]>, len: usize) {
         let now = self.now;
         let topic = if key.is_some() { KEYS } else { POSE };
@@ -313,7 +314,8 @@ impl World {
         relay.look(self.now);
     }
 
-    /// Bytes of records that the relay holds for the first destination, and of the longest queue.
+    /// Bytes of records that the relay holds for the first destination, and bytes of the longest
+    /// queue.
     pub(super) fn held(&self) -> (usize, usize) {
         let relayed = self.relays[0].sessions[0].relayed();
         let queues = relayed.flat_map(|relayed| relayed.records.after(0, |_| Some(0)));
@@ -321,7 +323,7 @@ impl World {
         bytes.fold((0, 0), |(all, max), bytes: usize| (all + bytes, max.max(bytes)))
     }
 
-    /// A relay ends and begins anew, with nothing in its memory.
+    /// Restarts a relay with empty memory.
     pub(super) fn restart_relay(&mut self, place: usize) {
         let (relay, secret) = (&mut self.relays[place], self.seeds.secret());
         let (clock, destinations) = (relay.clock, relay.sessions.len());
@@ -329,7 +331,7 @@ impl World {
         *relay = Relay { clock, ..Relay::new(hop, destinations, self.admission, secret) };
     }
 
-    /// A destination does; its application has written down how far it is.
+    /// Restarts a destination; its application has saved its position.
     pub(super) fn restart_destination(&mut self, place: usize) {
         self.downstream[place].restart(params(self.admission), self.seeds.secret());
     }
@@ -370,9 +372,10 @@ impl World {
         downstream.iter_mut().for_each(|to| to.turn(now, truth));
     }
 
-    // ---- what is expected ----
+    // ---- expectations ----
 
-    /// Waits until all records are done, and are at each destination: these, once and in order.
+    /// Waits until all records are done, and each destination has received exactly these records,
+    /// once and in order.
     pub(super) fn expect(&mut self, name: &str, log: &str, numbers: std::ops::Range<u32>) {
         let expected: Vec<_> = numbers.map(|number| number.to_string().into_bytes()).collect();
         for _ in 0..4_000 {
@@ -383,7 +386,7 @@ impl World {
         }
         assert!(
             self.source(name).logs[log].held.is_empty(),
-            "the source has some that are not done"
+            "the source has records that are not done"
         );
         for to in &self.downstream {
             let got = to.got.get(&(name.to_owned(), log.to_owned())).cloned().unwrap_or_default();
@@ -395,8 +398,8 @@ impl World {
         }
     }
 
-    /// Waits for at most this time until each destination holds the newest state of each topic and key, and
-    /// knows its age with an uncertainty of at most this.
+    /// Waits at most `within` until each destination holds the newest state of each topic and key,
+    /// and knows its age with an uncertainty of at most `uncertainty`.
     pub(super) fn expect_states(&mut self, name: &str, within: Span, uncertainty: Span) {
         let end = self.now + within;
         loop {
@@ -431,14 +434,14 @@ impl World {
         }
     }
 
-    /// The ages of all states of a source that destinations hold are right.
+    /// Checks the ages of all states of a source that the destinations hold.
     pub(super) fn check_ages(&self, name: &str) {
         self.downstream.iter().for_each(|to| to.check_ages(self.now, name, &self.truth));
     }
 }
 
 impl Upstream {
-    /// Puts a state of a topic of the newest ones, or of one of its keys.
+    /// Puts a state of a topic of newest states, or of one of its keys.
     fn put_newest(&mut self, now: Time, id: TopicId, key: Option<&[u8]>, bytes: &[u8]) {
         let (local, session) = (self.clock.read(now), &mut self.session);
         match key {
@@ -502,7 +505,7 @@ impl Relay {
         }
     }
 
-    /// Hands on what has come.
+    /// Forwards received states and records.
     fn look(&mut self, local: Time) {
         let Self { monitor, books, board, .. } = self;
         monitor.handle_timeout(local);

@@ -1,4 +1,4 @@
-//! What is held of a source: its states with their owners, and its topics.
+//! The held states of a source, with their owners, and its topics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,21 +11,23 @@ use freshline_core::wire::StreamId;
 use super::super::parting::Parting;
 use super::{Put, State, Which};
 
-/// The same bytes under the same name, generated so little later, are the same state: times of generation
-/// that went through two estimates of clock offsets differ by at most half of both round trips.
+/// Identical bytes under the same name, generated at most this much later, are the same state:
+/// times of generation that went through two estimates of clock offsets differ by at most half of
+/// both round trips.
 const SAME: Span = Span::from_secs(1);
 
-/// What a state costs besides its bytes and its key: its places in maps, and its topic's name.
+/// The overhead per state besides its bytes and its key: map entries and its topic's name.
 pub(super) const COST: usize = 320;
 
-/// Whose a state is that is held.
+/// The session that brought a held state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The name's present session has brought it.
+    /// The name's present session brought it.
     Present,
-    /// A former session has brought it.
+    /// A former session brought it.
     Former,
-    /// The same, and the present session has brought the same or an older one.
+    /// A former session brought it, and the present session has brought the same state or an older
+    /// one.
     Both,
 }
 
@@ -33,7 +35,7 @@ pub(super) enum Owner {
 pub(super) struct Entry {
     pub(super) state: State,
     pub(super) owner: Owner,
-    /// What the budget is charged for it.
+    /// Its share of the budget.
     pub(super) share: usize,
 }
 
@@ -50,7 +52,7 @@ pub(super) struct Topic {
     pub(super) kind: Kind,
     /// Whether the present session has not brought it yet.
     pub(super) is_former: bool,
-    /// [`Held::removals`] after the last one of its keys was removed.
+    /// The value of [`Held::removals`] after the last removal of one of its keys.
     pub(super) removed_at: u64,
 }
 
@@ -58,20 +60,19 @@ pub(super) struct Topic {
 pub(super) struct Held {
     pub(super) states: BTreeMap<Arc<Which>, Entry>,
     pub(super) by_number: BTreeMap<u64, Arc<Which>>,
-    /// All since the first state; at most [`MAX_TOPICS`].
+    /// All topics since the first state; at most [`MAX_TOPICS`].
     pub(super) topics: BTreeMap<Arc<str>, Topic>,
-    /// How many states have each error.
+    /// The number of states per label error.
     pub(super) errors: BTreeMap<Span, usize>,
     /// The number of the newest state.
     pub(super) newest: u64,
-    /// Keys that were removed.
+    /// The number of removed keys.
     pub(super) removals: u64,
     pub(super) parting: Option<Parting>,
 }
 
 impl Held {
-    /// Why a state or record of this topic cannot be held, whatever it is. Otherwise the topic is there
-    /// afterwards.
+    /// The reason why no state or record of this topic can be held; otherwise adds the topic.
     pub(super) fn refuse(&mut self, name: &Arc<str>, kind: Kind) -> Option<Put> {
         let refused = self.check(name, kind);
         if refused.is_none() {
@@ -82,7 +83,7 @@ impl Held {
         refused
     }
 
-    /// The same without a change.
+    /// Like [`Self::refuse`], without a change.
     pub(super) fn check(&self, name: &str, kind: Kind) -> Option<Put> {
         let clash = |is_former| Some(if is_former { Put::Clash } else { Put::LeftOut });
         if let Some(topic) = self.topics.get(name) {
@@ -90,7 +91,7 @@ impl Held {
         }
         let is_any_former = self.topics.values().any(|topic| topic.is_former);
         if self.topics.contains_key("") {
-            // The source has topics after all.
+            // The source has topics although it began without.
             return Some(Put::Clash);
         }
         if name.is_empty() && !self.topics.is_empty() {
@@ -120,7 +121,7 @@ impl Held {
             }
             share = entry.share;
         }
-        // Those of sources without topics are bounded by the number of sources.
+        // States of sources without topics are bounded by the number of sources.
         let key = which.key.as_ref().map_or(0, |key| key.len());
         let wanted = if which.topic.is_empty() { 0 } else { COST + key + bytes.len() };
         if !budget.resize(&mut share, wanted) {
@@ -131,7 +132,7 @@ impl Held {
         Put::New
     }
 
-    /// A state of the present session gets the next number.
+    /// Stores a state of the present session under the next number.
     pub(super) fn insert(&mut self, which: Arc<Which>, mut state: State, share: usize) {
         self.newest += 1;
         state.number = self.newest;
@@ -156,7 +157,7 @@ impl Held {
         true
     }
 
-    /// A state is not held any more.
+    /// Removes a state from the index.
     pub(super) fn forget(&mut self, state: &State) {
         self.by_number.remove(&state.number);
         if let Some(count) = self.errors.get_mut(&state.label_error) {
@@ -178,7 +179,7 @@ impl Held {
     }
 }
 
-/// Whether a state is that of a name's former session again, or an older one.
+/// Whether a state repeats the former session's state, or is older.
 fn is_old(former: &State, generated_at: Time, bytes: &[u8]) -> bool {
     generated_at <= former.generated_at
         || (generated_at <= former.generated_at + SAME && *former.bytes == *bytes)

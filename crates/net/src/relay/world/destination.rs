@@ -1,4 +1,5 @@
-//! A destination with its application, which compares what it is handed out with what was put.
+//! A destination with an application that compares received states and records with the ones that
+//! were put.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +9,13 @@ use freshline_core::unit::{Span, Time};
 use super::hop::{Clock, Direction, Hop};
 use crate::monitor::Sender;
 
-/// Ages on the wire and readings of clocks are rounded.
+/// Ages on the wire and clock readings are rounded.
 const ROUNDING: Span = Span::from_micros(10);
 
-/// The name of a source whose updates a test writes itself: nothing is known of what it puts.
+/// The name of a source whose updates a test writes itself: its states and records are not tracked.
 pub(super) const OTHER: &str = "other";
 
-/// Which of the states of a source: its topic, and its key if it has some.
+/// Identifies a state of a source: its topic, and its key if it has one.
 pub(super) type Which = (String, Option<Vec<u8>>);
 
 /// A state that was put.
@@ -26,7 +27,7 @@ struct Put {
     bytes: Vec<u8>,
 }
 
-/// All that sources have put, with the world's times.
+/// Everything that the sources have put, with the world's times.
 #[derive(Default)]
 pub(super) struct Truth {
     states: Vec<Put>,
@@ -35,7 +36,7 @@ pub(super) struct Truth {
 }
 
 impl Truth {
-    /// A state of at least this length; its bytes begin with its number, which no other one has.
+    /// Creates a state of at least this length; its bytes begin with its unique number.
     pub(super) fn put(&mut self, process: u64, which: Which, at: Time, len: usize) -> Vec<u8> {
         let number = self.states.len();
         let mut bytes = format!("{number} ").into_bytes();
@@ -58,7 +59,7 @@ impl Truth {
     }
 }
 
-/// What a destination has got of a topic, by the names of source and topic.
+/// The records that a destination has received, by the names of source and topic.
 pub(in super::super) type Got = BTreeMap<(String, String), Vec<Vec<u8>>>;
 
 pub(in super::super) struct Destination {
@@ -67,9 +68,9 @@ pub(in super::super) struct Destination {
     pub(in super::super) hop: Hop,
     pub(in super::super) monitor: session::Monitor<Sender>,
     pub(in super::super) got: Got,
-    /// The ages of all as they came.
+    /// The ages of all records in the order of arrival.
     pub(in super::super) ages: Vec<Option<StateAge>>,
-    /// The number of the newest state that each process of a source has had handed out.
+    /// The number of the newest state handed out, per process of a source.
     newest: BTreeMap<(u64, Which), usize>,
 }
 
@@ -79,7 +80,7 @@ impl Destination {
         Self { number, clock, hop, monitor, got, ages: Vec::new(), newest }
     }
 
-    /// It is killed and begins anew; its application has written down how far it is.
+    /// Kills and restarts the destination; its application has saved its position.
     pub(super) fn restart(&mut self, params: MonitorParams, secret: session::Secret) {
         let cursors: Vec<_> = self.monitor.cursors().collect();
         self.monitor = session::Monitor::new(params, secret).with_cursors(cursors);
@@ -134,7 +135,8 @@ impl Destination {
         }
     }
 
-    /// A state is handed out: it was put, is not older than one before it of its process, and has its age.
+    /// Checks a state that is handed out: it was put, is not older than an earlier state of the
+    /// same process, and has the right age.
     fn look(&mut self, now: Time, source: SourceKey, topic: u16, truth: &Truth) {
         let local = self.clock.read(now);
         let record = self.monitor.record(source).expect("it is open");
@@ -162,7 +164,7 @@ impl Destination {
         *newest = number;
     }
 
-    /// All that it holds of the states of a source, with their ages.
+    /// All states of a source that it holds, with their ages.
     pub(super) fn states(
         &self,
         now: Time,
@@ -179,7 +181,7 @@ impl Destination {
         states.collect()
     }
 
-    /// The ages of all states of a source that it holds are right.
+    /// Checks the ages of all states of a source that it holds.
     pub(super) fn check_ages(&self, now: Time, source: &str, truth: &Truth) {
         for (which, (bytes, age)) in self.states(now, source) {
             if let Some(age) = age {
@@ -188,11 +190,11 @@ impl Destination {
         }
     }
 
-    /// An age counts from the generation at the source, within its uncertainty.
+    /// Checks that an age counts from the generation at the source, within its uncertainty.
     fn check_age(&self, now: Time, put: Time, age: StateAge) {
         let truth = self.clock.read(now).since(self.clock.read(put));
         let is_within =
             age.max() + ROUNDING >= truth && age.estimate <= truth + age.uncertainty + ROUNDING;
-        assert!(is_within, "{age:?} of what is {truth} old, at destination {}", self.number);
+        assert!(is_within, "{age:?} of a state aged {truth}, at destination {}", self.number);
     }
 }

@@ -9,9 +9,9 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 /// The clock of a host.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in super::super) struct Clock {
-    /// What it shows more than the world's time, at time zero.
+    /// Offset from the world's time at time zero.
     pub(in super::super) ahead: Span,
-    /// How fast it is, in millionths.
+    /// Frequency offset, in parts per million.
     pub(in super::super) ppm: i64,
 }
 
@@ -22,14 +22,14 @@ impl Clock {
     }
 }
 
-/// What happens to the datagrams of a hop.
+/// Faults that a hop applies to its datagrams.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in super::super) struct Faults {
-    /// How many of a hundred are lost, and how many others arrive twice.
+    /// The loss and duplication rates, in percent.
     pub(in super::super) loss: u64,
     pub(in super::super) copies: u64,
-    /// The smallest delay of each direction, and by how much more each datagram is late at most: so they
-    /// overtake each other.
+    /// The minimum delay of each direction, and the maximum random extra delay per datagram, which
+    /// reorders datagrams.
     pub(in super::super) delays: [Span; 2],
     pub(in super::super) jitter: Span,
 }
@@ -41,13 +41,13 @@ pub(super) enum Direction {
     Back,
 }
 
-/// Datagrams in flight, each with the number of its session's sender.
+/// Datagrams in flight, each with its sender number.
 type Flight = BTreeMap<(Time, u64), (u16, Vec<u8>)>;
 
 /// Between the sessions of sources, or of a relay, and a monitor.
 pub(in super::super) struct Hop {
     pub(in super::super) faults: Faults,
-    /// Nothing that is sent arrives.
+    /// Drops every datagram that is sent.
     pub(in super::super) is_cut: bool,
     rng: Pcg64,
     sent: u64,
@@ -74,13 +74,13 @@ impl Hop {
         }
     }
 
-    /// A datagram that has arrived by now.
+    /// Takes a datagram that has arrived by now.
     pub(super) fn receive(&mut self, now: Time, direction: Direction) -> Option<(u16, Vec<u8>)> {
         let first = self.flights[direction as usize].first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
     }
 
-    /// A number below `end`.
+    /// Draws a number below `end`.
     fn draw(&mut self, end: u64) -> u64 {
         self.rng.next_u64() % end
     }

@@ -1,5 +1,5 @@
-//! The sessions of a relay at one of its destinations, as [`Sessions`](super::super::sessions::Sessions) has them
-//! over sockets.
+//! The sessions of a relay at one of its destinations, the counterpart of
+//! [`Sessions`](super::super::sessions::Sessions) without sockets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ struct Session {
     relayed: Arc<Relayed>,
     session: session::Source,
     feed: Feed,
-    /// Its number as a sender.
+    /// Its sender number.
     sender: u16,
 }
 
 pub(super) struct Sessions {
-    /// The number of the destination.
+    /// The destination's number.
     number: usize,
     pub(super) inbox: Arc<Inbox>,
-    /// By the places of the relay's monitor.
+    /// By place in the relay's monitor.
     sessions: BTreeMap<usize, Session>,
 }
 
@@ -108,7 +108,7 @@ impl Session {
         }
     }
 
-    /// Sends what is due; whether there was something.
+    /// Sends all updates that are due; returns whether any was sent.
     fn send(&mut self, (now, local): (Time, Time), hop: &mut Hop) -> bool {
         let (mut out, mut has_sent) = (Vec::new(), false);
         while let Some(transmit) = self.session.poll_transmit(local, &mut out) {
