@@ -1,7 +1,7 @@
 //! Bianchi's model of a saturated cell: the expected throughput.
 //!
-//! n stations always have something to send; a frame collides with probability p whatever
-//! happened before. Then, with W = CWmin + 1 and m doublings up to CWmax,
+//! The model: n stations always have a frame to send, and a frame collides with probability p,
+//! independently of its retries. With W = CWmin + 1 and m doublings up to CWmax,
 //!
 //! ```text
 //! τ = 2(1 − 2p) / ((1 − 2p)(W + 1) + pW(1 − (2p)^m))    probability to transmit in a slot
@@ -15,10 +15,10 @@
 //! Bianchi: Performance analysis of the IEEE 802.11 distributed coordination function, IEEE JSAC
 //! 18(3), 2000: equations 7, 9, 13 (basic access).
 //!
-//! The paper retries for ever. If a frame is given up after R attempts and the window starts again
-//! (Wu, Peng, Long, Cheng, Ma: Performance of reliable transport protocol over IEEE 802.11 wireless
-//! LAN, INFOCOM 2002), a station that makes attempt i with probability p^i waits for a mean of
-//! (Wi − 1)/2 slots before it, so
+//! The paper retries without limit. If a frame is given up after R attempts and the window starts
+//! again (Wu, Peng, Long, Cheng, Ma: Performance of reliable transport protocol over IEEE 802.11
+//! wireless LAN, INFOCOM 2002), a station makes attempt i with probability p^i, after a mean
+//! backoff of (Wi − 1)/2 slots, so
 //!
 //! ```text
 //! τ = Σ p^i / Σ p^i·(Wi + 1)/2        i from 0 to R − 1, Wi = min(2^i·W, CWmax + 1)
@@ -33,22 +33,22 @@ use crate::unit::{BitRate, Bytes, Span};
 /// A saturated cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bianchi {
-    /// How many stations send, above zero.
+    /// The number of sending stations, above zero.
     pub stations: u32,
     /// Their contention windows.
     pub contention: CategoryParams,
-    /// After how many attempts a frame is given up; for ever if `None`.
+    /// The number of attempts after which a frame is given up; `None` for no limit.
     pub retry_limit: Option<u8>,
     /// An empty slot, σ.
     pub slot: Span,
-    /// What a success takes, Ts.
+    /// The duration of a success, Ts.
     pub success: Span,
-    /// What a collision takes, Tc.
+    /// The duration of a collision, Tc.
     pub collision: Span,
 }
 
 impl Bianchi {
-    /// The cell of `stations` that send packets of size `packet` in `mode`, for ever.
+    /// The cell of `stations` saturated stations that send packets of size `packet` in `mode`.
     pub fn new(
         stations: u32,
         contention: CategoryParams,
@@ -101,7 +101,7 @@ impl Bianchi {
         2.0 / (window + 1.0 + p * window * sum)
     }
 
-    /// The rate at which `payload` bytes a frame get through, all stations together.
+    /// The throughput of all stations together, with `payload` bytes per frame.
     pub fn throughput(&self, payload: Bytes) -> BitRate {
         let stations = f64::from(self.stations);
         let attempt = self.attempt_probability(self.collision_probability());

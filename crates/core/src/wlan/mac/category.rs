@@ -6,7 +6,7 @@
 
 use crate::unit::Span;
 
-/// An access category, from the last to the first.
+/// An access category, from the lowest priority to the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -23,9 +23,9 @@ pub enum Category {
 }
 
 impl Category {
-    /// How many there are.
+    /// The number of categories.
     pub const COUNT: usize = 4;
-    /// From the last to the first.
+    /// From the lowest priority to the highest.
     pub const ALL: [Self; Self::COUNT] =
         [Self::Background, Self::BestEffort, Self::Video, Self::Voice];
 
@@ -47,9 +47,10 @@ impl Category {
 
 /// The user priority of packets with a DSCP from 0 to 63.
 ///
-/// The service classes of Table 5.1 of the thesis have what it prints: CS6 and CS7 → 7, CS5 → 5,
-/// AF3x and AF4x → 4, AF1x → 3, CS1 → 1. Expedited forwarding goes to voice (6), as RFC 8325
-/// section 4.2.1 recommends. Everything else goes by its class bits, the default of access points.
+/// The service classes of the thesis have the priorities of its Table 5.1: CS6 and CS7 → 7, CS5 →
+/// 5, AF3x and AF4x → 4, AF1x → 3, CS1 → 1. Expedited forwarding goes to voice (6), as RFC 8325
+/// section 4.2.1 recommends. All other values are mapped by their class bits, the default of access
+/// points.
 pub const fn user_priority(dscp: u8) -> u8 {
     const CS1: u8 = 8;
     const CS6: u8 = 48;
@@ -67,13 +68,13 @@ pub const fn user_priority(dscp: u8) -> u8 {
 /// How a category contends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CategoryParams {
-    /// How many slots behind SIFS the medium must be idle.
+    /// The number of slots after SIFS for which the medium must be idle.
     pub aifsn: u8,
-    /// The smallest contention window: backoff is drawn from 0 to this many slots.
+    /// The minimum contention window: backoff is drawn from 0 to this many slots.
     pub cw_min: u32,
-    /// The largest contention window.
+    /// The maximum contention window.
     pub cw_max: u32,
-    /// How long a station may go on sending once it has the medium; zero is one frame.
+    /// For how long a station may send once it has the medium; zero means one frame.
     pub txop_limit: Span,
 }
 
@@ -93,7 +94,7 @@ impl CategoryParams {
 /// How the stations of a cell contend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// All packets alike, by the distributed coordination function.
+    /// All packets with the same priority, by the distributed coordination function.
     Dcf(CategoryParams),
     /// Each category by its parameters, in the order of [`Category::ALL`].
     Edca([CategoryParams; Category::COUNT]),

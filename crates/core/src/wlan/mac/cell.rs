@@ -27,53 +27,55 @@ use crate::unit::{Bytes, Packets, Span, Time};
 
 const NO_FLOW: u32 = u32::MAX;
 
-/// What a contender may send.
+/// A contender's permission to transmit.
 struct Turn {
     by: Contender,
-    /// When that is decided, and its frame built.
+    /// When the access is decided and the frame is built.
     now: Time,
-    /// When it is on the air.
+    /// When the transmission starts.
     start: Time,
-    /// How long it may take with the response, unless already a single MPDU takes longer.
+    /// The longest duration, response included, unless a single MPDU already takes longer.
     budget: Span,
     protection: Option<Reservation>,
 }
 
 /// A Wi-Fi cell for packets `P`.
 ///
-/// Input is [`Cell::enqueue`], output [`Cell::poll`], and [`Cell::poll_timeout`] says when to poll
-/// next; `now` never goes back. See the [module](super) for what happens in between.
+/// Input is [`Cell::enqueue`], output [`Cell::poll`], and [`Cell::poll_timeout`] gives the time to
+/// poll next; `now` must not go back. The [module](super) describes the steps in between.
 #[derive(Debug)]
 pub struct Cell<P> {
     parts: CellParts,
     medium: Medium,
     contention: Contention,
-    /// By contender, its flows with something to send, in the order of their turns.
+    /// Per contender, its flows with something to send, in the order of their turns.
     turns: Vec<VecDeque<u32>>,
-    /// By station, the mode of all frames to and from it, where that is not the choice of all.
+    /// Per station, the mode of all frames to and from it, if it differs from the common choice.
     own_modes: Vec<Option<Mode>>,
-    /// By station, its queue.
+    /// Per station, its queue.
     queues: Vec<QdiscConfig>,
     flows: Vec<StationQueue<P>>,
-    /// By contender and receiver, the flow, or `NO_FLOW`: a row for each contender, up to the last station
-    /// that it has sent to. So a cell of many stations that send to its access point takes little memory.
+    /// The flow per contender and receiver, or `NO_FLOW`: one row per contender, up to the last
+    /// station that it has sent to. So a large cell whose stations send to the access point takes
+    /// little memory.
     flow_of: Vec<Vec<u32>>,
     /// Until when the station on the air may go on sending.
     txop_end: Time,
-    /// Who accesses the medium together, and when: empty between calls.
+    /// The contenders that access the medium together, and when: empty between calls.
     due: Vec<(u32, Time)>,
-    /// Of the frames that collide: empty between calls.
+    /// The powers of colliding frames: empty between calls.
     powers: Vec<f64>,
     outbox: VecDeque<Delivered<P>>,
     rng: Pcg64,
     stats: CellStats,
 }
 
-/// Room for the powers of eight frames that collide, at each other's receivers; more take memory anew.
+/// Preallocated room for the powers of eight colliding frames at their eight receivers; more frames
+/// allocate memory.
 const MAX_POWERS: usize = 64;
 
 impl<P: Packet> Cell<P> {
-    /// An idle cell with its random stream.
+    /// An idle cell with this random number generator.
     pub fn new(parts: CellParts, rng: Pcg64) -> Self {
         let stations = parts.stations as usize;
         let contenders = parts.stations * Category::COUNT as u32;
@@ -103,26 +105,26 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// Gives `station` a queue of its own; what it has queued already stays where it is.
+    /// Gives `station` another queue; packets that it has queued already stay where they are.
     ///
     /// # Errors
-    /// If it cannot be a station's.
+    /// If a station cannot have this queue.
     pub fn set_queue(&mut self, station: u32, queue: QdiscConfig) -> Result<(), FrontError> {
         front::check(&queue)?;
         self.queues[station as usize] = queue;
         Ok(())
     }
 
-    /// Hands in a packet.
+    /// Queues a packet.
     ///
     /// # Panics
     ///
-    /// If the cell has no station `from` or `to`, or they are the same.
+    /// If the cell has no station `from` or `to`, or if they are equal.
     pub fn enqueue(&mut self, now: Time, sent: Transmission<P>, drops: &mut Drops<'_, P>) {
         let Transmission { from, to, category, packet } = sent;
         assert!(from != to, "station {from} sends to itself");
         assert!(from.max(to) < self.parts.stations, "there is no station {}", from.max(to));
-        // Who comes at the very moment of an access still found the medium idle.
+        // A packet queued at the exact time of an access still finds the medium idle.
         self.advance(now, Time::from_nanos(now.as_nanos().saturating_sub(1)), drops);
         self.stats.stations[from as usize].arrived.count(packet.size());
         let category = self.parts.access.category(category);
@@ -138,7 +140,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// The next packet that has arrived by `now`; call it until there is none.
+    /// The next packet that has arrived by `now`; call until it returns `None`.
     pub fn poll(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
         self.advance(now, now, drops);
         if self.outbox.front()?.at > now {
@@ -150,15 +152,15 @@ impl<P: Packet> Cell<P> {
         Some(delivered)
     }
 
-    /// When something happens next: call [`Cell::poll`] then.
+    /// The time of the next event: call [`Cell::poll`] then.
     pub fn poll_timeout(&self) -> Option<Time> {
         let medium = self.medium.busy_until.or(self.contention.next());
         let arrival = self.outbox.front().map(|delivered| delivered.at);
         Time::earliest([medium, arrival])
     }
 
-    /// From now on all frames are sent in `mode`, or all to and from `station` where one is given;
-    /// what is on the air stays as it is.
+    /// Sends all frames in `mode` from now on, or all frames to and from `station` if one is given;
+    /// frames on the air do not change.
     ///
     /// # Panics
     ///
@@ -180,31 +182,32 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn stats(&self) -> &CellStats {
         &self.stats
     }
 
-    /// How many packets are in the cell: queued, on the air, held back, and not yet taken out.
+    /// The number of packets in the cell: queued, on the air, held back by the receiver, and not
+    /// yet polled.
     pub fn inside(&self) -> Packets {
         let queued: usize = self.flows.iter().map(StationQueue::len).sum();
         Packets::new((queued + self.outbox.len()) as u64)
     }
 
-    /// For how long the medium was busy until `now`, with what goes on then.
+    /// The total time that the medium was busy until `now`, the present busy period included.
     pub fn busy(&self, now: Time) -> Span {
         let Medium { busy_until, since, .. } = &self.medium;
         let goes_on = busy_until.map(|end| end.min(now).since(*since));
         self.stats.busy + goes_on.unwrap_or(Span::ZERO)
     }
 
-    /// All queues: the station that sends from it, and how many packets it holds, those on the air
-    /// and those that the receiver holds back included.
+    /// All queues: the sending station and the number of packets, including packets on the air and
+    /// packets held back by the receiver.
     pub fn queues(&self) -> impl Iterator<Item = (u32, Packets)> {
         self.flows.iter().map(|flow| (flow.from, Packets::new(flow.len() as u64)))
     }
 
-    /// Everything that happens on the medium until `now`, new accesses only until `accesses`.
+    /// Processes all events on the medium until `now`, but new accesses only until `accesses`.
     fn advance(&mut self, now: Time, accesses: Time, drops: &mut Drops<'_, P>) {
         loop {
             match (self.medium.busy_until, self.contention.next()) {
@@ -215,7 +218,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// The flow of `by` to the station `to`, made with its first packet.
+    /// The flow of `by` to the station `to`, created with its first packet.
     fn flow(&mut self, by: Contender, to: u32) -> usize {
         let (row, to_index) = (by.id() as usize, to as usize);
         match self.flow_of[row].get(to_index) {
@@ -231,7 +234,7 @@ impl<P: Packet> Cell<P> {
         flow
     }
 
-    /// How `from` sends to `to`: in which modes, and how it chooses among them.
+    /// The modes in which `from` sends to `to`, and how it chooses among them.
     fn manner(&self, from: u32, to: u32) -> (RateControl, Box<[Candidate]>) {
         let Self { parts, own_modes, .. } = self;
         let own = own_modes[to as usize].as_ref().or(own_modes[from as usize].as_ref());
@@ -248,7 +251,7 @@ impl<P: Packet> Cell<P> {
         (RateControl::new(choice, modes), modes.iter().map(candidate).collect())
     }
 
-    /// Why a packet cannot be queued in `flow`, if so.
+    /// The reason why a packet cannot be queued in `flow`; `None` if it can.
     fn refusal(
         &mut self,
         flow: usize,
@@ -281,7 +284,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// Somebody's backoff ends at `at`.
+    /// A backoff ends at `at`: the contender accesses the medium.
     fn access(&mut self, at: Time, drops: &mut Drops<'_, P>) {
         let mut due = mem::take(&mut self.due);
         self.contention.due(at, self.parts.timing.cca, &mut due);
@@ -290,7 +293,7 @@ impl<P: Packet> Cell<P> {
             self.contention.freeze(at);
             self.medium.since = at;
             self.medium.sendings.clear();
-            // The first of a station sends, and of those who come together the highest category.
+            // The earliest category of a station sends; among simultaneous ones, the highest.
             due.sort_unstable_by_key(|(id, start)| {
                 (Contender::of(*id).station, *start, Reverse(*id))
             });
@@ -314,13 +317,13 @@ impl<P: Packet> Cell<P> {
         self.due = due;
     }
 
-    /// The flow whose turn it is at contender `id`, after dropping what is too old; if there is
-    /// none, it does not contend any more.
+    /// The flow whose turn it is at contender `id`, after dropping expired packets. If there is no
+    /// such flow, the contender leaves the contention.
     fn next_flow(&mut self, id: u32, now: Time, drops: &mut Drops<'_, P>) -> Option<usize> {
         while let Some(flow) = self.turns[id as usize].front().map(|flow| *flow as usize) {
             self.expire(flow, now, drops);
             self.manage(flow, now, drops);
-            // Of a discipline a first packet, of which the rest depends.
+            // Take a first packet from the discipline; the frame's size depends on it.
             self.fill(flow, now, Bytes::ZERO, drops);
             if !self.flows[flow].is_empty() {
                 return Some(flow);
@@ -347,7 +350,7 @@ impl<P: Packet> Cell<P> {
         flows[flow].fill(now, &parts.framing, room, &mut counted(stats, from, drops));
     }
 
-    /// Lets CoDel judge what `flow` is about to send.
+    /// Lets CoDel drop packets that `flow` is about to send.
     fn manage(&mut self, flow: usize, now: Time, drops: &mut Drops<'_, P>) {
         let Self { parts, flows, stats, outbox, .. } = self;
         if parts.codel {
@@ -379,7 +382,7 @@ impl<P: Packet> Cell<P> {
         self.send(Turn { by, now, start, budget, protection: self.parts.protection }, drops);
     }
 
-    /// Begins to transmit, unless there is nothing to send.
+    /// Begins to transmit if there is something to send.
     fn send(&mut self, turn: Turn, drops: &mut Drops<'_, P>) {
         let Turn { by, now, start, budget, protection } = turn;
         let Some(index) = self.turns[by.id() as usize].front().copied() else { return };
@@ -414,7 +417,7 @@ impl<P: Packet> Cell<P> {
         });
     }
 
-    /// What becomes of all that is on the air, and until when.
+    /// Determines the result of the present transmissions, and when they end.
     fn resolve(&mut self) {
         self.stats.exchanges += 1;
         self.draw_powers();
@@ -432,8 +435,9 @@ impl<P: Packet> Cell<P> {
         self.medium.occupy();
     }
 
-    /// Of a collision: with which power each receiver gets each frame, a row for each frame's receiver.
-    /// Frames to one receiver share their row, as they meet at one antenna.
+    /// In a collision, draws the power with which each receiver gets each frame, one row per
+    /// frame's receiver. Frames to the same receiver have the same row, as they meet at one
+    /// antenna.
     fn draw_powers(&mut self) {
         self.powers.clear();
         if !self.medium.is_collision() || !self.parts.channel.has_capture() {
@@ -458,7 +462,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// Lets the receiver of the `index`-th frame take what it can; how many MPDUs that is.
+    /// Delivers the readable MPDUs of the `index`-th frame to its receiver; returns their number.
     fn receive(&mut self, index: usize, sending: &Sending) -> usize {
         let Self { parts, medium, flows, outbox, rng, stats, powers, .. } = self;
         let flow = &mut flows[sending.flow];
@@ -512,7 +516,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// The sender of `sending` learns what became of it.
+    /// The sender of `sending` learns the result.
     fn settle(&mut self, sending: &Sending, at: Time, drops: &mut Drops<'_, P>) {
         let Self { parts, flows, stats, outbox, contention, rng, .. } = self;
         let Sending { by, mpdus, received, .. } = *sending;
@@ -529,7 +533,7 @@ impl<P: Packet> Cell<P> {
         }
     }
 
-    /// After a transmission of `by`: the next flow has its turn, unless this one must repeat.
+    /// After a transmission of `by`: the turn passes to the next flow, unless this one must retry.
     fn next_turn(&mut self, by: Contender) {
         let turns = &mut self.turns[by.id() as usize];
         if let Some(index) = turns.pop_front() {
@@ -545,7 +549,7 @@ impl<P: Packet> Cell<P> {
         self.contention.set_waiting(by.id(), !turns.is_empty());
     }
 
-    /// Whether the station whose frame was just acknowledged goes on within its TXOP.
+    /// Whether the station whose frame was just acknowledged continues its TXOP.
     fn goes_on(&mut self, at: Time, drops: &mut Drops<'_, P>) -> bool {
         let [Sending { by, received: 1.., .. }] = self.medium.sendings[..] else { return false };
         let start = at + self.parts.timing.sifs;

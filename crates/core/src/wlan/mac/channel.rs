@@ -26,17 +26,17 @@ pub struct Propagation {
     pub power_dbm: f64,
     /// The path loss at 1 m, in dB.
     pub reference_loss_db: f64,
-    /// By how many tens of dB the loss grows over ten times the distance: 2 in free space, 3 to 5
-    /// in buildings; above zero.
+    /// The path loss exponent, above zero: the loss grows by 10 · `exponent` dB per tenfold
+    /// distance; 2 in free space, 3 to 5 in buildings.
     pub exponent: f64,
     /// The standard deviation of log-normal shadowing, in dB; at least zero.
     pub shadowing_db: f64,
     /// How long a drawn shadowing lasts.
     pub per: Shadowing,
-    /// What the receiver adds to thermal noise, in dB.
+    /// The noise that the receiver adds to thermal noise (its noise figure), in dB.
     pub noise_figure_db: f64,
-    /// By how many dB a frame must stand out from those that collide with it to be captured;
-    /// without it, all frames of a collision are lost.
+    /// The capture threshold: by how many dB a frame must be stronger than the frames that collide
+    /// with it to be received. If unset, all frames of a collision are lost.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub capture_db: Option<f64>,
 }
@@ -90,8 +90,8 @@ impl Place {
 #[derive(Debug)]
 pub struct Channel {
     stations: usize,
-    /// What each station receives of each other one, as a multiple of the noise: receiver after
-    /// receiver. Empty if the channel is ideal.
+    /// The signal-to-noise ratio (linear) of each sender at each receiver, one row per receiver.
+    /// Empty if the channel is ideal.
     ratios: Vec<f64>,
     /// How many times stronger than its interference a captured frame is.
     capture: Option<f64>,
@@ -100,7 +100,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel over which everything arrives, unless it collides.
+    /// A channel on which every frame arrives that does not collide.
     pub fn ideal(stations: usize) -> Self {
         Self { stations, ratios: Vec::new(), capture: None, fading: None }
     }
@@ -141,20 +141,20 @@ impl Channel {
         ratio.copied().unwrap_or(f64::INFINITY)
     }
 
-    /// The same for one frame, if that differs from frame to frame.
+    /// The signal-to-noise ratio of one frame; `None` if it is the same for all frames.
     pub fn faded(&self, from: u32, to: u32, rng: &mut impl Rng) -> Option<f64> {
         let gain = linear(self.fading?.sample(rng));
         Some(self.signal_to_noise(from, to) * gain)
     }
 
-    /// Whether a receiver can get one of several frames at a time.
+    /// Whether a receiver can capture one of several colliding frames.
     pub fn has_capture(&self) -> bool {
         self.capture.is_some()
     }
 
-    /// The ratio of power to noise with which `to` receives a frame of `from`, drawn anew where the
-    /// channel is drawn for each frame. A station that transmits receives nothing: infinite for itself,
-    /// so that no frame stands out.
+    /// The ratio of power to noise with which `to` receives a frame of `from`; with shadowing per
+    /// frame, each call draws it. Infinite if `from` is `to`: a station that transmits receives
+    /// nothing, as no other frame is stronger.
     pub fn received(&self, from: u32, to: u32, rng: &mut impl Rng) -> f64 {
         if from == to {
             return f64::INFINITY;
@@ -162,8 +162,9 @@ impl Channel {
         self.faded(from, to, rng).unwrap_or_else(|| self.signal_to_noise(from, to))
     }
 
-    /// The ratio of signal to interference and noise of the `frame`-th of several frames that one receiver
-    /// gets with these powers over noise, if the receiver captures it; at most one of them.
+    /// The ratio of signal to interference and noise of the `frame`-th of several colliding frames,
+    /// if the receiver captures it. `powers` are the frames' powers over noise at this receiver,
+    /// which captures at most one of them.
     pub fn captured(&self, frame: usize, powers: &[f64]) -> Option<f64> {
         let capture = self.capture?;
         let signal = powers[frame];
@@ -250,7 +251,7 @@ mod tests {
             assert!(got <= 1);
             one += got;
         }
-        // The difference of two gains has a deviation of 17 dB; 5 dB stand out.
+        // The difference of two gains has a deviation of 17 dB; capture needs 5 dB.
         assert!((720..820).contains(&one), "{one}");
     }
 

@@ -1,4 +1,4 @@
-//! Cells as people write them in files.
+//! The configuration of a cell, as written in files.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -24,7 +24,7 @@ use super::timing::{Slot, Timing};
 use crate::router::{Limit, Packet, QdiscConfig};
 use crate::unit::{BitRate, Packets, ParseUnitError, Span};
 
-/// A cell. What is left out is as the standard has it; without `propagation`, the channel is
+/// A cell. Unset fields have the values of the standard; without `propagation`, the channel is
 /// ideal.
 ///
 /// ```toml
@@ -41,35 +41,36 @@ use crate::unit::{BitRate, Packets, ParseUnitError, Span};
 pub struct CellConfig {
     /// The standard.
     pub standard: Standard,
-    /// The slot: `long` ones are those of 802.11g without the announcement of short ones.
+    /// The slot: `long` is for 802.11g cells that do not announce short slots.
     pub slot: Slot,
     /// The rate: `12mbit` for 802.11a and g, `mcs7` for n and ac, or `minstrel`.
     pub rate: RateConfig,
-    /// The width of the channel; 802.11a and g know 20 MHz only.
+    /// The width of the channel; 802.11a and g have 20 MHz only.
     pub width: Width,
-    /// The guard interval; 802.11a and g know the long one only.
+    /// The guard interval; 802.11a and g have the long one only.
     pub guard: Guard,
-    /// Spatial streams, from 1 to 4; 802.11a and g know one only.
+    /// Spatial streams, from 1 to 4; 802.11a and g have one only.
     pub streams: u8,
-    /// How many stations there are, the access point included: from 2 to 1000.
+    /// The number of stations, the access point included: from 2 to 1000.
     pub stations: u32,
-    /// How many MPDUs an A-MPDU may have, from 1 (no aggregation) to 64.
+    /// The maximum number of MPDUs per A-MPDU, from 1 (no aggregation) to 64.
     pub max_mpdus: usize,
-    /// How many packets an MPDU may have as subframes of an A-MSDU, from 1 (no A-MSDUs) to 32, as
-    /// far as 3839 bytes (802.11n) or MPDUs of 11454 (802.11ac) carry them. With 2, frames have up
-    /// to 128 packets.
+    /// The maximum number of packets per MPDU, as subframes of an A-MSDU, from 1 (no A-MSDUs) to
+    /// 32, within A-MSDUs of 3839 bytes (802.11n) or MPDUs of 11454 bytes (802.11ac). With 2, a
+    /// frame has up to 128 packets.
     pub max_msdus: u8,
     /// The queue in front of each access category of a station, for each of its receivers: a limit in
     /// packets, above zero, or any discipline that holds no packets back, such as `fq_codel` or `dual`.
     #[cfg_attr(feature = "serde", serde(serialize_with = "front::write"))]
     pub queue: QdiscConfig,
-    /// The same at the access point, where it is another one.
+    /// The queue at the access point, if it differs.
     #[cfg_attr(
         feature = "serde",
         serde(skip_serializing_if = "Option::is_none", serialize_with = "front::write_option")
     )]
     pub ap_queue: Option<QdiscConfig>,
-    /// How long a packet may wait in a queue with a limit in packets; disciplines know their own bounds.
+    /// The longest time that a packet may stay in a queue with a limit in packets; disciplines have
+    /// their own limits.
     pub lifetime: Span,
     /// Whether queues with a limit in packets drop by CoDel, as those of Linux's mac80211 do: 20 ms and
     /// 100 ms, each queue for itself. Packets that could be marked (ECN) are dropped too. Without
@@ -79,24 +80,24 @@ pub struct CellConfig {
     /// When packets of an A-MPDU arrive: all at the end of the frame, or each at the end of its MPDU.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Delivery::is_frame"))]
     pub delivery: Delivery,
-    /// Whether stations contend by categories; 802.11n and ac always do, a and g if they are told
-    /// to (as 802.11e stations).
+    /// Whether stations contend by categories; 802.11n and ac always do, a and g if `access` is
+    /// `edca` (as 802.11e stations).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub access: Option<AccessConfig>,
-    /// The rules of contention, if not those of `access`.
+    /// The rules of contention, if they differ from those of `access`.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub rules: Option<Rules>,
-    /// How frames are protected; without it, they are not.
+    /// How frames are protected; if unset, they are not.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub protection: Option<Protection>,
-    /// How signals fade; the channel is ideal if they do not.
+    /// How signals fade; if unset, the channel is ideal.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub propagation: Option<Propagation>,
-    /// With `propagation`: the side of a square in whose middle station 0 stands and over which
-    /// the others are spread at random.
+    /// With `propagation`: the side of a square, with station 0 in the middle and the other
+    /// stations placed at random.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub side_m: Option<f64>,
-    /// With `propagation`, instead of `side_m`: where each station stands.
+    /// With `propagation`, instead of `side_m`: the place of each station.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub places: Vec<Place>,
 }
@@ -135,7 +136,7 @@ impl Default for CellConfig {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum AccessConfig {
-    /// All packets alike.
+    /// All packets have the same priority.
     Dcf,
     /// By categories.
     Edca,
@@ -146,11 +147,11 @@ pub enum AccessConfig {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub enum RateConfig {
-    /// Always this one: `12mbit`.
+    /// A fixed rate: `12mbit`.
     Legacy(BitRate),
-    /// Always this modulation and coding scheme: `mcs7`.
+    /// A fixed modulation and coding scheme: `mcs7`.
     Mcs(u8),
-    /// The best of all by trial: `minstrel`.
+    /// The best of all modes, found by trial: `minstrel`.
     Minstrel,
 }
 
@@ -198,7 +199,7 @@ impl From<RateConfig> for String {
 /// A cell that cannot be built.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CellError {
-    /// Too few stations to talk, or more than a cell ever has.
+    /// Too few stations, or too many.
     #[error("`stations` is {0}; give 2 to {most}, the access point included", most = CellConfig::MAX_STATIONS)]
     Stations(u32),
     /// A rate that the standard does not have in this width and with these streams.
@@ -217,10 +218,10 @@ pub enum CellError {
         /// The streams given.
         streams: u8,
     },
-    /// Many modes where one was asked for.
+    /// Many modes where a single mode is needed.
     #[error("`rate` minstrel has many modes, and here only one will do; give for example mcs9")]
     Minstrel,
-    /// No room for any packet, or for none that waits.
+    /// A queue limit or lifetime of zero.
     #[error("`{0}` is zero, and nothing would ever be sent; give a value above zero")]
     Zero(&'static str),
     /// A queue that no station can have.
@@ -228,19 +229,19 @@ pub enum CellError {
     Queue {
         /// Where.
         key: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         reason: Box<FrontError>,
     },
     /// Aggregates of no frames, or of more than a block acknowledgement covers.
     #[error("`max_mpdus` is {0}; give 1 for no aggregation, up to 64")]
     MaxMpdus(usize),
-    /// A-MSDUs of no packets, or of more than there ever are.
+    /// A-MSDUs of no packets, or of more than the maximum.
     #[error("`max_msdus` is {0}; give 1 for no A-MSDUs, up to {most}", most = Framing::MAX_MSDUS)]
     MaxMsdus(u8),
-    /// A-MSDUs where there are none.
+    /// A-MSDUs in a standard without them.
     #[error("`max_msdus` is {0}, but 802.11a and g have no A-MSDUs; give 1, or 802.11n or ac")]
     NoMsdus(u8),
-    /// Long slots where there are none.
+    /// Long slots in a standard without them.
     #[error("`slot` is long, but only 802.11g has long slots, not {0}; leave it out")]
     Slot(Standard),
     /// HT and VHT stations have EDCA.
@@ -260,7 +261,7 @@ pub enum CellError {
     /// RTS and CTS at a rate that legacy stations do not have.
     #[error("`protection.rate` is {0}; give 6, 9, 12, 18, 24, 36, 48 or 54mbit")]
     ProtectionRate(BitRate),
-    /// A number that makes no sense.
+    /// A number out of range.
     #[error("`{field}` is {value}; give {wanted}")]
     Number {
         /// Where.
@@ -270,20 +271,21 @@ pub enum CellError {
         /// What to give.
         wanted: &'static str,
     },
-    /// Stations that stand nowhere, or in two places.
+    /// Stations without a place, or with two.
     #[error("with `propagation`, give either `side_m` or one of `places` a station")]
     Layout,
-    /// Places over an ideal channel mean nothing.
+    /// Places have no effect on an ideal channel.
     #[error("`side_m` and `places` need `propagation`; add it, or leave them out")]
     NoPropagation,
 }
 
 impl CellConfig {
-    /// How many stations there may be, the access point included: a cell's table of flows stays at
-    /// 16 MB.
+    /// The maximum number of stations, the access point included: a cell's table of flows takes at
+    /// most 16 MB.
     pub const MAX_STATIONS: u32 = 1000;
 
-    /// The cell, with its random stream, from which places and shadowing are drawn first.
+    /// Builds the cell. Places and shadowing are drawn from `rng` first, which then belongs to the
+    /// cell.
     pub fn build<P: Packet>(&self, mut rng: Pcg64) -> Result<Cell<P>, CellError> {
         self.check()?;
         let (modes, rate) = self.modes()?;
@@ -330,7 +332,7 @@ impl CellConfig {
     /// The mode of all frames.
     ///
     /// # Errors
-    /// Where there is none, or more than one.
+    /// If there is no such mode, or more than one.
     pub fn mode(&self) -> Result<Mode, CellError> {
         match self.modes()? {
             (modes, RateChoice::Fixed) => modes.first().copied().ok_or(CellError::Minstrel),
@@ -376,7 +378,7 @@ impl CellConfig {
         Ok(())
     }
 
-    /// What stations choose from, from slow to fast, and how.
+    /// The modes of the stations, from slow to fast, and how stations choose among them.
     fn modes(&self) -> Result<(Vec<Mode>, RateChoice), CellError> {
         let Self { standard, rate, width, guard, streams, .. } = *self;
         let wide = |mcs: u8| match standard {

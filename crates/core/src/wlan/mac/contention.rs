@@ -6,15 +6,15 @@
 //! busy ──► idle ── IFS ──► start ── count · slot ──► expiry
 //! ```
 //!
-//! Nothing is counted slot by slot, and not contender by contender either. Those of a category start
-//! together after each busy period, so that they share a [`Lane`]: a clock of slots, which stops while the
-//! medium is busy. A contender is at the slot of that clock in which it transmits, and stays there until
-//! it has transmitted. Only a few start at another time ([`Apart`]): stations whose frame failed, and stations
-//! that found the medium idle. One busy period costs two passes over the slots of those that wait, each
-//! one comparison per contender.
+//! Slots are not simulated one by one, nor counted per contender. All contenders of a category
+//! start to count together after each busy period, so they share a [`Lane`]: a clock of slots,
+//! which stops while the medium is busy. A contender has a fixed turn: the slot of that clock in
+//! which it transmits. Only a few contenders start at another time ([`Apart`]): stations whose
+//! frame failed, and stations that found the medium idle. One busy period costs two passes over the
+//! turns of the waiting contenders, each with one comparison per contender.
 //!
 //! ```text
-//! next = min over lanes  start + slot · max(0, min turn − counted),   and over expiries of those apart
+//! next = min over lanes  start + slot · max(0, min turn − counted),   and over expiries of `Apart`
 //! ```
 //!
 //! IEEE 802.11-2016: 10.3.4.3 (backoff of the DCF), 10.22.2.2 and 10.22.2.4 (EDCA).
@@ -32,15 +32,15 @@ use crate::unit::{Span, Time};
 struct Lane {
     /// When counting began, or begins, after the last busy period.
     start: Time,
-    /// Slots counted in all idle periods before.
+    /// Slots counted in all earlier idle periods.
     counted: u64,
-    /// Those that wait, and the slot in which each transmits: a row each, so that a pass over the slots
-    /// reads nothing else.
+    /// The waiting contenders, and the slot in which each transmits: separate vectors, so that a
+    /// pass over the slots reads nothing else.
     ids: Vec<u32>,
     turns: Vec<u64>,
 }
 
-/// Counts down from a start of its own, until the medium is next busy.
+/// A contender that counts down from its own start, until the medium is next busy.
 #[derive(Debug, Clone, Copy)]
 struct Apart {
     start: Time,
@@ -48,29 +48,29 @@ struct Apart {
     expiry: Time,
 }
 
-/// Where a contender is.
+/// The state of a contender.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// It does not count down.
+    /// Not counting down.
     Out,
-    /// It counts down, with nothing to send (post-backoff).
+    /// Counting down with nothing to send (post-backoff).
     Resting,
-    /// It counts down and has something to send: its place in its lane.
+    /// Counting down with something to send: its index in its lane.
     Lane(usize),
     Apart(Apart),
 }
 
-/// One queue that contends.
+/// One contending queue.
 #[derive(Debug)]
 struct Contender {
     place: Place,
-    /// The slot of its lane in which it transmits; not while it is apart.
+    /// The slot of its lane in which it transmits; unused in [`Place::Apart`].
     turn: u64,
-    /// Those that began to count down earlier come first.
+    /// The rank in the order in which contenders began to count down.
     joined: u64,
     /// Backoff is drawn from 0 to this many slots.
     window: u32,
-    /// Failures in a row, since the window was last at its smallest.
+    /// Consecutive failures since the window was last at its minimum.
     failures: u8,
     /// Whether there is something to send.
     waiting: bool,
@@ -81,17 +81,17 @@ struct Contender {
 pub(super) struct Contention {
     slot: Span,
     countdown: Countdown,
-    /// So many failures in a row make the window small again.
+    /// After this many consecutive failures the window returns to its minimum.
     retry_limit: Option<u8>,
     contenders: Vec<Contender>,
     lanes: [Lane; Category::COUNT],
-    /// Those in [`Place::Apart`].
+    /// The contenders in [`Place::Apart`].
     apart: Vec<u32>,
-    /// Those in [`Place::Resting`].
+    /// The contenders in [`Place::Resting`].
     resting: Vec<u32>,
     /// How many have begun to count down.
     joined: u64,
-    /// The earliest expiry among those who wait, while the medium is idle.
+    /// While the medium is idle, the earliest expiry of a waiting contender.
     next: Option<Time>,
 }
 
@@ -102,7 +102,7 @@ fn lane_of(id: u32) -> usize {
 }
 
 impl Lane {
-    /// How many slots are counted from `start` until the medium is busy at `at`.
+    /// The number of slots counted from `start` until the medium becomes busy at `at`.
     fn until(start: Time, at: Time, slot: Span, countdown: Countdown) -> u64 {
         let extra = match countdown {
             Countdown::AfterIdleSlot => 0,
@@ -117,13 +117,13 @@ impl Lane {
         self.start + slot * turn.saturating_sub(self.counted)
     }
 
-    /// The first expiry of those that wait.
+    /// The first expiry of a waiting contender.
     fn next(&self, slot: Span) -> Option<Time> {
         let first = self.turns.iter().fold(u64::MAX, |first, turn| first.min(*turn));
         (!self.turns.is_empty()).then(|| self.expiry(first, slot))
     }
 
-    /// Gives those whose turn comes before `end`, and when.
+    /// Appends the contenders whose turn comes before `end`, and the times of their turns.
     fn due(&self, end: Time, slot: Span, ids: &mut Vec<(u32, Time)>) {
         let Some(before) = end.checked_since(self.start).filter(|before| !before.is_zero()) else {
             return;
@@ -138,7 +138,7 @@ impl Lane {
 }
 
 impl Contention {
-    /// Contenders with the smallest windows given, none of which has anything to send.
+    /// Contenders with these minimum windows, all with nothing to send.
     pub(super) fn new(slot: Span, rules: Rules, windows: impl Iterator<Item = u32>) -> Self {
         let contender = |window| Contender {
             place: Place::Out,
@@ -176,7 +176,7 @@ impl Contention {
         self.next
     }
 
-    /// Whether `id` waits for the medium.
+    /// Whether `id` is waiting for the medium.
     #[inline]
     pub(super) fn is_waiting(&self, id: u32) -> bool {
         self.contenders[id as usize].waiting
@@ -220,14 +220,14 @@ impl Contention {
         self.contenders[id as usize].joined = self.joined;
     }
 
-    /// `id` has nothing to send any more.
+    /// `id` has nothing left to send.
     pub(super) fn leave(&mut self, id: u32) {
         self.set_waiting(id, false);
         self.find_next();
     }
 
-    /// Fills `ids` with those who access the medium at `at` or less than `blind` later, when they
-    /// cannot yet know of each other, and with the moments at which they do.
+    /// Fills `ids` with the contenders that access the medium at `at` or less than `blind` later,
+    /// before they can detect each other, and with the times of their accesses.
     pub(super) fn due(&self, at: Time, blind: Span, ids: &mut Vec<(u32, Time)>) {
         ids.clear();
         let end = at + blind.max(Span::from_nanos(1));
@@ -237,7 +237,7 @@ impl Contention {
         ids.sort_unstable_by_key(|(id, _)| self.contenders[*id as usize].joined);
     }
 
-    /// The medium becomes busy at `at`: everybody stops counting.
+    /// The medium becomes busy at `at`: all contenders stop counting.
     pub(super) fn freeze(&mut self, at: Time) {
         self.next = None;
         for lane in &mut self.lanes {
@@ -267,7 +267,7 @@ impl Contention {
         }
     }
 
-    /// Puts a contender that counts down among those that wait or among those that rest.
+    /// Moves a contender that counts down to the waiting or the resting ones.
     fn put(&mut self, id: u32) {
         let contender = &mut self.contenders[id as usize];
         if contender.waiting {
@@ -281,7 +281,7 @@ impl Contention {
         }
     }
 
-    /// Takes a contender from where [`Contention::put`] has put it.
+    /// Undoes [`Contention::put`].
     fn take(&mut self, id: u32) {
         match self.contenders[id as usize].place {
             Place::Lane(place) => {
@@ -338,7 +338,7 @@ impl Contention {
         }
     }
 
-    /// `id` has something to send or not.
+    /// Notes whether `id` has something to send.
     pub(super) fn set_waiting(&mut self, id: u32, waiting: bool) {
         let contender = &mut self.contenders[id as usize];
         if contender.waiting == waiting {
@@ -351,8 +351,9 @@ impl Contention {
         }
     }
 
-    /// The medium is idle again: everybody counts on from the end of its interframe space. It ends at
-    /// `starts`, by category, but for those that transmitted: `start_of` gives theirs.
+    /// The medium is idle again: each contender continues to count at the end of its interframe
+    /// space. `starts` gives these times per category; `start_of` gives the times of contenders
+    /// that transmitted.
     pub(super) fn resume(
         &mut self,
         starts: [Time; Category::COUNT],

@@ -3,7 +3,7 @@
 //! ```text
 //! BER of the modulation   p  = 4/b · (1 − 1/√M) · Q(√(3·SNR/(M − 1)))       M = 2^b, b even
 //!                         p  = Q(√(2·SNR))                                  BPSK
-//! BER behind the decoder  pd ≤ 1/(2k) · Σ c_d · D^d,  D = √(4p(1−p))        code of rate k/n
+//! BER after the decoder   pd ≤ 1/(2k) · Σ c_d · D^d,  D = √(4p(1−p))        code of rate k/n
 //! frame of L bits lost    1 − (1 − pd)^L
 //! ```
 //!
@@ -47,10 +47,10 @@ const fn spectrum(code: CodeRate) -> Spectrum {
     }
 }
 
-/// The logarithm of the probability that one bit gets through in `mode` at the ratio `snr` of
-/// signal to noise (linear): L bits get through with the probability exp(L · this).
+/// The logarithm of the probability that one bit is received without error in `mode` at the
+/// signal-to-noise ratio `snr` (linear): L bits are received with the probability exp(L · this).
 ///
-/// The power is shared evenly by the streams, which do not disturb each other.
+/// The streams share the power evenly and do not interfere with each other.
 pub fn log_success_per_bit(mode: &Mode, snr: f64) -> f64 {
     let raw = raw_bit_error_rate(mode.modulation, snr / f64::from(mode.streams));
     libm::log1p(-decoded_bit_error_rate(mode.code, raw))
@@ -73,7 +73,7 @@ fn decoded_bit_error_rate(code: CodeRate, raw: f64) -> f64 {
     let ratio = libm::pow(distance, f64::from(step));
     let sum = weights.iter().rev().fold(0.0, |sum, weight| sum * ratio + weight);
     let bound = sum * libm::pow(distance, f64::from(free_distance));
-    // The union bound is no probability where the noise is strong.
+    // The union bound exceeds 1 at low signal-to-noise ratios.
     (bound / (2.0 * f64::from(code.ratio().0))).min(0.5)
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn modulations_err_as_textbooks_say() {
-        // BPSK at 9.6 dB and QPSK at 12.6 dB (the same energy a bit) err once in 10^5 bits.
+        // BPSK at 9.6 dB and QPSK at 12.6 dB (the same energy per bit) err once in 10^5 bits.
         let close = |value: f64| (0.9e-5..1.1e-5).contains(&value);
         assert!(close(raw_bit_error_rate(Modulation::Bpsk, libm::pow(10.0, 0.959))));
         assert!(close(raw_bit_error_rate(Modulation::Qpsk, libm::pow(10.0, 1.26))));
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn each_rate_has_its_cliff() {
-        // The ratios at which half of the 1000-byte frames are lost rise with the rate, and 1.5 dB
-        // away from them next to none or next to all are.
+        // The ratio at which half of the 1000-byte frames are lost rises with the rate; 1.5 dB
+        // above or below it, almost none or almost all are lost.
         let mut last = -10.0;
         for mbit in [6, 12, 24, 48, 54] {
             let cliff = (-20..400).map(|tenth| f64::from(tenth) / 10.0);

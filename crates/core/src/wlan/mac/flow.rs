@@ -1,25 +1,24 @@
-//! The packets of one station for another one: the queue, and the part of it that a block
+//! The packets from one station to another: the queue, and the window of it that a block
 //! acknowledgement covers.
 //!
 //! ```text
 //!  front                                    back
 //!  ▼                                        ▼
 //!  waiting(3) received received waiting(1) │ waiting(0) waiting(0) …
-//!  └──────── window: the first 64 ────────┘   tries in brackets
+//!  └──────── window: the first 64 ────────┘   attempts in brackets
 //! ```
 //!
-//! Sender's queue and receiver's reorder buffer are one deque. A received packet stays until
-//! everything before it was received too or given up, so packets leave in order. The sender can
-//! be at most a window ahead of the first MPDU that is missing, as the standard's sequence
-//! numbers demand (IEEE 802.11-2016, 10.24.7).
+//! The sender's queue and the receiver's reorder buffer are one deque. A received packet stays
+//! until all earlier packets have been received or given up, so packets leave in order. The sender
+//! can be at most one window ahead of the first missing MPDU, as the standard's sequence numbers
+//! demand (IEEE 802.11-2016, 10.24.7).
 //!
 //! A queue with a discipline is in front of the deque ([`Front`]): packets are taken from there as a
 //! frame is built.
 //!
-//! Packets that share an MPDU stand one behind the other: the first speaks for all. They are put
-//! together when they first go on the air, with the packets queued then, and stay together from there on:
-//! they arrive, are sent again and are given up as one. Their MPDU is too old once the newest of them is
-//! (10.12).
+//! Packets of one MPDU are adjacent, and the first holds the state of all. They are combined at
+//! their first transmission, from the packets queued then, and stay together: they arrive, are sent
+//! again and are given up as one. An MPDU expires when its newest packet expires (10.12).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -32,8 +31,8 @@ use super::rate::RateControl;
 use crate::router::{CodelControl, CodelLaw, Drop, DropReason, Drops, Packet, Qdisc};
 use crate::unit::{Bytes, Packets, Span, Time};
 
-/// CoDel in mac80211 (`ieee80211_txq_setup_flows`). It drops nothing while no packet is behind the
-/// first, so the backlog is counted in packets.
+/// CoDel in mac80211 (`ieee80211_txq_setup_flows`). It does not drop the only packet of a queue, so
+/// the backlog is counted in packets.
 const CODEL: CodelControl = CodelControl {
     target: Span::from_millis(20),
     interval: Span::from_millis(100),
@@ -46,9 +45,9 @@ pub(super) struct StationQueue<P> {
     pub(super) from: u32,
     pub(super) to: u32,
     pub(super) rate: RateControl,
-    /// What `rate` chooses from.
+    /// The modes among which `rate` chooses.
     pub(super) candidates: Box<[Candidate]>,
-    /// Whether it waits for its turn among the flows of its sender, or has it.
+    /// Whether it is in the list of turns of its sender.
     pub(super) has_turn: bool,
     codel: CodelLaw,
     front: Front<P>,
@@ -59,13 +58,13 @@ pub(super) struct StationQueue<P> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
     pub(super) mode: Mode,
-    /// How long the response to one MPDU takes, and that to more.
+    /// The duration of the response to one MPDU, and to several.
     pub(super) responses: [Span; 2],
-    /// The logarithm of the probability that a bit gets through undisturbed.
+    /// The logarithm of the probability that a bit is received without error, without interference.
     pub(super) log_success: f64,
 }
 
-/// What goes on the air at once.
+/// One transmission.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Burst {
     pub(super) psdu: Bytes,
@@ -74,7 +73,7 @@ pub(super) struct Burst {
     pub(super) retries: u64,
 }
 
-/// What a receiver took of what was on the air.
+/// The part of a transmission that was received.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) mpdus: usize,
@@ -100,12 +99,13 @@ impl<P: Packet> StationQueue<P> {
         }
     }
 
-    /// How many packets are queued, in flight, or held at the receiver behind a missing one.
+    /// The number of packets queued, in flight, or held at the receiver behind a missing one.
     pub(super) fn len(&self) -> usize {
         self.msdus.len() + self.front.backlog().packets.get() as usize
     }
 
-    /// Whether nothing is left to send. Between transmissions the first packet always waits.
+    /// Whether nothing is left to send. Between transmissions, the first packet is always one to be
+    /// sent.
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -141,8 +141,9 @@ impl<P: Packet> StationQueue<P> {
         self.msdus.push_back(Msdu { packet, size, since: now, tries: 0, packets: 1, state });
     }
 
-    /// Takes packets from the discipline for a frame of at most `room`, behind those to be sent already:
-    /// at least one. The last one may be too long, and begins the next frame.
+    /// Takes packets from the discipline, at least one, and appends them to the packets to be sent
+    /// until they fill a frame of `room`. The last one may be too long for it and begins the next
+    /// frame.
     pub(super) fn fill(
         &mut self,
         now: Time,
@@ -170,7 +171,7 @@ impl<P: Packet> StationQueue<P> {
         }
     }
 
-    /// How often the first packet was sent.
+    /// The number of attempts of the first packet.
     pub(super) fn tries(&self) -> u8 {
         self.msdus.front().map_or(0, |mpdu| mpdu.tries)
     }
@@ -180,8 +181,8 @@ impl<P: Packet> StationQueue<P> {
         self.msdus.front().map_or(Bytes::ZERO, |mpdu| mpdu.size)
     }
 
-    /// Drops packets that have been first in a drop-tail queue since before `horizon`, and delivers those
-    /// that a dropped one held back.
+    /// Drops packets at the front of a drop-tail queue that were queued before `horizon`, and
+    /// delivers packets that were held back behind a dropped one.
     pub(super) fn expire(
         &mut self,
         horizon: Time,
@@ -198,8 +199,8 @@ impl<P: Packet> StationQueue<P> {
         }
     }
 
-    /// Lets CoDel judge the first packet, if it was never on the air, and those that come first in
-    /// its place where it drops that; in a drop-tail queue alone. Ask before each first transmission.
+    /// Lets CoDel drop packets at the front of a drop-tail queue that were not transmitted yet.
+    /// Call before each first transmission.
     pub(super) fn manage(
         &mut self,
         now: Time,
@@ -222,8 +223,8 @@ impl<P: Packet> StationQueue<P> {
         }
     }
 
-    /// Puts the first waiting packet on the air, and more of the window with it and behind it as
-    /// far as `framing` and the time on the air allow.
+    /// Transmits the first packet to be sent, and as many more of the window as `framing` and the
+    /// airtime allow.
     pub(super) fn transmit(&mut self, framing: &Framing, mode: &Mode, on_air: Span) -> Burst {
         let mut burst = Burst { psdu: Bytes::ZERO, mpdus: 0, packets: 0, retries: 0 };
         let most = framing.room(mode, on_air);
@@ -260,13 +261,13 @@ impl<P: Packet> StationQueue<P> {
         burst
     }
 
-    /// Puts packets behind the one at `index` into its MPDU, as long as this fits behind `before`
-    /// into an A-MPDU of `most`. None of them was on the air yet.
+    /// Adds the packets after the one at `index` to its MPDU, as long as the MPDU fits behind
+    /// `before` into an A-MPDU of `most`. None of them was transmitted before.
     fn join(&mut self, index: usize, framing: &Framing, most: Bytes, before: Bytes) {
         let (mut size, mut packets) = (self.msdus[index].size, self.msdus[index].packets);
         while packets < framing.max_msdus {
             let Some(next) = self.msdus.get_mut(index + usize::from(packets)) else { break };
-            // Alone it is an MPDU with a header of its own, which it has no more.
+            // The packet's own MPDU header is not needed any more.
             let packet = next.size - framing.mpdu(Bytes::ZERO);
             let joined = framing.joined(size, packets, packet);
             if joined > framing.max_amsdu_mpdu() || framing.appended(before, joined) > most {
@@ -280,9 +281,9 @@ impl<P: Packet> StationQueue<P> {
         (self.msdus[index].size, self.msdus[index].packets) = (size, packets);
     }
 
-    /// Asks for each MPDU on the air in `frame`, given its size, when it ended if it was received;
-    /// returns the number received, and delivers those packets that no missing one holds back: each at
-    /// the end of its MPDU, or of the last one that it waited for (10.24.7.6.2).
+    /// Asks for each MPDU on the air in `frame`, given its size, when it ended if it was received.
+    /// Returns the number received, and delivers all packets up to the first missing one: each at
+    /// the end of its MPDU, or of the last missing MPDU before it (10.24.7.6.2).
     pub(super) fn receive(
         &mut self,
         frame: Received,
@@ -310,7 +311,8 @@ impl<P: Packet> StationQueue<P> {
         taken
     }
 
-    /// What is still on the air has failed: it waits again, or is dropped at the limit.
+    /// The MPDUs still on the air have failed: they are to be sent again, or dropped at the retry
+    /// limit.
     pub(super) fn settle(
         &mut self,
         retry_limit: Option<u8>,
@@ -341,7 +343,7 @@ impl<P: Packet> StationQueue<P> {
         self.release(deliver);
     }
 
-    /// Counts a failure of the MPDU at `index`; whether it was dropped for it.
+    /// Counts a failure of the MPDU at `index`; returns whether it was dropped.
     fn fail(&mut self, index: usize, retry_limit: Option<u8>, drops: &mut Drops<'_, P>) -> bool {
         let mpdu = &mut self.msdus[index];
         mpdu.tries = mpdu.tries.saturating_add(1);
@@ -366,7 +368,7 @@ impl<P: Packet> StationQueue<P> {
         self.release_each(&mut |packet, frame, _| deliver(packet, frame));
     }
 
-    /// Hands over received packets up to the first missing one, each with the end of its MPDU.
+    /// Delivers received packets up to the first missing one, each at the end of its MPDU.
     fn release_each(&mut self, deliver: &mut impl FnMut(P, Received, Time)) {
         while let Some(&Msdu { state: State::Received(frame, ended), packets, .. }) =
             self.msdus.front()
@@ -417,7 +419,8 @@ mod tests {
         Received { at: Time::ZERO + Span::from_millis(millis), rate: BitRate::from_mbps(65) }
     }
 
-    /// Settles one burst of which all but the `lost` MPDUs arrive: what is delivered and dropped.
+    /// Settles one burst of which all but the `lost` MPDUs arrive: the delivered and the dropped
+    /// packets.
     fn outcome(flow: &mut StationQueue<u32>, lost: &[usize]) -> (Vec<u32>, Vec<u32>) {
         let (mut delivered, mut dropped, mut index) = (Vec::new(), Vec::new(), 0);
         let arrives = |_| {
@@ -462,7 +465,7 @@ mod tests {
     fn packets_leave_at_the_end_of_their_mpdu_or_of_the_last_one_they_waited_for() {
         let at = |micros| Time::ZERO + Span::from_micros(micros);
         let mut flow = flow(4);
-        // The second of four is lost, and comes again later.
+        // The second of four is lost, and is sent again later.
         let mut came = Vec::new();
         for (millis, ends) in
             [(1, &[Some(100), None, Some(300), Some(400)][..]), (2, &[Some(1_500)])]
@@ -519,7 +522,8 @@ mod tests {
         let mut paired = flow(200);
         assert_eq!(send_joined(&mut paired, 2), (64, 128));
         assert_eq!(send_joined(&mut flow(200), 1), (64, 64));
-        // Eleven of them fill 11454 bytes, and eighteen such MPDUs 5.484 ms; then what still fits.
+        // Eleven of them fill 11454 bytes, and eighteen such MPDUs 5.484 ms; the last MPDU fills
+        // the rest.
         let (mpdus, packets) = send_joined(&mut flow(1000), 32);
         assert!(packets > 11 * (mpdus - 1) && packets <= 11 * mpdus, "{mpdus} {packets}");
     }
@@ -538,8 +542,8 @@ mod tests {
         assert_eq!(dropped, [(6, 0), (6, 1)]);
     }
 
-    /// Nothing is dropped within an interval above the target, then one; nothing that was on the air,
-    /// and nothing that is alone.
+    /// CoDel drops nothing within an interval above the target, then one packet; never one that was
+    /// transmitted, and never the only one.
     #[test]
     fn codel_drops_the_first_packet_of_a_standing_queue() {
         let dropped_at = |flow: &mut StationQueue<u32>, ms: u64| {

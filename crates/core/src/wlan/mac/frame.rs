@@ -3,7 +3,7 @@
 //! ```text
 //! MPDU     header 26 │ LLC/SNAP 8, packet │ FCS 4                         one packet
 //! A-MSDU   header 26 │ subframe │ subframe │ … │ FCS 4                    more
-//! subframe header 14 │ LLC/SNAP 8, packet │ 0 to 3 to the next word, but for the last
+//! subframe header 14 │ LLC/SNAP 8, packet │ 0 to 3 to the next word, except in the last
 //! A-MPDU   delimiter 4, MPDU, 0 to 3 to the next word │ delimiter 4, MPDU │ …
 //! ```
 //!
@@ -12,8 +12,8 @@
 //!
 //! # Where the standard leaves a choice
 //!
-//! A packet alone is an MSDU and no A-MSDU of one. HT receivers take A-MSDUs of 3839 bytes, the
-//! longest that fits into an A-MPDU there; VHT receivers take MPDUs of 11454.
+//! A single packet is sent as an MSDU, not as an A-MSDU of one. HT receivers take A-MSDUs of 3839
+//! bytes, the longest that fits into an A-MPDU there; VHT receivers take MPDUs of 11454.
 
 use super::category::Access;
 use super::mode::Mode;
@@ -25,18 +25,18 @@ pub const ACK: Bytes = Bytes::new(14);
 /// The size of a compressed block acknowledgement.
 pub const BLOCK_ACK: Bytes = Bytes::new(32);
 
-/// What is put before an IP packet to make it an MSDU.
+/// The LLC/SNAP header before an IP packet in an MSDU.
 const SNAP: u64 = 8;
 /// MAC header 24 and frame check 4 bytes.
 const HEADER: u64 = 24 + 4;
 /// The addresses and the length before each MSDU of an A-MSDU.
 const SUBFRAME: u64 = 14;
-/// The field that tells a frame's category.
+/// The QoS control field, which contains a frame's category.
 const QOS_CONTROL: u64 = 2;
-/// What stands before each MPDU of an A-MPDU.
+/// The delimiter before each MPDU of an A-MPDU.
 const DELIMITER: u64 = 4;
 
-/// The rates at which responses may be sent: those that 802.11a makes mandatory.
+/// The rates at which responses may be sent: the mandatory rates of 802.11a, in Mbit/s.
 const BASIC_RATES: [u64; 3] = [24, 12, 6];
 
 /// The longest time that a frame may be on the air (aPPDUMaxTime).
@@ -46,11 +46,11 @@ pub const MAX_ON_AIR: Span = Span::from_micros(5_484);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
     standard: Standard,
-    /// Whether frames tell their category.
+    /// Whether frames have a QoS control field.
     qos: bool,
-    /// How many MPDUs an A-MPDU may have, from 1 (no aggregation) to 64.
+    /// The maximum number of MPDUs per A-MPDU, from 1 (no aggregation) to 64.
     pub max_mpdus: usize,
-    /// How many packets an MPDU may have, from 1 (no A-MSDUs) to 32.
+    /// The maximum number of packets per MPDU, from 1 (no A-MSDUs) to 32.
     pub max_msdus: u8,
 }
 
@@ -59,11 +59,11 @@ pub struct Framing {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Delivery {
-    /// At the end of the frame, for which a network card has one interrupt: as hosts see it.
+    /// At the end of the frame, as hosts see it: a network card has one interrupt per frame.
     #[default]
     Frame,
-    /// Each at the end of its MPDU, if none before it is missing: as the MAC hands them up
-    /// (10.24.7.6.2), and other simulators.
+    /// Each packet at the end of its MPDU, if no earlier one is missing: as the MAC (10.24.7.6.2)
+    /// and other simulators deliver them.
     Mpdu,
 }
 
@@ -77,19 +77,19 @@ impl Delivery {
 /// A frame as the MAC of its receiver knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// When it ended: what a network card stamps all packets of a frame with.
+    /// When it ended: the time with which a network card stamps all packets of the frame.
     pub at: Time,
     /// The rate of its data.
     pub rate: BitRate,
 }
 
 impl Framing {
-    /// How many MPDUs a block acknowledgement covers.
+    /// The number of MPDUs that a block acknowledgement covers.
     pub const BLOCK: usize = 64;
-    /// How many packets an A-MSDU ever has here: the largest number that a receiver can name
-    /// (Table 9-134, bits 63 and 64), below which there is no limit but the size.
+    /// The maximum number of packets per A-MSDU: the largest limit that a receiver can announce
+    /// (Table 9-134, bits 63 and 64); apart from it, only the size is limited.
     pub const MAX_MSDUS: u8 = 32;
-    /// Those of 802.11ac, with as many MPDUs in an A-MPDU as there may be, and no A-MSDUs.
+    /// The frames of 802.11ac, with the maximum number of MPDUs per A-MPDU, and no A-MSDUs.
     pub const VHT: Self =
         Self { standard: Standard::Ac, qos: true, max_mpdus: Self::BLOCK, max_msdus: 1 };
 
@@ -101,14 +101,14 @@ impl Framing {
         Self { standard, qos, max_mpdus: max_mpdus.clamp(1, most), max_msdus: 1 }
     }
 
-    /// The same with up to `max_msdus` packets in an MPDU, where the standard aggregates.
+    /// The same with up to `max_msdus` packets per MPDU, if the standard has aggregation.
     pub fn with_msdus(self, max_msdus: u8) -> Self {
         let most = if self.standard.aggregates() { Self::MAX_MSDUS } else { 1 };
         Self { max_msdus: max_msdus.clamp(1, most), ..self }
     }
 
-    /// The largest packet that one MPDU carries (9.2.4.7.1, Table 9-19): an MSDU of 2304 bytes,
-    /// or what HT and VHT receivers may take as an MPDU.
+    /// The largest packet that one MPDU carries (9.2.4.7.1, Table 9-19): an MSDU of 2304 bytes, or
+    /// the largest MPDU of HT and VHT receivers.
     pub fn max_packet(&self) -> Bytes {
         let around = SNAP + HEADER + QOS_CONTROL;
         match self.standard {
@@ -132,8 +132,8 @@ impl Framing {
         packet + Bytes::new(SNAP) + self.header()
     }
 
-    /// The MPDU `mpdu` of `packets` packets with `packet` added behind them in an A-MSDU. The first
-    /// of them gets its own subframe header then.
+    /// The size of the MPDU `mpdu` of `packets` packets after `packet` is appended to its A-MSDU.
+    /// With the second packet, the first one gets a subframe header too.
     pub fn joined(&self, mpdu: Bytes, packets: u8, packet: Bytes) -> Bytes {
         let first = if packets == 1 { SUBFRAME } else { 0 };
         let before = mpdu - self.header() + Bytes::new(first);
@@ -141,7 +141,7 @@ impl Framing {
         words + Bytes::new(SUBFRAME + SNAP) + packet + self.header()
     }
 
-    /// How many packets of this size go into an MPDU.
+    /// The number of packets of this size that fit into an MPDU.
     fn packets_an_mpdu(&self, packet: Bytes) -> (u8, Bytes) {
         let mut mpdu = (1, self.mpdu(packet));
         while mpdu.0 < self.max_msdus {
@@ -154,7 +154,7 @@ impl Framing {
         mpdu
     }
 
-    /// How many packets of this size a frame has at most, as far as its length allows: Nmax.
+    /// Nmax: the maximum number of packets of this size per frame, as far as its length allows.
     pub fn max_packets(&self, packet: Bytes) -> usize {
         self.max_mpdus * usize::from(self.packets_an_mpdu(packet).0)
     }
@@ -164,7 +164,7 @@ impl Framing {
         Bytes::new(HEADER + if self.qos { QOS_CONTROL } else { 0 })
     }
 
-    /// The PSDU of one MPDU alone: bare, but in VHT, where everything is an A-MPDU.
+    /// The PSDU of a single MPDU: the MPDU itself, except in VHT, where every frame is an A-MPDU.
     pub fn single(&self, mpdu: Bytes) -> Bytes {
         match self.standard {
             Standard::Ac => mpdu + Bytes::new(DELIMITER),
@@ -172,13 +172,14 @@ impl Framing {
         }
     }
 
-    /// The PSDU `ampdu` with `mpdu` added behind it: padded to 4 bytes, after a delimiter.
+    /// The size of the PSDU `ampdu` after `mpdu` is appended: padding to 4 bytes, a delimiter, the
+    /// MPDU.
     pub fn appended(&self, ampdu: Bytes, mpdu: Bytes) -> Bytes {
         Bytes::new(ampdu.get().next_multiple_of(4) + DELIMITER) + mpdu
     }
 
-    /// What an MPDU with as many packets of this size as fit takes of an A-MPDU in which another
-    /// one follows, and how many those are.
+    /// The room in an A-MPDU for a full MPDU of packets of this size that another MPDU follows, and
+    /// the number of its packets.
     pub fn subframe(&self, packet: Bytes) -> (Bytes, u8) {
         let (packets, mpdu) = self.packets_an_mpdu(packet);
         let whole = mpdu + Bytes::new(DELIMITER);
@@ -198,8 +199,8 @@ impl Framing {
         Bytes::new(if self.standard == Standard::Ac { 1_048_575 } else { 65_535 })
     }
 
-    /// How long the response to a frame sent in `mode` is on the air: an acknowledgement to one
-    /// MPDU, a block acknowledgement to more, at the fastest basic rate not above that of `mode`
+    /// The airtime of the response to a frame sent in `mode`: an acknowledgement for one MPDU, a
+    /// block acknowledgement for more, at the fastest basic rate not above that of `mode`
     /// (10.7.6.5).
     pub fn response(&self, mode: &Mode, mpdus: usize) -> Span {
         let size = if mpdus > 1 { BLOCK_ACK } else { ACK };

@@ -1,14 +1,15 @@
-//! The queue of a station for another one in one category, in front of the air.
+//! The queue in front of the air interface: one per sender, receiver and category.
 //!
 //! ```text
 //!  enqueue ─► discipline ─► the next frame ─► on the air            any discipline of `router`
 //!  enqueue ─────────────► waiting ──────────► on the air            drop-tail with a limit in packets
 //! ```
 //!
-//! As in Linux, where mac80211 has FQ-CoDel there, a driver takes a packet out of the discipline when it
-//! builds the frame that carries it. So a packet in the discipline can still be overtaken, replaced or
-//! dropped, and one that has been in a frame cannot. Real drivers hold a frame or two more than the one on the air;
-//! those of a cell hold none, but for the packet that no longer fits into a frame and begins the next one.
+//! As in Linux, where mac80211 has FQ-CoDel in this place, a driver takes a packet out of the
+//! discipline when it builds the frame that carries it. So a packet in the discipline can still be
+//! overtaken, replaced or dropped; a packet that has been in a frame cannot. Real drivers hold one
+//! or two frames in addition to the one on the air; the drivers of a cell hold only the packet that
+//! did not fit into a frame and begins the next one.
 
 use alloc::boxed::Box;
 #[cfg(feature = "serde")]
@@ -43,18 +44,18 @@ impl Queues {
 /// A queue in front of the air.
 #[derive(Debug)]
 pub(super) enum Front<P> {
-    /// Drop-tail: queued packets are in one line with those on the air, and count with them.
+    /// Drop-tail: queued packets and packets on the air share one queue and one limit.
     DropTail(Packets),
-    /// Packets leave it when a frame takes them.
+    /// Packets leave the discipline when a frame takes them.
     Discipline(Box<Discipline<P>>),
 }
 
 impl<P: Packet> Front<P> {
-    /// The queue of `config`; what randomness it needs is drawn from `rng`.
+    /// The queue of `config`; its random numbers are drawn from `rng`.
     ///
     /// # Panics
     ///
-    /// If it is a queue that [`check`] refuses.
+    /// If [`check`] refuses the queue.
     pub(super) fn new(config: &QdiscConfig, rng: &mut Pcg64) -> Self {
         match config {
             QdiscConfig::Fifo { limit: Limit::Packets(limit) } => Self::DropTail(*limit),
@@ -87,7 +88,7 @@ pub(super) fn is_drop_tail(config: &QdiscConfig) -> bool {
     matches!(config, QdiscConfig::Fifo { limit: Limit::Packets(_) })
 }
 
-/// Writes a queue as a flag has it where that says all, else as a table.
+/// Writes a queue in the form of a command line flag if that is complete, else as a table.
 #[cfg(feature = "serde")]
 pub(super) fn write<S: serde::Serializer>(
     config: &QdiscConfig,
@@ -100,7 +101,7 @@ pub(super) fn write<S: serde::Serializer>(
     }
 }
 
-/// The same, where there is one.
+/// The same for an optional queue.
 #[cfg(feature = "serde")]
 pub(super) fn write_option<S: serde::Serializer>(
     config: &Option<QdiscConfig>,
@@ -115,8 +116,8 @@ pub(super) fn write_option<S: serde::Serializer>(
 /// Whether a station can have this queue.
 ///
 /// # Errors
-/// Those of [`QdiscConfig::check`]; and a queue that holds packets back while the medium is idle is
-/// refused, as a frame takes what there is.
+/// Those of [`QdiscConfig::check`]; and [`FrontError::Holds`] for a queue that holds packets back
+/// while the medium is idle.
 pub(super) fn check(config: &QdiscConfig) -> Result<(), FrontError> {
     if holds(config) { Err(FrontError::Holds) } else { Ok(config.check()?) }
 }
@@ -133,7 +134,7 @@ fn holds(config: &QdiscConfig) -> bool {
 /// A queue that no station can have.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FrontError {
-    /// Its parameters make no sense.
+    /// Its parameters are invalid.
     #[error(transparent)]
     Discipline(#[from] QdiscError),
     /// It holds packets back.

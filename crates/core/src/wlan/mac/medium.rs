@@ -1,10 +1,10 @@
-//! The medium: the frames on the air, and the time from which each station counts it as idle again.
+//! The medium: the frames on the air, and the time from which each station counts slots again.
 //!
 //! | station | counts from |
 //! |---|---|
-//! | any, after a frame that was read | the end of its acknowledgement + AIFS |
-//! | the sender of a frame that failed | as [`Recovery`] says |
-//! | others after a frame that could not be read | its end + EIFS − DIFS + AIFS |
+//! | any, after a frame that was received | the end of its acknowledgement + AIFS |
+//! | the sender of a failed frame | see [`Recovery`] |
+//! | others after an unreadable frame | its end + EIFS − DIFS + AIFS |
 //!
 //! IEEE 802.11-2016, 10.22.2.4. A collision is unreadable for all stations that did not take part in it, and
 //! so is a frame that its receiver lost to noise.
@@ -19,7 +19,7 @@ use super::rules::{Recovery, Rules};
 use super::timing::Timing;
 use crate::unit::{Span, Time};
 
-/// One station's queues in one category: those which contend with each other for the medium.
+/// The queues of one station in one category. Contenders compete for the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Contender {
     pub(super) station: u32,
@@ -27,7 +27,7 @@ pub(super) struct Contender {
 }
 
 impl Contender {
-    /// Its place among all contenders; higher categories of a station come later.
+    /// Its index among all contenders; higher categories of a station have higher indices.
     #[inline]
     pub(super) fn id(self) -> u32 {
         self.station * Category::COUNT as u32 + self.category as u32
@@ -40,19 +40,19 @@ impl Contender {
     }
 }
 
-/// A frame or A-MPDU on the air, with what became of it.
+/// A frame or A-MPDU on the air, and its result.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sending {
     pub(super) by: Contender,
     pub(super) flow: usize,
     pub(super) mode: usize,
-    /// The start of the data frame, behind its protection.
+    /// The start of the data frame, after its protection.
     pub(super) begin: Time,
     /// The end of the data.
     pub(super) end: Time,
-    /// When it ends if its request to send collides; `None` where the data follows all the same.
+    /// When it ends if its RTS collides; `None` if the data follows in any case.
     pub(super) silent_from: Option<Time>,
-    /// How long the response takes, if there is one.
+    /// The duration of the response, if there is one.
     pub(super) response: Span,
     pub(super) mpdus: usize,
     pub(super) received: usize,
@@ -63,22 +63,23 @@ pub(super) struct Sending {
 pub(super) struct Medium {
     timing: Timing,
     rules: Rules,
-    /// By category, the interframe space.
+    /// The interframe space, per category.
     aifs: [Span; Category::COUNT],
-    /// When it is idle again, while it is busy.
+    /// While the medium is busy, when it becomes idle again.
     pub(super) busy_until: Option<Time>,
-    /// Since when it is busy, or idle.
+    /// When the present busy or idle period began.
     pub(super) since: Time,
-    /// What is on the air, or was last.
+    /// The present transmissions, or the last ones.
     pub(super) sendings: Vec<Sending>,
-    /// Whether what was last on the air could not be read.
+    /// Whether the last transmission was unreadable.
     unreadable: bool,
-    /// By category, when those who did not send count, in the idle period that goes on.
+    /// From when on stations that did not transmit count slots in the present idle period, per
+    /// category.
     starts: [Time; Category::COUNT],
 }
 
 impl Medium {
-    /// An idle medium for so many stations.
+    /// An idle medium for `stations` stations.
     pub(super) fn new(stations: u32, timing: Timing, rules: Rules, access: &Access) -> Self {
         let aifs = Category::ALL.map(|category| timing.aifs(access.params(category).aifsn));
         Self {
@@ -98,7 +99,7 @@ impl Medium {
         self.sendings.len() > 1
     }
 
-    /// Busy until the last of what is on the air has ended, with the responses.
+    /// Marks the medium busy until all present transmissions and their responses have ended.
     pub(super) fn occupy(&mut self) {
         let sifs = self.timing.sifs;
         let end = |sending: &Sending| match sending.received {
@@ -110,7 +111,7 @@ impl Medium {
         self.busy_until = last.map(end);
     }
 
-    /// The medium is idle from `at` on; for how long it was busy.
+    /// Marks the medium idle from `at` on; returns how long it was busy.
     pub(super) fn free(&mut self, at: Time) -> Span {
         let busy = at.since(self.since);
         let cannot_read = self.unreadable && self.rules.eifs;
@@ -120,19 +121,20 @@ impl Medium {
         busy
     }
 
-    /// By category, when those that did not send start to count in the idle period that goes on.
+    /// From when on stations that did not transmit count slots in the present idle period, per
+    /// category.
     pub(super) fn starts(&self) -> [Time; Category::COUNT] {
         self.starts
     }
 
-    /// The contenders of stations that sent.
+    /// The contenders of the stations that transmitted.
     pub(super) fn senders(&self) -> impl Iterator<Item = u32> {
         let stations = self.sendings.iter().map(|sending| sending.by.station);
         stations
             .flat_map(|station| Category::ALL.map(|category| Contender { station, category }.id()))
     }
 
-    /// When `sender` starts to count in the idle period that goes on.
+    /// From when on `sender` counts slots in the present idle period.
     #[inline]
     pub(super) fn start(&self, sender: Contender) -> Time {
         let category = sender.category as usize;
@@ -152,7 +154,7 @@ impl Medium {
     }
 }
 
-/// A sink that puts packets that arrive at `at` into `outbox`, which is in the order of arrival.
+/// A sink that adds packets that arrive at `at` to `outbox`, which is in the order of arrival.
 pub(super) fn into<P>(
     outbox: &mut VecDeque<Delivered<P>>,
     at: Time,
@@ -179,8 +181,8 @@ mod tests {
         Contender { station, category: Category::BestEffort }
     }
 
-    /// From when on stations 0, 1 and 2 count, in µs, after 0 sent for 100 µs and, if it was a
-    /// collision, 1 for 200 µs.
+    /// From when on stations 0, 1 and 2 count slots, in µs, after station 0 sent for 100 µs and, in
+    /// a collision, station 1 for 200 µs.
     fn starts(rules: Rules, received: usize, collision: bool) -> [u64; 3] {
         let mut medium = Medium::new(3, Timing::of(Standard::A), rules, &Access::DCF);
         for (station, micros) in [(0, 100), (1, 200)].into_iter().take(1 + usize::from(collision)) {

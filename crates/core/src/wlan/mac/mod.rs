@@ -1,20 +1,21 @@
 //! A Wi-Fi cell: the 802.11 PHY and MAC in virtual time.
 //!
 //! ```text
-//! enqueue ─► queue a receiver ─► turns ─► contention ─► medium ─► reorder ─► poll
-//!            and category                (backoff)      (errors)
-//!              │        ▲                    │             │
-//!              ▼        └──── retry ─────────┴─────────────┘
+//! enqueue ─► queue per receiver ─► turns ─► contention ─► medium ─► reorder ─► poll
+//!            and category                  (backoff)      (errors)
+//!              │          ▲                    │             │
+//!              ▼          └──── retry ─────────┴─────────────┘
 //!            drops
 //! ```
 //!
-//! Everything follows from the standard, IEEE 802.11-2016, and nothing is fitted. A packet is queued
-//! in the queue of its sender, receiver and category ([`Category`]), which is drop-tail or any discipline of
-//! [`router`](crate::router). The queues of one sender and category take turns; together they contend
-//! with all others for the medium. The winner sends a frame, or an A-MPDU of the packets queued for that
-//! receiver, and learns from the acknowledgement which ones arrived. The rest is sent again until its
-//! tries or its lifetime end. A receiver delivers packets in order, none before a missing one is there or
-//! given up, at the end of the frame or of each MPDU ([`Delivery`]).
+//! Everything follows from the standard, IEEE 802.11-2016; no parameter is fitted. A packet is
+//! queued in the queue of its sender, receiver and category ([`Category`]), which is drop-tail or
+//! any discipline of [`router`](crate::router). The queues of one sender and category take turns;
+//! together they contend with all others for the medium. The winner sends a frame, or an A-MPDU of
+//! the packets queued for that receiver, and learns from the acknowledgement which ones arrived. It
+//! sends the others again until their retry limit or their lifetime is reached. A receiver delivers
+//! packets in order: it holds packets back behind a missing one until that one arrives or is given
+//! up. Delivery is at the end of the frame or of each MPDU ([`Delivery`]).
 //!
 //! [`Cell`] is a state machine on the driver's time, as [`Hop`](crate::link::Hop) is:
 //!
@@ -42,26 +43,26 @@
 //!
 //! # Time
 //!
-//! A driver that is late changes nothing. Time between accesses costs nothing either: the next
-//! access is the earliest end of a backoff, and the counts of the stations follow by arithmetic when
-//! the medium becomes busy. A packet that comes at the moment of an access finds the medium idle
-//! if it comes before that access is polled.
+//! A late driver does not change the result. Idle time costs no computation: the next access is the
+//! earliest end of a backoff, and the backoff counters are computed when the medium becomes busy. A
+//! packet queued at the time of an access finds the medium idle if it is queued before that access
+//! is polled.
 //!
 //! # Memory
 //!
-//! Each drop-tail queue holds `queue` packets, packets on the air and in the receiver's reorder buffer
-//! included; disciplines have limits of their own. Once all have been as full as they get, nothing is
-//! allocated.
+//! Each drop-tail queue holds `queue` packets, packets on the air and in the receiver's reorder
+//! buffer included; disciplines have their own limits. Once all queues have reached their maximum
+//! length, nothing more is allocated.
 //!
-//! # What is left out
+//! # Not modelled
 //!
 //! - Every station hears every other one: no hidden stations; propagation takes no time.
 //! - RTS and CTS, with [`Protection`], are never lost to noise.
 //! - Acknowledgements are never lost, and block acknowledgement agreements always hold. When a
 //!   sender gives up an MPDU, its receiver knows at once and releases the packets behind it, as if
 //!   the next A-MPDU had announced it.
-//! - A frame that its receiver lost to noise is unreadable for all others too; one that it read is
-//!   readable for all.
+//! - A frame that its receiver lost to noise is unreadable for all other stations too; a frame that
+//!   it received is readable for all.
 //! - Beacons, association, power saving, fragmentation, STBC, LDPC and beamforming.
 //! - 802.11n is at 5 GHz, in mixed format; 802.11g has no 802.11b stations around.
 

@@ -1,10 +1,10 @@
 //! How bits become symbols: modulation, code, width and streams, and how long a frame takes.
 //!
 //! ```text
-//! duration = preamble + ⌈(16 + 8 · bytes + 6 · encoders) / data bits a symbol⌉ · symbol
+//! duration = preamble + ⌈(16 + 8 · bytes + 6 · encoders) / data bits per symbol⌉ · symbol
 //! ```
 //!
-//! with 16 bits of service field and 6 tail bits an encoder. IEEE 802.11-2016: 17.4.3 (OFDM,
+//! with 16 bits of service field and 6 tail bits per encoder. IEEE 802.11-2016: 17.4.3 (OFDM,
 //! TXTIME), 18.5.3 (ERP), 19.4.3 (HT) and 21.4.3 (VHT).
 
 use core::fmt;
@@ -12,7 +12,7 @@ use core::fmt;
 use super::standard::Standard;
 use crate::unit::{BitRate, Bytes, Span};
 
-/// What one subcarrier carries in one symbol.
+/// The modulation of one subcarrier: how many bits one symbol carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Modulation {
     /// One bit.
@@ -28,7 +28,7 @@ pub enum Modulation {
 }
 
 impl Modulation {
-    /// Coded bits a subcarrier and symbol.
+    /// Coded bits per subcarrier and symbol.
     pub const fn bits(self) -> u32 {
         match self {
             Self::Bpsk => 1,
@@ -54,7 +54,7 @@ pub enum CodeRate {
 }
 
 impl CodeRate {
-    /// Data bits for so many coded bits.
+    /// Data bits and coded bits: the numerator and the denominator of the rate.
     pub const fn ratio(self) -> (u32, u32) {
         match self {
             Self::Half => (1, 2),
@@ -124,23 +124,23 @@ pub enum Guard {
     Short,
 }
 
-/// One of the ways to send a frame.
+/// A transmission mode: modulation, code rate, width and spatial streams.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mode {
-    /// What a subcarrier carries.
+    /// The modulation of each subcarrier.
     pub modulation: Modulation,
-    /// The code.
+    /// The code rate.
     pub code: CodeRate,
     /// The width of the channel.
     pub width: Width,
-    /// How many spatial streams.
+    /// The number of spatial streams.
     pub streams: u32,
     bits_per_symbol: u32,
     encoders: u32,
-    /// Everything before the data.
+    /// The duration of the preamble and of all headers of the PHY before the data.
     preamble: Span,
     symbol: Span,
-    /// The silence behind a frame that lets 2.4 GHz receivers finish.
+    /// The signal extension: silence after a frame that gives 2.4 GHz receivers time to finish.
     extension: Span,
 }
 
@@ -190,8 +190,8 @@ impl Mode {
         })
     }
 
-    /// The mode in which control frames are sent that every station must understand: the fastest
-    /// OFDM rate not above `rate`, at least 6 Mbit/s.
+    /// The mode for control frames, which every station must be able to read: the fastest OFDM rate
+    /// not above `rate`, at least 6 Mbit/s.
     pub fn control(standard: Standard, rate: BitRate) -> Self {
         let rates = LEGACY.into_iter().rev().map(|(mbit, ..)| BitRate::from_mbps(mbit));
         let fitting = rates.filter(|legacy| *legacy <= rate);
@@ -201,8 +201,8 @@ impl Mode {
             .expect("6 Mbit/s is a rate of OFDM")
     }
 
-    /// The HT mode of 802.11n with an MCS from 0 to 31, where every eight have one stream more,
-    /// over 20 or 40 MHz; `None` for others.
+    /// The HT mode of 802.11n with an MCS from 0 to 31 (one more stream per eight), over 20 or 40
+    /// MHz; `None` for others.
     pub fn ht(mcs: u8, width: Width, guard: Guard) -> Option<Self> {
         if mcs > 31 || width == Width::Mhz80 {
             return None;
@@ -263,23 +263,23 @@ impl Mode {
         BitRate::from_bps(u64::from(self.bits_per_symbol) * 1_000_000_000 / self.symbol.as_nanos())
     }
 
-    /// The OFDM rate that responses to this mode go by: that of the same modulation and code, or
-    /// the next below (Table 10-9, non-HT reference rate).
+    /// The OFDM rate that determines the rate of responses to this mode: the one with the same
+    /// modulation and code, or the next lower one (Table 10-9, non-HT reference rate).
     pub fn reference_rate(&self) -> BitRate {
         let scheme = (self.modulation, self.code);
         let fitting = LEGACY.into_iter().rev().find(|(_, m, c)| (*m, *c) <= scheme);
         BitRate::from_mbps(fitting.map_or(6, |(mbit, ..)| mbit))
     }
 
-    /// What a frame is on the air in the mean beside the bits of its PSDU: preamble, service and
-    /// tail bits, and the half of a symbol by which data misses the end of its last one.
+    /// The mean airtime of a frame in addition to the bits of its PSDU: preamble, service and tail
+    /// bits, and half a symbol of padding.
     pub fn overhead(&self) -> Span {
         let bits = 16 + 6 * u64::from(self.encoders);
         let around = self.symbol * bits / u64::from(self.bits_per_symbol);
         self.preamble + around + self.symbol / 2 + self.extension
     }
 
-    /// How long a frame whose PSDU (all behind the preamble) has this size is on the air.
+    /// The airtime of a frame whose PSDU (everything after the preamble) has this size.
     pub fn duration(&self, psdu: Bytes) -> Span {
         let bits = 16 + 8 * psdu.get() + 6 * u64::from(self.encoders);
         let symbols = bits.div_ceil(u64::from(self.bits_per_symbol));
@@ -288,7 +288,7 @@ impl Mode {
         self.preamble + Span::from_nanos(data) + self.extension
     }
 
-    /// The largest PSDU that is on the air for at most `span`.
+    /// The largest PSDU whose airtime is at most `span`.
     pub fn capacity(&self, span: Span) -> Bytes {
         let data = (span - self.preamble - self.extension).as_nanos() / 4_000 * 4_000;
         let bits = data / self.symbol.as_nanos() * u64::from(self.bits_per_symbol);

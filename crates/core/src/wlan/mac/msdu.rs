@@ -5,28 +5,28 @@ use alloc::collections::VecDeque;
 use super::frame::{Framing, Received};
 use crate::unit::{Bytes, Time};
 
-/// A packet. If it is the first of its MPDU, everything but the packet is that one's.
+/// A packet. All other fields describe its MPDU and are valid in the first packet of the MPDU.
 #[derive(Debug)]
 pub(super) struct Msdu<P> {
     pub(super) packet: P,
     /// Of the MPDU.
     pub(super) size: Bytes,
-    /// When the newest of its packets came.
+    /// When the newest packet of the MPDU was queued.
     pub(super) since: Time,
     pub(super) tries: u8,
-    /// How many packets it has; 0 for those behind the first.
+    /// The number of packets in the MPDU; 0 in all but the first packet.
     pub(super) packets: u8,
     pub(super) state: State,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// It was never on the air.
+    /// Not transmitted yet.
     Queued,
-    /// It was, and goes there again.
+    /// Transmitted without success; to be sent again.
     Waiting,
     OnAir,
-    /// With its frame, and when the MPDU ended.
+    /// Received: in which frame, and when the MPDU ended.
     Received(Received, Time),
 }
 
@@ -37,18 +37,18 @@ impl State {
     }
 }
 
-/// Goes over the MPDUs that a block acknowledgement covers.
+/// An iterator over the MPDUs that a block acknowledgement covers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Window {
     mpdus: usize,
-    /// Where the next one begins.
+    /// The index at which the next MPDU begins.
     next: usize,
 }
 
 impl Window {
-    /// Where the next MPDU begins, if there is one in the window.
+    /// The index at which the next MPDU begins, if the window contains one.
     pub(super) fn next<P>(&mut self, msdus: &VecDeque<Msdu<P>>) -> Option<usize> {
-        // What joined the last one is behind it.
+        // Skip the other packets of the last MPDU, which follow its first.
         while msdus.get(self.next)?.packets == 0 {
             self.next += 1;
         }
@@ -60,7 +60,7 @@ impl Window {
         Some(index)
     }
 
-    /// The same after the MPDU at `index`, the last, was taken out.
+    /// The window after the last returned MPDU, at `index`, was removed.
     pub(super) fn without(self, index: usize) -> Self {
         Self { mpdus: self.mpdus - 1, next: index }
     }

@@ -42,7 +42,7 @@ pub struct Delivered<P> {
     pub packet: P,
 }
 
-/// What a cell is made of.
+/// The parts of a cell.
 #[derive(Debug)]
 pub struct CellParts {
     /// How many stations there are.
@@ -59,13 +59,13 @@ pub struct CellParts {
     pub rules: Rules,
     /// How frames are protected, if they are.
     pub protection: Option<Reservation>,
-    /// What stations hear of each other.
+    /// The channel between the stations.
     pub channel: Channel,
     /// How stations choose among the modes.
     pub rate: RateChoice,
     /// The queues of the stations.
     pub queues: Queues,
-    /// How long a packet of a drop-tail queue may wait.
+    /// The longest time that a packet may stay in a drop-tail queue.
     pub lifetime: Span,
     /// Whether CoDel drops in drop-tail queues.
     pub codel: bool,

@@ -8,13 +8,14 @@
 //! IEEE 802.11-2016: 9.3.1.2 (RTS), 9.3.1.3 (CTS), 10.3.2.6 (RTS/CTS), 10.3.2.11 (CTS-to-self).
 //! At 6 Mbit/s RTS/CTS takes 128 µs and CTS-to-self 60 µs; at 24 Mbit/s 88 and 44 µs.
 //!
-//! An RTS that collides gets no CTS, so that its data is not sent: such a collision is as short as
-//! the RTS. A CTS-to-self gets no answer, so that the data follows it into the collision.
+//! An RTS that collides gets no CTS, so its data is not sent: the collision is as short as the RTS.
+//! A CTS-to-self expects no answer, so the data follows it into the collision.
 //!
 //! # Where the standard leaves a choice
 //!
 //! Only the first frame of a TXOP is protected, as the reservation covers the TXOP. A collision of
-//! RTSs counts as a try of the data, as the one retry limit here is that of short frames.
+//! RTS frames counts as an attempt of the data frame: the only retry limit modelled here is the one
+//! for short frames.
 
 use super::mode::Mode;
 use super::standard::Standard;
@@ -43,7 +44,7 @@ pub enum Exchange {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Protection {
-    /// What is sent before the frame.
+    /// The frames sent before the protected frame.
     pub exchange: Exchange,
     /// The rate of RTS and CTS, one of 802.11a's.
     pub rate: BitRate,
@@ -65,13 +66,13 @@ pub struct Reservation {
     pub above: Bytes,
     /// How long before the data the exchange begins.
     pub lead: Span,
-    /// How long after the start of an exchange that collides its sender falls silent; `None` if it
-    /// sends the data all the same.
+    /// For how long the sender of a colliding exchange transmits before it stops; `None` if it
+    /// sends the data in any case.
     pub silent_after: Option<Span>,
 }
 
 impl Protection {
-    /// The times of this protection; `None` if 802.11a does not have its rate.
+    /// The times of this protection; `None` if its rate is not one of 802.11a's.
     pub fn reservation(&self, standard: Standard, timing: &Timing) -> Option<Reservation> {
         let mode = Mode::legacy(standard, self.rate)?;
         let cts = mode.duration(CTS) + timing.sifs;

@@ -1,9 +1,9 @@
-//! Which mode to send in: a fixed one, or the one that promises most.
+//! Rate control: a fixed mode, or the one with the highest expected throughput (Minstrel).
 //!
-//! The choice by trial is that of Minstrel (Fietkau and Smithies, in Linux mac80211): each mode
-//! has an estimate of the probability that a frame gets through, from which follows the
-//! throughput that it promises. Most frames go out in the best mode; one of ten tries another one,
-//! so that estimates stay true. A frame that fails is sent again in ever safer modes:
+//! Minstrel (Fietkau and Smithies, in Linux mac80211) chooses by trial: for each mode, it estimates
+//! the probability that a frame is received, and from it the expected throughput. Most frames are
+//! sent in the best mode; one in ten samples another mode, so that the estimates stay current. A
+//! failed frame is sent again in ever safer modes:
 //!
 //! ```text
 //! best throughput ×2 ─► second best ×2 ─► most probable ×2 ─► slowest
@@ -11,8 +11,8 @@
 //!
 //! # Where Linux does more
 //!
-//! Linux groups the modes of HT and VHT and samples within groups at a budget of airtime; here all
-//! modes of a cell are one group, and each is as likely to be tried.
+//! Linux groups the modes of HT and VHT and samples within groups, with a budget of airtime; here
+//! all modes of a cell are one group, sampled with equal probability.
 
 use alloc::boxed::Box;
 
@@ -36,7 +36,7 @@ pub enum RateChoice {
 /// The choice of modes for one receiver.
 #[derive(Debug)]
 pub(super) enum RateControl {
-    /// This one.
+    /// The mode with this index.
     Fixed(usize),
     /// By trial.
     Minstrel(Minstrel),
@@ -59,7 +59,7 @@ impl RateControl {
         }
     }
 
-    /// So many of the MPDUs sent in `mode` were received.
+    /// Of `sent` MPDUs in `mode`, `received` were received.
     pub(super) fn report(&mut self, mode: usize, sent: usize, received: usize) {
         if let Self::Minstrel(minstrel) = self {
             minstrel.report(mode, sent, received);
@@ -67,19 +67,19 @@ impl RateControl {
     }
 }
 
-/// How often estimates are renewed.
+/// The interval between updates of the estimates.
 const INTERVAL: Span = Span::from_millis(100);
-/// What an old estimate weighs against the new interval.
+/// The weight of the old estimate against the last interval.
 const MEMORY: f64 = 0.75;
-/// The part of frames that try another mode.
+/// The share of frames that sample another mode.
 const LOOKAROUND: f64 = 0.1;
-/// How often in a row a frame is sent in each mode of its chain.
+/// The number of attempts in each mode of the retry chain.
 const TRIES: u8 = 2;
-/// A mode that fails more often is of no use, however fast.
+/// A mode with a lower probability of success counts as useless, however fast.
 const MIN_PROBABILITY: f64 = 0.1;
-/// A mode that fails more seldom gains nothing from it.
+/// A higher probability of success is not rewarded.
 const SAFE_PROBABILITY: f64 = 0.9;
-/// The frame by which modes are compared.
+/// The size of the reference frame with which modes are compared.
 const REFERENCE: Bytes = Bytes::new(1200);
 
 /// The state of the choice by trial.
@@ -94,12 +94,12 @@ pub(super) struct Minstrel {
     renewal: Time,
 }
 
-/// What is known of one mode.
+/// The statistics of one mode.
 #[derive(Debug)]
 struct Trial {
-    /// Of the reference frame.
+    /// The airtime of the reference frame.
     airtime: Span,
-    /// Once tried, how probably a frame gets through.
+    /// The probability that a frame is received, once the mode was sampled.
     probability: Option<f64>,
     sent: u64,
     received: u64,
@@ -150,7 +150,7 @@ impl Minstrel {
             self.chain = [self.best, self.second, self.max_probability, 0];
             if rng.random::<f64>() < LOOKAROUND {
                 let sample = rng.random_range(0..self.trials.len());
-                // A slower mode is tried only where the best one has failed.
+                // A slower mode is sampled only after the best one has failed.
                 let place = usize::from(sample < self.best);
                 self.chain[1] = self.best;
                 self.chain[place] = sample;

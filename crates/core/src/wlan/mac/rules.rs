@@ -1,50 +1,48 @@
-//! The rules by which a real cell differs from Bianchi's model, each with a switch.
+//! The rules in which a real cell differs from Bianchi's model, each with a switch.
 
-/// What a busy period does to the counter of those who wait.
+/// How a busy period affects the backoff counters of waiting stations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Countdown {
-    /// A slot counts once it has passed idle, as in the DCF: the slot in which somebody starts to
-    /// transmit does not count. So nobody who waited comes to zero at the start of that slot's
-    /// successor, and the first slot after a busy period belongs to those who just transmitted
-    /// (Bianchi, Tinnirello, Scalia: Understanding 802.11e contention-based prioritization
-    /// mechanisms, IEEE Network 2005).
+    /// A slot counts once it has passed idle, as in the DCF: the slot in which a transmission
+    /// starts does not count. So no waiting station reaches zero in the first slot after a busy
+    /// period; only a station that just transmitted can use it (Bianchi, Tinnirello, Scalia:
+    /// Understanding 802.11e contention-based prioritization mechanisms, IEEE Network 2005).
     AfterIdleSlot,
-    /// A slot counts when it begins, as in EDCA: also the one in which somebody starts to
-    /// transmit. Bianchi's model of the DCF (JSAC 2000) counts so.
+    /// A slot counts when it begins, as in EDCA, even the one in which a transmission starts.
+    /// Bianchi's model of the DCF (JSAC 2000) assumes this.
     AtSlotStart,
 }
 
-/// From when on a sender whose frame failed counts its new backoff.
+/// When the sender of a failed frame starts to count its new backoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Recovery {
-    /// DIFS (or AIFS) after the end of its frame, as if it knew at once.
+    /// DIFS (or AIFS) after the end of its frame, as if it detected the failure at once.
     AtOnce,
-    /// Once its acknowledgement timeout and DIFS have passed, which run together: the backoff of
-    /// the DCF begins with the timeout, and all that it asks of the medium is to have been idle
-    /// for DIFS (10.3.4.3). Those who did not take part still wait for EIFS then, so the first
-    /// slots after a collision belong to those who collided.
+    /// When both its acknowledgement timeout and DIFS have passed, which run in parallel: the
+    /// backoff of the DCF begins with the timeout, and only requires that the medium was idle for
+    /// DIFS (10.3.4.3). Stations that did not take part still wait for EIFS then, so only the
+    /// colliding stations can use the first slots after a collision.
     Timeout,
     /// AIFS after its acknowledgement timeout, as in EDCA (10.22.2.4 c).
     TimeoutThenAifs,
 }
 
-/// Rules of contention that can be switched to show what each of them is worth.
+/// Rules of contention, each of which can be switched to show its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Rules {
     /// Whether a slot counts when it begins or once it has passed.
     pub countdown: Countdown,
-    /// Whether those who heard a frame that could not be read wait for EIFS (10.3.2.3.7) instead
-    /// of DIFS.
+    /// Whether stations wait for EIFS (10.3.2.3.7) instead of DIFS after an unreadable frame.
     pub eifs: bool,
     /// When a sender whose frame failed contends again.
     pub recovery: Recovery,
-    /// After how many attempts a frame is given up, at least 1; for ever if `None`.
+    /// The number of attempts after which a frame is given up, at least 1; `None` for no limit.
     #[cfg_attr(feature = "serde", serde(default))]
     pub retry_limit: Option<u8>,
 }
@@ -68,8 +66,8 @@ impl Rules {
         ..Self::DCF
     };
 
-    /// What Bianchi's model assumes (JSAC 2000, section IV): the same DIFS for all after every
-    /// frame, every busy period counting as one slot, and no end to retries.
+    /// The assumptions of Bianchi's model (JSAC 2000, section IV): the same DIFS for all stations
+    /// after every frame, every busy period counted as one slot, and unlimited retries.
     pub const BIANCHI: Self = Self {
         countdown: Countdown::AtSlotStart,
         eifs: false,

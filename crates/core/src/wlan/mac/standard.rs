@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Whose physical layer a cell uses.
+/// The standard whose physical layer a cell uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Standard {
@@ -10,7 +10,8 @@ pub enum Standard {
     #[default]
     #[cfg_attr(feature = "serde", serde(rename = "802.11a"))]
     A,
-    /// 802.11g: OFDM at 2.4 GHz, 20 MHz, without 802.11b stations; [`Slot`](super::Slot) is its own choice.
+    /// 802.11g: OFDM at 2.4 GHz, 20 MHz, without 802.11b stations; its slot length is chosen by
+    /// [`Slot`](super::Slot).
     #[cfg_attr(feature = "serde", serde(rename = "802.11g"))]
     G,
     /// 802.11n: HT in mixed format at 5 GHz, 20 or 40 MHz.

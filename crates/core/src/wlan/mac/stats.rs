@@ -1,22 +1,22 @@
-//! Counters of a cell, by station.
+//! Counters of a cell, per station.
 
 use alloc::vec::Vec;
 
 use crate::link::{DropCounts, Traffic};
 use crate::unit::Span;
 
-/// What one station did since the start.
+/// Counters of one station since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StationStats {
-    /// What it was given to send.
+    /// Packets queued for transmission.
     pub arrived: Traffic,
-    /// What of it was delivered.
+    /// Packets delivered to their receivers.
     pub delivered: Traffic,
-    /// What of it was given up.
+    /// Packets dropped, by reason.
     pub drops: DropCounts,
-    /// How often it transmitted: frames, or A-MPDUs.
+    /// Transmissions: frames, or A-MPDUs.
     pub transmissions: u64,
-    /// Of these, how many met another one.
+    /// Transmissions that collided with another one.
     pub collisions: u64,
     /// How often a category lost the medium to a higher one of the same station.
     pub internal_collisions: u64,
@@ -32,27 +32,28 @@ pub struct StationStats {
     pub received_frames: u64,
     /// The packets that it received in them.
     pub received_packets: u64,
-    /// For how long it transmitted, its acknowledgements included.
+    /// Its airtime, acknowledgements included.
     pub airtime: Span,
 }
 
 impl StationStats {
-    /// The part of all MPDUs that were sent again, from 0 to 1; zero if none was sent.
+    /// The share of retries among all MPDUs sent, from 0 to 1; zero if no MPDU was sent.
     pub fn retry_rate(&self) -> f64 {
         share(self.retries, self.attempts)
     }
 
-    /// The part of its transmissions that met another one, from 0 to 1; zero if there was none.
+    /// The share of its transmissions that collided, from 0 to 1; zero without transmissions.
     pub fn collision_rate(&self) -> f64 {
         share(self.collisions, self.transmissions)
     }
 
-    /// The mean aggregation level of what it sent: packets a transmission; zero if there was none.
+    /// The mean aggregation level at the sender: packets per transmission; zero without
+    /// transmissions.
     pub fn level_sent(&self) -> f64 {
         share(self.packets, self.transmissions)
     }
 
-    /// The mean aggregation level as it sees it: packets received a frame; zero if there was none.
+    /// The mean aggregation level at the receiver: packets per received frame; zero without frames.
     pub fn level_received(&self) -> f64 {
         share(self.received_packets, self.received_frames)
     }
@@ -62,19 +63,19 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// What happened in a cell since its start.
+/// Counters of a cell since its start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CellStats {
     /// By station.
     pub stations: Vec<StationStats>,
-    /// How often somebody transmitted, a collision counting once.
+    /// Channel accesses; a collision counts once.
     pub exchanges: u64,
-    /// For how long the medium was busy, without what goes on now.
+    /// The total time that the medium was busy, without the present busy period.
     pub busy: Span,
 }
 
 impl CellStats {
-    /// A count of all stations together.
+    /// The sum of one counter over all stations.
     pub fn sum(&self, of: impl Fn(&StationStats) -> u64) -> u64 {
         self.stations.iter().map(of).sum()
     }

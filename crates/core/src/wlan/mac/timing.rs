@@ -14,7 +14,7 @@ use super::mode::Mode;
 use super::standard::Standard;
 use crate::unit::{BitRate, Span};
 
-/// The slot of an 802.11g cell (18.5.4, Table 18-5); the other standards have 9 µs alone.
+/// The slot of an 802.11g cell (18.5.4, Table 18-5); the other standards have only 9 µs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -29,15 +29,15 @@ pub enum Slot {
 /// The times of a standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// What backoff is counted in: 9 µs, or 20 µs in 802.11g cells with long slots.
+    /// The slot, the unit of backoff: 9 µs, or 20 µs in 802.11g cells with long slots.
     pub slot: Span,
     /// Between a frame and its acknowledgement.
     pub sifs: Span,
-    /// How long after its start a transmission is noticed by others (aCCATime, at most 4 µs): who
-    /// starts within it collides.
+    /// How long after its start other stations detect a transmission (aCCATime, at most 4 µs): a
+    /// station that starts within this time collides.
     pub cca: Span,
-    /// From the start of a frame to the moment at which its receiver knows of it
-    /// (aRxPHYStartDelay of the non-HT frames in which acknowledgements come).
+    /// From the start of a frame to its detection by the receiver (aRxPHYStartDelay of non-HT
+    /// frames, the format of acknowledgements).
     pub rx_start_delay: Span,
     /// The airtime of an acknowledgement at the lowest mandatory rate, for EIFS.
     pub slowest_ack: Span,
@@ -71,7 +71,7 @@ impl Timing {
         self.sifs + self.slot * u64::from(aifsn)
     }
 
-    /// What EIFS adds to DIFS, or to AIFS, after a frame that could not be read.
+    /// The time that EIFS adds to DIFS, or to AIFS, after an unreadable frame.
     pub fn error_extension(&self) -> Span {
         self.sifs + self.slowest_ack
     }
