@@ -22,8 +22,8 @@ impl Backlog {
         self.0.get(usize::from(path.0)).copied().unwrap_or(0)
     }
 
-    /// What comes before the choice of a path for the next packet: nothing while no path has room,
-    /// then what is assigned already. `None` where a path is to be chosen.
+    /// The step before a path is chosen for the next packet: wait while no path has room, then send
+    /// the packets that are assigned already. `None` if a path is to be chosen.
     pub(super) fn resume(&mut self, flow: &SendState, paths: &[PathState]) -> Option<Choice> {
         if !candidates(paths).any(PathState::has_room) {
             return Some(Choice::Wait);
@@ -77,7 +77,7 @@ impl Backlog {
     }
 }
 
-/// How many packets of `segment` can be sent: those that there are, within the receive window.
+/// How many packets of `segment` can be sent: those of the unsent data, within the receive window.
 fn packets(flow: &SendState, segment: Bytes) -> u64 {
     flow.unsent.min(flow.window_left).get() / segment.get().max(1)
 }

@@ -1,4 +1,5 @@
-//! Blocking estimation: a slower path only if it leaves the fastest enough of the receive window.
+//! Blocking estimation: uses a slower path only if that leaves the fastest path enough of the
+//! receive window.
 //!
 //! While a packet lingers on the slow path s, the fast one f sends
 //!
@@ -40,10 +41,10 @@ use crate::unit::{Span, Time};
 pub struct BlestParams {
     /// λ at the start, within the bounds. 1.2.
     pub lambda: f64,
-    /// The least and the greatest λ, above 0. 1 and 1.3.
+    /// The minimum and the maximum of λ, above 0. 1 and 1.3.
     pub bounds: [f64; 2],
-    /// How much λ falls in a round trip of the slow path without blocking, and rises in one with,
-    /// from 0 on. 0.01 and 0.04.
+    /// How much λ falls per round trip of the slow path without blocking, and rises per round trip
+    /// with it, from 0 on. 0.01 and 0.04.
     pub steps: [f64; 2],
     /// Whether to use the smallest and the largest smoothed round trip seen, as the code for Linux
     /// does. `false`.
@@ -56,7 +57,7 @@ impl Default for BlestParams {
     }
 }
 
-/// Beyond it windows of slow start would have no meaning.
+/// The maximum of r in slow start: windows of more rounds would be meaningless.
 const MAX_ROUNDS: f64 = 16.0;
 
 /// No round trip yet.
@@ -69,7 +70,7 @@ pub struct Blest {
     lambda: f64,
     has_blocked: bool,
     changed_at: Option<Time>,
-    /// The smallest and the largest smoothed round trip of each path, in s.
+    /// The minimum and the maximum smoothed round trip of each path, in s.
     seen: [[f64; 2]; MAX_PATHS],
 }
 
@@ -107,7 +108,7 @@ impl Blest {
         }
     }
 
-    /// For how long a packet lingers on `slow`, and the round trip of `fast`, in s.
+    /// How long a packet lingers on `slow`, and the round trip of `fast`, in s.
     fn times(&self, fast: &PathState, slow: &PathState) -> [f64; 2] {
         let [linger, round_trip] = [slow, fast].map(|path| path.round_trip().as_secs_f64());
         let [slow_at, fast_at] = [slow, fast].map(|path| usize::from(path.id.0));
@@ -121,7 +122,7 @@ impl Blest {
         [linger.max(estimate), (least + most) / 2.0]
     }
 
-    /// What the fast path sends meanwhile, in bytes.
+    /// The bytes that the fast path sends meanwhile.
     fn sent_meanwhile(&self, fast: &PathState, [linger, round_trip]: [f64; 2]) -> f64 {
         let rounds = if round_trip > 0.0 { libm::floor(linger / round_trip) + 1.0 } else { 1.0 };
         let window = fast.packets();
@@ -229,7 +230,7 @@ mod tests {
             Choice::Send(PathId(1))
         );
         assert_eq!(blest.choose(Time::ZERO, &flow(174), &paths(10, 100, 9)), Choice::Wait);
-        // What was seen of a path is not the next one's of its number.
+        // Measurements of a path do not apply to the next path with its number.
         blest.forget(PathId(0));
         blest.forget(PathId(1));
         assert_eq!(

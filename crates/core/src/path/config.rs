@@ -45,16 +45,16 @@ pub enum SchedulerConfig {
 pub struct SchedulerError {
     /// The setting.
     pub field: &'static str,
-    /// What it was.
+    /// Its value.
     pub value: f64,
-    /// Where it may lie.
+    /// The allowed range.
     pub range: &'static str,
-    /// A value that makes sense.
+    /// A reasonable value.
     pub example: &'static str,
 }
 
 impl SchedulerConfig {
-    /// All schedulers, with their settings as they are unless said.
+    /// All schedulers with their default settings.
     pub const ALL: [Self; 10] = [
         Self::MinSrtt,
         Self::RoundRobin,
@@ -134,7 +134,7 @@ impl SchedulerConfig {
         }
     }
 
-    /// The scheduler, at its beginning.
+    /// The scheduler, in its initial state.
     ///
     /// # Errors
     /// As [`SchedulerConfig::check`].
@@ -154,8 +154,8 @@ impl SchedulerConfig {
         })
     }
 
-    /// Whether it uses the waits of single packets, so that stamps of their departures are worth their
-    /// cost ([`Scheduler::wants_acks`]).
+    /// Whether it uses the queueing delays of single packets, so that stamps of their departures
+    /// are worth their cost ([`Scheduler::wants_acks`]).
     pub fn wants_queueing_delays(&self) -> bool {
         self.build().is_ok_and(|scheduler| scheduler.wants_acks())
     }
@@ -169,7 +169,7 @@ impl SchedulerConfig {
 )]
 pub struct ParseSchedulerError(String);
 
-/// By its name, with its settings as they are unless said.
+/// Parses a scheduler's name; its settings are the defaults.
 impl FromStr for SchedulerConfig {
     type Err = ParseSchedulerError;
 

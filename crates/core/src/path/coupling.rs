@@ -20,7 +20,7 @@
 //! LIA: RFC 6356, section 3. OLIA: Khalili, Gast, Popovic, Le Boudec: MPTCP Is Not Pareto-Optimal,
 //! IEEE/ACM Transactions on Networking 21(5), 2013, section IV.
 
-/// What the laws of other paths must know of a path.
+/// The state of a path for the coupled laws of the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Share {
     /// Its window, in packets.
@@ -37,7 +37,7 @@ impl Share {
         self.delivered[0] += packets;
     }
 
-    /// A loss: a new count begins.
+    /// Starts a new count after a loss.
     pub fn on_loss(&mut self) {
         self.delivered = [0.0, self.delivered[0]];
     }

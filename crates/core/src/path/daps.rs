@@ -38,7 +38,7 @@ use crate::unit::Time;
 /// The longest round, in ms.
 const MAX_ROUND: u64 = 10_000;
 
-/// Forward delays are rounded to multiples of so many ms.
+/// Forward delays are rounded to multiples of this, in ms.
 const DELAY_STEP: u64 = 4;
 
 /// A path's part of the plan.
@@ -55,7 +55,7 @@ struct Turns {
     left: u64,
 }
 
-/// Follows a plan.
+/// Sends packets by a plan.
 #[derive(Debug, Clone)]
 pub struct Daps {
     /// In the order of their round trips.
@@ -66,7 +66,7 @@ pub struct Daps {
 }
 
 impl Daps {
-    /// Has no plan yet.
+    /// A scheduler without a plan.
     pub fn new() -> Self {
         Self { plan: Vec::new(), end: 0, backlog: Backlog::new() }
     }
@@ -110,7 +110,7 @@ fn forward_delay(path: &PathState) -> u64 {
     (half.saturating_add(DELAY_STEP / 2) / DELAY_STEP * DELAY_STEP).max(1)
 }
 
-/// Of two numbers above zero.
+/// The least common multiple of two numbers above zero.
 fn least_common_multiple(a: u64, b: u64) -> u64 {
     let (mut gcd, mut rest) = (a, b);
     while rest > 0 {

@@ -1,5 +1,5 @@
-//! Earliest delivery: QAware's queue and server, but with the queue's own rate; and it waits for a
-//! path that is full if all that may be sent is there sooner then.
+//! Earliest delivery: QAware's queue and server, but with the queue's own rate. It waits for a full
+//! path if that delivers all data that may be sent sooner.
 //!
 //! With n packets in the device queue of a path:
 //!
@@ -45,10 +45,10 @@ impl Default for EarliestParams {
 /// TCP's gain of srtt (RFC 6298), so that Ŵ and srtt are means over as many packets.
 const GAIN: f64 = 1.0 / 8.0;
 
-/// What is remembered of a path.
+/// The estimates of one path.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    /// The smoothed round trip of which `wait` and `service` tell.
+    /// The smoothed round trip of `wait` and `service`.
     srtt: Option<Span>,
     /// Ŵ, in s.
     wait: f64,
@@ -56,7 +56,7 @@ struct Known {
     service: f64,
 }
 
-/// Sends each packet where it arrives first.
+/// Sends each packet by the path on which it arrives first.
 #[derive(Debug, Clone)]
 pub struct Earliest {
     params: EarliestParams,
@@ -74,7 +74,7 @@ impl Earliest {
         let known = &mut self.known[usize::from(path.id.0) % MAX_PATHS];
         let round_trip = path.round_trip().as_secs_f64();
         let queue = path.queue.map_or(Some(Span::ZERO), |queue| queue.wait());
-        // A queue that stands still takes as long as is known of it.
+        // A blocked queue takes at least its mean delay, and a round trip.
         let wait = queue.map_or(known.wait.max(round_trip), Span::as_secs_f64);
         if known.srtt != path.srtt {
             known.srtt = path.srtt;
@@ -91,7 +91,7 @@ impl Scheduler for Earliest {
     }
 
     fn choose(&mut self, _now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
-        // The least D, and of those with room.
+        // The minimum D of all paths, and of those with room.
         let mut best: [Option<(f64, &PathState)>; 2] = [None; 2];
         for path in candidates(paths) {
             let delivery = self.delivery(path);
@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_queue_takes_as_long_as_its_device_needs() {
-        // By hand: 8 packets at 1000 a second wait 8 ms; Ŵ = 8/8 = 1 ms; 8 + (20 − 1) ms.
+        // Calculated: 8 packets at 1000 per second are queued for 8 ms; Ŵ = 8/8 = 1 ms; 8 + (20 −
+        // 1) ms.
         let mut earliest = Earliest::new(EarliestParams::default());
         assert!((earliest.delivery(&queued(0, 20, 8, 1e3)) - 0.027).abs() < 1e-12);
         // Without a new round trip only the queue has changed.
@@ -170,7 +171,7 @@ mod tests {
             assert_eq!(choose(&mut earliest, &flow, &paths), Choice::Wait);
             let room = [path(0, 10, 10, 9), paths[1]];
             assert_eq!(choose(&mut earliest, &flow, &room), Choice::Send(PathId(0)));
-            // It has waited, and what took the fast path since does not end that: 125 ms.
+            // It has waited, and the data that the fast path took since does not end that: 125 ms.
             assert_eq!(choose(&mut earliest, &few(110)[0], &paths), Choice::Wait);
             assert_eq!(choose(&mut earliest, &few(116)[0], &paths), Choice::Send(PathId(1)));
             assert_eq!(choose(&mut earliest, &few(110)[0], &paths), Choice::Send(PathId(1)));
@@ -198,7 +199,7 @@ mod tests {
     fn once_a_queue_is_empty_its_path_is_as_good_as_before() {
         let mut earliest = Earliest::new(EarliestParams::default());
         let short = Some(Span::from_millis(10));
-        // Round trips have come to tell of the queue: 200 ms of wait, 210 in all.
+        // By now round trips include the queue: 200 ms of queueing delay, 210 ms in all.
         for step in 0..200 {
             let full = PathState { min_rtt: short, ..queued(0, 210 + step % 2, 200, 1e3) };
             earliest.delivery(&full);

@@ -1,4 +1,4 @@
-//! Earliest completion first: a slower path only where it brings the end nearer.
+//! Earliest completion first: uses a slower path only if that completes the data sooner.
 //!
 //! With f the fastest path, without room, s the fastest with room, k unsent packets, and
 //! δ = max(σ_f, σ_s):
@@ -40,7 +40,7 @@ impl Default for EcfParams {
     }
 }
 
-/// Waits for the fastest path if all is over sooner then.
+/// Waits for the fastest path if that completes the data sooner.
 #[derive(Debug, Clone)]
 pub struct Ecf {
     params: EcfParams,
@@ -48,13 +48,13 @@ pub struct Ecf {
 }
 
 impl Ecf {
-    /// Has not waited yet.
+    /// A scheduler that has not waited yet.
     pub(super) fn new(params: EcfParams) -> Self {
         Self { params, is_waiting: false }
     }
 }
 
-/// How many windows of `path` so much is.
+/// `bytes` in windows of `path`.
 pub(super) fn rounds(bytes: Bytes, path: &PathState) -> f64 {
     bytes.get() as f64 / path.cwnd.get().max(1) as f64
 }

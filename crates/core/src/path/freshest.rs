@@ -31,15 +31,15 @@ use crate::unit::{Span, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct FreshestParams {
-    /// How many updates of a hundred may be copied, in the mean, 0 to 100. 25: with the headers
-    /// around, traffic stays below 1.3 times that of one path.
+    /// The mean number of copies per hundred updates, 0 to 100. 25: including headers, traffic
+    /// stays below 1.3 times that of one path.
     pub copies: f64,
-    /// By which part a copy must shorten the expectation, 0 to 1. 0.1.
+    /// The fraction by which a copy must shorten the expected time, 0 to 1. 0.1.
     pub worth: f64,
-    /// A path that was not used for this long gets a copy, above zero. 500 ms: what is known of a
-    /// wireless path is worth little after that.
+    /// A path that was not used for this long gets a copy, above zero. 500 ms: older measurements
+    /// of a wireless path are worth little.
     pub forget: Span,
-    /// Of Ŵ, how much of the old mean stays with each update, 0 to below 1. 0.8, as in QAware.
+    /// The weight of the old mean in Ŵ with each update, 0 to below 1. 0.8, as in QAware.
     pub alpha: f64,
 }
 
@@ -49,13 +49,13 @@ impl Default for FreshestParams {
     }
 }
 
-/// So many copies may be saved for when they are worth most.
+/// The maximum number of copies that may be saved for later.
 const MAX_CREDIT: f64 = 10.0;
 
-/// How likely a path is to stand still when an update has no answer, beside its loss.
+/// The probability that a path stalls when an update has no answer, compared with its loss rate.
 const STANDSTILL: f64 = 1.0 / 32.0;
 
-/// What is remembered of a path.
+/// The estimates of one path.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     /// Ŵ, in s.
@@ -63,7 +63,7 @@ struct Known {
     used_at: Option<Time>,
 }
 
-/// How long an update is expected to take, in s.
+/// The expected delay of an update, in s.
 #[derive(Debug, Clone, Copy)]
 struct Expected {
     mean: f64,
@@ -71,12 +71,12 @@ struct Expected {
     loss: f64,
 }
 
-/// Sends each update where it is expected first.
+/// Sends each update by the path on which it is expected first.
 #[derive(Debug, Clone)]
 pub struct Freshest {
     params: FreshestParams,
     known: [Known; MAX_PATHS],
-    /// How many copies may be sent now.
+    /// The number of copies that may be sent now.
     credit: f64,
 }
 
@@ -89,7 +89,7 @@ impl Freshest {
         let known = &mut self.known[usize::from(path.id.0) % MAX_PATHS];
         let round_trip = path.round_trip().as_secs_f64();
         let queue = path.queue.map_or(Some(Span::ZERO), |queue| queue.wait());
-        // A queue that stands still takes as long as is known of it.
+        // A blocked queue takes at least its mean delay, and a round trip.
         let wait = queue.map_or(known.wait.max(round_trip), Span::as_secs_f64);
         known.wait = self.params.alpha * known.wait + (1.0 - self.params.alpha) * wait;
         let forward =
@@ -99,7 +99,8 @@ impl Freshest {
         let doubt = (stalled - (wait + forward)).max(0.0) * loss / (loss + STANDSTILL);
         Expected {
             mean: (wait + forward).max(stalled),
-            // A mean deviation of both ways, as a standard deviation of one: ·√(π/2)/√2.
+            // rttvar is a mean deviation of both directions; this is the standard deviation of one:
+            // ·√(π/2)/√2.
             deviation: libm::hypot(path.rttvar.as_secs_f64() * 0.886, doubt),
             loss,
         }
@@ -115,7 +116,7 @@ impl Freshest {
     }
 }
 
-/// Until the far end is as fresh, with what a loss costs.
+/// The expected time until the far end is as fresh, including losses.
 fn age(expected: Expected, interval: f64) -> f64 {
     expected.mean + expected.loss / (1.0 - expected.loss) * interval
 }
@@ -131,7 +132,7 @@ fn age_of_both(a: Expected, b: Expected, interval: f64) -> f64 {
     } else {
         a.mean.min(b.mean)
     };
-    // Where one is lost the other one's time counts.
+    // If one is lost, the other one's time counts.
     let [p, q] = [a.loss, b.loss];
     let both = (1.0 - p) * (1.0 - q);
     let one = p * (1.0 - q) * b.mean + q * (1.0 - p) * a.mean;
@@ -146,7 +147,7 @@ impl Scheduler for Freshest {
 
     fn choose(&mut self, now: Time, flow: &SendState, paths: &[PathState]) -> Choice {
         let interval = flow.interval.as_secs_f64();
-        // The two with the least expectation, the better one first.
+        // The two paths with the minimum expectation, the better one first.
         let mut best: [Option<(f64, Expected, &PathState)>; 2] = [None; 2];
         let mut forgotten = None;
         for path in candidates(paths).filter(|path| path.has_room()) {
@@ -198,7 +199,7 @@ mod tests {
         Time::ZERO + Span::from_millis(millis)
     }
 
-    /// Has used both paths, and has no copy left.
+    /// A scheduler that has used both paths and has no copies left.
     fn settled(paths: &[PathState]) -> Freshest {
         let mut freshest =
             Freshest::new(FreshestParams { copies: 0.0, ..FreshestParams::default() });
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(choose(&[PathState { unanswered, ..fast }, slow]), one);
         // Half of them are lost: another 20 ms.
         assert_eq!(choose(&[PathState { loss: 0.5, ..fast }, slow]), one);
-        // The far end knows better than half a round trip.
+        // The far end's measurement replaces half a round trip.
         let one_way = Some(Span::from_millis(2));
         assert_eq!(choose(&[fast, PathState { one_way, ..slow }]), one);
     }
@@ -237,7 +238,7 @@ mod tests {
             copies += usize::from(matches!(choice, Choice::Copies(..)));
         }
         assert!((240..=260).contains(&copies), "{copies} of 1000");
-        // Paths without jitter: only to learn of the other one, twice a second.
+        // Paths without jitter: copies only refresh the estimate of the other one, twice a second.
         let mut freshest = Freshest::new(FreshestParams::default());
         let mut copies = 0;
         for update in 0..1_000 {
@@ -256,7 +257,7 @@ mod tests {
         assert!((earlier + 1.0 / libm::sqrt(core::f64::consts::PI)).abs() < 1e-12, "{earlier}");
         let earlier = age_of_both(normal(1.0, 0.0), normal(3.0, 0.0), 0.0);
         assert_eq!(earlier, 1.0);
-        // One of two is lost: what is not takes 3; both lost: an interval more, and again.
+        // One of two is lost: the other takes 3; both are lost: another interval, and again.
         let [a, b] =
             [(1.0, 0.5), (3.0, 0.0)].map(|(mean, loss)| Expected { mean, deviation: 0.0, loss });
         assert_eq!(age_of_both(a, b, 10.0), 2.0);

@@ -8,9 +8,8 @@
 //! ```
 //!
 //! The path of the smallest `linger` takes a whole burst, then the choice is made again. It ignores
-//! windows: a packet for a path whose congestion window is full is queued on that path,
-//! until its send buffer is full, and then all wait for it. Backups are used where there is no other
-//! path.
+//! windows: a packet for a path whose congestion window is full is queued on that path, until its
+//! send buffer is full; then all packets wait for it. Backups are used if there is no other path.
 //!
 //! # Where the source leaves a choice open
 //!
@@ -19,7 +18,7 @@
 //!   Without a round trip sample it is infinite.
 //! - Linux sizes send buffers to two windows (`tcp_sndbuf_expand`); so is a path's here, without the
 //!   overhead of packet buffers.
-//! - Of equal times Linux takes the first of its list; here the path of the shorter round trip.
+//! - Of equal times Linux takes the first of its list; here the path with the shorter round trip.
 //! - A burst of updates, which replace one another, is one update.
 //! - Packets queued on a path are counted ([`backlog`](super::backlog)) and not held.
 
@@ -32,8 +31,8 @@ use crate::unit::Time;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct LingerParams {
-    /// How much a path takes before the next choice, in bytes, at least 1. 65428 (an IPv6 packet of
-    /// the largest size without its headers).
+    /// The bytes that a path takes before the next choice, at least 1. 65428 (an IPv6 packet of the
+    /// largest size without its headers).
     pub burst: u64,
     /// The pacing rate in slow start and after it, in windows per round trip, above 0 to 100. 2 and
     /// 1.2.
@@ -43,7 +42,7 @@ pub struct LingerParams {
 }
 
 impl LingerParams {
-    /// Linux's.
+    /// The constants of Linux.
     pub const MAINLINE: Self = Self { burst: 65_428, pacing: [2.0, 1.2], buffer: 2.0 };
 }
 
@@ -112,13 +111,13 @@ impl Linger {
             times.then(a.round_trip().cmp(&b.round_trip()))
         };
         let path = candidates(paths).min_by(sooner).filter(|path| self.takes(path))?;
-        // Each update is chosen for by itself.
+        // Each update is a choice of its own.
         let burst = if flow.interval.is_zero() { self.params.burst } else { path.segment.get() };
         let burst = burst.min(flow.window_left.get());
         let (queued, rate, weight) = (self.queued(path), self.pacing_rate(path), burst as f64);
         if let Some(pace) = self.pace.get_mut(usize::from(path.id.0)).filter(|_| weight > 0.0) {
             let average = (pace.unwrap_or(rate) * queued + rate * weight) / (queued + weight);
-            // An infinite rate is one that is not known yet.
+            // An infinite rate counts as unknown.
             *pace = (average.is_finite() && average > 0.0).then_some(average);
         }
         self.burst = Some((path.id, burst));

@@ -11,26 +11,26 @@
 use super::DeviceQueue;
 use crate::unit::{Span, Time};
 
-/// Over how much time under load the rate of a device is taken.
+/// The time under load over which the rate of a device is measured.
 const SAMPLING: Span = Span::from_millis(10);
 
-/// Turns counts of a device into what a scheduler sees.
+/// Converts a device's counters into the queue that a scheduler uses.
 ///
-/// The rate is that at which the device serves: of the last 10 ms in which something waited whenever
-/// somebody looked. Time in which it ran empty tells of who sends, and is left out, as far as looks
-/// show it.
+/// The rate is the device's service rate over the last 10 ms under load, that is, between reads
+/// with packets in the queue. Idle time would show the sender's rate instead, and is left out as
+/// far as the reads reveal it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeviceMeter {
     packets: u64,
     rate: f64,
-    /// When somebody looked last, and what had left by then.
+    /// The time of the last read, and the number of departures by then.
     last: Option<(Time, u64)>,
-    /// Time under load that is not in `rate` yet, and what left in it.
+    /// Time under load that is not in `rate` yet, and the departures in it.
     busy: (Span, u64),
 }
 
 impl DeviceMeter {
-    /// So many packets are in the device now, and so many have left it since its start.
+    /// Reads the counters: packets in the device now, and departures since its start.
     pub fn look(&mut self, now: Time, packets: u64, left: u64) {
         let before = self.packets;
         self.packets = packets;
@@ -47,12 +47,12 @@ impl DeviceMeter {
         }
     }
 
-    /// The device counts departures anew; its rate stays until it is measured again.
+    /// The device has reset its count of departures; its rate stays until it is measured again.
     pub fn forget_departures(&mut self) {
         (self.last, self.busy) = (None, (Span::ZERO, 0));
     }
 
-    /// What a scheduler sees.
+    /// The queue as schedulers see it.
     pub const fn queue(&self) -> DeviceQueue {
         DeviceQueue { packets: self.packets, rate: self.rate }
     }

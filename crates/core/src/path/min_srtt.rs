@@ -1,5 +1,5 @@
-//! The path with the shortest round trip: the default of Linux's out-of-tree MPTCP, and the measure
-//! of the other schedulers. Mainline's default is [`Linger`](super::Linger).
+//! Chooses the path with the shortest round trip: the default of Linux's out-of-tree MPTCP, and the
+//! baseline of the other schedulers. Mainline's default is [`Linger`](super::Linger).
 //!
 //! Paasch, Ferlin, Alay, Bonaventure: Experimental Evaluation of Multipath TCP Schedulers, CSWS
 //! 2014, section 3.2 (LowRTT).
@@ -12,7 +12,7 @@ use crate::unit::Time;
 pub struct MinSrtt {}
 
 impl MinSrtt {
-    /// It remembers nothing.
+    /// It has no state.
     pub fn new() -> Self {
         Self {}
     }

@@ -80,7 +80,7 @@ use core::fmt;
 
 use crate::unit::{Bytes, Span, Time};
 
-/// The most paths of one connection.
+/// The maximum number of paths of one connection.
 pub const MAX_PATHS: usize = 32;
 
 /// A path of a connection, as its driver numbers it, below [`MAX_PATHS`].
@@ -88,21 +88,21 @@ pub const MAX_PATHS: usize = 32;
 pub struct PathId(pub u8);
 
 impl PathId {
-    /// The first, which is the only one where there are not several.
+    /// The first path, which is the only one without multipath.
     pub const FIRST: Self = Self(0);
 }
 
-/// What waits in the queue of the device through which a path leaves the host.
+/// The queue of the device through which a path leaves the host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeviceQueue {
-    /// Packets, whoever sent them.
+    /// Packets in it, of all senders.
     pub packets: u64,
-    /// How many packets leave it a second while some wait; 0: none does.
+    /// Departures per second while packets are queued; 0: none.
     pub rate: f64,
 }
 
 impl DeviceQueue {
-    /// How long what waits will take to leave; `None` where nothing leaves.
+    /// The time until the queued packets have left; `None` if none leave.
     pub fn wait(&self) -> Option<Span> {
         match self.packets {
             0 => Some(Span::ZERO),
@@ -111,43 +111,43 @@ impl DeviceQueue {
     }
 }
 
-/// What is known of one path.
+/// The state of one path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathState {
-    /// Which.
+    /// The path.
     pub id: PathId,
     /// The smoothed round trip (RFC 6298); `None` before the first sample.
     pub srtt: Option<Span>,
     /// Its mean deviation (RFC 6298).
     pub rttvar: Span,
-    /// The shortest round trip of late.
+    /// The minimum round trip of recent packets.
     pub min_rtt: Option<Span>,
-    /// The mean way there of late, where the far end tells when packets came; by one and the same
+    /// The mean forward delay of recent packets, if the far end reports arrival times; by the same
     /// clock for all paths.
     pub one_way: Option<Span>,
     /// For how long the oldest packet in flight has been without an answer.
     pub unanswered: Option<Span>,
-    /// What may be in flight.
+    /// The congestion window.
     pub cwnd: Bytes,
-    /// What is.
+    /// Bytes in flight.
     pub inflight: Bytes,
-    /// A full packet of it, above zero.
+    /// The size of a full packet, above zero.
     pub segment: Bytes,
     /// The slow-start threshold; `None` before the first loss, while it is infinite, and where the
     /// congestion law has none.
     pub ssthresh: Option<Bytes>,
-    /// The rate at which the congestion law paces this path, a second; `None` where it does not pace.
+    /// The pacing rate of the congestion law, per second; `None` if it does not pace.
     pub pacing_rate: Option<Bytes>,
-    /// What waits in front of it on this host; `None` where nobody can tell.
+    /// The device queue in front of the path on this host; `None` if it cannot be read.
     pub queue: Option<DeviceQueue>,
-    /// The part of its packets that is lost, 0 to 1.
+    /// The loss rate of its packets, 0 to 1.
     pub loss: f64,
-    /// Use it only when no other path is there.
+    /// Whether to use it only if there is no other path.
     pub is_backup: bool,
 }
 
 impl PathState {
-    /// A path of which nothing is known but its packets' size; a window of ten (RFC 6928).
+    /// A path without measurements, with this packet size; a window of ten (RFC 6928).
     pub fn new(id: PathId, segment: Bytes) -> Self {
         Self {
             id,
@@ -172,14 +172,15 @@ impl PathState {
         self.inflight + self.segment <= self.cwnd
     }
 
-    /// The round trip; one that is not known is none, so that new paths are tried at once.
+    /// The round trip; zero if unknown, so that new paths are tried at once.
     fn round_trip(&self) -> Span {
         self.srtt.unwrap_or(Span::ZERO)
     }
 
-    /// How long a packet takes beyond this host's device, in s, if it waited in there for `wait` s on
-    /// average: the round trip less the wait. srtt lags behind a queue that grows, so no less than the
-    /// shortest round trip of late, or, where that is not known, a sixteenth of srtt.
+    /// How long a packet takes beyond this host's device, in s, if its mean time in the device
+    /// queue was `wait` s: the round trip minus `wait`. srtt lags behind a queue that grows, so the
+    /// result is at least the recent minimum round trip, or, if that is unknown, a sixteenth of
+    /// srtt.
     fn beyond_device(&self, wait: f64) -> f64 {
         let round_trip = self.round_trip();
         let least = self.min_rtt.unwrap_or(round_trip / 16).as_secs_f64();
@@ -192,14 +193,13 @@ impl PathState {
     }
 }
 
-/// A packet that was acknowledged, which was sent only once.
+/// An acknowledged packet that was sent only once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acked {
-    /// From its assignment to the path until its ack came, without the time for which the far end
-    /// held the ack, where that is known.
+    /// From its assignment to the path until its ack arrived, without the time for which the far
+    /// end held the ack, if known.
     pub round_trip: Span,
-    /// How much of that it spent in the device queue of its path; zero where that queue cannot be
-    /// seen.
+    /// The part of it in the device queue of its path; zero if that queue cannot be read.
     pub wait: Span,
 }
 
@@ -211,22 +211,22 @@ impl Acked {
     }
 }
 
-/// What a connection has to send.
+/// The data that a connection has to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendState {
     /// Data that no path has taken yet.
     pub unsent: Bytes,
-    /// What the receiver takes beyond what is in flight on all paths.
+    /// The rest of the receive window, beyond the data in flight on all paths.
     pub window_left: Bytes,
-    /// The whole receive window: what is in flight on all paths or assembled at the receiver, and
+    /// The whole receive window: the data in flight on all paths or assembled at the receiver, and
     /// `window_left`.
     pub window: Bytes,
-    /// The time between two updates, of which each makes those before it worthless; zero for a
-    /// stream, of which all counts.
+    /// The time between two updates, of which each replaces those before it; zero for a stream,
+    /// whose data all counts.
     pub interval: Span,
 }
 
-/// Some paths.
+/// A set of paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathSet(u32);
 
@@ -249,23 +249,23 @@ impl PathSet {
         self.0 & 1u32.checked_shl(path.0.into()).unwrap_or(0) != 0
     }
 
-    /// Whether there is none in it.
+    /// Whether it holds no path.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// All in it, by their numbers.
+    /// All paths in it, in the order of their numbers.
     pub fn iter(self) -> impl Iterator<Item = PathId> {
         (0..MAX_PATHS as u8).map(PathId).filter(move |path| self.contains(*path))
     }
 }
 
-/// What becomes of the next packet.
+/// The decision for the next packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// It takes this path.
     Send(PathId),
-    /// It takes the first path, and a copy each of the others.
+    /// It takes the first path, and one copy of it each of the others.
     Copies(PathId, PathSet),
     /// It waits: ask again when a path's state has changed.
     Wait,
@@ -273,9 +273,9 @@ pub enum Choice {
 
 /// Chooses a path for one packet after the other.
 ///
-/// The contract: call [`Scheduler::choose`] with the states of all paths that can be used, each
-/// once, whenever there is a packet and any of them has changed; send what it says, which changes
-/// `inflight`; ask again until it says [`Choice::Wait`]. It never chooses a path without room.
+/// The contract: call [`Scheduler::choose`] with the states of all usable paths, each once,
+/// whenever there is a packet and any state has changed; send as the choice demands, which changes
+/// `inflight`; ask again until it returns [`Choice::Wait`]. It never chooses a path without room.
 pub trait Scheduler: fmt::Debug + Send {
     /// The name in reports and scenarios.
     fn name(&self) -> &'static str;
@@ -301,27 +301,27 @@ pub trait Scheduler: fmt::Debug + Send {
         None
     }
 
-    /// This number is another path's from now on, or leads through another network.
+    /// This number belongs to another path from now on, or to one through another network.
     fn forget(&mut self, _path: PathId) {}
 }
 
-/// The paths that count: all but backups, or those where there is nothing else.
+/// The paths to choose from: all but backups; backups if there are no others.
 fn candidates(paths: &[PathState]) -> impl Iterator<Item = &PathState> {
     let has_main = paths.iter().any(|path| !path.is_backup);
     paths.iter().filter(move |path| path.is_backup != has_main)
 }
 
-/// The candidate with room whose round trip is shortest.
+/// The candidate with room that has the minimum round trip.
 fn fastest_with_room(paths: &[PathState]) -> Option<&PathState> {
     candidates(paths).filter(|path| path.has_room()).min_by_key(|path| path.round_trip())
 }
 
-/// The candidate whose round trip is shortest, whether it has room or not.
+/// The candidate with the minimum round trip, with room or not.
 fn fastest(paths: &[PathState]) -> Option<&PathState> {
     candidates(paths).min_by_key(|path| path.round_trip())
 }
 
-/// What to do where any choice will do.
+/// The choice of a scheduler that takes any candidate.
 fn send_or_wait(path: Option<&PathState>) -> Choice {
     path.map_or(Choice::Wait, |path| Choice::Send(path.id))
 }
@@ -341,7 +341,8 @@ mod tests {
         interval: Span::ZERO,
     };
 
-    /// A path with a round trip of `rtt_ms`, and so many packets of window and in flight.
+    /// A path with a round trip of `rtt_ms`, a window of `cwnd` packets and `inflight` packets in
+    /// flight.
     pub(super) fn path(id: u8, rtt_ms: u64, cwnd: u64, inflight: u64) -> PathState {
         PathState {
             srtt: Some(Span::from_millis(rtt_ms)),
@@ -352,7 +353,7 @@ mod tests {
         }
     }
 
-    /// The same with so many packets in its device, which leave at `rate` a second; room for all.
+    /// The same with `packets` in its device, which leave at `rate` per second; room for all.
     pub(super) fn queued(id: u8, rtt_ms: u64, packets: u64, rate: f64) -> PathState {
         PathState { queue: Some(DeviceQueue { packets, rate }), ..path(id, rtt_ms, 1_000, 0) }
     }
@@ -394,7 +395,7 @@ mod tests {
             let mut scheduler = config.build().unwrap();
             for step in 0..100 {
                 let now = Time::ZERO + Span::from_millis(step);
-                // 300 ms of queue, which round trips have come to tell of.
+                // 300 ms of queue, and round trips that show it by now.
                 let crowded = queued(0, 310 + step % 2, 300, 1e3);
                 scheduler.choose(now, &PLENTY, &[crowded]);
             }
@@ -435,7 +436,7 @@ mod tests {
     }
 
     proptest! {
-        /// And one alone is always used: no scheduler waits for nothing.
+        /// A path without alternatives is always used: no scheduler waits in vain.
         #[test]
         fn whatever_the_paths_are_only_those_with_room_are_chosen(
             steps in prop::collection::vec((any_path(0), any_path(1), any_path(2), 0..1_000u64), 1..60),

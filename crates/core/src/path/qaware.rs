@@ -15,9 +15,9 @@
 //! the path with the minimum of (n + 1)·Ŝ            (2.3)
 //! ```
 //!
-//! Shreedhar, PhD thesis, section 2.4. W_i is the wait of the packet itself: the time from its
-//! assignment to the path until it leaves the device, or n / dequeue rate at its assignment where
-//! that time is unknown.
+//! Shreedhar, PhD thesis, section 2.4. W_i is the queueing delay of the packet itself: the time
+//! from its assignment to the path until it leaves the device, or n / dequeue rate at its
+//! assignment if that time is unknown.
 //!
 //! [`Estimator::Algorithm1`] is the approximation of the thesis's kernel code, which has no W_i. It
 //! runs once per choice:
@@ -63,10 +63,10 @@ pub struct QAwareParams {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Estimator {
-    /// Equation (2.2): each packet's own wait subtracted from its own round trip.
+    /// Equation (2.2): each packet's own queueing delay subtracted from its own round trip.
     #[default]
     PerPacket,
-    /// Algorithm 1: the current mean wait subtracted from the smoothed round trip.
+    /// Algorithm 1: the current mean queueing delay subtracted from the smoothed round trip.
     #[cfg_attr(feature = "serde", serde(rename = "algorithm-1"))]
     Algorithm1,
 }
@@ -198,7 +198,7 @@ mod tests {
     fn each_packets_own_wait_is_subtracted_from_its_own_round_trip() {
         let mut qaware = of(Estimator::PerPacket);
         ack(&mut qaware, 0, 20, 8);
-        // By hand: X = 12 ms; (8 + 1)·12 ms, whatever srtt is by now.
+        // Calculated: X = 12 ms; (8 + 1)·12 ms, whatever srtt is by now.
         let path = queued(0, 70, 8, 1e3);
         assert!((qaware.system_time(&path) - 0.108).abs() < 1e-9);
         // (2.2): 0.8·12 + 0.2·22 = 14 ms.
@@ -217,15 +217,16 @@ mod tests {
         assert_eq!(qaware.service(PathId(0)), None);
         ack(&mut qaware, 0, 20, 8);
         assert_eq!(qaware.service(PathId(0)), None);
-        // By hand: Ŵ = 0.2·10 = 2 ms.
+        // Calculated: Ŵ = 0.2·10 = 2 ms.
         qaware.system_time(&queued(0, 70, 10, 1e3));
         assert_eq!(qaware.service(PathId(0)), Some(Span::from_millis(68)));
     }
 
     #[test]
     fn a_queue_that_grows_leaves_the_service_time_as_it_is() {
-        // The queue grows by one packet per ms; the ack of a packet that saw n packets comes
-        // (10 + n) ms after it was sent. Algorithm 1 subtracts the wait of now from the round trip of then.
+        // The queue grows by one packet per ms; the ack of a packet that found n packets arrives
+        // (10 + n) ms after it was sent. Algorithm 1 subtracts the current queueing delay from an
+        // older round trip.
         let [mut per_packet, mut algorithm_1] =
             [Estimator::PerPacket, Estimator::Algorithm1].map(of);
         for n in 0..100 {
@@ -240,8 +241,8 @@ mod tests {
 
     #[test]
     fn algorithm_1_subtracts_the_mean_wait_from_the_smoothed_round_trip() {
-        // By hand: 8 packets at 1000 a second wait 8 ms; Ŵ = 0.2·8 ms = 1.6 ms, so that
-        // (8 + 1)·(20 − 1.6) ms = 165.6 ms.
+        // Calculated: 8 packets at 1000 per second are queued for 8 ms; Ŵ = 0.2·8 ms = 1.6 ms, so
+        // that (8 + 1)·(20 − 1.6) ms = 165.6 ms.
         let mut qaware = of(Estimator::Algorithm1);
         assert!((qaware.system_time(&queued(0, 20, 8, 1e3)) - 0.1656).abs() < 1e-12);
         // Ŵ = 0.8·1.6 + 0.2·8 = 2.88 ms; acks have no part in it.

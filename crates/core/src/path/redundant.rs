@@ -1,4 +1,4 @@
-//! Every packet over every path that has room: as fast as the fastest, at the price of all.
+//! Sends every packet by every path that has room: as fast as the fastest path, at the cost of all.
 //!
 //! Frömmgen et al.: ReMP TCP: Low Latency Multipath TCP, ICC 2016. The scheduler `redundant` of
 //! Linux's out-of-tree MPTCP queues every segment for every path, also where a window is full; here
@@ -12,7 +12,7 @@ use crate::unit::Time;
 pub struct Redundant {}
 
 impl Redundant {
-    /// It remembers nothing.
+    /// It has no state.
     pub fn new() -> Self {
         Self {}
     }

@@ -1,4 +1,4 @@
-//! Paths in turn: one packet each, except paths without room.
+//! Chooses paths in turn: one packet each, except paths without room.
 //!
 //! Paasch, Ferlin, Alay, Bonaventure: Experimental Evaluation of Multipath TCP Schedulers, CSWS
 //! 2014, section 3.1, with a quantum of one packet.

@@ -17,39 +17,40 @@
 //! only up to the time that [`HOPS`] bottlenecks in series would take for its further bytes. For
 //! updates of one length the base is the minimum sample.
 
-/// The number of hops on a path that may be as slow as the narrowest one.
+/// The number of hops on a path that may be as slow as the bottleneck.
 const HOPS: f64 = 4.0;
 
 /// The maximum number of corners of the hull.
 const CORNERS: usize = 6;
 
-/// A corner of the hull: a length in bytes, and the least delay of that length in ns.
+/// A corner of the hull: a length in bytes, and the minimum delay of that length in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Corner {
     len: u32,
     delay: i64,
 }
 
-/// The least delay, by length. Delays are in ns, with any offset.
+/// The minimum delay, by length. Delays are in ns, with any offset.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BaseDelay {
-    /// By length; both lengths and delays grow.
+    /// Ordered by length; both lengths and delays grow.
     corners: [Corner; CORNERS + 1],
     count: usize,
 }
 
-/// What a sample says.
+/// The result of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sample {
     /// By how much it is above the base, ns.
     pub(super) excess: u64,
-    /// The least of all lengths before, ns, if it is lower: the path has become shorter, or a queue has drained that
-    /// was there from the beginning. Not if it is shorter than all before, which explains it, too.
+    /// The former minimum of all lengths, ns, if the sample lowers it: the path has become shorter,
+    /// or a queue has drained that existed from the beginning. `None` if the datagram is shorter
+    /// than all before, as its length explains the lower delay.
     pub(super) lowered: Option<i64>,
 }
 
 impl BaseDelay {
-    /// Takes in the delay of a datagram, with the time of a byte at the narrowest hop in ns, if it is known.
+    /// Takes in the delay of a datagram, with the time of a byte at the bottleneck in ns, if known.
     pub(super) fn on_sample(&mut self, len: u32, delay: i64, byte_time: Option<f64>) -> Sample {
         let base = self.of(len);
         if let Some(base) = base.filter(|base| delay >= *base && len <= self.longest()) {
@@ -78,12 +79,12 @@ impl BaseDelay {
         }
     }
 
-    /// The least of all lengths.
+    /// The minimum of all lengths.
     pub(super) fn least(&self) -> Option<i64> {
         self.corners().first().map(|corner| corner.delay)
     }
 
-    /// The path is longer by so much.
+    /// Raises all delays, as the path has become longer.
     pub(super) fn raise(&mut self, by: i64) {
         for corner in &mut self.corners[..self.count] {
             corner.delay = corner.delay.saturating_add(by);
@@ -226,8 +227,8 @@ mod tests {
     }
 
     proptest! {
-        /// With an affine path and queues on top, no base is above what the path takes once its shortest and its
-        /// longest datagrams have come without a queue, and none is ever below.
+        /// With an affine path and queues on top, no base is above the path's delay once its
+        /// shortest and its longest datagrams have arrived without a queue, and none is ever below.
         #[test]
         fn the_base_is_that_of_the_path(
             samples in prop::collection::vec((40..1_500u32, 0..1_000_000i64), 0..60),

@@ -40,7 +40,7 @@ use super::departures::Departures;
 use crate::age::{AgeProcess, BacklogProcess, Freshness, Integral};
 use crate::unit::Time;
 
-/// What the means of age and backlog make of a gap in the acks.
+/// How the means of age and backlog treat a gap in the acks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -52,12 +52,13 @@ pub enum Losses {
     AsSeen,
 }
 
-/// Which backlog is held against an epoch's age.
+/// Which backlog is compared with an epoch's age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Backlog {
-    /// The one that the updates acknowledged in the epoch met when they left, themselves counted.
+    /// The backlog at the departure of the updates that the epoch acknowledges, including
+    /// themselves.
     AtDeparture,
     /// The time average over the epoch, as the papers have it.
     #[default]
@@ -81,17 +82,17 @@ pub(super) struct Epoch {
     backlog: BacklogProcess,
     departures: Departures,
     start: Cut,
-    /// As of the last ack, if there was one in this epoch.
+    /// Both integrals at the last ack, if there was one in this epoch.
     last_ack: Option<Cut>,
-    /// When the gap under way began: with the last ack, unless an epoch has ended in it.
+    /// When the current gap began: with the last ack, unless an epoch has ended in it.
     gap_began: Option<Time>,
-    /// What bridging took away in this epoch: age in s², backlog in updates · s.
+    /// The area that bridging took away in this epoch: age in s², backlog in updates · s.
     bridged: (f64, f64),
     /// Epochs for which a loss is remembered.
     lossy_for: u32,
 }
 
-/// For so many epochs a loss makes the means end with the last ack. 8 epochs of ten updates: a
+/// After a loss, means end with the last ack for this number of epochs. 8 epochs of ten updates: a
 /// path that loses 3 % is then taken for lossy nine times in ten.
 const REMEMBERED: u32 = 8;
 

@@ -4,11 +4,11 @@ use super::epoch::Averages;
 use super::steering::Step;
 use crate::unit::{Span, Time, UpdateRate};
 
-/// A control epoch that has ended, and what the law decided at its end.
+/// A control epoch that has ended, and the law's decision at its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct EpochRecord {
-    /// Counts the epochs from 1; starts anew when the law restarts.
+    /// The number of the epoch, from 1; a restart of the law resets it.
     pub number: u64,
     /// When it began, in s on the source's clock.
     pub began_s: f64,

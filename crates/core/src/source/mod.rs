@@ -13,9 +13,9 @@
 //!
 //! | law | rate | from |
 //! |---|---|---|
-//! | [`AcpPlus`] | seeks the minimum mean age by steps of backlog, ×0.75 to ×1.25 an epoch | ACP+ paper, Algorithm 1 (`acp+`), and our variant of its estimates (`acp+d`) |
+//! | [`AcpPlus`] | seeks the minimum mean age by steps of backlog, ×0.75 to ×1.25 per epoch | ACP+ paper, Algorithm 1 (`acp+`), and our variant of its estimates (`acp+d`) |
 //! | [`Acp`] | its predecessor, with a step size κ | thesis, Algorithm 2 |
-//! | [`Lazy`] | one update a smoothed round trip | thesis, section 3.8 |
+//! | [`Lazy`] | one update per smoothed round trip | thesis, section 3.8 |
 //! | [`Tenth`] | keeps its mean number of queued updates at about a tenth | `docs/fresher.md` |
 //! | [`Fixed`] | a constant rate: the simplest law | – |
 //!
@@ -64,17 +64,17 @@ pub use tenth::{Params as TenthParams, Tenth};
 
 use crate::unit::{Span, Time, UpdateRate};
 
-/// What a law learns from one ack.
+/// The measurements of one ack, for a law.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
-    /// The update that is acknowledged; updates are numbered in the order of sending.
+    /// The acknowledged update; updates are numbered in the order of sending.
     pub seq: u64,
     /// When that update's state was sampled, on the source's clock.
     pub generated_at: Time,
     /// When that update left, on the source's clock.
     pub sent_at: Time,
-    /// The length of that update in bytes: of what it carries of states, and of headers, which are taken to be
-    /// equally long in all.
+    /// The length of that update in bytes: its states and headers; headers are taken to be equally
+    /// long in all.
     pub len: u32,
     /// How long the monitor held it before answering.
     pub hold: Span,
@@ -82,20 +82,21 @@ pub struct Ack {
     pub received_at: Time,
     /// How many fresh updates the monitor had received by then, modulo 2³².
     pub fresh: u32,
-    /// How many that came after a fresher one, likewise.
+    /// How many stale updates (that came after a fresher one), likewise.
     pub stale: u32,
 }
 
 #[cfg(test)]
 impl Ack {
-    /// Of an update that left once it was sampled, and was answered at once; the counters are zero.
+    /// The ack of an update that left once it was sampled, and was answered at once; the counters
+    /// are zero.
     fn of(seq: u64, sent_at: Time, received_at: Time) -> Self {
         let (generated_at, hold) = (sent_at, Span::ZERO);
         Self { seq, generated_at, sent_at, len: 100, hold, received_at, fresh: 0, stale: 0 }
     }
 }
 
-/// What a law shows of itself.
+/// The phase of a law, for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Single probes measure the round trip.
@@ -106,15 +107,15 @@ pub enum Phase {
 
 /// A controller of the rate of updates.
 ///
-/// The contract: call an `on_*` method or `handle_timeout` for every input, with `now` never going back; then ask the
-/// getters again. An ack that is not fresher than all before changes nothing. Rates are always
-/// finite, positive and within the law's bounds; only the floor may be lowered, by a long round trip or by losses
-/// that last.
+/// The contract: call an `on_*` method or `handle_timeout` for every input, with `now` never going
+/// back; then ask the getters again. An ack that is not fresher than all before changes nothing.
+/// Rates are always finite, positive and within the law's bounds; only the floor may be lowered, by
+/// a long round trip or by losses that last.
 pub trait RateLaw: Send {
     /// The law's name, as given on a command line.
     fn name(&self) -> &'static str;
 
-    /// Forgets the path and begins anew: a session was opened, or the path came back.
+    /// Forgets the path and starts over: a session was opened, or the path came back.
     fn restart(&mut self, now: Time);
 
     /// Update `seq` has just left.
@@ -139,13 +140,13 @@ pub trait RateLaw: Send {
         true
     }
 
-    /// The rate in force.
+    /// The current rate.
     fn rate(&self) -> UpdateRate;
 
     /// Whether the law still probes.
     fn phase(&self) -> Phase;
 
-    /// Floor and ceiling of an adaptive law's rate; `None` of a law whose rate is given.
+    /// Floor and ceiling of an adaptive law's rate; `None` for a law with a fixed rate.
     fn bounds(&self) -> Option<RateBounds> {
         None
     }
@@ -155,8 +156,8 @@ pub trait RateLaw: Send {
     fn set_bounds(&mut self, _bounds: RateBounds) {}
 
     /// An update was due, and the source left it out, as its state has not changed and the monitor
-    /// has it. The source sends less than the law allows, so nothing is known of a higher rate, and
-    /// nothing wrong with the present one.
+    /// has it. The source sends less than the law allows, so a higher rate is untested, and the
+    /// current one is not wrong.
     fn on_unchanged(&mut self, _now: Time) {}
 
     /// The last control epoch that has ended, of a law that has epochs. At most one ends per call
@@ -171,13 +172,13 @@ pub trait RateLaw: Send {
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct RateBounds {
-    /// Never slower than this: the path must be heard from to be known. The default of one
-    /// update in 2 s keeps NAT bindings open (30 s and more, RFC 4787 section 4.3) and costs
-    /// next to nothing. [`Tenth`] goes below it where a round trip takes longer than a
-    /// period, and down to a third of the default or a lower floor where losses last.
+    /// Minimum rate: the path must be heard from to be known. The default of one update in 2 s
+    /// keeps NAT bindings open (30 s and more, RFC 4787 section 4.3) and costs next to nothing.
+    /// [`Tenth`] goes below it where a round trip takes longer than a period, and down to a third
+    /// of the default or of a lower floor where losses persist.
     pub floor: UpdateRate,
-    /// Never faster than this. The default of 10,000/s is far beyond what a person or a control
-    /// loop can use, and bounds what a path as fast as loopback makes a law send.
+    /// Maximum rate. The default of 10,000/s is far beyond the use of a person or a control loop,
+    /// and bounds the rate of a law on a path as fast as loopback.
     pub ceiling: UpdateRate,
 }
 

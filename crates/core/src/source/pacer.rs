@@ -3,8 +3,8 @@
 use crate::unit::{Time, UpdateRate};
 
 /// Says when the next update is due. A driver that is late by less than a period is back on the
-/// grid with the next update; one that is later starts a new grid, so that it never sends a
-/// burst of updates of which only the last would count.
+/// grid with the next update; one that is later starts a new grid, so that it never sends a burst
+/// of updates of which only the last would count.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pacer {
     last_due: Option<Time>,
@@ -23,7 +23,7 @@ impl Pacer {
         self.last_due = Some(if on_grid && self.last_due.is_some() { due } else { now });
     }
 
-    /// When the next update is due; a change of rate takes effect on the period under way.
+    /// When the next update is due; a change of rate takes effect on the current period.
     pub(super) fn next_at(&self, rate: UpdateRate) -> Time {
         self.last_due.map_or(Time::ZERO, |last| last + rate.period())
     }

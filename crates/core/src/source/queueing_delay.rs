@@ -20,29 +20,31 @@ use super::Ack;
 use super::base_delay::BaseDelay;
 use crate::unit::Span;
 
-/// Lengths are rounded up to multiples of this number of bytes: a header that varies by a byte is no other length.
+/// Lengths are rounded up to multiples of this number of bytes, so that a header that varies by a
+/// byte makes no new length.
 const STEP: u32 = 32;
 
-/// Which delay tells that updates wait.
+/// The delay that shows queued updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum DelaySource {
-    /// The way there, by the monitor's times of receipt, within what the round trip allows.
+    /// The forward delay, by the monitor's times of receipt, bounded by the excess of the round
+    /// trip.
     #[default]
     Forward,
-    /// The round trip: for monitors whose times of receipt mean nothing.
+    /// The round trip: for monitors whose times of receipt are unusable.
     RoundTrip,
 }
 
-/// What an ack tells of waiting, in s.
+/// Queueing delays that an ack shows, in s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct QueueingDelay {
-    /// Of the update, on its way there; all of it where the ways are not told apart.
+    /// Of the update, on the forward path; of both directions with [`DelaySource::RoundTrip`].
     pub(super) ahead: f64,
-    /// Of the ack, on its way back.
+    /// Of the ack, on the reverse path.
     pub(super) back: f64,
-    /// If the ack has lowered the least round trip, that before and that with it; zeros otherwise.
+    /// The minimum round trip before and after the ack if the ack has lowered it; zeros otherwise.
     pub(super) least: [f64; 2],
 }
 
@@ -58,7 +60,8 @@ impl QueueingDelays {
         Self { source, forward: BaseDelay::default(), round_trip: BaseDelay::default() }
     }
 
-    /// A fresh ack with its round trip, and the time of a byte at the narrowest hop in s, if it is known.
+    /// Takes in a fresh ack with its round trip, and the time of a byte at the bottleneck in s, if
+    /// known.
     pub(super) fn on_ack(&mut self, ack: &Ack, rtt: Span, byte_time: Option<f64>) -> QueueingDelay {
         let byte_time = byte_time.map(|time| time * 1e9);
         let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
@@ -79,14 +82,15 @@ impl QueueingDelays {
         QueueingDelay { ahead, back, least }
     }
 
-    /// The way has become longer, by so many s ahead and in both directions.
+    /// Raises the base delays, in s, of the forward path and of both directions: the path has
+    /// become longer.
     pub(super) fn raise(&mut self, ahead: f64, both: f64) {
         // `as` saturates.
         self.forward.raise((ahead * 1e9) as i64);
         self.round_trip.raise((both * 1e9) as i64);
     }
 
-    /// The least round trip of any length, s; zero before any.
+    /// The minimum round trip of any length, s; zero before any.
     pub(super) fn min_rtt(&self) -> f64 {
         self.round_trip.least().map_or(0.0, |least| least as f64 / 1e9)
     }
@@ -102,14 +106,14 @@ mod tests {
         Time::ZERO + Span::from_millis(millis)
     }
 
-    /// The ack of the update that left after `seq` · 100 ms and a second, by a monitor whose clock is
-    /// ahead by so much; half of the round trip is the way there.
+    /// The ack of the update that left at `seq` · 100 ms and a second, from a monitor whose clock
+    /// is `ahead`; half of the round trip is the forward delay.
     fn ack(seq: u64, rtt: Span, ahead: u64) -> Ack {
         let sent_at = ms(1_000 + seq * 100);
         Ack::of(seq, sent_at, sent_at + rtt / 2 + Span::from_millis(ahead))
     }
 
-    /// The waits ahead, in ms, of updates with these round trips.
+    /// The forward queueing delays, in ms, of updates with these round trips.
     fn ahead(source: DelaySource, rtts: &[u64], clock: impl Fn(u64) -> u64) -> Vec<f64> {
         let mut delays = QueueingDelays::new(source);
         let wait = |(seq, rtt): (u64, &u64)| {

@@ -14,29 +14,29 @@
 use super::Ack;
 use crate::unit::{Span, Time};
 
-/// Pairs in the beginning, one a round.
+/// Pairs at the beginning, one per round.
 const FIRST_PAIRS: u32 = 8;
 
-/// Later on there is one in so much time: a hop may change, and jitter hides it for a while.
+/// The time between later pairs: a hop may change, and jitter hides that for a while.
 const NEXT_PAIR: Span = Span::from_secs(2);
 
-/// Updates that left within this part of the time between their arrivals left at once,
+/// Two updates left at once if they left within this part of the time between their arrivals,
 const AT_ONCE: u64 = 4;
 
-/// if they left within this time, which a busy host may take between two, or within the least time between two
-/// arrivals. Otherwise the second had no cause to queue behind the first: what kept them apart was the application,
-/// which had no state before, and an outage of the path between them.
+/// and within this time, which a busy host may take between two, or within the minimum time between
+/// two arrivals. Otherwise the second had no cause to queue behind the first: the application had
+/// no state in between, and the distance is an outage of the path.
 const TOGETHER: Span = Span::from_millis(1);
 
-/// Consecutive updates are adjacent in the queue if their mean distance at arrival is at most this multiple of the
-/// usual distance of a pair.
+/// Consecutive updates are adjacent in the queue if their mean distance at arrival is at most this
+/// multiple of the usual distance of a pair.
 const ADJACENT: f64 = 2.0;
 
 /// Weight of the newest update in the mean length.
 const NEWEST: f64 = 1.0 / 16.0;
 
-/// Weights of a new pair in the usual distance: a shorter pair counts more than a longer one, which may have had
-/// cross traffic between its updates.
+/// Weights of a new pair in the usual distance: a shorter one counts more than a longer one, which
+/// may have had cross traffic between its updates.
 const FALLING: f64 = 0.25;
 const RISING: f64 = 0.06;
 
@@ -46,7 +46,7 @@ pub(super) struct Service {
     /// The length of the longest update, and the mean length, in bytes.
     longest: f64,
     mean: f64,
-    /// Of the longest update, as are `min_pair` and `usual_pair`.
+    /// That of the longest update, as are `min_pair` and `usual_pair`.
     least: Option<f64>,
     min_pair: Option<f64>,
     pairs: u32,
@@ -72,7 +72,8 @@ impl Service {
         }
     }
 
-    /// A fresh ack. Gives how far apart it and the last one arrived, in s, if they are a pair.
+    /// Takes in a fresh ack. Returns the distance of its update's arrival from the last one, in s,
+    /// if they are a pair.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Option<f64> {
         let len = f64::from(ack.len).max(1.0);
         self.see_length(len);
@@ -83,7 +84,7 @@ impl Service {
         if is_short || ack.seq != last.seq.wrapping_add(1) || apart == Span::ZERO {
             return None;
         }
-        // No longer apart than the second was under way, whatever the monitor says.
+        // At most the time that the second update was in flight, whatever the monitor reports.
         let apart = apart.min(now.since(ack.sent_at));
         let seconds = apart.as_secs_f64() * (self.longest / len);
         let left_apart = ack.sent_at.since(last.sent_at);
@@ -114,17 +115,18 @@ impl Service {
         }
     }
 
-    /// The time of an update of the mean length, by that of the longest.
+    /// The time of an update of the mean length, from that of the longest.
     fn of_the_mean(&self, longest: f64) -> f64 {
         longest * (self.mean / self.longest)
     }
 
-    /// Whether updates that left so far apart may have queued one behind the other, and not for want of a state.
+    /// Whether updates that left this far apart may have queued one behind the other, and did not
+    /// leave apart for want of a state.
     fn is_together(&self, left_apart: Span) -> bool {
         left_apart <= TOGETHER || self.least().is_some_and(|least| left_apart.as_secs_f64() < least)
     }
 
-    /// Whether a pair is worth its while.
+    /// Whether another pair is due.
     pub(super) fn wants_pair(&self, now: Time) -> bool {
         self.pairs < FIRST_PAIRS || now.since(self.paired_at) > NEXT_PAIR
     }
@@ -144,22 +146,23 @@ impl Service {
         self.row.map_or(0, |(_, count)| count)
     }
 
-    /// The usual distance of the two updates of a pair at arrival, s: robust against jitter and cross traffic.
+    /// The usual distance of the two updates of a pair at arrival, s: robust against jitter and
+    /// cross traffic.
     pub(super) fn usual_pair(&self) -> Option<f64> {
         self.usual_pair.map(|time| self.of_the_mean(time))
     }
 
-    /// The time of a byte at the narrowest hop by the usual pair, s.
+    /// The time of a byte at the bottleneck by the usual pair, s.
     pub(super) fn byte_time(&self) -> Option<f64> {
         self.usual_pair.map(|time| time / self.longest)
     }
 
-    /// How long an update keeps the narrowest hop, s; nothing before two have arrived in a row.
+    /// The service time of an update at the bottleneck, s; `None` before two have arrived in a row.
     pub(super) fn least(&self) -> Option<f64> {
         self.least.map(|time| self.of_the_mean(time))
     }
 
-    /// The same by pairs alone, s: by others it may be only how far apart they left.
+    /// The same by pairs alone, s: for other updates it may be only the distance at departure.
     pub(super) fn min_pair(&self) -> Option<f64> {
         self.min_pair.map(|time| self.of_the_mean(time))
     }

@@ -12,9 +12,10 @@
 //!       0.95 · gap     otherwise            gap ≤ srtt/4, 100 ms
 //! ```
 //!
-//! An update asks if the last one that asked left a gap ago. Jitter is hardly taken for a queue:
-//! one of 8 acks is fast (CoDel's minimum of an interval, RFC 8289 section 3.1). If a competing
-//! flow causes the queue, the gap grows to its bounds, which leave enough acks to control the rate.
+//! An update asks for an ack if the last one that asked left a gap ago. Jitter seldom passes for a
+//! queue: one of 8 acks is fast (CoDel's minimum of an interval, RFC 8289 section 3.1). If a
+//! competing flow causes the queue, the gap grows to its bounds, which leave enough acks to control
+//! the rate.
 
 use crate::unit::{Span, Time};
 
@@ -23,38 +24,39 @@ use crate::unit::{Span, Time};
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Acks {
-    /// Each.
+    /// All updates.
     Every,
-    /// Some, while acks queue on their way back.
+    /// A part of the updates, while acks queue on the reverse path.
     #[default]
     Sparse,
 }
 
-/// Acks that a round counts.
+/// Acks per round.
 const ROUND: u32 = 8;
 
-/// While a queue drains, the gap is so many times the time between acks.
+/// While a queue drains, the gap is this multiple of the time between acks.
 const DRAIN: u64 = 2;
 
-/// By this factor the gap shrinks in a round without a queue: half of it in 14.
+/// The factor on the gap after a round without a queue: 14 of them halve it.
 const SHRINK: f64 = 0.95;
 
-/// Acks that a round trip has at least: a law that counts 8 then decides every other one.
+/// The minimum number of acks per round trip: a law that counts 8 then decides every other round
+/// trip.
 const ROUND_TRIP: f64 = 4.0;
 
-/// The longest gap: ten of them are the second without a word after which a session is in doubt.
+/// The maximum gap: ten of them are the second without an ack after which a session is in doubt.
 const LONGEST: Span = Span::from_millis(100);
 
 #[derive(Debug, Clone)]
 pub(super) struct Sparse {
     acks: Acks,
-    /// Zero: each update asks.
+    /// Zero: every update asks.
     gap: Span,
     asked_at: Option<Time>,
     /// When the last round ended.
     began_at: Option<Time>,
     count: u32,
-    /// The least that an ack of the round waited on its way back, s.
+    /// The minimum queueing delay of the round's acks on the reverse path, s.
     least: f64,
 }
 
@@ -70,7 +72,7 @@ impl Sparse {
         }
     }
 
-    /// Whether the update that leaves now asks.
+    /// Whether the update that leaves now asks for an ack.
     pub(super) fn wants_ack(&self, now: Time) -> bool {
         self.asked_at.is_none_or(|at| now.since(at) >= self.gap)
     }
@@ -81,7 +83,7 @@ impl Sparse {
         }
     }
 
-    /// A fresh ack that waited for `reverse` on its way; both times in s.
+    /// A fresh ack, with its queueing delay on the reverse path; both times in s.
     pub(super) fn on_ack(&mut self, now: Time, back: f64, srtt: f64) {
         if self.acks == Acks::Every {
             return;
@@ -108,14 +110,14 @@ mod tests {
 
     const WAY: Span = Span::from_millis(10);
 
-    /// 500 updates a second, each way 10 ms; on the way back acks take `service` each, and more by
-    /// what `other` says for the n-th.
+    /// 500 updates per second, 10 ms per direction; on the reverse path acks take `service` each,
+    /// and the n-th takes `other(n)` more.
     struct World<F: Fn(u64) -> Span> {
         sparse: Sparse,
         service: Span,
         other: F,
         now: Time,
-        /// When they come, their numbers, and what they wait for.
+        /// The acks: time of arrival, number, and queueing delay.
         acks: VecDeque<(Time, u64, Span)>,
         free_at: Time,
         srtt: f64,
@@ -138,7 +140,8 @@ mod tests {
             }
         }
 
-        /// Gives how many updates asked in a second, and the longest that one of their acks waited.
+        /// Returns how many updates asked in a second, and the maximum queueing delay of their
+        /// acks.
         fn second(&mut self) -> (u64, Span) {
             let (before, mut longest) = (self.asked, Span::ZERO);
             for _ in 0..500 {
@@ -178,13 +181,13 @@ mod tests {
         let service = Span::from_millis(7);
         let mut world = World::new(Acks::Sparse, service, |_| Span::ZERO);
         let mut every = World::new(Acks::Every, service, |_| Span::ZERO);
-        // 70 of them are under way when the first round that waits is over.
+        // 70 of them are in flight when the first round with a queue ends.
         let (_, longest) = world.second();
         assert!(longest < service * 55, "{longest}");
         every.second();
         for _ in 0..20 {
             let (asked, longest) = world.second();
-            // 143 are all that come back.
+            // 143 acks per second pass the reverse path.
             assert!((90..=143).contains(&asked), "{asked} acks a second");
             assert!(longest < service * 5, "{longest}");
             assert_eq!(every.second().0, 500);

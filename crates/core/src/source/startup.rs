@@ -1,4 +1,5 @@
-//! The initial phase (Shreedhar, PhD thesis, section 3.4): a few stop-and-wait probes measure the round trip.
+//! The initial phase (Shreedhar, PhD thesis, section 3.4): a few stop-and-wait probes measure the
+//! round trip.
 //!
 //! ```text
 //!   ┌─► send a probe ──► wait ──► ack, or the timeout ──► enough probes, and one ack at least?
@@ -13,7 +14,7 @@
 
 use crate::unit::{Span, Time};
 
-/// What the initial phase may do.
+/// Settings of the initial phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -23,8 +24,8 @@ pub struct Params {
     pub probes: u32,
     /// The timeout of the first probe. 1 s: the initial timeout of RFC 6298 section 2.
     pub first_timeout: Span,
-    /// The shortest timeout once a round trip is known, of which it is three times the longest.
-    /// 50 ms: above the scheduling noise of ordinary hosts.
+    /// The minimum timeout once a round trip is known; the timeout is three times the longest round
+    /// trip. 50 ms: above the scheduling noise of ordinary hosts.
     pub min_timeout: Span,
     /// The timeout at which doubling ends. 2 s, like the session's: a path that comes back is
     /// noticed by then.
@@ -42,7 +43,7 @@ impl Default for Params {
     }
 }
 
-/// The probing under way.
+/// The current probing.
 #[derive(Debug, Clone)]
 pub(super) struct Startup {
     params: Params,

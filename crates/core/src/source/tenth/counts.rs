@@ -3,15 +3,15 @@
 /// The dispersion of losses is an average over about this number of runs.
 const RUNS: f64 = 32.0;
 
-/// At most this number of updates counts of one run of losses, as the run is one event: a full queue that drops more
-/// packets in a row drops other packets, too.
+/// At most this number of updates counts of one run of losses, as the run is one event: a full
+/// queue that drops more packets in a row drops other packets, too.
 const MAX_RUN: f64 = 4.0;
 
 /// Sent and lost updates, for example those after one acknowledged update up to another.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Counted {
     pub(super) sent: f64,
-    /// Less than 0 where some have come late that counted as lost.
+    /// Below 0 if updates arrived late that had been counted as lost.
     pub(super) lost: f64,
 }
 
@@ -26,7 +26,7 @@ impl Counted {
         self.lost /= 2.0;
     }
 
-    /// The part that was lost, 0 to 1.
+    /// The fraction that was lost, 0 to 1.
     pub(super) fn part(&self) -> f64 {
         if self.sent > 0.0 { (self.lost / self.sent).clamp(0.0, 1.0) } else { 0.0 }
     }
@@ -46,7 +46,7 @@ impl Counted {
         self.lost > 0.0 && self.sent - self.lost == 1.0
     }
 
-    /// The same, with no more than [`MAX_RUN`] in a row.
+    /// The same, with at most [`MAX_RUN`] losses in a row.
     pub(super) fn shortened(self) -> Self {
         if !self.is_run() || self.lost <= MAX_RUN {
             return self;

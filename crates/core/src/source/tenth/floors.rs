@@ -11,19 +11,19 @@
 
 use super::counts::Counted;
 
-/// Each lost update takes this part.
+/// The fraction that each lost update takes.
 const YIELDS: f64 = 0.2;
 
-/// Each that arrives adds so much,
+/// Each update that arrives adds this,
 const RECOVERS: f64 = 0.01;
 
-/// times this power of what is left.
+/// times this power of the fraction left.
 const POWER: f64 = 0.8;
 
-/// Each probe that was lost takes this part.
+/// The fraction that each lost probe takes.
 const PROBE: f64 = 0.5;
 
-/// At least this part is left.
+/// The minimum of the fraction left.
 const LEAST: f64 = 0.01;
 
 #[derive(Debug, Clone, Copy)]
@@ -36,25 +36,25 @@ impl Default for Floors {
 }
 
 impl Floors {
-    /// How much of them is left, 0.01 to 1.
+    /// The fraction of the floor that is left, 0.01 to 1.
     pub(super) fn left(self) -> f64 {
         self.0
     }
 
-    /// So many probes were lost before the first one that was acknowledged.
+    /// Begins with this number of probes lost before the first acknowledged one.
     pub(super) fn begin(&mut self, lost: u32) {
         self.set(libm::pow(1.0 - PROBE, f64::from(lost)));
     }
 
-    /// What an ack says was sent and lost, and how many updates of it count as lost: less than none where some
-    /// have come late.
+    /// Takes in the updates sent and lost by an ack, and the number of them that counts as lost:
+    /// below 0 if updates arrived late.
     pub(super) fn on_ack(&mut self, since: Counted, lost: f64) {
         let arrived = (since.sent - since.lost).max(0.0);
         let more = RECOVERS * libm::pow(self.0, POWER) * arrived;
         self.set(self.0 * libm::pow(1.0 - YIELDS, lost) + more);
     }
 
-    /// Nothing is heard any more, after losses.
+    /// Halves the fraction when acks stop after losses.
     pub(super) fn halve(&mut self) {
         self.set(self.0 / 2.0);
     }
@@ -68,7 +68,7 @@ impl Floors {
 mod tests {
     use super::*;
 
-    /// What is left after so many updates of which each `one_in`th is lost.
+    /// The fraction left after this number of updates, of which each `one_in`th is lost.
     fn after(updates: u32, one_in: u32) -> f64 {
         let mut floors = Floors::default();
         for n in 0..updates {

@@ -1,12 +1,14 @@
-//! Detects that the path is free again, and restarts the ramp-up of a source that losses or a queue have slowed down.
+//! Detects that the path is free again, and restarts the ramp-up of a source that losses or a queue
+//! have slowed down.
 //!
-//! At one update in 2 s a round takes some seconds, and a round raises the rate by a quarter at most: by rounds alone
-//! a source would be slow long after the end of a flood. A source is slow if less than a fifth of an update is in
-//! flight. It restarts the ramp-up after a row of 4 free updates: none was lost, and the queueing delay of each was
-//! shorter than the service time of the bottleneck, or than a sixteenth of the base RTT. After the first free update
-//! of a row the source sends each further one a round trip after the previous ack. In a crowd that fills the path
-//! free updates are rare. Each row that ends with a loss or a queueing delay, and each restart, doubles the required
-//! length of the next row, until half an update is in flight.
+//! At one update in 2 s a round takes some seconds, and a round raises the rate by a quarter at
+//! most: by rounds alone a source would be slow long after the end of a flood. A source is slow if
+//! less than a fifth of an update is in flight. It restarts the ramp-up after a row of 4 free
+//! updates: none was lost, and the queueing delay of each was shorter than the service time of the
+//! bottleneck, or than a sixteenth of the base RTT. After the first free update of a row the source
+//! sends each further one a round trip after the previous ack. In a crowd that fills the path free
+//! updates are rare. Each row that ends with a loss or a queueing delay, and each restart, doubles
+//! the required length of the next row, until half an update is in flight.
 
 use super::counts::Counted;
 use super::{Stage, Tenth};
@@ -28,13 +30,13 @@ const FAST: f64 = 0.5;
 /// A shorter queueing delay, in base RTTs, is ignored.
 const LITTLE: f64 = 1.0 / 16.0;
 
-/// The number of updates in flight with which the climb restarts.
+/// The number of updates in flight with which the ramp-up restarts.
 const BACK: f64 = 0.25;
 
-/// The minimum rate with which it restarts, 1/s, on paths where that is at most one update in flight.
+/// The minimum rate of the restart, 1/s, on paths where that is at most one update in flight.
 const LEAST: f64 = 2.0;
 
-/// The climb restarts only if that multiplies the rate by this factor or more.
+/// The ramp-up restarts only if that multiplies the rate by this factor or more.
 const WORTH: f64 = 1.25;
 
 /// The current row of free updates.
@@ -69,8 +71,8 @@ impl Free {
 }
 
 impl Tenth {
-    /// An update that left alone was acknowledged: what was lost since the one before it, and how long it waited, s.
-    /// Says whether the climb begins again.
+    /// An update that left alone was acknowledged; `since`: the losses since the last one, `wait`:
+    /// its queueing delay, s. Returns whether the ramp-up restarts.
     pub(super) fn see_free(&mut self, now: Time, since: Counted, wait: f64) -> bool {
         if self.stage == Stage::Steering && !self.is_slow() {
             if self.rate().per_second() * self.srtt > FAST {
@@ -90,7 +92,7 @@ impl Tenth {
             return false;
         }
         let (srtt, rate) = (self.free_srtt(), self.back());
-        // What the queue was, and how far apart pairs came in it, is over.
+        // Measurements of the queue, and the distance of pairs in it, are out of date.
         (self.srtt, self.wait, self.pair_gap) = (srtt, 0.0, 0.0);
         self.free.reset();
         self.losses.forget();
@@ -100,8 +102,8 @@ impl Tenth {
         true
     }
 
-    /// Whether the next update helps to tell that the path is free. Where others have often said otherwise, none
-    /// leaves sooner for that.
+    /// Whether the next update leaves early to confirm that the path is free. After many rows that
+    /// ended early, none does.
     pub(super) fn is_confirming(&self) -> bool {
         self.free.in_a_row > 0 && self.free.needed <= FEW_TRIES && self.is_slow()
     }
@@ -110,14 +112,14 @@ impl Tenth {
         self.stage == Stage::Steering && WORTH * self.rate().per_second() < self.back()
     }
 
-    /// At what rate the climb begins, 1/s.
+    /// The rate at which the ramp-up restarts, 1/s.
     fn back(&self) -> f64 {
         let srtt = self.free_srtt();
         let back = (BACK / srtt).max(LEAST).min(1.0 / srtt);
         back.min(self.params.bounds.ceiling.per_second())
     }
 
-    /// The smoothed round trip; the longest one of the updates in a row if that is out of date.
+    /// The smoothed round trip; the maximum of the updates in the row if that is out of date.
     fn free_srtt(&self) -> f64 {
         let longest = self.free.rtt.as_secs_f64();
         if longest > 0.0 && self.is_outdated() { longest.min(self.srtt) } else { self.srtt }

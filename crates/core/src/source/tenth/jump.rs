@@ -7,33 +7,34 @@
 //!     ─────┘ ╲──
 //! ```
 //!
-//! The own queue cannot cause this: it drains when all sources pause (`pauses`).
+//! The source's own queue cannot cause this: it drains when all sources pause (`pauses`). The delay
+//! counts as part of the path after 12 updates and one pause plus 2 round trips.
 
 use crate::source::Ack;
 use crate::unit::{Span, Time};
 
-/// The wait grows by at least this part of the least round trip.
+/// The minimum growth of the queueing delay, as a fraction of the minimum round trip.
 const PART: f64 = 0.02;
 
-/// It lasts for so many updates,
+/// It persists for this number of updates,
 const UPDATES: u32 = 12;
 
-/// and so many round trips beyond a pause.
+/// and this number of round trips beyond a pause.
 const ROUND_TRIPS: f64 = 2.0;
 
-/// It begins anew when the wait grows by at least this part of it.
+/// A growth by at least this fraction of the jump restarts it.
 const AGAIN: f64 = 0.5;
 
-/// How long an update and its ack waited, s.
+/// The queueing delays of an update and its ack, s.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Waited {
     /// The update.
     pub(super) ahead: f64,
-    /// Both.
+    /// The sum of both.
     pub(super) both: f64,
 }
 
-/// What the path is like, s.
+/// Properties of the path, s.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub(super) service: f64,
@@ -45,7 +46,7 @@ pub(super) struct Known {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Jumps {
-    /// The newest update that was acknowledged: when it left, and its wait.
+    /// The newest acknowledged update: its departure, and its queueing delay.
     last: Option<(Time, Waited)>,
     jump: Option<Jump>,
 }
@@ -54,13 +55,13 @@ pub(super) struct Jumps {
 struct Jump {
     since: Time,
     updates: u32,
-    /// The least since then.
+    /// The minimum since then.
     least: Waited,
     before: Waited,
 }
 
 impl Jumps {
-    /// A fresh ack. Gives by how much the way has become longer, once that is certain.
+    /// Takes in a fresh ack. Returns by how much the path has become longer, once that is certain.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -82,7 +83,7 @@ impl Jumps {
         };
         let Jump { before, least, .. } = *jump;
         if is_sudden && grown > AGAIN * (least.both - before.both) {
-            // The other way has changed, too.
+            // The other direction has changed, too.
             (jump.since, jump.updates, jump.least) = (now, 1, wait);
             return None;
         }
@@ -110,7 +111,8 @@ mod tests {
 
     const KNOWN: Known = Known { service: 1e-3, min_rtt: 0.04, srtt: 0.06, period: 0.3 };
 
-    /// By how much the way becomes longer, in ms, with an update each 10 ms that waits so long.
+    /// By how much the path becomes longer, in ms, with an update every 10 ms of these queueing
+    /// delays.
     fn seen(waits: impl Iterator<Item = f64>, loses: bool) -> Vec<f64> {
         let mut jumps = Jumps::default();
         let longer = |(seq, wait): (u64, f64)| {

@@ -1,4 +1,4 @@
-//! Counts losses by the monitor's counters, and finds out whether a full queue causes them.
+//! Counts losses by the monitor's counters, and tests whether a full queue causes them.
 //!
 //! ```text
 //!   lost = sent − arrived       updates, between two acks; arrived = fresh + stale, as the monitor counts
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Behind a full drop-tail queue the first update of a train may find the last place, and the
-//! updates behind it find no place. Delays cannot separate the two causes: all updates that pass a
-//! full queue have the same delay. A train takes the place of as many single updates, so that the
-//! test adds no load. Until a test has shown otherwise, a full queue is taken to be the cause. Then
-//! there is no test for a while, as trains fill queues.
+//! followers find no place. Delays cannot separate the two causes: all updates that pass a full
+//! queue have the same delay. A train takes the place of as many single updates, so that the test
+//! adds no load. Until a test has shown otherwise, a full queue is taken to be the cause. After
+//! such a verdict there is no test for a while, as trains fill queues.
 //!
 //! Once losses are known to be random, this number of `n` updates may be lost without a price:
 //!
@@ -20,7 +20,7 @@
 //! ```
 //!
 //! p is the loss rate of the test plus its standard deviation. A higher loss rate starts another
-//! test.
+//! test. `verdict` has the conditions of a test's outcome.
 
 mod verdict;
 
@@ -29,68 +29,69 @@ use super::price::FREE;
 use crate::source::Ack;
 use crate::unit::{Span, Time};
 
-/// Updates over which losses are counted, at least.
+/// Losses are counted over this number of updates at least.
 const COUNTED: f64 = 32.0;
 
-/// The part lost is taken of so many updates at least.
+/// A loss rate is that of this number of updates at least.
 const AT_LEAST: f64 = 8.0;
 
-/// Updates of a train, its first one included.
+/// Updates of a train, including the first one.
 pub(super) const TRAIN: u32 = 4;
 
-/// Updates that leave alone between two trains, while it is open whether losses are random.
+/// Single updates between two trains during a test.
 const BETWEEN: u32 = 1;
 
-/// The same, once they are.
+/// The same, once losses are known to be random.
 const BETWEEN_RANDOM: u32 = 24;
 
-/// A test takes so many trains at most, of which some may have lost their first update.
+/// The maximum number of trains in a test, with or without their first update.
 const MAX_TRAINS: u32 = 36;
 
-/// After a full queue was found, so much time passes before the next test; twice as much each time,
+/// The time to the next test after a full queue was found; it doubles each time,
 const REST: Span = Span::from_secs(8);
 
 /// up to this.
 const MAX_REST: Span = Span::from_secs(128);
 
-/// What is lost at random varies by so many standard deviations.
+/// Random losses vary by this number of standard deviations.
 const DEVIATIONS: f64 = 2.5;
 
-/// What is lost at random is no larger a part of few updates than so much more, or this part of them: with more,
-/// a crowd that joins would be lost at random, too.
+/// The maximum of the random loss rate of few updates above its mean, and in all: with more, losses
+/// of a crowd that joins would pass for random, too.
 const MAX_ABOVE: f64 = 0.4;
 const MAX_PART: f64 = 0.7;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Losses {
     last: Option<Ack>,
-    /// The part that was lost of the last 32 updates or so.
+    /// The loss rate of about the last 32 updates.
     steady: f64,
-    /// Since the rate was cut for losses.
+    /// Counts since the rate was cut for losses.
     recent: Counted,
     runs: Runs,
-    /// Of updates that left alone, and of those behind the first one of a train.
+    /// Single updates, and followers of trains.
     alone: Counted,
     behind: Counted,
     is_tested: bool,
-    /// Nothing has been found out yet.
+    /// No verdict yet.
     is_open: bool,
-    /// Trains of this test, and those of which a later update has come, but not the first one.
+    /// Trains of this test, and those of them that lost the first update but not all.
     trains: u32,
     headless: u32,
-    /// When the next test may begin, and how long that takes.
+    /// When the next test may begin, and the length of this rest.
     rests_until: Time,
     rest: Span,
-    /// The part that is lost at random; 0 if a full queue is the cause.
+    /// The rate of random losses; 0 if a full queue is the cause.
     random: f64,
-    /// The first update of the train that is not judged yet.
+    /// The first update of the train without a verdict.
     train: Option<u64>,
     /// Its ack.
     first: Option<Ack>,
-    /// Updates of a train that are still to leave.
+    /// Updates of a train that have yet to leave.
     left: u32,
     since_train: u32,
-    /// The newest update that left together with the one before it, and how many in a row did.
+    /// The newest follower (an update that left together with its predecessor), and the length of
+    /// its row.
     follower: u64,
     followers: u32,
     /// Followers whose predecessor is not accounted for.
@@ -98,23 +99,23 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// The part that was lost lately and not at random, 0 to 1. One lost update tells nothing.
+    /// The recent loss rate beyond random losses, 0 to 1. A single loss does not count.
     pub(super) fn part(&self) -> f64 {
         let sent = self.recent.sent.max(AT_LEAST);
         self.not_random(Counted { sent, lost: self.recent.lost })
     }
 
-    /// The part of so many updates that was lost and not at random, 0 to 1. One lost update tells nothing.
+    /// The loss rate of these updates beyond random losses, 0 to 1. A single loss does not count.
     pub(super) fn not_random(&self, of: Counted) -> f64 {
         ((of.lost - 1.0) / of.sent - self.allowance(of.sent)).clamp(0.0, 1.0)
     }
 
-    /// The rate was cut: what was lost before tells nothing of the new one.
+    /// The rate was cut: earlier losses do not show the losses at the new one.
     pub(super) fn forget(&mut self) {
         self.recent = Counted::default();
     }
 
-    /// Finds out whether losses are random, of which this part is too many; says whether a test begins.
+    /// Tests whether losses are random, with `too_many` of them; returns whether a test begins.
     pub(super) fn test(&mut self, now: Time, too_many: f64) -> bool {
         let is_other = self.are_random() && !self.is_open && too_many > 2.0 * FREE;
         if !is_other && (self.is_tested || now < self.rests_until) {
@@ -125,14 +126,14 @@ impl Losses {
         true
     }
 
-    /// No trains can leave: nothing more is found out, and what was is old.
+    /// Ends the test, as no trains can leave, and drops earlier verdicts, which are out of date.
     pub(super) fn give_up(&mut self) {
         (self.is_tested, self.is_open, self.random) = (false, false, 0.0);
         (self.train, self.left) = (None, 0);
         self.begin_test();
     }
 
-    /// There is no test for a while, for twice as long each time.
+    /// Prevents tests for a while, for twice as long each time.
     fn rest(&mut self, now: Time) {
         self.rest = (self.rest * 2).clamp(REST, MAX_REST);
         self.rests_until = now + self.rest;
@@ -143,13 +144,13 @@ impl Losses {
         (self.trains, self.headless) = (0, 0);
     }
 
-    /// Of updates, those that were lost beyond what is on average lost at random: less than 0 where fewer were, or
-    /// some have come late.
+    /// The losses of these updates beyond the mean of random losses: below 0 if there were fewer,
+    /// or if some arrived late.
     pub(super) fn excess(&self, since: Counted) -> f64 {
         since.lost - since.sent.max(0.0) * self.random
     }
 
-    /// The part of so many updates that may be lost at random, 0 to 1.
+    /// The fraction of this number of updates that may be lost at random, 0 to 1.
     fn allowance(&self, sent: f64) -> f64 {
         if !self.are_random() {
             return 0.0;
@@ -159,17 +160,17 @@ impl Losses {
         (self.random + DEVIATIONS * libm::sqrt(variance)).min(bound)
     }
 
-    /// Whether some are, by a test.
+    /// Whether a test has shown random losses.
     pub(super) fn are_random(&self) -> bool {
         self.random > 0.0
     }
 
-    /// Whether that has begun and nothing has been found out yet.
+    /// Whether a test has begun and has no verdict yet.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// The part that was lost of the last 32 updates or so, for whatever reason.
+    /// The loss rate of about the last 32 updates, whatever the cause.
     pub(super) fn steady(&self) -> f64 {
         self.steady
     }
@@ -179,8 +180,8 @@ impl Losses {
         self.left > 0
     }
 
-    /// An update leaves; `follows` if together with the one before it. It may begin a train; says whether
-    /// it ends one.
+    /// An update leaves; `follows`: together with its predecessor. It may begin a train. Returns
+    /// whether it ends one.
     pub(super) fn on_sent(&mut self, now: Time, seq: u64, follows: bool, may_begin: bool) -> bool {
         if follows {
             let continues = self.followers > 0 && self.follower.wrapping_add(1) == seq;
@@ -193,7 +194,7 @@ impl Losses {
             return self.left == 0;
         }
         if self.left > 0 {
-            // The source has no update at hand, or a limit: that was no train.
+            // The source has no update ready, or a limit delayed it: that was no train.
             (self.left, self.train) = (0, None);
         }
         let begins = may_begin && self.begins_train();
@@ -203,7 +204,7 @@ impl Losses {
             (self.left, self.since_train) = (TRAIN - 1, 0);
             self.trains = self.trains.saturating_add(1);
             if self.trains > 2 * MAX_TRAINS {
-                // None of them stays together.
+                // No train stays together.
                 self.give_up();
                 self.rest(now);
             }
@@ -211,21 +212,21 @@ impl Losses {
         false
     }
 
-    /// Whether the next update begins a train, if it may: not before the last one is judged.
+    /// Whether the next update begins a train, if it may: not before the last one has a verdict.
     pub(super) fn begins_train(&self) -> bool {
         let is_known = self.are_random() && !self.is_open;
         let between = if is_known { BETWEEN_RANDOM } else { BETWEEN };
         self.is_tested && self.train.is_none() && self.since_train.saturating_add(1) >= between
     }
 
-    /// Whether an update left together with the one before it, and waited for that one.
+    /// Whether an update left together with its predecessor, and queued behind it.
     pub(super) fn has_followed(&self, seq: u64) -> bool {
         let ago = self.follower.checked_sub(seq);
         ago.is_some_and(|ago| ago < u64::from(self.followers))
     }
 
-    /// A fresh ack: gives what was sent and lost since the last one, with the longest runs shortened. Losses are
-    /// counted over so many updates.
+    /// A fresh ack: returns the updates sent and lost since the last one, with the longest runs
+    /// shortened. Losses are counted over `counted` updates or more.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack, counted: f64) -> Counted {
         let Some(last) = self.last.replace(*ack) else { return Counted::default() };
         let mut since = between(&last, ack);
@@ -240,8 +241,9 @@ impl Losses {
         if ack.seq >= self.follower {
             let followers = f64::from(core::mem::take(&mut self.pairs));
             if since.lost > 0.0 && (ack.seq == self.follower || self.is_open) {
-                // A queue that keeps the freshest update alone has lost those before the last of a train, and
-                // what trains of a test lose is no reason to send less than those that test nothing.
+                // A queue that keeps only the freshest update drops the earlier ones of a train,
+                // and losses that a test's own trains cause must not slow the source down compared
+                // with sources that test nothing.
                 since.lost = (since.lost - followers).max(0.0);
             }
         }
@@ -257,8 +259,9 @@ impl Losses {
         since
     }
 
-    /// What of `since` is of updates that left alone, and first ones of trains. Of those up to a train's first
-    /// update and those behind it that were lost together, each is as likely to be the one.
+    /// The part of `since` that belongs to single updates, including the first ones of trains. If
+    /// updates up to a train's first one were lost together with followers, each is equally likely
+    /// to be among them.
     fn of_those_alone(&self, last: &Ack, ack: &Ack, since: Counted) -> Counted {
         match self.train {
             Some(first) if ack.seq > first && last.seq < first => {
@@ -270,12 +273,12 @@ impl Losses {
         }
     }
 
-    /// Judges the train that an ack follows.
+    /// Evaluates the train that an ack completes.
     fn see_train(&mut self, now: Time, ack: &Ack, lost: f64) {
         let Some(train) = self.train.filter(|train| ack.seq >= *train) else { return };
         match self.first {
             None if ack.seq == train => self.first = Some(*ack),
-            // The first one is lost, or its ack alone.
+            // The first update is lost, or only its ack.
             None => {
                 self.train = None;
                 self.headless += u32::from(lost >= 2.0);
@@ -291,7 +294,8 @@ impl Losses {
     }
 }
 
-/// What of that is of a train's followers: later updates may have been lost as well, but not the last one.
+/// The part of `since` that belongs to a train's followers: later updates may have been lost as
+/// well, but not the last one.
 fn of_train(train: u64, since: Counted, ack: &Ack) -> Counted {
     let followers = f64::from(TRAIN) - 1.0;
     if ack.seq - train < u64::from(TRAIN) {
@@ -300,12 +304,12 @@ fn of_train(train: u64, since: Counted, ack: &Ack) -> Counted {
     Counted { sent: followers, lost: since.lost.max(0.0) * followers / (since.sent - 1.0) }
 }
 
-/// What was sent after one acknowledged update up to another, and lost of it.
+/// The updates sent after one acknowledged update up to another, and the losses among them.
 fn between(first: &Ack, last: &Ack) -> Counted {
     let sent = last.seq.saturating_sub(first.seq) as f64;
     let received = |ack: &Ack| ack.fresh.wrapping_add(ack.stale);
     let arrived = f64::from(received(last).wrapping_sub(received(first)).cast_signed());
-    // Late ones were sent before, but not many more than are remembered.
+    // Late updates were sent earlier, but not many more than are remembered.
     Counted { sent, lost: (sent - arrived).clamp(-COUNTED, sent) }
 }
 
@@ -317,8 +321,8 @@ mod tests {
         Ack { fresh, stale, ..Ack::of(seq, Time::ZERO, Time::ZERO) }
     }
 
-    /// Sends so many updates over a link; `arrives` says what becomes of one, by its number and its place
-    /// in a train.
+    /// Sends this number of updates over a link; `arrives` returns whether one arrives, by its
+    /// number and its place in a train.
     fn after(count: u64, mut arrives: impl FnMut(u64, u32) -> bool) -> Losses {
         let mut losses = Losses::default();
         losses.test(Time::ZERO, 0.0);
@@ -406,7 +410,7 @@ mod tests {
         let mut losses = Losses { random: 0.1, is_tested: true, ..Losses::default() };
         assert!(!losses.test(Time::ZERO, FREE));
         assert!(losses.test(Time::ZERO, 0.1) && losses.is_open());
-        assert!(!losses.test(Time::ZERO, 0.1), "it is under way");
+        assert!(!losses.test(Time::ZERO, 0.1), "it has begun");
     }
 
     #[test]

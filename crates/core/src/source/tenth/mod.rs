@@ -1,9 +1,10 @@
-//! Tenth controls the rate of a source: it keeps the mean number of the source's own queued updates at about a tenth,
-//! which is close to the minimum of the mean age.
+//! Tenth controls the rate of a source: it keeps the mean number of the source's own queued updates
+//! at about a tenth, which is close to the minimum of the mean age.
 //!
-//! The optimum has as many updates in transit as possible without a queue: by Little's law the number of queued
-//! updates is rate × queueing delay, and a law can hold it at a small constant κ. All sources that share a queue see
-//! the same queueing delay, and settle at the same rate κ / delay.
+//! The optimum has as many updates in transit as possible without a queue: by Little's law the
+//! number of queued updates is rate × queueing delay, and a law can hold it at a small constant κ.
+//! All sources that share a queue see the same queueing delay, and settle at the same rate κ /
+//! delay.
 //!
 //! ```text
 //!            1 probe                              the price is above 3 κ, 10 are in transit,
@@ -17,61 +18,77 @@
 //! rate       = in transit / srtt           updates/s
 //! ```
 //!
-//! κ → `waiting`, λ → `lost`. The law controls the number in transit, so that a growing queue slows down all of its
-//! sources within a round trip, before any of them has decided anything. `docs/fresher.md` has the theory,
-//! alternatives that were tried, and results.
+//! κ → `waiting`, λ → `lost`. The law controls the number in transit, so that a growing queue slows
+//! down all of its sources within a round trip, before any of them has decided anything.
+//! `docs/fresher.md` has the theory, alternatives that were tried, and results.
 //!
 //! # States
 //!
-//! - **Probe**: one update in transit, until its ack comes.
-//! - **Climbing** (start-up): the number in transit doubles each round. It ends at a price of 3 κ, at 10 updates in
-//!   transit, when pairs show that the capacity is near, with three losses in a round, or if no pair arrives.
-//! - **Steering**: the equations above, once per round. It ends when the path is longer at once and stays so (`jump`):
-//!   the base delay is raised, and start-up begins again.
+//! - **Probe**: one update in transit, until its ack arrives.
+//! - **Start-up** (`Climbing`): the number in transit doubles each round. It ends at a price of 3
+//!   κ, at 10 updates in transit, when pairs show that the capacity is near, with three losses in a
+//!   round, or after 4 rounds without a pair.
+//! - **Steering**: the equations above, once per round. It ends when the delay rises from one
+//!   update to the next and stays high (`jump`): the base delay is raised, and start-up begins
+//!   again.
 //!
 //! # Protection against overload
 //!
-//! It does not hold everywhere: crowds with less than an update a second each, and more than a hundred sources at a
-//! queue of a few packets, are still overloaded (`docs/fresher.md`, "Safety").
+//! Some cases are still overloaded: crowds with less than one update per second each, and more than
+//! a hundred sources at a queue of a few packets (`docs/fresher.md`, "Safety").
 //!
-//! - With more than 1½ times the target in transit, and at least two, the next update leaves a round trip later at the
-//!   earliest. After two round trips without an ack that is an outage: then at most half as many updates leave as
-//!   before, each after another eighth of the time without an ack, or 8 round trips (¼ s to 2 s). After losses to a
-//!   full queue it is another time, at most 2 s.
-//! - Updates that are lost to a full queue have a price (`losses`). It is above κ as long as more than a twentieth is
-//!   lost, or a sixth for sources that use little of the path. So the load falls until the loss is lower.
-//! - The base delay is raised only by a change that the own queue cannot cause (`jump`). When it falls by more than a
-//!   fifth, a queue drains: start-up ends, and the queueing delay of the round is computed again.
-//! - Sources that joined while updates of others were queued see the path without these in common pauses (`pauses`).
+//! - With more than 1½ times the target in transit, and at least two, the next update leaves a
+//!   round trip later at the earliest. Two round trips without an ack are an outage. In an outage
+//!   at most half as many updates leave as before, each after another eighth of the time without an
+//!   ack, or 8 round trips (¼ s to 2 s). After losses to a full queue the gap is the whole time
+//!   without an ack, at most 2 s.
+//! - Updates that are lost to a full queue have a price (`losses`). It is above κ as long as more
+//!   than a twentieth is lost, or a sixth for sources that use a small share of the capacity. So
+//!   the load falls until the loss is lower.
+//! - The base delay is raised only by a change that the source's own queue cannot cause (`jump`).
+//!   When it falls by more than a fifth, a queue drains: start-up ends, and the queueing delay of
+//!   the round is computed again.
+//! - Common pauses (`pauses`) show the base delay to sources that joined while other updates were
+//!   queued.
 //! - Start-up ends with three losses in a round, and if no pair arrives.
 //! - A price of 16 κ after two updates cuts the number in transit by up to a half at once.
-//! - Lazy's rate as a floor, below, yields to each loss (`floors`), and the stated floor to losses that last
-//!   (`stretch`) and to round trips above 1 / floor. A source whose first probes were lost begins with less.
+//! - Lazy's rate as a floor, below, yields to each loss (`floors`); the configured floor yields to
+//!   persistent losses (`stretch`) and to round trips above 1 / floor. A source whose first probes
+//!   were lost starts at a lower rate.
 //!
 //! # Delays and losses that do not lower the rate, or only in part
 //!
-//! - **Jitter, competing queues**: the delay of an update without own updates in front of it does not depend on the
-//!   rate; and where a round trip is long compared with the service time of an update at the bottleneck, a queue of
-//!   some updates adds little to the age, but a rate that is too low does. So only a `share` of the variation counts:
-//!   all of it on short paths, where crowds meet; our own part of the load, and at least a tenth, on long ones, and
-//!   more if delays last (`variation`). The delay common to all updates of a round counts in full.
-//! - **A queue that is deep compared with one update** may belong to a competing flow that does not yield. Then the
-//!   rate is at least Lazy's, one update a smoothed round trip; a half of it if the queue drains in pauses.
-//! - **Lengths**: a long update takes longer at the bottleneck, and its base delay is longer (`base_delay`).
-//! - **The reverse path**: the queueing delay of acks counts too, the more the nearer it comes to a base RTT, as there
-//!   are paths whose both directions share one medium. Then fewer acks are requested: see `sparse`.
-//! - **Random losses**, in bursts or not, have no price, once a test has shown that they are random (`losses`). Until
-//!   then the test holds the rate for 5 s or 40 round trips at most, and not if more than half is lost.
-//! - **More than ten in transit** lower the age by less than a twentieth of the round trip, and are added slowly.
-//! - **An outdated round trip**: after an outage with a queue the smoothed one is seconds long, and one update per
-//!   round trip would be rare. With a newest round trip of less than a quarter of it, nothing in transit and no priced
-//!   losses, the next update leaves a newest round trip after the newest ack.
-//! - **An own queue that drains**: 9 or more updates in a row that arrive within twice the usual distance of a pair of
-//!   each other, with a queueing delay of more than 4 base RTTs, were alone in the queue. Updates sent after them may
-//!   be lost, so the source does not wait for their acks: it sends one a base RTT after the previous one.
+//! - **Jitter, competing queues**: the delay of an update without own updates in front of it does
+//!   not depend on the rate. Where a round trip is long compared with the service time of an update
+//!   at the bottleneck, a queue of some updates adds little to the age, but a rate that is too low
+//!   does. So only a `share` of the variation counts: all of it on short paths, where crowds meet;
+//!   the source's share of the capacity, and at least a tenth, on long ones; and more if delays
+//!   last (`variation`). The delay common to all updates of a round counts in full.
+//! - **A queue that is deep compared with one update** may belong to a competing flow that does not
+//!   yield. Then the rate is at least Lazy's, one update per smoothed round trip; half of it if the
+//!   queue drains in pauses.
+//! - **Lengths**: a long update takes longer at the bottleneck, and its base delay is longer
+//!   (`base_delay`).
+//! - **The reverse path**: the queueing delay of acks counts too, the more the nearer it comes to a
+//!   base RTT, as there are paths whose both directions share one medium. Then fewer acks are
+//!   requested: see `sparse`.
+//! - **Random losses**, in bursts or not, have no price once a test has shown that they are random
+//!   (`losses`). Until then the test holds the rate for 5 s or 40 round trips at most, and not if
+//!   more than half is lost.
+//! - **More than ten in transit** lower the age by less than a twentieth of the round trip, and are
+//!   added slowly.
+//! - **An outdated round trip**: after an outage with a queue the smoothed one is seconds long, and
+//!   one update per round trip would be rare. With a newest round trip of less than a quarter of
+//!   it, nothing in transit and no priced losses, the next update leaves a newest round trip after
+//!   the newest ack.
+//! - **An own queue that drains**: 9 or more updates in a row that arrive within twice the usual
+//!   distance of a pair of each other, with a queueing delay of more than 4 base RTTs, were alone
+//!   in the queue. Updates sent after them may be lost, so the source does not wait for their acks:
+//!   it sends one a base RTT after the previous one.
 //! - **A path that is free again**: see `free`.
-//! - **Sources with few states**: the used rate counts, and is not raised. Updates that left apart for want of a state
-//!   make no pair: an outage between them is not the capacity of the path (`service`).
+//! - **Sources with few states**: the rate in use counts, and is not raised. Updates that left
+//!   apart for want of a state are no pair: an outage between them is not the capacity of the path
+//!   (`service`).
 
 mod climb;
 mod counts;
@@ -110,73 +127,75 @@ use crate::unit::{Span, Time, UpdateRate};
 /// Weight of the newest round trip in srtt: Lazy's.
 const SMOOTHING: f64 = 0.2;
 
-/// The climb begins with so many updates in transit.
+/// The number of updates in transit at the beginning of start-up.
 const FIRST: f64 = 1.0;
 
-/// With so many in transit there are enough; see above.
+/// The number in transit above which more updates lower the age by little; see above.
 const AMPLE: f64 = 10.0;
 
-/// Updates that a round of the climb counts, and any other that is long or loses so many.
+/// Updates per round in start-up, and in any round that takes long or has this number of losses.
 const FEW: u32 = 3;
 
-/// A round is long after so many s, and three round trips.
+/// A round takes long after this time, s, and three round trips.
 const LONG: f64 = 1.0;
 
-/// A queue of so many updates is deep.
+/// A queue of this number of updates is deep.
 const DEEP: f64 = 4.0;
 
-/// A queue is ours if less than this part of the wait is left after a pause,
+/// The queue is the source's own if less than this fraction of the queueing delay remains after a
+/// pause;
 const DRAINED: f64 = 0.25;
 
-/// and then this part of the floor remains: with all of it a crowd holds a queue of an update each.
+/// then this fraction of the floor remains. With all of it, a crowd would hold a queue of one
+/// update each.
 const OURS: f64 = 0.5;
 
-/// With so many waiting in the climb, a queue grows that was not asked for.
+/// With this number of updates queued in start-up, the queue exceeds the target, and start-up ends.
 const FULL: f64 = 1.0;
 
-/// No more than this part of what the narrowest hop carries is sent: where nothing is random no
-/// update waits until it is full, and then all do.
+/// The maximum load, as a fraction of the bottleneck rate: where nothing is random, no update is
+/// queued below the full load, and all are at it.
 const EDGE: f64 = 0.96;
 
 /// The smallest step up: the first one after a step down.
 const STEP: f64 = 0.02;
 
-/// Losses are counted over so many round trips at least.
+/// Losses are counted over this number of round trips at least.
 const ROUND_TRIPS: f64 = 2.0;
 
-/// While losses are tested, so many updates a round trip are sent.
+/// The minimum number of updates per round trip while losses are tested.
 const TESTING: f64 = 0.5;
 
-/// No trains leave at a lower rate, 1/s: behind one there is a gap of four periods.
+/// The minimum rate for trains, 1/s: after a train there is a gap of four periods.
 const SLOW: f64 = 2.0;
 
-/// So many times κ needs no whole round to tell, only so many updates,
+/// A price of this number of κ needs no whole round, only this number of updates,
 const CLEAR: f64 = 16.0;
 const CLEARLY: u32 = 2;
 
-/// and the number in transit falls to this part at once.
+/// and the number in transit falls to this fraction at once.
 const CUT: f64 = 0.5;
 
-/// The base delay was a queue if it was more than this part above the new one.
+/// The base delay contained a queue if it was this fraction above the new one.
 const FELL: f64 = 0.25;
 
-/// A test of losses holds the rate for so many round trips, or so long,
+/// A test of losses holds the rate for this number of round trips, or this time in s,
 const HOLD: f64 = 40.0;
 const MIN_HOLD: f64 = 5.0;
 
-/// and only if less than this part is lost.
+/// and only if less than this fraction is lost.
 const HELD: f64 = 0.5;
 
-/// Holds the number of its own updates that wait.
+/// Controls the number of the source's own queued updates.
 #[derive(Debug, Clone)]
 pub struct Tenth {
     params: Params,
     pacer: Pacer,
-    /// Until a round trip is known.
+    /// The initial phase, until a round trip is known.
     startup: Option<Startup>,
-    /// When that was.
+    /// When the initial phase ended.
     began_at: Time,
-    /// So many updates are to be in transit; the floor and the bounds come on top.
+    /// The target number of updates in transit, without the floor and the bounds.
     in_transit: f64,
     /// Smoothed round trip, s.
     srtt: f64,
@@ -188,36 +207,36 @@ pub struct Tenth {
     sparse: Sparse,
     pauses: Pauses,
     stage: Stage,
-    /// The mean wait of the last round that was steered by, s.
+    /// The mean queueing delay of the last round of steering, s.
     wait: f64,
     floors: Floors,
-    /// The same when silence began, and the rate, where nothing was lost that has a price.
+    /// Floors and rate at the beginning of silence, if no priced losses came before it.
     before_silence: Option<(Floors, UpdateRate)>,
     free: Free,
     stretch: Stretch,
-    /// Until then a test of losses may hold the rate.
+    /// The end of the time in which a test of losses may hold the rate.
     holds_until: Time,
-    /// The last round that was heard of has lost nothing that has a price.
+    /// The last round with an ack has no priced losses.
     was_clean: bool,
-    /// Nothing was heard of the last round.
+    /// The last round has no ack.
     was_silent: bool,
-    /// How far apart pairs of the climb arrived at most, s.
+    /// The maximum distance of pairs at arrival in start-up, s.
     pair_gap: f64,
-    /// Rounds of the climb without a pair.
+    /// Rounds of start-up without a pair.
     unpaired: u32,
-    /// The climb has used what its first pair says.
+    /// Start-up has used the capacity that its first pair showed.
     has_begun: bool,
-    /// The largest step up, as a part of the rate.
+    /// The largest step up, as a fraction of the rate.
     stride: f64,
     newest_sent: (u64, Time),
     newest_acked: Option<u64>,
-    /// The round trip of the newest ack, and the wait of its update, s.
+    /// The round trip of the newest ack, and the queueing delay of its update, s.
     rtt: Span,
     ahead: f64,
     heard_at: Time,
-    /// When an update last came after a pause and hardly waited.
+    /// When the last update arrived that had little queueing delay after a pause.
     drained_at: Time,
-    /// No update leaves before, as a train has left in advance.
+    /// No update leaves before this time, as a train has left in advance.
     resumes_at: Time,
     round: Option<Round>,
 }
@@ -229,7 +248,7 @@ enum Stage {
 }
 
 impl Tenth {
-    /// A source that will begin with a probe.
+    /// A source that begins with a probe.
     pub fn new(params: Params) -> Self {
         Self {
             params,
@@ -305,7 +324,7 @@ impl Tenth {
             return;
         };
         round.count_in(since, wait);
-        // Losses are not watched to the end of the round, and no round is to take for ever.
+        // Losses are not counted to the end of the round, and no round may last forever.
         let is_enough = round.since.lost >= f64::from(FEW) || now.since(round.began_at) > long;
         let is_over = round.count >= wanted || is_enough && round.count >= FEW;
         let round = *round;
@@ -320,7 +339,7 @@ impl Tenth {
         }
     }
 
-    /// Whether the price is so high already that no more updates are needed to tell.
+    /// Whether the price is so high that no more updates are needed.
     fn is_clear(&self, round: &Round, now: Time) -> bool {
         let length = now.since(round.began_at).as_secs_f64();
         self.stage == Stage::Steering
@@ -332,7 +351,7 @@ impl Tenth {
     fn end_round(&mut self, now: Time) {
         let Some(round) = self.round else { return };
         let length = now.since(round.began_at).as_secs_f64();
-        // A source with nothing to send is not silent.
+        // A source without updates to send is not silent.
         let is_idle = round.sent == 0 && self.newest_acked == Some(self.newest_sent.0);
         if round.count == 0 && !is_idle {
             self.hear_nothing();
@@ -349,7 +368,7 @@ impl Tenth {
         self.begin_round(now);
     }
 
-    /// Nothing is lost that has a price, or it is being found out.
+    /// Whether losses have no price, or are being tested.
     fn is_clean(&self) -> bool {
         self.was_clean || self.is_testing()
     }
@@ -382,7 +401,7 @@ impl Tenth {
                 self.losses.forget();
             }
         } else if !self.has_little_to_say(round, length) {
-            // One more in a round, or the stride of those that are ample.
+            // One more update per round, or the stride if 10 or more are in transit.
             let more = (self.stride * AMPLE).max(1.0) / self.in_transit;
             rate *= wish.min(1.0 + self.stride.min(more));
             self.stride = (2.0 * self.stride).min(max_factor - 1.0);
@@ -390,14 +409,14 @@ impl Tenth {
         self.set_rate(rate.max(self.testing_rate()));
     }
 
-    /// While it is open whether losses are random, no less is sent, 1/s: the test is over after some 40
-    /// updates of trains, and would take for ever otherwise.
+    /// The minimum rate of a test of losses, 1/s: a test needs some 40 updates of trains, and would
+    /// not end at a lower rate.
     fn testing_rate(&self) -> f64 {
         let least = (TESTING / self.srtt).max(SLOW);
         if self.is_testing() { self.aim().min(least) } else { 0.0 }
     }
 
-    /// Whether it is being found out whether losses are random.
+    /// Whether a test is finding out if losses are random.
     fn is_testing(&self) -> bool {
         self.losses.is_open()
             && self.sends_trains()
@@ -410,7 +429,7 @@ impl Tenth {
         self.rate().per_second() >= SLOW
     }
 
-    /// Whether the source sent less than it might have.
+    /// Whether the source sent less than the rate allowed.
     fn has_little_to_say(&self, round: &Round, length: f64) -> bool {
         let aim = self.aim().min(self.params.bounds.ceiling.per_second());
         f64::from(round.sent) < 0.7 * aim * length - 1.0
@@ -421,20 +440,21 @@ impl Tenth {
         self.losses.is_in_train() || self.round_of_pair().is_some_and(|round| round.sent == 1)
     }
 
-    /// What the waits ask for, 1/s.
+    /// The rate by the number in transit, without the floor, 1/s.
     fn aim(&self) -> f64 {
         if self.srtt > 0.0 { self.in_transit / self.srtt } else { 0.0 }
     }
 
-    /// What the waits ask for may be less than what is sent, but not by so much that it would be a
-    /// long way back.
+    /// Sets the number in transit by a rate, 1/s. It may be less than the floor, but not by so much
+    /// that the way up from it would take long.
     fn set_rate(&mut self, rate: f64) {
         let edge = self.service.min_pair().map_or(f64::INFINITY, |service| EDGE / service);
         let rate = UpdateRate::saturating(rate.min(edge).max(0.7 * self.min_rate()));
         self.in_transit = self.yielding_bounds().clamp(rate).per_second() * self.srtt;
     }
 
-    /// What is sent whatever waits, 1/s: Lazy's rate where a queue is deep, if it is not ours.
+    /// Floor of the rate behind a deep queue, 1/s: Lazy's rate, or half of it if the queue is the
+    /// source's own.
     fn min_rate(&self) -> f64 {
         let depth = self.service.least().map_or(1.0, |service| self.wait / (DEEP * service));
         let recently = Span::from_secs_f64(3.0 * pauses::period(self.srtt));
@@ -443,7 +463,7 @@ impl Tenth {
         part * self.floors.left() * self.params.min_in_flight * depth.min(1.0) / self.srtt
     }
 
-    /// The bounds, with the floor lowered by long round trips and by losses that last.
+    /// The bounds, with the floor lowered by long round trips and by persistent losses.
     fn yielding_bounds(&self) -> RateBounds {
         let RateBounds { floor, ceiling } = self.params.bounds;
         let is_raised = floor > RateBounds::default().floor;
@@ -465,7 +485,7 @@ impl RateLaw for Tenth {
 
     fn on_sent(&mut self, now: Time, seq: u64) {
         self.pacer.on_sent(now, self.pace());
-        // A limit or a sampler may have spread what was to leave at once.
+        // A limit or a sampler may have delayed an update that was to leave at once.
         let follows = self.follows() && now.since(self.newest_sent.1) < self.rate().period() / 4;
         if self.losses.on_sent(now, seq, follows, self.sends_trains()) {
             self.resumes_at = now + self.rate().period() * u64::from(TRAIN);
@@ -495,7 +515,7 @@ impl RateLaw for Tenth {
             round.rebase(before - least);
         }
         if before > (1.0 + FELL) * least && self.startup.is_none() {
-            // What seemed to be the path was a queue, which drains.
+            // The base delay contained a queue, which drains.
             (self.stage, self.stride) = (Stage::Steering, STEP);
         }
         let pair_gap = self.service.on_ack(now, ack);
@@ -520,7 +540,7 @@ impl RateLaw for Tenth {
             if since.lost > 0.0 {
                 self.free.reset();
             }
-            return; // It waited for the one that left with it.
+            return; // It queued behind its predecessor.
         }
         if ahead <= DRAINED * self.wait && Pauses::is_after(ack.received_at, self.srtt) {
             self.drained_at = now;
@@ -539,7 +559,8 @@ impl RateLaw for Tenth {
             self.climb_again();
             return self.begin_round(now);
         }
-        // In a crowd acks wait in line for the air that updates take; a little of that is always there.
+        // In a crowd acks queue for the air time that updates take; a little of that delay is
+        // always present.
         let round_trip = self.delays.min_rtt().max(back).max(f64::MIN_POSITIVE);
         let wait = ahead + back * (back / round_trip);
         if !self.see_free(now, since, wait) {

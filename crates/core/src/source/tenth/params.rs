@@ -10,24 +10,24 @@ use crate::unit::Span;
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
-    /// κ: so many of its own updates wait, on average. More is more throughput and more age. 0.14:
-    /// at an M/D/1 queue it is within 6 % of the best for 1 to 48 sources (`docs/fresher.md`).
+    /// κ: the mean number of its own queued updates. More is more throughput and more age. 0.14: at
+    /// an M/D/1 queue it is within 6 % of the best for 1 to 48 sources (`docs/fresher.md`).
     pub target_queue: f64,
-    /// λ: the price of a loss of everything, in updates that wait. 4: a twentieth lost costs κ.
+    /// λ: the price of losing everything, in queued updates. 4: a loss of a twentieth costs κ.
     pub loss_price: f64,
-    /// Where a queue is deep, the rate is at least so many updates a smoothed round trip. 1: Lazy's.
+    /// The minimum number of updates per smoothed round trip behind a deep queue. 1: Lazy's.
     pub min_in_flight: f64,
-    /// Which delay tells that updates wait.
+    /// The delay that shows queued updates.
     pub delay: DelaySource,
     /// Which updates ask for an ack.
     pub acks: Acks,
-    /// Updates that a round counts, 1 or more. 8: their mean has a third of the spread of one.
+    /// Updates per round, 1 or more. 8: their mean has a third of the spread of one.
     pub round_updates: u32,
-    /// The smallest factor on the number in transit in a round, but for losses.
+    /// The minimum factor on the number in transit per round, except after losses.
     pub min_factor: f64,
-    /// The largest factor on the number in transit in a round.
+    /// The maximum factor on the number in transit per round.
     pub max_factor: f64,
-    /// How acks give a first round trip.
+    /// How acks give the first round trip.
     pub startup: startup::Params,
     /// Floor and ceiling of the rate.
     pub bounds: RateBounds,
@@ -35,7 +35,7 @@ pub struct Params {
 
 impl Default for Params {
     fn default() -> Self {
-        // A crowd that starts behind a slow link keeps it busy with probes for as long as this.
+        // A crowd that starts behind a slow link keeps it busy with probes for this long.
         let max_timeout = Span::from_secs(8);
         Self {
             target_queue: 0.14,

@@ -1,30 +1,31 @@
-//! Pauses that all sources of a monitor make at the same time, so that their common queue drains and each
-//! of them measures the delay of the path without it.
+//! Pauses that all sources of a monitor make at the same time, so that their common queue drains
+//! and each of them measures the delay of the path without the queue.
 //!
 //! ```text
 //!   monitor's clock  ──┬────────────────┬────────────────┬────►     period: 2 s · 2^k ≥ 16 · srtt
 //!                      └ srtt ┘         └ srtt ┘         └ srtt ┘
 //! ```
 //!
-//! An update is in a pause if it would arrive in one by the monitor's clock, so that pauses meet at a
-//! shared queue however long the ways to it are. A smoothed round trip contains the wait in the queue,
-//! and is long enough to drain it. A pause makes the mean age at most srtt/32 higher.
+//! An update is in a pause if it would arrive in one by the monitor's clock, so that pauses meet at
+//! a shared queue whatever the forward delays to it. A smoothed round trip contains the queueing
+//! delay, and is long enough to drain the queue. A pause raises the mean age by at most srtt/32.
 
 use crate::source::Ack;
 use crate::unit::{Span, Time};
 
-/// The shortest period, s.
+/// The minimum period, s.
 const SHORTEST: f64 = 2.0;
 
-/// The longest period, s; then pauses are shorter than a round trip.
+/// The maximum period, s; from then on pauses are shorter than a round trip.
 const LONGEST: f64 = 1024.0;
 
-/// Pauses take at most this part of the time.
+/// The maximum fraction of the time in pauses.
 const PART: f64 = 1.0 / 16.0;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pauses {
-    /// What the monitor's clock shows when an update arrives, less when it left, ns modulo 2⁶⁴.
+    /// The monitor's clock at the arrival of an update minus the source's at its departure, ns
+    /// modulo 2⁶⁴.
     offset: Option<u64>,
 }
 
@@ -33,13 +34,15 @@ impl Pauses {
         self.offset = Some(ack.received_at.as_nanos().wrapping_sub(ack.sent_at.as_nanos()));
     }
 
-    /// Whether an update that arrived at this time by the monitor's clock came in a pause or soon after.
+    /// Whether an update that arrived at this time by the monitor's clock came in a pause or soon
+    /// after.
     pub(super) fn is_after(received_at: Time, srtt: f64) -> bool {
         let position = received_at.as_nanos() % Span::from_secs_f64(period(srtt)).as_nanos();
         position < Span::from_secs_f64(3.0 * srtt).as_nanos()
     }
 
-    /// When the pause ends into which an update that leaves at `at` falls. With `srtt` in s.
+    /// The end of the pause that contains an update which leaves at `at`; `None` outside pauses.
+    /// With `srtt` in s.
     pub(super) fn end(&self, at: Time, srtt: f64) -> Option<Time> {
         let period = period(srtt);
         let length = Span::from_secs_f64(srtt.min(PART * period)).as_nanos();
@@ -49,7 +52,7 @@ impl Pauses {
     }
 }
 
-/// The time between the beginnings of two pauses, s: the same for round trips that are alike.
+/// The time between the beginnings of two pauses, s: equal for similar round trips.
 pub(super) fn period(srtt: f64) -> f64 {
     let mut period = SHORTEST;
     while period * PART < srtt && period < LONGEST {

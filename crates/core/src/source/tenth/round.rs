@@ -3,8 +3,8 @@
 use super::counts::Counted;
 use crate::unit::Time;
 
-/// A wait that all updates of a round have in common is a queue that stands, less this part of what
-/// varies: of 8 exponential waits the least is an eighth of the mean.
+/// The queueing delay common to all updates of a round is a standing queue, less this fraction of
+/// the variation: of 8 exponential delays the minimum is an eighth of the mean.
 const VARIES: f64 = 0.75;
 
 #[derive(Debug, Clone, Copy)]
@@ -12,9 +12,9 @@ pub(super) struct Round {
     pub(super) began_at: Time,
     pub(super) ends_at: Time,
     pub(super) sent: u32,
-    /// Acknowledged.
+    /// Acknowledged updates.
     pub(super) count: u32,
-    /// From the first one that is acknowledged on.
+    /// Counts after the first acknowledged update.
     pub(super) since: Counted,
     wait_sum: f64,
     min_wait: f64,
@@ -26,7 +26,8 @@ impl Round {
         Self { began_at, ends_at, sent: 0, count: 0, since, wait_sum: 0.0, min_wait }
     }
 
-    /// Counts in an update that waited for so many s, with what was sent and lost since the one before.
+    /// Takes in an update with its queueing delay in s, and the updates sent and lost since the
+    /// last one.
     pub(super) fn count_in(&mut self, since: Counted, wait: f64) {
         if self.count > 0 {
             self.since.add(since);
@@ -36,7 +37,7 @@ impl Round {
         self.min_wait = self.min_wait.min(wait);
     }
 
-    /// The way without a wait is shorter by so many s than was known.
+    /// Lengthens the queueing delays, as the base delay is shorter by this, s, than was known.
     pub(super) fn rebase(&mut self, by: f64) {
         if by > 0.0 && by.is_finite() {
             self.wait_sum += by * f64::from(self.count);
@@ -44,12 +45,12 @@ impl Round {
         }
     }
 
-    /// Mean wait, s; of a round that has counted something.
+    /// The mean queueing delay, s; of a round with an acknowledged update.
     pub(super) fn mean_wait(&self) -> f64 {
         self.wait_sum / f64::from(self.count)
     }
 
-    /// What of the mean wait is a queue that stands, s.
+    /// The standing queue's part of the mean queueing delay, s.
     pub(super) fn standing_wait(&self) -> f64 {
         let varies = self.mean_wait() - self.min_wait;
         (self.min_wait - VARIES * varies).max(0.0)

@@ -1,13 +1,17 @@
 //! Rounds without an ack, and the first round with one after them.
+//!
+//! Each silent round halves the number in transit, but not below one update per round trip times
+//! the fraction of `floors`. After the silence, if it was an outage and not a queue, the floors
+//! return to their value before it, and start-up begins at a quarter of the rate before it.
 
 use super::{STEP, Stage, Tenth};
 use crate::source::RateLaw;
 
-/// After an outage the climb begins at this part of the rate before.
+/// After an outage start-up begins at this fraction of the rate before.
 const BACK: f64 = 0.25;
 
 impl Tenth {
-    /// Silence is no wait that could be known, but no reason to go on either.
+    /// A round has no ack: its delay is unknown, but it is no reason to go on, either.
     pub(super) fn hear_nothing(&mut self) {
         if !self.was_silent {
             self.before_silence = self.is_clean().then_some((self.floors, self.rate()));
@@ -27,7 +31,7 @@ impl Tenth {
         let Some((floors, rate)) = self.before_silence.take().filter(|_| !is_queueing) else {
             return;
         };
-        // What was silent is back as it was, and it was no long queue.
+        // The path is back as it was, and the silence was no long queue.
         self.floors = floors;
         let least = (BACK * rate.per_second()).max(self.floors.left() / self.srtt);
         self.set_rate(self.aim().max(least));

@@ -1,7 +1,7 @@
-//! By how much losses that last lower the default floor of the rate.
+//! Lowers the default floor of the rate when losses persist.
 //!
-//! A source at the floor of one update in 2 s can still be one of too many. For each block of updates, with the loss
-//! rate p:
+//! A source at the floor of one update in 2 s can still be one of too many. For each block of
+//! updates, with the loss rate p:
 //!
 //! ```text
 //!   target  = 1 + 8·(p − 0.05)                                at least 1, at most 3
@@ -9,17 +9,19 @@
 //!   floor   = 0.5/s / stretch
 //! ```
 //!
-//! All sources of a crowd see about the same loss rate, so their floors meet, whatever they were before. n sources with
-//! a floor of f over a path of c updates/s have a load of n·f/(c·stretch), and lose 1 − 1/load of their updates: a load
-//! of 2 without a stretch becomes 1.16, one of 4 becomes 1.40, and one of 6 becomes 2.
+//! All sources of a crowd see about the same loss rate, so their floors converge, whatever they
+//! were before. n sources with a floor of f over a path of c updates/s have a load of
+//! n·f/(c·stretch), and lose 1 − 1/load of their updates: a load of 2 without a stretch becomes
+//! 1.16, one of 4 becomes 1.40, and one of 6 becomes 2.
 //!
-//! Behind a full queue that stands all updates take equally long, so delays do not tell a crowd from a path that loses
-//! at random, and a source at the floor is too slow for the test of losses. So a source of few states on such a path
-//! slows down, too.
+//! Behind a full standing queue all updates have the same delay, so delays do not tell a crowd from
+//! a path that loses at random, and a source at the floor is too slow for the test of losses. So a
+//! source with few states on such a path slows down, too.
 //!
-//! A block has 24 updates or more and lasts for 30 s or longer. So a flood of half a minute makes the period at the
-//! floor at most 1.25² = 1.56 times as long, and the source finds the end of the flood that much later. Sessions that
-//! are re-opened keep the stretch. A floor that the user has raised is kept.
+//! A block has 24 updates or more and lasts for 30 s or longer. So a flood of half a minute makes
+//! the period at the floor at most 1.25² = 1.56 times as long, and the source finds the end of the
+//! flood that much later. Sessions that are re-opened keep the stretch. A floor that the user has
+//! raised is kept.
 
 use super::counts::Counted;
 use crate::unit::{Span, Time};
@@ -36,8 +38,8 @@ const ALLOWED: f64 = 0.05;
 /// The gain of the loss rate above that.
 const GAIN: f64 = 8.0;
 
-/// The weight of a block. With a half, crowds with a load of 2 without a stretch would swing between too much and too
-/// little.
+/// The weight of a block. With a half, crowds with a load of 2 without a stretch would swing
+/// between too much and too little.
 const WEIGHT: f64 = 0.25;
 
 /// The maximum growth of the factor in a block.
@@ -66,7 +68,8 @@ impl Stretch {
         self.factor
     }
 
-    /// Counts the updates that an ack reports as sent, and those lost that are not known to be lost at random.
+    /// Counts the updates that an ack reports as sent, and those lost that are not known to be lost
+    /// at random.
     pub(super) fn on_ack(&mut self, now: Time, since: Counted) {
         let began_at = *self.began_at.get_or_insert(now);
         self.block.add(since);

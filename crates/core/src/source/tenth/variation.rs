@@ -1,13 +1,13 @@
-//! How waits vary from one update to the next.
+//! How queueing delays vary from one update to the next.
 //!
 //! ```text
-//!   roughness = mean (w − w before)² / 2 · variance      J. von Neumann, Annals of Math. Stat. 1941
+//!   roughness = mean (w − previous w)² / 2 · variance      J. von Neumann, Annals of Math. Stat.
+//!   1941
 //!
-//!   1: waits that know nothing of each other, as jitter makes them
-//!   0: waits that last, as those in a queue do
+//!   1: independent delays, as of jitter 0: lasting delays, as in a queue
 //! ```
 
-/// Updates over which means are taken.
+/// Means are taken over about this number of updates.
 const OVER: u32 = 32;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Variation {
 }
 
 impl Variation {
-    /// An update waited for so many s.
+    /// Takes in the queueing delay of an update, s.
     pub(super) fn on_wait(&mut self, wait: f64) {
         let Some(last) = self.last.replace(wait) else {
             self.mean = wait;
@@ -34,7 +34,7 @@ impl Variation {
         self.half_square_step += weight * (step * step / 2.0 - self.half_square_step);
     }
 
-    /// From 0 to 1; see above.
+    /// 0 to 1; see above.
     pub(super) fn roughness(&self) -> f64 {
         if self.variance > 0.0 { (self.half_square_step / self.variance).min(1.0) } else { 1.0 }
     }

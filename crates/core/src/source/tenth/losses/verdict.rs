@@ -1,31 +1,45 @@
-//! Whether the losses of a test are random, by the arrivals of single updates and of those behind the first of a train.
+//! Decides whether the losses of a test are random, by the arrivals of single updates and of the
+//! followers in trains.
+//!
+//! With `ratio` = fraction of followers that arrive / fraction of single updates that arrive:
+//!
+//! | outcome | condition |
+//! |---|---|
+//! | random | `ratio` ≥ 0.9 with 36 followers (0.825 after 36 trains), or with fewer at odds of e^−5 of a full queue |
+//! | full queue | `ratio` ≤ 0.75 with 36 followers, or all 36 trains without a verdict, or 6 trains and three quarters of all lost their first update |
+//! | go on | in between |
+//!
+//! Losses known to be random are tested more seldom: a `ratio` of 0.825 confirms them and one of
+//! 0.7 shows a full queue, both with 72 followers, or with 36 after all trains.
 
 use super::{Losses, MAX_TRAINS};
 use crate::unit::{Span, Time};
 
-/// So many updates behind the first ones of trains may decide: their loss is then known within 8 %.
+/// The number of followers that decides: their loss rate is then known within 8 %.
 const ENOUGH: f64 = 36.0;
 
-/// Losses are random if of those behind the first ones at least this part arrives of what arrives alone. At a
-/// queue that is offered 1.3 times of what it carries it is about 0.65.
+/// Losses are random if at least this fraction of followers arrives, compared with single updates.
+/// At a queue with a load of 1.3 it is about 0.65.
 const AS_MANY: f64 = 0.9;
 
-/// They are not if it is at most this part; in between more trains decide;
+/// They are not random at this fraction or less; in between more trains decide.
 const FEWER: f64 = 0.75;
 
-/// and once losses are known to be random it takes less than that, of twice as many or all trains.
+/// Once losses are known to be random, a full queue takes less than that, of twice as many
+/// followers or of all trains.
 const FEWER_KNOWN: f64 = 0.7;
 
-/// Of those behind the first ones a full queue lets through this part of what arrives alone.
+/// A full queue lets through this fraction of followers, compared with single updates.
 const THROUGH: f64 = 0.7;
 
-/// With odds of e^−5 of a full queue, fewer of them are enough.
+/// At odds of e^−5 of a full queue fewer followers are enough.
 const CLEARLY_RANDOM: f64 = -5.0;
 
-/// So many trains, and three quarters of all, that come without their first update and another tell of a queue.
+/// A queue is the cause if this number of trains, and three quarters of all, arrive without their
+/// first update but with another.
 pub(super) const HEADLESS: u32 = 6;
 
-/// So little lost needs no explanation.
+/// A loss rate below this needs no explanation.
 const FEW: f64 = 0.03;
 
 impl Losses {
@@ -33,7 +47,7 @@ impl Losses {
         let (alone, behind) = (self.alone.part(), self.behind.part());
         let as_many = (1.0 - behind) / (1.0 - alone).max(f64::MIN_POSITIVE);
         let is_known = !self.is_open;
-        // A queue that keeps the freshest update alone has replaced those before it.
+        // A queue that keeps only the freshest update has replaced the earlier ones.
         let replaces =
             !is_known && self.headless >= HEADLESS && 4 * self.headless >= 3 * self.trains;
         let is_last = self.trains >= MAX_TRAINS;
@@ -43,7 +57,7 @@ impl Losses {
         let least = if is_last || is_known { (AS_MANY + FEWER) / 2.0 } else { AS_MANY };
         let fewer = if is_known { FEWER_KNOWN } else { FEWER };
         if is_clear || is_enough && as_many >= least {
-            // What trains lose by themselves is no reason to go on.
+            // Losses that only trains cause do not call for another test.
             self.is_tested = alone >= FEW;
             self.random = if self.is_tested { self.lost_in_test() } else { 0.0 };
             self.rest = Span::ZERO;
@@ -51,7 +65,7 @@ impl Losses {
             (self.is_tested, self.random) = (false, 0.0);
             self.rest(now);
         } else if is_last && !is_enough {
-            // Too many first ones were lost to tell whether it is as before.
+            // Too many first updates were lost for a verdict.
             self.is_open = true;
             return self.begin_test();
         } else if !is_last {
@@ -69,8 +83,9 @@ impl Losses {
         (part + libm::sqrt(part * (1.0 - part) / all.sent.max(1.0))).min(1.0)
     }
 
-    /// The log-likelihood ratio of a full queue to random losses, each with its maximum-likelihood estimate of the
-    /// fraction of single updates that arrive; for a queue that is the root of the likelihood's derivative.
+    /// The log-likelihood ratio of a full queue to random losses, each with its maximum-likelihood
+    /// estimate of the fraction of single updates that arrive; for a queue that is the root of the
+    /// likelihood's derivative.
     fn odds_of_queue(&self) -> f64 {
         let (alone, behind) = (self.alone, self.behind);
         let (sent, arrived) = (alone.sent + behind.sent, alone.arrived() + behind.arrived());
@@ -103,7 +118,7 @@ mod tests {
         assert!((odds([0.0, 0.0], [0.0, 0.0])).abs() < 1e-9);
         assert!((odds([60.0, 1.0], [36.0, 9.0]) - 6.4).abs() < 0.1);
         assert!((odds([10.0, 1.0], [6.0, 0.0]) + 2.1).abs() < 0.1);
-        // Where nothing is lost, the likelihood at a queue is that part to the power of their number.
+        // Without losses the likelihood at a queue is THROUGH to the power of their number.
         assert!((odds([10.0, 0.0], [15.0, 0.0]) - 15.0 * libm::log(THROUGH)).abs() < 1e-9);
     }
 
