@@ -81,7 +81,15 @@ pub use freshline_net::relay::RelayReport;
 pub use freshline_net::source::{SourcePaths, SourceReport};
 pub use freshline_net::via::ViaPath;
 
-/// The programs of the tutorial compile and run.
+/// The programs of the tutorial compile and run; those of the other pages compile.
 #[cfg(all(doctest, feature = "sim"))]
-#[doc = include_str!("../../../docs/ten-minutes.md")]
-struct Tutorial;
+mod pages {
+    #[doc = include_str!("../../../docs/ten-minutes.md")]
+    struct Tutorial;
+    #[doc = include_str!("../../../docs/how-to/ci.md")]
+    struct Ci;
+    #[doc = include_str!("../../../README.md")]
+    struct Repository;
+    #[doc = include_str!("../README.md")]
+    struct Crate;
+}
