@@ -1,23 +1,23 @@
-//! How fast data is delivered, and whether the application was what held it back
-//! (Cheng et al., "Delivery Rate Estimation", draft-cheng-iccrg-delivery-rate-estimation).
+//! The delivery rate, and whether it was limited by the application (Cheng et al., "Delivery Rate
+//! Estimation", draft-cheng-iccrg-delivery-rate-estimation).
 //!
-//! Each segment remembers, when it is sent, how much had been delivered by then and when. With
-//! its ack, the rate over its flight is
+//! Each segment stores, when it is sent, the number of segments delivered by then and the time of
+//! the last delivery. With its ack, the rate over its flight is
 //!
 //! ```text
 //! rate = (delivered now − delivered then) / max(time of sending, time of acks)
 //! ```
 //!
-//! where the larger of the two times keeps bunched acks from looking like a fast path.
+//! where the maximum of the two times keeps aggregated acks from inflating the rate.
 
 use freshline_core::unit::{Span, Time};
 
-/// What a segment remembers of the moment at which it was sent.
+/// The state of delivery when a segment was sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Snapshot {
     /// Segments delivered by then.
     delivered: u64,
-    /// When the last of them was known to be.
+    /// When the last of them was known to be delivered.
     delivered_at: Time,
     /// When the first segment of the flight was sent.
     first_sent_at: Time,
@@ -29,16 +29,16 @@ pub(super) struct Snapshot {
 pub struct RateSample {
     /// Segments delivered in `interval`.
     pub delivered: u64,
-    /// How long that took, above zero.
+    /// The duration of that, above zero.
     pub interval: Span,
-    /// What had been delivered in all when the newest segment acknowledged was sent.
+    /// The total number of segments delivered when the newest acknowledged segment was sent.
     pub prior_delivered: u64,
-    /// Whether the sender had too little to send at some time in between, so that the path may
-    /// carry more than this.
+    /// Whether the sender had too little to send at some time in between, so that the path's
+    /// capacity may be higher.
     pub app_limited: bool,
 }
 
-/// Of the segments that one ack delivers, the one sent last, with when that was.
+/// Of the segments that one ack delivers, the one sent last, and when it was sent.
 #[derive(Debug, Clone, Copy)]
 struct Newest {
     sent_at: Time,
@@ -53,7 +53,7 @@ pub(super) struct DeliveryRate {
     first_sent_at: Time,
     /// The rate is limited by the application until this many segments are delivered.
     app_limited_until: u64,
-    /// Among those that the present ack delivers.
+    /// The newest among the segments that the present ack delivers.
     newest: Option<Newest>,
 }
 
@@ -72,7 +72,7 @@ impl DeliveryRate {
         self.delivered
     }
 
-    /// A segment is about to be sent, with `in_flight` others under way.
+    /// A segment is about to be sent, with `in_flight` others in flight.
     pub(super) fn on_sent(&mut self, now: Time, in_flight: u64) -> Snapshot {
         if in_flight == 0 {
             (self.first_sent_at, self.delivered_at) = (now, now);
@@ -85,12 +85,13 @@ impl DeliveryRate {
         }
     }
 
-    /// The application has nothing to send although more could be, with `in_flight` under way.
+    /// The application has nothing to send although the window has room, with `in_flight` segments
+    /// in flight.
     pub(super) fn on_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
 
-    /// A segment has been delivered; [`DeliveryRate::sample`] follows behind the last of an ack.
+    /// A segment has been delivered. After the last one of an ack, call [`DeliveryRate::sample`].
     pub(super) fn on_delivered(&mut self, now: Time, sent_at: Time, then: Snapshot) {
         self.delivered += 1;
         self.delivered_at = now;
@@ -102,7 +103,7 @@ impl DeliveryRate {
         }
     }
 
-    /// The sample of an ack, unless it spans less than a round trip and so cannot be right.
+    /// The sample of an ack, unless its interval is shorter than a round trip and therefore wrong.
     pub(super) fn sample(&mut self, min_rtt: Option<Span>) -> Option<RateSample> {
         if self.delivered > self.app_limited_until {
             self.app_limited_until = 0;

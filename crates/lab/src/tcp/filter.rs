@@ -1,17 +1,17 @@
-//! The best of what was seen lately, in constant memory.
+//! The maximum or minimum over a sliding window, in constant memory.
 //!
-//! Three candidates are kept: the best of the window, the best since it, and the best since that
-//! (Kathleen Nichols' windowed filter). When the first grows too old the second takes over. As
-//! in Linux, a filter that sees only worse values renews its candidates after a quarter and a
-//! half of the window, so that what takes over is not as old as what it replaces.
+//! Three candidates are kept: the best value of the window, the best one since, and the best one
+//! since that (Kathleen Nichols' windowed filter). When the first expires, the second takes its
+//! place. As in Linux, a filter that sees only worse values renews its candidates after a quarter
+//! and after half of the window, so that the successor is not as old as the expired value.
 
 use freshline_core::unit::{Span, Time};
 
-/// Keeps the largest of the values of the last `window`; `at` may count anything, such as rounds.
+/// Keeps the maximum of the values of the last `window`; `at` may count anything, such as rounds.
 #[derive(Debug, Clone)]
 pub(super) struct WindowedMax {
     window: u64,
-    /// From best to newest; empty before the first value.
+    /// From best to newest; `None` before the first value.
     candidates: Option<[Candidate; 3]>,
 }
 
@@ -30,7 +30,7 @@ impl WindowedMax {
         self.candidates.map(|[best, ..]| best.value)
     }
 
-    /// Forgets all but `value`.
+    /// Replaces all candidates with `value`.
     pub(super) fn reset(&mut self, at: u64, value: u64) {
         self.candidates = Some([Candidate { at, value }; 3]);
     }
@@ -62,7 +62,7 @@ impl WindowedMax {
     }
 }
 
-/// Keeps the shortest of the spans of the last `window`.
+/// Keeps the minimum of the spans of the last `window`.
 #[derive(Debug, Clone)]
 pub(super) struct WindowedMin(WindowedMax);
 
@@ -76,7 +76,7 @@ impl WindowedMin {
     }
 
     pub(super) fn insert(&mut self, now: Time, span: Span) {
-        // The order of the complements is the reverse.
+        // Complements reverse the order.
         self.0.insert(now.as_nanos(), !span.as_nanos());
     }
 }

@@ -1,9 +1,9 @@
-//! TCP in virtual time: streams that behave as those of Linux do.
+//! TCP in virtual time: streams that behave like those of Linux.
 //!
-//! A stream has two ends, both state machines on the driver's time: a [`Sender`], governed by a
-//! law of [`congestion`], and a [`Receiver`]. What happens goes in through `on_*`; segments come
-//! out of `poll_transmit`, which is called until there is none; `poll_timeout` says when to call
-//! `handle_timeout` next.
+//! A stream has two ends, both state machines in the driver's time: a [`Sender`], governed by a law
+//! of [`congestion`], and a [`Receiver`]. Events go in through `on_*`. Segments come out of
+//! `poll_transmit`, to be called until it returns `None`. `poll_timeout` returns the time of the
+//! next call of `handle_timeout`.
 //!
 //! ```
 //! # use freshline_core::unit::{Bytes, Packets, Span, Time};
@@ -33,9 +33,9 @@
 //! # What is as in Linux
 //!
 //! Timestamps, SACK and duplicate SACK, RACK with tail loss probes, proportional rate reduction,
-//! answers to losses that were none taken back (Eifel), timeouts 200 ms above the round trip, an
-//! initial window of 10 segments, restart after idle, delayed acks of 40 ms with quick ones at the
-//! start, both buffers tuned, HyStart, pacing for the laws that ask for it.
+//! undoing the response to spurious losses (Eifel), timeouts 200 ms above the round trip, an
+//! initial window of 10 segments, restart after idle, delayed acks of 40 ms with quick acks at the
+//! start, auto-tuning of both buffers, HyStart, pacing for the laws that ask for it.
 //!
 //! Over 20 Mbit/s and 20 ms, from the start of the connection (`tests/tcp_beside_linux.rs`):
 //!
@@ -47,17 +47,17 @@
 //! | reno | 2000 packets | 100 | 968 ms | 1052 ms | 0 | 0 |
 //! | bbr | 2000 packets | 60 | 25.5 ms | 27.6 ms | 0 | 0 |
 //!
-//! Goodputs agree within 0.2 %. In the third and fourth the send buffer is the limit. Under random
-//! loss, Reno's goodput over 40 s is 6.5 Mbit/s with 1 % (Linux: 6.3) and 1.5 Mbit/s with 10 %
-//! (Linux: 1.4), the mean of five seeds beside one run.
+//! Goodputs agree within 0.2 %. In the third and fourth rows the send buffer is the limit. Under
+//! random loss, Reno's goodput over 40 s is 6.5 Mbit/s with 1 % (Linux: 6.3) and 1.5 Mbit/s with 10
+//! % (Linux: 1.4), the mean of five seeds in the lab, and one run of Linux.
 //!
 //! # What is left out
 //!
-//! Segmentation offload is off by default: each packet has one segment
-//! ([`SenderParams::offload`]). A stream has one direction, and its reverse path carries acks only;
-//! a dialogue takes two streams. The receiving application reads at once, so the window never
-//! closes and there are no window probes. Timeouts are not told from delays before their
-//! retransmission is acknowledged (F-RTO).
+//! Segmentation offload is off by default: each packet has one segment ([`SenderParams::offload`]).
+//! A stream has one direction, and its reverse path carries acks only; a bidirectional connection
+//! takes two streams. The receiving application reads at once, so the window never closes and there
+//! are no window probes. A spurious timeout is not detected before its retransmission is
+//! acknowledged (no F-RTO).
 
 pub mod apps;
 pub mod congestion;

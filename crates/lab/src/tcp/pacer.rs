@@ -1,9 +1,9 @@
 //! Spreads segments over time, as Linux does inside TCP where no fair queue does it.
 //!
-//! The next segment leaves when the last one's payload has been sent at the rate, which is a rate
-//! of payload. As in Linux the first ten segments are not paced, and a sender that comes late
-//! makes up for at most half a segment. A law that asks for a spacing in place of a rate gets it
-//! from the first segment on, and nothing is made up for.
+//! The next segment leaves when the last one's payload has been sent at the pacing rate, which is a
+//! payload rate. As in Linux, the first ten segments are not paced, and a late sender makes up for
+//! at most half a segment. A law with a spacing instead of a rate is paced from the first segment
+//! on, and a late sender does not make up for lost time.
 
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 
@@ -27,7 +27,7 @@ impl Pacer {
         self.next = now + spacing;
     }
 
-    /// A packet of so many segments leaves.
+    /// A packet of `segments` segments leaves.
     pub(super) fn on_sent(
         &mut self,
         now: Time,

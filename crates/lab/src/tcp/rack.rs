@@ -1,29 +1,30 @@
-//! Which segments are lost, told by time (RACK, RFC 8985 section 6).
+//! Loss detection by time (RACK, RFC 8985 section 6).
 //!
-//! A segment is lost once one that was sent after it has been delivered, and a round trip and a
+//! A segment is lost once a segment sent after it has been delivered, and a round trip and a
 //! reordering window have passed since it was sent.
 //!
-//! The window is a quarter of the least round trip, and grows by as much with each round trip in
-//! which a segment arrived twice, until 16 recoveries are over. It is zero while no reordering has
-//! been seen and the sender is recovering, or three segments lie beyond a hole.
+//! The window is a quarter of the minimum round trip. It grows by as much with each round trip in
+//! which a segment arrived twice, and shrinks back after 16 recoveries. It is zero while no
+//! reordering has been seen and either the sender is recovering or three segments lie beyond a
+//! hole.
 
 use freshline_core::unit::{Span, Time};
 
 use super::scoreboard::{Scoreboard, SentSegment};
 
-/// The number of segments beyond a hole that tell loss from reordering (RFC 5681).
+/// The number of segments beyond a hole that distinguishes loss from reordering (RFC 5681).
 const DUPLICATE_THRESHOLD: u64 = 3;
-/// For how many recoveries a window that has grown stays so.
+/// The number of recoveries after which a window that has grown shrinks back.
 const WIDE_FOR: u32 = 16;
 const WIDEST: u64 = 255;
 
 #[derive(Debug, Default)]
 pub(super) struct Rack {
-    /// Of what has been delivered, the segment sent last: when, and its end.
+    /// The delivered segment that was sent last: when it was sent, and its end.
     newest: Option<(Time, u64)>,
     /// Its round trip.
     rtt: Span,
-    /// The highest end delivered.
+    /// The highest end offset delivered.
     highest: u64,
     reordering_seen: bool,
     wide: Option<Wide>,
@@ -33,14 +34,14 @@ pub(super) struct Rack {
 /// A window that has grown.
 #[derive(Debug, Clone, Copy)]
 struct Wide {
-    /// By how many quarters of a round trip.
+    /// The additional width, in quarters of a round trip.
     more: u64,
     /// When this offset is acknowledged, another duplicate lets it grow again.
     grows_from: u64,
     recoveries_left: u32,
 }
 
-/// What is known of the path when RACK looks for losses.
+/// The state of the path when RACK looks for losses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Circumstances {
     pub(super) recovering: bool,
@@ -54,7 +55,7 @@ impl Rack {
         self.deadline
     }
 
-    /// `sent` was delivered; `echo` is the timestamp returned, where that is of this segment.
+    /// `sent` was delivered; `echo` is the timestamp returned, if it belongs to this segment.
     pub(super) fn on_delivered(
         &mut self,
         now: Time,
@@ -64,7 +65,7 @@ impl Rack {
     ) {
         let rtt = now.since(sent.sent_at);
         if sent.again_at.is_some() {
-            // It may have been the original that arrived.
+            // The delivered segment may have been the original.
             let original = echo.is_some_and(|echo| echo < sent.sent_at) || rtt < min_rtt;
             if original {
                 return;
@@ -79,7 +80,7 @@ impl Rack {
         }
     }
 
-    /// A segment has arrived twice: it was not lost when it was sent again.
+    /// A segment has arrived twice: the retransmission was spurious.
     pub(super) fn on_duplicate(&mut self, acked_to: u64, sent_to: u64) {
         let more = match self.wide {
             Some(wide) if acked_to < wide.grows_from => return,
@@ -99,7 +100,7 @@ impl Rack {
         }
     }
 
-    /// Marks what is lost by now: how many segments that are.
+    /// Marks the segments that are lost by now. Returns their number.
     pub(super) fn detect(&mut self, now: Time, board: &mut Scoreboard, path: Circumstances) -> u64 {
         self.deadline = None;
         let wait = self.rtt + self.window(board, path);
@@ -118,7 +119,7 @@ impl Rack {
         lost
     }
 
-    /// The retransmission timer has struck: what was sent more than a round trip ago is lost
+    /// The retransmission timer has expired: segments sent more than a round trip ago are lost
     /// (section 6.3), and the first segment in any case.
     pub(super) fn handle_timeout(&mut self, now: Time, board: &mut Scoreboard) {
         self.deadline = None;

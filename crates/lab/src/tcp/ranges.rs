@@ -2,9 +2,8 @@
 
 use super::segment::Block;
 
-/// What has arrived out of order. A range costs 16 bytes; there is one for each hole in the
-/// stream, so operations that look one up take O(log holes), and to insert one moves at most the
-/// ranges behind it.
+/// Ranges that have arrived out of order. A range costs 16 bytes, and there is one per hole in the
+/// stream. So a lookup takes O(log holes), and an insertion moves at most the ranges behind it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ranges {
     sorted: Vec<Block>,
@@ -15,7 +14,7 @@ impl Ranges {
         self.sorted.is_empty()
     }
 
-    /// Adds `block`, and gives the whole range of which it is now a part.
+    /// Adds `block`. Returns the whole range that now contains it.
     pub(super) fn insert(&mut self, block: Block) -> Block {
         if block.start >= block.end {
             return block;
@@ -35,7 +34,7 @@ impl Ranges {
         whole
     }
 
-    /// The first part of `block`, from its start on, that is not in the set.
+    /// The first part of `block` that is not in the set.
     pub(super) fn first_gap(&self, block: Block) -> Option<Block> {
         let mut start = block.start;
         let mut next = self.sorted.partition_point(|range| range.end <= start);
@@ -49,7 +48,7 @@ impl Ranges {
         (start < end).then_some(Block { start, end })
     }
 
-    /// Takes out all below `offset`.
+    /// Removes everything below `offset`.
     pub(super) fn remove_below(&mut self, offset: u64) {
         let gone = self.sorted.partition_point(|range| range.end <= offset);
         self.sorted.drain(..gone);
@@ -58,7 +57,7 @@ impl Ranges {
         }
     }
 
-    /// The range that holds `offset`.
+    /// The range that contains `offset`.
     pub(super) fn around(&self, offset: u64) -> Option<Block> {
         let at = self.sorted.partition_point(|range| range.end <= offset);
         self.sorted.get(at).copied().filter(|range| range.start <= offset)

@@ -1,4 +1,4 @@
-//! The receiving end of a stream.
+//! The receiver of a stream.
 //!
 //! ```text
 //! segment ─► handshake ─► ECN ─► reassembly ─► delivered, in order
@@ -6,8 +6,9 @@
 //!                                   └─► acks: at once, or delayed   (+ SACK, window, echo)
 //! ```
 //!
-//! The application reads at once, so the window is all that its law allows and never closes. What
-//! was once allowed is not taken back: a smaller window comes about as data arrives. The way back carries acks only; data that way is a stream of its own.
+//! The application reads at once, so the window is the one that its law allows and never closes.
+//! The right edge of the window never moves back: the window becomes smaller only as data arrives.
+//! The reverse path carries acks only; data in that direction is a stream of its own.
 
 use freshline_core::receiver::{Arrival, Autotune, WindowLaw};
 use freshline_core::unit::{Bytes, Span, Time};
@@ -21,23 +22,23 @@ use super::segment::{Block, Flags, SackBlocks, Segment};
 pub struct ReceiverParams {
     /// The receive buffer, of which half counts as window (`tcp_rmem`).
     pub buffer: BufferParams,
-    /// How long an ack of a lone segment may wait: 40 ms, as in Linux.
+    /// The maximum delay of the ack of a lone segment: 40 ms, as in Linux.
     pub ack_delay: Span,
-    /// At most so many segments at the start, and after a pause, are acknowledged at once: 16.
-    /// This lets slow start run at its full speed.
+    /// The maximum number of segments that are acknowledged at once at the start and after a pause:
+    /// 16. This lets slow start run at its full speed.
     pub quick_acks: u32,
-    /// How marks are echoed; `None` does not take part in ECN.
+    /// How marks are echoed; with `None` the receiver does not support ECN.
     pub ecn: Option<Echo>,
 }
 
-/// How a receiver tells of marks.
+/// How a receiver reports marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Echo {
-    /// With every ack from a mark on until the sender has said that it reduced its window
-    /// (RFC 3168 section 6.1.3).
+    /// In every ack from a mark on until the sender has reported a reduced window (RFC 3168 section
+    /// 6.1.3).
     UntilReduced,
-    /// Exactly those acks that cover marked segments; a change is acknowledged at once
-    /// (RFC 8257 section 3.2).
+    /// In exactly those acks that cover marked segments; a change is acknowledged at once (RFC 8257
+    /// section 3.2).
     EachMark,
 }
 
@@ -52,14 +53,14 @@ impl Default for ReceiverParams {
     }
 }
 
-/// An interval between segments that makes the stream count as paused.
+/// An interval between segments that counts as a pause of the stream.
 const PAUSE: Span = Span::from_millis(200);
-/// How long an unanswered SYN-ACK waits for its first repetition; doubled each time.
+/// The timeout of an unanswered SYN-ACK before its first retransmission; doubled each time.
 const HANDSHAKE_TIMEOUT: Span = Span::from_secs(1);
 const MAX_HANDSHAKE_DOUBLINGS: u32 = 6;
 
-/// The receiving end. Feed it with [`Receiver::on_segment`], then call
-/// [`Receiver::poll_transmit`] until it gives nothing.
+/// The receiving end. Feed it with [`Receiver::on_segment`], then call [`Receiver::poll_transmit`]
+/// until it returns `None`.
 #[derive(Debug)]
 pub struct Receiver {
     params: ReceiverParams,
@@ -68,24 +69,24 @@ pub struct Receiver {
     expected: u64,
     fin: Option<u64>,
     beyond: Ranges,
-    /// Where the last segments beyond a hole arrived, the most recent first.
+    /// Ranges beyond a hole by the arrival of their last segments, the most recent first.
     recent: Recent,
     law: Box<dyn WindowLaw>,
-    /// The right edge of the window as told last.
+    /// The right edge of the window announced last.
     edge: u64,
     last_echo: Option<Time>,
-    /// A segment that had arrived before, for the next ack to tell of (RFC 2883).
+    /// A segment that had arrived before, to be reported in the next ack (RFC 2883).
     duplicate: Option<Block>,
-    /// All below this is acknowledged.
+    /// All data below this offset is acknowledged.
     acked_to: u64,
     ack: AckState,
-    /// The timestamp to echo: of the first segment that the next ack covers.
+    /// The timestamp to echo: that of the first segment that the next ack covers.
     echo: Option<Time>,
     quick_acks: u32,
     last_arrival: Option<Time>,
     /// The congestion echo of the next ack.
     echo_mark: bool,
-    /// A change of the echo sends an ack for what came before it first.
+    /// A change of the echo first sends an ack for the segments before it.
     ack_before_change: Option<Segment>,
     largest: u64,
 }
@@ -93,7 +94,7 @@ pub struct Receiver {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Listening,
-    /// A SYN was answered, and nothing else has come; the answer is repeated at `again_at`.
+    /// A SYN was answered, and nothing else has arrived; the answer is sent again at `again_at`.
     Answered {
         again_at: Time,
         doublings: u32,
@@ -109,12 +110,12 @@ enum AckState {
 }
 
 impl Receiver {
-    /// An end that waits for a SYN, with Linux's law for the window.
+    /// A listening receiver, with Linux's law for the window.
     pub fn new(params: ReceiverParams) -> Self {
         Self::with_law(params, Box::new(Autotune::new(params.buffer.windows())))
     }
 
-    /// An end that waits for a SYN, with any law for the window.
+    /// A listening receiver, with any law for the window.
     pub fn with_law(params: ReceiverParams, law: Box<dyn WindowLaw>) -> Self {
         Self {
             state: State::Listening,
@@ -138,7 +139,7 @@ impl Receiver {
         }
     }
 
-    /// How many bytes of the stream have been delivered to the application, in order.
+    /// The number of bytes of the stream delivered to the application, in order.
     pub fn delivered(&self) -> Bytes {
         Bytes::new(self.expected - u64::from(self.is_finished()))
     }
@@ -148,12 +149,12 @@ impl Receiver {
         self.fin.is_some_and(|fin| self.expected > fin)
     }
 
-    /// The receive window now: what the law wants, or what it has allowed before.
+    /// The present receive window: the one that the law wants, or the one allowed before.
     pub fn window(&self) -> Bytes {
         self.law.window().max(Bytes::new(self.edge.saturating_sub(self.expected)))
     }
 
-    /// A segment has arrived. What it completes counts in [`Receiver::delivered`] at once.
+    /// A segment has arrived. Data that it completes counts in [`Receiver::delivered`] at once.
     pub fn on_segment(&mut self, now: Time, segment: &Segment) {
         if segment.flags.syn {
             self.on_syn(now, segment);
@@ -168,7 +169,7 @@ impl Receiver {
         }
     }
 
-    /// Whether time alone brings an ack.
+    /// When an ack is due without further input.
     pub fn poll_timeout(&self) -> Option<Time> {
         match (self.state, self.ack) {
             (State::Answered { again_at, .. }, AckState::None) => Some(again_at),
@@ -191,7 +192,7 @@ impl Receiver {
         }
     }
 
-    /// The next segment to send; call it until there is none.
+    /// The next segment to send. Call it until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Segment> {
         if let Some(before) = self.ack_before_change.take() {
             return Some(before);
@@ -236,7 +237,8 @@ impl Receiver {
 
     fn on_data(&mut self, now: Time, segment: &Segment) {
         self.on_ecn(now, segment);
-        // RFC 7323 section 4.3: the echo is of the segment at the left edge of what the ack covers.
+        // RFC 7323 section 4.3: the echo is of the segment at the left edge of the range that the
+        // ack covers.
         if segment.seq <= self.acked_to {
             self.echo = self.echo.max(Some(segment.sent_at));
         }
@@ -294,8 +296,8 @@ impl Receiver {
         self.schedule_ack(now, in_order && was_whole);
     }
 
-    /// At once for what fills or makes a hole, for the second full segment, at the start and at
-    /// the end; otherwise after a while (RFC 5681 section 4.2).
+    /// At once for a segment that fills or makes a hole, for the second full segment, at the start
+    /// and at the end; otherwise after a delay (RFC 5681 section 4.2).
     fn schedule_ack(&mut self, now: Time, plain: bool) {
         let second = self.expected - self.acked_to > self.largest;
         if !plain || second || self.quick_acks > 0 || self.is_finished() {
@@ -335,7 +337,7 @@ struct Recent {
 }
 
 impl Recent {
-    /// `whole` has grown; ranges that it has swallowed are forgotten.
+    /// `whole` has grown; ranges that it contains are removed.
     fn push(&mut self, whole: Block) {
         let mut older = self
             .blocks

@@ -1,4 +1,4 @@
-//! From a sign of congestion to the reduced window: proportional rate reduction
+//! The transition from a sign of congestion to the reduced window: proportional rate reduction
 //! (PRR, RFC 6937 with the choice of its bound by "safe ack", as Linux makes it).
 //!
 //! ```text
@@ -7,18 +7,18 @@
 //!                                one more if the ack advances and finds no loss
 //! ```
 
-/// Why the sender is not just sending.
+/// The reason for an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// Segments were lost; PRR governs the window.
     Loss,
     /// A mark was echoed; PRR governs the window.
     Mark,
-    /// The retransmission timer has struck; slow start governs the window.
+    /// The retransmission timer has expired; slow start governs the window.
     Timeout,
 }
 
-/// Ends when all that was sent before it is acknowledged.
+/// An episode of recovery. It ends when everything sent before it is acknowledged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Episode {
     pub(super) cause: Cause,
@@ -31,14 +31,14 @@ pub(super) struct Episode {
 struct Prr {
     /// The window before.
     before: u64,
-    /// The window to come down to.
+    /// The target window.
     target: u64,
     delivered: u64,
     sent: u64,
     window: u64,
 }
 
-/// What an ack did, as far as PRR is concerned.
+/// The effect of an ack, as far as PRR is concerned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
     pub(super) delivered: u64,

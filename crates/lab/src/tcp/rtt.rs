@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! srtt ← srtt + (rtt − srtt)/8        var ← var + (|srtt − rtt| − var)/4
-//! rto = srtt + max(4·var, least), doubled with each timeout, at most 120 s
+//! rto = srtt + max(4·var, min), doubled with each timeout, at most 120 s
 //! ```
 //!
-//! As in Linux, `least` is the least variation, 200 ms, and not the least timeout, and 120 s the
-//! most; RFC 6298 asks for a timeout of at least 1 s, which a setting gives it.
+//! As in Linux, `min` is 200 ms and bounds the variation, not the timeout, whose maximum is 120 s.
+//! RFC 6298 asks for a timeout of at least 1 s, for which there is a setting.
 
 use freshline_core::unit::{Span, Time};
 
 use super::filter::WindowedMin;
 
-/// The timeout before there is a sample (RFC 6298 section 2.1).
+/// The timeout before the first sample (RFC 6298 section 2.1).
 const INITIAL_RTO: Span = Span::from_secs(1);
 const MAX_RTO: Span = Span::from_secs(120);
-/// For how long a minimum counts, as in Linux (`tcp_min_rtt_wlen`).
+/// The window of the minimum filter, as in Linux (`tcp_min_rtt_wlen`).
 const MIN_RTT_WINDOW: Span = Span::from_secs(300);
 
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ impl RttEstimator {
         Self { smoothed: None, min, backoff: 0, min_rto_margin, min_rto, constant: None }
     }
 
-    /// With a timeout that is always as long.
+    /// With a constant timeout.
     pub(super) fn with_timeout(timeout: Span) -> Self {
         Self { constant: Some(timeout), ..Self::new(Span::ZERO, Span::ZERO) }
     }
@@ -77,7 +77,7 @@ impl RttEstimator {
         (base.max(self.min_rto) * (1 << self.backoff)).min(MAX_RTO)
     }
 
-    /// A timeout has struck: the next one takes twice as long.
+    /// A timeout has expired: the next one is twice as long.
     pub(super) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(16);
     }

@@ -1,4 +1,4 @@
-//! What was sent and is not yet acknowledged, segment by segment (RFC 6675 section 3).
+//! The scoreboard of segments sent and not yet acknowledged (RFC 6675 section 3).
 //!
 //! ```text
 //!            transmit                 ack or SACK
@@ -8,15 +8,15 @@
 //!                        └── lost ─────────────────────────┘
 //! ```
 //!
-//! Three orders are kept, so that nothing ever walks over all segments:
+//! Segments are kept in three orders, so that no operation visits all of them:
 //!
-//! - by offset: `segments`; acks take from the front, SACK blocks find their place by bisection,
-//!   and `sacked` holds what is known of, so that a block repeated costs O(log holes);
+//! - by offset: `segments`; acks remove from the front, SACK blocks find their place by bisection,
+//!   and `sacked` holds the ranges already reported, so that a repeated block costs O(log holes);
 //! - by time of transmission: `transmissions`, a log whose entries become stale when the segment
 //!   is delivered, lost or sent again; stale ones are dropped when they come to the front;
-//! - `lost`: a heap by offset of what is to be retransmitted, with stale entries likewise.
+//! - `lost`: a heap by offset of the segments to be retransmitted, which also drops stale entries.
 //!
-//! Each transmission enters and leaves each of them once: O(log n) a transmission, amortised.
+//! Each transmission enters and leaves each of them once: O(log n) per transmission, amortised.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -31,16 +31,16 @@ use super::segment::{Block, SackBlocks};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SentSegment {
     pub(super) seq: u64,
-    /// Behind the payload and FIN.
+    /// The offset after the payload and FIN.
     pub(super) end: u64,
     pub(super) fin: bool,
     /// When it was sent last.
     pub(super) sent_at: Time,
-    /// When it was sent again for the first time.
+    /// When it was first retransmitted.
     pub(super) again_at: Option<Time>,
     /// The state of delivery at that time.
     pub(super) then: Snapshot,
-    /// The expected wait in the device queue when it was sent first.
+    /// The expected sojourn time in the device queue when it was first sent.
     pub(super) device_wait: Option<Span>,
     state: State,
     /// The number of its last transmission.
@@ -54,7 +54,7 @@ enum State {
     Lost,
 }
 
-/// How a segment turned out to be delivered.
+/// How a segment was found to be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
     Acked,
@@ -83,12 +83,12 @@ pub(super) struct Scoreboard {
     lost: BinaryHeap<Reverse<u64>>,
     in_flight: u64,
     lost_count: u64,
-    /// The expected wait in the device queue of a segment that is sent now.
+    /// The expected sojourn time in the device queue of a segment that is sent now.
     pub(super) device_wait: Option<Span>,
 }
 
 impl Scoreboard {
-    /// All below this offset is acknowledged.
+    /// All data below this offset is acknowledged.
     pub(super) fn acked_to(&self) -> u64 {
         self.acked_to
     }
@@ -108,7 +108,7 @@ impl Scoreboard {
         self.lost_count
     }
 
-    /// Whether the first segment that the receiver misses is lost, and not yet sent again.
+    /// Whether the first segment that the receiver misses is lost, and not yet retransmitted.
     pub(super) fn is_first_waiting(&self) -> bool {
         self.segments.front().is_some_and(|sent| sent.state == State::Lost)
     }
@@ -146,7 +146,7 @@ impl Scoreboard {
         self.in_flight += 1;
     }
 
-    /// The lost segment with the lowest offset is sent again.
+    /// The lost segment with the lowest offset is retransmitted.
     pub(super) fn retransmit_lost(&mut self, now: Time, then: Snapshot) -> Option<SentSegment> {
         while let Some(Reverse(id)) = self.lost.pop() {
             if self.segment(id).is_some_and(|sent| sent.state == State::Lost) {
@@ -169,15 +169,15 @@ impl Scoreboard {
         None
     }
 
-    /// The last segment is sent again while it is in flight, to find out about it.
+    /// The last segment is sent again while it is in flight, as a probe.
     pub(super) fn retransmit_last(&mut self, now: Time, then: Snapshot) -> Option<SentSegment> {
         let id = self.first + (self.segments.len() as u64).checked_sub(1)?;
         let in_flight = self.segment(id).is_some_and(|sent| sent.state == State::InFlight);
         in_flight.then(|| self.transmit_again(id, now, then)).flatten()
     }
 
-    /// An ack has come: all below `ack` and all in `sack` has arrived. Tells of each segment
-    /// that this delivers, and says whether `ack` is news.
+    /// An ack has arrived: all data below `ack` and in `sack` has arrived. Reports each segment
+    /// that this delivers, and returns whether `ack` advances.
     pub(super) fn on_ack(
         &mut self,
         ack: u64,
@@ -203,7 +203,7 @@ impl Scoreboard {
         advances
     }
 
-    /// The segment in flight that was sent the longest ago.
+    /// The segment in flight that was sent first.
     pub(super) fn oldest_in_flight(&mut self) -> Option<SentSegment> {
         while let Some(oldest) = self.transmissions.front() {
             match self.segment(oldest.id) {
@@ -218,7 +218,7 @@ impl Scoreboard {
         None
     }
 
-    /// The segment in flight that was sent the longest ago is lost.
+    /// The segment in flight that was sent first is lost.
     pub(super) fn oldest_is_lost(&mut self) {
         if self.oldest_in_flight().is_some()
             && let Some(oldest) = self.transmissions.pop_front()

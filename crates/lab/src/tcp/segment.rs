@@ -1,4 +1,4 @@
-//! What travels: a TCP segment without its payload's content.
+//! A TCP segment without the content of its payload.
 
 use freshline_core::router::Packet;
 use freshline_core::unit::{Bytes, Time};
@@ -17,15 +17,15 @@ pub struct Flags {
     pub syn: bool,
     /// The stream ends behind this segment's payload.
     pub fin: bool,
-    /// [`Segment::ack`] counts.
+    /// [`Segment::ack`] is valid.
     pub ack: bool,
     /// ECN echo: the receiver has seen a mark.
     pub ece: bool,
     /// Congestion window reduced: the sender has seen the echo.
     pub cwr: bool,
-    /// The packet's sender understands marks (IP).
+    /// The packet's sender supports ECN (IP).
     pub ect: bool,
-    /// Congestion experienced: a queue on the way has marked the packet (IP).
+    /// Congestion experienced: a queue on the path has marked the packet (IP).
     pub ce: bool,
 }
 
@@ -34,11 +34,11 @@ pub struct Flags {
 pub struct Block {
     /// The first offset of the range.
     pub start: u64,
-    /// The first offset behind it.
+    /// The first offset after it.
     pub end: u64,
 }
 
-/// Up to three SACK blocks, which is what fits beside timestamps (RFC 2018 section 3).
+/// Up to three SACK blocks, the maximum alongside timestamps (RFC 2018 section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlocks {
     blocks: [Block; Self::MOST],
@@ -46,10 +46,10 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// How many blocks a segment holds.
+    /// The maximum number of blocks of a segment.
     pub const MOST: usize = 3;
 
-    /// Adds a block behind the others; one too many is left out.
+    /// Adds a block after the others; a block beyond the maximum is left out.
     pub fn push(&mut self, block: Block) {
         if let Some(free) = self.blocks.get_mut(usize::from(self.len)) {
             *free = block;
@@ -62,8 +62,8 @@ impl SackBlocks {
         &self.blocks[..usize::from(self.len)]
     }
 
-    /// Whether the first block tells of data that has arrived twice: it lies below `ack` or in
-    /// the second block (RFC 2883 section 4).
+    /// Whether the first block reports data that has arrived twice: it lies below `ack` or in the
+    /// second block (RFC 2883 section 4).
     pub fn reports_duplicate(&self, ack: u64) -> bool {
         match self.as_slice() {
             [first, ..] if first.end <= ack => true,
@@ -93,13 +93,13 @@ pub struct Segment {
     /// In a packet of several segments (segmentation offload), the payload of each but the last;
     /// 0 in one of a single segment. Queues see one packet, acks and windows its segments.
     pub gso_size: u32,
-    /// The offset that the receiver expects next; counts with [`Flags::ack`].
+    /// The offset that the receiver expects next; valid with [`Flags::ack`].
     pub ack: u64,
     /// The receive window in bytes from `ack` on, as scaled up by the window scale option.
     pub window: u64,
     /// Control bits.
     pub flags: Flags,
-    /// What has arrived beyond `ack`.
+    /// Ranges that have arrived beyond `ack`.
     pub sack: SackBlocks,
     /// When the segment was sent, by its sender's clock: also the timestamp on the wire, where a
     /// real one has a resolution of 1 ms or 1 µs.
@@ -111,12 +111,12 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The first offset behind the segment, its FIN included.
+    /// The first offset after the segment, its FIN included.
     pub fn end(&self) -> u64 {
         self.seq.saturating_add(u64::from(self.len) + u64::from(self.flags.fin))
     }
 
-    /// The segments that it holds, at least 1.
+    /// The number of segments in the packet, at least 1.
     pub fn segments(&self) -> u64 {
         match self.gso_size {
             0 => 1,

@@ -1,6 +1,8 @@
-//! BOLA: which bitrate the next segment of a video has, by what is in the playback buffer alone.
+//! BOLA chooses the bitrate of a video's next segment from the fill level of the playback buffer
+//! alone.
 //!
-//! With Q the segments in the buffer, S_m the size of a segment at bitrate m, υ_m = ln(S_m/S_1):
+//! Let Q be the number of segments in the buffer, S_m the size of a segment at bitrate m, υ_m =
+//! ln(S_m/S_1) its utility:
 //!
 //! ```text
 //! m maximises (V·(υ_m + γp) − Q)/S_m        if all are below zero: wait
@@ -12,13 +14,13 @@
 
 use freshline_core::unit::{BitRate, Span};
 
-/// γp: how much an undisturbed second is worth beside a better one.
+/// γp: the weight of smooth playback relative to bitrate utility, per segment.
 const SMOOTHNESS: f64 = 5.0;
 
-/// The law for one video.
+/// The law's state for one video.
 #[derive(Debug, Clone)]
 pub(super) struct Bola {
-    /// The bitrates, rising, with their utility.
+    /// The bitrates in ascending order, each with its utility.
     rates: Vec<(BitRate, f64)>,
     segment: Span,
     /// V.
@@ -26,8 +28,8 @@ pub(super) struct Bola {
 }
 
 impl Bola {
-    /// For the bitrates of a video, rising, in segments of a length; a buffer of `buffer`, longer than
-    /// a segment.
+    /// A law for bitrates in ascending order, segments of a fixed duration and a playback buffer of
+    /// `buffer`, which is longer than a segment.
     pub(super) fn new(rates: &[BitRate], segment: Span, buffer: Span) -> Self {
         let bps = |rate: &BitRate| rate.as_bps() as f64;
         let utility = |rate: &BitRate| libm::log(bps(rate) / bps(&rates[0]));
@@ -37,13 +39,13 @@ impl Bola {
         Self { rates, segment, weight: (held - 1.0) / (most + SMOOTHNESS) }
     }
 
-    /// How much may be in the buffer when a segment is asked for.
+    /// The largest fill level of the buffer at which the client may request another segment.
     pub(super) fn max_held(&self) -> Span {
         let most = self.rates.last().map_or(0.0, |(_, utility)| *utility);
         self.segment.mul_f64(self.weight * (most + SMOOTHNESS))
     }
 
-    /// The bitrate of the next segment, with so much in the buffer.
+    /// The bitrate of the next segment, given the fill level of the buffer.
     pub(super) fn choose(&self, buffered: Span) -> BitRate {
         let held = buffered.as_secs_f64() / self.segment.as_secs_f64();
         let score = |(rate, utility): &(BitRate, f64)| {

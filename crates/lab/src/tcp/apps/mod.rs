@@ -1,9 +1,9 @@
-//! What applications do with a stream: bulk, constant bit rate, request and response, updates, web
-//! pages, video.
+//! Applications that write into a stream: bulk, constant bit rate, request and response, updates,
+//! web pages, video.
 //!
-//! An application is driven like everything else: `handle_timeout` at `poll_timeout`, and in between it is
-//! told what its receiver has delivered. It writes into the [`Sender`] that it is handed. The bulk
-//! application is [`Sender::set_unlimited`].
+//! An application is driven like everything else: call `handle_timeout` at `poll_timeout`, and
+//! report the bytes that its receiver has delivered. It writes into the [`Sender`] that it is
+//! handed. The bulk application is [`Sender::set_unlimited`].
 
 use std::collections::VecDeque;
 
@@ -18,12 +18,12 @@ pub use video::{Video, VideoOutcome, VideoParams};
 
 use super::Sender;
 
-/// What an application writes into.
+/// The destination of an application's writes.
 pub trait Outlet {
-    /// Writes up to `bytes`: how many of them it takes.
+    /// Writes up to `bytes`. Returns the number of bytes accepted.
     fn write(&mut self, bytes: Bytes) -> Bytes;
 
-    /// Writes a whole block, or refuses it where it does not fit.
+    /// Writes a whole block. Returns `false` if it does not fit.
     fn offer(&mut self, now: Time, block: Bytes) -> bool;
 }
 
@@ -43,8 +43,9 @@ impl Outlet for Sender {
 
 /// Writes blocks of one size at a constant rate.
 ///
-/// What the send buffer does not take waits in the application, so that no byte is left out and
-/// the load offered is the same over any path; or it is lost ([`Cbr::dropping`]).
+/// Data that does not fit into the send buffer is queued in the application, so that no byte is
+/// lost and the offered load is the same over any path; with [`Cbr::dropping`], it is dropped
+/// instead.
 #[derive(Debug, Clone)]
 pub struct Cbr {
     block: Bytes,
@@ -55,13 +56,13 @@ pub struct Cbr {
 }
 
 impl Cbr {
-    /// Writes `block` bytes at a time, the first of them at `start`, at `rate` of payload.
+    /// Writes `block` bytes at a time, beginning at `start`, at a payload rate of `rate`.
     pub fn new(start: Time, block: Bytes, rate: BitRate) -> Self {
         let period = rate.time_to_send(block);
         Self { block, period, next: start, waiting: Bytes::ZERO, drops: false }
     }
 
-    /// Loses a block that the send buffer does not take whole, as with ns-3's sockets.
+    /// Drops a block that does not fit into the send buffer as a whole, as with ns-3's sockets.
     #[must_use]
     pub fn dropping(self) -> Self {
         Self { drops: true, ..self }
@@ -72,7 +73,7 @@ impl Cbr {
         Some(self.next)
     }
 
-    /// Writes what is due, and what waits as far as it fits.
+    /// Writes the blocks that are due, and as much of the application's queue as fits.
     pub fn handle_timeout(&mut self, now: Time, sender: &mut impl Outlet) {
         while self.next <= now {
             if self.drops {
@@ -80,17 +81,17 @@ impl Cbr {
             } else {
                 self.waiting += self.block;
             }
-            // A rate beyond measure still lets time pass.
+            // At very high rates, time still advances.
             self.next += self.period.max(Span::from_nanos(1));
         }
         self.waiting = self.waiting - sender.write(self.waiting);
     }
 }
 
-/// A client that asks, waits for the whole answer, thinks, and asks again.
+/// A client that sends a request, receives the whole response, thinks, and sends the next request.
 ///
-/// Requests take one stream, and responses another one the other way: segments of a real
-/// connection would carry acks beside them, which here have packets of their own.
+/// Requests use one stream and responses a second one in the opposite direction. A real connection
+/// would piggyback acks on its data segments; here acks are separate packets.
 #[derive(Debug, Clone)]
 pub struct RequestResponse {
     params: RequestResponseParams,
@@ -99,9 +100,9 @@ pub struct RequestResponse {
     responses: u64,
     /// Requests answered by the server.
     answered: u64,
-    /// What the client has written, but its send buffer not yet taken.
+    /// Bytes that the client has written and its send buffer has not yet accepted.
     asking: Bytes,
-    /// The same of the server.
+    /// The same for the server.
     answering: Bytes,
 }
 
@@ -135,7 +136,7 @@ impl RequestResponse {
         }
     }
 
-    /// When the client asks next, unless it waits.
+    /// When the client sends its next request; `None` while it expects a response.
     pub fn poll_timeout(&self) -> Option<Time> {
         match self.turn {
             Turn::Thinking { until } => Some(until),
@@ -143,7 +144,7 @@ impl RequestResponse {
         }
     }
 
-    /// Writes a request if one is due, and what waits of it as far as it fits.
+    /// Writes a request if one is due, and as much of a queued request as fits.
     pub fn handle_timeout(&mut self, now: Time, client: &mut Sender) {
         if self.poll_timeout().is_some_and(|at| at <= now) {
             self.asking += self.params.request;
@@ -152,8 +153,8 @@ impl RequestResponse {
         self.asking = self.asking - client.write(self.asking);
     }
 
-    /// The server's end: `delivered` bytes of requests are there, and it answers those that are
-    /// whole. To be called too when the server's send buffer may have room again.
+    /// At the server: `delivered` bytes of requests have arrived. The server answers the complete
+    /// ones. Call this also when the server's send buffer may have room again.
     pub fn on_requests(&mut self, delivered: Bytes, server: &mut Sender) {
         let whole = delivered.get() / self.params.request.get().max(1);
         while self.answered < whole {
@@ -163,8 +164,8 @@ impl RequestResponse {
         self.answering = self.answering - server.write(self.answering);
     }
 
-    /// The client's end: `delivered` bytes of responses are there. Gives the time from request to
-    /// response when that completes one.
+    /// At the client: `delivered` bytes of responses have arrived. Returns the time from request to
+    /// response when this completes a response.
     pub fn on_responses(&mut self, now: Time, delivered: Bytes) -> Option<Span> {
         let whole = delivered.get() / self.params.response.get().max(1);
         let Turn::Waiting { since } = self.turn else { return None };
@@ -176,7 +177,7 @@ impl RequestResponse {
         Some(now.since(since))
     }
 
-    /// When the client sent a request that is not answered yet.
+    /// When the client sent the request that is not answered yet.
     pub fn waiting_since(&self) -> Option<Time> {
         match self.turn {
             Turn::Thinking { .. } => None,
@@ -190,13 +191,13 @@ impl RequestResponse {
     }
 }
 
-/// Updates over a stream: knows where in it each of them ends and when it was generated.
+/// Updates over a stream: keeps each update's end offset in the stream and its generation time.
 ///
-/// The stream delivers every update, in order, however old it has become. When to generate one
-/// is the caller's affair: a rate law, a schedule, or whenever the buffer has room.
+/// The stream delivers every update, in order, however old it is. The caller decides when to
+/// generate one: a rate law, a schedule, or whenever the buffer has room.
 #[derive(Debug, Clone, Default)]
 pub struct UpdateSource {
-    /// On their way, the oldest first.
+    /// In flight, the oldest first.
     in_flight: VecDeque<Update>,
     refused: u64,
 }
@@ -206,19 +207,20 @@ pub struct UpdateSource {
 pub struct Update {
     /// When it was generated.
     pub generated_at: Time,
-    /// The offset behind its last byte.
+    /// The offset after its last byte.
     end: Bytes,
 }
 
 impl UpdateSource {
-    /// A source with nothing under way.
+    /// A source with nothing in flight.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Writes what is left of the newest update, `left`; once all of it has been sent, generates another one
-    /// of `size` bytes if the sender could send it at once, and writes what fits. So each update is as new
-    /// as can be when it leaves, and none is left out or waits behind another one at the source.
+    /// Writes the remaining `left` bytes of the newest update. Once all of it has been sent,
+    /// generates another one of `size` bytes if the sender could send it at once, and writes as
+    /// much of it as fits. So each update is as new as possible when it leaves, and none is skipped
+    /// or queued behind another one at the source.
     pub fn keep_newest(&mut self, now: Time, size: Bytes, left: &mut Bytes, sender: &mut Sender) {
         if *left == Bytes::ZERO && sender.is_starved() {
             self.in_flight.push_back(Update { generated_at: now, end: sender.written() + size });
@@ -240,19 +242,19 @@ impl UpdateSource {
         fits
     }
 
-    /// The next update that is whole at the far end, where `delivered` bytes are there; call it
-    /// until there is none.
+    /// The next complete update at the receiver, where `delivered` bytes have arrived. Call it
+    /// until it returns `None`.
     pub fn poll_delivered(&mut self, delivered: Bytes) -> Option<Update> {
         self.in_flight.front().filter(|update| update.end <= delivered)?;
         self.in_flight.pop_front()
     }
 
-    /// How many updates are written and not yet delivered.
+    /// The number of updates written and not yet delivered.
     pub fn backlog(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// How many updates found no room.
+    /// The number of updates dropped because the send buffer had no room.
     pub fn refused(&self) -> u64 {
         self.refused
     }

@@ -6,30 +6,31 @@ use rand_pcg::Pcg64;
 
 use super::Outlet;
 
-/// A page: so many objects of the same size.
+/// A page: a number of objects of the same size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
-    /// How many objects it has, at least 1.
+    /// The number of objects, at least 1.
     pub objects: u64,
-    /// All together, at least a byte each.
+    /// The size of all objects together, at least one byte each.
     pub size: Bytes,
 }
 
-/// Loads pages, one when the other is complete.
+/// Loads pages, each when the previous one is complete.
 ///
-/// The objects of a page come one behind the other, each at a rate of its own, uniformly drawn
-/// between two bounds, block by block. What the send buffer does not take waits.
+/// The objects of a page follow each other, each at its own rate, uniformly distributed between two
+/// bounds and written block by block. Data that does not fit into the send buffer is queued.
 #[derive(Debug)]
 pub struct Pages {
     pages: Vec<Page>,
     rates: [BitRate; 2],
     block: Bytes,
     rng: Pcg64,
-    /// The page under way, when it began, and where in the stream it ends.
+    /// The page being loaded, when it began, and where in the stream it ends.
     page: usize,
     began_at: Option<Time>,
     end: Bytes,
-    /// Bytes of the object under way that are still to be written, and how many objects follow.
+    /// The bytes of the current object that are still to be written, and the number of objects that
+    /// follow.
     object: Bytes,
     objects: u64,
     rate: BitRate,
@@ -87,7 +88,7 @@ impl Pages {
         &self.times
     }
 
-    /// Writes what is due, and what waits as far as it fits.
+    /// Writes the blocks that are due, and as much of the queued data as fits.
     pub fn handle_timeout(&mut self, now: Time, outlet: &mut impl Outlet) {
         while self.poll_timeout().is_some_and(|at| at <= now) {
             if self.began_at.is_none() {
@@ -119,7 +120,7 @@ impl Pages {
     fn begin_object(&mut self) {
         let Page { objects, size } = self.pages[self.page];
         let each = size.get() / objects;
-        // What does not divide goes with the first.
+        // The first object gets the remainder of the division.
         let rest = if self.objects == objects { size.get() % objects } else { 0 };
         self.object = Bytes::new(each + rest);
         self.objects -= 1;
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
     use crate::engine::Streams;
 
-    /// Takes so much at once.
+    /// Accepts this many bytes at once.
     struct Slow(Bytes, Bytes);
 
     impl Outlet for Slow {

@@ -1,4 +1,5 @@
-//! Video: segments that a client fetches one after the other, in a bitrate that suits, and plays.
+//! Video: a client fetches segments one after the other, at a bitrate that suits the path, and
+//! plays them.
 //!
 //! ```text
 //!   BOLA ─► request ─► server writes the segment ─► … ─► whole ─► playback buffer ─► plays in real time
@@ -14,7 +15,7 @@ use super::bola::Bola;
 /// A video and its player.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VideoParams {
-    /// The bitrates that there are, rising and above zero; at least one.
+    /// The available bitrates in ascending order, above zero; at least one.
     pub rates: Vec<BitRate>,
     /// The length of a segment, above zero.
     pub segment: Span,
@@ -28,52 +29,53 @@ pub struct VideoParams {
 
 /// Fetches a video and plays it.
 ///
-/// It plays once the first segment is whole; where the buffer runs empty, it stands still until the
-/// next one is.
+/// Playback starts when the first segment is complete. When the buffer runs empty, playback stalls
+/// until the next segment is complete.
 #[derive(Debug)]
 pub struct Video {
     params: VideoParams,
     bola: Bola,
-    /// Segments asked for so far, with the bits of all.
+    /// The number of segments requested so far, and their bits in total.
     asked: u64,
     bitrates: f64,
     last_rate: Option<BitRate>,
-    /// When the client may ask next, or its request comes to the server.
+    /// When the client may send its next request, or its request reaches the server.
     turn: Turn,
-    /// Where in the stream the segment under way ends, and what of it the send buffer has not taken.
+    /// Where in the stream the current segment ends, and the bytes of it that the send buffer has
+    /// not accepted.
     end: Bytes,
     waiting: Bytes,
-    /// What was in the playback buffer at a time.
+    /// The fill level of the playback buffer at a time.
     buffered: (Span, Time),
     outcome: VideoOutcome,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Turn {
-    /// The client asks at this time.
+    /// The client sends its request at this time.
     Asks(Time),
-    /// A request for so much comes to the server then.
+    /// A request for this many bytes reaches the server then.
     Arriving(Time, Bytes),
-    /// The segment is under pipe.
+    /// The segment is being transferred.
     Loads,
     Over,
 }
 
-/// What watching was like.
+/// The quality of playback.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct VideoOutcome {
-    /// The mean bitrate of the segments asked for, in bit/s.
+    /// The mean bitrate of the requested segments, in bit/s.
     pub bitrate: f64,
-    /// How often the next segment had another bitrate.
+    /// How often the bitrate changed between consecutive segments.
     pub switches: u64,
-    /// How often the picture stood still, the beginning not counted.
+    /// How often playback stalled, without the initial buffering.
     pub stalls: u64,
-    /// For how long it did, all in all.
+    /// The total duration of stalls.
     pub stalled: Span,
 }
 
 impl Video {
-    /// The client asks for the first segment at `start`.
+    /// The client requests the first segment at `start`.
     pub fn new(start: Time, params: VideoParams) -> Self {
         Self {
             bola: Bola::new(&params.rates, params.segment, params.buffer),
@@ -89,7 +91,7 @@ impl Video {
         }
     }
 
-    /// When something is to be done next.
+    /// The time of the next event.
     pub fn poll_timeout(&self) -> Option<Time> {
         match self.turn {
             Turn::Asks(at) | Turn::Arriving(at, _) => Some(at),
@@ -97,18 +99,18 @@ impl Video {
         }
     }
 
-    /// Whether all segments are there.
+    /// Whether all segments have arrived.
     pub fn is_over(&self) -> bool {
         matches!(self.turn, Turn::Over)
     }
 
-    /// What watching has been like.
+    /// The quality of playback so far.
     pub fn outcome(&self) -> VideoOutcome {
         let bitrate = if self.asked > 0 { self.bitrates / self.asked as f64 } else { 0.0 };
         VideoOutcome { bitrate, ..self.outcome }
     }
 
-    /// Asks for a segment or writes one if that is due, and writes what waits as far as it fits.
+    /// Requests or writes a segment if that is due, and writes as much of the queued data as fits.
     pub fn handle_timeout(&mut self, now: Time, outlet: &mut impl Outlet) {
         if let Turn::Asks(at) = self.turn
             && at <= now
@@ -125,7 +127,7 @@ impl Video {
         self.waiting = self.waiting - outlet.write(self.waiting);
     }
 
-    /// `delivered` bytes of the stream are with the client.
+    /// `delivered` bytes of the stream have reached the client.
     pub fn on_delivered(&mut self, now: Time, delivered: Bytes) {
         if !matches!(self.turn, Turn::Loads) || delivered < self.end {
             return;
@@ -140,7 +142,7 @@ impl Video {
         };
     }
 
-    /// Chooses the next segment: its size.
+    /// Chooses the bitrate of the next segment. Returns the segment's size.
     fn ask(&mut self, now: Time) -> Bytes {
         let (held, since) = self.buffered;
         let rate = self.bola.choose(held - now.since(since));
@@ -152,7 +154,8 @@ impl Video {
         Bytes::new((bits / 8.0).max(1.0) as u64)
     }
 
-    /// What is left to play; where there has been nothing for a while, and `counts`, a stall.
+    /// Advances playback to `now`. Returns the fill level of the buffer. An empty buffer is counted
+    /// as a stall if `counts` is set.
     fn play(&mut self, now: Time, counts: bool) -> Span {
         let (held, since) = self.buffered;
         let played = now.since(since);
@@ -168,7 +171,7 @@ impl Video {
 mod tests {
     use super::*;
 
-    /// A way that carries so many bytes a second.
+    /// A path with a capacity in bytes per second.
     struct Pipe(u64, Bytes);
 
     impl Outlet for Pipe {
@@ -182,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Watches over a way of a rate.
+    /// Plays the video over a path of a given rate.
     fn watch(bps: u64) -> (VideoOutcome, Span) {
         let params = VideoParams {
             rates: [1, 2, 4].map(BitRate::from_mbps).to_vec(),
@@ -210,7 +213,7 @@ mod tests {
         let (outcome, took) = watch(3_000_000);
         assert!((2.6e6..3.05e6).contains(&outcome.bitrate), "{outcome:?}");
         assert_eq!((outcome.stalls, outcome.stalled), (0, Span::ZERO));
-        // All is there before it is played, by no more than the buffer.
+        // Everything arrives before it is played, at most one buffer ahead.
         assert!((376.0..400.0).contains(&took.as_secs_f64()), "{took}");
     }
 

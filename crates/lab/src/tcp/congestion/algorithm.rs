@@ -1,4 +1,4 @@
-//! The laws by name.
+//! The congestion control laws by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use super::{
     HTcpParams, Reno, Vegas, VegasParams, Westwood, Yeah, YeahParams,
 };
 
-/// A law with its default settings, as scenario files name it: as Linux does.
+/// A law with the defaults of Linux, as named in scenario files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
@@ -32,7 +32,7 @@ pub enum Algorithm {
     Dctcp,
     /// [`Bbr`]
     Bbr,
-    /// [`Dtpa`], with the share that it finds by itself: Reno outside a mesh
+    /// [`Dtpa`], with the share that it measures; outside a mesh it is Reno
     Dtpa,
 }
 
@@ -72,8 +72,8 @@ impl Algorithm {
         }
     }
 
-    /// The law, with an initial window of `initial` segments, of which a full one has `segment` of
-    /// payload, and the random stream of one that draws.
+    /// Creates the law with an initial window of `initial` segments, a full segment having a
+    /// payload of `segment`. `rng` is the random stream of a law that draws random numbers.
     pub fn build(self, initial: Packets, segment: Bytes, rng: Pcg64) -> Box<dyn CongestionControl> {
         match self {
             Self::Reno => Box::new(Reno::new(initial)),

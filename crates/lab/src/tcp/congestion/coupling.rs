@@ -1,6 +1,8 @@
-//! Laws that couple the subflows of a connection ([`CoupledLaw`]), and what these know of each other.
+//! Laws that couple the subflows of a connection ([`CoupledLaw`]), and the state that subflows
+//! share.
 //!
-//! Slow start and losses are Reno's; they differ in how the window grows with what is delivered.
+//! Slow start and losses are handled as in Reno. The laws differ in how the window grows per
+//! delivered segment.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +12,7 @@ use freshline_core::unit::{Packets, Span, Time};
 use super::window::{LikeReno, Window};
 use super::{Ack, Signal};
 
-/// A subflow whose window grows by what all of them are like.
+/// A subflow whose window growth depends on the state of all subflows.
 #[derive(Debug, Clone)]
 pub struct Coupled {
     name: &'static str,
@@ -20,12 +22,12 @@ pub struct Coupled {
 }
 
 impl Coupled {
-    /// Linked increases: one more subflow of a connection, with a window of `initial` segments.
+    /// Linked increases: adds a subflow to a connection, with a window of `initial` segments.
     pub fn lia(initial: Packets, coupling: &Coupling) -> Self {
         Self::new("lia", CoupledLaw::Lia, initial, coupling)
     }
 
-    /// Opportunistic linked increases: one more subflow of a connection, with a window of `initial`
+    /// Opportunistic linked increases: adds a subflow to a connection, with a window of `initial`
     /// segments.
     pub fn olia(initial: Packets, coupling: &Coupling) -> Self {
         Self::new("olia", CoupledLaw::Olia, initial, coupling)
@@ -65,17 +67,17 @@ impl LikeReno for Coupled {
     }
 }
 
-/// The subflows of one connection, for their laws. Clones are the same coupling.
+/// The subflows of one connection, for their laws. Clones share the same state.
 #[derive(Debug, Clone, Default)]
 pub struct Coupling(Arc<Mutex<Vec<Share>>>);
 
 impl Coupling {
-    /// Of a connection without subflows yet.
+    /// The coupling of a connection without subflows yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One more subflow.
+    /// Adds a subflow.
     pub(super) fn join(&self, window: f64) -> Member {
         let mut shares = self.shares();
         shares.push(Share { window, ..Share::default() });
@@ -83,7 +85,7 @@ impl Coupling {
     }
 
     fn shares(&self) -> MutexGuard<'_, Vec<Share>> {
-        // Nothing is left half done by who holds it.
+        // No holder of the lock leaves the state half updated.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,20 +98,20 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Tells the others of its window, of what was delivered, and of a round trip if there was one.
+    /// Publishes its window, the segments delivered and, if there was one, a round trip sample.
     pub(super) fn update(&self, window: f64, delivered: f64, round_trip: Option<Span>) {
         let mut shares = self.coupling.shares();
         let own = &mut shares[self.number];
         own.window = window;
         own.on_delivered(delivered);
         if let Some(sample) = round_trip.map(Span::as_secs_f64) {
-            // As the smoothed round trip of RFC 6298.
+            // Smoothed as in RFC 6298.
             let old = if own.round_trip > 0.0 { own.round_trip } else { sample };
             own.round_trip = old + (sample - old) / 8.0;
         }
     }
 
-    /// A loss: a new count begins.
+    /// A loss: a new interval between losses begins.
     pub(super) fn update_loss(&self, window: f64) {
         let mut shares = self.coupling.shares();
         let own = &mut shares[self.number];
@@ -117,7 +119,7 @@ impl Member {
         own.on_loss();
     }
 
-    /// The increase of itself among all that count, of which it is one once its round trip is known.
+    /// The increase of this subflow, computed over all subflows with a known round trip.
     fn look(&self, law: CoupledLaw) -> f64 {
         let shares = self.coupling.shares();
         let own = &shares[self.number];

@@ -25,11 +25,11 @@ use super::{Ack, Idle, Signal};
 pub struct CubicParams {
     /// C, in segments/s³: 0.4 (RFC 9438 section 5.1).
     pub scaling: f64,
-    /// β, what is left of the window after congestion: 0.7 (section 4.6).
+    /// β, the factor by which congestion reduces the window: 0.7 (section 4.6).
     pub decrease: f64,
-    /// Whether a flow that comes down leaves room early (section 4.7).
+    /// Whether a flow whose W_max falls leaves room early (section 4.7).
     pub fast_convergence: bool,
-    /// Leaves slow start early; `None` waits for a loss.
+    /// Leaves slow start early; with `None`, slow start ends with a loss.
     pub hystart: Option<HyStartParams>,
 }
 
@@ -50,7 +50,7 @@ pub struct Cubic {
     params: CubicParams,
     window: Window,
     hystart: Option<HyStart>,
-    /// The least round trip since the last timeout.
+    /// The minimum round trip since the last timeout.
     min_rtt: Option<Span>,
     /// W_max; zero before the first congestion.
     w_max: f64,
@@ -83,7 +83,7 @@ impl Cubic {
     }
 
     fn sample(&mut self, now: Time, ack: &Ack, rtt: Span) {
-        // Right behind a reduction, round trips still hold the queue that it drains.
+        // Just after a reduction, round trips still contain the queue that it drains.
         let settling = |epoch: Epoch| now.since(epoch.start) < Span::from_secs(1);
         if self.epoch.is_some_and(settling) {
             return;
@@ -115,7 +115,7 @@ impl Cubic {
         let target = epoch.origin + scaling * beyond * beyond * beyond;
         let alpha = 3.0 * (1.0 - decrease) / (1.0 + decrease);
         epoch.reno += alpha * delivered / cwnd;
-        // Segments to be delivered for one more in the window.
+        // The number of segments to be delivered per segment of window growth.
         let mut per_segment = if target > cwnd { cwnd / (target - cwnd) } else { 100.0 * cwnd };
         if self.w_max == 0.0 {
             per_segment = per_segment.min(20.0);

@@ -1,4 +1,4 @@
-//! DCTCP: reduces by the share of what was marked (RFC 8257).
+//! DCTCP: reduces the window by the fraction of marked segments (RFC 8257).
 //!
 //! ```text
 //! once a round trip:  F = delivered with marks / delivered      α ← (1 − g)·α + g·F
@@ -6,7 +6,7 @@
 //! loss:               as Reno, and growth too
 //! ```
 //!
-//! It takes a sender with ECN and a receiver that echoes each mark, and queues that mark.
+//! It needs a sender with ECN, a receiver that echoes each mark, and queues that mark packets.
 
 use freshline_core::unit::{Packets, Time};
 
@@ -19,7 +19,7 @@ use super::{Ack, Signal};
 pub struct DctcpParams {
     /// g, the weight of the newest round trip: 1/16 (RFC 8257 section 4.2).
     pub gain: f64,
-    /// α before anything is known: 1, so that the first mark halves the window.
+    /// α before the first measurement: 1, so that the first mark halves the window.
     pub initial_share: f64,
 }
 
@@ -35,7 +35,7 @@ pub struct Dctcp {
     params: DctcpParams,
     window: Window,
     round: Round,
-    /// Segments delivered in this round, and of those the marked ones.
+    /// The segments delivered in this round, and the marked ones among them.
     delivered: u64,
     marked: u64,
     /// α.
@@ -55,7 +55,7 @@ impl Dctcp {
         }
     }
 
-    /// α: the share of marked segments, smoothed.
+    /// α: the smoothed fraction of marked segments.
     pub fn marked_share(&self) -> f64 {
         self.share
     }

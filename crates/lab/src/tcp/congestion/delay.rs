@@ -1,11 +1,12 @@
-//! What the laws that look at delay share: the round trips of one round, and the least ever.
+//! The measurement shared by the delay-based laws: the minimum round trip of a round, and of all
+//! rounds.
 
 use freshline_core::unit::Span;
 
 use super::Ack;
 use super::round::Round;
 
-/// Fewer samples in a round say nothing: they may all be of delayed acks.
+/// Rounds with fewer samples are ignored: all of them may be of delayed acks.
 const MIN_SAMPLES: u32 = 3;
 
 /// Collects round trips.
@@ -20,25 +21,25 @@ pub(super) struct DelayMeter {
 /// One round's delay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Delay {
-    /// The least round trip ever: the path without a queue.
+    /// The minimum of all round trips: the path without a queue.
     pub(super) base: Span,
-    /// The least of the round.
+    /// The minimum of the round.
     pub(super) rtt: Span,
 }
 
 impl Delay {
-    /// How long packets waited in queues.
+    /// The queueing delay.
     pub(super) fn queueing(&self) -> Span {
         self.rtt - self.base
     }
 }
 
-/// What an ack is to the measurement.
+/// The position of an ack in the measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stage {
-    /// The round goes on.
+    /// The round continues.
     Within,
-    /// A round is over; where there were enough samples, this was its delay.
+    /// A round is over; its delay, if there were enough samples.
     Over(Option<Delay>),
 }
 
@@ -47,7 +48,7 @@ impl DelayMeter {
         Self { round: Round::default(), base: Span::MAX, least: Span::MAX, samples: 0 }
     }
 
-    /// Starts the round anew: what was measured during a recovery does not count.
+    /// Restarts the round: samples taken during a recovery are discarded.
     pub(super) fn restart(&mut self) {
         (self.least, self.samples) = (Span::MAX, 0);
     }

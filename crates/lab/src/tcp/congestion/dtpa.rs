@@ -1,11 +1,11 @@
 //! DTPA: Reno whose window takes a transmission period and a round trip (`freshline_core::mesh`).
 //!
 //! ```text
-//! spacing = (TXP + RTT) / cwnd      the node's own segments; what it forwards does not wait
+//! spacing = (TXP + RTT) / cwnd      the node's own segments; forwarded ones are not spaced
 //! ```
 //!
-//! Each segment sent counts, and each timeout or fast recovery as a loss. A retransmission is one
-//! of the node's own segments, and waits as well.
+//! Each segment sent counts, and each timeout or fast recovery counts as a loss. A retransmission
+//! is one of the node's own segments, and is spaced as well.
 
 use freshline_core::mesh::{self, Census, CensusParams, DtpaParams, DtpaParamsError, Heard, Share};
 use freshline_core::unit::{Packets, Span, Time};
@@ -16,18 +16,18 @@ use super::{Ack, CongestionControl, Idle, Reno, Signal};
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DtpaSettings {
-    /// c in segments a second; found by listening unless said.
+    /// c in segments per second. By default the node measures it by listening.
     pub share: Option<f64>,
-    /// Of the law.
+    /// Settings of the law.
     pub law: DtpaParams,
-    /// How the share is found.
+    /// Settings of the census that measures the share.
     pub census: CensusParams,
 }
 
-/// What DTPA cannot be built with.
+/// Settings with which DTPA cannot be built.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum DtpaSettingsError {
-    /// A share that is none.
+    /// The share is out of its range.
     #[error("`share` is {0}; give segments a second, from 0.001 to 4 million")]
     Share(f64),
     /// A setting of the law.
@@ -45,14 +45,14 @@ pub enum DtpaSettingsError {
 pub struct Dtpa {
     reno: Reno,
     law: mesh::Dtpa,
-    /// Unless the share is fixed.
+    /// The census, unless the share is fixed.
     listening: Option<(CensusParams, Census)>,
-    /// A loss was answered, and not yet found to be a timeout.
+    /// A loss was answered, and has not turned out to be a timeout.
     lost: bool,
 }
 
 impl Dtpa {
-    /// With the share that nodes find by listening, and the law's defaults.
+    /// Measures the share by listening, with the law's defaults.
     pub fn by_listening(initial: Packets) -> Self {
         let census = CensusParams::default();
         let settings = DtpaSettings { census, ..DtpaSettings::default() };
@@ -128,8 +128,8 @@ impl CongestionControl for Dtpa {
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
-        // While it waits for periods, less than the window is in flight, and it is in use all the
-        // same: (4.2) has it grow with every ack.
+        // While it is paced, less than the window is in flight, and yet the window is in use: with
+        // (4.2) it grows with every ack.
         let is_paced = !self.law.period().is_zero();
         self.reno.on_ack(now, &Ack { window_limited: ack.window_limited || is_paced, ..*ack });
         if let Some(round_trip) = ack.rtt {

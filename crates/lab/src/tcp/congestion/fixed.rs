@@ -4,7 +4,7 @@ use freshline_core::unit::{Packets, Time};
 
 use super::{Ack, CongestionControl, Signal};
 
-/// As many segments in flight as it was made with, whatever happens.
+/// A constant number of segments in flight, whatever happens.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedWindow(Packets);
 

@@ -1,5 +1,5 @@
-//! H-TCP: the longer ago the last loss, the faster it grows (Leith, Shorten: "H-TCP: TCP for
-//! high-speed and long-distance networks", PFLDnet 2004; draft-leith-tcp-htcp).
+//! H-TCP: the longer ago the last loss was, the faster the window grows (Leith, Shorten: "H-TCP:
+//! TCP for high-speed and long-distance networks", PFLDnet 2004; draft-leith-tcp-htcp).
 //!
 //! ```text
 //! Δ = time since the last loss      f(Δ) = 1 up to 1 s, then 1 + 10·(Δ−1) + ((Δ−1)/2)²
@@ -18,13 +18,13 @@ use super::{Ack, Signal};
 /// Settings of [`HTcp`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HTcpParams {
-    /// For how long after a loss it grows as Reno does: 1 s.
+    /// The time after a loss during which it grows as Reno does: 1 s.
     pub low_speed: Span,
-    /// The least β: 0.5.
+    /// The minimum β: 0.5.
     pub min_backoff: f64,
-    /// The largest β: 0.8.
+    /// The maximum β: 0.8.
     pub max_backoff: f64,
-    /// A change of throughput by this share sets β to its least: 0.2.
+    /// A relative change of throughput above this sets β to its minimum: 0.2.
     pub throughput_change: f64,
     /// Whether flows with unequal round trips grow equally fast.
     pub rtt_scaling: bool,
@@ -44,9 +44,10 @@ impl Default for HTcpParams {
 
 /// The round trip to which growth is scaled.
 const REFERENCE_RTT: Span = Span::from_millis(100);
-/// On shorter paths the ratio of round trips says little.
+/// On paths shorter than this, the ratio of round trips means little.
 const MIN_RTT_FOR_BACKOFF: Span = Span::from_millis(10);
-/// What is kept with each loss of the distance between the largest and the least round trip.
+/// The fraction of the distance between the maximum and the minimum round trip that is kept with
+/// each loss.
 const FADING: f64 = 0.95;
 
 /// H-TCP.
@@ -61,7 +62,7 @@ pub struct HTcp {
     throughput: Throughput,
 }
 
-/// The largest throughput since the last loss, and before it, in segments/s.
+/// The maximum throughput since the last loss, and before it, in segments/s.
 #[derive(Debug, Clone, Copy, Default)]
 struct Throughput {
     since: Option<Time>,
@@ -112,7 +113,7 @@ impl HTcp {
 }
 
 impl Throughput {
-    /// Takes a sample with each window delivered, no more often than once a round trip.
+    /// Takes a sample per delivered window, at most one per round trip.
     fn on_ack(&mut self, now: Time, ack: &Ack, cwnd: f64) {
         let since = *self.since.get_or_insert(now);
         self.delivered += ack.delivered.get() as f64;
@@ -181,7 +182,7 @@ mod tests {
         (law.min_rtt, law.max_rtt) = (REFERENCE_RTT, REFERENCE_RTT * 3);
         law.on_congestion(Time::ZERO, Signal::Loss);
         let after = |seconds| law.increase(Time::ZERO + Span::from_secs(seconds));
-        // With half of the window left after a loss, the increase is f itself.
+        // With a β of one half, the increase is f itself.
         assert_eq!([after(0), after(1), after(3), after(5)], [1.0, 1.0, 22.0, 45.0]);
     }
 

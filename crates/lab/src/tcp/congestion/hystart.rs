@@ -1,15 +1,15 @@
 //! HyStart: leaves slow start before the queue overflows (Ha, Rhee: "Taming the Elephants",
 //! Computer Networks 2011), with the constants of Linux.
 //!
-//! Within each round trip, one of two signs is enough:
+//! Slow start ends with either of two signs within a round trip:
 //!
-//! - ack train: acks that follow each other within 2 ms have gone on for half the least round
-//!   trip, so what is in flight fills the path one way;
-//! - delay: the least round trip of the first eight acks is above the least ever by an eighth of
-//!   it, and by no less than 4 and no more than 16 ms.
+//! - ack train: acks at most 2 ms apart have gone on for half of the minimum round trip, so the
+//!   segments in flight fill the path in one direction;
+//! - delay: the minimum round trip of the first eight acks exceeds the minimum of all rounds by an
+//!   eighth of it, with a threshold of at least 4 ms and at most 16 ms.
 //!
-//! Linux prolongs the train's limit by what a burst of segmentation offload takes, 0.5 ms at most;
-//! here it is not.
+//! Linux extends the train's limit by the duration of a burst of segmentation offload, at most 0.5
+//! ms; this implementation does not.
 
 use freshline_core::unit::{Span, Time};
 
@@ -19,15 +19,15 @@ use super::round::Round;
 /// Settings of HyStart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HyStartParams {
-    /// The window in segments below which it does not look: 16.
+    /// HyStart is inactive while the window is below this, in segments: 16.
     pub low_window: f64,
-    /// Acks that follow each other within this belong to a train: 2 ms.
+    /// The maximum interval between acks of a train: 2 ms.
     pub ack_spacing: Span,
-    /// The round trips of so many acks are looked at in each round: 8.
+    /// The number of acks per round whose round trips are examined: 8.
     pub samples: u32,
-    /// The delay's threshold is a fraction of the least round trip, but not less than this: 4 ms.
+    /// The minimum of the delay threshold, which is a fraction of the minimum round trip: 4 ms.
     pub min_threshold: Span,
-    /// Nor more than this: 16 ms.
+    /// The maximum of the delay threshold: 16 ms.
     pub max_threshold: Span,
 }
 
@@ -66,7 +66,7 @@ impl HyStart {
     }
 
     /// Whether slow start with a window of `cwnd` segments should end with this ack, whose round
-    /// trip was `rtt`; the least ever is `least`.
+    /// trip was `rtt`; `least` is the minimum of all round trips.
     pub(super) fn is_enough(
         &mut self,
         now: Time,

@@ -1,22 +1,22 @@
-//! How much may be in flight: congestion control.
+//! Congestion control: laws that limit the segments in flight.
 //!
 //! | law | answers | source |
 //! |---|---|---|
-//! | [`FixedWindow`] | nothing: the plainest one, which defines the minimum | – |
-//! | [`Reno`] | loss, by half | RFC 5681 |
+//! | [`FixedWindow`] | nothing: constant; the simplest law | – |
+//! | [`Reno`] | loss: halves the window | RFC 5681 |
 //! | [`Cubic`] | loss; grows with the cube of time; HyStart | RFC 9438 |
 //! | [`HTcp`] | loss; grows with the time since the last one | Leith, Shorten 2004 |
-//! | [`Westwood`] | loss, down to the rate measured | Mascolo et al. 2001 |
+//! | [`Westwood`] | loss: reduces the window to the measured rate | Mascolo et al. 2001 |
 //! | [`Vegas`] | the packets that it has queued | Brakmo, Peterson 1995 |
-//! | [`Yeah`] | both | Baiocchi et al. 2007 |
+//! | [`Yeah`] | loss and queued packets | Baiocchi et al. 2007 |
 //! | [`Dctcp`] | the share of marks | RFC 8257 |
-//! | [`Bbr`] | models rate and round trip instead | Cardwell et al. 2016 |
-//! | [`Dtpa`] | loss, by half; spreads a window over a round that makes all shares alike | Im 2015 |
-//! | [`Coupled`]: LIA, OLIA | loss, of the subflows of a connection together | RFC 6356; Khalili et al. 2013 |
+//! | [`Bbr`] | a model of rate and round trip | Cardwell et al. 2016 |
+//! | [`Dtpa`] | loss: halves the window, which is paced for equal shares | Im 2015 |
+//! | [`Coupled`]: LIA, OLIA | loss; coupled growth of subflows | RFC 6356; Khalili et al. 2013 |
 //!
-//! Windows are counted in segments, as in Linux, and grow only while they are what limits the
-//! sender. A law decides how large the window is after a loss; how the sender gets there, it
-//! leaves to proportional rate reduction, unless it governs its own recovery.
+//! Windows are counted in segments, as in Linux, and grow only while the sender is limited by them.
+//! A law decides the size of the window after a loss; unless the law governs its own recovery, the
+//! sender approaches that size by proportional rate reduction.
 
 mod algorithm;
 mod bbr;
@@ -56,36 +56,37 @@ use freshline_core::unit::{BitRate, Packets, Span, Time};
 
 use super::delivery_rate::RateSample;
 
-/// What an ack tells.
+/// The information in an ack.
 #[derive(Debug, Clone, Copy)]
 pub struct Ack {
-    /// Segments delivered with it, by acknowledgement or SACK.
+    /// Segments that it delivers, by acknowledgement or SACK.
     pub delivered: Packets,
-    /// Segments found to be lost with it.
+    /// Segments that it shows to be lost.
     pub lost: Packets,
     /// Segments in flight before it.
     pub prior_in_flight: Packets,
     /// Segments in flight now.
     pub in_flight: Packets,
-    /// The round trip of the newest segment delivered, where that was sent only once.
+    /// The round trip of the newest segment delivered, if that was sent only once.
     pub rtt: Option<Span>,
-    /// The least round trip of the last five minutes.
+    /// The minimum round trip of the last five minutes.
     pub min_rtt: Span,
     /// Segments delivered since the start.
     pub total_delivered: Packets,
-    /// How fast the path delivers.
+    /// The delivery rate of the path.
     pub rate: Option<RateSample>,
-    /// The receiver tells of a mark (ECN echo).
+    /// The receiver reports a mark (ECN echo).
     pub marked: bool,
-    /// All below this offset is acknowledged.
+    /// All data below this offset is acknowledged.
     pub acked_to: u64,
     /// The next offset to be sent.
     pub sent_to: u64,
-    /// Whether the sender is reducing the window; a law that leaves this to it must not grow.
+    /// Whether the sender is reducing the window. A law that leaves this to the sender must not
+    /// grow meanwhile.
     pub recovering: bool,
-    /// Whether the window was what kept the sender from sending more.
+    /// Whether the sender is limited by the window.
     pub window_limited: bool,
-    /// The most segments outstanding in the last window.
+    /// The maximum number of segments outstanding in the last window.
     pub peak: Packets,
 }
 
@@ -100,10 +101,10 @@ pub enum Signal {
     Mark,
 }
 
-/// The sender sends again after everything was acknowledged and there was nothing to send.
+/// The sender resumes after everything was acknowledged and there was nothing to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Idle {
-    /// For how long it sent nothing.
+    /// The duration of the pause.
     pub span: Span,
     /// The retransmission timeout.
     pub rto: Span,
@@ -114,15 +115,16 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// The name in reports.
     fn name(&self) -> &'static str;
 
-    /// How many segments may be in flight, at least 1.
+    /// The number of segments that may be in flight, at least 1.
     fn window(&self) -> Packets;
 
-    /// How fast to send payload at most; `None` sends whatever the window allows at once.
+    /// The maximum payload rate; with `None`, the sender sends whatever the window allows at once.
     fn pacing_rate(&self) -> Option<BitRate> {
         None
     }
 
-    /// How far apart segments leave at least, from the first on; `None` if that does not matter.
+    /// The minimum spacing between segments, from the first on; `None` if the law does not space
+    /// them.
     fn spacing(&self) -> Option<Span> {
         None
     }
@@ -137,15 +139,15 @@ pub trait CongestionControl: fmt::Debug + Send {
         false
     }
 
-    /// In a mesh: what each node is to get, which its node tells its children.
+    /// In a mesh: the share that each node is to get, which a node announces to its children.
     fn target(&self) -> Option<Share> {
         None
     }
 
-    /// In a mesh: what the node has heard its parent send.
+    /// In a mesh: a transmission of the parent that the node has overheard.
     fn on_heard(&mut self, _now: Time, _heard: Heard) {}
 
-    /// A segment leaves, for the first time or again.
+    /// A segment leaves, as an original or a retransmission.
     fn on_sent(&mut self, _now: Time) {}
 
     /// Whether the law's window holds during recovery too, in place of proportional rate
@@ -160,28 +162,27 @@ pub trait CongestionControl: fmt::Debug + Send {
         None
     }
 
-    /// Another subflow of the same connection had to wait for what this one has in flight: a law
-    /// with a window halves it, and leaves its threshold alone in slow start.
+    /// Another subflow of the same connection was blocked by the segments that this one has in
+    /// flight. A law with a window halves it, and leaves its threshold unchanged in slow start.
     fn on_penalty(&mut self) {}
 
-    /// An ack has come.
+    /// An ack has arrived.
     fn on_ack(&mut self, now: Time, ack: &Ack);
 
-    /// A loss or a mark, the first of a window: from here on, [`CongestionControl::window`] is
-    /// what the sender goes down to.
+    /// A loss or a mark, the first within a window. From here on, [`CongestionControl::window`] is
+    /// the target to which the sender reduces its window.
     fn on_congestion(&mut self, now: Time, signal: Signal);
 
-    /// The retransmission timer has struck; where it opens a recovery,
+    /// The retransmission timer has expired. If it opens a recovery,
     /// [`CongestionControl::on_congestion`] came just before.
     fn on_rto(&mut self, now: Time);
 
-    /// All that was outstanding when the recovery began is acknowledged.
+    /// All segments outstanding at the start of the recovery are acknowledged.
     fn on_recovered(&mut self, _now: Time) {}
 
-    /// The loss that was last answered was none: the segment had only been late (RFC 3522). The
-    /// answer is taken back.
+    /// The last loss was spurious: the segment had only been late (RFC 3522). Undoes the response.
     fn on_needless(&mut self, _now: Time) {}
 
-    /// Sending starts again after a pause, however short.
+    /// Sending resumes after a pause, however short.
     fn on_idle(&mut self, _now: Time, _idle: Idle) {}
 }

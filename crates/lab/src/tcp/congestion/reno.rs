@@ -1,5 +1,5 @@
-//! Reno: one segment more a round trip, and half after a loss (RFC 5681, with appropriate byte
-//! counting in segments, RFC 3465).
+//! Reno: the window grows by one segment per round trip, and is halved after a loss (RFC 5681, with
+//! appropriate byte counting in segments, RFC 3465).
 //!
 //! ```text
 //! slow start:             cwnd ← cwnd + delivered          while cwnd < ssthresh
@@ -8,7 +8,7 @@
 //! timeout:                cwnd ← 1
 //! ```
 //!
-//! As in Linux, what is halved is the window and not the data in flight.
+//! As in Linux, a loss halves the window and not the data in flight.
 
 use freshline_core::unit::{Packets, Time};
 
@@ -27,7 +27,7 @@ impl Reno {
         Self { window: Window::new(initial) }
     }
 
-    /// A window of at most `most` segments, for now.
+    /// Caps the window at `most` segments, for now.
     pub(super) fn hold_to(&mut self, most: Packets) {
         self.window.cwnd = self.window.cwnd.min(most.get() as f64);
     }

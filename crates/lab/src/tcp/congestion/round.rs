@@ -1,4 +1,4 @@
-//! Counts round trips: one is over when what was sent last at its start is acknowledged.
+//! Counts round trips: a round ends when the last segment sent before its start is acknowledged.
 
 use super::Ack;
 

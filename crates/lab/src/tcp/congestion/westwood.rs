@@ -1,5 +1,5 @@
-//! Westwood+: after a loss, what the path has delivered in its least round trip (Mascolo et al.:
-//! "TCP Westwood", MobiCom 2001; Grieco, Mascolo, CCR 2004).
+//! Westwood+: after a loss, sets the window to the measured rate times the minimum round trip
+//! (Mascolo et al.: "TCP Westwood", MobiCom 2001; Grieco, Mascolo, CCR 2004).
 //!
 //! ```text
 //! once a round trip, and not within 50 ms:  sample = delivered / time
@@ -12,7 +12,7 @@ use freshline_core::unit::{Packets, Span, Time};
 use super::window::{LikeReno, Window};
 use super::{Ack, Signal};
 
-/// The shortest time over which the rate is measured.
+/// The minimum time over which the rate is measured.
 const MIN_INTERVAL: Span = Span::from_millis(50);
 
 /// Westwood+.
@@ -22,7 +22,7 @@ pub struct Westwood {
     since: Option<Time>,
     /// Segments delivered since then.
     delivered: f64,
-    /// After the first filter and after the second, in segments/s.
+    /// The outputs of the first and the second filter, in segments/s.
     rate: Option<(f64, f64)>,
     rtt: Span,
     min_rtt: Span,
@@ -63,7 +63,7 @@ impl Westwood {
         (self.since, self.delivered) = (Some(now), 0.0);
     }
 
-    /// What the path holds without a queue, if that is known.
+    /// The bandwidth-delay product, in segments, if it is known.
     fn pipe(&self) -> Option<f64> {
         let (_, rate) = self.rate?;
         Some(rate * self.min_rtt.as_secs_f64())

@@ -1,4 +1,5 @@
-//! What the window laws share: slow start, additive increase, reduction, restart (RFC 5681).
+//! Window arithmetic shared by the laws: slow start, additive increase, reduction, restart (RFC
+//! 5681).
 
 use std::fmt;
 
@@ -6,18 +7,18 @@ use freshline_core::unit::{Packets, Time};
 
 use super::{Ack, CongestionControl, Idle, Signal};
 
-/// No reduction goes below two segments (RFC 5681 equation 4).
+/// The minimum window after a reduction: two segments (RFC 5681 equation 4).
 const LEAST: f64 = 2.0;
 
 /// A window and the threshold below which it grows by slow start, in segments.
 ///
-/// Windows have a fraction, which stands for the acks counted towards the next segment.
+/// Windows have a fractional part: the acks counted towards the next segment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
     pub(super) cwnd: f64,
-    /// Without a limit at first.
+    /// Infinite at first.
     pub(super) ssthresh: f64,
-    /// Where a restart after a pause begins again.
+    /// The window after a pause.
     initial: f64,
     /// Window and threshold before the last congestion.
     before: (f64, f64),
@@ -37,15 +38,17 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Whether the ack lets the window grow: not while it is being reduced, and only where it is
-    /// in use (RFC 7661). In slow start half of it is enough, as it may double in a round trip.
+    /// Whether the ack lets the window grow: not during a reduction, and only while the window is
+    /// in use (RFC 7661). In slow start, using half of it is enough, as it may double per round
+    /// trip.
     pub(super) fn may_grow(&self, ack: &Ack) -> bool {
         let used =
             ack.window_limited || self.in_slow_start() && self.cwnd < 2.0 * ack.peak.get() as f64;
         used && !ack.recovering
     }
 
-    /// Grows by a segment for each delivered, up to the threshold: how many of them are left.
+    /// Grows by one segment per delivered segment, up to the threshold. Returns the number of
+    /// delivered segments that remain.
     pub(super) fn slow_start(&mut self, delivered: Packets) -> f64 {
         let delivered = delivered.get() as f64;
         if !self.in_slow_start() {
@@ -57,7 +60,7 @@ impl Window {
         left
     }
 
-    /// Grows by a segment for every `cwnd` delivered: Reno's congestion avoidance.
+    /// Grows by one segment per `cwnd` delivered segments: Reno's congestion avoidance.
     pub(super) fn additive(&mut self, delivered: f64) {
         self.cwnd += delivered / self.cwnd;
     }
@@ -68,13 +71,13 @@ impl Window {
         self.additive(left);
     }
 
-    /// Congestion: goes down to `window`, and remembers from where.
+    /// Congestion: reduces the window to `window`, and saves the previous state.
     pub(super) fn answer_congestion(&mut self, window: f64) {
         self.before = (self.cwnd, self.ssthresh);
         self.reduce_to(window);
     }
 
-    /// There was no congestion.
+    /// The congestion was spurious: restores the saved state.
     pub(super) fn take_back(&mut self) {
         let (cwnd, ssthresh) = self.before;
         self.cwnd = self.cwnd.max(cwnd);
@@ -87,8 +90,8 @@ impl Window {
         self.cwnd = self.ssthresh;
     }
 
-    /// Half of the window, at least one segment, and of the threshold beyond slow start: what
-    /// MPTCP does to a subflow that others wait for.
+    /// Halves the window, to at least one segment, and beyond slow start the threshold: MPTCP's
+    /// penalty for a subflow that blocks others.
     pub(super) fn penalise(&mut self) {
         if !self.in_slow_start() {
             self.ssthresh = (self.ssthresh / 2.0).max(LEAST);
@@ -96,13 +99,13 @@ impl Window {
         self.cwnd = (self.cwnd / 2.0).max(1.0);
     }
 
-    /// A timeout: starts again from one segment up to the threshold.
+    /// A timeout: restarts from one segment, up to the threshold.
     pub(super) fn collapse(&mut self) {
         self.cwnd = 1.0;
     }
 
-    /// After a pause longer than a timeout: half the window for each timeout that has passed, but
-    /// not less than the initial one, with the threshold as a memory (RFC 2861 section 3).
+    /// After a pause longer than a timeout: halves the window per timeout that has passed, but not
+    /// below the initial window, and keeps the old window in the threshold (RFC 2861 section 3).
     pub(super) fn restart(&mut self, idle: Idle) {
         if idle.span <= idle.rto {
             return;
@@ -114,7 +117,7 @@ impl Window {
     }
 }
 
-/// A law that steers a [`Window`]. What it does not say itself is Reno's.
+/// A law that controls a [`Window`]. By default each method does as Reno does.
 pub(super) trait LikeReno: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 

@@ -1,5 +1,5 @@
-//! YeAH: fast while the queue is short, Reno otherwise, and it drains what it has queued
-//! (Baiocchi, Castellani, Vacirca: "YeAH-TCP: Yet Another Highspeed TCP", PFLDnet 2007).
+//! YeAH: fast growth while the queue is short, otherwise Reno, and it drains the queue that it has
+//! built (Baiocchi, Castellani, Vacirca: "YeAH-TCP: Yet Another Highspeed TCP", PFLDnet 2007).
 //!
 //! ```text
 //! once a round trip:  queue = cwnd·(rtt − base)/rtt      congested: queue > Q_max
@@ -8,7 +8,7 @@
 //! slow (congested):       as Reno; if queue > Q_max, cwnd ← cwnd − min(queue, cwnd/2), but not
 //!                         below the window that a Reno flow would have
 //! loss:  fewer than ρ congested rounds:  cwnd ← cwnd − clamp(queue, cwnd/8, cwnd/2)
-//!        otherwise, others are greedy:   cwnd ← cwnd/2
+//!        otherwise, competitors are greedy:   cwnd ← cwnd/2
 //! ```
 
 use freshline_core::unit::{Packets, Span, Time};
@@ -20,15 +20,15 @@ use super::{Ack, Signal};
 /// Settings of [`Yeah`], with the defaults of Linux.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct YeahParams {
-    /// Q_max, the most segments to queue: 80.
+    /// Q_max, the maximum number of queued segments: 80.
     pub max_queued: f64,
-    /// φ: delay counts as congestion above the least round trip divided by this: 8.
+    /// φ: a queueing delay above the minimum round trip divided by this counts as congestion: 8.
     pub delay_share: u64,
-    /// ρ: after so many congested rounds, a loss halves the window: 16.
+    /// ρ: after this many congested rounds, a loss halves the window: 16.
     pub patience: u32,
-    /// ζ: after so many rounds without congestion, Reno's window is forgotten: 50.
+    /// ζ: after this many rounds without congestion, Reno's window is reset: 50.
     pub forget_after: u32,
-    /// In fast mode, the window grows by one for so many segments delivered: 100.
+    /// In fast mode, the window grows by one segment per this many delivered segments: 100.
     pub per_segment: f64,
 }
 
@@ -44,7 +44,7 @@ impl Default for YeahParams {
     }
 }
 
-/// The least window that Reno could have.
+/// The minimum of Reno's window.
 const MIN_RENO: f64 = 2.0;
 
 /// YeAH.
@@ -55,9 +55,9 @@ pub struct Yeah {
     delay: DelayMeter,
     /// Segments queued, as of the last round.
     queue: f64,
-    /// The window of a Reno flow in our place.
+    /// The window that a Reno flow would have.
     reno: f64,
-    /// Congested rounds in a row; none of them means fast mode.
+    /// The number of consecutive congested rounds; 0 means fast mode.
     congested: u32,
     uncongested: u32,
 }

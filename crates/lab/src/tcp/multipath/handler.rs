@@ -1,4 +1,4 @@
-//! What is sent a second time: opportunistic retransmission with penalties, and reinjection.
+//! Retransmission on another subflow: opportunistic retransmission with penalties, and reinjection.
 
 use freshline_core::path::{Choice, PathId, PathState, SendState};
 use freshline_core::unit::Time;
@@ -6,13 +6,13 @@ use freshline_core::unit::Time;
 use super::sender::{MultipathSender, Outstanding};
 use crate::tcp::segment::Block;
 
-/// A window of at most so many segments makes its path one to help out.
+/// A path with a window of at most this many segments may take the blocking segment.
 const SMALL_WINDOW: u64 = 4;
-/// A round trip so many times as long does, too.
+/// So may a path if the round trip of the blocking one is this many times as long.
 const SLOWER: u64 = 4;
 
 impl MultipathSender {
-    /// A subflow's timer has struck: all that it carries is to take another one.
+    /// A subflow's timer has expired: all segments that it carries are to take another subflow.
     pub(super) fn reinject(&mut self, subflow: usize) {
         let Self { subflows, outstanding, due_again, .. } = self;
         for data in subflows[subflow].carried() {
@@ -25,7 +25,7 @@ impl MultipathSender {
         }
     }
 
-    /// Gives the first segment that is due again to a subflow that has not had it.
+    /// Assigns the first segment that is due again to a subflow that has not carried it.
     pub(super) fn give_again(&mut self, now: Time) -> bool {
         let Some(at) = self.outstanding.iter().position(|sent| sent.is_due_again) else {
             return false;
@@ -35,7 +35,7 @@ impl MultipathSender {
         let others: Vec<PathState> = others.map(|subflow| subflow.state(now)).collect();
         if others.is_empty() {
             if self.subflows.iter().all(|subflow| had.contains(subflow.id())) {
-                // All have had it, and each sees to it that it arrives.
+                // All subflows have carried it, and each retransmits it until it arrives.
                 self.outstanding[at].is_due_again = false;
                 self.due_again -= 1;
             }
@@ -51,8 +51,8 @@ impl MultipathSender {
         true
     }
 
-    /// The window, or the send buffer, is full: gives the segment that all wait for to the path
-    /// that could send, and halves the windows of slower ones that have it.
+    /// The receive window, or the send buffer, is full: assigns the segment that blocks it to the
+    /// path that could send, and halves the windows of slower subflows that have it in flight.
     pub(super) fn give_what_blocks(
         &mut self,
         now: Time,
@@ -94,8 +94,8 @@ impl MultipathSender {
         self.outstanding[at].paths = self.outstanding[at].paths.with(id);
     }
 
-    /// Halves the windows of those that `has` names and that are slower than the waiting one, at most
-    /// once in its round trip.
+    /// Halves the windows of the subflows in `has` that are slower than the waiting one, at most
+    /// once per round trip of the latter.
     fn penalise(&mut self, now: Time, waiting: PathId, has: impl Fn(PathId) -> bool) {
         let subflow = self.subflow_mut(waiting);
         let Some(srtt) = subflow.sender().srtt() else { return };

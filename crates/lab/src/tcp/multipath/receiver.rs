@@ -1,4 +1,4 @@
-//! The receiving end: what subflows deliver, put together again.
+//! The receiver: reassembles the stream from the data of its subflows.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use crate::tcp::ranges::Ranges;
 use crate::tcp::segment::Block;
 use crate::tcp::{Receiver, ReceiverParams};
 
-/// The window of each subflow alone, which never ends: that of the connection counts.
+/// The window of each subflow alone, which is unlimited: the connection's window applies.
 const UNBOUNDED: Bytes = Bytes::new(1 << 40);
 
-/// What data waited for other data of other subflows.
+/// The reordering delay: how long data was held back for data of other subflows.
 #[derive(Debug, Clone)]
 pub struct Reordering {
-    /// How long each segment waited to be delivered in order, zero included.
+    /// The time that each segment was held back before in-order delivery, zero included.
     pub delays: SpanHistogram,
 }
 
@@ -25,13 +25,13 @@ pub struct Reordering {
 #[derive(Debug)]
 pub struct MultipathReceiver {
     subflows: Vec<Inlet>,
-    /// All below has been delivered.
+    /// All data below this offset has been delivered.
     expected: u64,
     beyond: Ranges,
-    /// What waits in `beyond`, and since when.
+    /// The data in `beyond`, and when it arrived.
     waiting: VecDeque<(Block, Time)>,
     law: Box<dyn WindowLaw>,
-    /// Where the window told last ends.
+    /// The right edge of the window announced last.
     edge: u64,
     largest: u64,
     reordering: Reordering,
@@ -43,13 +43,13 @@ pub struct MultipathReceiver {
 #[derive(Debug)]
 struct Inlet {
     receiver: Receiver,
-    /// Of what it has not delivered yet, in its order; a segment may come twice.
+    /// Mappings of data that it has not delivered yet, in its order; a segment may arrive twice.
     mappings: VecDeque<Mapping>,
     last_echo: Option<Time>,
     round_trip: Option<Span>,
 }
 
-/// Never in the way.
+/// A window that never limits the sender.
 #[derive(Debug)]
 struct Unbounded;
 
@@ -70,7 +70,7 @@ impl WindowLaw for Unbounded {
 }
 
 impl MultipathReceiver {
-    /// An end with so many subflows, and one window over all as `law` wants it.
+    /// A receiver with `subflows` subflows and one window over all, controlled by `law`.
     pub fn new(subflows: usize, params: ReceiverParams, law: Box<dyn WindowLaw>) -> Self {
         Self {
             subflows: (0..subflows).map(|_| Inlet::new(params, Box::new(Unbounded))).collect(),
@@ -85,13 +85,13 @@ impl MultipathReceiver {
         }
     }
 
-    /// The ends of independent streams, a law of the window for each.
+    /// The receivers of independent streams, with one window law each.
     pub fn independent(params: ReceiverParams, laws: Vec<Box<dyn WindowLaw>>) -> Self {
         let subflows = laws.into_iter().map(|law| Inlet::new(params, law)).collect();
         Self { subflows, is_independent: true, ..Self::new(0, params, Box::new(Unbounded)) }
     }
 
-    /// How many bytes have been delivered in order; of independent streams, each in its own order.
+    /// The number of bytes delivered in order; for independent streams, each in its own order.
     pub fn delivered(&self) -> Bytes {
         if self.is_independent {
             let delivered = self.subflows.iter().map(|inlet| inlet.receiver.delivered().get());
@@ -100,22 +100,22 @@ impl MultipathReceiver {
         Bytes::new(self.expected)
     }
 
-    /// How many bytes a subflow has delivered, copies included.
+    /// The number of bytes that a subflow has delivered, copies included.
     pub fn delivered_by(&self, subflow: usize) -> Bytes {
         self.subflows[subflow].receiver.delivered()
     }
 
-    /// How long data waited for other data.
+    /// The reordering delay of data.
     pub const fn reordering(&self) -> &Reordering {
         &self.reordering
     }
 
-    /// What was before counts no more.
+    /// Discards the statistics so far.
     pub fn begin_measuring(&mut self) {
         self.reordering.delays = SpanHistogram::new();
     }
 
-    /// A segment has come over a subflow. Says whether more has been delivered.
+    /// A segment has arrived on a subflow. Returns whether more data has been delivered.
     pub fn on_segment(&mut self, now: Time, subflow: usize, carried: &Carried) -> bool {
         let before = self.delivered();
         let inlet = &mut self.subflows[subflow];
@@ -146,7 +146,7 @@ impl MultipathReceiver {
         after > before
     }
 
-    /// The next ack to send, with its subflow; call it until there is none.
+    /// The next ack to send, with its subflow. Call it until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(usize, Carried)> {
         let mut subflows = self.subflows.iter_mut().enumerate();
         let (subflow, segment) =
@@ -171,7 +171,7 @@ impl MultipathReceiver {
         }
     }
 
-    /// Data has come in its subflow's order.
+    /// Data has arrived in its subflow's order.
     fn take(&mut self, now: Time, data: Block) {
         let fresh = Block { start: data.start.max(self.expected), ..data };
         if self.beyond.first_gap(fresh).is_none() {
@@ -205,7 +205,7 @@ impl Inlet {
         Self { receiver, mappings: VecDeque::new(), last_echo: None, round_trip: None }
     }
 
-    /// In order, each once, and none of what is delivered.
+    /// Inserts in order, each mapping once, and none of delivered data.
     fn insert(&mut self, mapping: Mapping) {
         if mapping.end() <= self.receiver.delivered().get() {
             return;

@@ -1,4 +1,4 @@
-//! The sending end: the send buffer, and which subflow takes what of it.
+//! The sender: the send buffer, and the assignment of its data to subflows.
 
 use std::collections::VecDeque;
 
@@ -20,31 +20,31 @@ pub struct MultipathParams {
     pub buffer: BufferParams,
     /// Opportunistic retransmission, penalisation and reinjection.
     pub handler: bool,
-    /// Subflows are streams of their own, each with its own sequence of bytes.
+    /// Subflows are independent streams, each with its own byte sequence.
     pub independent: bool,
 }
 
-/// What a sender has done so far.
+/// Counters of a sender since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MultipathStats {
     /// Segments given to a subflow for the first time.
     pub segments: u64,
     /// Copies that the scheduler asked for.
     pub copies: u64,
-    /// Segments given to another subflow, as all waited for them.
+    /// Segments given to another subflow because they blocked all subflows.
     pub opportunistic: u64,
     /// Segments given to another subflow after a timeout.
     pub reinjections: u64,
-    /// Windows halved, as others waited for what was in them.
+    /// Windows halved because the segments in them blocked other subflows.
     pub penalties: u64,
-    /// How often the receive window kept a segment from being sent that a subflow had room for.
+    /// How often a subflow had room for a segment that the receive window did not permit.
     pub blocked: u64,
-    /// Blocks of the application that found no room.
+    /// Blocks of the application that did not fit into the send buffer.
     pub refused: u64,
 }
 
 impl MultipathStats {
-    /// What was done since an earlier time.
+    /// The counters since an earlier reading.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             segments: self.segments - before.segments,
@@ -58,11 +58,11 @@ impl MultipathStats {
     }
 }
 
-/// The sending end of a connection. As with [`Sender`]: after each input call
-/// [`MultipathSender::poll_transmit`] until it gives nothing, and again at
+/// The sending end of a connection. As with [`Sender`]: after each input, call
+/// [`MultipathSender::poll_transmit`] until it returns `None`, and again at
 /// [`MultipathSender::poll_timeout`].
 ///
-/// Before each call, tell what devices hold ([`MultipathSender::look`]).
+/// Before each call, report the queue lengths of devices with [`MultipathSender::look`].
 #[derive(Debug)]
 pub struct MultipathSender {
     pub(super) params: MultipathParams,
@@ -71,30 +71,30 @@ pub struct MultipathSender {
     pub(super) written: u64,
     is_unlimited: bool,
     is_closed: bool,
-    /// Given to subflows and not acknowledged, in order, without gaps.
+    /// Segments given to subflows and not acknowledged, in order, without gaps.
     pub(super) outstanding: VecDeque<Outstanding>,
-    /// All below is acknowledged.
+    /// All data below this offset is acknowledged.
     acked_to: u64,
-    /// The first byte that no subflow has had.
+    /// The first byte that has not been given to a subflow.
     next: u64,
     window_end: u64,
-    /// Segments of `outstanding` that wait for another subflow.
+    /// The number of segments in `outstanding` that are due on another subflow.
     pub(super) due_again: usize,
     pub(super) stats: MultipathStats,
 }
 
-/// A segment of the whole stream that is on its way.
+/// A segment of the whole stream that is in flight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outstanding {
     pub(super) data: Block,
-    /// The subflows that have had it.
+    /// The subflows that have carried it.
     pub(super) paths: PathSet,
-    /// It was lost as far as one can know, and is to take another one.
+    /// Presumably lost, and to be sent on another subflow.
     pub(super) is_due_again: bool,
 }
 
 impl MultipathSender {
-    /// An end with a subflow for each of `senders`, none of them connected.
+    /// A sender with one subflow per element of `senders`, none of them connected.
     pub fn new(
         params: MultipathParams,
         senders: Vec<Sender>,
@@ -122,7 +122,7 @@ impl MultipathSender {
         self.subflows[0].sender_mut().connect(now);
     }
 
-    /// How many bytes the send buffer would take.
+    /// The number of bytes that the send buffer would accept.
     pub fn writable(&self) -> Bytes {
         if self.is_closed { Bytes::ZERO } else { self.buffer_size() - self.held() }
     }
@@ -138,7 +138,7 @@ impl MultipathSender {
         self.is_closed = true;
     }
 
-    /// Whether nothing more is written and all is acknowledged.
+    /// Whether the stream is closed and all of it is acknowledged.
     pub fn is_finished(&self) -> bool {
         self.is_closed && self.acked_to == self.written
     }
@@ -158,7 +158,7 @@ impl MultipathSender {
         Bytes::new(self.written)
     }
 
-    /// Written and not acknowledged.
+    /// Bytes written and not acknowledged.
     pub fn held(&self) -> Bytes {
         Bytes::new(self.written - self.acked_to)
     }
@@ -174,17 +174,18 @@ impl MultipathSender {
         &self.subflows
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub const fn stats(&self) -> &MultipathStats {
         &self.stats
     }
 
-    /// The device of a subflow holds so many packets now, and so many have left it since its start.
+    /// The device of a subflow holds `packets` packets now, and `left` have left it since its
+    /// start.
     pub fn look(&mut self, now: Time, subflow: usize, packets: u64, left: u64) {
         self.subflows[subflow].look(now, packets, left);
     }
 
-    /// A segment of the receiver has come over a subflow.
+    /// A segment of the receiver has arrived on a subflow.
     pub fn on_segment(&mut self, now: Time, subflow: usize, carried: &Carried) {
         let of = &mut self.subflows[subflow];
         of.on_segment(now, &carried.segment);
@@ -193,7 +194,7 @@ impl MultipathSender {
             self.scheduler.on_ack(path, &acked);
         }
         if subflow == 0 && self.subflows[0].sender().is_open() {
-            // Who is connected already takes no notice.
+            // A sender that is already connected ignores this.
             self.subflows[1..].iter_mut().for_each(|other| other.sender_mut().connect(now));
         }
         if let Some(DataAck { acked_to, window_end }) = carried.data_ack {
@@ -222,8 +223,8 @@ impl MultipathSender {
         }
     }
 
-    /// The next segment to send, with its subflow; call it until there is none, and tell before
-    /// each call what devices hold.
+    /// The next segment to send, with its subflow. Call it until it returns `None`, and report
+    /// before each call the queue lengths of devices.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(usize, Carried)> {
         loop {
             let mut subflows = self.subflows.iter_mut().enumerate();
@@ -254,7 +255,7 @@ impl MultipathSender {
         }
         let flow = self.flow();
         if flow.unsent == Bytes::ZERO {
-            // What is missing keeps the application from writing.
+            // Unacknowledged data keeps the application from writing.
             let is_full = !self.is_closed && self.writable() < self.params.segment;
             if let Some(blocked) = paths.iter().find(|path| is_full && path.has_room()) {
                 self.scheduler.on_blocked(now, blocked.id);
@@ -291,7 +292,7 @@ impl MultipathSender {
         self.params.handler && self.give_what_blocks(now, flow, paths)
     }
 
-    /// What there is to send.
+    /// The data that is to be sent, for the scheduler.
     pub(super) fn flow(&self) -> SendState {
         let room = if self.is_unlimited { self.writable() } else { Bytes::ZERO };
         SendState {
@@ -341,7 +342,7 @@ mod tests {
 
     const SEGMENT: Bytes = Bytes::new(1_428);
 
-    /// Counts how often it was told that the connection is blocked.
+    /// Counts the calls that report the connection as blocked.
     #[derive(Debug)]
     struct Counts(Arc<AtomicU64>, MinSrtt);
 
@@ -360,8 +361,9 @@ mod tests {
         }
     }
 
-    /// How often the scheduler of an unlimited source was told so in a second over two paths of 10
-    /// and 40 ms, each with a window of 50 segments, with buffers of so many segments.
+    /// How often the scheduler of an unlimited source saw a blocked connection in one second over
+    /// two paths of 10 and 40 ms, each with a window of 50 segments, with buffers of this many
+    /// segments.
     fn blocked(send_buffer: u64, receive_window: u64) -> u64 {
         let count = Arc::new(AtomicU64::new(0));
         let memory = Bytes::new(send_buffer * SEGMENT.get() * 16 / 9 + 16);

@@ -1,4 +1,4 @@
-//! The sending end of a subflow: a TCP sender, and what of the whole stream it carries.
+//! The sender of a subflow: a TCP sender, and the ranges of the whole stream that it carries.
 
 use std::collections::VecDeque;
 
@@ -9,16 +9,16 @@ use super::{Carried, Mapping};
 use crate::tcp::segment::{Block, Segment};
 use crate::tcp::{Sender, SenderStats, SmallQueue};
 
-/// When a throttled subflow looks at a device of unknown rate again.
+/// The interval at which a throttled subflow polls a device of unknown rate.
 const NEXT_LOOK: Span = Span::from_micros(100);
 
 /// The packets of a subflow in the queue of its device, which serves packets in order.
 #[derive(Debug, Default)]
 struct OwnPackets {
-    /// Of each packet, how many packets will have left the device once it has, and its memory.
+    /// For each packet, the device's count of departed packets once it has left, and its memory.
     held: VecDeque<(u64, Bytes)>,
     looked_at: Time,
-    /// How many packets have left the device.
+    /// The number of packets that have left the device.
     left: u64,
 }
 
@@ -27,14 +27,14 @@ struct OwnPackets {
 pub struct Subflow {
     sender: Sender,
     id: PathId,
-    /// What is not acknowledged on this subflow, in its order.
+    /// Mappings of data not acknowledged on this subflow, in its order.
     mappings: VecDeque<Mapping>,
     device: DeviceMeter,
-    /// With TCP small queues: its packets in its device.
+    /// With TCP small queues: its packets in its device's queue.
     own: OwnPackets,
-    /// A timeout has struck, and nothing was acknowledged since.
+    /// A timeout has expired, and nothing was acknowledged since.
     has_failed: bool,
-    /// When it last made others halve their windows.
+    /// When it last had the windows of other subflows halved.
     pub(super) penalised_at: Option<Time>,
 }
 
@@ -61,12 +61,12 @@ impl Subflow {
         &mut self.sender
     }
 
-    /// Which path it takes.
+    /// The path that it takes.
     pub const fn id(&self) -> PathId {
         self.id
     }
 
-    /// What its device lets be seen.
+    /// The measurements of its device.
     pub const fn device(&self) -> &DeviceMeter {
         &self.device
     }
@@ -85,23 +85,24 @@ impl Subflow {
         }
     }
 
-    /// Whether it may be given anything: open, alive, and with nothing that it has not sent yet, so
-    /// that a segment is never of two mappings.
+    /// Whether it may be given data: open, alive, and without unsent data of its own, so that a
+    /// segment never spans two mappings.
     pub(super) fn is_usable(&self) -> bool {
         self.is_alive() && !self.is_throttled()
     }
 
-    /// Open, and no timeout has struck since the last ack.
+    /// Open, and no timeout has expired since the last ack.
     pub(super) fn is_alive(&self) -> bool {
         self.sender.is_open() && !self.has_failed
     }
 
-    /// TCP small queues hold back a segment that it was given.
+    /// Whether TCP small queues hold back a segment that it was given.
     pub(super) fn is_throttled(&self) -> bool {
         self.sender.not_sent() > Bytes::ZERO
     }
 
-    /// When it has something to do. Throttled, it looks at its device again after the time of a packet.
+    /// The time of its next event. While throttled, it polls its device after the transmission time
+    /// of a packet.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let queue = self.device.queue();
         let packet = queue.wait().map_or(NEXT_LOOK, |wait| wait / queue.packets.max(1));
@@ -110,7 +111,7 @@ impl Subflow {
         Time::earliest([self.sender.poll_timeout(), looks_at])
     }
 
-    /// What a scheduler sees of it. Throttled, it has no room.
+    /// Its state as seen by a scheduler. While throttled, it has no room.
     pub(super) fn state(&mut self, now: Time) -> PathState {
         let is_throttled = self.is_throttled();
         let unanswered = self.sender.oldest_sent_at().map(|at| now.since(at));
@@ -159,7 +160,7 @@ impl Subflow {
         Some(Carried { segment, mapping, data_ack: None })
     }
 
-    /// A segment of the receiver has come.
+    /// A segment of the receiver has arrived.
     pub(super) fn on_segment(&mut self, now: Time, segment: &Segment) {
         let before = self.sender.acknowledged();
         self.sender.on_segment(now, segment);
@@ -172,7 +173,7 @@ impl Subflow {
         }
     }
 
-    /// Whether its timer struck just now.
+    /// Whether its timer expired just now.
     pub(super) fn handle_timeout(&mut self, now: Time) -> bool {
         if self.sender.poll_timeout().is_none_or(|at| at > now) {
             return false;
@@ -184,12 +185,12 @@ impl Subflow {
         has_struck
     }
 
-    /// What of the whole stream it carries and has no answer to.
+    /// The ranges of the whole stream that it carries and that are not acknowledged.
     pub(super) fn carried(&self) -> impl Iterator<Item = Block> {
         self.mappings.iter().map(|mapping| mapping.data)
     }
 
-    /// What may be in flight.
+    /// Its congestion window.
     pub(super) fn window(&self) -> Packets {
         self.sender.window()
     }

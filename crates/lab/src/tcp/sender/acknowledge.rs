@@ -1,4 +1,4 @@
-//! What an ack tells, in the order in which it is worked out.
+//! Processing of an ack, in the order of its steps.
 
 use freshline_core::path::Acked;
 use freshline_core::unit::{Packets, Span, Time};
@@ -11,10 +11,10 @@ use crate::tcp::recovery::{Cause, Episode, Progress};
 use crate::tcp::scoreboard::How;
 use crate::tcp::segment::{SackBlocks, Segment};
 
-/// Duplicate acks in a row after which BLIP goes back (`tcplib.c`).
+/// The number of consecutive duplicate acks after which BLIP goes back (`tcplib.c`).
 const BLIP_DUPLICATES: u32 = 2;
 
-/// When the segments that an ack delivers were sent, of those sent only once.
+/// When the segments that an ack delivers were sent, counting only segments sent once.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flight {
     /// The first and the last below the cumulative ack.
@@ -22,7 +22,8 @@ struct Flight {
     /// The first and the last beyond it.
     sacked: Option<(Time, Time)>,
     retransmission_acked: bool,
-    /// A segment was sent again, and the timestamp returned is from before that (Eifel, RFC 3522).
+    /// A segment was retransmitted, and the timestamp returned is from before that (Eifel, RFC
+    /// 3522).
     original_arrived: bool,
 }
 
@@ -43,7 +44,7 @@ impl Sender {
     }
 
     fn on_syn_ack(&mut self, now: Time, segment: &Segment) {
-        // A repetition means that our ack was lost.
+        // A repetition means that this end's ack was lost.
         self.handshake_due = true;
         if self.state == State::Connecting {
             self.state = State::Open;
@@ -60,7 +61,7 @@ impl Sender {
         let prior_in_flight = self.board.in_flight();
         let prior_delivered = self.rate.delivered();
 
-        // 1. The scoreboard: what has been delivered, and when it was sent.
+        // 1. The scoreboard: which segments have been delivered, and when they were sent.
         let (flight, advances) = self.take_delivered(now, segment);
 
         // 2. The round trip.
@@ -126,7 +127,8 @@ impl Sender {
         );
     }
 
-    /// The flight of what `segment` delivers, and whether it advances the cumulative ack.
+    /// Marks the segments that `segment` delivers. Returns their flight, and whether the cumulative
+    /// ack advances.
     fn take_delivered(&mut self, now: Time, segment: &Segment) -> (Flight, bool) {
         let mut flight = Flight::default();
         let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
@@ -161,7 +163,7 @@ impl Sender {
         (flight, advances)
     }
 
-    /// Takes the round trip of segments sent only once, or else the timestamp's (RFC 7323
+    /// Measures the round trip from segments sent only once, or else from the timestamp (RFC 7323
     /// section 4.1). Returns that of the newest segment delivered.
     fn measure_rtt(
         &mut self,
@@ -198,7 +200,7 @@ impl Sender {
         }
     }
 
-    /// What looked lost was only late.
+    /// Undoes the response to a loss: the segments were only late.
     fn take_back(&mut self, now: Time) {
         self.stats.needless_recoveries += 1;
         self.episode = None;
@@ -206,7 +208,8 @@ impl Sender {
         self.law.on_needless(now);
     }
 
-    /// Lets RACK mark what is lost, and opens a recovery where that is news: how many segments.
+    /// Lets RACK mark lost segments, and opens a recovery if there are new ones. Returns their
+    /// number.
     pub(super) fn look_for_losses(&mut self, now: Time) -> u64 {
         if self.params.repair == Repair::Blip {
             return 0;
@@ -218,13 +221,13 @@ impl Sender {
         };
         let lost = self.rack.detect(now, &mut self.board, path);
         if lost > 0 {
-            // The repair may have to wait, and the timeout is not to strike for that.
+            // The retransmission may be delayed by spacing; the timeout must not expire for that.
             if self.law.spacing().is_some() && self.board.is_first_waiting() {
                 self.arm_timeout(now);
             }
             match &mut self.episode {
                 None => self.reduce(now, Signal::Loss),
-                // The reduction under way is enough, but now something is to be repaired.
+                // The present reduction is enough, but now there is something to repair.
                 Some(episode) if episode.cause == Cause::Mark => episode.cause = Cause::Loss,
                 Some(_) => {}
             }
@@ -232,8 +235,8 @@ impl Sender {
         lost
     }
 
-    /// As BLIP: with the second ack in a row that acknowledges nothing, all in flight counts as lost.
-    /// How many segments.
+    /// As in BLIP: with the second consecutive ack that acknowledges nothing, all segments in
+    /// flight count as lost. Returns their number.
     fn count_duplicates(&mut self, now: Time, advances: bool) -> u64 {
         if advances || self.board.is_empty() || self.episode.is_some() {
             self.duplicates = 0;
@@ -250,7 +253,7 @@ impl Sender {
         lost
     }
 
-    /// All that is in flight counts as lost: how many segments.
+    /// All segments in flight count as lost. Returns their number.
     pub(super) fn go_back(&mut self) -> u64 {
         let lost = self.board.in_flight();
         while self.board.oldest_in_flight().is_some() {

@@ -1,4 +1,4 @@
-//! The sending end of a stream.
+//! The sender of a stream.
 //!
 //! ```text
 //!            acknowledge.rs                                transmit.rs
@@ -31,7 +31,8 @@ pub use small_queue::SmallQueue;
 use timers::Timers;
 use transmit::WindowUse;
 
-/// BLIP's timeout: 6 ticks, each of 512 of TinyOS's 1024 in a second (`TcpP.nc`, `tcplib.c`).
+/// BLIP's timeout: 6 ticks of 512/1024 s, TinyOS having 1024 binary milliseconds per second
+/// (`TcpP.nc`, `tcplib.c`).
 const BLIP_TIMEOUT: Span = Span::from_millis(3000);
 
 /// Settings of a [`Sender`].
@@ -48,14 +49,14 @@ pub struct SenderParams {
     /// The send buffer (`tcp_wmem`), of whose memory 9/16 are payload.
     pub buffer: BufferParams,
     /// Holds back a segment that is not full while data is in flight (Nagle, RFC 9293 section
-    /// 3.7.4). Off: who cares for age sets `TCP_NODELAY`.
+    /// 3.7.4). Off by default: applications that care for age set `TCP_NODELAY`.
     pub nagle: bool,
-    /// Whether data is sent as capable of ECN.
+    /// Whether data is sent as ECN-capable.
     pub ecn: bool,
-    /// A retransmission timeout is at least so much above the smoothed round trip: 200 ms, as in
+    /// The minimum of the retransmission timeout above the smoothed round trip: 200 ms, as in
     /// Linux.
     pub min_rto_margin: Span,
-    /// And at least so long in all: nothing in Linux, 1 s in RFC 6298.
+    /// The minimum of the whole timeout: zero in Linux, 1 s in RFC 6298.
     pub min_rto: Span,
     /// How losses are found and repaired.
     pub repair: Repair,
@@ -68,10 +69,11 @@ pub enum Repair {
     /// As in Linux: SACK, RACK, tail loss probes, timeouts by RFC 6298.
     #[default]
     Linux,
-    /// As TinyOS's BLIP does (`support/sdk/c/blip/libtcp/tcplib.c`): a constant timeout of six ticks
-    /// of 512/1024 s, which is not doubled, and the second duplicate ack in a row (the third of that
-    /// number); after either, all that is not acknowledged is sent again. Windows stay the law's, of
-    /// which BLIP's output keeps to the first segment alone.
+    /// As TinyOS's BLIP does (`support/sdk/c/blip/libtcp/tcplib.c`): a constant timeout of six
+    /// ticks of 512/1024 s, which is not doubled, and the second consecutive duplicate ack (the
+    /// third ack with that number). After either, all unacknowledged data is sent again. Windows
+    /// stay those of the law; BLIP's own output function applies its window to the first segment
+    /// only.
     Blip,
 }
 
@@ -91,7 +93,7 @@ impl Default for SenderParams {
     }
 }
 
-/// What a sender has done and seen so far.
+/// Counters of a sender since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SenderStats {
     /// Segments with data or FIN, retransmissions included.
@@ -102,15 +104,15 @@ pub struct SenderStats {
     pub retransmissions: Packets,
     /// Recoveries from loss without a timeout.
     pub fast_recoveries: u64,
-    /// Reductions that marks asked for.
+    /// Reductions because of marks.
     pub mark_reductions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Recoveries and timeouts that turned out to be needless, and were taken back.
+    /// Recoveries and timeouts that turned out to be spurious, and were undone.
     pub needless_recoveries: u64,
     /// Tail loss probes.
     pub tail_probes: u64,
-    /// Round trips measured.
+    /// The number of round-trip samples.
     pub rtt_samples: u64,
     /// Their sum.
     pub rtt_sum: Span,
@@ -123,8 +125,8 @@ impl SenderStats {
     }
 }
 
-/// The sending end. Call [`Sender::connect`] once; after each input, call
-/// [`Sender::poll_transmit`] until it gives nothing, and again at [`Sender::poll_timeout`].
+/// The sending end. Call [`Sender::connect`] once; after each input, call [`Sender::poll_transmit`]
+/// until it returns `None`, and again at [`Sender::poll_timeout`].
 #[derive(Debug)]
 pub struct Sender {
     params: SenderParams,
@@ -141,19 +143,19 @@ pub struct Sender {
     /// The offset at which the receiver's window ends.
     window_end: u64,
     window_use: WindowUse,
-    /// Memory of the packets that are in the host's own queue.
+    /// The memory of the packets in the host's own queue.
     host_memory: Bytes,
     /// When data was sent last.
     last_sent_at: Time,
     /// The timestamp that the next segment returns.
     echo: Option<Time>,
-    /// With [`Repair::Blip`]: acks in a row that acknowledge nothing.
+    /// With [`Repair::Blip`]: consecutive acks that acknowledge nothing.
     duplicates: u32,
     /// A handshake segment is to be sent.
     handshake_due: bool,
-    /// The window was reduced, which the next new segment tells the receiver.
+    /// The window was reduced; the next new segment reports this to the receiver.
     announce_reduced: bool,
-    /// Where the stream ends with a FIN that was sent.
+    /// A FIN was sent at the end of the stream.
     fin_sent: bool,
     /// Segments acknowledged since the last [`Sender::take_acked`].
     acked: Vec<Acked>,
@@ -167,7 +169,7 @@ enum State {
     Open,
 }
 
-/// What the application has for the stream.
+/// The state of the application's data.
 #[derive(Debug, Clone, Copy)]
 struct Source {
     /// Bytes written.
@@ -179,7 +181,7 @@ struct Source {
 }
 
 impl Sender {
-    /// An end that is not connected, and governed by `law`.
+    /// A sender that is not connected, governed by `law`.
     pub fn new(params: SenderParams, law: Box<dyn CongestionControl>) -> Self {
         Self {
             params,
@@ -219,18 +221,19 @@ impl Sender {
         }
     }
 
-    /// A segment that is sent now is expected to spend this time in its device queue; `None`, the
-    /// default, where that is unknown.
+    /// Sets the expected sojourn time in its device queue of a segment that is sent now; `None`,
+    /// the default, if it is unknown.
     pub fn set_device_wait(&mut self, wait: Option<Span>) {
         self.board.device_wait = wait;
     }
 
-    /// The segments acknowledged since the last call that were sent once and whose wait was known.
+    /// The segments acknowledged since the last call that were sent once and with a known sojourn
+    /// time.
     pub fn take_acked(&mut self) -> impl Iterator<Item = Acked> {
         self.acked.drain(..)
     }
 
-    /// Writes up to `bytes` into the send buffer: how many of them it takes.
+    /// Writes up to `bytes` into the send buffer. Returns the number of bytes accepted.
     pub fn write(&mut self, bytes: Bytes) -> Bytes {
         if self.source.closed {
             return Bytes::ZERO;
@@ -240,7 +243,7 @@ impl Sender {
         Bytes::new(taken)
     }
 
-    /// How many bytes the send buffer would take.
+    /// The number of bytes that the send buffer would accept.
     pub fn writable(&self) -> Bytes {
         self.buffer_size() - self.held()
     }
@@ -258,7 +261,7 @@ impl Sender {
         Bytes::new(self.params.buffer.payload(window))
     }
 
-    /// Written and not acknowledged.
+    /// Bytes written and not acknowledged.
     fn held(&self) -> Bytes {
         self.written() - self.acknowledged()
     }
@@ -268,12 +271,12 @@ impl Sender {
         self.params.segment
     }
 
-    /// From now on the buffer is always full, as with a file that does not end.
+    /// From now on the buffer is always full, as with an endless file.
     pub fn set_unlimited(&mut self) {
         self.source.unlimited = true;
     }
 
-    /// Ends the stream behind what was written.
+    /// Ends the stream after the data written so far.
     pub fn close(&mut self) {
         self.source.unlimited = false;
         self.source.closed = true;
@@ -299,7 +302,7 @@ impl Sender {
         Packets::new(self.board.in_flight())
     }
 
-    /// How many segments may be in flight now.
+    /// The number of segments that may be in flight now.
     pub fn window(&self) -> Packets {
         let window = self.episode.and_then(|episode| episode.window());
         window.filter(|_| !self.law.governs_recovery()).map_or(self.law.window(), Packets::new)
@@ -315,7 +318,7 @@ impl Sender {
         self.rtt.variation()
     }
 
-    /// The least round trip of the last five minutes.
+    /// The minimum round trip of the last five minutes.
     pub fn min_rtt(&self) -> Option<Span> {
         self.rtt.min()
     }
@@ -330,7 +333,7 @@ impl Sender {
         self.episode.is_some()
     }
 
-    /// Segments in flight, or lost and not yet sent again.
+    /// Segments in flight, or lost and not yet retransmitted.
     pub fn outstanding(&self) -> Packets {
         Packets::new(self.board.in_flight() + self.board.lost())
     }
@@ -340,24 +343,24 @@ impl Sender {
         Bytes::new(self.source.written.saturating_sub(self.board.sent_to()))
     }
 
-    /// Has nothing to send or to repair, and room in its window: what is written now leaves at once, but
-    /// for pacing.
+    /// Whether it has nothing to send or to repair, and room in its window: data written now leaves
+    /// at once, except for pacing.
     pub fn is_starved(&self) -> bool {
         let has_room = self.board.in_flight() < self.window().get();
         self.is_open() && has_room && self.board.lost() == 0 && self.not_sent() == Bytes::ZERO
     }
 
-    /// When the segment in flight was sent that was sent the longest ago.
+    /// When the oldest segment in flight was sent.
     pub fn oldest_sent_at(&mut self) -> Option<Time> {
         self.board.oldest_in_flight().map(|sent| sent.sent_at)
     }
 
-    /// Another subflow waits for what this one has in flight.
+    /// Another subflow is blocked by the segments that this one has in flight.
     pub fn penalise(&mut self) {
         self.law.on_penalty();
     }
 
-    /// In a mesh: what the node has heard its parent send.
+    /// In a mesh: a transmission of the parent that the node has overheard.
     pub fn on_heard(&mut self, now: Time, heard: Heard) {
         self.law.on_heard(now, heard);
     }
@@ -367,7 +370,7 @@ impl Sender {
         &*self.law
     }
 
-    /// What was done and seen so far.
+    /// The counters so far.
     pub fn stats(&self) -> &SenderStats {
         &self.stats
     }

@@ -8,7 +8,7 @@
 //! The size is that of `tcp_tso_autosize` (`tcp_output.c`). A law without a pacing rate gets that
 //! of `tcp_update_pacing_rate`: 1.2 windows per smoothed round trip, or 2 while the window is below
 //! half of the threshold. The half of the window is `tcp_cwnd_test`'s. While less than a full
-//! packet may be sent, the sender waits for more (`tcp_tso_should_defer`), unless
+//! packet may be sent, the sender defers (`tcp_tso_should_defer`), unless
 //!
 //! - it recovers from loss, or has sent nothing for 1 ms,
 //! - all that is unsent may be sent, or a third of the window may,
@@ -25,7 +25,7 @@ use crate::tcp::recovery::Cause;
 
 /// How long after the last packet the sender may still wait for a larger one.
 const RECENT: Span = Span::from_millis(1);
-/// The part of the window that is enough (`tcp_tso_win_divisor`).
+/// The fraction of the window that is enough (`tcp_tso_win_divisor`).
 const WINDOW_DIVISOR: u64 = 3;
 /// Below this pacing rate, BBR lets single segments go (`bbr_min_tso_rate`).
 const MIN_RATE_OF_TWO: u64 = 1_200_000;
@@ -40,7 +40,7 @@ pub(super) enum Limit {
 }
 
 impl Sender {
-    /// How many segments the next packet may have, with `room` left in the window.
+    /// The maximum number of segments of the next packet, with `room` left in the window.
     pub(super) fn burst(&self, room: u64) -> u64 {
         let Some(most) = self.params.offload else { return 1 };
         let half = (self.window().get() / 2).max(1);
@@ -72,7 +72,7 @@ impl Sender {
         (now.since(oldest.sent_at) >= half).then_some(limit)
     }
 
-    /// Segments of a full packet.
+    /// The number of segments in a full packet.
     fn full_burst(&self, most: Bytes) -> u64 {
         let bits = self.pacing_bps();
         let shift = self.params.small_queue.map_or(10, |queue| queue.pacing_shift.min(63));

@@ -1,13 +1,13 @@
-//! TCP small queues: a stream keeps little in the queue of its own host (`tcp_small_queue_check`,
-//! Linux, `tcp_output.c`).
+//! TCP small queues: limits a stream's packets in the queue of its own host
+//! (`tcp_small_queue_check`, Linux, `tcp_output.c`).
 //!
 //! ```text
 //! limit = max(2 packets, pacing rate / 2^shift),    at most 1 MiB for a law without a pacing rate
 //! ```
 //!
 //! counts memory (`sk_wmem_alloc`): 16/9 of the payload, as the send buffer does. The shift is 10,
-//! 1/1024 s; a Wi-Fi device asks for 7, 1/128 s (`ieee80211_alloc_hw`, `tx_sk_pacing_shift`).
-//! Beyond the limit the sender waits until a packet leaves the queue, unless no more than one is
+//! 1/1024 s; a Wi-Fi device asks for 7, 1/128 s (`ieee80211_alloc_hw`, `tx_sk_pacing_shift`). At
+//! the limit the sender waits until a packet leaves the queue, unless at most one is
 //! unacknowledged. Retransmissions have twice the limit.
 
 use freshline_core::unit::Bytes;

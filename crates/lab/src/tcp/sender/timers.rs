@@ -6,9 +6,9 @@ use super::{Repair, Sender, State};
 use crate::tcp::congestion::Signal;
 use crate::tcp::recovery::{Cause, Episode};
 
-/// What a probe waits longer for when a lone segment is in flight: its ack may be delayed.
+/// The additional delay of a probe when a lone segment is in flight: its ack may be delayed.
 const DELAYED_ACK: Span = Span::from_millis(200);
-/// What a probe waits longer in any case, as in Linux.
+/// The minimum additional delay of a probe, as in Linux.
 const MIN_PROBE_MARGIN: Span = Span::from_millis(2);
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Timers {
     probe: Option<Time>,
     /// A probe is to be sent.
     probe_due: bool,
-    /// A probe that is not answered; there is never more than one.
+    /// A probe that is not answered; there is at most one.
     probing: Option<Probe>,
 }
 
@@ -35,8 +35,8 @@ impl Timers {
         self.probing = Some(Probe { end, content });
     }
 
-    /// Whether an ack shows that a probe has repaired a loss (RFC 8985 section 7.4): what was sent
-    /// after it is acknowledged, and nothing has told that it arrived twice.
+    /// Whether an ack shows that a probe has repaired a loss (RFC 8985 section 7.4): data sent
+    /// after it is acknowledged, and no duplicate was reported.
     pub(super) fn probe_repaired(&mut self, acked_to: u64, ack: Kind) -> bool {
         let Some(Probe { end, content }) = self.probing else { return false };
         let beyond = acked_to > end;
@@ -57,21 +57,21 @@ struct Probe {
     content: Content,
 }
 
-/// What a probe carries.
+/// The content of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// New data.
     New,
-    /// The last segment again.
+    /// The last segment, as a retransmission.
     Repetition,
 }
 
-/// What an ack is to a probe.
+/// The meaning of an ack for a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It delivers something.
+    /// It delivers data.
     News,
-    /// It tells of a duplicate.
+    /// It reports a duplicate.
     Duplicate,
     /// Neither.
     Repetition,
@@ -87,7 +87,7 @@ impl Sender {
             self.on_rto(now);
         } else if self.timers.probe.is_some_and(|at| at <= now) {
             let at = self.may_leave_at(now);
-            // A probe that has to wait comes to nothing if an ack or the timeout is first.
+            // A delayed probe is cancelled by an ack or the timeout.
             self.timers.probe = Some(at).filter(|at| *at > now);
             if self.timers.probe.is_none() {
                 self.timers.probe_due = true;
@@ -96,14 +96,14 @@ impl Sender {
         }
     }
 
-    /// The timeout runs from now on, or from when the segment that it is for may be sent again.
+    /// Arms the timeout from now on, or from the time at which its segment may be sent again.
     pub(super) fn arm_timeout(&mut self, now: Time) {
         let is_waiting = self.board.is_first_waiting();
         let from = if is_waiting { self.may_leave_at(now) } else { now };
         self.timers.timeout = Some(from + self.rtt.rto());
     }
 
-    /// The probe's timer runs from now on, unless something else will bring an ack.
+    /// Arms the probe timer from now on, unless another event will bring an ack.
     pub(super) fn arm_probe(&mut self, now: Time) {
         self.timers.probe = None;
         let Some(srtt) = self.rtt.srtt() else { return };
@@ -118,7 +118,7 @@ impl Sender {
         self.timers.probe = Some(at).filter(|at| self.timers.timeout.is_some_and(|by| *at < by));
     }
 
-    /// An ack has advanced: whatever is outstanding gets the whole time again.
+    /// The cumulative ack has advanced: restarts the timers for the outstanding segments.
     pub(super) fn rearm(&mut self, now: Time) {
         if self.board.is_empty() {
             (self.timers.timeout, self.timers.probe) = (None, None);

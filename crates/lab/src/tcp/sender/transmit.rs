@@ -1,4 +1,4 @@
-//! What to send next.
+//! Selection of the next segment to send.
 
 use freshline_core::unit::{Bytes, Packets, Time};
 
@@ -11,11 +11,11 @@ use crate::tcp::segment::{Flags, Segment};
 /// Segments of the initial window (RFC 6928).
 pub(super) const INITIAL_WINDOW: u64 = 10;
 
-/// Whether the window is what limits the sender, observed for a window at a time (RFC 7661).
+/// Whether the sender is limited by its window, observed over one window at a time (RFC 7661).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WindowUse {
     pub(super) limited: bool,
-    /// The most segments outstanding.
+    /// The maximum number of segments outstanding.
     pub(super) peak: u64,
     /// The observation ends when this offset is acknowledged.
     until: u64,
@@ -24,7 +24,7 @@ pub(super) struct WindowUse {
 }
 
 impl Sender {
-    /// The next segment to send; call it until there is none.
+    /// The next segment to send. Call it until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Segment> {
         self.window_use.paced_until = None;
         if self.handshake_due {
@@ -71,7 +71,7 @@ impl Sender {
         self.retransmit(now, most).or_else(|| self.send_new(now, most))
     }
 
-    /// From when on a law that spaces segments lets the next one go.
+    /// From when on a law with a spacing allows the next segment.
     pub(super) fn may_leave_at(&self, now: Time) -> Time {
         if self.law.spacing().is_some() { self.pacer.next().max(now) } else { now }
     }
@@ -83,7 +83,7 @@ impl Sender {
         Segment { seq, flags, sent_at: now, echo: self.echo, ..Segment::default() }
     }
 
-    /// A tail loss probe: new data, or else what was sent last (RFC 8985 section 7.3).
+    /// A tail loss probe: new data, or else the last segment sent (RFC 8985 section 7.3).
     fn probe(&mut self, now: Time) -> Option<Segment> {
         self.stats.tail_probes += 1;
         if let Some((end, _)) = self.next_new() {
@@ -96,7 +96,7 @@ impl Sender {
         Some(self.packet(now, &[sent.seq, sent.end], sent.fin, 1, true))
     }
 
-    /// Sends the first lost segment again, with lost ones that follow it without a gap.
+    /// Retransmits the first lost segment, with lost ones that follow it without a gap.
     fn retransmit(&mut self, now: Time, most: u64) -> Option<Segment> {
         let then = self.rate.on_sent(now, self.board.in_flight());
         let first = self.board.retransmit_lost(now, then)?;
@@ -190,7 +190,7 @@ impl Sender {
         let full = self.params.segment.get();
         let end = self.written_by_now().min(start + full);
         if end > self.window_end {
-            // A piece goes only where nothing in flight will open the window.
+            // A partial segment is sent only if no segment in flight will open the window.
             let piece = self.board.is_empty() && start < self.window_end;
             return piece.then_some((self.window_end, false));
         }
@@ -202,8 +202,8 @@ impl Sender {
         (end > start && !held_back).then_some((end, false))
     }
 
-    /// What the application has written and the receiver's window may be holding back. A rate
-    /// behind such a window is the path's for all that the sender knows, as in Linux.
+    /// The bytes that the application has written, even if the receiver's window holds them back.
+    /// The sender cannot tell a rate behind such a window from the path's rate, as in Linux.
     pub(super) fn unsent(&self) -> u64 {
         self.written_by_now().saturating_sub(self.board.sent_to())
     }

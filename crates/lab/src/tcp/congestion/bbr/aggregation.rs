@@ -1,6 +1,6 @@
-//! Acks that come in lumps: how much more than the rate explains was delivered at once.
+//! Ack aggregation: the number of segments delivered at once in excess of the rate.
 //!
-//! The window is enlarged by the most of it in the last 5 to 10 rounds, so that the sender does
+//! The window is enlarged by the maximum excess of the last 5 to 10 rounds, so that the sender does
 //! not run dry while the path holds acks back (Linux since 5.1; Wi-Fi is the usual case).
 
 use freshline_core::unit::{Span, Time};
@@ -9,15 +9,16 @@ use super::model::{Model, Rate};
 use crate::tcp::congestion::Ack;
 
 const ROUNDS: u32 = 5;
-/// No more than what the rate delivers in this time is made up for.
+/// The excess is capped at the segments that the rate delivers in this time.
 const MOST: Span = Span::from_millis(100);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Aggregation {
-    /// Since when deliveries are compared with the rate, and how many there were.
+    /// Start of the interval in which deliveries are compared with the rate, and the deliveries in
+    /// it.
     since: Option<Time>,
     delivered: f64,
-    /// The most in excess, in the last rounds and in those before.
+    /// The maximum excess of the current rounds and of the previous ones.
     now: f64,
     before: f64,
     rounds: u32,
@@ -48,7 +49,7 @@ impl Aggregation {
         }
     }
 
-    /// By how many segments to enlarge the window.
+    /// The number of segments by which to enlarge the window.
     pub(super) fn extra(&self, rate: Option<Rate>) -> f64 {
         let most = rate.map_or(0.0, |rate| rate.segments_per_second() * MOST.as_secs_f64());
         self.now.max(self.before).min(most)

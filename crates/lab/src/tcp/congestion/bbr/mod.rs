@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! rate    = most delivered in a round trip, of the last 10 rounds
-//! min_rtt = least round trip of the last 10 s
+//! min_rtt = minimum round trip of the last 10 s
 //! pacing  = pacing gain · rate           window = cwnd gain · rate · min_rtt  + quanta
 //!
 //!   Startup ──── rate has not grown by 25 % in three rounds ────► Drain
@@ -31,23 +31,24 @@ use phase::{Phase, Phases};
 /// Settings of [`Bbr`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BbrParams {
-    /// Gain of Startup: 2/ln 2, the least that lets the rate double each round.
+    /// Gain of Startup: 2/ln 2, the smallest gain that lets the rate double each round.
     pub startup_gain: f64,
-    /// Gains of ProbeBandwidth, a round trip each: probe, drain what that has queued, cruise.
+    /// Gains of ProbeBandwidth, one round trip each: probe, drain the queue that probing built,
+    /// cruise.
     pub cycle: [f64; 8],
     /// The window in units of rate·min_rtt while cruising: 2, for delayed and lumped acks.
     pub window_gain: f64,
-    /// For how many rounds a rate counts: 10.
+    /// The window of the rate's maximum filter, in rounds: 10.
     pub rate_rounds: u64,
-    /// For how long a least round trip counts: 10 s.
+    /// The window of the round trip's minimum filter: 10 s.
     pub min_rtt_window: Span,
-    /// How long ProbeRtt lasts at least: 200 ms.
+    /// The minimum duration of ProbeRtt: 200 ms.
     pub probe_rtt_time: Span,
     /// Startup ends when the rate grows by less than this factor: 1.25.
     pub full_growth: f64,
-    /// For so many rounds: 3.
+    /// The number of rounds without that growth that end Startup: 3.
     pub full_rounds: u32,
-    /// The share of the rate at which it paces, so as not to build a queue: 0.99.
+    /// The fraction of the rate at which it paces, so as not to build a queue: 0.99.
     pub pacing_margin: f64,
     /// The payload of a full segment: 1448 bytes.
     pub segment: Bytes,
@@ -70,7 +71,7 @@ impl Default for BbrParams {
     }
 }
 
-/// The least window, with which acks still flow.
+/// The minimum window, with which acks still flow.
 const MIN_WINDOW: f64 = 4.0;
 
 /// BBR version 1.
@@ -84,16 +85,17 @@ pub struct Bbr {
     cwnd: f64,
     pacing: Option<BitRate>,
     recovery: Recovery,
-    /// The window before a recovery or ProbeRtt, to come back to.
+    /// The window before a recovery or ProbeRtt, to be restored afterwards.
     prior_cwnd: f64,
 }
 
-/// What a loss does to the window: one round of packet conservation, and then back.
+/// How the window follows a loss: one round of packet conservation, and then back to the old
+/// window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Recovery {
     None,
     Entering,
-    /// A segment is sent for each delivered.
+    /// One segment is sent per segment delivered.
     Conserving,
     Growing,
     /// After a timeout: from one segment upwards.
@@ -101,8 +103,8 @@ enum Recovery {
 }
 
 impl Bbr {
-    /// In Startup, with a window of `initial` segments; `rng` chooses where in the cycle of gains
-    /// it begins, so that streams do not probe together.
+    /// In Startup, with a window of `initial` segments; `rng` chooses the initial position in the
+    /// cycle of gains, so that streams do not probe in step.
     pub fn new(params: BbrParams, initial: Packets, rng: Pcg64) -> Self {
         let initial = initial.get().max(1) as f64;
         Self {
@@ -118,7 +120,8 @@ impl Bbr {
         }
     }
 
-    /// What the path holds, `gain` times, with what sender and receiver need to work in lumps.
+    /// The window for `gain` times the bandwidth-delay product, with headroom for the bursts of
+    /// sender and receiver.
     fn inflight(&self, gain: f64) -> f64 {
         let Some(pipe) = self.model.pipe() else {
             return self.initial;
@@ -129,8 +132,8 @@ impl Bbr {
         if probing { even + 2.0 } else { even }
     }
 
-    /// What Linux would send at once: a millisecond's worth, of at least 2 segments, or 1 below
-    /// 1.2 Mbit/s.
+    /// The burst that Linux sends at once: one millisecond at the pacing rate, and at least 2
+    /// segments, or 1 below 1.2 Mbit/s.
     fn send_quantum(&self) -> f64 {
         let bps = self.pacing.map_or(0, BitRate::as_bps);
         let least = if bps < 1_200_000 { 1 } else { 2 };
@@ -140,7 +143,7 @@ impl Bbr {
     fn set_pacing(&mut self, gain: f64, ack: &Ack) {
         let rate = match self.model.rate() {
             Some(rate) => rate,
-            // Before there is a rate: the initial window in a round trip.
+            // Before there is a rate sample: the initial window per round trip.
             None => match ack.rtt {
                 Some(rtt) if self.pacing.is_none() => {
                     Rate::per_second(self.initial / rtt.as_secs_f64())
@@ -150,7 +153,7 @@ impl Bbr {
         };
         let bits = rate.segments_per_second() * self.params.segment.get() as f64 * 8.0;
         let bps = BitRate::from_bps((bits * gain * self.params.pacing_margin) as u64);
-        // While the rate is being looked for, a lower one is a fluke.
+        // While the rate is not yet found, ignore a lower one.
         if self.phases.rate_found() || self.pacing.is_none_or(|old| bps > old) {
             self.pacing = Some(bps.max(BitRate::from_bps(8)));
         }
@@ -174,7 +177,7 @@ impl Bbr {
         }
     }
 
-    /// Follows losses; whether the window is kept at what is in flight.
+    /// Follows losses. Returns whether the window is kept at the number of segments in flight.
     fn conserves(&mut self, ack: &Ack) -> bool {
         let in_flight = ack.in_flight.get() as f64;
         let delivered = ack.delivered.get() as f64;

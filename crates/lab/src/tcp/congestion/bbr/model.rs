@@ -1,11 +1,12 @@
-//! BBR's model of the path: its rate and its least round trip, counted in rounds.
+//! BBR's model of the path: its delivery rate and its minimum round trip, with time counted in
+//! rounds.
 
 use freshline_core::unit::{Span, Time};
 
 use crate::tcp::congestion::Ack;
 use crate::tcp::filter::WindowedMax;
 
-/// A rate of delivery: segments in 10⁶ s, fine enough to be whole.
+/// A delivery rate in segments per 10⁶ s, which is fine enough for an integer.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(super) struct Rate(u64);
 
@@ -23,13 +24,15 @@ impl Rate {
 
 #[derive(Debug, Clone)]
 pub(super) struct Model {
-    /// Counted in rounds.
+    /// The window is counted in rounds.
     rate: WindowedMax,
     round: u64,
-    /// A round ends with the ack of a segment that was sent after so many were delivered.
+    /// A round ends with the ack of a segment that was sent after this many segments were
+    /// delivered.
     round_ends: u64,
     round_started: bool,
-    /// Segments sent before so many were delivered do not show the rate, as BBR held them back.
+    /// Segments sent before this many were delivered do not show the path's rate, as BBR held them
+    /// back.
     held_back_until: u64,
     min_rtt: Option<(Span, Time)>,
 }
@@ -54,7 +57,7 @@ impl Model {
         self.min_rtt.map(|(rtt, _)| rtt)
     }
 
-    /// What the path holds without a queue, in segments.
+    /// The bandwidth-delay product, in segments.
     pub(super) fn pipe(&self) -> Option<f64> {
         Some(self.rate()?.segments_per_second() * self.min_rtt()?.as_secs_f64())
     }
@@ -64,7 +67,7 @@ impl Model {
         self.round_started
     }
 
-    /// Counts the round and takes the rate; whether the application was what limited it.
+    /// Counts rounds and records the rate. Returns whether the rate was limited by the application.
     pub(super) fn on_ack(&mut self, ack: &Ack) -> bool {
         self.round_started = false;
         let Some(sample) = ack.rate else { return false };
@@ -81,17 +84,17 @@ impl Model {
         limited
     }
 
-    /// A new round begins with what is sent from now on.
+    /// A new round begins with the next segment sent.
     pub(super) fn restart_round(&mut self, ack: &Ack) {
         self.round_ends = ack.total_delivered.get();
     }
 
-    /// What is in flight now was held back.
+    /// The segments in flight now were held back.
     pub(super) fn limited_by_application(&mut self, ack: &Ack) {
         self.held_back_until = ack.total_delivered.get() + ack.in_flight.get();
     }
 
-    /// Takes the round trip; whether the least one had become too old to hold by then.
+    /// Records the round trip. Returns whether the old minimum had expired.
     pub(super) fn update_min_rtt(&mut self, now: Time, ack: &Ack, window: Span) -> bool {
         let expired = self.min_rtt.is_some_and(|(_, since)| now > since + window);
         if let Some(rtt) = ack.rtt
@@ -102,7 +105,7 @@ impl Model {
         expired
     }
 
-    /// The least round trip has just been looked for: it holds from now on.
+    /// The minimum round trip has just been probed: it is valid from now on.
     pub(super) fn min_rtt_holds(&mut self, now: Time) {
         if let Some((_, since)) = &mut self.min_rtt {
             *since = now;

@@ -20,17 +20,17 @@ pub(super) enum Phase {
 pub(super) struct Phases {
     phase: Phase,
     rng: Pcg64,
-    /// The place in the cycle of gains, and since when.
+    /// The position in the cycle of gains, and when it was entered.
     step: usize,
     step_since: Time,
-    /// The rate that Startup has to exceed, and for how many rounds it has not.
+    /// The rate that Startup has to exceed, and the number of rounds in which it has not.
     full_rate: Option<Rate>,
     full_rounds: u32,
     rate_found: bool,
-    /// When ProbeRtt may end, once little enough is in flight.
+    /// When ProbeRtt may end; set once few enough segments are in flight.
     probe_rtt_until: Option<Time>,
     probe_rtt_round_over: bool,
-    /// Sending has begun again after a pause, which has drained the queue as ProbeRtt would.
+    /// Sending has resumed after a pause, which has drained the queue as ProbeRtt would.
     after_idle: bool,
 }
 
@@ -54,7 +54,7 @@ impl Phases {
         self.phase
     }
 
-    /// Whether Startup has found all the rate there is.
+    /// Whether Startup has found the path's full rate.
     pub(super) fn rate_found(&self) -> bool {
         self.rate_found
     }
@@ -67,7 +67,7 @@ impl Phases {
         match self.phase {
             Phase::Startup => params.startup_gain,
             Phase::Drain => 1.0 / params.startup_gain,
-            // After a pause there is no queue to probe against.
+            // After a pause the queue is empty, so there is no need to probe.
             Phase::ProbeBandwidth if self.after_idle => 1.0,
             Phase::ProbeBandwidth => params.cycle[self.step],
             Phase::ProbeRtt => 1.0,
@@ -82,8 +82,8 @@ impl Phases {
         }
     }
 
-    /// The next gain: after a round trip; for the probe, also not before it has filled the path
-    /// or lost something; for the drain, as soon as the queue is gone.
+    /// Moves on to the next gain: after a round trip; for the probe, also not before it has filled
+    /// the path or lost something; for the drain, as soon as the queue is gone.
     pub(super) fn advance_cycle(
         &mut self,
         now: Time,
@@ -122,7 +122,7 @@ impl Phases {
         }
     }
 
-    /// A timeout: the growth of the rate so far tells nothing any more.
+    /// After a timeout, the rate's growth so far is meaningless.
     pub(super) fn forget_growth(&mut self) {
         self.full_rate = None;
     }
@@ -136,7 +136,7 @@ impl Phases {
         }
     }
 
-    /// Anywhere in the cycle but at the drain, which only follows a probe.
+    /// Starts anywhere in the cycle but at the drain, which only follows a probe.
     fn enter_probe_bandwidth(&mut self, now: Time) {
         self.phase = Phase::ProbeBandwidth;
         self.step = match self.rng.random_range(0..7) {
@@ -155,7 +155,8 @@ impl Phases {
         self.probe_rtt_until = None;
     }
 
-    /// Little enough is in flight: ProbeRtt lasts until `end`. Whether that is news.
+    /// Few enough segments are in flight: ProbeRtt lasts until `end`. Returns whether the clock was
+    /// not running yet.
     pub(super) fn start_probe_rtt_clock(&mut self, end: Time) -> bool {
         let starts = self.probe_rtt_until.is_none();
         if starts {
