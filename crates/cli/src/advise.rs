@@ -1,4 +1,4 @@
-//! `freshline advise`: where this host's network loses time, and which command mends it.
+//! `freshline advise`: finds where this host's network loses time, and which command fixes it.
 
 mod collect;
 mod diagnose;
@@ -25,15 +25,16 @@ use prober::Prober;
 use report::Report;
 use words::printable;
 
-/// Find out where the network of this host loses time, and which command mends it.
+/// Find out where the network of this host loses time, and which command fixes it.
 ///
-/// Observes interfaces, queueing disciplines, TCP and UDP sockets and routes for --duration, without sending
-/// or changing anything, so run it while the network is slow. Names the stop at which time is lost: source,
-/// host, path, link, router, wlan or receiver; or reports that there is no fault. Each recommended command
-/// was tried in the lab, on the bottleneck as it was measured; commands that the lab finds worse are not recommended.
+/// Observes interfaces, queueing disciplines, TCP and UDP sockets and routes for --duration. It
+/// sends nothing and changes nothing, so run it while the network is slow. Names the place where
+/// time is lost: source, host, path, link, router, wlan or receiver; or reports that there is no
+/// fault. Each recommended command was tried in the lab, on the bottleneck as it was measured;
+/// commands that make it worse in the lab are not recommended.
 ///
-/// With --target it also sends up to ten small packets per second, by which it tells apart in which direction
-/// a queue is. It needs no privilege, except for --target without a port.
+/// With --target it also sends up to ten small packets per second, to find out in which direction a
+/// queue is. It needs no privilege, except for --target without a port.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -57,14 +58,15 @@ EXIT CODES
 1  the kernel does not report its sockets or interfaces, or probes cannot be sent
 2  the flags cannot be understood, or the target has no address")]
 pub(crate) struct Args {
-    /// How long to observe.
+    /// Observe for this long.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = run_length)]
     duration: Span,
-    /// Probe this host, too: by ICMP timestamps (IPv4 only, needs root), or with a port by TCP handshakes.
+    /// Probe this host, too: by ICMP timestamps (IPv4 only, needs root), or by TCP handshakes if a
+    /// port is given.
     #[arg(long, value_name = "HOST[:PORT]")]
     target: Option<String>,
-    /// Treat this interface as Wi-Fi, though the kernel does not report that: behind an adapter or a
-    /// bridge, or an emulated cell.
+    /// Treat this interface as Wi-Fi although the kernel does not report it as such: behind an
+    /// adapter or a bridge, or an emulated cell.
     #[arg(long, value_name = "DEV")]
     wlan: Vec<String>,
     /// Print one JSON document on standard output.
@@ -97,7 +99,7 @@ fn prober(target: &str) -> Result<Prober, Failure> {
         .map_err(Failure::Runtime)
 }
 
-/// The address of HOST or HOST:PORT; IPv4 first, whose hosts report their clocks.
+/// The address of HOST or HOST:PORT. IPv4 is preferred, as IPv4 hosts answer with their clocks.
 fn resolved(target: &str) -> miette::Result<(IpAddr, Option<u16>)> {
     if let Ok(host) = target.parse() {
         return Ok((host, None));

@@ -21,11 +21,11 @@ use crate::output::{print_json, printed};
 
 /// Measure age in a packet capture: of TCP flows, and of Freshline's own sessions over UDP.
 ///
-/// For each direction of a TCP flow: the age at the receiver if each segment held fresh
-/// information when it was sent, with delay and goodput. The age of a segment on arrival is taken
-/// to be its round trip, and the time between deliveries that between acks; so capture at the
-/// sender. A session over udp:// has its age at the source, if captured there, and at the monitor,
-/// wherever it was captured. Sessions over quic:// are encrypted and cannot be told.
+/// For each direction of a TCP flow: the age at the receiver if each segment held fresh information
+/// when it was sent, with delay and goodput. The round trip of a segment counts as its age on
+/// arrival, and the time between acks as the time between deliveries, so capture at the sender. For
+/// a session over udp://: the age at the source, if captured there, and the age at the monitor,
+/// wherever it was captured. Sessions over quic:// are encrypted and cannot be measured.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -55,10 +55,10 @@ EXIT CODES
 1  the file is cut short or damaged: all before that place was measured and printed
 2  there is no such file, it is not a capture, or none of its packets can be read")]
 pub(crate) struct Args {
-    /// The capture: a pcap or pcapng file of any length; `-` is standard input.
+    /// Read this capture: a pcap or pcapng file of any length; `-` is standard input.
     file: PathBuf,
-    /// Measure so many flows and as many sessions, and count the packets of further ones. Each
-    /// direction that carries data is a flow and may take 60 KiB.
+    /// Measure at most N flows and N sessions, and only count the packets of further ones. Each
+    /// direction that carries data is a flow and may use 60 KiB of memory.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_flows as u32, value_parser = value_parser!(u32).range(1..))]
     max_flows: u32,
     /// Print one JSON document on standard output.
@@ -68,7 +68,7 @@ pub(crate) struct Args {
     html: HtmlArg,
 }
 
-/// So many flows, those with the most payload, and so many sessions are printed for people.
+/// The number of flows (those with the most payload) and of sessions that the table shows.
 const ROWS: usize = 40;
 
 /// The JSON document; `docs/json.md` describes each key.
@@ -121,7 +121,7 @@ fn print_tables(report: &Report) -> io::Result<()> {
         print_session(&mut out, session)?;
     }
     if beyond > 0 {
-        writeln!(out, "and {beyond} smaller flows and sessions; --json has them all")?;
+        writeln!(out, "and {beyond} smaller flows and sessions; --json lists them all")?;
     }
     print_counts(&mut out, report)
 }
@@ -192,7 +192,7 @@ fn print_session(out: &mut impl Write, session: &SessionReport) -> io::Result<()
     Ok(())
 }
 
-/// What was read, and all that limits what the tables say.
+/// The number of packets read, and everything that limits the tables.
 fn print_counts(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let packets = &report.packets;
     let sum = |count: fn(&FlowReport) -> u64| report.flows.iter().map(count).sum::<u64>();
@@ -220,11 +220,11 @@ fn print_counts(out: &mut impl Write, report: &Report) -> io::Result<()> {
             sum(|flow| flow.strays),
             "segments have a number far from all others, as if damaged, and were left out",
         ),
-        (early, "acks were captured before their updates and tell no round trip"),
+        (early, "acks were captured before their updates and give no round trip"),
         (packets.over_limit, "packets belong to flows beyond --max-flows and were left out"),
         (
             sum(|flow| flow.untracked) + untracked_updates,
-            "segments or updates were left out: too many under way",
+            "segments or updates were left out: too many in flight",
         ),
         (sum(|flow| flow.unseen_acks), "acks are of payload that the capture does not hold"),
     ];
@@ -238,7 +238,7 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
 }
 
-/// A rate with three figures or so, where the exact one would fill the table.
+/// A rate with about three significant figures; the exact one would widen the table.
 fn goodput(bps: u64) -> String {
     let rounded = match bps {
         10_000_000.. => bps / 100_000 * 100_000,

@@ -1,4 +1,4 @@
-//! `freshline bond`: TCP connections of any program over all paths of a host at once.
+//! `freshline bond`: carries TCP connections of any program over all paths of a host at once.
 
 mod client;
 mod server;
@@ -16,8 +16,8 @@ use crate::failure::Failure;
 use crate::privileges::raise_descriptor_limit;
 use crate::scheduler::{EstimatorName, scheduler};
 
-/// Carry TCP connections of any program over several paths at once: the client on the host that has
-/// them, the server where they come together.
+/// Carry TCP connections of any program over several paths at once: the client on the host with
+/// these paths, the server where they meet.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -36,7 +36,7 @@ of their own:
 EXIT CODES
 
 0  ended by --duration or Ctrl-C
-1  an address is not to be had, or the other end has refused the first connection
+1  cannot bind an address, or the other end refused the first connection
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
@@ -58,16 +58,16 @@ struct IdentityArgs {
     cert_args: CertArgs,
 }
 
-/// Who this end is.
+/// The identity of this end.
 #[derive(Debug, clap::Args)]
 struct CertArgs {
-    /// Show this certificate; else one is made and kept in --state-dir.
+    /// Show this certificate; without it, one is made and kept in --state-dir.
     #[arg(long, value_name = "PEM", requires = "key", help_heading = "Security")]
     cert: Option<PathBuf>,
-    /// The private key of --cert.
+    /// Use the private key of --cert.
     #[arg(long, value_name = "PEM", requires = "cert", help_heading = "Security")]
     key: Option<PathBuf>,
-    /// Where the certificate of one's own making is kept; else the user's state directory.
+    /// Keep the generated certificate in this directory. Default: in the user's state directory.
     #[arg(long, value_name = "DIR", conflicts_with = "cert", help_heading = "Security")]
     state_dir: Option<PathBuf>,
 }
@@ -82,47 +82,50 @@ impl CertArgs {
     }
 }
 
-/// How data is sent.
+/// The settings of the sender.
 #[derive(Debug, clap::Args)]
 struct How {
-    /// Which path the next packet takes: qaware, earliest, min_srtt, round_robin, ecf, blest,
-    /// daps, linger (mainline Linux's default) or freshest. Each end chooses for what it sends.
+    /// Choose the path of the next packet by this scheduler: qaware, earliest, min_srtt,
+    /// round_robin, ecf, blest, daps, linger (mainline Linux's default) or freshest. Each end
+    /// chooses for its own packets.
     #[arg(long, value_name = "NAME", default_value = "qaware", help_heading = "Sending")]
     scheduler: String,
-    /// The weight of the old mean in QAware's service time and in Freshest's mean wait, 0 to below 1
-    /// [default: 0.8].
+    /// Weigh the old mean with this, 0 to below 1, in QAware's service time and in Freshest's mean
+    /// queueing delay [default: 0.8].
     #[arg(long, value_name = "WEIGHT", help_heading = "Sending")]
     alpha: Option<f64>,
-    /// How qaware estimates the service time of a path [default: per-packet].
+    /// Estimate the service time of a path in this way (qaware) [default: per-packet].
     #[arg(long, value_enum, value_name = "NAME", help_heading = "Sending")]
     estimator: Option<EstimatorName>,
-    /// The hysteresis of ecf and earliest, 0 to 10: more keeps them waiting for the fast path for
-    /// longer, once they wait [default: 0.25].
+    /// Apply this hysteresis (ecf and earliest), 0 to 10: a larger one makes them wait for the fast
+    /// path for longer, once they wait [default: 0.25].
     #[arg(long, value_name = "FACTOR", help_heading = "Sending")]
     beta: Option<f64>,
-    /// The factor by which blest scales its forecast of what the fast path sends, at the start, 1 to
-    /// 1.3: more makes it wait for the fast path more often [default: 1.2].
+    /// Scale the forecast of how much the fast path sends by this factor at the start (blest), 1 to
+    /// 1.3: a larger one makes blest wait for the fast path more often [default: 1.2].
     #[arg(long, value_name = "FACTOR", help_heading = "Sending")]
     lambda: Option<f64>,
-    /// Couple the congestion windows of all paths, so that paths through one bottleneck together take
-    /// as much as one flow: lia (RFC 6356) or olia; none: each path on its own. Default lia, or
-    /// none with --congestion.
+    /// Couple the congestion windows of all paths, so that paths through one bottleneck together
+    /// take as much as one flow: lia (RFC 6356) or olia; none: each path on its own. Default: lia,
+    /// or none with --congestion.
     #[arg(long, value_name = "NAME", help_heading = "Sending")]
     coupling: Option<CouplingName>,
-    /// Control the congestion window of each path on its own: cubic or bbr. Default cubic.
+    /// Control the congestion window of each path on its own: cubic or bbr. Default: cubic.
     #[arg(long, value_name = "NAME", help_heading = "Sending")]
     congestion: Option<CongestionName>,
-    /// The largest receive window of one connection; those of slow readers are smaller.
+    /// Limit the receive window of one connection to this many bytes; a slow reader gets a smaller
+    /// one.
     #[arg(long, value_name = "BYTES", default_value = "1MB", help_heading = "Sending")]
     max_window: Bytes,
-    /// What all connections of a peer may hold here together; when those that take nothing hold
-    /// three quarters of it, the ones that have been stuck for longest are ended.
+    /// Limit the data of all connections of a peer that this end holds to this many bytes together.
+    /// When connections that read nothing hold three quarters of it, those stalled for longest are
+    /// closed.
     #[arg(long, value_name = "BYTES", default_value = "32MB", help_heading = "Sending")]
     memory: Bytes,
-    /// Keep an idle path open by a packet this often, 1s to 20s; one with traffic sends once a second.
+    /// Keep an idle path open by a packet this often, 1s to 20s; a busy path sends once a second.
     #[arg(long, value_name = "TIME", default_value = "15s", help_heading = "Sending")]
     keep_alive: Span,
-    /// The most connections of one client.
+    /// Accept at most N connections from one client.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Sending")]
     max_streams: u32,
 }
@@ -141,7 +144,7 @@ enum CouplingName {
 }
 
 impl How {
-    /// How windows are coupled, and what controls them if they are not.
+    /// The coupling of windows, and the congestion control if they are not coupled.
     fn congestion(&self) -> Result<(Option<CoupledLaw>, Congestion), Failure> {
         let coupling = match self.coupling {
             Some(CouplingName::None) => None,

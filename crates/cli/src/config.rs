@@ -1,6 +1,6 @@
 //! Flags from a file: `freshline source --config freshline.toml`.
 //!
-//! The keys of the table that has the command's name become flags, which clap reads before those of the
+//! The keys of the table with the command's name become flags, which clap reads before those of the
 //! command line. So there is one definition of each flag, and one text for each mistake.
 
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use clap::{ArgAction, Command, CommandFactory, FromArgMatches};
 use miette::{IntoDiagnostic, WrapErr, miette};
 use toml::{Table, Value};
 
-/// Commands that take a file.
+/// Commands with `--config`.
 const COMMANDS: [&str; 3] = ["source", "monitor", "relay"];
 
 /// The keys of a topic's input, which comes last in the value of `--topic`.
@@ -18,15 +18,15 @@ const INPUTS: [&str; 5] = ["read", "sample", "latest", "records", "size"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigArgs {
-    /// Read flags from this file of TOML: the table named like the command has them without dashes, and its
-    /// `url`, `listen` or `destinations`. A flag on the command line wins, but lists add up, and each URL is
-    /// given in one place only.
+    /// Read flags from this TOML file: the table with the command's name holds the flags without
+    /// dashes, and its `url`, `listen` or `destinations`. A flag on the command line wins; lists
+    /// are joined; give each URL in one place only.
     #[arg(long, value_name = "FILE")]
     #[allow(dead_code, reason = "it is taken out before the rest is read")]
     config: Option<PathBuf>,
 }
 
-/// The command line, with the flags of its file.
+/// The parsed command line, with the flags of its `--config` file.
 ///
 /// # Errors
 /// If the file cannot be read, or has a key that is not a flag of the command. Mistakes on the command line
@@ -48,7 +48,7 @@ pub(crate) fn parse<C: CommandFactory + FromArgMatches>() -> miette::Result<C> {
     Ok(C::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }
 
-/// The file that `--config` names, and the words without it.
+/// The file of `--config`, and the words without it.
 fn taken_out(words: &[OsString]) -> Option<(PathBuf, Vec<OsString>)> {
     let command = words.get(1)?;
     if !COMMANDS.iter().any(|known| command == known) {
@@ -77,7 +77,7 @@ fn taken_out(words: &[OsString]) -> Option<(PathBuf, Vec<OsString>)> {
     Some((file?, rest))
 }
 
-/// The flags in a file for a command.
+/// The flags of a command from a file.
 fn read(file: &Path, name: &str, cli: &Command) -> miette::Result<Vec<OsString>> {
     let text = std::fs::read_to_string(file)
         .into_diagnostic()
@@ -88,7 +88,9 @@ fn read(file: &Path, name: &str, cli: &Command) -> miette::Result<Vec<OsString>>
 fn flags(text: &str, name: &str, cli: &Command) -> Result<Vec<OsString>, String> {
     let all: Table = text.parse().map_err(|error| format!("{error}"))?;
     if let Some(strange) = all.keys().find(|table| !COMMANDS.contains(&table.as_str())) {
-        return Err(format!("{strange:?} is no table; there are [source], [monitor] and [relay]"));
+        return Err(format!(
+            "{strange:?} is not a table; there are [source], [monitor] and [relay]"
+        ));
     }
     let Some(Value::Table(table)) = all.get(name) else {
         return Err(format!("it has no table [{name}]"));
@@ -100,7 +102,8 @@ fn flags(text: &str, name: &str, cli: &Command) -> Result<Vec<OsString>, String>
             arg.get_long() == Some(key) || (arg.is_positional() && arg.get_id() == key.as_str())
         });
         let arg = arg.filter(|_| key != "config");
-        let arg = arg.ok_or_else(|| format!("[{name}] has {key:?}, which is no flag of {name}"))?;
+        let arg =
+            arg.ok_or_else(|| format!("[{name}] has {key:?}, which is not a flag of {name}"))?;
         let of_key = |why: String| format!("[{name}] {key}: {why}");
         let values = if name == "source" && key == "topic" { topics(value) } else { texts(value) };
         let values = values.map_err(of_key)?;
@@ -113,7 +116,7 @@ fn flags(text: &str, name: &str, cli: &Command) -> Result<Vec<OsString>, String>
         } else if arg.is_positional() {
             places.push((arg.get_index(), values));
         } else {
-            // A lone value for a flag that takes several is one of them.
+            // For a flag that takes several values, a single value is a list of one.
             if values.len() > 1 && !matches!(arg.get_action(), ArgAction::Append) {
                 return Err(of_key("it takes one value, not a list".to_owned()));
             }
@@ -125,7 +128,7 @@ fn flags(text: &str, name: &str, cli: &Command) -> Result<Vec<OsString>, String>
     Ok(flags)
 }
 
-/// A value, or a list of such, as they stand on a command line.
+/// A value or a list of values, as written on a command line.
 fn texts(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(values) => values.iter().map(text).collect(),
@@ -181,7 +184,7 @@ fn topic_text(table: &Table) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// Commands as the real ones, with some of their flags.
+    /// Commands like the real ones, with some of their flags.
     fn cli() -> Command {
         use clap::Arg;
         let flag = |name: &'static str| Arg::new(name).long(name);
@@ -197,7 +200,7 @@ mod tests {
     }
 
     fn of(text: &str, name: &str) -> Result<Vec<String>, String> {
-        // Places have their numbers once a command is built.
+        // Positional arguments get their indices when the command is built.
         let mut cli = cli();
         cli.build();
         let flags = flags(text, name, &cli)?;
@@ -255,8 +258,8 @@ mod tests {
         for (text, words) in [
             ("[monitor]\n", ["no table", "[source]"]),
             ("[sauce]\n", ["sauce", "[source], [monitor]"]),
-            ("[source]\ncolour = 'red'\n", ["colour", "no flag of source"]),
-            ("[source]\nconfig = 'x'\n", ["config", "no flag of source"]),
+            ("[source]\ncolour = 'red'\n", ["colour", "not a flag of source"]),
+            ("[source]\nconfig = 'x'\n", ["config", "not a flag of source"]),
             ("[source]\njson = 'yes'\n", ["json", "true"]),
             ("[source]\nname = ['a', 'b']\n", ["name", "one value"]),
             ("[source]\nname = { a = 1 }\n", ["name", "neither"]),

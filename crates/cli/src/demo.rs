@@ -22,10 +22,9 @@ use view::View;
 
 /// Compare ACP+, Tenth, Lazy and two fixed rates over real sockets and the same emulated path.
 ///
-/// Six sources run at the same time, each over a path of its own with the same conditions, to one
-/// monitor. The ages are the true ones at the monitor: one clock serves both ends here. On a
-/// terminal the run is drawn while it lasts; q or Ctrl-C ends it early, with the table of what was
-/// measured until then.
+/// Six sources run at the same time, each over its own path with the same conditions, to one
+/// monitor. The ages are the true ones at the monitor, as both ends use one clock. On a terminal
+/// the run is drawn live; q or Ctrl-C ends it early, with the table of the measurements until then.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLE
@@ -35,7 +34,7 @@ EXAMPLE
 EXIT CODES
 
 0  done, or stopped by q or Ctrl-C, with the table
-1  a socket or something else of the system is not to be had
+1  cannot open a socket, or out of system resources
 2  the flags cannot be understood")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -46,7 +45,8 @@ pub(crate) struct Args {
     /// Print one JSON document on standard output, and nothing else.
     #[arg(long)]
     json: bool,
-    /// Repeat the emulators' random choices of an earlier run; drawn and printed if left out.
+    /// Repeat the emulators' random choices of an earlier run. Default: a random seed, which is
+    /// printed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -59,11 +59,11 @@ const PAYLOAD: usize = 1024;
 /// IP and UDP headers of a datagram over IPv4, as the emulator counts them.
 const IPV4_UDP: usize = 28;
 
-/// 10/s: less than half of what Lazy sends on this path, as a person would choose who does not
-/// want to trouble the network.
+/// 10/s: less than half of the rate of Lazy on this path, as a user would choose to spare the
+/// network.
 const SLOW: f64 = 10.0;
 
-/// What the fast fixed rate asks of the bottleneck.
+/// The fast fixed rate, as a multiple of the bottleneck rate.
 const OVERLOAD: f64 = 1.2;
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -71,7 +71,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let conditions = conditions();
     let updates = Updates::over(&conditions.forward.hop);
-    // 32 bits are enough, and every reader of JSON takes them for what they are.
+    // 32 bits are enough, and every JSON parser represents them exactly.
     let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
     let contest = Contest {
         conditions: conditions.clone(),
@@ -92,7 +92,7 @@ fn conditions() -> ConditionsConfig {
     toml::from_str(PATH_FILE).expect("the path file that was built in is valid")
 }
 
-/// The laws that seek a rate; two fixed rates come after them.
+/// The laws that find a rate; two fixed rates follow them.
 const LAWS: [LawName; 4] = [LawName::AcpPlusD, LawName::AcpPlus, LawName::Tenth, LawName::Lazy];
 
 fn laws(settings: &Settings, bottleneck: UpdateRate) -> Vec<(&'static str, Box<dyn RateLaw>)> {
@@ -105,12 +105,12 @@ fn laws(settings: &Settings, bottleneck: UpdateRate) -> Vec<(&'static str, Box<d
     seeking.into_iter().chain([("fixed-slow", slow), ("fixed-fast", fast)]).collect()
 }
 
-/// What a path can do for updates of the demonstration's size.
+/// Bounds of a path for updates of the demonstration's size.
 #[derive(Debug, Clone, Copy)]
 struct Updates {
     /// No source can keep the mean age below this.
     lower_bound: Span,
-    /// As many updates a second pass the slowest hop.
+    /// The rate of the slowest hop, in updates per second.
     bottleneck: UpdateRate,
 }
 

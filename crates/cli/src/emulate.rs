@@ -1,4 +1,4 @@
-//! `freshline emulate`: a network path on this machine.
+//! `freshline emulate`: emulates a network path on this machine.
 
 mod page;
 mod path_file;
@@ -31,7 +31,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Hops in the help of both.
+/// The description of hops in the help of both commands.
 macro_rules! hop_help {
     () => {
         "\
@@ -59,23 +59,23 @@ times since its start, in ascending order:
 }
 use hop_help;
 
-/// Wi-Fi in the help of both.
+/// The description of Wi-Fi in the help of both commands.
 macro_rules! wlan_help {
     () => {
         "\
 Wi-Fi, in a file a table [wlan], makes the clients stations of one cell: their packets go over the
 air before the forward hops, and packets to them after the reverse hops. It has: standard (802.11a,
 802.11g, 802.11n or 802.11ac), rate (12mbit in a and g, mcs7 in n and ac, or minstrel), width
-(20MHz, 40MHz or 80MHz), guard (long or short), streams (1 to 4), max_mpdus (MPDUs a frame, 1 to
-64), max_msdus (packets an MPDU, 1 to 32), queue (500p: how many packets wait for one station),
-lifetime (500ms: how long at most), access (dcf or edca), in a file also propagation with side_m or
-places, protection (RTS/CTS or CTS-to-self), and rules."
+(20MHz, 40MHz or 80MHz), guard (long or short), streams (1 to 4), max_mpdus (MPDUs per frame, 1
+to 64), max_msdus (packets per MPDU, 1 to 32), queue (500p: the limit of packets per station),
+lifetime (500ms: the limit of queueing), access (dcf or edca), in a file also propagation with
+side_m or places, protection (RTS/CTS or CTS-to-self), and rules."
     };
 }
 use wlan_help;
 
-/// The seed that was asked for, or a new one: 32 bits are enough, and every reader of JSON takes
-/// them for what they are.
+/// The given seed, or a random one: 32 bits are enough, and every JSON parser represents them
+/// exactly.
 fn seed_or_drawn(asked: Option<u64>) -> u64 {
     asked.unwrap_or_else(|| rand::random::<u32>().into())
 }

@@ -1,4 +1,5 @@
-//! Logs of control epochs: what ACP and ACP+ measured and decided in each, as CSV or JSON.
+//! Logs of control epochs as CSV or JSON: the measurements and decisions of ACP and ACP+ in each
+//! epoch.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -72,7 +73,7 @@ impl EpochLog {
         Ok(Self { path: path.to_owned(), out, format, records: 0 })
     }
 
-    /// Adds a record, of a source of a flow where the file was created for flows.
+    /// Adds a record; with a flow and a source if the file was created for flows.
     pub(crate) fn add(
         &mut self,
         of: Option<(&str, usize)>,
@@ -107,7 +108,7 @@ impl EpochLog {
         }
     }
 
-    /// Ends the array of JSON and flushes the buffer.
+    /// Closes the JSON array and flushes the buffer.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let mut end = || {
             if self.format == Format::Json {

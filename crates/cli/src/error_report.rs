@@ -1,17 +1,17 @@
-//! Errors for people, each text once.
+//! Prints errors, each text once.
 //!
-//! An error often repeats the text of its cause, and is often the cause of another one. Printed with
-//! its chain of causes, the same words then stand there twice: causes whose text has been told are
-//! left out.
+//! An error often repeats the text of its cause, and is often the cause of another error. With the
+//! whole chain of causes, the same words would appear twice, so causes whose text was already
+//! printed are left out.
 
 use std::error::Error;
 use std::fmt;
 
 use miette::{Diagnostic, LabeledSpan, MietteHandler, ReportHandler, Severity, SourceCode};
 
-/// Prints all reports so from now on.
+/// Prints all reports with [`Handler`] from now on.
 pub(crate) fn install() {
-    // It fails only where another handler is installed already.
+    // Fails only if a handler is installed already.
     let _ = miette::set_hook(Box::new(|_| Box::new(Handler)));
 }
 
@@ -41,7 +41,7 @@ impl ReportHandler for Handler {
     }
 }
 
-/// An error with other causes than its own.
+/// An error with a filtered chain of causes.
 struct Once<'a> {
     error: &'a dyn Diagnostic,
     cause: Option<Box<Cause>>,

@@ -1,7 +1,7 @@
 //! `freshline explain`: causes and remedies of messages, from `docs/troubleshooting.md`.
 //!
-//! The page has sections `### E101: Title` with tables of messages. A message there is a text in which `…` stands for
-//! a part that varies, so that the page tells the code of an error, too.
+//! The page has sections `### E101: Title` with tables of messages. In a message, `…` is a variable
+//! part, so the page also gives the code of an error.
 
 use miette::miette;
 
@@ -10,12 +10,12 @@ use crate::output::printed;
 
 const PAGE: &str = include_str!("../troubleshooting.md");
 
-/// Texts with less than this many bytes besides `…` do not identify an error.
+/// A text with fewer bytes besides `…` does not identify an error.
 const MIN_TEXT: usize = 8;
 
 /// Print causes and remedies of the messages with a code.
 ///
-/// Errors name the code. Without one, prints the list of codes.
+/// Errors print their code. Without a code, lists all codes.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
     freshline explain
     freshline explain E101")]
 pub(crate) struct Args {
-    /// The code, such as E101.
+    /// Explain this code, such as E101.
     code: Option<String>,
 }
 
@@ -68,10 +68,10 @@ fn write(section: &Section, out: &mut impl std::io::Write) -> std::io::Result<()
     Ok(())
 }
 
-/// The codes of the sections with this message: those of which the longest text occurs in it. Several commands may have
-/// the same message.
+/// The codes of the sections with this message: those whose longest matching text occurs in it.
+/// Several commands may have the same message.
 pub(crate) fn codes_of(message: &str) -> Vec<&'static str> {
-    // The page leaves them out in code.
+    // The page leaves out the backticks of messages.
     let message = &message.replace('`', "");
     let known: Vec<_> = sections()
         .filter_map(|section| {
@@ -83,7 +83,8 @@ pub(crate) fn codes_of(message: &str) -> Vec<&'static str> {
     known.into_iter().filter(|(len, _)| Some(*len) == longest).map(|(_, code)| code).collect()
 }
 
-/// How many bytes of a text of the page occur in a message, if all do, in their order. Both without backticks.
+/// The number of bytes of `text` if all its parts occur in the message, in their order. Both
+/// without backticks.
 fn matched(text: &str, message: &str) -> Option<usize> {
     let (mut rest, mut len) = (message, 0);
     let text = &text.replace('`', "");
@@ -127,7 +128,7 @@ impl Section {
     }
 }
 
-/// The cells of a line of a table; `\|` is a bar in one of them.
+/// The cells of a row of a table; `\|` is a bar within a cell.
 fn cells(line: &str) -> Vec<String> {
     const BAR: &str = "\u{1}";
     let line = line.replace("\\|", BAR);
@@ -178,7 +179,7 @@ mod tests {
     fn codes_are_unique_and_each_has_messages() {
         let mut seen = HashSet::new();
         for section in sections() {
-            assert!(seen.insert(section.code), "{} is there twice", section.code);
+            assert!(seen.insert(section.code), "{} occurs twice", section.code);
             assert!(section.rows().count() > 0, "{} has no messages", section.code);
         }
         assert!(seen.len() > 20, "{}", seen.len());

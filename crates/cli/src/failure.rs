@@ -1,14 +1,14 @@
-//! Why a subcommand ends early, which decides the exit code.
+//! Reasons for which a subcommand ends early; they decide the exit code.
 
 /// Why a subcommand ended early.
 pub(crate) enum Failure {
     /// The command line or a file is not valid.
     Usage(miette::Report),
-    /// It was understood, and failed.
+    /// The command line was valid, but the command failed.
     Runtime(miette::Report),
-    /// The command that it ran ended with this exit code, and has said why.
+    /// The wrapped command ended with this exit code, and has printed why.
     Command(u8),
-    /// Ctrl-C ended it before it was done; what there was has been printed.
+    /// Ctrl-C ended the command before it was done; results so far have been printed.
     Interrupted,
 }
 
@@ -21,7 +21,7 @@ impl From<freshline::Error> for Failure {
                 "{error}"
             ));
         }
-        // The library speaks of its own settings; here they are flags.
+        // The library names its own settings; here they are flags.
         let is_usage = error.is_of_settings();
         let report = match error {
             freshline::Error::MaxState { max, .. } => miette::miette!(

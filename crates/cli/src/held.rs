@@ -1,4 +1,4 @@
-//! The flags that say which sources a monitor holds, and how many of them metrics name.
+//! The flags that limit the sources that a monitor holds, and the sources that metrics name.
 
 use std::net::SocketAddr;
 
@@ -9,46 +9,47 @@ use miette::miette;
 
 use crate::failure::Failure;
 
-/// Which sources are held, and how long.
+/// The sources that a monitor holds, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HeldArgs {
-    /// Hold at most N sources. If all places are held, a newcomer displaces a source of the token or
-    /// certificate that holds most, of its network with most, and of that of its address with most, unless
-    /// the newcomer's own holds as many. Sources that give way may be live ones, so set N above the number
-    /// of sources that you have. A sixteenth of the places is kept for sources that return under a name that
-    /// they held for a minute.
+    /// Hold at most N sources. If all places are taken, a new source displaces another one: from
+    /// the token or certificate with most sources, within it from the network with most, within
+    /// that from the address with most; the new source is refused if its own token, network or
+    /// address holds as many. A displaced source may be live, so set N above the number of your
+    /// sources. A sixteenth of the places is reserved for returning sources, under a name that they
+    /// held for a minute.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
     max_sources: u32,
-    /// Hold at most N sources of one address (of one /64 of IPv6) with the same token or certificate;
-    /// others are refused. Default: as many as --max-sources allows.
+    /// Hold at most N sources per address (per /64 of IPv6) with the same token or certificate, and
+    /// refuse others. Default: as many as --max-sources allows.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = "Limits")]
     max_sources_per_peer: Option<u32>,
-    /// Names of sources to take: `plain` ones, of ASCII letters, digits and . _ : / @ + -, or `any`.
-    /// Programs that states are handed to can use plain names as file names and arguments.
+    /// Accept these names of sources: `plain` ones, of ASCII letters, digits and . _ : / @ + -, or
+    /// `any`. Programs that receive states can use plain names as file names and arguments.
     #[arg(long, value_name = "WHICH", default_value = "plain", help_heading = "Security")]
     names: WhichNames,
-    /// Take states of at most this size; a longer one is refused, and its session closed.
+    /// Accept states up to this size; a longer one is refused, and its session closed.
     #[arg(long, value_name = "SIZE", default_value = "8MiB", help_heading = "Limits")]
     max_payload: Bytes,
-    /// Hold at most this much of states that arrive in several parts, of all sources together, complete or
-    /// not. Beyond it further parts are dropped, and their sources send them again; but a quarter more is a
-    /// reserve for networks that hold little. Outputs of a monitor copy states: --exec up to 256 MiB, --out
-    /// up to 64 MiB.
+    /// Hold at most this much data of states that arrive in several parts, complete or not, of all
+    /// sources together. Beyond it further parts are dropped, and their sources send them again; a
+    /// quarter more is reserved for networks that hold little. Outputs of a monitor copy states:
+    /// --exec up to 256 MiB, --out up to 64 MiB.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Limits")]
     max_large: Bytes,
     /// Close the session of a source that has been silent for this long. If the source has a name,
     /// reports and metrics keep it, with growing age, until --forget.
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Limits")]
     idle_timeout: Span,
-    /// Leave a silent source with a name out of reports and metrics after this long.
+    /// Remove a silent source with a name from reports and metrics after this long.
     #[arg(long, value_name = "TIME", default_value = "24h", help_heading = "Limits")]
     pub(crate) forget: Span,
 }
 
-/// One place in this many is reserved for sources that return.
+/// One in this many places is reserved for returning sources.
 const RESERVED: usize = 16;
 
-/// Which names of sources are taken.
+/// The names of sources that are accepted.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum WhichNames {
     Plain,
@@ -56,11 +57,11 @@ enum WhichNames {
 }
 
 impl HeldArgs {
-    /// Refuses what no source could keep.
+    /// Rejects limits with which no source could stay.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.idle_timeout < Span::from_secs(1) {
             return Err(Failure::Usage(miette!(
-                "--idle-timeout must be at least 1s; sources rest in between"
+                "--idle-timeout must be at least 1s; sources pause between updates"
             )));
         }
         Ok(())
@@ -83,13 +84,13 @@ impl HeldArgs {
     }
 }
 
-/// Where metrics are served, and of which sources.
+/// The address of metrics, and the sources that they name.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct MetricsArgs {
     /// Serve metrics for Prometheus at http://ADDR/metrics.
     #[arg(long = "metrics", value_name = "ADDR", help_heading = "Output")]
     pub(crate) address: Option<SocketAddr>,
-    /// Name at most N sources in metrics and in the summary; the others count in the sums.
+    /// Name at most N sources in metrics and in the summary; the others count only in the totals.
     #[arg(
         long = "metrics-sources",
         value_name = "N",

@@ -1,4 +1,5 @@
-//! What the commands share that hold a program in the kernel: until Ctrl-C, or for one command.
+//! Helpers of commands that hold a program in the kernel, until Ctrl-C or for the time of one
+//! command.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
@@ -21,16 +22,17 @@ use crate::failure::Failure;
 use crate::privileges::{DETACHES, Needs};
 use crate::wrapped::Wrapped;
 
-/// For how long `attach` is to hold.
+/// How long `attach` holds the program.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Term {
-    /// Until Ctrl-C, and no longer than this process lives.
+    /// Keep the control until Ctrl-C, or until this process ends.
     #[arg(long)]
     foreground: bool,
 }
 
 impl Term {
-    /// Says when it is time to end; nothing where it is to stay. Comes before what is to be undone.
+    /// A channel that signals the end; `None` if the program stays attached. Call it before
+    /// anything that needs to be undone.
     pub(crate) fn end(&self) -> Result<Option<Receiver<()>>, Failure> {
         if !self.foreground {
             return Ok(None);
@@ -42,22 +44,23 @@ impl Term {
     }
 }
 
-/// Forwards signals to the command that is run, and waits for its end, so that nothing is left behind.
+/// Forwards signals to the command that is run, and waits for its end, so that nothing is left
+/// behind.
 ///
 /// The terminal sends the signals of its keys (Ctrl-C, Ctrl-\\) to all processes of the foreground
-/// process group. A command in our group has received them already, and decides itself what to do:
-/// they are not forwarded, and we go on until the command ends.
+/// process group. A command in this group has received them already and reacts itself, so they are
+/// not forwarded, and this process goes on until the command ends.
 pub(crate) struct Signals {
     command: Arc<Mutex<State>>,
 }
 
-/// The command, as the thread that forwards signals sees it.
+/// The command as seen by the thread that forwards signals.
 #[derive(Debug, Clone, Copy)]
 enum State {
     Starting,
-    /// This signal came before the command was started, which is not started any more.
+    /// This signal came before the command was started; it will not be started.
     Cancelled(Signal),
-    /// Not reaped: its process number is its own.
+    /// Not reaped: its process ID is not reused.
     Running(Pid),
     Ended,
 }
@@ -66,7 +69,7 @@ enum State {
 const FORWARDED: [Signal; 4] = [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP];
 
 impl Signals {
-    /// Catches signals from now on: comes before all that is to be undone.
+    /// Catches signals from now on. Call it before anything that needs to be undone.
     pub(crate) fn catch() -> Result<Self, Failure> {
         let signals = FORWARDED.map(|signal| signal as i32);
         let mut arrivals =
@@ -84,8 +87,8 @@ impl Signals {
         Ok(Self { command })
     }
 
-    /// Runs a command to its end, as which this process is to end. Then this process has the privileges
-    /// alone that it needs to detach, and to remove its cgroup.
+    /// Runs a command to its end and returns its exit status as a failure. From its start on, this
+    /// process keeps only the privileges to detach and to remove its cgroup.
     pub(crate) fn run(&self, command: &Wrapped) -> Result<(), Failure> {
         let mut child = {
             let mut state = locked(&self.command);
@@ -101,8 +104,8 @@ impl Signals {
             *state = State::Running(Pid::from_raw(child.id().cast_signed()));
             child
         };
-        // To remove the cgroup, whose folder may be read-only, as that of the root cgroup is, and in which the
-        // command may have given folders to other users.
+        // To remove the cgroup: its parent directory may be read-only, as that of the root cgroup
+        // is, and the command may have given directories in it to other users.
         Needs::new(&[DETACHES, &[Privilege::CAP_DAC_OVERRIDE]].concat()).give_up_others();
         wait_unreaped(&child);
         let mut state = locked(&self.command);
@@ -119,11 +122,11 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until a child has ended, and leaves it a zombie, so that no other process has its number.
+/// Waits until a child has ended, and leaves it a zombie, so that its process ID is not reused.
 fn wait_unreaped(child: &Child) {
     let process = Pid::from_raw(child.id().cast_signed());
     let ended = || waitid(Id::Pid(process), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
-    // Any other error shows when it is reaped.
+    // Any other error shows up when the child is reaped.
     while ended() == Err(Errno::EINTR) {}
 }
 
@@ -132,28 +135,28 @@ fn arrived(arrival: &Origin, command: &mut State) {
     match *command {
         State::Starting => *command = State::Cancelled(signal),
         State::Running(process) if !has_received(arrival.cause, signal, process) => {
-            // It may have ended.
+            // The process may have ended.
             let _ = kill(process, signal);
         }
         State::Running(_) | State::Cancelled(_) | State::Ended => {}
     }
 }
 
-/// Whether the terminal has sent a signal to this process as well. SIGHUP goes to the session's leader
-/// alone when a terminal hangs up, so it is forwarded.
+/// Whether the terminal has sent a signal to this process as well. When a terminal hangs up, SIGHUP
+/// goes to the session's leader only, so it is forwarded.
 fn has_received(cause: Cause, signal: Signal, process: Pid) -> bool {
     let is_of_a_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT) && cause == Cause::Kernel;
     is_of_a_key && getpgid(Some(process)) == Ok(getpgrp())
 }
 
-/// How a command ends that the kernel crate refuses.
+/// The failure for an error of the kernel crate.
 pub(crate) fn failure(error: KernelError) -> Failure {
     let is_usage = error.is_usage();
     let report = miette::Report::from_err(error);
     if is_usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }
 
-/// What `status` says of who holds a program.
+/// The words of `status` for the holder of a program.
 pub(crate) fn held(pinned: Option<bool>) -> &'static str {
     match pinned {
         Some(true) => "",
@@ -162,8 +165,8 @@ pub(crate) fn held(pinned: Option<bool>) -> &'static str {
     }
 }
 
-/// Pins what is `held`, or holds it until `ended`, with only the privileges that `release` needs. Prints `said`
-/// once that is done.
+/// Pins `held`, or holds it until `ended`, with only the privileges that `release` needs. Prints
+/// `said` once that is done.
 pub(crate) fn keep<H, E>(
     held: H,
     ended: Option<Receiver<()>>,

@@ -12,8 +12,8 @@ use crate::failure::Failure;
 /// The flag of commands that write a report.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HtmlArg {
-    /// Write a report into this file: one HTML page with a summary, figures and tables. It loads nothing
-    /// and has no script.
+    /// Write a report into this file: one HTML page with a summary, figures and tables. It loads
+    /// nothing and has no script.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ impl HtmlArg {
     }
 }
 
-/// How a report was made: command, version and date, and what else is known.
+/// How a report was made: command, version and date, and the facts in `more`.
 pub(crate) fn facts(more: &[(&str, String)]) -> Vec<Fact> {
     let own = [
         ("Command", command()),
@@ -47,7 +47,7 @@ pub(crate) fn facts(more: &[(&str, String)]) -> Vec<Fact> {
     all.map(|(name, value)| Fact { name: (*name).to_owned(), value: value.clone() }).collect()
 }
 
-/// The command line as a shell takes it.
+/// The command line, quoted for a shell.
 fn command() -> String {
     let arguments = env::args_os().skip(1).map(|argument| quoted(&argument.to_string_lossy()));
     ["freshline".to_owned()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! `freshline lab`: the laws in virtual time. One file a subcommand.
+//! `freshline lab`: runs the laws in virtual time. One file per subcommand.
 
 mod board;
 mod chosen;
@@ -17,9 +17,9 @@ mod watch;
 
 use crate::failure::Failure;
 
-/// Try the laws in virtual time: deterministic, without network, faster than life.
+/// Try the laws in virtual time: deterministic, without a network, faster than real time.
 ///
-/// `sockets` alone runs in real time: it compares the lab with real sockets.
+/// Only `sockets` runs in real time: it compares the lab with real sockets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

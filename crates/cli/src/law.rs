@@ -1,4 +1,4 @@
-//! The flags by which a law is chosen.
+//! The flags that choose a law.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ValueEnum, value_parser};
@@ -11,107 +11,111 @@ use miette::miette;
 
 use crate::failure::Failure;
 
-/// An opening of 100 to 200 bytes then takes up to 2 s of it, which is less than its cookie is good for.
+/// At this rate an opening of 100 to 200 bytes takes up to 2 s, which is less than the lifetime of
+/// its cookie.
 const MIN_BANDWIDTH: BitRate = BitRate::from_bps(1_000);
 
 /// How acks become age, backlog and Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum EstimatesName {
-    /// As the papers have them: time averages over the epoch, gaps between acks, losses as seen.
+    /// As in the papers: time averages over the epoch, gaps between acks, losses as observed.
     Printed,
     /// Backlog at departure, gaps by the monitor's clock, losses bridged.
     Departure,
 }
 
-/// What happens when mean age or mean backlog did not change.
+/// The action when mean age or mean backlog did not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum TieName {
     /// Ask for one more update in transit (acp: for κ more).
     Increase,
     /// Keep the backlog as it is.
     Hold,
-    /// Repeat the previous wish, as the listings do.
+    /// Repeat the previous change, as the listings do.
     Repeat,
 }
 
 /// When an epoch of acp ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum EpochName {
-    /// At t_k + 10·T, with the T of its start, as published.
+    /// At t_k + 10·T, with T at the start of the epoch, as published.
     Fixed,
-    /// At t_k + 10·T, with the T of the newest ack.
+    /// At t_k + 10·T, with T at the newest ack.
     Moving,
 }
 
-/// When the next update of lazy leaves.
+/// When lazy sends its next update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SendTimeName {
-    /// One smoothed round trip after the previous update, fixed when that one left, as published.
+    /// One smoothed round trip after the previous update, fixed when that one was sent, as
+    /// published.
     Fixed,
     /// One smoothed round trip after the previous update, moved by each ack.
     Moving,
 }
 
-/// Settings of single laws.
+/// Settings of individual laws.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Settings {
-    /// The step of acp, in updates [default: 1].
+    /// Set the step κ of acp, in updates [default: 1].
     #[arg(long, value_name = "UPDATES", value_parser = positive, help_heading = "Rate")]
     kappa: Option<f64>,
-    /// How acp+d, acp+ and acp estimate age, backlog and Z; by default acp+d takes departure, the
-    /// others printed.
+    /// Estimate age, backlog and Z in this way (acp+d, acp+ and acp) [default: departure for acp+d,
+    /// printed for the others].
     #[arg(long, value_enum, value_name = "SET", help_heading = "Rate")]
     estimates: Option<EstimatesName>,
-    /// What acp+d, acp+ and acp do when mean age or mean backlog did not change [default: increase].
+    /// Choose the action when mean age or mean backlog did not change (acp+d, acp+ and acp)
+    /// [default: increase].
     #[arg(long, value_enum, value_name = "ACTION", help_heading = "Rate")]
     tie: Option<TieName>,
-    /// When an epoch of acp ends [default: fixed].
+    /// End an epoch of acp at this time [default: fixed].
     #[arg(long, value_enum, value_name = "END", help_heading = "Rate")]
     epoch: Option<EpochName>,
-    /// The length of an epoch: in updates with acp+d and acp+, in multiples of T = min(srtt, Z) with
-    /// acp [default: 10].
+    /// Set the length of an epoch: in updates with acp+d and acp+, in multiples of T = min(srtt, Z)
+    /// with acp [default: 10].
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100_000), help_heading = "Rate")]
     epoch_length: Option<u32>,
-    /// When the next update of lazy leaves [default: fixed].
+    /// Send the next update of lazy at this time [default: fixed].
     #[arg(long, value_enum, value_name = "TIME", help_heading = "Rate")]
     send_time: Option<SendTimeName>,
-    /// Mean number of queued updates of tenth: more for more throughput, up to the highest rate
-    /// [default: 0.14].
+    /// Keep this mean number of updates queued (tenth): a larger one raises the throughput, up to
+    /// the maximum rate [default: 0.14].
     #[arg(long, value_name = "UPDATES", value_parser = positive, help_heading = "Rate")]
     target_queue: Option<f64>,
 }
 
-/// Which law, and its settings.
+/// A law and its settings.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LawArgs {
-    /// The law that decides when to send.
+    /// Decide by this law when to send.
     #[arg(long, value_parser = law_name(), default_value = "acp+d", help_heading = "Rate")]
     law: LawName,
-    /// The rate of --law fixed, such as 50/s.
+    /// Send at this rate with --law fixed, such as 50/s.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
     rate: Option<UpdateRate>,
     #[command(flatten)]
     settings: Settings,
-    /// Do not send more often than this saves: a higher rate is only taken if it lowers the mean age by
-    /// at least this time; 0 for every rate [default: 0.5ms, or 1 % of the base delay (half of the
-    /// smallest round trip) if that is larger; not with --law fixed].
+    /// Raise the rate only if that lowers the mean age by at least this time; 0 permits every rate
+    /// [default: 0.5ms, or 1 % of the base delay (half of the minimum RTT) if that is larger; not
+    /// with --law fixed].
     #[arg(long, visible_alias = "worth", value_name = "TIME", help_heading = "Rate")]
     min_age_gain: Option<MinAgeGain>,
-    /// Do not send more than this on average, such as 200kbit, with all headers from IP on; acks that
-    /// come back are not counted.
+    /// Do not send more than this on average, such as 200kbit, with all headers from IP on; acks in
+    /// the reverse direction are not counted.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
     max_bandwidth: Option<BitRate>,
-    /// Never slower than this. With --law tenth a value of 0.5/s or less is lowered to as little as a third
-    /// where losses last.
+    /// Do not send less often than this. With --law tenth, a value of 0.5/s or less drops to as
+    /// little as a third of it while losses last.
     #[arg(long, value_name = "RATE", default_value_t = RateBounds::default().floor, help_heading = "Rate")]
     min_rate: UpdateRate,
-    /// Do not send more states than this; one that takes several updates counts once.
+    /// Do not send more states per second than this; a state of several updates counts once.
     #[arg(long, value_name = "RATE", default_value_t = RateBounds::default().ceiling, help_heading = "Rate")]
     max_rate: UpdateRate,
 }
 
 impl LawArgs {
-    /// What bounds the law from the first packet on; openings of the session may leave at one in 2 s.
+    /// The limits of the law from the first packet on. Session openings may be sent once every 2 s
+    /// regardless.
     pub(crate) fn limits(&self) -> Result<Limits, Failure> {
         if self.law == LawName::Fixed && self.min_age_gain.is_some() {
             return Err(usage(
@@ -131,7 +135,7 @@ impl LawArgs {
         })
     }
 
-    /// What somebody who chooses this law should know.
+    /// A warning for users of this law.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         (self.law == LawName::Tenth).then_some(
             "--law tenth: many sources behind a short queue can still overload a path \
@@ -165,7 +169,7 @@ impl LawArgs {
 }
 
 impl Settings {
-    /// Refuses a setting that none of `laws`, given by `flag`, has.
+    /// Rejects a setting that none of `laws`, given by `flag`, has.
     pub(crate) fn check(&self, flag: &str, laws: &[LawName]) -> Result<(), Failure> {
         use LawName::{Acp, AcpPlus, AcpPlusD, Lazy, Tenth};
         let settings: [(&str, bool, &[LawName]); 7] = [
@@ -186,7 +190,8 @@ impl Settings {
         Ok(())
     }
 
-    /// `law` with those settings that it has; not `fixed`, which needs a rate.
+    /// The configuration of `law` with those settings that apply to it; not for `fixed`, which
+    /// needs a rate.
     pub(crate) fn config(&self, law: LawName) -> Result<LawConfig, LawError> {
         let mut config = LawConfig::with_defaults(law)?;
         match &mut config {

@@ -1,5 +1,5 @@
-//! The flags by which one that listens, a monitor or a server of packets, shows who it is and whom it
-//! lets in.
+//! The flags by which a listening end, a monitor or a server of packets, identifies itself and
+//! admits peers.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,17 +19,17 @@ use crate::output::{stop_on, stop_on_signals};
 /// Identity and admission on quic://.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// Show this certificate (quic://); else one is made and kept in --state-dir.
+    /// Show this certificate (quic://); without it, one is made and kept in --state-dir.
     #[arg(long, value_name = "PEM", requires = "key", help_heading = "Security")]
     cert: Option<PathBuf>,
-    /// The private key of --cert.
+    /// Use the private key of --cert.
     #[arg(long, value_name = "PEM", requires = "cert", help_heading = "Security")]
     key: Option<PathBuf>,
-    /// Where the certificate of one's own making is kept; else the user's state directory.
+    /// Keep the generated certificate in this directory. Default: in the user's state directory.
     #[arg(long, value_name = "DIR", conflicts_with = "cert", help_heading = "Security")]
     state_dir: Option<PathBuf>,
-    /// Take only those whose certificate one of these authorities has signed (quic://). SIGHUP reads the
-    /// file again, and ends the connections that it does not permit any more.
+    /// Accept only peers with a certificate signed by one of these authorities (quic://). SIGHUP
+    /// reads the file again, and closes connections that it no longer permits.
     #[arg(long, value_name = "PEM", help_heading = "Security")]
     client_ca: Option<PathBuf>,
     /// Accept a peer only under names that its certificate lists, as DNS names or URIs (subject
@@ -40,26 +40,26 @@ pub(crate) struct ListenArgs {
     /// (quic://). SIGHUP reads the file again.
     #[arg(long, value_name = "FILE", conflicts_with = "credentials", help_heading = "Security")]
     token_file: Option<PathBuf>,
-    /// Accept only peers with a token that this file permits to use their name (quic://). Its lines are
-    /// `name-pattern publish|subscribe token-digest`: `publish` for sources of a monitor, `subscribe`
-    /// for clients of a downlink. `freshline token new` prints a line. SIGHUP reads the file again and
-    /// ends the sessions that it does not permit any more.
+    /// Accept only peers with a token that this file permits to use their name (quic://). Its lines
+    /// are `name-pattern publish|subscribe token-digest`: `publish` for sources of a monitor,
+    /// `subscribe` for clients of a downlink. `freshline token new` prints a line. SIGHUP reads the
+    /// file again and closes sessions that it no longer permits.
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     credentials: Option<PathBuf>,
-    /// Listen on udp:// at an address that is not loopback, where any host can open sessions, and a host
-    /// on the path can read and forge messages. For trusted networks.
+    /// Listen on udp:// at an address that is not loopback, where any host can open sessions, and a
+    /// host on the path can read and forge messages. Only for trusted networks.
     #[arg(long, help_heading = "Security")]
     insecure: bool,
 }
 
 impl ListenArgs {
-    /// Who this is, and whom it takes.
+    /// The identity of this end, and the peers that it admits.
     pub(crate) fn listening(&self, url: &Url) -> Result<Listening, Failure> {
         let is_udp = url.scheme() == Scheme::Udp;
         let given = self.cert.is_some() || self.state_dir.is_some();
         if is_udp && (given || !self.is_open()) {
             return Err(Failure::Usage(miette!(
-                "--cert, --state-dir, --client-ca, --token-file and --credentials mean nothing on \
+                "--cert, --state-dir, --client-ca, --token-file and --credentials do not apply to \
                  udp://, which is neither encrypted nor authenticated; use quic://"
             )));
         }
@@ -95,14 +95,14 @@ impl ListenArgs {
         self.cert.as_deref().zip(self.key.as_deref())
     }
 
-    /// The default of where to listen: all addresses if peers need a token or a certificate, otherwise
+    /// The default address: all addresses if peers need a token or a certificate, otherwise
     /// loopback.
     pub(crate) fn default_url(&self) -> Url {
         let host = if self.is_open() { "127.0.0.1" } else { "0.0.0.0" };
         Url::new(Scheme::Quic, host, Url::DEFAULT_PORT).expect("it is an address")
     }
 
-    /// Whether neither a token nor a certificate is asked for.
+    /// Whether neither a token nor a certificate is required.
     fn is_open(&self) -> bool {
         self.token_file.is_none() && self.credentials.is_none() && self.client_ca.is_none()
     }
@@ -117,8 +117,7 @@ impl ListenArgs {
         }
     }
 
-    /// Ctrl-C and a request to terminate end the run; so does a hang-up, unless it reads credentials
-    /// again.
+    /// Ends the run on Ctrl-C and on SIGTERM; on SIGHUP only if that does not reload credentials.
     pub(crate) fn stop_on_signals(&self) -> Result<Stop, Failure> {
         match self.is_open() {
             true => stop_on_signals(),
@@ -127,9 +126,9 @@ impl ListenArgs {
     }
 }
 
-/// From now on a hang-up (SIGHUP) reads the credentials and the authorities again. If one of the files cannot be
-/// used, nothing changes. A file that changes is not read without the signal: it may be half written. Call it before
-/// privileges are given up.
+/// From now on a SIGHUP reads the credentials and the authorities again. If one of the files cannot
+/// be used, nothing changes. A changed file is not read without the signal, as it may be half
+/// written. Call this before privileges are given up.
 pub(crate) fn reload_on_hangup(
     listening: Listening,
     right: Right,
@@ -155,7 +154,8 @@ pub(crate) fn reload_on_hangup(
             }
         }
     };
-    // It can read what the start could, also if the file then belongs to another user.
+    // The thread can read every file that could be read at the start, even if it then belongs to
+    // another user.
     with_only(&[Privilege::CAP_DAC_READ_SEARCH], || std::thread::spawn(reload));
     Ok(())
 }
@@ -164,7 +164,7 @@ fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// Says on standard error where it can be found, and by what it is known.
+/// Prints the address and the fingerprint of this end on standard error.
 pub(crate) fn say_where(address: SocketAddr, quic: Option<&Quic>) {
     match quic {
         None => say!("listening at udp://{address}; neither encrypted nor authenticated"),

@@ -48,7 +48,7 @@ pub(crate) fn source(
     Source::new(config).into_diagnostic()
 }
 
-/// Ends threads when it is dropped, also after a panic: a scope joins its threads.
+/// Ends threads when it is dropped, also after a panic, because a scope joins its threads.
 pub(crate) struct Curtain {
     pub(crate) endpoints: Vec<Stop>,
     pub(crate) emulators: Vec<Handle>,

@@ -1,8 +1,8 @@
-//! The `freshline` command: one file a subcommand.
+//! The `freshline` command: one file per subcommand.
 //!
-//! Exit codes: 0 success, 1 something failed while running, 2 the command or a file that it
-//! names cannot be understood, 130 a second Ctrl-C, or the first one where a result is not whole then. `emulate run`, `receiver run` and `uplink run`
-//! end as their command does.
+//! Exit codes: 0: success. 1: a failure at run time. 2: the command line, or a file that it names,
+//! is not valid. 130: a second Ctrl-C, or the first one if the result is then incomplete.
+//! `emulate run`, `receiver run` and `uplink run` return the exit code of their command.
 
 #![cfg_attr(
     not(all(
@@ -18,7 +18,7 @@
         feature = "source",
         feature = "wlan"
     )),
-    // Commands share helpers; that each has a user is checked with all commands.
+    // Commands share helpers; a build with all commands checks that each helper is used.
     allow(dead_code, unused_imports, clippy::large_enum_variant)
 )]
 
@@ -100,7 +100,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use failure::Failure;
 
-/// Keeps what the far end knows fresh, and keeps queues short while doing it.
+/// Keep remote state fresh, and keep queues short while doing so.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
@@ -147,7 +147,7 @@ enum Command {
     Explain(explain::Args),
 }
 
-/// Whether standard error takes codes of colours: a terminal does, unless NO_COLOR is set.
+/// Whether standard error takes colour codes: it does if it is a terminal and NO_COLOR is unset.
 fn has_colours() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::stderr().is_terminal() && !refused
@@ -176,7 +176,7 @@ fn main() -> ExitCode {
     say!("{report:?}");
     let texts: Vec<_> = report.chain().map(ToString::to_string).collect();
     let codes = explain::codes_of(&texts.join("\n"));
-    // A message of many commands says enough.
+    // For a message of many commands, the message is enough.
     if (1..=3).contains(&codes.len()) {
         let each = codes.iter().map(|code| format!("freshline explain {code}"));
         say!("  more about this message: {}", each.collect::<Vec<_>>().join(", "));
@@ -184,7 +184,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The command line, with the flags of a file that it names.
+/// The parsed command line, with the flags of a `--config` file.
 fn parsed() -> miette::Result<Cli> {
     #[cfg(any(feature = "monitor", feature = "source"))]
     return config::parse();

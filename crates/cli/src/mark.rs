@@ -1,4 +1,4 @@
-//! The flags that mark packets with a code point (DSCP), and what a person is told of marks.
+//! The flags that mark packets with a code point (DSCP), and the messages about marks.
 
 use freshline::driver::marks::{DirectionMarks, MarkReport};
 use freshline_core::dscp::Dscp;
@@ -7,8 +7,9 @@ use freshline_core::wire::AckMark;
 /// Marks of a source's updates and of their acks.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct MarkArgs {
-    /// Mark updates with this code point (DSCP), by name or number: EF, AF41, CS5, 46. Openings, parts
-    /// of a state that does not fit into one datagram, and the handshake of quic:// are never marked.
+    /// Mark updates with this code point (DSCP), by name or number: EF, AF41, CS5, 46. Openings,
+    /// parts of a state that does not fit into one datagram, and the handshake of quic:// are never
+    /// marked.
     #[arg(
         long,
         value_name = "CODE",
@@ -17,14 +18,14 @@ pub(crate) struct MarkArgs {
         help_heading = "Marks"
     )]
     pub(crate) dscp: Dscp,
-    /// Ask the monitor to mark acks: a code point, or `echo` for the one with which the update
-    /// arrived.
+    /// Ask the monitor to mark acks with this code point, or with `echo` for the code point with
+    /// which the update arrived.
     #[arg(long, value_name = "CODE|echo", help_heading = "Marks")]
     pub(crate) ack_dscp: Option<AckMark>,
 }
 
 impl MarkArgs {
-    /// Whether something is to be marked.
+    /// Whether any mark is set.
     pub(crate) fn are_given(&self) -> bool {
         self.dscp != Dscp::DEFAULT || self.ack_dscp.is_some()
     }
@@ -47,7 +48,7 @@ pub(crate) fn changed(report: &MarkReport, [packets, answers]: [&str; 2]) -> Vec
 }
 
 /// How marked packets arrive, for the end of a line: `, DSCP EF`, `, DSCP EF -> CS0`, or with `?`
-/// where their receiver does not say.
+/// if the receiver does not report it.
 pub(crate) fn shown(report: &MarkReport) -> String {
     let sent = report.dscp;
     match report.forward.received_dscp {
@@ -58,7 +59,7 @@ pub(crate) fn shown(report: &MarkReport) -> String {
     }
 }
 
-/// With which code point packets come, for the end of a line; nothing where they are not marked.
+/// The code point with which packets arrive, for the end of a line; empty if they are not marked.
 pub(crate) fn arrived_as(dscp: Option<Dscp>) -> String {
     let marked = dscp.filter(|dscp| *dscp != Dscp::DEFAULT);
     marked.map_or_else(String::new, |dscp| format!(", DSCP {dscp}"))

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::hold::failure;
 use crate::output::Form;
 
-/// Give the far nodes of a mesh their share: near ones wait before they send what is their own.
+/// Give far nodes of a mesh their fair share: near nodes delay their own traffic.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -22,41 +22,40 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Attach(attach::Args),
-    /// Change the settings of what `attach` began, for connections that run too. What is not given is
-    /// as `attach` has it. Needs root.
+    /// Change the settings that `attach` made, also for existing connections. Settings that are not
+    /// given get the defaults of `attach`. Needs root.
     Set(Law),
-    /// Show whether `freshline_dtpa` is registered, what it has done, and the connections of this
-    /// network namespace that have chosen it. Needs root.
+    /// Show whether `freshline_dtpa` is registered, its counters, and the connections of this
+    /// network namespace that use it. Needs root.
     Status(Form),
-    /// End what `attach` began: no connection can choose `freshline_dtpa` any more. Those that have
-    /// go on with it; what listens in this network namespace and has chosen it is given Reno. Needs
-    /// root.
+    /// Undo `attach`: no new connection can choose `freshline_dtpa`. Existing connections keep it;
+    /// listening sockets of this network namespace that chose it are switched to Reno. Needs root.
     Detach,
 }
 
 /// The settings of the law.
 #[derive(Debug, clap::Args)]
 struct Law {
-    /// What every node is to get, in full segments a second: about what the border router carries,
-    /// divided by the number of nodes. From 0.001 to 4 million.
+    /// Give every node this share, in full segments per second: about the throughput of the border
+    /// router, divided by the number of nodes. From 0.001 to 4 million.
     #[arg(long, value_name = "SEGMENTS", value_parser = share)]
     share: Share,
-    /// Hold windows to at most this many segments, 2 or more: no more than the queue of a node takes.
+    /// Limit windows to this many segments, 2 or more: at most the queue limit of a node.
     #[arg(long, value_name = "SEGMENTS", default_value_t = 8)]
     max_window: u32,
-    /// Halve the counts of losses after this many segments, so that old losses are forgotten;
-    /// default: never.
+    /// Halve the loss counters after this many segments, so that old losses are forgotten; default:
+    /// never.
     #[arg(long, value_name = "SEGMENTS")]
     memory: Option<u32>,
-    /// Do not hold windows to the peak of Reno's saw, 4/3 of the a/sqrt(p) of the period and one
-    /// segment more. The law as printed has no such bound.
+    /// Do not limit windows to the peak of Reno's sawtooth, which is 4/3 of the a/sqrt(p) of the
+    /// period, plus one segment. The published law has no such limit.
     #[arg(long)]
     no_peak_bound: bool,
 }
 
 fn share(text: &str) -> Result<Share, String> {
     let number = text.parse().ok().and_then(Share::per_second);
-    number.ok_or_else(|| "give segments a second, from 0.001 to 4 million".to_owned())
+    number.ok_or_else(|| "give segments per second, from 0.001 to 4 million".to_owned())
 }
 
 impl Law {
@@ -77,17 +76,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// What the end leaves behind.
+/// Prints what the detached law leaves in place.
 fn say(Left { is_default, listeners }: Left) {
     if listeners > 0 {
         say!(
-            "Reno is what {listeners} listening sockets of this network namespace give now to what \
-             they accept"
+            "{listeners} listening sockets of this network namespace now give Reno to the \
+             connections that they accept"
         );
     }
     if is_default {
         say!(
-            "new connections of this network namespace still have it, until its default is \
+            "new connections of this network namespace still use it, until its default is \
              another: `sysctl -w net.ipv4.tcp_congestion_control=reno`"
         );
     }

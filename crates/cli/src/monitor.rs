@@ -28,8 +28,8 @@ use freshline::{MonitorBuilder, Url};
 /// Receive the freshest state of many sources, and report the age of each.
 ///
 /// The age of a source is known as soon as the source has learnt the offset between both clocks
-/// from its first round trips; it is exact but for the asymmetry of the path, at most half of the
-/// smallest round trip.
+/// from its first round trips. The error of the age is the asymmetry of the path: at most half of
+/// the minimum RTT.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("commands").multiple(true))]
 #[command(after_long_help = "\
@@ -73,25 +73,27 @@ EXIT CODES
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if ADDRESS
-    /// is not loopback. Port 0 takes a free one. Default: quic://0.0.0.0:3774 with --credentials,
-    /// --token-file or --client-ca, otherwise quic://127.0.0.1:3774.
+    /// Listen at this address: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure
+    /// if ADDRESS is not loopback. Port 0 takes a free one. Default: quic://0.0.0.0:3774 with
+    /// --credentials, --token-file or --client-ca, otherwise quic://127.0.0.1:3774.
     listen: Option<Url>,
     #[command(flatten)]
     listening: ListenArgs,
     #[command(flatten)]
     held: HeldArgs,
-    /// Mark acks with this code point (DSCP), or `echo` for the one with which the update arrived; by
-    /// default, as each source asks. Challenges and the handshake of quic:// are never marked.
+    /// Mark acks with this code point (DSCP), or with `echo` for the code point with which the
+    /// update arrived; by default, as each source asks. Challenges and the handshake of quic:// are
+    /// never marked.
     #[arg(long, value_name = "CODE|echo", help_heading = "Marks")]
     ack_dscp: Option<AckMark>,
-    /// Write every fresh state to this file as a line of JSON; `-` is standard output. Of a state of more
-    /// than 64 KiB a line has the length alone: use --exec or --out-format for large states.
+    /// Write every fresh state to this file as a line of JSON; `-` is standard output. For a state
+    /// of more than 64 KiB the line has only its length: use --exec or --out-format for large
+    /// states.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
-    /// How --out writes states: `json`, lines with source, age and payload; or the payload alone, without
-    /// the source's name, in binary frames: `u32` with the length in front, as four bytes, the most
-    /// significant first, or `cobs`, Consistent Overhead Byte Stuffing.
+    /// Write states to --out in this format: `json`, lines with source, age and payload; or only
+    /// the payload, without the source's name, in binary frames: `u32`, after the length as four
+    /// bytes, most significant first, or `cobs`, Consistent Overhead Byte Stuffing.
     #[arg(
         long,
         value_name = "FORMAT",
@@ -102,22 +104,24 @@ pub(crate) struct Args {
     out_format: OutFormat,
     /// Run this shell command for fresh states, with the state on its standard input and
     /// FRESHLINE_SOURCE, FRESHLINE_TOPIC, FRESHLINE_KEY, FRESHLINE_SEQ and FRESHLINE_AGE_MS in its
-    /// environment, the age as the command starts. For a key that is removed FRESHLINE_REMOVED is 1. It runs
-    /// for several sources at a time; while it runs for one, only the newest state of each of its topics and
-    /// keys is kept, but all records of topics of kind `every`, which have FRESHLINE_RECORD. What it prints
-    /// goes to standard output, with --json or --out - to standard error.
+    /// environment, the age as the command starts. For a removed key FRESHLINE_REMOVED is 1. It
+    /// runs for several sources at a time. While it runs for a source, the monitor keeps only the
+    /// newest state of each of its topics and keys, but all records of topics of kind `every`,
+    /// which have FRESHLINE_RECORD. Its output goes to standard output; with --json or --out - to
+    /// standard error.
     #[arg(long, value_name = "CMD", group = "commands", help_heading = "Output")]
     exec: Option<String>,
-    /// Hand out states of matching topics only while they are younger than this. PATTERN is compared with
-    /// SOURCE/TOPIC, or with SOURCE where there is no topic; `*` stands for any characters, and the first
-    /// rule that matches counts. A state counts with its age and the uncertainty of that, half of a round
-    /// trip or less. One whose age is not known yet is held back until it is.
+    /// Hand out states of matching topics only while they are younger than this. PATTERN is
+    /// compared with SOURCE/TOPIC, or with SOURCE if there is no topic; `*` matches any characters,
+    /// and the first matching rule counts. The age of a state counts plus its uncertainty, which is
+    /// half of a round trip or less. A state of unknown age is held back until its age is known.
     #[arg(long, value_name = "PATTERN=TIME", help_heading = "Output")]
     max_age: Vec<MaxAge>,
-    /// Run this shell command when a topic of --max-age has no state that is young enough any more, and when
-    /// it has one again, with FRESHLINE_STATE (`stale` or `fresh`), FRESHLINE_SOURCE, FRESHLINE_TOPIC,
-    /// FRESHLINE_KEY, FRESHLINE_AGE_MS, FRESHLINE_UNCERTAINTY_MS and FRESHLINE_MAX_AGE_MS in its environment.
-    /// It runs for several topics at a time, and for one topic in the order of events.
+    /// Run this shell command when a topic of --max-age no longer has a young enough state, and
+    /// when it has one again, with FRESHLINE_STATE (`stale` or `fresh`), FRESHLINE_SOURCE,
+    /// FRESHLINE_TOPIC, FRESHLINE_KEY, FRESHLINE_AGE_MS, FRESHLINE_UNCERTAINTY_MS and
+    /// FRESHLINE_MAX_AGE_MS in its environment. It runs for several topics at a time, and for one
+    /// topic in the order of events.
     #[arg(
         long,
         value_name = "CMD",
@@ -136,16 +140,18 @@ pub(crate) struct Args {
     )]
     exec_timeout: Span,
     /// Listen at this UNIX socket. Each client that connects gets one snapshot of the freshest
-    /// states, a line of JSON per source, and then the end of the stream.
+    /// states, one line of JSON per source; then the stream ends.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     socket: Option<PathBuf>,
-    /// Listen at this UNIX socket. Each client that connects gets the snapshot of --socket, and then every
-    /// fresh state as a line of JSON, as it comes; a slow client gets the newest state of each source.
+    /// Listen at this UNIX socket. Each client that connects gets the snapshot of --socket, and
+    /// then every fresh state as a line of JSON, as it arrives; a slow client gets the newest state
+    /// of each source.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     subscribe: Option<PathBuf>,
-    /// Write into this file which records of topics of kind `every` are done by --out and --exec, and go on
-    /// there after a restart. If the process is killed, the last ones that were done can come once more.
-    /// Without it, sources send again what they have not heard of.
+    /// Write into this file which records of topics of kind `every` --out and --exec have
+    /// completed, and continue from there after a restart. If the process is killed, the last
+    /// completed records may be delivered again. Without this file, sources resend all records
+    /// whose completion was not acknowledged.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     journal: Option<PathBuf>,
     #[cfg(feature = "source")]
@@ -155,7 +161,7 @@ pub(crate) struct Args {
     metrics: MetricsArgs,
     #[command(flatten)]
     web: WebArgs,
-    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    /// Stop after this time, such as 10s; by default, Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Print the summary as one JSON document on standard output.
@@ -199,7 +205,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .into_diagnostic()
         .map_err(runtime)?;
     let gateway = web.serve(&monitor)?;
-    // Nothing can fail any more before it listens.
+    // Nothing can fail any more before the monitor listens.
     say_where(address, quic.as_ref());
     args.listening.warn_if_open(address, "send states");
     if let Some(address) = metrics {
@@ -217,7 +223,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let result = web.run(&mut monitor, &stop, until, &args.max_age, &mut outputs).map_err(failure);
     drop(gateway);
     let report = monitor.report(&outputs);
-    // It answers no questions any more.
+    // Ends the answers of the monitor to askers.
     drop(monitor);
     let written = outputs.finish(&stop);
     let written = written.into_diagnostic().map_err(Failure::Runtime);
@@ -225,7 +231,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     result.and(summary).and(written)
 }
 
-/// The same monitor that also sends topics, if there are some.
+/// The monitor, which also sends topics, if there are any.
 fn with_returns(args: &Args, web: &mut Web, monitor: Monitor) -> Result<Monitor, Failure> {
     use freshline::driver::monitor::ReturnConfigError;
     #[cfg(feature = "source")]
@@ -241,7 +247,7 @@ fn with_returns(args: &Args, web: &mut Web, monitor: Monitor) -> Result<Monitor,
     }
 }
 
-/// Gives up privileges that are not needed from here on, unless commands are run.
+/// Gives up privileges that are no longer needed, unless commands are run.
 fn confine(args: &Args) {
     let needs = Needs::default().listens(args.metrics.address).listens(args.web.address());
     let needs = needs.writes(args.out.as_deref()).writes(args.socket.as_deref());
@@ -288,7 +294,7 @@ fn outputs(args: &Args) -> Result<Outputs, Failure> {
     Ok(outputs)
 }
 
-/// The sockets for readers of states, which are there as long as they are held.
+/// The sockets for readers of states; they exist until they are dropped.
 fn sockets(
     args: &Args,
     monitor: &Monitor,
@@ -306,7 +312,7 @@ fn sockets(
     Ok([made(snapshots)?, made(subscriptions)?])
 }
 
-/// Sources that are told each second, at most.
+/// The maximum number of sources that are printed each second.
 const MAX_PRINTED: usize = 20;
 
 fn print_each_second(asker: &Asker) {
@@ -341,7 +347,7 @@ fn line(status: &SourceStatus) -> String {
 }
 
 fn print_summary(report: &MonitorReport) -> io::Result<()> {
-    // Standard output may carry --out's lines.
+    // Standard output may carry the lines of --out.
     let mut err = crate::said::Stderr;
     for status in report.ended.iter().chain(&report.sources) {
         writeln!(err, "{}", line(status))?;
@@ -364,14 +370,14 @@ fn print_summary(report: &MonitorReport) -> io::Result<()> {
     )?;
     let (records, lost) = (counters.records, counters.lost_records);
     if counters.bad_chunks > 0 {
-        writeln!(err, "{} parts of records that cannot be were refused", counters.bad_chunks)?;
+        writeln!(err, "{} invalid parts of records were refused", counters.bad_chunks)?;
     }
     match (records, lost) {
         (0, 0) => Ok(()),
         (records, 0) => writeln!(err, "{records} records"),
         (records, lost) => writeln!(
             err,
-            "{records} records; {lost} parts of records are missing, which their sources did not have any more"
+            "{records} records; {lost} parts of records are missing: their sources no longer had them"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! What all subcommands share in printing and in ending.
+//! How subcommands print, and how they end.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -18,20 +18,21 @@ use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
 
-/// The exit code after a second Ctrl-C: 128 + SIGINT, as shells have it.
+/// The exit code after a second Ctrl-C: 128 + SIGINT, the convention of shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// How long the end of a run may take before a signal means that it hangs.
+/// How long the end of a run may take before another signal means that it hangs.
 const GRACE: Span = Span::from_millis(500);
 
-/// Ctrl-C and a request to terminate end the run, with its summary; a second one ends it at once,
-/// should the first wait for a reader or a command that hangs. Not within [`GRACE`]: `timeout` and
-/// others signal a process and its group, which is the same process twice.
+/// Ends the run, with its summary, on Ctrl-C or SIGTERM. A second signal ends it at once, in case
+/// the first one waits for a reader or a command that hangs. A second signal within [`GRACE`] does
+/// not count: `timeout` and similar tools signal a process and its group, so the process gets the
+/// signal twice.
 pub(crate) fn stop_on_signals() -> Result<Stop, Failure> {
     stop_on(&[SIGINT, SIGTERM, SIGHUP])
 }
 
-/// The same at these signals.
+/// Like [`stop_on_signals`], for these signals.
 pub(crate) fn stop_on(signals: &[i32]) -> Result<Stop, Failure> {
     let mut arrivals = Signals::new(signals).into_diagnostic().map_err(Failure::Runtime)?;
     let stop = Stop::new();
@@ -46,20 +47,21 @@ pub(crate) fn stop_on(signals: &[i32]) -> Result<Stop, Failure> {
         }
         theirs.stop();
     };
-    // Its thread may have to end commands of other users.
+    // The thread may have to end commands of other users.
     with_only(&[Privilege::CAP_KILL], || {
         std::thread::spawn(move || arrivals.forever().for_each(|_| on_signal()))
     });
     Ok(stop)
 }
 
-/// The form in which `status` prints what it has found: a table by default.
+/// The format in which `status` prints: a table by default.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Form {
     /// Print one JSON document on standard output.
     #[arg(long, conflicts_with = "metrics")]
     json: bool,
-    /// Print metrics for Prometheus on standard output, as for node_exporter's textfile collector.
+    /// Print metrics for Prometheus on standard output, for example for node_exporter's textfile
+    /// collector.
     #[arg(long)]
     metrics: bool,
 }
@@ -82,7 +84,7 @@ impl Form {
     }
 }
 
-/// One JSON document on standard output.
+/// Prints one JSON document on standard output.
 pub(crate) fn print_json(report: &impl Serialize) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = serde_json::to_writer_pretty(&mut out, report)
@@ -91,13 +93,13 @@ pub(crate) fn print_json(report: &impl Serialize) -> Result<(), Failure> {
     printed(written)
 }
 
-/// Metrics for Prometheus, of one moment, on standard output.
+/// Prints metrics for Prometheus, of one moment, on standard output.
 fn print_metrics(snapshot: impl Collector) -> Result<(), Failure> {
     let text = render(snapshot).into_diagnostic().map_err(Failure::Runtime)?;
     printed(write!(io::stdout(), "{text}"))
 }
 
-/// Judges an attempt to print: a reader that has gone is no failure.
+/// The result of printing: a reader that has closed its end is not a failure.
 pub(crate) fn printed(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -110,12 +112,13 @@ pub(crate) fn ms(value: Option<f64>) -> String {
     value.map_or("-".into(), |value| format!("{value:.1} ms"))
 }
 
-/// What keeps an end from its work, told to a person: each trouble once, until all is well again.
+/// Problems that keep an endpoint from its work: each is printed once, until all are resolved.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles(Vec<String>);
 
 impl Troubles {
-    /// Those that are remembered, of which the far end may have worded some.
+    /// The maximum number of problems that are remembered; the far end may have worded some of
+    /// them.
     const MOST: usize = 8;
 
     pub(crate) fn report_once(&mut self, text: String) {
@@ -129,23 +132,23 @@ impl Troubles {
         self.0.push(text);
     }
 
-    /// All is well again.
+    /// All problems are resolved.
     pub(crate) fn are_over(&mut self) {
         self.0.clear();
     }
 
-    /// The last that was told, unless all is well again.
+    /// The last problem that was printed, unless all are resolved.
     pub(crate) fn last(&self) -> Option<&str> {
         self.0.last().map(String::as_str)
     }
 
-    /// Whether none was told.
+    /// Whether there are no problems.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// A field of a CSV file (RFC 4180): in quotation marks where it needs them.
+/// A field of a CSV file (RFC 4180): in quotation marks if necessary.
 pub(crate) fn quoted(field: &str) -> Cow<'_, str> {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\"")).into()

@@ -9,16 +9,16 @@ use crate::failure::Failure;
 use crate::privileges::LEAVES_BY_INTERFACES;
 use crate::scheduler::{EstimatorName, scheduler};
 
-/// Paths, and what chooses among them.
+/// Paths, and the scheduler that chooses among them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PathArgs {
-    /// Leave by these interfaces or local addresses; by default, follow the routes. For a path on
-    /// which the monitor has another address, give IF@ADDR:PORT.
+    /// Send by these interfaces or local addresses; by default, by the routes. For a path on which
+    /// the monitor has another address, give IF@ADDR:PORT.
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',', help_heading = "Paths")]
     via: Vec<ViaPath>,
-    /// Which of several paths an update takes: freshest, where it is expected first, with copies
-    /// where they pay; qaware, by the queues of this host's devices; min_srtt; round_robin;
-    /// linger, mainline Linux's default; or redundant, all of them.
+    /// Choose the path of an update by this scheduler: freshest, the path with the earliest
+    /// expected arrival, with copies if they pay off; qaware, by the queues of this host's devices;
+    /// min_srtt; round_robin; linger, mainline Linux's default; or redundant, all of them.
     #[arg(
         long,
         value_name = "NAME",
@@ -27,11 +27,11 @@ pub(crate) struct PathArgs {
         help_heading = "Paths"
     )]
     scheduler: String,
-    /// The weight of the old mean in qaware's service time and in freshest's mean wait, 0 to below 1
-    /// [default: 0.8].
+    /// Weigh the old mean with this, 0 to below 1, in qaware's service time and in freshest's mean
+    /// queueing delay [default: 0.8].
     #[arg(long, value_name = "WEIGHT", requires = "via", help_heading = "Paths")]
     alpha: Option<f64>,
-    /// How qaware estimates the service time of a path [default: per-packet].
+    /// Estimate the service time of a path in this way (qaware) [default: per-packet].
     #[arg(long, value_enum, value_name = "NAME", requires = "via", help_heading = "Paths")]
     estimator: Option<EstimatorName>,
 }
@@ -47,12 +47,12 @@ impl PathArgs {
         Ok(SourcePaths { vias: self.via.clone(), scheduler })
     }
 
-    /// The paths that were named.
+    /// The given paths.
     pub(crate) fn vias(&self) -> &[ViaPath] {
         &self.via
     }
 
-    /// The privileges that sockets need on them.
+    /// The privileges that the sockets of these paths need.
     pub(crate) fn privileges(&self) -> &'static [Privilege] {
         if self.via.is_empty() { &[] } else { LEAVES_BY_INTERFACES }
     }

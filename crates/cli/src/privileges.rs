@@ -1,5 +1,5 @@
-//! What a long-running command keeps of its privileges once it is set up, and which files it can write
-//! then. [The table](../../../docs/operation.md#privileges) has a row per command.
+//! The privileges that a long-running command keeps once it is set up, and the files that it can
+//! still write. [The table](../../../docs/operation.md#privileges) has a row per command.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,33 +9,35 @@ use freshline_system::privileges::{Privilege, keep_only, without};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{AccessFlags, access};
 
-/// Ports from here on are free to all users by default (`net.ipv4.ip_unprivileged_port_start`).
+/// Ports from here on are open to all users by default (`net.ipv4.ip_unprivileged_port_start`).
 const FIRST_FREE_PORT: u16 = 1024;
 
-/// As many links as the kernel follows.
+/// The maximum number of symbolic links that the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// What a command needs to end what it has attached to the kernel: its programs' maps, network devices.
+/// The privileges to detach from the kernel: from the maps of programs, and from network devices.
 pub(crate) const DETACHES: &[Privilege] = &[Privilege::CAP_BPF, Privilege::CAP_NET_ADMIN];
 
-/// The same for the congestion control of a mesh, whose end loads a program that lists connections.
+/// The privileges to detach the congestion control of a mesh: detaching loads a program that lists
+/// connections.
 pub(crate) const DETACHES_MESH: &[Privilege] =
     &[Privilege::CAP_BPF, Privilege::CAP_NET_ADMIN, Privilege::CAP_PERFMON];
 
-/// What a command needs to open sockets that leave by an interface, with large buffers, when interfaces come
-/// and go: Linux before 5.7 binds them to interfaces for CAP_NET_RAW only.
+/// The privileges to open sockets that send by an interface, with large buffers, when interfaces
+/// come and go: Linux before 5.7 binds sockets to interfaces for CAP_NET_RAW only.
 pub(crate) const LEAVES_BY_INTERFACES: &[Privilege] =
     &[Privilege::CAP_NET_ADMIN, Privilege::CAP_NET_RAW];
 
-/// Raises the limit on descriptors as far as this user may: one per connection or session is needed, and the
-/// usual limit is 1024. A command that may not have more goes on with those.
+/// Raises the limit on descriptors as far as this user may: a command needs one per connection or
+/// session, and the usual limit is 1024. If the limit cannot be raised, the command goes on with
+/// it.
 pub(crate) fn raise_descriptor_limit() {
     if let Ok((_, max)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, max, max);
     }
 }
 
-/// What a command needs from now on.
+/// The privileges and files that a command needs from now on.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
     privileges: Vec<Privilege>,
@@ -43,12 +45,12 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// These privileges.
+    /// Needs these privileges.
     pub(crate) fn new(privileges: &[Privilege]) -> Self {
         Self { privileges: privileges.to_vec(), ..Self::default() }
     }
 
-    /// To listen at an address.
+    /// Adds the privilege to listen at an address.
     pub(crate) fn listens(mut self, at: Option<SocketAddr>) -> Self {
         if at.is_some_and(|at| (1..FIRST_FREE_PORT).contains(&at.port())) {
             self.privileges.push(Privilege::CAP_NET_BIND_SERVICE);
@@ -56,7 +58,7 @@ impl Needs {
         self
     }
 
-    /// To read a file again and again.
+    /// Adds the privilege to read a file again and again.
     pub(crate) fn reads(mut self, file: Option<&Path>) -> Self {
         let file = file.filter(|file| file.as_os_str() != "-");
         if file.is_some_and(|file| !without(|| may(file, AccessFlags::R_OK))) {
@@ -65,7 +67,7 @@ impl Needs {
         self
     }
 
-    /// To make, write and remove a file.
+    /// Adds the privilege to create, write and remove a file.
     pub(crate) fn writes(mut self, file: Option<&Path>) -> Self {
         let Some(file) = file.filter(|file| file.as_os_str() != "-") else { return self };
         let target = followed(file);
@@ -82,19 +84,20 @@ impl Needs {
         self
     }
 
-    /// Gives up all other privileges of the calling thread and of those that it starts from now on.
+    /// Gives up all other privileges of the calling thread and of the threads that it starts from
+    /// now on.
     pub(crate) fn give_up_others(&self) {
         if let Err(error) = keep_only(&self.privileges) {
             say!("{error}; going on with them");
         }
     }
 
-    /// The same for a command that executes no program: it writes the named files and those beside them
-    /// only, where the kernel has Landlock.
+    /// Like [`Needs::give_up_others`], for a command that executes no program: it may then write
+    /// only in the directories of the named files, if the kernel has Landlock.
     pub(crate) fn confine(&self) {
         self.give_up_others();
         match write_only_below(&self.writes_below) {
-            // Older kernels confine less, or nothing.
+            // Older kernels confine less, or not at all.
             Ok(_) => {}
             Err(error) => say!("{error}; going on without confinement"),
         }
@@ -105,7 +108,7 @@ fn may(file: &Path, access_flags: AccessFlags) -> bool {
     access(file, access_flags).is_ok()
 }
 
-/// Where links lead, also to a file that does not exist yet.
+/// The path with symbolic links resolved, also of a file that does not exist yet.
 fn followed(file: &Path) -> PathBuf {
     let mut target = file.to_owned();
     for _ in 0..MAX_LINKS {

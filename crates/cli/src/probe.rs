@@ -1,5 +1,5 @@
-//! `freshline probe`: the age over the rate on a real path, and how near laws come to its lowest
-//! point.
+//! `freshline probe`: measures the age over the rate on a real path, and how close laws come to the
+//! minimum.
 
 mod chart;
 mod interrupt;
@@ -30,12 +30,12 @@ use trial::{Probe, Timing};
 
 /// Find the fixed rate with the lowest age on a path, and compare laws with it.
 ///
-/// Sends to a running monitor at one fixed rate after the other, each for a few seconds and once
-/// the path has drained, then more closely around the best, then by each law of --law. With
-/// --rounds the laws take turns, each round in another order, so that a change of the path
-/// does not favour one of them; means then have 95 % intervals. Ages are the source's own, from
-/// round trips: higher than the true ones by the delay of the ack. Ctrl-C ends it with what there
-/// is so far.
+/// Sends to a running monitor at one fixed rate after the other, each for a few seconds and after
+/// the path has drained; then at more rates around the best one; then by each law of --law. With
+/// --rounds the laws take turns, in another order in each round, so that a change of the path does
+/// not favour one of them; the means then have 95 % intervals. Ages are the source's own, from
+/// round trips: higher than the true ones by the delay of the ack. Ctrl-C ends the measurement
+/// early, with the results so far.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -56,31 +56,33 @@ Four laws in rotation, five rounds of 30 s each:
 
 EXIT CODES
 
-0  done, or stopped by Ctrl-C, with what there was
-1  the monitor does not answer, or the system's resources are not to be had
+0  done, or stopped by Ctrl-C, with the results so far
+1  the monitor does not answer, or out of system resources
 2  the URL or the flags cannot be understood")]
 pub(crate) struct Args {
-    /// The monitor: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
+    /// Send to this monitor: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
     url: Url,
-    /// These rates, instead of a range that is found by itself: 10/s,50/s,100/s.
+    /// Measure these rates, such as 10/s,50/s,100/s, instead of a range that is found
+    /// automatically.
     #[arg(long, value_name = "RATES", value_delimiter = ',', conflicts_with_all = ["from", "to", "steps"])]
     rates: Vec<UpdateRate>,
-    /// The lowest rate, such as 5/s.
+    /// Start the range at this rate, such as 5/s.
     #[arg(long, value_name = "RATE", requires = "to")]
     from: Option<UpdateRate>,
-    /// The highest rate.
+    /// End the range at this rate.
     #[arg(long, value_name = "RATE", requires = "from")]
     to: Option<UpdateRate>,
-    /// How many rates from --from to --to, evenly on a logarithmic scale.
+    /// Measure this number of rates from --from to --to, evenly on a logarithmic scale.
     #[arg(long, value_name = "N", requires = "from", default_value_t = 10, value_parser = value_parser!(u32).range(2..=1000))]
     steps: u32,
-    /// How many more rates on either side of the best one; 0 leaves out this second pass.
+    /// Measure this number of additional rates on either side of the best one; 0 leaves out this
+    /// second pass.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(..=1000))]
     refine: u32,
-    /// How long each rate is measured, after a settling time of a quarter of it.
+    /// Measure each rate for this long, after a settling time of a quarter of it.
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = run_length)]
     duration_per_rate: Span,
-    /// The laws to compare with the best fixed rate.
+    /// Compare these laws with the best fixed rate.
     #[arg(
         long = "law",
         value_parser = law_name(),
@@ -92,18 +94,19 @@ pub(crate) struct Args {
     laws: Vec<LawName>,
     #[command(flatten)]
     settings: Settings,
-    /// How often each law runs; the laws take turns.
+    /// Run each law this number of times; the laws take turns.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// How long each law runs in a round; its first third is settling time.
+    /// Run each law for this long in a round; its first third is settling time.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = run_length)]
     duration: Span,
     #[command(flatten)]
     marks: MarkArgs,
     #[command(flatten)]
     transport: TransportArgs,
-    /// Payload of each update in bytes. An update that does not fit into one datagram (about 1100 bytes over
-    /// quic://, 1400 over udp://) leaves in several, and the rate counts these.
+    /// Send updates with a payload of this many bytes. An update that does not fit into one
+    /// datagram (about 1100 bytes over quic://, 1400 over udp://) is sent in several datagrams, and
+    /// the rate counts these.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     size: u16,
     /// Print one JSON document on standard output.

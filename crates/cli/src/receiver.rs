@@ -1,4 +1,4 @@
-//! `freshline receiver`: how much others may have in flight to this host.
+//! `freshline receiver`: limits how much data other hosts may have in flight to this host.
 
 mod attach;
 mod detach;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::hold::failure;
 use crate::output::Form;
 
-/// Keep downloads from filling queues in the network: smaller windows are advertised.
+/// Keep downloads from filling queues in the network by advertising smaller windows.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -24,42 +24,43 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Attach(attach::Args),
-    /// Show what is attached, what it has done, and for each remote address the round trip, the
-    /// window, K, and which flow keeps the queue. Needs root.
+    /// Show the attached programs and their counters, and for each remote address the round trip,
+    /// the window, K, and the flow that keeps the queue. Needs root.
     Status(Form),
     Detach(detach::Args),
     Run(run::Args),
 }
 
-/// The law and its settings, for the commands that begin control.
+/// The law and its settings, for the commands that start the control.
 #[derive(Debug, clap::Args)]
 struct LawArgs {
-    /// What chooses the windows.
+    /// Choose the windows by this law.
     #[arg(long, value_enum, default_value_t = LawName::Rtac)]
     law: LawName,
-    /// RTAC: where the round trip settles, in multiples of the shortest one; from 1.01 to 10
+    /// RTAC: let the round trip settle at this multiple of the minimum RTT; from 1.01 to 10
     /// [default: 1.38]
     #[arg(long, value_name = "RATIO")]
     theta: Option<f64>,
-    /// RTAC: added to the shortest round trip, where the path is longer now and then without any
-    /// queue: 8ms for Wi-Fi, 18ms for LTE; or `learn`, to measure it by larger windows now and then,
-    /// which lengthens the queue where several hosts with RTAC share one [default: 0s]
+    /// RTAC: add this to the minimum RTT, for paths whose delay varies without any queue: 8ms for
+    /// Wi-Fi, 18ms for LTE; or `learn`, to measure it by larger windows from time to time, which
+    /// lengthens the queue if several hosts with RTAC share one [default: 0s]
     #[arg(long, value_name = "SPAN|learn")]
     delta: Option<Delta>,
-    /// RTAC: K, the emulated RED queue's slope per packet, from 1e-13 to 1, in place of the K of
-    /// the path. Queues are not tested then. 1.5 / (theta - 1) / BDP^3, with the BDP in packets.
+    /// RTAC: use this K, the emulated RED queue's slope per packet, from 1e-13 to 1, instead of the
+    /// K of the path. Queues are not tested then. Recommended: 1.5 / (theta - 1) / BDP^3, with the
+    /// BDP in packets.
     #[arg(long, value_name = "K")]
     slope: Option<f64>,
-    /// RTAC: exactly Algorithm 1 of the thesis, without any extension; needs --slope
+    /// RTAC: apply exactly Algorithm 1 of the thesis, without any extension; needs --slope
     #[arg(long, requires = "slope", conflicts_with = "theta")]
     pure: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum LawName {
-    /// Short queues, and a fair share beside connections without control.
+    /// Short queues, and a fair share alongside connections without control.
     Rtac,
-    /// The baseline: the round trip settles at 3 times the shortest one, or it starves.
+    /// The baseline: the round trip settles at 3 times the minimum RTT, or the flow starves.
     Drwa,
 }
 
@@ -75,7 +76,7 @@ impl LawArgs {
                 pure: self.pure,
             })),
             LawName::Drwa if has_settings => Err(Failure::Usage(miette::miette!(
-                "`--theta`, `--delta` and `--slope` are RTAC's; `--law drwa` has no settings"
+                "`--theta`, `--delta` and `--slope` belong to RTAC; `--law drwa` has no settings"
             ))),
             LawName::Drwa => Ok(Law::Drwa),
         }

@@ -1,4 +1,4 @@
-//! `freshline relay`: a monitor that is the source of further monitors.
+//! `freshline relay`: a monitor that is also a source for further monitors.
 
 mod reporter;
 
@@ -25,12 +25,13 @@ use reporter::{Reporter, print_each, print_summary};
 
 /// Receive states as a monitor does, and send them on to further monitors.
 ///
-/// Each source has a session of its own at each destination, under the same name, at the rate of that path.
-/// Only the newest state of each topic and key is kept, and removals of keys are passed on. Ages count from
-/// the generation at the source, over any number of relays. A destination that cannot be reached is tried
-/// again, without effect on the others; once it is there, or there again, it gets the newest states at once.
-/// Weights and limits of topics hold at their source alone. A record (kind=every) is done once all
-/// destinations have it: one that is away holds records up, and no states.
+/// Each source has its own session at each destination, under the same name, at the rate of that
+/// path. The relay keeps only the newest state of each topic and key, and passes on removals of
+/// keys. Ages count from the generation at the source, over any number of relays. The relay retries
+/// an unreachable destination, without effect on the others; once it is reachable, it gets the
+/// newest states at once. Weights and limits of topics apply only at their source. A record
+/// (kind=every) is done once all destinations have it: an unreachable destination delays records,
+/// but not states.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -56,19 +57,19 @@ EXIT CODES
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Where to listen for sources: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if
-    /// ADDRESS is not loopback. Port 0 takes a free one.
+    /// Listen for sources at this address: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs
+    /// --insecure if ADDRESS is not loopback. Port 0 takes a free one.
     listen: Url,
-    /// The monitors to send states to: quic://HOST:PORT, or udp://HOST:PORT on trusted links. Flags of
-    /// paths, rates and marks hold for each of them.
+    /// Send states to these monitors: quic://HOST:PORT, or udp://HOST:PORT on trusted links. Flags
+    /// of paths, rates and marks apply to each of them.
     #[arg(required = true, value_name = "DESTINATION")]
     destinations: Vec<Url>,
     #[command(flatten)]
     listening: ListenArgs,
     #[command(flatten)]
     trust: TrustArgs,
-    /// A file with the token that destinations ask for (quic://). A certificate of --cert is shown to them
-    /// as well as to sources.
+    /// Show the token in this file to destinations (quic://). The certificate of --cert is shown to
+    /// them as well as to sources.
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     to_token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -81,11 +82,11 @@ pub(crate) struct Args {
     marks: MarkArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// Send an update of each source at least this often, the last state again if there is no newer one. A
-    /// destination that was restarted without a word gets the newest states after this time.
+    /// Send an update of each source at least this often, the last state again if there is no newer
+    /// one. A destination that restarted unnoticed gets the newest states after this time.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     keep_alive: Span,
-    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    /// Stop after this time, such as 10s; by default, Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Print the progress at this interval, on standard error.
@@ -118,7 +119,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .transpose()
         .into_diagnostic()
         .map_err(Failure::Runtime)?;
-    // Nothing can fail any more before it listens.
+    // Nothing can fail any more before the relay listens.
     say_where(address, quic.as_ref());
     args.listening.warn_if_open(address, "send states");
     args.law.warning().into_iter().for_each(|warning| say!("{warning}"));
@@ -140,9 +141,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 fn relay(args: &Args, listening: Listening) -> Result<RelayBuilder, Failure> {
     let is_quic = |url: &Url| url.scheme() == Scheme::Quic;
     if args.trust.are_given() && !args.destinations.iter().any(is_quic) {
-        return Err(Failure::Usage(miette!(
-            "--pin and --ca mean nothing without a destination at quic://"
-        )));
+        return Err(Failure::Usage(miette!("--pin and --ca need a destination at quic://")));
     }
     let monitor = MonitorBuilder::new(Ok(args.listen.clone()))
         .listening(listening)

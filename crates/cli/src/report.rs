@@ -1,4 +1,4 @@
-//! `freshline report`: saved runs of the lab against each other.
+//! `freshline report`: compares saved runs of the lab.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ use crate::output::printed;
 
 /// Compare saved runs of the lab: differences with their 95 % intervals, and figures with all runs.
 ///
-/// Each file of the folder whose name ends in .json is a run that `freshline lab run --json-file` has
-/// saved. The first one in the order of names, or that of --baseline, is compared with all others. The
-/// interval of a difference is by Welch's t-test.
+/// Each file in the folder whose name ends in .json is a run saved by
+/// `freshline lab run --json-file`. The run of --baseline, or else the first one in the order of
+/// names, is compared with all others. The interval of a difference is by Welch's t-test.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLE
@@ -32,10 +32,10 @@ EXIT CODES
 1  the report cannot be written
 2  the folder has no run, a file is no run, or the flags cannot be understood")]
 pub(crate) struct Args {
-    /// The folder with the saved runs.
+    /// Read the saved runs in this folder.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The run that the others are compared with: its file's name without .json.
+    /// Compare the others with this run: the name of its file without .json.
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
     /// Compare only this metric, such as age_mean.
@@ -67,7 +67,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-/// With the baseline in front.
+/// The runs, with the baseline first.
 fn ordered(mut runs: Vec<SavedRun>, args: &Args) -> Result<Vec<SavedRun>, Failure> {
     let folder = args.folder.display();
     if let Some(name) = &args.baseline {

@@ -1,4 +1,4 @@
-//! `freshline router`: freshness control in a machine that forwards packets.
+//! `freshline router`: freshness control in a host that forwards packets.
 
 mod attach;
 mod detach;
@@ -18,7 +18,7 @@ use freshline_net::router::{ControlError, Order, order};
 use crate::failure::Failure;
 use crate::hold::failure;
 
-/// Shape what leaves through a network device, and keep in it what is fresh.
+/// Shape the packets that leave through a network device, and keep queued updates fresh.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -46,16 +46,16 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// How many flows are told.
+/// The number of flows that are reported.
 const FLOWS: usize = 20;
 
-/// What the router of a device tells, and whether it is in the kernel.
+/// The report of a device's router, and whether it runs in the kernel.
 struct Answer {
     report: RouterReport,
     is_in_kernel: bool,
 }
 
-/// Has the router of a device, in the kernel or in user space, carry out an order.
+/// Sends an order to the router of a device, in the kernel or in user space.
 fn ordered(device: &str, what: Order) -> Result<Answer, Failure> {
     if let Some(report) = ordered_in_kernel(device, what)? {
         return Ok(Answer { report, is_in_kernel: true });
@@ -68,12 +68,13 @@ fn ordered(device: &str, what: Order) -> Result<Answer, Failure> {
     Ok(Answer { report, is_in_kernel: false })
 }
 
-/// Whether the kernel shapes a device. It says so also where it hides what the discipline did.
+/// Whether the kernel shapes a device. Works even if the kernel hides the discipline's counters.
 fn is_in_kernel(device: &str) -> bool {
     matches!(ifc_qdisc::is_attached(device), Ok(true))
 }
 
-/// The same in the kernel; nothing if the device has no discipline of ours there.
+/// Like [`ordered`], in the kernel only; `None` if the device has none of this project's
+/// disciplines.
 fn ordered_in_kernel(device: &str, what: Order) -> Result<Option<RouterReport>, Failure> {
     let Order { aoi_share, rate } = what;
     let report = || ifc_qdisc::report(device, FLOWS);
@@ -88,7 +89,8 @@ fn ordered_in_kernel(device: &str, what: Order) -> Result<Option<RouterReport>, 
     };
     match answer {
         Ok(report) => Ok(report),
-        // A router in user space may have made its device itself, and is heard by its own user, too.
+        // A router in user space may have created its device itself, and also takes orders from its
+        // own user.
         Err(KernelError::NoDevice(_)) => Ok(None),
         Err(KernelError::Privileges(_) | KernelError::HiddenPins) if !is_in_kernel(device) => {
             Ok(None)

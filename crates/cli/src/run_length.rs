@@ -1,4 +1,4 @@
-//! The flag that says how long a run or a measurement takes.
+//! The flag for the length of a run or a measurement.
 
 use freshline_core::unit::Span;
 

@@ -1,7 +1,8 @@
-//! Standard error: messages for people, which must neither end a run nor hold it up.
+//! Standard error: messages for the user, which must neither end a run nor delay it.
 //!
-//! A reader may be gone, as when a terminal is closed, or may not read, as a supervisor that hangs. What
-//! cannot be written at once is left out; the next message that can be written gives the count.
+//! A reader may be gone, such as a closed terminal, or may not read, such as a supervisor that
+//! hangs. Text that cannot be written at once is dropped; the next message that can be written
+//! gives the count.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -12,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 /// Bytes that a pipe takes without blocking when poll reports it as writable: Linux's PIPE_BUF.
 const CHUNK: usize = 4096;
 
-/// Pieces of text that were left out.
+/// Pieces of text that were dropped.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
 /// Standard error. Writing to it never fails and never blocks.
@@ -42,18 +43,18 @@ fn put<W: Write + AsFd>(out: &mut W, bytes: &[u8], left_out: &AtomicU64) {
             left_out.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        // A reader that is gone needs no message.
+        // If the reader is gone, the message is dropped.
         let _ = out.write_all(chunk);
     }
 }
 
-/// Whether a write returns at once, be it with an error.
+/// Whether a write returns at once, with success or an error.
 fn is_ready(out: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(out.as_fd(), PollFlags::POLLOUT)];
     poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
-/// As `eprintln!`, by [`Stderr`].
+/// Like `eprintln!`, through [`Stderr`].
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;

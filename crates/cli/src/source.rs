@@ -1,4 +1,4 @@
-//! `freshline source`: keeps a monitor fresh.
+//! `freshline source`: sends fresh state to a monitor.
 
 mod receive;
 mod records;
@@ -37,11 +37,11 @@ use receive::ReceiveArgs;
 use reporter::{Reporter, print_summary};
 use topic::{Input, TopicArg};
 
-/// Send fresh state to a monitor, as often as keeps it freshest.
+/// Send fresh state to a monitor, at the rate that keeps it freshest.
 ///
-/// The state is taken at the moment of sending. The age that is reported here counts from the
-/// sampling to the arrival of the ack: an upper bound of the age at the monitor, by the way of the
-/// ack.
+/// The state is taken at the moment of sending. The reported age counts from the sampling to the
+/// arrival of the ack; it is an upper bound of the age at the monitor, as it includes the delay of
+/// the ack.
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("what")))]
 #[command(group(ArgGroup::new("streams").args(["latest", "topic"]).multiple(true)), after_long_help = "\
@@ -67,7 +67,7 @@ Several topics of a robot, of which the pose matters most:
         --topic pose,weight=100,latest=/run/pose --topic map,sample=print-map \\
         --topic battery,max-rate=1/s,read=/sys/class/power_supply/BAT0/capacity
 
-A log of which each line counts, over outages and restarts, beside the pose:
+A log of which each line counts, over outages and restarts, alongside the pose:
 
     journalctl -f | freshline source quic://base.example --ca fleet.pem --name robot-7 \\
         --topic pose,latest=/run/pose --topic log,kind=every,records=- --spool /var/lib/robot/spool
@@ -97,7 +97,7 @@ EXIT CODES
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
-    /// The monitor: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
+    /// Send to this monitor: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
     url: Url,
     /// Run this shell command for every update; its output is the state.
     #[arg(long, value_name = "CMD", group = "what", help_heading = "State")]
@@ -108,9 +108,10 @@ pub(crate) struct Args {
     /// Send the newest state of this stream; `-` is standard input.
     #[arg(long, value_name = "STREAM", group = "what", help_heading = "State")]
     latest: Option<PathBuf>,
-    /// Where a state of --latest ends: `lines` for text; `null` at a zero byte, as find -print0 writes;
-    /// `u32` for binary frames with their length in front, as four bytes, the most significant first; or
-    /// `cobs` for binary frames by Consistent Overhead Byte Stuffing, as over serial lines.
+    /// Split the stream of --latest into states in this way: `lines` for text; `null` at zero
+    /// bytes, as find -print0 writes; `u32` for binary frames after their length as four bytes,
+    /// most significant first; or `cobs` for binary frames by Consistent Overhead Byte Stuffing, as
+    /// over serial lines.
     #[arg(
         long,
         value_name = "NAME",
@@ -119,49 +120,51 @@ pub(crate) struct Args {
         help_heading = "State"
     )]
     framing: Framing,
-    /// Take generation times from the stream of --latest: a time and a tab are in front of each state. With
-    /// `unix` the time is in seconds since 1970, such as 1732712345.25. A state without a time, or with one
-    /// that is more than 100 ms in the future or before 2000, counts as generated when it is read; one that
-    /// is more than 30 days old counts as 30 days old.
+    /// Take generation times from the stream of --latest: each state follows a time and a tab. With
+    /// `unix` the time is in seconds since 1970, such as 1732712345.25. A state without a time, or
+    /// with one that is more than 100 ms in the future or before 2000, counts as generated when it
+    /// is read; one that is more than 30 days old counts as 30 days old.
     #[arg(long, value_name = "FORMAT", help_heading = "State")]
     stamp: Option<StampFormat>,
-    /// Send the states of this topic; may be given up to 256 times. All topics share one session and its
-    /// rate: those whose ages weigh most for each byte go first. After the name come, with commas between
-    /// them, weight=NUMBER [default: 1], deadline=TIME (an older state is not sent), min-rate=RATE,
-    /// max-rate=RATE and urgent (before all others, at once, over all paths, until it is acknowledged); at
-    /// the end read=FILE, sample=CMD, latest=STREAM or size=BYTES. With kind=keyed the newest state of each
-    /// key counts: a state of latest=STREAM begins with its key and a tab, and a key without a tab is
-    /// removed; max-keys=NUMBER [default: 512] keys are kept. With kind=every each line of records=STREAM
-    /// counts and arrives once and in order; buffer=SIZE [default: 1MiB] of them is held, then the stream
-    /// is not read on. With stamp=unix a generation time and a tab are in front of each state or record of a
-    /// stream, as with --stamp, and behind the tab of its key with kind=keyed.
+    /// Send the states of this topic; may be given up to 256 times. All topics share one session
+    /// and its rate: topics with the largest weighted age per byte go first. After the name,
+    /// separated by commas, follow weight=NUMBER [default: 1], deadline=TIME (an older state is not
+    /// sent), min-rate=RATE, max-rate=RATE and urgent (before all others, at once, over all paths,
+    /// until it is acknowledged); at the end read=FILE, sample=CMD, latest=STREAM or size=BYTES.
+    /// With kind=keyed the newest state of each key counts: a state of latest=STREAM begins with
+    /// its key and a tab, and a key without a tab is removed; max-keys=NUMBER [default: 512] keys
+    /// are kept. With kind=every each line of records=STREAM counts and arrives once and in order;
+    /// up to buffer=SIZE [default: 1MiB] of them is held, then reading of the stream pauses. With
+    /// stamp=unix a generation time and a tab precede each state or record of a stream, as with
+    /// --stamp; with kind=keyed they follow the key and its tab.
     #[arg(long, value_name = "NAME,…", group = "what", help_heading = "State")]
     topic: Vec<TopicArg>,
-    /// Send made-up state of this size, for measurements.
+    /// Send synthetic states of this size, for measurements.
     #[arg(long, value_name = "BYTES", group = "what", help_heading = "State")]
     size: Option<Bytes>,
-    /// Send states of at most this size. A state that does not fit into one datagram (about 1100 bytes over
-    /// quic://, 1400 over udp://) leaves in several parts, and the monitor gets it whole or not at all. Of
-    /// --sample, --read and --framing cobs a longer state is left out; of other streams it is an error.
+    /// Send states up to this size. A state that does not fit into one datagram (about 1100 bytes
+    /// over quic://, 1400 over udp://) is sent in several parts, and the monitor gets it whole or
+    /// not at all. A longer state of --sample, --read or --framing cobs is left out; in other
+    /// streams it is an error.
     #[arg(long, value_name = "SIZE", default_value = "8MiB", help_heading = "State")]
     max_state: Bytes,
-    /// Keep records of topics with kind=every in this folder until they have arrived, so that they survive an
-    /// end of this process; each source needs a folder of its own.
+    /// Keep records of topics with kind=every in this folder until they have arrived, so that they
+    /// survive the end of this process; each source needs its own folder.
     #[arg(long, value_name = "DIR", help_heading = "State")]
     spool: Option<PathBuf>,
-    /// Send the state of the law and of the paths at this interval, in the topic freshline.status; pages of
-    /// `freshline monitor --web` show it. Needs --topic.
+    /// Send the state of the law and of the paths at this interval, in the topic freshline.status;
+    /// pages of `freshline monitor --web` show it. Needs --topic.
     #[arg(long, value_name = "TIME", help_heading = "State")]
     status: Option<Span>,
     #[command(flatten)]
     receive: ReceiveArgs,
     #[command(flatten)]
     paths: PathArgs,
-    /// A name for the monitor's reports, at most 63 bytes.
+    /// Use this name in the monitor's reports, at most 63 bytes.
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
-    /// Leave out a state that has not changed since the monitor acknowledged it; it is repeated each
-    /// --keep-alive. The age at the monitor grows in between, though the state is still true.
+    /// Leave out a state that has not changed since the monitor acknowledged it; it is repeated
+    /// each --keep-alive. The age at the monitor grows in between, though the state is still true.
     #[arg(long)]
     on_change: bool,
     /// Send an update at least this often, the last state again if there is no newer one, so that
@@ -175,7 +178,7 @@ pub(crate) struct Args {
     marks: MarkArgs,
     #[command(flatten)]
     transport: TransportArgs,
-    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    /// Stop after this time, such as 10s; by default, Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Print the progress at this interval, on standard error.
@@ -255,13 +258,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Gives up privileges that are not needed from here on, unless commands are run.
+/// Gives up privileges that are no longer needed, unless commands are run.
 fn confine(args: &Args) {
     let runs_commands = args.topic.iter().any(|topic| matches!(topic.input, Input::Sample(_)));
     if args.sample.is_none() && !runs_commands && !args.receive.runs_commands() {
         let needs = Needs::new(args.paths.privileges()).reads(args.read.as_deref());
         let needs = needs.reads(args.latest.as_deref());
-        // It makes files in there.
+        // The source creates files in this folder.
         let spool_file = args.spool.as_ref().map(|dir| dir.join("topic.spool"));
         let needs = needs.writes(spool_file.as_deref()).writes(args.receive.file());
         let files = args.topic.iter().map(|topic| topic.input.file());
@@ -269,7 +272,7 @@ fn confine(args: &Args) {
     }
 }
 
-/// The longest state in bytes.
+/// The maximum size of a state in bytes.
 fn max_state(args: &Args) -> Result<usize, Failure> {
     // The length of a state in parts has 32 bits.
     let max = u32::try_from(args.max_state.get()).ok().filter(|max| *max > 0);
@@ -301,7 +304,7 @@ fn states(args: &Args, max_state: usize, spools: Option<&SpoolDir>) -> Result<St
     };
     if args.topic.iter().filter(is_stdin).count() > 1 {
         let message =
-            "standard input has the states of one topic alone: give others a file or a pipe";
+            "standard input can have the states of one topic only: give others a file or a pipe";
         return Err(Failure::Usage(miette!("{message}")));
     }
     let topics = args.topic.iter().map(|topic| {
@@ -353,7 +356,8 @@ fn sampler(
     Ok(match input {
         Input::Sample(command) => Box::new(Command::new(command.clone(), max_state)),
         Input::Read(path) => {
-            // Later it may come and go; at the start its absence is most likely a slip.
+            // Later the file may come and go; if it is missing at the start, that is most likely a
+            // mistake.
             open(path)?;
             Box::new(File::new(path.clone(), max_state))
         }

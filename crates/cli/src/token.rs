@@ -14,9 +14,9 @@ use crate::output::printed;
 
 /// Make tokens for sources and clients, and print their lines for --credentials.
 ///
-/// A token is a secret that its holder shows to open a session (--token-file of `freshline source` and
-/// `freshline wlan receive`). The far end keeps its SHA-256 digest only, in a line that says under which
-/// names the token may be used, and for what.
+/// A token is a secret that its holder shows to open a session (--token-file of `freshline source`
+/// and `freshline wlan receive`). The far end keeps only its SHA-256 digest, in a line with the
+/// names and the right for which the token may be used.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -43,22 +43,22 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Make a token, write it to a new file that its owner alone can read, and print its line.
+    /// Make a token, write it to a new file that only its owner can read, and print its line.
     New(Line),
-    /// Print the line of a token that exists.
+    /// Print the line of an existing token.
     Line(Line),
 }
 
 #[derive(Debug, clap::Args)]
 struct Line {
-    /// The file of the token.
+    /// Write or read the token in this file.
     file: PathBuf,
-    /// The names that the token permits: a name, or a pattern in which `*` stands for any characters.
+    /// Permit these names: a name, or a pattern in which `*` matches any characters.
     #[arg(long, value_name = "PATTERN")]
     name: Pattern,
-    /// What the token permits: to send states to a monitor (publish), to receive the states that a monitor
-    /// sends to its sources (receive), or to join a downlink and receive its packets (subscribe). A source
-    /// with --receive needs a line with publish and one with receive.
+    /// Permit this: to send states to a monitor (publish), to receive the states that a monitor
+    /// sends to its sources (receive), or to join a downlink and receive its packets (subscribe). A
+    /// source with --receive needs a line with publish and one with receive.
     #[arg(long, value_enum, default_value = "publish")]
     right: RightName,
 }
@@ -117,7 +117,7 @@ fn write_new(file: &Path, token: &Token) -> Result<(), Failure> {
     }
 }
 
-/// The token in a file, which holds one only.
+/// The token in a file, which holds a single token.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     match &freshline::read_tokens(file)?[..] {
         [token] => Ok(token.clone()),

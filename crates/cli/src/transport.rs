@@ -1,5 +1,5 @@
-//! The flags by which one that dials, a source or a client of a downlink, chooses whom to trust and
-//! who it is.
+//! The flags by which a connecting end, a source or a client of a downlink, chooses the
+//! certificates to trust and its own identity.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use miette::miette;
 
 use crate::failure::Failure;
 
-/// Which certificates one that dials on quic:// trusts.
+/// The certificates that a connecting end trusts on quic://.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TrustArgs {
-    /// Trust the far end that has this certificate; a monitor or server prints its fingerprint at start
-    /// (quic://). Give it again to trust further ones.
+    /// Trust a far end with this certificate; a monitor or server prints its fingerprint at start
+    /// (quic://). Repeat the flag to trust further ones.
     #[arg(long, value_name = "sha256:HEX", conflicts_with = "ca", help_heading = "Security")]
     pin: Vec<Fingerprint>,
-    /// Trust those whose certificate one of these authorities has signed (quic://).
+    /// Trust far ends with a certificate signed by one of these authorities (quic://).
     #[arg(long, value_name = "PEM", help_heading = "Security")]
     ca: Option<PathBuf>,
 }
@@ -28,7 +28,8 @@ impl TrustArgs {
         !self.pin.is_empty() || self.ca.is_some()
     }
 
-    /// Trust and identity of a client of `url`, with the certificate and key, and the token's file, that it shows.
+    /// Trust and identity of a client of `url`, with the certificate and key, and the token's file,
+    /// that it shows.
     pub(crate) fn dialling(
         &self,
         url: &Url,
@@ -47,7 +48,7 @@ impl TrustArgs {
             return Err(Failure::Usage(miette!(
                 help = "a monitor or server prints its fingerprint at start: pass it on with --pin sha256:…, or \
                         name the authority that signed its certificate with --ca",
-                "on quic:// one must know whom to trust"
+                "quic:// needs a certificate to trust"
             )));
         }
         let dialling = self.pin.iter().copied().fold(Dialling::default(), Dialling::pin);
@@ -58,7 +59,7 @@ impl TrustArgs {
     }
 }
 
-/// Trust and identity of one that dials on quic://.
+/// Trust and identity of an end that connects on quic://.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TransportArgs {
     #[command(flatten)]
@@ -66,10 +67,10 @@ pub(crate) struct TransportArgs {
     /// Show this certificate to the other side (quic://).
     #[arg(long, value_name = "PEM", requires = "key", help_heading = "Security")]
     cert: Option<PathBuf>,
-    /// The private key of --cert.
+    /// Use the private key of --cert.
     #[arg(long, value_name = "PEM", requires = "cert", help_heading = "Security")]
     key: Option<PathBuf>,
-    /// A file with the token that the other side asks for (quic://).
+    /// Show the token in this file, if the other side asks for one (quic://).
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     token_file: Option<PathBuf>,
 }
@@ -81,7 +82,7 @@ impl TransportArgs {
         let dialling = self.trust.dialling(url, shown, self.token_file.as_deref())?;
         if url.scheme() == Scheme::Udp && (self.trust.are_given() || self.cert.is_some()) {
             return Err(Failure::Usage(miette!(
-                "--pin, --ca and --cert mean nothing on udp://, which is neither encrypted \
+                "--pin, --ca and --cert do not apply to udp://, which is neither encrypted \
                  nor authenticated; use quic://"
             )));
         }
@@ -93,7 +94,7 @@ impl TransportArgs {
         Ok(self.dialling(url)?.transport(url)?)
     }
 
-    /// The token to show, empty for none.
+    /// The token to show; empty if there is none.
     pub(crate) fn token(&self, url: &Url) -> Result<Vec<u8>, Failure> {
         Ok(self.dialling(url)?.shown_token(url)?)
     }

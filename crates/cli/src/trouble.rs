@@ -1,9 +1,9 @@
-//! What keeps a session from being open, in words for a person.
+//! Messages for conditions that keep a session from opening.
 
 use freshline::driver::source::{Event, LinkEvent};
 use freshline_core::session::{self, Reach, SourceEvent};
 
-/// Openings without an answer after which a person should know.
+/// The number of unanswered openings after which the user is informed.
 const ATTEMPTS: u32 = 3;
 
 pub(crate) const NO_PATH: &str = "no path to the monitor yet: is an interface up, with an address?";
@@ -16,7 +16,7 @@ pub(crate) fn is_unanswered(session: &session::Source) -> bool {
     matches!(session.reach(), Reach::Opening { attempts } if attempts >= ATTEMPTS)
 }
 
-/// The trouble that an event reports, if it is trouble that is waited out.
+/// The problem that an event reports, if it is one that may resolve itself.
 pub(crate) fn trouble(event: &Event<'_>) -> Option<String> {
     Some(match event {
         Event::Session(SourceEvent::Closed(reason)) => reason.to_string(),

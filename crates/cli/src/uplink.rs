@@ -1,4 +1,4 @@
-//! `freshline uplink`: which of this host's packets go first.
+//! `freshline uplink`: orders the packets of this host by priority.
 
 mod attach;
 mod metrics;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::hold::failure;
 use crate::output::Form;
 
-/// Keep uploads out of the way of all else that leaves through a device.
+/// Give uploads the lowest priority among all packets that leave through a device.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -23,38 +23,39 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Attach(attach::Args),
-    /// Show what is attached, what went into its bands, and the connections that it knows; also
-    /// shapers that a killed process left behind. Metrics cover the devices of this network namespace.
+    /// Show the attached programs, the packets per band, and the known connections; also shapers
+    /// that a killed process left behind. Metrics cover the devices of this network namespace.
     /// Needs root.
     Status(Form),
     Detach(Detach),
     Run(run::Args),
 }
 
-/// End what `attach` began: the device's queues are what they were before.
+/// Undo `attach`: restore the device's queues.
 #[derive(Debug, clap::Args)]
 struct Detach {
-    /// Only from this device; default: from all devices of this network namespace.
+    /// Detach only from this device; default: from all devices of this network namespace.
     #[arg(long, value_name = "DEV")]
     dev: Option<String>,
 }
 
-/// What to do where a queue stands below the bands.
-const HIDDEN: &str = ", in which packets of all bands wait in one line, and nothing shows how many: \
-                      give --rate, a little less than the link gives";
+/// The remedy if there is a queue below the bands.
+const HIDDEN: &str = ", in which packets of all bands share one queue of unknown length: \
+                      give --rate, a little less than the link's capacity";
 
-/// What is controlled and how, for the commands that begin control.
+/// The device and settings, for the commands that start the control.
 #[derive(Debug, clap::Args)]
 struct Law {
-    /// The device through which the packets leave.
+    /// Control the packets that leave through this device.
     #[arg(long, value_name = "DEV")]
     dev: String,
-    /// Shape to this rate, such as 20mbit, with bands of our own: a little less than the link
-    /// behind the device gives. Without it the device's queue is left as it is, and must have
+    /// Shape to this rate, such as 20mbit, with separate bands: a little less than the capacity of
+    /// the link behind the device. Without it the device's queue is left as it is, and must have
     /// bands, as pfifo_fast has.
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// From which part of its send buffer on a connection is an upload; above 0, at most 1.
+    /// Count a connection as an upload once its send buffer is filled to this fraction; above 0, at
+    /// most 1.
     #[arg(long, value_name = "PART", default_value_t = Settings::default().threshold)]
     threshold: f64,
 }

@@ -18,32 +18,32 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 
 use crate::failure::Failure;
 
-/// The longest command, in bytes.
+/// The maximum length of a command, in bytes.
 const MAX_COMMAND: usize = 64 << 10;
 
-/// The page in browsers.
+/// The page for browsers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WebArgs {
     /// Show sources, topics and states in browsers, at http://ADDR: the page and a WebSocket over TCP, and
     /// WebTransport over UDP of the same port. Needs --web-cert or --web-insecure if ADDR is not loopback.
     #[arg(long, value_name = "ADDR", help_heading = "Browsers")]
     web: Option<SocketAddr>,
-    /// The token that browsers must show, from this file of one line. By default a new one is made; the URL
-    /// that is printed has it.
+    /// Require browsers to show the token in this file of one line. By default a new token is made;
+    /// the printed URL contains it.
     #[arg(long, value_name = "FILE", requires = "web", help_heading = "Browsers")]
     web_token_file: Option<PathBuf>,
-    /// Serve the page by https:// with this certificate chain, which browsers must trust. Pages that do not come
-    /// by https:// or from this host have no WebTransport.
+    /// Serve the page by https:// with this certificate chain, which browsers must trust. Pages
+    /// that are loaded neither by https:// nor from this host cannot use WebTransport.
     #[arg(long, value_name = "PEM", requires_all = ["web", "web_key"], help_heading = "Browsers")]
     web_cert: Option<PathBuf>,
-    /// The private key of --web-cert.
+    /// Use the private key of --web-cert.
     #[arg(long, value_name = "PEM", requires = "web_cert", help_heading = "Browsers")]
     web_key: Option<PathBuf>,
-    /// Serve browsers at an address that other hosts can reach. The page is not encrypted, so that a host on
-    /// the path can read the token: for trusted networks, or behind a proxy that encrypts.
+    /// Serve browsers at an address that other hosts can reach. The page is not encrypted, so a
+    /// host on the path can read the token: for trusted networks, or behind a proxy that encrypts.
     #[arg(long, requires = "web", help_heading = "Browsers")]
     web_insecure: bool,
-    /// The law that decides when an update leaves towards a browser.
+    /// Decide by this law when to send an update to a browser.
     #[arg(
         long,
         value_name = "LAW",
@@ -52,7 +52,7 @@ pub(crate) struct WebArgs {
         help_heading = "Browsers"
     )]
     web_law: LawName,
-    /// Maximum rate of updates towards each browser; each carries the newest states that fit.
+    /// Limit the updates to each browser to this rate; each carries the newest states that fit.
     #[arg(
         long,
         value_name = "RATE",
@@ -61,8 +61,8 @@ pub(crate) struct WebArgs {
         help_heading = "Browsers"
     )]
     web_max_rate: UpdateRate,
-    /// Let browsers put states into this topic, which goes to each source that runs with --receive; may be
-    /// given several times.
+    /// Let browsers send states in this topic to each source that runs with --receive; may be given
+    /// several times.
     #[arg(long, value_name = "TOPIC", requires = "web", help_heading = "Browsers")]
     web_command: Vec<String>,
 }
@@ -73,17 +73,17 @@ pub(crate) struct Web {
     config: Option<Config>,
     readers: Readers,
     commands: Vec<Topic>,
-    /// Of the commands, to be taken by the monitor.
+    /// The topics of commands, for the monitor.
     returned: Vec<ReturnTopic>,
 }
 
 impl WebArgs {
-    /// Where it listens.
+    /// The address of the page.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.web
     }
 
-    /// Checks all that can be checked before anything runs.
+    /// Checks everything that can be checked before the command starts.
     pub(crate) fn prepare(&self) -> Result<Web, Failure> {
         let Some(address) = self.web else { return Ok(Web::default()) };
         let files = self.web_cert.clone().zip(self.web_key.clone());
@@ -120,7 +120,7 @@ impl WebArgs {
 }
 
 impl Web {
-    /// The topics of commands, besides those that the monitor sends already.
+    /// Adds the topics of commands to the topics that the monitor already sends.
     pub(crate) fn add_returned(&mut self, config: Option<ReturnConfig>) -> Option<ReturnConfig> {
         if self.returned.is_empty() {
             return config;

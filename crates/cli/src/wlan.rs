@@ -1,4 +1,4 @@
-//! `freshline wlan`: low delay at a high rate over Wi-Fi. One file a subcommand.
+//! `freshline wlan`: low delay at a high rate over Wi-Fi. One file per subcommand.
 
 mod counting;
 mod locate;
@@ -12,7 +12,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Low delay at a high rate over Wi-Fi, by holding the aggregation level.
+/// Send with low delay at a high rate over Wi-Fi, by holding the aggregation level.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -161,7 +161,10 @@ fn what_listens_gives_it_to_nobody_after_the_end() {
         let detached = mesh("detach");
         assert_succeeded(&detached);
         let said = words(&detached.stderr);
-        assert!(said.contains("Reno is what 1 listening sockets"), "{said}");
+        assert!(
+            said.contains("1 listening sockets of this network namespace now give Reno"),
+            "{said}"
+        );
         assert_eq!(name_of(&accepted().0), "reno");
         assert_eq!(name_of(&before), NAME, "what has begun goes on");
     });
@@ -283,7 +286,7 @@ fn a_namespace_that_has_it_by_default_has_it_until_that_is_changed() {
     });
     drop(namespace);
     assert_eq!(kept.trim(), NAME);
-    assert!(said.contains("new connections of this network namespace still have it"), "{said}");
+    assert!(said.contains("new connections of this network namespace still use it"), "{said}");
     assert!(!is_registered());
 }
 

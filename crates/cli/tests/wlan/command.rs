@@ -44,7 +44,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         ),
         ("serve udp://127.0.0.1:0 --size 1kB --level 64", "`level` is 64, which is not"),
         ("serve udp://127.0.0.1:0 --size 1kB --packet-size 60B", "packets of 60 bytes"),
-        ("serve udp://127.0.0.1:0 --size 1kB --token-file /dev/null", "mean nothing on udp://"),
+        ("serve udp://127.0.0.1:0 --size 1kB --token-file /dev/null", "do not apply to udp://"),
         ("serve udp://127.0.0.1:0 --file /nowhere", "cannot read /nowhere"),
         ("serve udp://127.0.0.1:0 --size 1kB --loop", "belongs to --file"),
         ("receive udp://127.0.0.1:9", "give --interface wlan0"),
