@@ -1,28 +1,29 @@
-//! Whether packets leave through the device without having passed the queue.
+//! Detects packets that leave through the device without passing the queue.
 //!
 //! Flowtables, VLAN devices above the device, bridges, packet sockets and offloads send past the
-//! packet filter: the router would shape nothing, without a word. The device's own counter shows it.
+//! packet filter: the router would silently shape nothing. The device's own counter shows it.
 
 use std::fs;
 
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 
-/// Compares what a device has sent with what has passed the queue, and reports a difference once.
+/// Compares the bytes that a device has sent with the bytes that have passed the queue, and reports
+/// a difference once.
 #[derive(Debug)]
 pub(super) struct Bypass {
-    /// When to compare; never again once a difference is reported.
+    /// The time of the next comparison; `None` after a difference is reported.
     next: Option<Time>,
     last: Option<Counts>,
-    /// For how many intervals in a row too much was sent.
+    /// The number of consecutive intervals with unexplained traffic.
     suspicious: u32,
-    /// What was sent in these, without having passed the queue.
+    /// The bytes sent in these intervals without passing the queue.
     unseen: Bytes,
-    /// What passed the queue in these.
+    /// The bytes that passed the queue in these intervals.
     passed: Bytes,
     over: Span,
 }
 
-/// Counts since some beginning.
+/// Counters since an arbitrary time.
 #[derive(Debug, Clone, Copy)]
 struct Counts {
     at: Time,
@@ -30,7 +31,7 @@ struct Counts {
     passed: Bytes,
 }
 
-/// What bypasses the queue.
+/// The traffic that bypasses the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bypassed {
     /// Sent by the device, without having passed the queue.
@@ -47,27 +48,30 @@ impl Default for Bypass {
 }
 
 impl Bypass {
-    /// Between two comparisons.
+    /// The time between two comparisons.
     const INTERVAL: Span = Span::from_secs(1);
-    /// For how many intervals in a row. What the device's own queue held at start has drained then.
+    /// The number of consecutive intervals before a report. By then, the device's own queue at
+    /// start-up has drained.
     const PATIENCE: u32 = 10;
-    /// How much of the shaped rate is more than what may pass by: ARP, neighbour discovery.
+    /// The fraction of the shaped rate that may bypass the queue without a report, 1/20: ARP,
+    /// neighbour discovery.
     const SHARE: u64 = 20;
-    /// The same for slow links, bytes per second.
+    /// The same for slow links, in bytes per second.
     const FEW: u64 = 2000;
 
-    /// When to compare next; `None` once a difference is reported.
+    /// When to compare next; `None` after a difference is reported.
     pub(super) fn next(&self) -> Option<Time> {
         self.next
     }
 
-    /// There is nothing to compare now.
+    /// Postpones the comparison: there is nothing to compare now.
     pub(super) fn postpone(&mut self, now: Time) {
         *self = Self { next: Some(now + Self::INTERVAL), ..Self::default() };
     }
 
     /// Notes how many bytes the device has `sent` and how many have `passed` the queue, each since
-    /// some beginning, at a link shaped to `rate`. What bypasses the queue, once it lasts.
+    /// an arbitrary time, with the link shaped to `rate`. Returns the bypassing traffic if it
+    /// persists.
     pub(super) fn check(
         &mut self,
         now: Time,
@@ -79,10 +83,10 @@ impl Bypass {
         let last = self.last.replace(Counts { at: now, sent, passed })?;
         let over = now.since(last.at);
         let passed = passed - last.passed;
-        // The counter begins again with a new device of this name.
+        // The counter restarts with a new device of this name.
         let sent = sent.checked_sub(last.sent).unwrap_or(Bytes::ZERO);
-        // A device counts link-layer headers, which are at most as long as the smallest packets; and
-        // those of each segment of a super-packet.
+        // A device counts link-layer headers, which are at most as long as the smallest packets,
+        // and the headers of each segment of a super-packet.
         let unseen = sent.checked_sub(passed + passed).unwrap_or(Bytes::ZERO);
         let negligible = (rate.as_bps() / 8 / Self::SHARE).max(Self::FEW);
         if bytes_per_s(unseen, over) <= negligible {
@@ -107,7 +111,7 @@ fn bytes_per_s(bytes: Bytes, over: Span) -> u64 {
     u64::try_from(per_s).unwrap_or(u64::MAX)
 }
 
-/// How many bytes a device of this thread's network namespace has sent.
+/// The number of bytes that a device of this thread's network namespace has sent.
 pub(super) fn sent_by(device: &str) -> Option<Bytes> {
     // /sys belongs to the namespace that mounted it.
     let devices = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
@@ -120,7 +124,7 @@ fn sent_in(devices: &str, device: &str) -> Option<Bytes> {
         .lines()
         .filter_map(|line| line.trim_start().rsplit_once(": "))
         .find(|(name, _)| *name == device)?;
-    // Eight columns of what came in; then the bytes of what went out.
+    // Skips the eight receive columns; the first transmit column counts bytes.
     counts.split_whitespace().nth(8)?.parse().ok().map(Bytes::new)
 }
 
@@ -128,8 +132,8 @@ fn sent_in(devices: &str, device: &str) -> Option<Bytes> {
 mod tests {
     use super::*;
 
-    /// Bytes per second that the device sends and that the queue passes, from start on: what is
-    /// reported, after how many seconds.
+    /// Bytes per second that the device sends and that the queue passes, from the start on; returns
+    /// the report, and after how many seconds it was made.
     fn reported(seconds: &[(u64, u64)]) -> Option<(u64, Bypassed)> {
         let mut bypass = Bypass::default();
         let (mut sent, mut passed) = (Bytes::new(5_000_000_000), Bytes::ZERO);
@@ -154,12 +158,12 @@ mod tests {
             unseen: BitRate::from_bps(unseen),
             passed: BitRate::from_bps(passed),
         };
-        // Nothing passes the queue.
+        // No packet passes the queue.
         assert_eq!(reported(&[(1_250_000, 0); 20]), Some((10, bypassed(10_000_000, 0))));
-        // Of a flowtable's connections, the first packets do.
+        // Only the first packets of a flowtable's connections pass the queue.
         let flowtable = [(2_500_000, 2000); 20];
         assert_eq!(reported(&flowtable), Some((10, bypassed(19_968_000, 16_000))));
-        // After a quiet beginning.
+        // After a quiet start.
         let later = [&[(0, 0); 30][..], &[(1_250_000, 0); 20]].concat();
         assert_eq!(reported(&later), Some((40, bypassed(10_000_000, 0))));
     }
@@ -170,13 +174,13 @@ mod tests {
         assert_eq!(reported(&[(2_500_000 * 60 / 40, 2_500_000); 60]), None);
         // ARP, neighbour discovery and a few others.
         assert_eq!(reported(&[(100_000, 0); 60]), None);
-        // What the device's own queue held before the router was there.
+        // The device's own queue from before the router started.
         let drains = [&[(1_000_000, 0); 9][..], &[(0, 0); 50]].concat();
         assert_eq!(reported(&drains), None);
-        // Bursts, after which the queue is passed again.
+        // Bursts, after which packets pass the queue again.
         let bursts = [[(1_000_000, 0); 9], [(1_000_000, 1_000_000); 9]].concat().repeat(3);
         assert_eq!(reported(&bursts), None);
-        // A counter that begins again.
+        // A restarted counter.
         let mut bypass = Bypass::default();
         for n in 0..20 {
             let now = Time::ZERO + Span::from_secs(1) * n;

@@ -1,11 +1,11 @@
-//! The socket over which a running router is asked and set.
+//! The socket through which a running router is queried and configured.
 //!
-//! It is a UNIX socket in a folder that no other user may enter ([`Place`]), one per device of a network
-//! namespace. Both ends check the user of the other process (`SO_PEERCRED`), which has to be root or the
-//! own user. The socket of a router that was killed is replaced.
+//! It is a UNIX socket in a folder that no other user may enter ([`Place`]), one per device of a
+//! network namespace. Both ends check the user of the other process (`SO_PEERCRED`), which must be
+//! root or their own user. The socket of a killed router is replaced.
 //!
-//! A question is a line of JSON, an [`Order`]; the answer another one. Either line is bounded, and in what
-//! is read of an answer control characters are escaped.
+//! A request is a line of JSON, an [`Order`]; the answer is another line. Both lines have a maximum
+//! length, and control characters in answers are escaped.
 
 use std::borrow::Borrow;
 use std::fs;
@@ -32,31 +32,31 @@ use super::place::Place;
 use super::{RouterError, canonical};
 use crate::clock::Clock;
 
-/// How long a client may take to send its whole order, however it is cut into pieces. Clients of ours send
-/// it at once.
+/// How long a client may take to send its whole order, in any number of pieces. Freshline's own
+/// clients send it at once.
 const ORDER_WITHIN: Span = Span::from_secs(1);
 /// How long a client may take to read its whole answer.
 const ANSWER_WITHIN: Span = Span::from_secs(2);
-/// How long a client waits for its whole answer: longer than the router takes while another client uses
-/// up its time.
+/// How long a client waits for its whole answer: longer than the router takes while another client
+/// uses up its time.
 const PATIENCE: Span = Span::from_secs(5);
-/// The longest order, and the longest answer, in bytes: several times what a report with all its flows
-/// takes.
+/// The maximum length of an order, and of an answer, in bytes: several times the size of a report
+/// with all its flows.
 const MAX_ORDER: u64 = 4096;
 const MAX_ANSWER: u64 = 1 << 18;
-/// The rest after a failure.
+/// The pause after a failure.
 const REST: Duration = Duration::from_millis(10);
 
-/// The name of one device's router, taken.
+/// The name of a device's router, taken by this process.
 #[derive(Debug)]
 pub(super) struct ControlSocket {
     path: Path,
-    /// Goes after the path.
+    /// Dropped after the path.
     listener: UnixListener,
 }
 
-/// The socket's file, which goes with this: while the socket still listens, as a path whose socket does not
-/// is free for the next router, and under the folder's lock.
+/// The socket's file, removed when this is dropped: while the socket still listens (a path without
+/// a listener is free for the next router), and under the folder's lock.
 #[derive(Debug)]
 struct Path {
     place: Place,
@@ -70,10 +70,10 @@ impl Drop for Path {
     }
 }
 
-/// Why a running router could not be reached, or refused.
+/// Why a running router could not be reached, or refused the order.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// There is none.
+    /// No router runs for the device.
     #[error(
         "no `freshline router run` answers for {device} in this network namespace: {source}; is it \
          running, and the name of the device right?"
@@ -81,26 +81,26 @@ pub enum ControlError {
     Unreachable {
         /// The device.
         device: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The connection broke, or what came is no answer.
+    /// The connection broke, or the reply is not an answer.
     #[error("the router for {device} gave no answer: {source}; only root and its own user get one")]
     NoAnswer {
         /// The device.
         device: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What listens is another user's.
-    #[error("what listens for {device} is a process of user {user}, and not of root or this user")]
+    /// The listener is another user's process.
+    #[error("the listener for {device} is a process of user {user}, not of root or this user")]
     Stranger {
         /// The device.
         device: String,
         /// The number of the process's user.
         user: u32,
     },
-    /// The router says why not.
+    /// The router refused, for this reason.
     #[error("the router refused: {0}")]
     Refused(String),
 }
@@ -123,15 +123,15 @@ impl ControlSocket {
         }
     }
 
-    /// Nothing if a router has it.
+    /// `None` if a router has it.
     fn take_at(place: &Place, device: &str) -> io::Result<Option<Self>> {
         let path = place.socket_of(device)?;
         let _alone = place.lock()?;
         if is_taken(connect(&path)) {
             return Ok(None);
         }
-        // Of routers that were killed, the device's own among them; those of namespaces that are gone
-        // would stay for ever.
+        // Removes the sockets of killed routers, including the device's own; otherwise the sockets
+        // of deleted namespaces would stay forever.
         for socket in place.sockets() {
             let refused = connect(&socket).err().map(|error| error.kind());
             if refused == Some(io::ErrorKind::ConnectionRefused) {
@@ -143,19 +143,21 @@ impl ControlSocket {
         Ok(Some(Self { path, listener }))
     }
 
-    /// Passes on what is asked, as long as what this gives is there.
+    /// Passes orders to the router until the returned value is dropped.
     pub(super) fn serve(self, orders: Orders) -> io::Result<Serving> {
         let Self { path, listener } = self;
         let serving = Serving { path: Some(path), listener: listener.try_clone()? };
         thread::spawn(move || {
             for stream in listener.incoming() {
-                // One after the other: a slow one costs the others the times above at most.
+                // Clients are served one after the other: a slow client delays the others by at
+                // most the times above.
                 if stream.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput) {
                     return; // the router has ended
                 }
                 if let Err(error) = stream.and_then(|stream| reply(stream, &orders)) {
-                    tracing::debug!("somebody who asked went away: {error}");
-                    // Should the process be out of files, it will not be better at once.
+                    tracing::debug!("a client went away: {error}");
+                    // If the process is out of file descriptors, an immediate retry would fail,
+                    // too.
                     thread::sleep(REST);
                 }
             }
@@ -164,7 +166,7 @@ impl ControlSocket {
     }
 }
 
-/// A socket that is listened at; then its name is free again.
+/// A socket that is served; dropping this frees its name.
 #[derive(Debug)]
 pub(super) struct Serving {
     path: Option<Path>,
@@ -179,7 +181,7 @@ impl Drop for Serving {
     }
 }
 
-/// Has the router for a device carry out an order.
+/// Has the router of a device carry out an order.
 ///
 /// # Errors
 /// [`ControlError`] if there is no such router, or it refuses.
@@ -212,7 +214,7 @@ pub fn order(device: &str, order: Order) -> Result<RouterReport, ControlError> {
     }
 }
 
-/// Connects without waiting: a router that is stopped takes no connections, and once its backlog is full
+/// Connects without blocking: a stopped router accepts no connections, and when its backlog is full
 /// this fails with [`io::ErrorKind::WouldBlock`].
 fn connect(path: &path::Path) -> io::Result<UnixStream> {
     let kind = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -223,12 +225,12 @@ fn connect(path: &path::Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Whether something listens, be it that its backlog is full.
+/// Whether a process listens, even with a full backlog.
 fn is_taken(connected: io::Result<UnixStream>) -> bool {
     connected.map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |_| true)
 }
 
-/// Whose process the other end is.
+/// The user of the peer process.
 fn peer(stream: &impl AsFd) -> io::Result<Uid> {
     Ok(Uid::from_raw(getsockopt(stream, sockopt::PeerCredentials)?.uid()))
 }
@@ -245,7 +247,7 @@ fn ask(stream: UnixStream, order: Order) -> io::Result<Result<RouterReport, Stri
     read_answer(stream)
 }
 
-/// A line of at most this many bytes.
+/// Reads a line of at most `longest` bytes.
 fn line(from: impl Read, longest: u64) -> io::Result<String> {
     let mut line = String::new();
     BufReader::new(from.take(longest)).read_line(&mut line)?;
@@ -255,7 +257,7 @@ fn line(from: impl Read, longest: u64) -> io::Result<String> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "a line without an end"))
 }
 
-/// Escapes control characters, and those that change the direction of text, in all texts.
+/// Escapes control characters, and characters that change the direction of text, in all texts.
 fn escape(value: &mut Value) {
     match value {
         Value::String(text) if text.contains(is_control) => *text = escaped(text),
@@ -273,10 +275,10 @@ fn reply(stream: UnixStream, orders: &Orders) -> io::Result<()> {
     Within::new(&stream, ANSWER_WITHIN).write_all(&text)
 }
 
-/// Reads an order, has it carried out, and gives the text of the answer.
+/// Reads an order, has it carried out, and returns the text of the answer.
 ///
 /// # Errors
-/// If no whole line comes, or one that is too long.
+/// If the line is incomplete or too long.
 #[doc(hidden)]
 pub fn answer_to(
     from: impl Read,
@@ -295,7 +297,7 @@ pub fn answer_to(
     Ok(text)
 }
 
-/// Reads an answer: the report, or why the router refused.
+/// Reads an answer: the report, or the router's reason to refuse.
 ///
 /// # Errors
 /// If it is no answer.
@@ -310,8 +312,8 @@ pub fn read_answer(from: impl Read) -> io::Result<Result<RouterReport, String>> 
     })
 }
 
-/// A stream on which all reads and writes together end by one time, so that a peer that sends a byte now
-/// and then gets no longer than one that sends nothing.
+/// A stream with one deadline for all reads and writes together, so that a peer that sends a byte
+/// now and then gets no more time than a silent one.
 struct Within<S> {
     stream: S,
     clock: Clock,
@@ -324,7 +326,7 @@ impl<S: Borrow<UnixStream>> Within<S> {
         Self { stream, clock, end: clock.awake() + span }
     }
 
-    /// The time that is left.
+    /// The remaining time.
     fn left(&self) -> io::Result<Option<Duration>> {
         match self.end.since(self.clock.awake()) {
             Span::ZERO => Err(io::ErrorKind::TimedOut.into()),
@@ -333,7 +335,7 @@ impl<S: Borrow<UnixStream>> Within<S> {
     }
 }
 
-/// What the system says of a socket's timeout is "try again", which is no advice here.
+/// Replaces the system's message for a socket timeout, "try again", which would mislead here.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
@@ -370,7 +372,7 @@ mod tests {
         let first = ControlSocket::take_at(&place, "eth0").unwrap().expect("a socket");
         assert!(ControlSocket::take_at(&place, "eth0").unwrap().is_none());
         let other = ControlSocket::take_at(&place, "eth1").unwrap().expect("a socket");
-        // As processes leave them that are killed.
+        // A killed process leaves its socket like this.
         for ControlSocket { path, listener } in [first, other] {
             drop(listener);
             std::mem::forget(path);
@@ -432,7 +434,7 @@ mod tests {
         let slow = thread::spawn(move || {
             for byte in b"{\"rate\":\"20mbit\"}\n" {
                 thread::sleep(Duration::from_millis(20));
-                // It fails once the other end has lost its patience.
+                // This fails when the other end has given up.
                 if theirs.write_all(&[*byte]).is_err() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! The loop of a router.
+//! The event loop of a router.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const GATE: Token = Token(0);
 const ALARM: Token = Token(1);
 const WAKER: Token = Token(2);
 
-/// Drives a shaper by a clock, and whatever else wakes it.
+/// Drives a shaper by the clock and by other wake-ups.
 pub(super) struct Driver<G: Gate> {
     shaper: Shaper<G>,
     poll: Poll,
@@ -35,12 +35,12 @@ pub(super) struct Driver<G: Gate> {
 }
 
 impl<G: Gate> Driver<G> {
-    /// How long what waits may take to leave when the router ends.
+    /// The time limit for sending the queued packets when the router ends.
     const LINGER: Span = Span::from_secs(1);
-    /// How many flows a report tells of.
+    /// The maximum number of flows in a report.
     const FLOWS: usize = 20;
 
-    /// With the shaper's gate open; orders come by `control`.
+    /// Starts with the shaper's gate open; orders arrive on `control`.
     pub(super) fn new(shaper: Shaper<G>, control: ControlSocket) -> Result<Self, RouterError> {
         let (poll, alarm, waker) = wakeups(&shaper).map_err(system("wait for packets"))?;
         let desk = Desk::new(Arc::clone(&waker));
@@ -48,7 +48,7 @@ impl<G: Gate> Driver<G> {
         Ok(Self { shaper, poll, alarm, waker, desk, _serving: serving })
     }
 
-    /// For orders from other threads.
+    /// A handle with which other threads give orders.
     pub(super) fn orders(&self) -> Orders {
         self.desk.orders()
     }

@@ -1,4 +1,4 @@
-//! Where a router gets packets from and gives them back to: the kernel's queue, or a TUN device.
+//! The source and sink of a router's packets: the kernel's queue, or a TUN device.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -8,16 +8,16 @@ use freshline_core::unit::{BitRate, Bytes, Span, Time};
 
 use super::ledger::Subject;
 
-/// A gate hands out packets and takes each one back, to let it pass or to drop it, in any order.
+/// A gate hands out packets and takes each one back, to pass it or to drop it, in any order.
 pub(super) trait Gate {
-    /// What it needs to know a packet again.
+    /// Identifies a packet that was handed out.
     type Ticket: Ticket;
 
-    /// Adds what came next. Fails with [`io::ErrorKind::WouldBlock`] if nothing did, and with
-    /// `ENOBUFS` if something was lost before it could be read.
+    /// Adds the packets that arrived. Fails with [`io::ErrorKind::WouldBlock`] if there are none,
+    /// and with `ENOBUFS` if packets were lost before they could be read.
     fn receive(&mut self, into: &mut Vec<Arrived<Self::Ticket>>) -> io::Result<()>;
 
-    /// Lets a packet pass, by the next [`Gate::flush`] at the latest.
+    /// Passes a packet, by the next [`Gate::flush`] at the latest.
     fn pass(&mut self, ticket: Self::Ticket) -> io::Result<()>;
 
     /// Drops a packet.
@@ -29,77 +29,79 @@ pub(super) trait Gate {
         Vec::new()
     }
 
-    /// How many bytes the device has sent in all, whether they passed the gate or not; `None` where
-    /// nothing can bypass the gate, or where the kernel does not say.
+    /// The total bytes that the device has sent, whether they passed the gate or not; `None` if no
+    /// packet can bypass the gate, or if the kernel does not report it.
     fn sent_by_device(&self) -> Option<Bytes> {
         None
     }
 
-    /// Does what was not done yet.
+    /// Completes all pending operations.
     fn flush(&mut self) -> io::Result<()>;
 
     /// The router shapes to this rate from now on.
     fn set_rate(&mut self, rate: BitRate) -> io::Result<()>;
 
-    /// How long packets come after [`Gate::alive`], and pass by then; nothing if they always come.
+    /// How long packets are queued after [`Gate::alive`] until they bypass the router; `None` if
+    /// they are always queued.
     fn lease(&self) -> Option<Span> {
         None
     }
 
-    /// The loop runs: packets come for another lease. Never waits.
+    /// Reports that the loop runs: packets are queued for another lease. Never blocks.
     fn alive(&mut self) {}
 
-    /// Takes in no more packets, once [`Gate::is_closed`]; those that it took until then still come.
+    /// Accepts no more packets, once [`Gate::is_closed`]; packets accepted until then are still
+    /// handed out.
     fn close(&mut self);
 
-    /// Whether a close is complete. It may take a while, and waits for nothing here.
+    /// Whether a close is complete. It may take a while; this call does not block.
     fn is_closed(&self) -> bool {
         true
     }
 
-    /// What becomes readable when something came.
+    /// The descriptor that becomes readable when packets arrive.
     fn readable(&self) -> RawFd;
 
-    /// What it tells of itself.
+    /// The gate's status.
     fn status(&self) -> Status;
 }
 
-/// What a gate tells of itself.
+/// The status of a gate.
 #[derive(Debug, Clone)]
 pub(super) struct Status {
     /// `segmented` or `whole`.
     pub(super) super_packets: &'static str,
-    /// How many packets it can hold; none where the discipline's limit is the only one.
+    /// How many packets it can hold; `None` if only the discipline's limit applies.
     pub(super) limit: Option<u64>,
-    /// What was lost before it could be read.
+    /// Packets lost before they could be read.
     pub(super) kernel_drops: KernelDropsReport,
     /// When packets passed without it.
     pub(super) unshaped: UnshapedReport,
 }
 
-/// By which a gate knows a packet again.
+/// Identifies a packet that a gate has handed out.
 pub(super) trait Ticket {
-    /// Counts packets in the order in which they came, modulo 2³².
+    /// Numbers packets in the order of their arrival, modulo 2³².
     fn number(&self) -> u32 {
         0
     }
 
-    /// Marks the packet as having met congestion. Whether it is marked now.
+    /// Marks the packet as having met congestion; returns whether it is marked now.
     fn mark(&mut self) -> bool {
         false
     }
 }
 
-/// A packet as it comes out of a gate.
+/// A packet from a gate.
 #[derive(Debug)]
 pub(super) struct Arrived<T> {
     pub(super) ticket: T,
-    /// All of it, from the IP header on.
+    /// The whole length, from the IP header on.
     pub(super) size: Bytes,
     pub(super) header: Header,
 }
 
-/// A packet as it waits.
+/// A queued packet.
 #[derive(Debug)]
 pub(super) struct Held<T> {
     pub(super) packet: Arrived<T>,

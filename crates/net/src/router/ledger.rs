@@ -1,4 +1,4 @@
-//! What a router keeps of the packets that went through it: by class, and of the heaviest flows.
+//! The statistics of a router's packets: per class, and of the heaviest flows.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -14,16 +14,16 @@ use freshline_core::unit::{Bytes, Span, Time};
 /// The shortest time over which a rate is reported.
 const MIN_RATE_TIME: Span = Span::from_millis(1);
 
-/// Counts for one class or flow.
+/// The statistics of a class or flow.
 #[derive(Debug, Default)]
 struct Account {
     arrived: Traffic,
     sent: Traffic,
-    /// Of those sent.
+    /// Of the packets sent.
     marked: u64,
     drops: DropCounts,
     recent: RecentRate,
-    /// From the second packet on: of most flows of a flood there is none, and it takes 30 kB.
+    /// Allocated at the second packet: most flows of a flood have one packet, and it takes 30 kB.
     sojourn: Option<SpanHistogram>,
 }
 
@@ -64,18 +64,18 @@ struct FlowAccount {
     account: Account,
 }
 
-/// Everything that is told of the packets.
+/// All statistics of the packets.
 #[derive(Debug)]
 pub(super) struct Ledger {
     start: Time,
     classes: [Account; Class::ALL.len()],
     flows: Box<[Option<FlowAccount>]>,
-    /// With a secret of its own, so that no sender can choose whom his flows push out.
+    /// Seeded with a secret, so that no sender can choose which flows its own flows displace.
     hash: RandomState,
     forgotten: u64,
 }
 
-/// Of which packet something is told.
+/// The flow and class to which a packet is accounted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject {
     pub(super) flow: FlowKey,
@@ -84,11 +84,11 @@ pub(super) struct Subject {
 }
 
 impl Ledger {
-    /// Flows are kept in sets, by the hash of their key: so finding one, and finding which one has
-    /// to go, is bounded work.
+    /// Flows are kept in sets, by the hash of their key, which bounds the work of finding a flow,
+    /// and of choosing the flow to replace.
     const SETS: usize = 32;
     const FLOWS_A_SET: usize = 8;
-    /// A flow that has been silent for this long goes first.
+    /// A flow that has been silent for this long is replaced first.
     const SILENT: Span = Span::from_secs(30);
 
     pub(super) fn new(start: Time) -> Self {
@@ -101,7 +101,7 @@ impl Ledger {
         }
     }
 
-    /// A packet came.
+    /// A packet arrived.
     pub(super) fn arrived(&mut self, now: Time, subject: Subject) {
         self.classes[subject.class as usize].arrived.count(subject.size);
         let flow = self.admit(now, subject);
@@ -125,12 +125,12 @@ impl Ledger {
         }
     }
 
-    /// How many bytes were sent.
+    /// The number of bytes sent.
     pub(super) fn bytes_sent(&self) -> Bytes {
         self.classes.iter().fold(Bytes::ZERO, |sum, class| sum + class.sent.bytes)
     }
 
-    /// The part of the bytes sent that were of the AoI class, from 0 to 1.
+    /// The AoI class's share of the bytes sent, from 0 to 1.
     pub(super) fn served_share(&self) -> Option<f64> {
         let bytes = |class: Class| self.classes[class as usize].sent.bytes.get() as f64;
         let all: f64 = Class::ALL.into_iter().map(bytes).sum();
@@ -145,8 +145,9 @@ impl Ledger {
         Class::ALL.into_iter().map(report).collect()
     }
 
-    /// The flows with the highest recent rates, at most `most`, highest first. A flow that began less
-    /// than 250 ms ago is ranked by its bytes over that time. Silent flows follow, by their bytes.
+    /// The flows with the highest recent rates, at most `most`, highest first. A flow that began
+    /// less than 250 ms ago is ranked by its bytes over that time. Silent flows follow, by their
+    /// bytes.
     pub(super) fn flows(&self, now: Time, most: usize) -> Vec<FlowReport> {
         let rank = |flow: &&FlowAccount| {
             let rate = flow.account.recent.rate_bps(RecentRate::RANK_TIME, flow.first_seen, now);
@@ -158,12 +159,12 @@ impl Ledger {
         flows.into_iter().map(|flow| flow.report(now)).collect()
     }
 
-    /// How often a flow had to make room.
+    /// The number of flows that were replaced.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Where a flow may be.
+    /// The places where a flow may be.
     fn set(&self, key: &FlowKey) -> Range<usize> {
         let first = self.hash.hash_one(key) as usize % Self::SETS * Self::FLOWS_A_SET;
         first..first + Self::FLOWS_A_SET
@@ -174,8 +175,8 @@ impl Ledger {
         self.flows[set].iter_mut().flatten().find(|flow| flow.key == *key)
     }
 
-    /// The flow of a packet. A new one takes a free place, or else that of the lightest flow of its
-    /// set: so a flood of invented flows pushes out its own.
+    /// The flow of a packet. A new flow takes a free place, or else replaces the lightest flow of
+    /// its set: so a flood of invented flows displaces its own.
     fn admit(&mut self, now: Time, Subject { flow: key, class, .. }: Subject) -> &mut FlowAccount {
         let weight = |flow: &FlowAccount| {
             let is_silent = now.since(flow.last_seen) > Self::SILENT;
@@ -185,7 +186,7 @@ impl Ledger {
         let set = &mut self.flows[set];
         let known = set.iter().position(|place| place.as_ref().is_some_and(|flow| flow.key == key));
         let place = known.unwrap_or_else(|| {
-            // A free place is lighter than any.
+            // A free place is lighter than any flow.
             let weights = set.iter().map(|place| place.as_ref().map(weight));
             weights.enumerate().min_by_key(|(_, weight)| *weight).map_or(0, |(place, _)| place)
         });
@@ -215,7 +216,7 @@ impl FlowAccount {
     }
 }
 
-/// An end of a flow, with its port where it has one.
+/// An end of a flow, with its port if it has one.
 pub(super) fn end(address: Ipv6Addr, port: u16) -> String {
     match (address.to_canonical(), port) {
         (address, 0) => address.to_string(),

@@ -3,11 +3,11 @@
 use freshline_core::router::{Limit, QdiscConfig};
 use freshline_core::unit::Packets;
 
-/// Lowers the limits of packets so that all queues of a discipline together hold at most `packets`:
-/// whether a limit was lowered. Limits of bytes stay.
+/// Lowers the limits of packets so that all queues of a discipline together hold at most `packets`;
+/// returns whether a limit was lowered. Limits of bytes stay.
 ///
-/// The kernel drops the newest packets once it holds as many as it may, of whatever flow. A discipline
-/// that may hold more never reaches its own limit, at which it would choose the flow to drop from.
+/// At its limit the kernel drops the newest packets, of any flow. A discipline with a higher limit
+/// would never reach it, so it could not choose the flow to drop from.
 pub(super) fn fit(queue: &mut QdiscConfig, packets: Packets) -> bool {
     match queue {
         QdiscConfig::Fifo { limit } | QdiscConfig::Lifo { limit } => fit_limit(limit, packets),
@@ -26,18 +26,18 @@ pub(super) fn fit(queue: &mut QdiscConfig, packets: Packets) -> bool {
     }
 }
 
-/// Two parts of a discipline. The first gets two thirds if both together hold too much: by default
-/// freshness control holds 2000 updates and 1000 other packets.
+/// Fits the two parts of a discipline. The first gets two thirds if both together hold too much: by
+/// default freshness control holds 2000 updates and 1000 other packets.
 fn fit_both(first: &mut QdiscConfig, second: &mut QdiscConfig, packets: Packets) -> bool {
     let third = Packets::new(packets.get() / 3);
     match (limit(first), limit(second)) {
         (Some(one), Some(other)) if one.get().saturating_add(other.get()) <= packets.get() => false,
-        // A limit of bytes is out of our hands.
+        // A limit of bytes cannot be converted.
         _ => fit(first, packets - third) | fit(second, third),
     }
 }
 
-/// How many packets a discipline holds at most, if it has such a limit.
+/// The maximum number of packets of a discipline, if it has such a limit.
 fn limit(queue: &QdiscConfig) -> Option<Packets> {
     match queue {
         QdiscConfig::Fifo { limit } | QdiscConfig::Lifo { limit } => in_packets(*limit),

@@ -12,11 +12,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::metrics::{self, Column, MetricsError, counters, family, gauges};
 
-/// Serves `http://ADDRESS/metrics` on a thread of its own, each time what `report` gives, or why it
-/// gives nothing. Gives the address with the port that was chosen for port 0.
+/// Serves `http://ADDRESS/metrics` on its own thread; each request calls `report` and serves its
+/// result, or its error. Returns the address with the port that the system chose for port 0.
 ///
 /// # Errors
-/// [`MetricsError`] where the address cannot be listened at.
+/// [`MetricsError`] if it cannot listen at the address.
 pub fn serve(
     address: SocketAddr,
     report: impl Fn() -> Result<RouterReport, String> + Send + Sync + 'static,
@@ -24,7 +24,7 @@ pub fn serve(
     metrics::serve(address, move || report().map(Snapshot))
 }
 
-/// What a router told for one request.
+/// A router's report for one request.
 #[derive(Debug)]
 pub struct Snapshot(pub RouterReport);
 
@@ -123,7 +123,7 @@ impl Collector for Snapshot {
     }
 }
 
-/// Who it is, and what became of the packets.
+/// The labels of a class or flow, and its statistics.
 type Labelled<'a> = (Vec<(&'a str, &'a str)>, &'a AccountReport);
 
 fn accounts(
@@ -198,6 +198,6 @@ mod tests {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
         }
         promtool::check(&text);
-        assert!(!text.contains("served_share"), "what is not known is left out");
+        assert!(!text.contains("served_share"), "unknown values are left out");
     }
 }

@@ -1,4 +1,4 @@
-//! A queueing discipline of ours in front of a device of a Linux machine, in user space.
+//! A Freshline queueing discipline in front of a Linux network device, in user space.
 //!
 //! ```text
 //!            ┌───────────────────────── Router ─────────────────────────┐
@@ -6,9 +6,9 @@
 //!            └──────────────── drops ─┘ ────────────────────────────────┘
 //! ```
 //!
-//! The discipline and the transmitter are the lab's: a [`Hop`](freshline_core::link::Hop) without
-//! a line. As the router shapes to a rate just below that of the link behind it, packets wait here,
-//! where the discipline is, and not there.
+//! The discipline and the transmitter are the lab's: a [`Hop`](freshline_core::link::Hop) without a
+//! line. Because the router shapes to a rate just below the rate of the link behind it, the queue
+//! builds up here, where the discipline is, and not there.
 
 mod bypass;
 mod control;
@@ -50,29 +50,29 @@ use shaper::{Settings, Shaper};
 use tun::TunGate;
 pub use watch::{WatchedFlow, Watcher};
 
-/// How packets get to the router and from it.
+/// How packets get to the router and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
-    /// The kernel holds those that leave through a device of its, in its queue to user space with
-    /// this number; each router of a network namespace needs its own.
+    /// The kernel holds the packets that leave through an existing device, in its queue to user
+    /// space with this number; each router of a network namespace needs its own number.
     Nfqueue(u16),
-    /// They are routed into a TUN device that the router makes, and come out of it again.
+    /// Packets are routed into a TUN device that the router creates, and come out of it again.
     Tun,
 }
 
 impl Default for Via {
-    /// A number that is hardly in use.
+    /// A number that other programs rarely use.
     fn default() -> Self {
         Self::Nfqueue(3774)
     }
 }
 
-/// What to do with the packets of which device.
+/// The device, and how to shape its packets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterConfig {
-    /// The device through which they leave, or into which they are routed.
+    /// The device through which packets leave, or into which they are routed.
     pub device: String,
-    /// How they get here.
+    /// How packets get to the router.
     pub via: Via,
     /// The rate to which they are shaped, above zero.
     pub rate: BitRate,
@@ -86,8 +86,8 @@ pub struct RouterConfig {
 }
 
 impl RouterConfig {
-    /// Longer than the pauses of a busy machine, and shorter than the timeouts of its users. The last third
-    /// of it is the margin for other changes of nf_tables, which hold up a renewal.
+    /// Longer than the pauses of a busy machine, and shorter than its users' timeouts. The last
+    /// third is the margin for other changes of nf_tables, which delay a renewal.
     pub const FAIL_OPEN: Span = Span::from_secs(5);
     /// Short leases are renewed often, and each renewal is a change of nf_tables.
     const FAIL_OPEN_MIN: Span = Span::from_secs(1);
@@ -117,13 +117,13 @@ pub enum RouterError {
         /// The bridge or bond.
         master: String,
     },
-    /// A rate at which nothing would ever leave.
+    /// At this rate no packet would ever leave.
     #[error("the rate is zero, and nothing would ever leave; give a rate such as 20mbit")]
     ZeroRate,
-    /// A time that is too short for a busy machine, or too long to help.
+    /// The time is too short for a busy machine, or too long to help.
     #[error("packets are to pass after {0} without the router; give from 1s to 1h")]
     FailOpen(Span),
-    /// A discipline that makes no sense.
+    /// The discipline is invalid.
     #[error("queue: {0}")]
     Queue(#[from] QdiscError),
     /// Another router has the device.
@@ -145,9 +145,9 @@ pub enum RouterError {
          CONFIG_NETFILTER_XT_TARGET_NFQUEUE"
     )]
     Netfilter {
-        /// What was asked for.
+        /// The missing feature.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The kernel has no TUN devices, or the container hides them.
@@ -156,7 +156,7 @@ pub enum RouterError {
          container (`--device /dev/net/tun`)"
     )]
     NeedsTun,
-    /// The device to be made is there.
+    /// The device to be created already exists.
     #[error("there is a device `{0}` already; choose another name for the TUN device")]
     DeviceExists(String),
     /// The device was removed while the router ran.
@@ -168,9 +168,9 @@ pub enum RouterError {
     /// The system refused something else.
     #[error("the system refused to {action}: {source}")]
     System {
-        /// What was to be done.
+        /// The refused action.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -179,7 +179,7 @@ fn system<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> RouterE
     move |error| RouterError::System { action, source: error.into() }
 }
 
-/// A router that holds the packets of its device from its making on.
+/// A router that holds the packets of its device from its creation on.
 pub struct Router(Kind);
 
 enum Kind {
@@ -188,10 +188,10 @@ enum Kind {
 }
 
 impl Router {
-    /// Takes the packets of the device; until [`Router::run`] they wait.
+    /// Takes over the packets of the device; they are held until [`Router::run`].
     ///
     /// # Errors
-    /// [`RouterError`]; then nothing is left of it.
+    /// [`RouterError`]; then all changes to the system are undone.
     pub fn open(config: RouterConfig) -> Result<Self, RouterError> {
         let RouterConfig { device, via, rate, framing, mut queue, fail_open } = config;
         if rate == BitRate::from_bps(0) {
@@ -228,7 +228,7 @@ impl Router {
         }))
     }
 
-    /// For orders from other threads.
+    /// A handle with which other threads give orders.
     pub fn orders(&self) -> Orders {
         match &self.0 {
             Kind::Nfqueue(driver) => driver.orders(),
@@ -236,11 +236,12 @@ impl Router {
         }
     }
 
-    /// Routes until it is stopped, or until `until`; then lets go what waits. What it did.
+    /// Routes until it is stopped, or until `until`; then sends the queued packets. Returns the
+    /// report.
     ///
     /// # Errors
-    /// [`RouterError::System`] where the system does not let it wait for packets, and
-    /// [`RouterError::DeviceGone`] where its TUN device was removed.
+    /// [`RouterError::System`] if the system does not let it wait for packets, and
+    /// [`RouterError::DeviceGone`] if its TUN device was removed.
     pub fn run(self, stop: &Stop, until: Option<Time>) -> Result<RouterReport, RouterError> {
         match self.0 {
             Kind::Nfqueue(driver) => driver.run(stop, until),
@@ -267,7 +268,7 @@ fn master(device: &str) -> Option<String> {
     Some(master.file_name()?.to_string_lossy().into_owned())
 }
 
-/// A driver whose gate is opened when everything else is known to be in order.
+/// Creates a driver whose gate is opened after all other checks.
 fn driver<G: Gate>(
     settings: Settings,
     open: impl FnOnce(&Settings) -> Result<G, RouterError>,
@@ -283,7 +284,7 @@ fn driver<G: Gate>(
     Ok(Box::new(Driver::new(shaper, control)?))
 }
 
-/// For the secrets of disciplines that hash: no sender may guess it.
+/// For the secrets of disciplines that hash, which no sender may guess.
 fn seed() -> Result<[u8; 32], getrandom::Error> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed)?;

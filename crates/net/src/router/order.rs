@@ -10,10 +10,12 @@ use freshline_core::router::{AoiShare, RouterReport};
 use freshline_core::unit::BitRate;
 use serde::{Deserialize, Serialize};
 
-/// How long the router's loop may take to carry out an order, less than its clients wait for an answer.
+/// How long the router's loop may take to carry out an order; shorter than its clients wait for an
+/// answer.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// What is to change. What is left out stays as it is, so that nothing at all is a question.
+/// The settings to change. Missing settings stay as they are, so an empty order only queries the
+/// state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Order {
@@ -23,25 +25,25 @@ pub struct Order {
     pub rate: Option<BitRate>,
 }
 
-/// Why an order was not carried out.
+/// The reason why an order was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
-    /// The discipline does not know classes.
+    /// The discipline has no classes.
     #[error("the queue `{0}` has no share to set: it does not tell classes apart; `ifc` does")]
     NoShare(String),
-    /// Nothing would ever leave.
+    /// At this rate no packet would ever leave.
     #[error("the rate is zero, and nothing would ever leave; give a rate such as 20mbit")]
     ZeroRate,
-    /// The system refuses.
+    /// The system refused the change.
     #[error("the kernel refused the new rate: {0}")]
     System(String),
-    /// The loop does not attend to orders.
+    /// The loop does not process orders.
     #[error(
         "the router's loop did not answer within 1.5 s: it hangs, or the machine is too busy; look at \
          the router's messages, or start it again"
     )]
     Silent,
-    /// The router does not run any more.
+    /// The router is no longer running.
     #[error("the router has ended")]
     Gone,
 }
@@ -51,7 +53,8 @@ pub(super) type Answer = Result<RouterReport, OrderError>;
 struct Letter {
     order: Order,
     answer: Sender<Answer>,
-    /// Set by the first of both sides: the loop, which carries it out, or the sender, which withdraws it.
+    /// Set by the first of both sides: the loop, which carries the order out, or the sender, which
+    /// withdraws it.
     is_taken: Arc<AtomicBool>,
 }
 
@@ -63,11 +66,11 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Has an order carried out: what the router did until then, and how it is set now.
+    /// Has an order carried out; returns the router's report until then, and its new settings.
     ///
     /// # Errors
-    /// [`OrderError`] if it was not carried out; then nothing of it was. After [`OrderError::Silent`] it is
-    /// carried out later only if the loop hung in the midst of it.
+    /// [`OrderError`] if it was not carried out; then no part of it was. After
+    /// [`OrderError::Silent`] it is carried out later only if the loop hung in the midst of it.
     pub fn give(&self, order: Order) -> Result<RouterReport, OrderError> {
         let (answer, answered) = channel();
         let is_taken = Arc::<AtomicBool>::default();
@@ -76,7 +79,7 @@ impl Orders {
         self.waker.wake().map_err(|_| OrderError::Gone)?;
         let mut answer = answered.recv_timeout(PATIENCE);
         if answer == Err(RecvTimeoutError::Timeout) && is_taken.swap(true, Ordering::SeqCst) {
-            // It has just been taken.
+            // The loop has just taken it.
             answer = answered.recv_timeout(PATIENCE / 4);
         }
         match answer {
@@ -103,13 +106,13 @@ impl Desk {
         self.orders.clone()
     }
 
-    /// Answers everything that has come.
+    /// Answers all orders that have arrived.
     pub(super) fn attend(&self, mut carry_out: impl FnMut(Order) -> Answer) {
         while let Ok(Letter { order, answer, is_taken }) = self.letters.try_recv() {
             if is_taken.swap(true, Ordering::SeqCst) {
                 continue;
             }
-            // Who has asked may have gone meanwhile.
+            // The requester may have gone meanwhile.
             let _ = answer.send(carry_out(order));
         }
     }
@@ -126,7 +129,7 @@ mod tests {
         let desk = Desk::new(waker);
         let orders = desk.orders();
         assert_eq!(orders.give(Order::default()), Err(OrderError::Silent));
-        desk.attend(|_| panic!("it was withdrawn"));
+        desk.attend(|_| panic!("the order was withdrawn"));
         drop(desk);
         assert_eq!(orders.give(Order::default()), Err(OrderError::Gone));
     }

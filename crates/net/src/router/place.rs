@@ -1,13 +1,13 @@
-//! Where the sockets of running routers are: in a folder that only root, or the router's own user, may
-//! enter, so that no other user can take a name there or answer in a router's place.
+//! Where the sockets of running routers are: in a folder that only root, or the router's own user,
+//! may enter, so that no other user can take a name there or answer in a router's place.
 //!
 //! | place | for |
 //! |---|---|
 //! | `/run/freshline` | root |
 //! | `$XDG_RUNTIME_DIR/freshline` | other users; root where `/run` cannot be written |
 //!
-//! A device belongs to a network namespace, and `/run` usually to many: the name of a socket has the
-//! namespace's number in it.
+//! A device belongs to a network namespace, while `/run` is usually shared by many: the name of a
+//! socket contains the number of the namespace.
 
 use std::env;
 use std::fs::{self, DirBuilder};
@@ -22,27 +22,27 @@ use nix::unistd::Uid;
 const OF_ROOT: &str = "/run";
 /// Names the folder of a user (XDG Base Directory Specification).
 const OF_USER: &str = "XDG_RUNTIME_DIR";
-/// Our folder in it.
+/// The folder of this program in it.
 const OURS: &str = "freshline";
-/// What the names of sockets begin with.
+/// The prefix of the sockets' names.
 const PREFIX: &str = "router-";
 
 /// A folder for sockets that no other user may enter.
 #[derive(Debug, Clone)]
 pub(super) struct Place(PathBuf);
 
-/// Held while a name is taken: one router at a time.
+/// Held while a name is taken, by one router at a time.
 pub(super) type Lock = FolderLock;
 
 impl Place {
-    /// Those that may have sockets, the first one first.
+    /// The folders that may have sockets, in the order of preference.
     pub(super) fn all() -> Vec<Self> {
         let of_root = Uid::effective().is_root().then(|| PathBuf::from(OF_ROOT));
         let of_user = env::var_os(OF_USER).map(PathBuf::from).filter(|path| path.is_absolute());
         of_root.into_iter().chain(of_user).map(|path| Self(path.join(OURS))).collect()
     }
 
-    /// Makes the first one that can be made.
+    /// Creates the first folder that can be created.
     pub(super) fn prepared() -> io::Result<Self> {
         let mut failed = Vec::new();
         for place in Self::all() {
@@ -55,7 +55,7 @@ impl Place {
         Err(io::Error::other(format!("{why}name a folder of this user by {OF_USER}")))
     }
 
-    /// Makes it, or checks that it is this user's alone.
+    /// Creates it, or checks that only this user can enter it.
     pub(super) fn prepare(&self) -> io::Result<()> {
         match DirBuilder::new().mode(0o700).create(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -71,7 +71,7 @@ impl Place {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
-    /// Waits until no other router takes a name, with the end that [`FolderLock::take`] sets.
+    /// Waits until no other router takes a name, with the timeout of [`FolderLock::take`].
     pub(super) fn lock(&self) -> io::Result<Lock> {
         FolderLock::take(&self.0)
     }
@@ -86,7 +86,7 @@ impl Place {
         Ok(self.0.join(format!("{PREFIX}{netns}-{device}")))
     }
 
-    /// The sockets of all routers, those that were killed among them.
+    /// The sockets of all routers, including killed ones.
     pub(super) fn sockets(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         entries

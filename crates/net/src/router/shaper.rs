@@ -1,5 +1,5 @@
-//! What a router does when it is awake: packets from the gate into the discipline, and out of the
-//! transmitter through the gate.
+//! The turns of a running router: moves packets from the gate into the discipline, and from the
+//! transmitter out through the gate.
 
 use std::io::{self, ErrorKind};
 
@@ -17,30 +17,30 @@ use super::ledger::Ledger;
 use super::order::{Order, OrderError};
 use crate::clock::Clock;
 
-/// How many packets are read before what is due leaves.
+/// The maximum number of packets to read before due packets are sent.
 const READS: usize = 32;
-/// How many such rounds a turn may have before others are looked after.
+/// The maximum number of such rounds per turn, before the loop serves other events.
 const ROUNDS: usize = 16;
-/// The longest pause that the transmitter makes up for: longer than a timer or the scheduler of a
-/// host is late in general, and short enough that the packets of this time do not fill the queue
-/// of the link behind the device.
+/// The longest pause that the transmitter makes up for: longer than the usual lateness of a timer
+/// or of the scheduler, and short enough that the packets of this time do not fill the queue of the
+/// link behind the device.
 const MAX_ARREARS: Span = Span::from_millis(5);
 
-/// How often it is looked whether the gate is closed.
+/// How often to check whether the gate is closed.
 const CLOSING: Span = Span::from_millis(5);
 
-/// How a shaper is set.
+/// The settings of a shaper.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) device: String,
     /// Above zero.
     pub(super) rate: BitRate,
-    /// What the link behind the device adds to each packet.
+    /// The overhead that the link behind the device adds to each packet.
     pub(super) framing: Framing,
     pub(super) queue: QdiscConfig,
 }
 
-/// A packet of a gate as it waits.
+/// A queued packet of a gate.
 type Waiting<G> = Held<<G as Gate>::Ticket>;
 
 /// A discipline in front of a transmitter in real time.
@@ -48,28 +48,28 @@ pub(super) struct Shaper<G: Gate> {
     clock: Clock,
     start: Time,
     settings: Settings,
-    /// For reports of disciplines that do not know classes.
+    /// For reports of disciplines without classes.
     classifier: Classifier,
     gate: G,
     hop: Hop<Discipline<Waiting<G>>, Waiting<G>, Pcg64>,
     ledger: Ledger,
     bypass: Bypass,
-    /// Whether the gate may have more to read. The poll tells of it once.
+    /// Whether the gate may have more to read. The poll reports it once.
     is_readable: bool,
     is_gone: bool,
-    /// Whether the gate was closed, and it is not complete.
+    /// Whether closing the gate has begun and is not complete.
     is_closing: bool,
     arrivals: Vec<Arrived<G::Ticket>>,
     /// The number of the packet that arrived last.
     newest: u32,
-    /// The kernel has dropped some of the packets up to this number, which one of them showed: the
-    /// verdict on each of these is sent at once and its answer awaited.
+    /// The kernel has dropped some of the packets up to this number, as one of them showed: the
+    /// verdict on each of these packets is sent at once and its answer awaited.
     suspects: Option<u32>,
     failures: u64,
 }
 
 impl<G: Gate> Shaper<G> {
-    /// The discipline is the one that the settings say. The transmitter draws nothing from `rng`.
+    /// The discipline must match the settings. The transmitter draws nothing from `rng`.
     pub(super) fn new(
         settings: Settings,
         discipline: Discipline<Waiting<G>>,
@@ -111,7 +111,7 @@ impl<G: Gate> Shaper<G> {
         &self.settings.device
     }
 
-    /// Notes that the gate may have something to read.
+    /// Notes that the gate may be readable.
     pub(super) fn wake(&mut self) {
         self.is_readable = true;
     }
@@ -150,10 +150,10 @@ impl<G: Gate> Shaper<G> {
         }
     }
 
-    /// Takes in what came and lets go what is due, a bounded amount of each.
+    /// Reads arrived packets and sends due packets, a bounded number of each.
     pub(super) fn turn(&mut self) {
         if self.is_closing && self.gate.is_closed() {
-            // Some may have come since the last read.
+            // Packets may have arrived since the last read.
             (self.is_closing, self.is_readable) = (false, true);
         }
         for _ in 0..ROUNDS {
@@ -169,19 +169,19 @@ impl<G: Gate> Shaper<G> {
         }
     }
 
-    /// Takes in no more, and lets go what waits as fast as it may.
+    /// Stops reading packets, and sends the queued ones as fast as possible.
     pub(super) fn close(&mut self) {
         self.gate.close();
         self.hop.set_rate(self.clock.now(), BitRate::from_bps(u64::MAX));
         self.is_closing = true;
     }
 
-    /// Whether nothing waits, nor comes any more if it was closed.
+    /// Whether the queue is empty and, after closing, no more packets can arrive.
     pub(super) fn is_empty(&self) -> bool {
         self.hop.inside() == Packets::ZERO && !self.is_readable && !self.is_closing
     }
 
-    /// Changes what is to be changed: all of it, or nothing.
+    /// Applies all changes of an order, or none.
     pub(super) fn obey(&mut self, order: Order) -> Result<(), OrderError> {
         if order.rate == Some(BitRate::from_bps(0)) {
             return Err(OrderError::ZeroRate);
@@ -202,7 +202,7 @@ impl<G: Gate> Shaper<G> {
         Ok(())
     }
 
-    /// What it did so far, with at most `flows` flows.
+    /// The report so far, with at most `flows` flows.
     pub(super) fn report(&mut self, flows: usize) -> RouterReport {
         let aoi_share = match self.hop.queue_mut() {
             Discipline::Ifc(ifc) => Some(ifc.aoi_share().get()),
@@ -233,7 +233,7 @@ impl<G: Gate> Shaper<G> {
         }
     }
 
-    /// The time for the hop, which does not make up for a pause of this process.
+    /// The hop's time, which does not make up for a pause of this process.
     fn now(&mut self) -> Time {
         let now = self.clock.now();
         self.hop
@@ -265,7 +265,7 @@ impl<G: Gate> Shaper<G> {
             Err(error) if error.raw_os_error() == Some(Errno::EBADFD as i32) => {
                 (self.is_readable, self.is_gone) = (false, true);
             }
-            // Some were lost, others follow.
+            // Some packets were lost, others follow.
             Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {}
             Err(error) => {
                 self.is_readable = false;
@@ -274,12 +274,12 @@ impl<G: Gate> Shaper<G> {
         }
     }
 
-    /// Whether the device is gone, so that nothing can come or leave any more.
+    /// Whether the device is gone, so that no packet can arrive or leave any more.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// Lets go what the transmitter has sent.
+    /// Passes the packets that the transmitter has sent.
     fn release(&mut self) {
         let now = self.now();
         loop {
@@ -304,7 +304,7 @@ impl<G: Gate> Shaper<G> {
         if let Err(error) = self.gate.flush() {
             failed(&mut self.failures, &error);
         }
-        // Numbers wrap: what has been out of use for long would be taken for ahead.
+        // Numbers wrap: a number unused for long would be taken for one ahead.
         let is_long_ago = |last| self.newest.wrapping_sub(last) > u32::MAX / 4;
         if self.hop.inside() == Packets::ZERO || self.suspects.is_some_and(is_long_ago) {
             self.suspects = None;
@@ -319,7 +319,7 @@ impl<G: Gate> Shaper<G> {
             return false;
         }
         self.is_readable = true;
-        // The answer is behind packets that were not read yet, no more than the kernel's queue has.
+        // The answer is behind unread packets, at most as many as the kernel's queue holds.
         loop {
             match self.gate.receive(&mut self.arrivals) {
                 Ok(()) => {}
@@ -332,8 +332,8 @@ impl<G: Gate> Shaper<G> {
         vanished.contains(&number)
     }
 
-    /// Notes packets that the kernel had dropped: all that arrived until now may be dropped, unless
-    /// that is known.
+    /// Notes packets that the kernel had dropped: every packet that has arrived until now is
+    /// suspected, unless its fate is known.
     fn suspect(&mut self, vanished: &[u32]) {
         let is_news = |number: &u32| self.suspects.is_none_or(|last| is_after(*number, last));
         if vanished.iter().any(is_news) {
@@ -366,7 +366,7 @@ mod tests {
     use rand_pcg::rand_core::SeedableRng;
     use std::os::fd::RawFd;
 
-    /// A kernel's queue that drops what it holds when it is told to, and says so in answers to
+    /// A kernel queue that drops its packets on command, and reports this in its answers to
     /// verdicts.
     #[derive(Default)]
     struct Kernel {
@@ -445,7 +445,7 @@ mod tests {
         }
     }
 
-    /// Of 100 packets that are queued the kernel keeps some; 3 come later.
+    /// Of 100 queued packets the kernel keeps some; 3 arrive later.
     fn expect_that_dead_packets_take_no_time(keeps: fn(u32) -> bool) {
         for queue in ["fifo", "lifo", "ifc", "fq_codel", "drr"] {
             let queue: QdiscConfig = queue.parse().unwrap();
@@ -485,7 +485,7 @@ mod tests {
             assert!(lost.is_empty(), "{queue}: without a verdict: {lost:?}");
             assert_eq!(passed.len() + discarded.len(), 103, "{queue}: one verdict each");
             let live = 103 - dead_verdicts as u64;
-            // Some dead ones were due while the first was found dead.
+            // Some dropped packets were due before the first was found dropped.
             let bound = Span::from_micros(1_200 * (live + 20));
             assert!(busy <= bound, "{queue}: {busy} for {live} packets");
             let sent = shaper.ledger.classes(shaper.clock.now());
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn live_packets_between_those_that_the_kernel_dropped_all_get_their_verdicts() {
         expect_that_dead_packets_take_no_time(|n| n % 2 == 1);
-        // Dead ones are the newest: the device through which they came went down.
+        // The dropped packets are the newest: the device through which they came went down.
         expect_that_dead_packets_take_no_time(|n| n < 60);
     }
 }

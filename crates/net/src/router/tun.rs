@@ -1,4 +1,4 @@
-//! Packets that are routed into a TUN device of ours, and come out of it again.
+//! Packets that are routed into a TUN device created by the router, and come out of it again.
 //!
 //! ```text
 //! kernel:  routes ─► device ─ ┐              ┌ ─► device ─► routes ─► the link
@@ -6,10 +6,11 @@
 //! here:                    discipline ─► shaper
 //! ```
 //!
-//! It takes no packet filter, but routes: what is to be shaped is routed into the device, and what
-//! comes out of it, by another table, to the link. The kernel hands over super-packets; they are
-//! segmented before they are queued, whatever the rate, and what leaves at the same time is joined
-//! again. We hold whole packets here, so an AQM marks those that take part in ECN.
+//! This mode needs no packet filter, but routes: the packets to shape are routed into the device,
+//! and the packets that come out of it are routed to the link by another table. The kernel hands
+//! over super-packets; they are segmented before they are queued, at any rate, and packets that
+//! leave at the same time are joined again. The router holds whole packets here, so an AQM marks
+//! the ECN-capable ones.
 
 use std::fs;
 use std::io;
@@ -24,7 +25,7 @@ use super::gate::{Arrived, Gate, Status, Ticket};
 use super::{RouterError, system};
 use crate::tun::{Device, IpPacket, Pool};
 
-/// A device of our own.
+/// A device created by the router.
 pub(super) struct TunGate {
     name: String,
     device: Device,
@@ -41,10 +42,10 @@ impl Ticket for IpPacket {
 
 impl TunGate {
     const MTU: u16 = 1500;
-    /// How many packets leave at once.
+    /// The maximum number of packets sent at once.
     const BATCH: usize = 128;
 
-    /// Makes the device, up and without addresses.
+    /// Creates the device, up and without addresses.
     pub(super) fn open(name: &str) -> Result<Self, RouterError> {
         if !Path::new("/dev/net/tun").exists() {
             return Err(RouterError::NeedsTun);
@@ -53,9 +54,9 @@ impl TunGate {
             io::ErrorKind::ResourceBusy => RouterError::DeviceExists(name.to_owned()),
             _ => RouterError::System { action: "make a TUN device", source },
         })?;
-        // What comes out of it has senders from anywhere, this host included.
+        // Packets that come out of it have any source address, including this host's.
         for (setting, value) in [("accept_local", "1"), ("rp_filter", "0")] {
-            // Where the kernel does not let us, packets of this host do not pass; others do.
+            // If the kernel refuses the setting, packets of this host do not pass; others do.
             let _ = fs::write(format!("/proc/sys/net/ipv4/conf/{name}/{setting}"), value);
         }
         Route::open()
@@ -71,19 +72,20 @@ impl TunGate {
         })
     }
 
-    /// What the kernel dropped as we did not read it.
+    /// The number of packets that the kernel dropped because they were not read.
     fn unread(&self) -> Option<u64> {
-        // That of this thread's network namespace; /sys belongs to the one that mounted it.
+        // The table of this thread's network namespace; /sys belongs to the namespace that mounted
+        // it.
         let devices = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
         tx_dropped(&devices, &self.name)
     }
 }
 
-/// The packets that `device` dropped on their way out, from a table of devices (`/proc/net/dev`).
+/// The packets that `device` dropped on transmission, from a table of devices (`/proc/net/dev`).
 fn tx_dropped(devices: &str, device: &str) -> Option<u64> {
     let is_ours = |line: &&str| line.trim_start().split(':').next() == Some(device);
     let (_, counts) = devices.lines().find(is_ours)?.split_once(':')?;
-    // Eight columns of what came in; then bytes, packets, errors and drops of what went out.
+    // Skips the eight receive columns; then bytes, packets, errors and drops on transmission.
     counts.split_whitespace().nth(11)?.parse().ok()
 }
 
@@ -138,7 +140,7 @@ impl Gate for TunGate {
                 unread: self.unread().unwrap_or(0),
                 ..KernelDropsReport::default()
             },
-            // Routes lead into the device: nothing passes without the router.
+            // Routes lead into the device: no packet passes without the router.
             unshaped: UnshapedReport::default(),
         }
     }

@@ -1,5 +1,5 @@
-//! Watches the packets that leave through a device, and tells how a classifier would class them. It
-//! changes nothing.
+//! Watches the packets that leave through a device, and reports how a classifier would class them.
+//! It changes nothing.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,27 +25,27 @@ use super::{RouterError, seed, system};
 use crate::clock::Clock;
 use crate::stop::Stop;
 
-/// How long one read waits, so that a stop is noticed.
+/// The timeout of a read, so that a stop is noticed.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The kernel's `PACKET_OUTGOING`.
 const OUTGOING: u8 = 4;
-/// How many flows are remembered; further ones are counted.
+/// The maximum number of flows that are stored; packets of further flows are only counted.
 const MAX_FLOWS: usize = 4096;
 
-/// A flow that was seen, and its class. Flows are in the order of their bytes, largest first.
+/// An observed flow, and its class. Flows are ordered by their bytes, largest first.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct WatchedFlow {
-    /// The sender's address, with its port where there is one.
+    /// The sender's address, with its port if the protocol has ports.
     pub source: String,
     /// The receiver's, likewise.
     pub destination: String,
     /// The protocol above IP, as IANA numbers it.
     pub protocol: u8,
-    /// Packets that were seen.
+    /// Observed packets.
     pub packets: u64,
     /// Their bytes, from the IP header on.
     pub bytes: u64,
-    /// How many of them would have been in the AoI class.
+    /// The number of these packets that would have been in the AoI class.
     pub packets_aoi: u64,
     /// The class of the newest packet.
     pub class: &'static str,
@@ -60,7 +60,7 @@ pub struct Watcher {
     device: usize,
     clock: Clock,
     classifier: Classifier,
-    /// Also watches flows of which no rule speaks, for a hint.
+    /// Also watches flows without a matching rule, for a hint.
     guard: Guard,
     flows: HashMap<FlowKey, Seen>,
     /// Packets of flows for which there was no room.
@@ -78,11 +78,11 @@ struct Seen {
 }
 
 impl Watcher {
-    /// Watches what leaves through a device, by these rules.
+    /// Watches the packets that leave through a device, with these rules.
     ///
     /// # Errors
-    /// [`RouterError::NoDevice`], [`RouterError::NeedsRoot`], and [`RouterError::System`] where the
-    /// kernel does not show packets.
+    /// [`RouterError::NoDevice`], [`RouterError::NeedsRoot`], and [`RouterError::System`] if the
+    /// kernel does not provide packets.
     pub fn open(device: &str, classifier: Classifier) -> Result<Self, RouterError> {
         let Ok(index) = if_nametoindex(device) else {
             return Err(RouterError::NoDevice(device.to_owned()));
@@ -117,7 +117,7 @@ impl Watcher {
     /// Watches until `until`, or until it is stopped.
     ///
     /// # Errors
-    /// [`RouterError::System`] where packets cannot be read.
+    /// [`RouterError::System`] if packets cannot be read.
     pub fn run(&mut self, stop: &Stop, until: Time) -> Result<(), RouterError> {
         let mut buffer = [0; Header::SNAP_LEN];
         while !stop.is_stopped() && self.clock.now() < until {
@@ -191,7 +191,7 @@ impl Watcher {
     }
 }
 
-/// The length that an IP header tells.
+/// The length in an IP header.
 fn size_of(front: &[u8]) -> Option<Bytes> {
     let length = |at: usize| {
         let bytes = front.get(at..at + 2)?.first_chunk()?;

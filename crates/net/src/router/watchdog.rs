@@ -1,5 +1,5 @@
-//! Signs of life of a router's loop: to the gate, so that packets pass if it hangs ([`Gate::alive`]), and to
-//! systemd, so that it is started again (`WatchdogSec=`).
+//! Reports that a router's loop runs: to the gate, so that packets pass if it hangs
+//! ([`Gate::alive`]), and to systemd, which restarts it if it hangs (`WatchdogSec=`).
 
 use freshline_core::unit::{Span, Time};
 
@@ -7,10 +7,10 @@ use super::gate::Gate;
 use super::netfilter::look_every;
 use crate::notify::Notifier;
 
-/// When the next sign is due, and what the last ones were for.
+/// When the next report is due, and when the last reports were made.
 ///
-/// Times are of the monotonic clock, which stands still while the system is suspended, as the kernel's
-/// timeouts do.
+/// Times are of the monotonic clock, which stops while the system is suspended, like the kernel's
+/// timeouts.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     every: Option<Span>,
@@ -21,13 +21,13 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     pub(super) fn new(lease: Option<Span>, notifier: Notifier) -> Self {
-        // Two for each look.
+        // Two reports per check.
         let every = lease.map(|lease| look_every(lease) / 2);
         let every = every.into_iter().chain(notifier.every()).min();
         Self { every, last: None, notified: None, notifier }
     }
 
-    /// How long until the next sign is due.
+    /// The time until the next report is due.
     pub(super) fn wait(&self, now: Time) -> Option<Span> {
         Some((self.last? + self.every?).since(now))
     }
@@ -37,7 +37,7 @@ impl Watchdog {
         self.notifier.stopping();
     }
 
-    /// Gives a sign if one is due.
+    /// Reports if a report is due.
     pub(super) fn turn<G: Gate>(&mut self, now: Time, gate: &mut G) {
         if self.last.is_some() && self.wait(now).is_none_or(|wait| wait > Span::ZERO) {
             return;

@@ -1,17 +1,19 @@
 //! The lease of a rule, and the thread that renews it while the router's loop runs.
 //!
 //! ```text
-//! renewed ──── not before two thirds ────┬─ look ─┬─ look ─┬─ ... ─► lease over: packets pass
-//!                                        └ the first look that finds a new turn of the loop renews
+//! renewed ──── not before two thirds ────┬─ check ─┬─ check ─┬─ ... ─► lease over: packets pass
+//!                                        └ the first check that finds a new turn of the loop renews
 //! ```
 //!
-//! - **A thread of its own**: changes of nf_tables in a network namespace exclude each other, and a large
-//!   one, such as a blocklist that is loaded, takes seconds. The packet loop must not wait for it, so the
-//!   loop only counts its turns. A change that takes longer than the rest of the lease lets packets pass.
-//! - **Two thirds**: each renewal raises the generation of the ruleset, so that `iptables-nft` and dumps of
-//!   large rulesets start again, and appears in `nft monitor` and in audit logs.
-//! - **Margin**: a turn counts if it is newer than the look before. So packets pass a third of the lease
-//!   after the loop's last turn at the earliest, and the lease and one look after it at the latest.
+//! - **A separate thread**: changes of nf_tables in a network namespace exclude each other, and a
+//!   large change, such as loading a blocklist, takes seconds. The packet loop must not wait for
+//!   it, so the loop only counts its turns. A change that takes longer than the rest of the lease
+//!   lets packets pass.
+//! - **Two thirds**: each renewal raises the generation of the ruleset, which makes `iptables-nft`
+//!   and dumps of large rulesets start again, and appears in `nft monitor` and in audit logs.
+//! - **Margin**: a turn counts if it is newer than the previous check. So packets pass a third of
+//!   the lease after the loop's last turn at the earliest, and the lease plus one check after it at
+//!   the latest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,22 +26,22 @@ use freshline_core::unit::{Span, Time};
 
 use crate::clock::Clock;
 
-/// How often the thread looks at the loop's counter once a renewal is due.
+/// How often the thread checks the loop's counter when a renewal is due.
 pub(crate) fn look_every(lease: Span) -> Span {
     const MAX: Span = Span::from_millis(250);
     (lease / 12).min(MAX)
 }
 
-/// A rule that the kernel disregards unless it is renewed.
+/// A rule that the kernel ignores unless it is renewed.
 pub(super) trait Leased: Send + 'static {
-    /// Makes it hold for another lease.
+    /// Puts it in force for another lease.
     fn renew(&mut self) -> io::Result<()>;
 
     /// Removes it.
     fn remove(&mut self) -> io::Result<()>;
 }
 
-/// A rule that is renewed while [`Lease::alive`] is called. It goes with this.
+/// A rule that is renewed while [`Lease::alive`] is called. Dropping this removes it.
 #[derive(Debug)]
 pub(super) struct Lease {
     span: Span,
@@ -56,7 +58,7 @@ struct Shared {
     lapses: Lapses,
 }
 
-/// Times between the end of a lease and the next renewal, in which packets passed.
+/// The times between the end of a lease and the next renewal, in which packets passed.
 #[derive(Debug, Default)]
 struct Lapses {
     times: AtomicU64,
@@ -64,7 +66,7 @@ struct Lapses {
 }
 
 impl Lease {
-    /// Starts with a rule that was renewed just now.
+    /// Starts with a rule that has just been renewed.
     pub(super) fn start(mut rule: impl Leased, span: Span) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let theirs = Arc::clone(&shared);
@@ -80,7 +82,7 @@ impl Lease {
         self.span
     }
 
-    /// The loop runs. Never waits.
+    /// Notes that the loop runs. Never blocks.
     pub(super) fn alive(&self) {
         self.shared.turns.fetch_add(1, Ordering::Relaxed);
     }
@@ -94,7 +96,7 @@ impl Lease {
         }
     }
 
-    /// Has the rule removed, soon.
+    /// Requests the removal of the rule, which happens soon.
     pub(super) fn close(&self) {
         if let Some(orders) = &self.orders {
             let _ = orders.send(());
@@ -116,12 +118,12 @@ impl Drop for Lease {
     }
 }
 
-/// When to renew. Times are of the monotonic clock, as the kernel's timeouts are.
+/// Decides when to renew. Times are of the monotonic clock, like the kernel's timeouts.
 #[derive(Debug)]
 struct Renewals {
     lease: Span,
     last: Time,
-    /// The loop's counter at the last look.
+    /// The loop's counter at the last check.
     turns: u64,
 }
 
@@ -130,19 +132,19 @@ impl Renewals {
         self.last + self.lease * 2 / 3
     }
 
-    /// How long until the next look.
+    /// The time until the next check.
     fn wait(&self, now: Time) -> Span {
         let every = look_every(self.lease);
         self.due().since(now + every).max(every)
     }
 
-    /// Whether to renew: it is due, and the loop has run since the last look.
+    /// Whether to renew: a renewal is due, and the loop has run since the last check.
     fn look(&mut self, now: Time, turns: u64) -> bool {
         mem::replace(&mut self.turns, turns) != turns && now >= self.due()
     }
 
-    /// Notes a renewal; the lapse before it, if the lease was over. Whether the kernel had refused the
-    /// renewals before it tells whose fault that was.
+    /// Notes a renewal; returns the lapse before it, if the lease had expired. The kernel is the
+    /// reason of the lapse if it had refused the renewals before (`was_refused`).
     fn renewed(&mut self, began: Time, ended: Time, was_refused: bool) -> Option<Lapse> {
         let over = mem::replace(&mut self.last, began) + self.lease;
         let is_routers = began > over && !was_refused;
@@ -151,7 +153,7 @@ impl Renewals {
     }
 }
 
-/// A time in which packets passed without the router.
+/// An interval in which packets passed without the router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lapse {
     span: Span,
@@ -200,7 +202,8 @@ fn hold(rule: &mut impl Leased, mut renewals: Renewals, shared: &Shared, orders:
                     );
                 }
                 shared.is_closed.store(true, Ordering::Release);
-                // The rule's chain goes after the queue, as it takes queued packets with it.
+                // The rule's chain is removed after the queue, because the removal drops queued
+                // packets.
                 while orders.recv().is_ok() {}
                 return;
             }
@@ -246,8 +249,8 @@ mod tests {
         let passed = renewals.renewed(at(4_250), at(7_250), false);
         let lapse = |ms, reason| Some(Lapse { span: Span::from_millis(ms), reason });
         assert_eq!(passed, lapse(2_000, Reason::Kernel));
-        // The loop hung for longer than a lease, and for less than one: it took its last turn before
-        // the look at 21.75 s.
+        // The loop hung for longer than a lease, and then for less than one: it took its last turn
+        // before the check at 21.75 s.
         assert!(renewals.look(at(20_000), 30));
         assert_eq!(renewals.renewed(at(20_000), at(20_001), false), lapse(12_751, Reason::Router));
         assert!(!renewals.look(at(21_750), 31) && !renewals.look(at(22_000), 31));
@@ -260,7 +263,7 @@ mod tests {
         assert_eq!(hour.wait(at(2_500_000)), Span::from_millis(250));
     }
 
-    /// nf_tables while another change holds it up: each request takes until the test says so.
+    /// An nf_tables that another change delays: each request takes until the test releases it.
     struct Busy {
         asked: std::sync::mpsc::SyncSender<&'static str>,
         goes_on: Receiver<()>,
@@ -296,7 +299,7 @@ mod tests {
             requests.try_recv()
         });
         assert_eq!(first.take(20_000).find_map(Result::ok), Some("renew"));
-        // The thread is in its request; these return.
+        // The thread is in its request; these calls return.
         lease.alive();
         lease.close();
         assert!(!lease.is_closed() && requests.try_recv().is_err());

@@ -6,19 +6,19 @@
 
 use freshline_system::netlink::{Requests, Writer};
 
-/// The length of the header behind that of netlink, in bytes.
+/// The length of the header behind the netlink header, in bytes.
 const HEADER: usize = 4;
 
-/// The front of a message.
+/// The header fields of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
-    /// The subsystem and what is asked of it.
+    /// The subsystem and the request.
     pub(super) kind: u16,
     /// `NLM_F_*`.
     pub(super) flags: u16,
     /// An `NFPROTO_*`.
     pub(super) family: u8,
-    /// What it is about: a queue's number, or a batch's subsystem.
+    /// The subject: a queue's number, or a batch's subsystem.
     pub(super) resource: u16,
 }
 
@@ -32,7 +32,7 @@ impl Head {
     }
 }
 
-/// The attributes of a message, from what follows netlink's header.
+/// The attributes of a message, given its body behind the netlink header.
 pub(super) fn attributes_of(body: &[u8]) -> &[u8] {
     body.get(HEADER..).unwrap_or_default()
 }

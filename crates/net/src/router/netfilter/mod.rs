@@ -1,4 +1,4 @@
-//! Packets that leave through a device, held by the kernel until we let them go.
+//! Packets that leave through a device, held by the kernel until the router gives a verdict.
 //!
 //! ```text
 //! kernel:  forwarded or our own ─► postrouting: rule ─► queue ─ ─ ─ ─ ─ ─ ─► device
@@ -7,33 +7,36 @@
 //! here:                                               discipline ─► shaper ───┘
 //! ```
 //!
-//! Verdicts go back many at once.
+//! Verdicts are sent in batches.
 //!
-//! - **Super-packets.** Where one of 64 kB takes more than [`NfqueueGate::MAX_TURN`] at the
-//!   rate, everything behind it would wait as long: there the kernel cuts them into packets before
-//!   it queues them. At higher rates they stay whole, and many packets cost one verdict.
-//! - **Overflow.** The kernel drops what does not fit into its queue, or into our socket while we
-//!   are too slow to read (`ENOBUFS`), and counts it: that is told as lost. To let it pass instead
-//!   would send it ahead of what waits, past the shaper, and uncounted.
-//! - **Our end.** The rule lets packets pass while nobody listens, and the kernel removes it with
-//!   us. What waits when we are killed is lost; when we end, it is let go. While we hang or are stopped,
-//!   packets pass as well, once the rule's lease is over (`lease.rs`, `table.rs`).
+//! - **Super-packets.** A super-packet of 64 kB that takes longer than [`NfqueueGate::MAX_TURN`] at
+//!   the rate would delay every packet behind it by as much: at such rates the kernel segments them
+//!   before it queues them. At higher rates they stay whole, and many packets cost one verdict.
+//! - **Overflow.** The kernel drops packets that do not fit into its queue, or into the socket
+//!   while the router is too slow to read (`ENOBUFS`), and counts them: they are reported as lost.
+//!   Passing them instead would send them ahead of the queued packets, past the shaper, and
+//!   uncounted.
+//! - **The router's end.** The rule lets packets pass while no process listens, and the kernel
+//!   removes it together with the router's socket. Packets queued when the router is killed are
+//!   lost; when it ends regularly, it lets them pass. While it hangs or is stopped, packets pass as
+//!   well, once the rule's lease has expired (`lease.rs`, `table.rs`).
 //! - **Packets that the kernel drops by itself.** It drops all queued packets when the device goes
-//!   down, or when any base chain of the packet filter goes, as when another router ends; when
-//!   another device goes down, it drops those that came in through it. The next verdict on one of
-//!   them finds no packet (`ENOENT`). From then on the verdict on every packet that was queued at
-//!   that time is sent at once and its answer awaited, and the time in which a dropped packet seemed
-//!   to be transmitted is made up for. Each packet gets a verdict, so none stays in the kernel.
-//! - **Marks of congestion.** A verdict can change a packet only by giving it back as a whole. Where
-//!   super-packets are segmented we are handed whole copies, and keep those whose senders take part
-//!   in ECN: they can be marked. At higher rates we see 128 bytes of each: shorter packets can be
-//!   marked, and longer ones are dropped in their place. A packet given back is finished for the
-//!   kernel (`nfqnl_mangle` sets `CHECKSUM_NONE`), but where super-packets stay whole, packets of
-//!   this host and its virtual machines come with a transport checksum that their network card is
-//!   to complete. So it is completed here when such a packet is marked; where that cannot be
-//!   (`complete_checksum`), and of super-packets, none is marked.
-//! - **Sizes** are those of the packets that are queued: of a whole super-packet, one IP header
-//!   and all of its payload, 3 % less than what is on the wire.
+//!   down, or when any base chain of the packet filter is removed, for example because another
+//!   router ends; when another device goes down, it drops the packets that came in through it. The
+//!   next verdict on such a packet finds no packet (`ENOENT`). From then on the verdict on every
+//!   packet that was queued at that time is sent at once and its answer awaited, and the
+//!   transmitter makes up for the time in which it seemed to transmit a dropped packet. Each packet
+//!   gets a verdict, so none stays in the kernel.
+//! - **Congestion marks.** A verdict can change a packet only by giving it back as a whole. When
+//!   super-packets are segmented, the kernel hands over whole copies, and the gate keeps the
+//!   ECN-capable ones: they can be marked. At higher rates it sees 128 bytes of each packet:
+//!   shorter packets can be marked, and longer ones are dropped instead. The kernel takes a packet
+//!   that is given back for complete (`nfqnl_mangle` sets `CHECKSUM_NONE`), but when super-packets
+//!   stay whole, packets of this host and its virtual machines arrive with a transport checksum
+//!   that their network card is to complete. So the gate completes it when it marks such a packet;
+//!   packets for which it cannot (`complete_checksum`), and super-packets, are not marked.
+//! - **Sizes** are those of the queued packets: of a whole super-packet, one IP header and all of
+//!   its payload, 3 % less than on the wire.
 
 mod lease;
 mod message;
@@ -59,7 +62,7 @@ use table::{Rule, Table};
 #[derive(Debug)]
 pub(super) struct NfqueueGate {
     device: String,
-    /// Goes before the chain of the rule, which takes what is queued with it.
+    /// Dropped before the rule's chain, whose removal drops queued packets.
     queue: Queue,
     lease: Lease,
     super_packets: SuperPackets,
@@ -70,7 +73,7 @@ pub(super) struct NfqueueGate {
 #[derive(Debug)]
 pub(super) struct InKernel {
     id: PacketId,
-    /// What is in it, if it may be marked.
+    /// Its content, if it may be marked.
     copy: Option<Box<[u8]>>,
     has_partial_checksum: bool,
     is_changed: bool,
@@ -112,15 +115,15 @@ impl Ticket for InKernel {
 impl NfqueueGate {
     /// How many packets the kernel's queue holds.
     pub(super) const KERNEL_QUEUE: Packets = Packets::new(Queue::LENGTH as u64);
-    /// How many of these a discipline may hold. The others are for packets that were not read yet.
+    /// How many of these a discipline may hold. The rest is for unread packets.
     pub(super) const MAX_QUEUED: Packets = Packets::new(Queue::LENGTH as u64 / 4 * 3);
     /// The largest super-packet.
     const SUPER_PACKET: Bytes = Bytes::new(1 << 16);
-    /// How long one may hold up the others.
+    /// The maximum time for which a super-packet may delay other packets.
     const MAX_TURN: Span = Span::from_millis(1);
 
-    /// Takes queue number `queue`, and has everything that leaves through `device` go there, for `lease`
-    /// at a time.
+    /// Takes queue number `queue`, and directs all packets that leave through `device` there, for
+    /// `lease` at a time.
     pub(super) fn open(
         device: &str,
         queue: u16,
@@ -261,8 +264,8 @@ mod tests {
         }
     }
 
-    /// An ECN-capable UDP packet of this host, whose network card is to complete the checksum:
-    /// its field holds the sum of the pseudo header.
+    /// An ECN-capable UDP packet of this host, whose network card is to complete the checksum: its
+    /// field holds the sum of the pseudo header.
     fn left_to_the_card() -> Vec<u8> {
         const ECT_0: u8 = 2;
         let (from, to) = ([10, 0, 0, 1], [10, 0, 0, 2]);
@@ -297,7 +300,7 @@ mod tests {
         assert_eq!(udp.checksum, udp.calc_checksum_ipv4(&ip, payload).unwrap());
     }
 
-    /// ECN-capable TCP over IPv6, as a virtual machine hands it on.
+    /// ECN-capable TCP over IPv6, as a virtual machine forwards it.
     fn tcp_of_a_machine(payload: &[u8]) -> (Ipv6Header, Vec<u8>) {
         let ip = Ipv6Header {
             payload_length: (20 + payload.len()) as u16,
@@ -315,7 +318,7 @@ mod tests {
     #[test]
     fn tcp_is_marked_with_a_whole_checksum_and_super_packets_stay_as_they_are() {
         let (ip, mut packet) = tcp_of_a_machine(b"state");
-        // The sum of the pseudo header, in which each byte of an address is there eight times.
+        // The sum of the pseudo header, in which each byte of an address occurs eight times.
         let words = 8 * 0xfdfd + 8 * 0x0707 + 25 + u32::from(ip_number::TCP.0);
         let pseudo = ((words & 0xffff) + (words >> 16)) as u16;
         packet[56..58].copy_from_slice(&pseudo.to_be_bytes());
@@ -325,7 +328,7 @@ mod tests {
         assert_eq!(copy[1] >> 4 & 3, 3);
         let (tcp, payload) = TcpHeader::from_slice(&copy[40..]).unwrap();
         assert_eq!(tcp.checksum, tcp.calc_checksum_ipv6(&ip, payload).unwrap());
-        // Of many segments, each of which needs a checksum of its own.
+        // A super-packet, of which each segment needs its own checksum.
         for has_partial_checksum in [false, true] {
             let mut many = ticket(&packet, has_partial_checksum, true);
             assert!(!many.mark() && !many.is_changed && many.copy.is_none());
@@ -335,7 +338,7 @@ mod tests {
     #[test]
     fn what_cannot_be_finished_is_not_marked() {
         let mut inner = left_to_the_card();
-        // UDP without a checksum: the unfinished one is that of a packet inside.
+        // UDP without a checksum: the unfinished checksum is that of an inner packet.
         inner[26..28].fill(0);
         assert!(!ticket(&inner, true, false).mark());
         assert!(!ticket(&left_to_the_card(), true, true).mark(), "a super-packet");

@@ -1,5 +1,5 @@
-//! The kernel's queue to user space (NFQUEUE): the kernel holds the packets, we get their numbers
-//! and fronts, and give a verdict on each, in any order.
+//! The kernel's queue to user space (NFQUEUE): the kernel holds the packets, and passes their
+//! numbers and first bytes to the router, which gives a verdict on each, in any order.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -20,19 +20,19 @@ use super::message::{Head, attributes_of};
 pub(super) struct PacketId(u32);
 
 impl PacketId {
-    /// The kernel counts packets in the order in which they came.
+    /// The kernel numbers packets in the order of their arrival.
     pub(super) fn number(self) -> u32 {
         self.0
     }
 }
 
-/// What the kernel tells of a packet.
+/// The kernel's notice of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrival<'a> {
     pub(super) id: PacketId,
     /// Its length from the IP header on.
     pub(super) size: Bytes,
-    /// As much of its front as was asked for.
+    /// Its first bytes, up to the requested length.
     pub(super) front: &'a [u8],
     /// Whether its transport checksum is left to the network card (`NFQA_SKB_CSUMNOTREADY`).
     pub(super) has_partial_checksum: bool,
@@ -41,48 +41,48 @@ pub(super) struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// Whether its front is all of it.
+    /// Whether `front` is the whole packet.
     pub(super) fn is_whole(&self) -> bool {
         self.size == Bytes::from(self.front.len())
     }
 }
 
-/// What becomes of a packet.
+/// The decision on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict<'a> {
     Drop,
     Accept,
-    /// It goes on with this content, as long as it was.
+    /// It continues with this content, of unchanged length.
     AcceptAs(&'a [u8]),
 }
 
-/// Whether a super-packet comes as it is, or is cut into packets before it is queued.
+/// Whether a super-packet is queued as it is, or segmented first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SuperPackets {
     Segmented,
     Whole,
 }
 
-/// What the kernel could not queue and dropped, since the queue was made.
+/// Packets that the kernel could not queue and dropped, since the queue was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct KernelDrops {
-    /// As many packets waited as may wait.
+    /// The queue was at its limit.
     pub(super) queue_full: u64,
-    /// Too many waited to be read by us.
+    /// The socket's receive buffer was full.
     pub(super) unread: u64,
 }
 
-/// A queue that is ours.
+/// A queue that this process has bound.
 #[derive(Debug)]
 pub(super) struct Queue {
     client: Client,
     number: u16,
     verdicts: Requests,
-    /// Packets that the kernel had dropped before our verdict came.
+    /// Packets that the kernel had dropped before their verdict arrived.
     vanished: u64,
     /// Their numbers, until [`Queue::take_vanished`] hands them out.
     vanished_numbers: Vec<u32>,
-    /// Why verdicts could not be sent, until [`Queue::send_verdicts`] says so.
+    /// The error of verdicts that could not be sent, until [`Queue::send_verdicts`] returns it.
     unsent: io::Result<()>,
     buffer: Box<[u8]>,
 }
@@ -99,20 +99,20 @@ mod kind {
 const VERDICT_HEADER: u16 = 2;
 
 impl Queue {
-    /// How many packets may be in the kernel's queue: all that the discipline holds, and those that
-    /// wait to be read. The kernel finds the packet of a verdict by walking the queue from its
-    /// oldest packet on, so this bounds what one verdict costs: some µs with all of them waiting.
+    /// The limit of the kernel's queue: all packets of the discipline, and the unread ones. The
+    /// kernel finds the packet of a verdict by walking the queue from its oldest packet on, so this
+    /// bounds the cost of a verdict: some µs with a full queue.
     pub(super) const LENGTH: u32 = 4096;
-    /// A packet and what is told of it take about 3 kB in the socket.
+    /// A packet with its metadata takes about 3 kB in the socket.
     const RECEIVE_BUFFER: usize = 16 << 20;
-    /// A message with the longest packet; messages come one by one.
+    /// A message with the longest packet; each read returns one message.
     const MAX_MESSAGE: usize = (1 << 16) + 4096;
-    /// How many bytes of verdicts go at once, and at most one verdict with its packet more: less
-    /// than what a socket sends by default, 208 kB.
+    /// The maximum bytes of verdicts per send, plus at most one verdict with its packet: less than
+    /// the default send buffer of a socket, 208 kB.
     const VERDICTS: usize = 64 << 10;
 
-    /// Takes the queue of this number. Fails with [`io::ErrorKind::PermissionDenied`] if somebody
-    /// else has it.
+    /// Binds the queue of this number. Fails with [`io::ErrorKind::PermissionDenied`] if another
+    /// process has it.
     pub(super) fn open(number: u16, super_packets: SuperPackets) -> io::Result<Self> {
         const BIND: u8 = 1;
         let mut queue = Self {
@@ -124,7 +124,7 @@ impl Queue {
             unsent: Ok(()),
             buffer: vec![0; Self::MAX_MESSAGE].into_boxed_slice(),
         };
-        // Less is enough where the system does not let us: what does not fit is counted.
+        // A smaller buffer suffices if the system limits it: packets that do not fit are counted.
         let _ = queue.client.set_receive_buffer(Self::RECEIVE_BUFFER);
         let mut request = Requests::default();
         queue.head(kind::CONFIG, ACK).push(&mut request, |put| {
@@ -135,15 +135,15 @@ impl Queue {
         Ok(queue)
     }
 
-    /// From now on super-packets come so.
+    /// Sets how super-packets are queued from now on.
     pub(super) fn set_super_packets(&mut self, super_packets: SuperPackets) -> io::Result<()> {
         let mut request = Requests::default();
         self.head(kind::CONFIG, 0).push(&mut request, |put| super_packets.put(put));
         self.client.send(&mut request)
     }
 
-    /// Hands out the next packets. Fails with [`io::ErrorKind::WouldBlock`] if none is there, and
-    /// with `ENOBUFS` if some did not fit into our socket: the kernel dropped and counted them.
+    /// Hands out the next packets. Fails with [`io::ErrorKind::WouldBlock`] if there are none, and
+    /// with `ENOBUFS` if some did not fit into the socket: the kernel dropped and counted them.
     pub(super) fn receive(&mut self, mut take: impl FnMut(Arrival<'_>)) -> io::Result<()> {
         let datagram = self.client.receive(&mut self.buffer)?;
         for reply in replies(datagram).map_while(Result::ok) {
@@ -165,7 +165,7 @@ impl Queue {
         Ok(())
     }
 
-    /// What becomes of a packet, as soon as verdicts are sent.
+    /// Records the verdict on a packet, which takes effect when verdicts are sent.
     pub(super) fn judge(&mut self, id: PacketId, verdict: Verdict<'_>) {
         const PAYLOAD: u16 = 10;
         let PacketId(id) = id;
@@ -189,8 +189,8 @@ impl Queue {
         }
     }
 
-    /// Sends all verdicts at once. An accepted packet has left the device's queue when this
-    /// returns, or is in it.
+    /// Sends all verdicts at once. When this returns, an accepted packet is in the device's queue,
+    /// or has left it.
     pub(super) fn send_verdicts(&mut self) -> io::Result<()> {
         if !self.verdicts.is_empty() {
             self.send_batch();
@@ -205,8 +205,9 @@ impl Queue {
         self.verdicts.clear();
     }
 
-    /// How many packets the kernel had dropped before our verdict came: it drops those of a device
-    /// that goes down, and all of them when any chain of the packet filter goes.
+    /// The number of packets that the kernel had dropped before their verdict arrived: it drops the
+    /// packets of a device that goes down, and all packets when any chain of the packet filter is
+    /// removed.
     pub(super) fn vanished(&self) -> u64 {
         self.vanished
     }
@@ -220,7 +221,8 @@ impl Queue {
         fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue").ok()
     }
 
-    /// How many packets the kernel dropped in front of us; `None` where it does not say.
+    /// How many packets the kernel dropped before they could be read; `None` if it does not report
+    /// it.
     pub(super) fn kernel_drops(&self) -> Option<KernelDrops> {
         drops_of(&self.table()?, self.number)
     }
@@ -237,13 +239,14 @@ impl AsRawFd for Queue {
 }
 
 impl SuperPackets {
-    /// Asks for them so. Where they are segmented the rate is low, and packets are copied to us as a
-    /// whole, so that we can give them back with a mark; where they are whole, their front is enough.
+    /// Requests this handling. When super-packets are segmented, the rate is low, and packets are
+    /// copied as a whole, so that they can be given back with a mark; when they stay whole, their
+    /// first bytes are enough.
     fn put(self, put: &mut Writer<'_>) {
         const COPY_PACKET: u8 = 2;
         const GSO: u32 = 4;
         let (range, flags) = match self {
-            // The longest there is.
+            // Zero requests the maximum length.
             Self::Segmented => (0, 0),
             Self::Whole => (Header::SNAP_LEN as u32, GSO),
         };
@@ -252,7 +255,7 @@ impl SuperPackets {
     }
 }
 
-/// The number of the packet to which a verdict, of which these are the attributes, belongs.
+/// The packet number in the attributes of a verdict.
 fn number_of(verdict: &[u8]) -> Option<u32> {
     be_u32(find(verdict, VERDICT_HEADER)?.get(4..)?)
 }
@@ -285,8 +288,8 @@ fn arrival(content: &[u8]) -> Option<Arrival<'_>> {
     })
 }
 
-/// The row of a queue in the kernel's table: number, port, waiting, copy mode, copy range, dropped as
-/// the queue was full, dropped as we did not read, last packet's number, 1.
+/// The row of a queue in the kernel's table: number, port, queue length, copy mode, copy range,
+/// dropped because the queue was full, dropped because they were not read, last packet's number, 1.
 fn row(table: &str, number: u16) -> Option<Vec<u64>> {
     table.lines().find_map(|line| {
         let row: Vec<u64> = line.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
@@ -353,7 +356,7 @@ mod tests {
         Head { kind: kind::VERDICT, flags: 0, family: 0, resource: 5 }.push(&mut verdicts, |put| {
             put.put(VERDICT_HEADER, &[0, 0, 0, 1, 0, 1, 2, 3]).put(10, b"as marked");
         });
-        // NLMSG_ERROR: the error's number, and the message that it is about.
+        // NLMSG_ERROR: the error number, and the message that caused it.
         let mut answer = Requests::default();
         answer.push(2, 0, |put| _ = put.raw(&(-2i32).to_ne_bytes()).raw(verdicts.bytes()));
         let found: Vec<_> = replies(answer.bytes()).collect();

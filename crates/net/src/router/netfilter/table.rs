@@ -1,4 +1,4 @@
-//! The rule that sends packets to us: a table of our own in the kernel's nf_tables.
+//! The rule that sends packets to the router: a table in the kernel's nf_tables.
 //!
 //! ```text
 //! table inet freshline-eth1 {        # owned: the kernel takes it away with our socket
@@ -12,28 +12,28 @@
 //! }
 //! ```
 //!
-//! The kernel is asked by netlink, so no `nft` or `iptables` needs to be installed. The queue is
-//! reached by nf_tables' own expression, or where the kernel was built without it
-//! (`CONFIG_NFT_QUEUE`), by the target of iptables through the layer of compatibility
+//! The table is created by netlink, so neither `nft` nor `iptables` needs to be installed. The rule
+//! reaches the queue by the nf_tables expression `queue` or, in a kernel without it
+//! (`CONFIG_NFT_QUEUE`), by the iptables target through the compatibility layer
 //! (`CONFIG_NFT_COMPAT`, `xt_NFQUEUE`).
 //!
-//! - **Ownership** (Linux 5.12): when our socket closes, however that comes about, the kernel
-//!   removes the table. A crash leaves nothing behind, nobody else can change the table, and a
+//! - **Ownership** (Linux 5.12): when the router's socket closes, for any reason, the kernel
+//!   removes the table. A crash leaves nothing behind, no other process can change the table, and a
 //!   second instance for the same device is refused.
-//! - **A chain of our own**, rather than a rule in somebody else's: a verdict of ours lets a packet
-//!   go on to the next chain, so the host's own filters all see it, before or after us.
-//! - **The hook** sees all that leaves through the device, forwarded or from the router itself:
-//!   both share the link. At this priority, between `mangle` (-150) and source NAT (100), packets
-//!   have the marks that the host gives them, and still the addresses of the inner network.
-//! - **Neighbour discovery and MLD** pass, as ARP does, which the hook does not see: behind a full
-//!   queue the neighbour would be taken for gone. The hop limits make sure that no packet which was
-//!   forwarded passes so.
+//! - **Its own chain**, rather than a rule in an existing chain: a verdict lets a packet continue
+//!   to the next chain, so the host's own filters all see it, before or after the router.
+//! - **The hook** sees all packets that leave through the device, forwarded or from the router
+//!   itself: both share the link. At this priority, between `mangle` (-150) and source NAT (100),
+//!   packets have the host's marks, and still the addresses of the inner network.
+//! - **Neighbour discovery and MLD** pass, as does ARP, which the hook does not see: behind a full
+//!   queue the neighbour would appear unreachable. The hop limits ensure that no forwarded packet
+//!   passes this way.
 //! - **`bypass`**: packets pass while no process listens to the queue.
-//! - **`@running`**: packets are queued while the set has the device's name. The router puts it there again
-//!   and again (`lease.rs`), and the kernel forgets it after a while. So packets pass if the router
-//!   hangs or is stopped, whatever it hangs in, and are queued again as soon as it runs; no second process
-//!   is needed that could hang as well. A process that is stopped keeps its socket: there `bypass` does
-//!   not help, and the kernel's queue only fills.
+//! - **`@running`**: packets are queued while the set contains the device's name. The router adds
+//!   it again and again (`lease.rs`), and the kernel removes it after a timeout. So packets pass if
+//!   the router hangs or is stopped, for whatever reason, and are queued again as soon as it runs;
+//!   this needs no second process, which could hang as well. A stopped process keeps its socket: in
+//!   that case `bypass` does not help, and the kernel's queue only fills.
 
 use std::io;
 
@@ -46,7 +46,7 @@ use nix::errno::Errno;
 use super::lease::Leased;
 use super::message::Head;
 
-/// A table with our rule. It is there as long as this is.
+/// The installed table. Dropping this removes it.
 #[derive(Debug)]
 pub(super) struct Table {
     owner: Client,
@@ -54,14 +54,14 @@ pub(super) struct Table {
     device: String,
 }
 
-/// Which packets go where.
+/// Which packets go to which queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule<'a> {
     /// The device through which they leave.
     pub(super) device: &'a str,
     /// The queue's number.
     pub(super) queue: u16,
-    /// For how long they go there without that it is renewed, in whole ms.
+    /// How long the rule is in force without a renewal, in whole ms.
     pub(super) lease: Span,
 }
 
@@ -75,9 +75,9 @@ enum QueueTarget {
 }
 
 impl Table {
-    /// Makes the table. Fails with [`io::ErrorKind::AlreadyExists`] or
-    /// [`io::ErrorKind::PermissionDenied`] if there is one for the device, and with
-    /// [`io::ErrorKind::NotFound`] if the kernel has neither way to a queue.
+    /// Creates the table. Fails with [`io::ErrorKind::AlreadyExists`] or
+    /// [`io::ErrorKind::PermissionDenied`] if the device has one, and with
+    /// [`io::ErrorKind::NotFound`] if the kernel supports neither target.
     pub(super) fn install(rule: Rule<'_>) -> io::Result<Self> {
         let mut owner = Client::open(Protocol::Netfilter, TIMEOUT)?;
         let name = format!("freshline-{}", rule.device);
@@ -94,13 +94,13 @@ impl Table {
 }
 
 impl Leased for Table {
-    /// Has packets go to the queue for another lease.
+    /// Sends packets to the queue for another lease.
     fn renew(&mut self) -> io::Result<()> {
         let Self { owner, name, device } = self;
         let list = |put: &mut Writer<'_>| _ = put.text(1, name).text(2, RUNNING);
         Ok(owner.change_all(&mut transaction(|messages| {
-            // An element keeps its time when it is added again (before Linux 6.12), and one whose time is
-            // over cannot be deleted: so the set is emptied, which always works.
+            // An element keeps its timeout when it is added again (before Linux 6.12), and an
+            // expired element cannot be deleted: so the set is flushed, which always works.
             head(DELETE_ELEMENTS, 0).push(messages, list);
             head(NEW_ELEMENTS, CREATE).push(messages, |put| {
                 list(put);
@@ -113,8 +113,8 @@ impl Leased for Table {
         }))?)
     }
 
-    /// Removes the rule, so that nothing more comes. The chain stays as long as this: when a chain
-    /// goes, the kernel drops all that waits in its queues to user space.
+    /// Removes the rule, so that no more packets are queued. The chain stays until this is dropped:
+    /// when a chain is removed, the kernel drops all packets in its queues to user space.
     fn remove(&mut self) -> io::Result<()> {
         let Self { owner, name, .. } = self;
         Ok(owner.change_all(&mut transaction(|messages| {
@@ -139,7 +139,7 @@ const NEW_SET: u16 = 9;
 const NEW_ELEMENTS: u16 = 12;
 const DELETE_ELEMENTS: u16 = 14;
 
-/// All of it or nothing.
+/// A batch that is applied as a whole or not at all.
 fn transaction(content: impl FnOnce(&mut Requests)) -> Requests {
     const BEGIN: u16 = 0x10;
     const END: u16 = 0x11;
@@ -160,7 +160,7 @@ fn installation(name: &str, rule: Rule<'_>, target: QueueTarget) -> Requests {
     const OWNED: u32 = 2;
     /// `NFT_SET_TIMEOUT`.
     const TIMEOUT: u32 = 0x10;
-    /// What `nft` calls the type; the kernel only keeps it.
+    /// The number by which `nft` knows the type; the kernel only stores it.
     const IFNAME: u32 = 41;
     const NUMBER: u32 = 1;
     transaction(|messages| {
@@ -272,7 +272,7 @@ fn passes(list: &mut Writer<'_>, control: LinkControl) {
 const OUTPUT_NAME: u32 = 7;
 const NAME_LEN: usize = 16;
 
-/// The name of a device as a register has it.
+/// The name of a device, padded to the size of a register.
 fn padded(device: &str) -> [u8; NAME_LEN] {
     let mut name = [0; NAME_LEN];
     for (to, from) in name.iter_mut().zip(device.bytes()) {
@@ -301,7 +301,8 @@ fn queues(list: &mut Writer<'_>, rule: Rule<'_>, target: QueueTarget) {
             put.be_u16(1, rule.queue).be_u16(2, 1).be_u16(3, BYPASS);
         }),
         QueueTarget::Target => expression(list, "target", |put| {
-            // `struct xt_NFQ_info_v3` in the host's order: first queue, how many, flags, padding.
+            // `struct xt_NFQ_info_v3` in host byte order: first queue, number of queues, flags,
+            // padding.
             let info = [rule.queue, 1, BYPASS, 0].map(u16::to_ne_bytes).concat();
             put.text(1, "NFQUEUE").be_u32(2, 3).put(3, &info);
         }),
