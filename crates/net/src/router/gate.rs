@@ -13,7 +13,7 @@ pub(super) trait Gate {
     /// Identifies a packet that was handed out.
     type Ticket: Ticket;
 
-    /// Adds the packets that arrived. Fails with [`io::ErrorKind::WouldBlock`] if there are none,
+    /// Adds the packets that arrived. Fails with [`io::ErrorKind::WouldBlock`] if none has arrived,
     /// and with `ENOBUFS` if packets were lost before they could be read.
     fn receive(&mut self, into: &mut Vec<Arrived<Self::Ticket>>) -> io::Result<()>;
 

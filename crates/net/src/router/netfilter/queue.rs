@@ -142,7 +142,7 @@ impl Queue {
         self.client.send(&mut request)
     }
 
-    /// Hands out the next packets. Fails with [`io::ErrorKind::WouldBlock`] if there are none, and
+    /// Hands out the next packets. Fails with [`io::ErrorKind::WouldBlock`] if none is queued, and
     /// with `ENOBUFS` if some did not fit into the socket: the kernel dropped and counted them.
     pub(super) fn receive(&mut self, mut take: impl FnMut(Arrival<'_>)) -> io::Result<()> {
         let datagram = self.client.receive(&mut self.buffer)?;
