@@ -1,22 +1,22 @@
-//! The wait of a packet in its device queue, from a timestamp of its departure.
+//! The queueing delay of a packet in its device, from a timestamp of its departure.
 //!
 //! ```text
 //!   W = departure − sending                           (2.2): X = RTT − W = ack − departure
 //! ```
 //!
-//! The stamp is of another clock than the sending (on Linux, the wall clock, which can be set), so a
-//! stamp that cannot be right gives no wait.
+//! The stamp is of another clock than the sending (on Linux, the wall clock, which can be set), so
+//! an impossible stamp gives no delay.
 
 use crate::unit::{Span, Time};
 
 /// The error of a stamp that was converted from one clock to another: two readings of both clocks.
 const CLOCK_ERROR: Span = Span::from_micros(200);
 
-/// The maximum wait that a stamp can show.
+/// The maximum queueing delay that a stamp can show.
 pub const MAX_STAMPED_WAIT: Span = Span::from_secs(2);
 
-/// The wait of a packet that was sent at `sent` and left the device at `left`, as of a stamp that
-/// was read at `now`; `None` for a stamp before the sending, after the reading, or more than
+/// The queueing delay of a packet that was sent at `sent` and left the device at `left`, by a stamp
+/// that was read at `now`; `None` for a stamp before the sending, after the reading, or more than
 /// [`MAX_STAMPED_WAIT`] after the sending, with 200 µs for the error of clocks.
 pub fn stamped_wait(sent: Time, left: Time, now: Time) -> Option<Span> {
     let is_possible = left + CLOCK_ERROR >= sent && left <= now + CLOCK_ERROR;
@@ -24,15 +24,15 @@ pub fn stamped_wait(sent: Time, left: Time, now: Time) -> Option<Span> {
     (is_possible && wait <= MAX_STAMPED_WAIT).then_some(wait)
 }
 
-/// Waits are known by stamps while one of this many acknowledged packets had one.
+/// Queueing delays are known by stamps as long as one of this many acknowledged packets had one.
 const STAMPED_OF: u32 = 32;
 
-/// The last wait of a path's packets by a stamp.
+/// The last queueing delay of a path's packets by a stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LastStamp(Option<(Span, u32)>);
 
 impl LastStamp {
-    /// A packet is acknowledged; `wait` is that by its stamp, if it had one.
+    /// Takes in an acknowledged packet, with its queueing delay if it had a stamp.
     pub fn on_acked(&mut self, wait: Option<Span>) {
         match (&mut self.0, wait) {
             (last, Some(wait)) => *last = Some((wait, 0)),
@@ -41,7 +41,7 @@ impl LastStamp {
         }
     }
 
-    /// The wait of the last packet with a stamp; `None` if the last 32 packets had none.
+    /// The queueing delay of the last packet with a stamp; `None` if the last 32 packets had none.
     pub fn wait(&self) -> Option<Span> {
         self.0.filter(|(_, without)| *without < STAMPED_OF).map(|(wait, _)| wait)
     }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     proptest! {
-        /// And of stamps in the right order the service time is that from the departure to the ack.
+        /// With stamps in the right order the service time is that from the departure to the ack.
         #[test]
         fn a_wait_is_never_longer_than_the_time_since_the_sending(
             sent in 0..5_000_000u64, left in 0..5_000_000u64, now in 0..5_000_000u64,

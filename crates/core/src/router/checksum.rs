@@ -1,4 +1,4 @@
-//! The checksum of TCP and UDP where a host left it to its network card.
+//! Completes the checksum of TCP and UDP where a host left it to its network card.
 //!
 //! Linux hands on packets of its own and of its virtual machines with only the sum of the pseudo
 //! header in the checksum's field (`CHECKSUM_PARTIAL`), for the network card to add the rest. A
@@ -7,9 +7,9 @@
 use super::FlowKey;
 
 /// Completes the checksum of an unfragmented TCP or UDP packet, given whole from its IP header on.
-/// Whether it is complete now: not if the packet has another transport, IPv6 extension headers, is
-/// a fragment or cut off, or if its field holds something else than the sum of its pseudo header,
-/// as where the unfinished checksum is that of a packet inside.
+/// Returns whether it is complete now: not if the packet has another transport, IPv6 extension
+/// headers, is a fragment or cut off, or if its field holds something else than the sum of its
+/// pseudo header, as where the unfinished checksum is that of a packet inside.
 #[must_use]
 pub fn complete_checksum(packet: &mut [u8]) -> bool {
     let Some(Transport { at, end, protocol, pseudo }) = Transport::of(packet) else { return false };
@@ -33,7 +33,7 @@ pub fn complete_checksum(packet: &mut [u8]) -> bool {
     true
 }
 
-/// Where a packet has its TCP or UDP.
+/// The position of the TCP or UDP of a packet.
 struct Transport {
     at: usize,
     end: usize,
@@ -72,7 +72,7 @@ fn sum(bytes: &[u8]) -> u32 {
     words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum::<u32>() + last
 }
 
-/// With its carries added.
+/// The sum with its carries added.
 fn folded(sum: u32) -> u16 {
     let folded = (sum & 0xffff) + (sum >> 16);
     ((folded & 0xffff) + (folded >> 16)) as u16
@@ -131,7 +131,7 @@ mod tests {
             let mut packet = whole.clone();
             let pseudo = folded(Transport::of(&packet).unwrap().pseudo);
             packet[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
-            // What a card does not look at.
+            // Bytes that a card ignores.
             packet.extend([0xaa; 3]);
             prop_assert!(complete_checksum(&mut packet));
             prop_assert_eq!(&packet[..whole.len()], &whole[..]);

@@ -1,4 +1,4 @@
-//! Any of the disciplines, as a configuration chose it.
+//! Any of the disciplines, by configuration.
 
 use alloc::boxed::Box;
 
@@ -22,15 +22,15 @@ pub enum Discipline<P> {
     Red(Red<P, Pcg32>),
     /// CoDel.
     Codel(Codel<P>),
-    /// A drop-tail queue for each flow.
+    /// One drop-tail queue per flow.
     Drr(Drr<P>),
     /// FQ-CoDel.
     FqCodel(FqCodel<P>),
     /// The newest packet of each flow.
     Ifil(Ifil<P>),
-    /// The same, with hosts in turn.
+    /// The same, with turns of hosts.
     IfilHosts(IfilHosts<P>),
-    /// Either of these, which holds updates.
+    /// One of these two, which holds updates.
     Hold(Box<Hold<Self>>),
     /// Freshness control.
     Ifc(Box<Ifc<Self, Self, AnyScheduler>>),

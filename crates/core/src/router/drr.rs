@@ -41,19 +41,19 @@ use crate::unit::{Bytes, Packets, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
-    /// What the queue of each flow holds, above zero. 1000 packets.
+    /// The capacity of each flow's queue, above zero. 1000 packets.
     pub limit: Limit,
-    /// How many bytes all queues hold together, above zero: of packets, not of what describes them.
-    /// 32 MiB, as FQ-CoDel in Linux.
+    /// The maximum bytes of all queues together, above zero: of packets, without their metadata. 32
+    /// MiB, as FQ-CoDel in Linux.
     pub memory: Bytes,
-    /// How many packets all queues hold together, above zero. Not limited by default.
+    /// The maximum packets of all queues together, above zero. Not limited by default.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub packets: Option<Packets>,
-    /// How many queues there are, from 1 to 65536. 1024: of 10 flows, two share one in 4 % of all
-    /// cases.
+    /// The number of queues, from 1 to 65536. 1024: of 10 flows, two share one with a probability
+    /// of 4 %.
     pub queues: u32,
-    /// How many bytes a queue sends a turn, at least 256, so that even the largest packet waits
-    /// for few turns. 1514, an Ethernet frame.
+    /// The bytes that a queue sends per turn, at least 256, so that even the largest packet takes
+    /// few turns. 1514, an Ethernet frame.
     pub quantum: Bytes,
 }
 
@@ -77,14 +77,14 @@ pub struct Drr<P> {
     packets: PacketLists<P>,
     bytes: Bytes,
     queues: Vec<Queue>,
-    /// The queues in which packets wait.
+    /// The queues with packets.
     turns: VecDeque<usize>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Queue {
     packets: PacketList,
-    /// What it may still send this turn.
+    /// The bytes that it may still send this turn.
     deficit: Bytes,
 }
 

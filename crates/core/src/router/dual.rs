@@ -34,7 +34,7 @@ pub struct Dual<U, B> {
 }
 
 impl<U, B> Dual<U, B> {
-    /// Puts the parts together.
+    /// Combines the parts.
     pub fn new(urgent: U, bulk: B) -> Self {
         Self { urgent, bulk }
     }

@@ -10,12 +10,12 @@ pub enum QdiscError {
     /// A queue that lets nothing through.
     #[error("`limit` is zero, and everything passes through the queue; give at least `1p`")]
     ZeroLimit,
-    /// Something else that must not be zero.
+    /// Another parameter that must not be zero.
     #[error("`{field}` is zero; give more, such as `{example}`")]
     Zero {
         /// The name of the parameter.
         field: &'static str,
-        /// A value that makes sense.
+        /// A reasonable value.
         example: &'static str,
     },
     /// CoDel's target lies above its interval.
@@ -31,7 +31,7 @@ pub enum QdiscError {
     Queues {
         /// The number given.
         queues: u32,
-        /// The largest that is taken.
+        /// The maximum.
         most: u32,
     },
     /// Turns of queues that send next to nothing.
@@ -39,7 +39,7 @@ pub enum QdiscError {
     Quantum {
         /// The quantum given.
         quantum: Bytes,
-        /// The smallest that is taken.
+        /// The minimum.
         least: Bytes,
     },
     /// RED's thresholds are not in order.
@@ -52,10 +52,10 @@ pub enum QdiscError {
         min: Bytes,
         /// The upper one.
         max: Bytes,
-        /// What the queue holds.
+        /// The queue's limit.
         limit: Bytes,
     },
-    /// RED's largest probability is none.
+    /// RED's maximum probability is out of range.
     #[error("`max_probability` is {0}; give above 0 and at most 1, such as 0.02")]
     MaxProbability(f64),
     /// RED's burst does not reach the lower threshold.
@@ -65,15 +65,15 @@ pub enum QdiscError {
     BurstTooSmall {
         /// The burst given.
         burst: Packets,
-        /// The smallest that is taken.
+        /// The minimum.
         least: Packets,
     },
-    /// TDM with a frame in which intervals vanish.
+    /// TDM with a frame too short for its intervals.
     #[error("`frame` is {frame}; give at least {least}, such as `100ms`")]
     ShortFrame {
         /// The frame given.
         frame: Span,
-        /// The shortest that is taken.
+        /// The minimum.
         least: Span,
     },
     /// IFIL with a table that is too large.
@@ -81,7 +81,7 @@ pub enum QdiscError {
     TooManyFlows {
         /// The limit given.
         limit: Packets,
-        /// The largest that is taken.
+        /// The maximum.
         most: Packets,
     },
     /// The dual transmit queue as a part of another discipline.
@@ -92,7 +92,7 @@ pub enum QdiscError {
     Child {
         /// The class or band whose queue it is.
         class: &'static str,
-        /// What is wrong with it.
+        /// The error of that queue.
         reason: Box<QdiscError>,
     },
 }

@@ -1,4 +1,4 @@
-//! First in, first out, and an arrival that does not fit is dropped ("drop-tail").
+//! First in, first out; an arrival that does not fit is dropped ("drop-tail").
 
 use super::waiting::Waiting;
 use super::{Backlog, Dequeued, Drop, DropReason, Drops, Limit, Packet, Qdisc};
@@ -47,7 +47,7 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// A packet that is nothing but its size.
+    /// A packet that has only a size.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Sized(u64);
 

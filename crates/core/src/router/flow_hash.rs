@@ -29,8 +29,8 @@ pub(super) struct FlowHash {
 }
 
 impl FlowHash {
-    /// Keys from `rng`, which has to be one that strangers cannot foretell wherever the packets
-    /// are theirs.
+    /// Keys from `rng`, which has to be unpredictable for others wherever the packets come from
+    /// them.
     pub(super) fn draw(rng: &mut impl Rng) -> Self {
         let mut key = || rng.next_u64();
         Self { of_words: core::array::from_fn(|_| [key(), key()]), offset: key() }
@@ -47,7 +47,7 @@ impl FlowHash {
     }
 }
 
-/// Refuses turns of queues that take too much memory, or too long.
+/// Rejects turns of queues that take too much memory, or too long.
 pub(super) fn check_turns(queues: u32, quantum: Bytes) -> Result<(), QdiscError> {
     const MIN_QUANTUM: Bytes = Bytes::new(256);
     const MAX_QUEUES: u32 = 65_536;
@@ -65,8 +65,8 @@ pub(super) fn check_turns(queues: u32, quantum: Bytes) -> Result<(), QdiscError>
 pub(super) struct FlowWords([u64; 5]);
 
 impl FlowWords {
-    /// Whether both are the same flow. It stays in registers; comparing arrays goes through
-    /// memory, and waits for what has just been written there.
+    /// Whether both are the same flow. It stays in registers; comparing arrays goes through memory,
+    /// and stalls on values that have just been written there.
     #[inline]
     pub(super) fn is(self, other: Self) -> bool {
         let difference = |sum, (one, other)| sum | (one ^ other);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn similar_flows_spread_as_chance_spreads_them() {
-        // One subnet, one port after the other: what a scanner or a flood sends.
+        // One subnet, one port after the other, as in a scan or a flood.
         let flows = |n: u32| FlowKey {
             source: Ipv4Addr::from_bits(0x0a00_0000 + (n >> 8)).to_ipv6_mapped(),
             source_port: 4000 + (n & 0xff) as u16,

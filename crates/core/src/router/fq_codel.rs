@@ -44,14 +44,14 @@ use crate::unit::{Bytes, Packets, Span, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
-    /// How many packets all queues hold together, above zero. 10240 (RFC 8290 section 5.2.3).
+    /// The maximum packets of all queues together, above zero. 10240 (RFC 8290 section 5.2.3).
     pub limit: Packets,
-    /// How many bytes all queues hold together, above zero. 32 MiB, as in Linux.
+    /// The maximum bytes of all queues together, above zero. 32 MiB, as in Linux.
     pub memory: Bytes,
-    /// How many queues there are, from 1 to 65536. 1024 (RFC 8290 section 5.2.5).
+    /// The number of queues, from 1 to 65536. 1024 (RFC 8290 section 5.2.5).
     pub queues: u32,
-    /// How many bytes a queue sends a turn, at least 256, so that even the largest packet waits
-    /// for few turns. 1514, an Ethernet frame (RFC 8290 section 5.2.4).
+    /// The bytes that a queue sends per turn, at least 256, so that even the largest packet takes
+    /// few turns. 1514, an Ethernet frame (RFC 8290 section 5.2.4).
     pub quantum: Bytes,
     /// As in [`CodelParams::target`](super::CodelParams::target): 5 ms (RFC 8290 section 5.2.2).
     pub target: Span,
@@ -60,7 +60,7 @@ pub struct Params {
     /// As in [`CodelParams::max_packet`](super::CodelParams::max_packet), of each queue: 1514
     /// bytes.
     pub max_packet: Bytes,
-    /// Whether to mark packets whose senders take part in ECN. On (RFC 8290 section 5.2.6).
+    /// Whether to mark packets whose senders support ECN. On (RFC 8290 section 5.2.6).
     pub ecn: bool,
 }
 
@@ -100,7 +100,7 @@ pub struct FqCodel<P> {
     packets: PacketLists<P>,
     bytes: Bytes,
     queues: Vec<Queue>,
-    /// Queues that woke since the others had their turns.
+    /// Queues that became active since the others had their turns.
     new: VecDeque<usize>,
     old: VecDeque<usize>,
     marked: Packets,
@@ -117,7 +117,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// As it leaves the lists, empty.
+    /// Resets it as it leaves the lists, empty.
     fn retire(&mut self) {
         self.is_listed = false;
         self.law.on_empty();
@@ -153,8 +153,8 @@ impl<P: Packet> FqCodel<P> {
         self.packets.len() > self.params.limit || self.bytes > self.params.memory
     }
 
-    /// Takes all queues, which are empty, from the lists: nobody asks an empty qdisc for a packet,
-    /// in whose search they would be taken from there.
+    /// Removes all queues, which are empty, from the lists: an empty qdisc gets no requests for a
+    /// packet, which would remove them.
     fn retire_all(&mut self) {
         for index in self.new.drain(..).chain(self.old.drain(..)) {
             self.queues[index].retire();
@@ -167,7 +167,7 @@ impl<P: Packet> FqCodel<P> {
         self.bytes = self.bytes - dropped;
     }
 
-    /// What the CoDel of a queue lets through, or `None` if it is empty.
+    /// The next packet that the CoDel of a queue lets through, or `None` if the queue is empty.
     fn next_of(
         &mut self,
         index: usize,
@@ -225,7 +225,8 @@ impl<P: Packet> Qdisc<P> for FqCodel<P> {
                 }
                 return Some(next);
             } else if is_new && !self.old.is_empty() {
-                // Through the old queues once, or a flow that pauses briefly would always be new.
+                // Once through the old queues; otherwise a flow that pauses briefly would always be
+                // new.
                 self.old.push_back(index);
             } else {
                 self.queues[index].retire();
@@ -380,7 +381,7 @@ mod tests {
         let mut dropped = 0;
         qdisc.enqueue(Time::ZERO, piece(2, 1), &mut |drop| dropped += u64::from(drop.packet.flow));
         assert_eq!(dropped, 64);
-        // What alone exceeds it costs no other flow anything.
+        // A single packet above the limit drops no packet of other flows.
         qdisc.enqueue(Time::ZERO, piece(3, 1_000_001), &mut |drop| {
             assert_eq!(drop.packet.flow, 3);
         });
@@ -390,8 +391,8 @@ mod tests {
         );
     }
 
-    /// Marks, drops and the longest sojourn of the sparse flow 2 in 5 s of a link of 10 Mbit/s,
-    /// offered twice that by flow 1.
+    /// Marks, drops and the maximum sojourn time of the sparse flow 2 in 5 s of a link of 10
+    /// Mbit/s, offered twice that by flow 1.
     fn overload(ecn: bool) -> (u64, u64, Span) {
         let mut qdisc = fq_codel(Params { ecn, ..Params::default() });
         let (mut marks, mut drops, mut longest) = (0, 0, Span::ZERO);

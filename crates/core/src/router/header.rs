@@ -5,15 +5,15 @@ use core::net::{IpAddr, Ipv6Addr};
 use super::StreamProtocol;
 use crate::host::Band;
 
-/// Who sends to whom: the five numbers that tell flows apart. IPv4 addresses are mapped into
-/// IPv6 (RFC 4291 section 2.5.5.2).
+/// The 5-tuple of a flow: addresses, ports and protocol. IPv4 addresses are mapped into IPv6 (RFC
+/// 4291 section 2.5.5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// The sender's address.
     pub source: Ipv6Addr,
     /// The receiver's address.
     pub destination: Ipv6Addr,
-    /// The sender's port; 0 where the protocol has none, or the packet does not tell.
+    /// The sender's port; 0 if the protocol has none, or if it is unknown.
     pub source_port: u16,
     /// The receiver's port; 0 likewise.
     pub destination_port: u16,
@@ -47,26 +47,26 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 }
 
 impl Default for FlowKey {
-    /// The flow of whatever says nothing about itself.
+    /// The flow of packets without a header.
     fn default() -> Self {
         Self::between(Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into(), 0)
     }
 }
 
-/// The field of a packet that tells about congestion (RFC 3168 section 5).
+/// The congestion field of a packet (RFC 3168 section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ecn {
-    /// Its sender takes no part.
+    /// Its sender does not support ECN.
     #[default]
     NotCapable,
-    /// Its sender answers marks as it answers drops.
+    /// Its sender responds to marks as to drops.
     Capable,
     /// It has met congestion.
     Marked,
 }
 
-/// What a packet's headers say, and its host beside them. A packet without headers says nothing:
-/// the default.
+/// The fields of a packet's headers, and its band on its host. The default is that of a packet
+/// without headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
     /// Its flow.
@@ -75,18 +75,19 @@ pub struct Header {
     pub dscp: u8,
     /// Whether it may be marked, or is.
     pub ecn: Ecn,
-    /// Whether it is one piece of a fragmented packet, of use only with all the others.
+    /// Whether it is a fragment, of use only with all the others of its packet.
     pub is_fragment: bool,
     /// Whether it is an update of our own protocol ([`crate::wire`]).
     pub is_update: bool,
-    /// The protocol whose packets must all arrive that it looks like; never that of an update.
+    /// The protocol that it looks like, if all packets of that must arrive; never that of an
+    /// update.
     pub stream: Option<StreamProtocol>,
     /// Whether it keeps the link itself working: neighbour discovery (RFC 4861, hop limit 255) or
     /// MLD (RFC 3810, hop limit 1, to a link-local group). Routers let it pass first, as ARP. A
-    /// packet that was forwarded never is.
+    /// forwarded packet never does.
     pub is_link_control: bool,
-    /// Its band, from the [law](crate::host::BandLaw) of the host that it leaves. No header has it: it
-    /// stands beside them, as the priority of a packet in Linux, and goes no further than that host's
+    /// Its band, by the [law](crate::host::BandLaw) of the host that it leaves. It is no field of a
+    /// header, but metadata like the priority of a packet in Linux, and is used only by that host's
     /// own [queue](super::Dual).
     pub band: Band,
 }

@@ -1,14 +1,14 @@
-//! IFIL that may leave the link idle: it holds an update where the next one, waited for, is worth more.
+//! Hold: delays an update while the link is free, if waiting for the next one lowers the mean age.
 //!
-//! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", section V-A. The
-//! example there: an update each T = 1, which takes d = 1.9 to send. IFIL sends the update that came
-//! during a transmission at its end, 0.1 before the next one comes; waiting for that makes the mean age 2.9
-//! in place of 3.3 to 3.4 (the paper prints 3.74).
+//! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", section
+//! V-A. The example there: an update each T = 1, which takes d = 1.9 to send. IFIL sends the update
+//! that came during a transmission at its end, 0.1 before the next one comes; waiting for that
+//! makes the mean age 2.9 in place of 3.3 to 3.4 (the paper prints 3.74).
 //!
 //! # Law
 //!
-//! [`PulseTrain::services_before_a_wait`] gives r, the best number of services that follow the one before
-//! at once, from T and P, the time from the start of one service to the start of the next:
+//! [`PulseTrain::services_before_a_wait`] returns r, the best number of services without a pause
+//! before one waits, from T and P, the time from the start of one service to the start of the next:
 //!
 //! ```text
 //!                  r updates sent that had been queued
@@ -19,23 +19,23 @@
 //!                  since the one that is held arrived
 //! ```
 //!
-//! Where P is at most T, each update is served when it comes, and none is held.
+//! Where P is at most T, each update is served on arrival, and none is held.
 //!
 //! # Where the paper is silent
 //!
-//! - It has one flow. With several flows queued the link has something better to do than to idle, and all
-//!   are served as by IFIL; only an update that is alone in the queue is held.
-//! - It has exact periods. An update that is late or lost must not keep the one that is held: after
-//!   [`PATIENCE`] update periods since it arrived it is sent.
-//! - In [`Ifc`](super::Ifc) the other class has the link while an update is held. The held update may
-//!   then find the link busy when its successor comes, by up to a packet of that class.
+//! - It has one flow. With several queued flows the link need not idle, and all are served as by
+//!   IFIL; only an update that is alone in the queue is held.
+//! - It has exact periods. A late or lost update must not delay the held one: [`PATIENCE`] update
+//!   periods after its arrival it is sent.
+//! - In [`Ifc`](super::Ifc) the other class has the link while an update is held. The held update
+//!   may then find the link busy when its successor arrives, by up to a packet of that class.
 
 use super::analysis::PulseTrain;
 use super::{Backlog, Dequeued, Drops, Packet, Qdisc, QdiscError};
 use crate::unit::{Packets, Span, Time};
 
-/// An update is held until this many update periods after its arrival, in quarters: jitter of a quarter
-/// of the period loses nothing, and a source that ends delays its last update by as much.
+/// An update is held until this many quarters of an update period after its arrival: jitter of a
+/// quarter of the period costs nothing, and a source that ends delays its last update by as much.
 const PATIENCE: u64 = 5;
 
 /// When an update is held: the flow's periods.
@@ -45,13 +45,13 @@ const PATIENCE: u64 = 5;
 pub struct Params {
     /// T: from one update to the next, above zero.
     pub update_period: Span,
-    /// P: the shortest time from the start of one service to the start of the next: an update's size with
-    /// headers over the rate, where it has the link alone. Above zero.
+    /// P: the minimum time from the start of one service to the start of the next: an update's size
+    /// with headers over the rate, if it has the link alone. Above zero.
     pub output_period: Span,
 }
 
 impl Params {
-    /// How many updates that were queued are sent before one is held; none to hold none.
+    /// How many queued updates are sent before one is held; `None` to hold none.
     pub(super) fn checked(self) -> Result<Option<u64>, QdiscError> {
         for (field, value) in
             [("update_period", self.update_period), ("output_period", self.output_period)]
@@ -76,14 +76,14 @@ pub struct Hold<Q> {
     queue: Q,
     services: Option<u64>,
     patience: Span,
-    /// How many packets were sent, since one was sent as it arrived, that had been queued.
+    /// How many queued packets were sent since one was sent on arrival.
     queued_sent: u64,
     /// When the newest packet arrived.
     arrived: Time,
-    /// Until when a packet is held at the latest: set when holding begins, so that no later packet moves
-    /// it, and until one is sent.
+    /// The latest end of the hold: set when holding begins, so that later packets do not move it,
+    /// until one is sent.
     until: Option<Time>,
-    /// Whether another packet has come since holding began.
+    /// Whether another packet has arrived since holding began.
     has_successor: bool,
 }
 
@@ -166,7 +166,7 @@ mod tests {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Update {
         flow: u16,
-        /// As it takes a ns to send each byte, ns.
+        /// At 1 ns per byte, ns.
         size: u64,
         generated: Time,
     }
@@ -188,8 +188,8 @@ mod tests {
         Hold::new(ifil, Params { update_period, output_period }).unwrap()
     }
 
-    /// The mean age of a flow through a link that sends an update in `transmission`, both in ns, after
-    /// the first few updates; `late` is by how much each update is delayed.
+    /// The mean age of a flow through a link that sends an update in `transmission`, both in ns,
+    /// after the first few updates; `late` returns the delay of each update.
     fn age(period: u64, transmission: u64, mut late: impl FnMut(u64) -> u64) -> f64 {
         let link = LinkParams { rate: Some(BitRate::from_bps(8_000_000_000)), ..<_>::default() };
         let mut hop = Hop::new(link, holding(period, transmission), Pcg64::seed_from_u64(1));

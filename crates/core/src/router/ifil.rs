@@ -1,5 +1,5 @@
-//! IFIL keeps updates fresh in a queue: first in, first out across flows, and only the newest
-//! packet within a flow.
+//! IFIL (in-network freshness control: in-order across flows, last-in within a flow) keeps updates
+//! fresh in a queue: first in, first out across flows, and only the newest packet within a flow.
 //!
 //! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", sections
 //! III and VI. At most one packet of each flow is queued. A newer one takes its place in the queue,
@@ -41,15 +41,16 @@ use crate::unit::{Bytes, Packets, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
-    /// Of how many flows a packet may wait, from 1 to 262144. The memory for all of them, at most
-    /// 192 bytes each and the packets, is taken from the start. 2000: where the kernel holds the
-    /// packets it looks each one up by walking its queue. The paper has 10⁴ to 10⁵ (section VI).
+    /// The maximum number of flows with a queued packet, from 1 to 262144. The memory for all of
+    /// them, at most 192 bytes each and the packets, is allocated from the start. 2000: if the
+    /// kernel holds the packets it finds each one by walking its queue. The paper has 10⁴ to 10⁵
+    /// (section VI).
     pub limit: Packets,
-    /// What takes turns; hosts if unset.
+    /// The unit that takes turns; hosts if unset.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub isolate: Option<Isolation>,
-    /// Holds an update where its successor is worth the time ([`Hold`](super::Hold)); unset, an update
-    /// leaves as soon as it may. Not in the kernel's program.
+    /// Holds an update if waiting for its successor lowers the age ([`Hold`](super::Hold)); if
+    /// unset, an update leaves as soon as it may. Not in the kernel's program.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub hold: Option<HoldParams>,
 }
@@ -60,7 +61,7 @@ impl Default for Params {
     }
 }
 
-/// What takes turns among updates. With one flow for each host both are the same.
+/// The unit that takes turns among updates. With one flow per host both are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -93,7 +94,7 @@ pub struct Ifil<P> {
     hash: FlowHash,
     /// From the oldest place in the queue to the newest.
     waiting: VecDeque<Waiting<P>>,
-    /// The number of the oldest that waits; the others count on from it, modulo 2³².
+    /// The number of the oldest queued packet; the others count on from it, modulo 2³².
     first: u32,
     /// The number of the newest packet in each bucket; the length is a power of two.
     newest: Box<[u32]>,
@@ -132,15 +133,15 @@ impl<P: Packet> Ifil<P> {
         self.hash.hash(flow) as usize & (self.newest.len() - 1)
     }
 
-    /// Where the packet of `flow` waits, counted from the oldest.
+    /// The position of the packet of `flow`, counted from the oldest.
     #[inline]
     fn position(&self, bucket: usize, flow: FlowWords) -> Option<usize> {
         let mut number = self.newest[bucket];
         let mut newer = self.waiting.len();
         loop {
             let position = number.wrapping_sub(self.first) as usize;
-            // Not older: a number of a packet that has left. A bucket that rests for 2³² packets
-            // may lead into another's chain; that is of no harm, since it also gets only older.
+            // Not older: a number of a packet that has left. A bucket that is idle for 2³² packets
+            // may lead into another's chain; that is harmless, since it also gets only older.
             if position >= newer {
                 return None;
             }

@@ -1,10 +1,10 @@
-//! IFIL with host isolation: source hosts take turns, and the flows of a host take its turns in turn.
+//! IFIL with host isolation: source hosts take turns, and the flows of a host share its turns.
 //!
-//! [`Ifil`](super::Ifil) holds the newest packet of each flow and serves flows in the order in which they
-//! joined. A host that sends one stream over many 5-tuples then has as many places as it has 5-tuples. Here
-//! the update class serves hosts in turn, as CAKE's host isolation does (Høiland-Jørgensen, Täht, Morton,
-//! "Piece of CAKE", section III-B), so that all flows of a host together get as much as one flow of another
-//! host could get.
+//! [`Ifil`](super::Ifil) holds the newest packet of each flow and serves flows in the order in
+//! which they joined. A host that sends one stream over many 5-tuples then has as many places as it
+//! has 5-tuples. Here the update class serves hosts in turn, as CAKE's host isolation does
+//! (Høiland-Jørgensen, Täht, Morton, "Piece of CAKE", section III-B), so that all flows of a host
+//! together get as much as one flow of another host could get.
 //!
 //! ```text
 //! packet ─► its flow has a place: replaces the older packet there
@@ -13,23 +13,24 @@
 //! host at the front: its first flow is sent; it goes to the end, or leaves if that was its only one
 //! ```
 //!
-//! A host is a source address: of IPv4 all of it, of IPv6 the first 64 bits, since a host chooses the others
-//! by itself (RFC 4291 section 2.5.1, RFC 8981). Turns are of one packet, as those of flows are in IFIL: if
-//! each host has one flow, this queue is `Ifil`, packet by packet. Turns by bytes cannot have both: a host
-//! with one flow leaves after each packet and owes nothing, and one with two flows would pay for each.
+//! A host is a source address: of IPv4 all of it, of IPv6 the first 64 bits, since a host chooses
+//! the others by itself (RFC 4291 section 2.5.1, RFC 8981). Turns are of one packet, as those of
+//! flows are in IFIL: if each host has one flow, this queue is `Ifil`, packet by packet. Turns by
+//! bytes could not have both: a host with one flow leaves after each packet and has no deficit, and
+//! one with two flows would pay for each.
 //!
 //! # At the limit
 //!
-//! A new flow takes the place of the oldest flow of the host with the most flows, if that host has at least
-//! two more than its own; else it is dropped on arrival. So a flood of invented flows from one address takes
-//! no place from a host that has fewer than its share. A flood of invented addresses can: no table can tell
-//! those from hosts.
+//! A new flow takes the place of the oldest flow of the host with the most flows, if that host has
+//! at least two more than its own; else it is dropped on arrival. So a flood of invented flows from
+//! one address takes no place from a host that has fewer than its share. A flood of invented
+//! addresses can: no table can tell those from hosts.
 //!
 //! # Cost
 //!
-//! An arrival costs two hashes and less than four comparisons on average, a departure one turn. There are no
-//! more hosts than flows, so `limit` bounds both tables. Hosts with equally many
-//! flows are linked, so that no flood makes the search for the largest long.
+//! An arrival costs two hashes and less than four comparisons on average, a departure one turn.
+//! There are no more hosts than flows, so `limit` bounds both tables. Hosts with equally many flows
+//! are linked, so that no flood makes the search for the largest long.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -60,9 +61,9 @@ pub struct IfilHosts<P> {
     host_buckets: Box<[usize]>,
     /// The hosts with a place, the next one to serve first.
     turns: VecDeque<usize>,
-    /// The first of the hosts with so many places.
+    /// The first of the hosts with this number of places.
     with_places: Box<[usize]>,
-    /// The largest number of places that a host has.
+    /// The maximum number of places of a host.
     max_places: usize,
     bytes: Bytes,
 }
@@ -74,7 +75,7 @@ struct Place<P> {
     hash: u32,
     /// The next place in the bucket.
     in_bucket: usize,
-    /// The place of the same host that joined next.
+    /// The next place of the same host in the order of joining.
     behind: usize,
 }
 
@@ -87,12 +88,13 @@ struct Host {
     first: usize,
     last: usize,
     places: usize,
-    /// The neighbours among the hosts with as many places.
+    /// The neighbours among the hosts with the same number of places.
     before: usize,
     after: usize,
 }
 
-/// The address that stands for a host: IPv4 (mapped) as it is, IPv6 without its interface identifier.
+/// The address by which hosts are distinguished: IPv4 (mapped) as it is, IPv6 without its interface
+/// identifier.
 fn host_of(source: Ipv6Addr) -> u128 {
     let bits = source.to_bits();
     if source.to_ipv4_mapped().is_some() { bits } else { bits >> 64 << 64 }
@@ -148,7 +150,7 @@ impl<P: Packet> IfilHosts<P> {
         None
     }
 
-    /// A host without places, at the end of the turns.
+    /// Adds a host without places, at the end of the turns.
     fn join(&mut self, hash: u32, address: u128) -> usize {
         let bucket = self.bucket(hash);
         let at = self.hosts.insert(Host {
@@ -166,7 +168,7 @@ impl<P: Packet> IfilHosts<P> {
         at
     }
 
-    /// Forgets a host without places, which has no turn any more.
+    /// Removes a host without places, which has no turn any more.
     fn leave(&mut self, at: usize) {
         let Host { hash, in_bucket, .. } = self.hosts.remove(at);
         let bucket = self.bucket(hash);
@@ -181,7 +183,7 @@ impl<P: Packet> IfilHosts<P> {
         self.hosts[before].in_bucket = in_bucket;
     }
 
-    /// Puts a host among those with so many places.
+    /// Adds a host to the list for this number of places.
     fn count(&mut self, at: usize, places: usize) {
         let Host { places: old, before, after, .. } = self.hosts[at];
         if old > 0 {
@@ -408,7 +410,7 @@ mod tests {
             }
         }
 
-        /// Against a plain count of what every host and flow has in the queue.
+        /// Compared with a plain count of the packets of every host and flow.
         #[test]
         fn each_flow_has_one_place_and_no_host_gains_by_the_number_of_its_flows(
             steps in steps(20), limit in 1u64..40,

@@ -1,5 +1,5 @@
-//! From the front of an IP packet or an Ethernet frame to its [`Header`], and the mark of
-//! congestion in a packet.
+//! Parses the front of an IP packet or an Ethernet frame into its [`Header`], and marks a packet
+//! for congestion.
 //!
 //! Any bytes are accepted, cut off anywhere: fields that cannot be read keep their defaults, and bytes
 //! other than IP have no header. The work is bounded by the bytes at hand, as each extension header
@@ -23,15 +23,15 @@ use crate::wire;
 const WITH_PORTS: [IpNumber; 5] =
     [ip_number::TCP, ip_number::UDP, ip_number::DCCP, ip_number::SCTP, ip_number::UDP_LITE];
 
-/// Tags of virtual networks in a frame that are looked behind: one within another is what
-/// providers use (IEEE 802.1ad).
+/// The maximum number of VLAN tags in a frame that are skipped: providers nest one within another
+/// (IEEE 802.1ad).
 const MAX_TAGS: usize = 2;
 
 const UDP_HEADER_LEN: usize = 8;
 
 impl Header {
-    /// How much of a packet is enough: IPv6 with 60 bytes of extension headers, UDP, and the front
-    /// of an update.
+    /// The number of bytes of a packet that suffice: IPv6 with 60 bytes of extension headers, UDP,
+    /// and the front of an update.
     pub const SNAP_LEN: usize = 128;
 
     /// Reads the front of a packet from its IP header on; `None` if there is no whole IP header.
@@ -56,7 +56,7 @@ impl Header {
         if !header.is_fragment {
             header.stream = StreamProtocol::of_protocol(protocol.0);
         }
-        // Where the walk over extension headers was cut off, what follows is not known.
+        // If the walk over extension headers was cut off, the rest is unknown.
         if header.is_fragment || cut.is_some() {
             return Some(header);
         }
@@ -85,8 +85,8 @@ impl Header {
         Some(header)
     }
 
-    /// Reads the front of an Ethernet frame, behind at most two tags of virtual networks; `None`
-    /// if it carries no IP.
+    /// Parses the front of an Ethernet frame, behind at most two VLAN tags; `None` if it carries no
+    /// IP.
     pub fn of_ethernet(frame: &[u8]) -> Option<Self> {
         let ethernet = Ethernet2HeaderSlice::from_slice(frame).ok()?;
         let (mut kind, mut rest) = (ethernet.ether_type(), &frame[ethernet.slice().len()..]);
@@ -113,8 +113,8 @@ mod ecn {
     pub(super) const MARKED: u8 = 0b11;
 }
 
-/// Marks an IP packet as having met congestion (CE, RFC 3168 section 5), if its sender takes part
-/// in ECN; IPv4's checksum stays right. Whether it is marked now.
+/// Marks an IP packet as having met congestion (CE, RFC 3168 section 5), if its sender supports
+/// ECN; IPv4's checksum stays right. Returns whether it is marked now.
 pub fn mark_congestion(packet: &mut [u8]) -> bool {
     match *packet {
         [first, ref mut traffic_class, _, _, _, _, _, _, _, _, ref mut high, ref mut low, ..]
@@ -218,7 +218,7 @@ mod tests {
         let (ecn, is_update) = (Ecn::Capable, true);
         let expected = Header { flow, dscp: 46, ecn, is_update, ..Header::default() };
         assert_eq!(header, expected);
-        // Its front is enough, and it is UDP that carries updates.
+        // The front suffices, and it is UDP that carries updates.
         let long = v4(17, &[1; 40], 0, &with_ports(&[update(), vec![0; 900]].concat()));
         assert!(Header::of_ip(&long[..Header::SNAP_LEN]).unwrap().is_update);
         assert!(!Header::of_ip(&v4(6, &[], 0, &with_ports(&update()))).unwrap().is_update);
@@ -352,7 +352,7 @@ mod tests {
             }
         }
 
-        /// A fragment has the class of all fragments, and what is in a tunnel is not looked at.
+        /// Fragments and tunnels are not updates, whatever their content.
         #[test]
         fn fragments_and_tunnels_are_never_updates(
             payload in prop::collection::vec(any::<u8>(), 0..80),

@@ -4,8 +4,8 @@
 //! Freshness Control", Figures 4 and 15): the newest packet is the freshest, so it goes first. The rest waits
 //! until nothing new comes, which harms flows that need all packets, in order; [`Lifo`] shows that effect.
 //!
-//! Where the paper is silent: at the limit the oldest is dropped, and the newest is always
-//! admitted. It would be among the last to leave anyway, and the least worth by then; to drop
+//! Where the paper is silent: at the limit the oldest packet is dropped, and the newest is always
+//! admitted. The oldest would be among the last to leave anyway, and out of date by then; dropping
 //! the newcomer instead would keep stale packets at the cost of fresh ones.
 
 use super::waiting::Waiting;
@@ -25,9 +25,9 @@ impl<P: Packet> Lifo<P> {
         Self { limit, waiting: Waiting::new() }
     }
 
-    /// Drops the oldest until a packet of `size` fits; whether it does.
+    /// Drops the oldest packets until one of `size` fits; returns whether it does.
     fn make_room(&mut self, now: Time, size: Bytes, drops: &mut Drops<'_, P>) -> bool {
-        // What fits into no queue of this limit must not empty this one.
+        // A packet above the limit must not empty this queue.
         if !self.limit.admits(Backlog::default(), size) {
             return false;
         }
@@ -67,7 +67,7 @@ mod tests {
     use crate::unit::Span;
     use alloc::vec::Vec;
 
-    /// A packet that is nothing but its size.
+    /// A packet that has only a size.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Sized(u64);
 

@@ -1,4 +1,4 @@
-//! How much a queue may hold.
+//! The capacity of a queue.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -7,14 +7,14 @@ use core::str::FromStr;
 use super::{Backlog, QdiscError};
 use crate::unit::{Bytes, Packets, ParseUnitError};
 
-/// How much a queue may hold. Written `100p` or `64kB`.
+/// The capacity of a queue. Written `100p` or `64kB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub enum Limit {
-    /// At most so many packets, however large.
+    /// A maximum number of packets, whatever their sizes.
     Packets(Packets),
-    /// Packets of at most so many bytes together. A packet larger than this never fits.
+    /// A maximum number of bytes. A larger packet never fits.
     Bytes(Bytes),
 }
 
@@ -29,7 +29,7 @@ impl Limit {
         if self.is_zero() { Err(QdiscError::ZeroLimit) } else { Ok(self) }
     }
 
-    /// Whether a packet of `size` may join what waits.
+    /// Whether a packet of `size` may join the queue.
     pub fn admits(self, backlog: Backlog, size: Bytes) -> bool {
         match self {
             Self::Packets(limit) => backlog.packets < limit,
@@ -39,7 +39,7 @@ impl Limit {
 }
 
 impl Default for Limit {
-    /// 1000 packets: what Linux gives a network interface.
+    /// 1000 packets, Linux's default for a network interface.
     fn default() -> Self {
         Self::Packets(Packets::new(1000))
     }

@@ -4,7 +4,7 @@
 //! the next one. [`Fifo`] is the simplest one. [`Ifil`] keeps the newest packet of each flow, and
 //! [`Ifc`] shares a link between [`Ifil`] and other traffic.
 //!
-//! Each packet that is not sent comes back through the `drops` sink with the reason, when the
+//! Each packet that is not sent is returned through the `drops` sink with the reason, when the
 //! discipline drops it: on arrival (a full queue, or an AQM that finds the queue too long) or on
 //! departure (an AQM that finds the packet too old).
 
@@ -71,7 +71,7 @@ pub use stream::StreamProtocol;
 
 use crate::unit::{Bytes, Packets, Span, Time};
 
-/// What queues and links know of a packet.
+/// The properties of a packet that queues and links use.
 pub trait Packet {
     /// The size that counts against rates and limits: all of the packet as it is on the wire,
     /// headers included, and so never zero.
@@ -85,56 +85,57 @@ pub trait Packet {
         Packets::new(1)
     }
 
-    /// What its headers say. Packets that say nothing are all alike: one flow, not to be marked.
+    /// Its header. All packets without one are one flow, which is not marked.
     fn header(&self) -> Header {
         Header::default()
     }
 
-    /// Its class, if it was told already ([`Ifc::classify`]); a queue with classes tells it
-    /// otherwise.
+    /// Its class, if it is known already ([`Ifc::classify`]); otherwise a queue with classes
+    /// classifies it.
     fn class(&self) -> Option<Class> {
         None
     }
 
-    /// Marks it as having met congestion, if its sender takes part in ECN (RFC 3168 section 5).
-    /// Whether it is marked now.
+    /// Marks it as having met congestion, if its sender supports ECN (RFC 3168 section 5). Returns
+    /// whether it is marked now.
     fn mark(&mut self) -> bool {
         false
     }
 }
 
-/// A packet that went no further, and why.
+/// A dropped packet, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drop<P> {
     /// The packet, handed back to its owner.
     pub packet: P,
-    /// Why it went no further.
+    /// Why it was dropped.
     pub reason: DropReason,
 }
 
-/// Why a packet went no further.
+/// Why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// It is larger than the link takes.
+    /// It is larger than the link's maximum.
     TooBig,
     /// It met a queue at its limit.
     QueueFull,
     /// A newer packet of its flow took its place in the queue.
     Replaced,
-    /// An AQM dropped it to tell its sender of congestion.
+    /// An AQM dropped it to signal congestion to its sender.
     Congestion,
     /// The link lost it after it had been sent.
     Loss,
-    /// More was under way on the link than the emulation holds: see [`crate::link`], "Memory".
+    /// More packets were in flight on the link than the emulation holds: see [`crate::link`],
+    /// "Memory".
     LineFull,
-    /// It waited longer for a shared medium than its queue lets packets wait.
+    /// It was queued for a shared medium longer than that queue's maximum.
     Lifetime,
-    /// A shared medium failed it as often as its sender tries.
+    /// All transmissions on a shared medium failed, up to the sender's retry limit.
     RetryLimit,
 }
 
 impl DropReason {
-    /// Every reason, in the order of a packet's way.
+    /// Every reason, in the order of a packet's path.
     pub const ALL: [Self; 8] = [
         Self::TooBig,
         Self::QueueFull,
@@ -166,11 +167,11 @@ impl DropReason {
 pub struct Dequeued<P> {
     /// The packet.
     pub packet: P,
-    /// How long it waited in the queue; its own transmission is not part of it.
+    /// How long it was queued, without its own transmission.
     pub sojourn: Span,
 }
 
-/// What waits in a queue.
+/// The length of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
     /// How many packets.
@@ -184,31 +185,30 @@ pub type Drops<'a, P> = dyn FnMut(Drop<P>) + 'a;
 
 /// A queueing discipline.
 ///
-/// `now` never goes back from one call to the next. Once a queue has reached its largest backlog
-/// it allocates no more.
+/// `now` never goes back from one call to the next. Once a queue has reached its maximum backlog it
+/// allocates no more.
 pub trait Qdisc<P: Packet> {
-    /// Takes a packet. It, or others in its favour, may be dropped.
+    /// Takes a packet. It, or queued packets in its favour, may be dropped.
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>);
 
-    /// The next packet to send, or `None` if none may leave now. Packets may be dropped on the
-    /// way to it.
+    /// The next packet to send, or `None` if none may leave now. May drop packets before it.
     fn dequeue(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Dequeued<P>>;
 
-    /// When to ask again after [`Qdisc::dequeue`] gave `None` although packets wait. A
-    /// work-conserving discipline never makes anyone wait: `None`.
+    /// When to ask again after [`Qdisc::dequeue`] returned `None` although packets are queued.
+    /// `None` for a work-conserving discipline, which never delays packets.
     fn poll_timeout(&self) -> Option<Time> {
         None
     }
 
-    /// What waits now.
+    /// The current queue length.
     fn backlog(&self) -> Backlog;
 
     /// Calls `see` with each queued packet: those of one queue in the order of their arrival, one
-    /// queue after the other. A discipline that cannot list its packets shows none, the default.
+    /// queue after the other. A discipline that cannot list its packets calls it with none, the
+    /// default.
     fn each_queued(&self, _see: &mut dyn FnMut(&P)) {}
 
-    /// How many packets it has marked ([`Packet::mark`]) since its start, in place of dropping
-    /// them.
+    /// How many packets it has marked ([`Packet::mark`]) since its start, instead of dropping them.
     fn marked(&self) -> Packets {
         Packets::ZERO
     }

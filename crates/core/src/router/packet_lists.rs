@@ -5,7 +5,7 @@ use slab::Slab;
 use super::{Backlog, Dequeued, Drop, DropReason, Drops, Packet};
 use crate::unit::{Bytes, Packets, Time};
 
-/// The packets of all lists. It grows to the most that ever waited together, and then no more.
+/// The packets of all lists. It grows to their maximum number, and then no more.
 #[derive(Debug)]
 pub(super) struct PacketLists<P>(Slab<Node<P>>);
 
@@ -78,8 +78,8 @@ impl<P: Packet> PacketLists<P> {
     }
 
     /// Drops the first packets of the longest of `lists` by bytes, up to half of its bytes and 64
-    /// packets, as Linux does: to find it takes a look at all. Gives its place among them, and the
-    /// bytes dropped; nothing if there are no lists.
+    /// packets, as Linux does: the search for it visits all lists. Returns its index among them,
+    /// and the bytes dropped; `None` if there are no lists.
     pub(super) fn halve_longest<'a>(
         &mut self,
         lists: impl Iterator<Item = &'a mut PacketList>,

@@ -21,10 +21,11 @@ pub struct RecentRate {
 impl RecentRate {
     /// The length of a window, W.
     pub const WINDOW: Span = Span::from_secs(2);
-    /// The shortest time over which a flow is ranked by its rate: a flow of one packet has no high rate.
+    /// The shortest time over which a flow is ranked by its rate: a flow of one packet has no high
+    /// rate.
     pub const RANK_TIME: Span = Span::from_millis(250);
 
-    /// From counts that were kept elsewhere, as in the kernel: since when the current window lasts, the
+    /// From counts that were kept elsewhere, as in the kernel: the start of the current window, the
     /// bytes sent in it, and those sent in the window before it.
     pub const fn from_counts(began: Time, now: Bytes, before: Bytes) -> Self {
         Self { began, now, before }
@@ -49,8 +50,8 @@ impl RecentRate {
         self.now += size;
     }
 
-    /// The rate over the last window, in bit/s. If counting began at `start`, less than a window ago: over
-    /// the time since then, at least `min`, which must not be zero.
+    /// The rate over the last window, in bit/s. If counting began at `start`, less than a window
+    /// ago, it is the rate since then, over at least `min`, which must not be zero.
     pub fn rate_bps(&self, min: Span, start: Time, at: Time) -> u64 {
         let window = Self::WINDOW.as_nanos();
         let since = at.since(self.began).as_nanos();

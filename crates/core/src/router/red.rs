@@ -15,9 +15,9 @@
 //!     1                                                     2·max ≤ average
 //! ```
 //!
-//! A packet is not struck with p on its own, which would make drops cluster: after one, the next
-//! struck is the n-th with n·p above a uniform draw, so n is uniform in 1 … 1/p (section 7 of the
-//! paper).
+//! A packet is not dropped with probability p on its own, which would make drops cluster: after
+//! one, the next is the n-th packet with n·p above a uniform draw, so n is uniform in 1 … 1/p
+//! (section 7 of the paper).
 //!
 //! The weight w comes from the burst that is to pass untouched: the largest w = 2⁻ᵏ for which a
 //! burst of `burst` packets into an empty queue leaves the average below min (section 6 of the
@@ -35,50 +35,50 @@
 //! rate  = bytes / time                a = 1/64; 10 Mbit/s before the first such departure
 //! ```
 //!
-//! Decisions: the average is of bytes, as in Linux; the probability is the same for packets of
-//! all sizes (RFC 7141 section 2.2). A full queue drops whatever comes, before RED is asked.
+//! Decisions: the average is of bytes, as in Linux; the probability is the same for packets of all
+//! sizes (RFC 7141 section 2.2). A full queue drops all arrivals, before RED decides.
 
 use rand::{Rng, RngExt};
 
 use super::{Backlog, Dequeued, Drop, DropReason, Drops, Fifo, Limit, Packet, Qdisc, QdiscError};
 use crate::unit::{BitRate, Bytes, Packets, Time};
 
-/// Settings of [`Red`]. In a file, what is left out follows from what is there as in
+/// Settings of [`Red`]. In a file, missing settings follow from the others as in
 /// [`Params::with_limit`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(from = "Written"))]
 pub struct Params {
-    /// What the queue holds, above zero.
+    /// The queue's capacity, above zero.
     pub limit: Bytes,
-    /// The average below which nothing is struck, above zero.
+    /// The average below which no packet is dropped or marked, above zero.
     pub min: Bytes,
     /// The average at which `max_probability` is reached, above `min` and at most `limit`.
     pub max: Bytes,
     /// The probability max_p at `max`, above 0 and at most 1. 0.02, as in Linux.
     pub max_probability: f64,
-    /// The packets for a burst of which the queue has room before it strikes, more than
-    /// `min / average_packet`: sets the weight.
+    /// The burst of packets that passes untouched, more than `min / average_packet`: sets the
+    /// weight.
     pub burst: Packets,
-    /// The size of packets on average, above zero. 1000 bytes, as in Linux.
+    /// The mean size of packets, above zero. 1000 bytes, as in Linux.
     pub average_packet: Bytes,
     /// The rate at which the link drains the queue, above zero, for the decay of the average while
     /// the queue is empty. `None`, the default: the queue measures it. (Linux takes 10 Mbit/s.)
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub bandwidth: Option<BitRate>,
-    /// Whether the probability rises steadily between `max` and twice that, in place of the jump
-    /// to 1 (Floyd 2000). Off, as in Linux.
+    /// Whether the probability rises steadily between `max` and twice that, instead of the jump to
+    /// 1 (Floyd 2000). Off, as in Linux.
     pub gentle: bool,
-    /// Whether to mark packets whose senders take part in ECN. Off, as in Linux.
+    /// Whether to mark packets whose senders support ECN. Off, as in Linux.
     pub ecn: bool,
     /// Whether packets that would be marked are dropped where p = 1 (RFC 3168 section 7). Off, as
-    /// in Linux: DCTCP (RFC 8257) lives on marks of all packets above a threshold.
+    /// in Linux: DCTCP (RFC 8257) needs marks of all packets above a threshold.
     pub hard_drop: bool,
 }
 
 impl Params {
-    /// What `tc red` makes of a limit (Floyd's recommendations): `max` a quarter of it, `min` a
-    /// third of that, and the burst that the two allow.
+    /// The settings that `tc red` derives from a limit (Floyd's recommendations): `max` a quarter
+    /// of it, `min` a third of that, and the burst that the two allow.
     pub fn with_limit(limit: Bytes) -> Self {
         let max = Bytes::new(limit.get() / 4);
         let min = Bytes::new(max.get() / 3);
@@ -147,7 +147,7 @@ fn allowed_burst(min: Bytes, max: Bytes, average_packet: Bytes) -> Packets {
     Packets::new(bytes.checked_div(average_packet.get().saturating_mul(3)).unwrap_or(0))
 }
 
-/// The settings as they are written: some.
+/// The settings in a file: a part of them.
 #[cfg(feature = "serde")]
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -235,12 +235,12 @@ impl Drain {
     }
 }
 
-/// While the average lies where packets are struck at random.
+/// The state while the average is where packets are dropped or marked at random.
 #[derive(Debug)]
 struct Spacing {
-    /// Packets since the last one struck.
+    /// Packets since the last one dropped or marked.
     spared: u64,
-    /// Uniform in 0 … 1: the next one is struck once `spared`·p reaches it.
+    /// Uniform in 0 … 1: the next one is dropped or marked once `spared`·p reaches it.
     draw: f64,
 }
 
@@ -275,7 +275,7 @@ impl<P: Packet, R: Rng> Red<P, R> {
         }
     }
 
-    /// The probability p at the present average, from 0 to 1.
+    /// The probability p at the current average, from 0 to 1.
     fn probability(&self) -> f64 {
         let Params { max_probability, gentle, .. } = self.params;
         let (min, max) = (self.params.min.get() as f64, self.params.max.get() as f64);
@@ -291,7 +291,7 @@ impl<P: Packet, R: Rng> Red<P, R> {
         }
     }
 
-    /// Whether the arriving packet is struck, which has probability `probability` on its own.
+    /// Whether the arriving packet is dropped or marked, with probability `probability` on its own.
     fn strikes(&mut self, probability: f64) -> bool {
         if probability == 0.0 || probability == 1.0 {
             self.spacing = None;
@@ -356,7 +356,7 @@ mod tests {
     use alloc::vec::Vec;
     use rand_pcg::Pcg64;
 
-    /// A packet of 1000 bytes; whether it is marked, if its sender takes part in ECN.
+    /// A packet of 1000 bytes; whether it is marked, if its sender supports ECN.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Kilobyte {
         marked: Option<bool>,

@@ -4,41 +4,42 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a running router did so far, and how it is set.
+/// The counters and settings of a running router.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RouterReport {
-    /// The device through which the packets leave.
+    /// The device through which packets leave.
     pub device: String,
     /// For how long it has run, in s.
     pub duration_s: f64,
     /// The discipline, as it is written in a flag.
     pub queue: String,
-    /// The rate to which it shapes, in bit/s; none where packets leave at the device's own rate.
+    /// The rate to which it shapes, in bit/s; unset if packets leave at the device's own rate.
     pub rate_bps: Option<u64>,
-    /// The share γ that the AoI class is to have, from 0 to 1; none where the discipline does not
-    /// know classes.
+    /// The configured share γ of the AoI class, from 0 to 1; unset if the discipline does not have
+    /// classes.
     pub aoi_share: Option<f64>,
-    /// The part of all bytes sent that were of the AoI class, from 0 to 1; none if none was sent.
-    /// It may be below γ where the class had nothing to send, and above it where the other had not.
+    /// The fraction of all sent bytes that were of the AoI class, from 0 to 1; unset if none was
+    /// sent. It may be below γ while the class had no queued packets, and above it while the other
+    /// had none.
     pub served_share: Option<f64>,
-    /// What becomes of super-packets: `segmented` before they are queued, `whole`, or `interleaved`:
-    /// they leave whole, after a transmission between whose segments updates may go.
+    /// How super-packets are handled: `segmented` before they are queued, `whole`, or
+    /// `interleaved`: they leave whole, after a transmission between whose segments updates may go.
     pub super_packets: String,
-    /// What waits now.
+    /// The current queue.
     pub backlog: BacklogReport,
-    /// Each class: the AoI class, then the drop-averse.
+    /// The classes: AoI, then drop-averse.
     pub classes: Vec<ClassReport>,
     /// The heaviest flows, heaviest first.
     pub flows: Vec<FlowReport>,
-    /// How often the table of flows had no room: a lighter or silent flow had to make it.
+    /// How often the table of flows was full and a lighter or silent flow was removed.
     pub flows_evicted: u64,
-    /// What was lost in front of the discipline.
+    /// Packets lost in front of the discipline.
     pub kernel_drops: KernelDropsReport,
-    /// How often packets could not be read or given back.
+    /// How often packets could not be read or returned.
     pub failures: u64,
-    /// When packets passed without the router, because it hung, was stopped or came too late to renew its
-    /// rule; nothing where that cannot be.
+    /// When packets passed without the router, because it hung, was stopped or renewed its rule too
+    /// late; zero if that is impossible.
     #[cfg_attr(feature = "serde", serde(default))]
     pub unshaped: UnshapedReport,
 }
@@ -47,38 +48,38 @@ pub struct RouterReport {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UnshapedReport {
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// All together, in s.
+    /// Their sum, in s.
     pub duration_s: f64,
 }
 
-/// What waits in a router.
+/// The queue of a router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BacklogReport {
     /// Packets.
     pub packets: u64,
-    /// Their bytes together.
+    /// The sum of their bytes.
     pub bytes: u64,
-    /// How many packets the kernel holds for the router at most, read and unread; none where the
-    /// router holds them itself.
+    /// The maximum number of packets that the kernel holds for the router, read and unread; unset
+    /// if the router holds them itself.
     pub limit: Option<u64>,
 }
 
-/// Packets that the kernel dropped, in front of the discipline but for those that vanished.
+/// Packets that the kernel dropped, in front of the discipline except for those of `flushed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct KernelDropsReport {
-    /// As many waited as may wait.
+    /// The kernel's queue was full.
     pub queue_full: u64,
-    /// More came than could be read.
+    /// More arrived than could be read.
     pub unread: u64,
-    /// They waited here when the kernel dropped all that wait, because a device went down or a
-    /// chain of its packet filter went. The discipline forgot them at once; one or two count as
-    /// sent, by which the router noticed.
+    /// The router held them when the kernel dropped all queued packets, because a device went down
+    /// or a chain of its packet filter was removed. The discipline forgot them at once; one or two,
+    /// by which the router noticed, count as sent.
     pub flushed: u64,
-    /// How often the kernel told of unread packets.
+    /// How often the kernel reported unread packets.
     pub overruns: u64,
 }
 
@@ -88,7 +89,7 @@ pub struct KernelDropsReport {
 pub struct ClassReport {
     /// Its name: `aoi` or `drop_averse`.
     pub class: String,
-    /// What became of its packets.
+    /// Counters of its packets.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub account: AccountReport,
 }
@@ -99,49 +100,48 @@ pub struct ClassReport {
 pub struct FlowReport {
     /// The class of its newest packet.
     pub class: String,
-    /// The sender's address, with its port where there is one.
+    /// The sender's address, with its port if it has one.
     pub source: String,
     /// The receiver's, likewise.
     pub destination: String,
     /// The protocol above IP, as IANA numbers it.
     pub protocol: u8,
-    /// What became of its packets, since the table took note of it.
+    /// Counters of its packets, since it was added to the table.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub account: AccountReport,
 }
 
-/// What became of packets.
+/// Counters of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AccountReport {
-    /// Packets that came.
+    /// Arrived packets.
     pub packets_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
-    /// Packets that left.
+    /// Sent packets.
     pub packets_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
-    /// The rate at which bytes left over the last two seconds, bit/s; none where it is not
-    /// measured.
+    /// The rate of sent bytes over the last two seconds, bit/s; unset if it is not measured.
     pub rate_bps: Option<u64>,
-    /// Packets that left with a mark of congestion that an AQM gave them.
+    /// Sent packets with a congestion mark by an AQM.
     pub marked: u64,
-    /// Packets of which a newer one of their flow took the place.
+    /// Packets replaced by a newer one of their flow.
     pub replaced: u64,
-    /// Packets that met a queue at its limit.
+    /// Packets that arrived at a full queue.
     pub queue_full: u64,
     /// Packets that an AQM dropped.
     pub congestion: u64,
-    /// The median time in the queue of those that left, without their transmission, in ms; none
-    /// if none was measured.
+    /// The median sojourn time of sent packets, without their transmission, in ms; unset if none
+    /// was measured.
     pub sojourn_p50_ms: Option<f64>,
     /// Its 95th percentile, in ms.
     pub sojourn_p95_ms: Option<f64>,
 }
 
 impl AccountReport {
-    /// Packets that came and did not leave, for whatever reason.
+    /// Packets that arrived and did not leave, for whatever reason.
     pub fn dropped(&self) -> u64 {
         self.replaced + self.queue_full + self.congestion
     }

@@ -1,14 +1,14 @@
-//! A device's ring: packets that have left the queueing discipline, and wait for the link.
+//! A device's ring: packets that have left the queueing discipline, queued for the link.
 //!
 //! ```text
 //! ─► discipline ─► ring, first in first out ─► link
 //!       bands           no bands
 //! ```
 //!
-//! A driver takes packets from the discipline as long as its ring has room. Where nothing limits the
-//! ring to a few (byte queue limits, BQL), the standing queue is in the ring, and whatever order the
-//! discipline has comes too late: 256 packets of 1500 bytes, as on the phone of Im, PhD thesis, Table 2.1, are
-//! 148 ms at 20.7 Mbit/s.
+//! A driver takes packets from the discipline as long as its ring has room. Unless the ring is
+//! limited to a few packets (byte queue limits, BQL), the standing queue is in the ring, and the
+//! discipline's order comes too late: 256 packets of 1500 bytes, as on the phone of Im, PhD thesis,
+//! Table 2.1, are 148 ms at 20.7 Mbit/s.
 
 use alloc::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub struct Ring<P, Q> {
     above: Q,
     /// The ring's capacity in packets; 0 disables it.
     limit: Packets,
-    /// With the time at which each came into the ring.
+    /// With the time at which each entered the ring.
     waiting: VecDeque<(Time, Dequeued<P>)>,
     bytes: Bytes,
 }

@@ -1,4 +1,5 @@
-//! Protocols whose packets must all arrive, known by their number or by the front of a UDP datagram.
+//! Detects protocols whose packets must all arrive, by their number or by the front of a UDP
+//! datagram.
 //!
 //! The checks look at one datagram each, so they cannot be certain: a payload may happen to begin
 //! like one of these protocols. Such a mistake is harmless, because the packet is then queued and
@@ -53,7 +54,7 @@ impl StreamProtocol {
         }
     }
 
-    /// What the number of a protocol above IP tells by itself.
+    /// The protocol that a protocol number above IP shows.
     pub const fn of_protocol(number: u8) -> Option<Self> {
         match number {
             6 | 33 | 132 => Some(Self::Transport),
@@ -62,8 +63,8 @@ impl StreamProtocol {
         }
     }
 
-    /// The protocol of a datagram between these two ports, or `None` if it looks like none of
-    /// them. `length` is that of the whole payload, of which `payload` may hold the front only.
+    /// The protocol of a datagram between these two ports, or `None` if it looks like none of them.
+    /// `length` is that of the whole payload, of which `payload` may hold only the front.
     pub fn of_datagram(ports: [u16; 2], length: usize, payload: &[u8]) -> Option<Self> {
         const DNS_PORTS: [u16; 3] = [53, 5353, 5355];
         if ports.iter().any(|port| DNS_PORTS.contains(port)) {

@@ -19,7 +19,7 @@ use crate::unit::{Span, Time};
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
-    /// Probes to send. 10: "a few times" in 000 section 3.4; their mean has a third of the
+    /// Probes to send. 10: "a few times" in the thesis, section 3.4; their mean has a third of the
     /// spread of one.
     pub probes: u32,
     /// The timeout of the first probe. 1 s: the initial timeout of RFC 6298 section 2.

@@ -1,4 +1,5 @@
-//! A link that flows of updates share with traffic that fills the rest.
+//! The steady state of a link that flows of updates share with traffic that fills the rest: mean
+//! age, and throughput left for that traffic.
 //!
 //! ```text
 //! d = update/C    l = drop-averse packet/C    ρ = N·d/T: what updates ask for
@@ -26,14 +27,14 @@ use crate::unit::{BitRate, Bytes, Span};
 
 /// A link, N flows of periodic updates, and drop-averse traffic that fills the rest.
 ///
-/// All flows are alike, and the moments of their updates are spread evenly over the period.
+/// All flows have the same period and size, and their updates are spread evenly over the period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bottleneck {
     /// C: the rate of the link, above zero.
     pub rate: BitRate,
     /// p: the propagation delay.
     pub propagation: Span,
-    /// N: how many flows of updates there are, at least one.
+    /// N: the number of flows of updates, at least one.
     pub flows: u32,
     /// T: from one update of a flow to its next, above zero.
     pub update_period: Span,
@@ -44,19 +45,19 @@ pub struct Bottleneck {
     pub drop_averse_size: Bytes,
 }
 
-/// What a share of the link leads to.
+/// The result of a share of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prediction {
     /// The mean age of each flow behind the link.
     pub age: Span,
-    /// What is left for drop-averse traffic, with all headers.
+    /// The throughput left for drop-averse traffic, with all headers.
     pub drop_averse: BitRate,
 }
 
-/// A question that the model has no answer to.
+/// Parameters outside the model's range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ModelError {
-    /// Nothing is sent, or it is sent infinitely often.
+    /// A parameter is zero.
     #[error("`{0}` is zero; give one above zero")]
     Zero(&'static str),
     /// No share for updates.
@@ -64,35 +65,34 @@ pub enum ModelError {
     NoShare,
     /// The updates of all flows do not fit into their part of the frame.
     #[error(
-        "updates have {share} of a frame of {frame}, and need {needed} to catch up with what has \
-         waited; give a longer frame, or a larger share"
+        "updates have {share} of a frame of {frame}, and need {needed} to catch up with queued \
+         updates; give a longer frame, or a larger share"
     )]
     FrameTooShort {
         /// The frame.
         frame: Span,
         /// The share of updates.
         share: AoiShare,
-        /// What the updates that waited, and those that come meanwhile, take.
+        /// The time that the queued updates, and arrivals meanwhile, take.
         needed: Span,
     },
-    /// While one packet is sent, more updates come than the model can follow.
+    /// While one packet is sent, more updates arrive than the model can follow.
     #[error(
         "a drop-averse packet takes {packet}, longer than the {left} that updates leave in every \
          period; the model holds for SDM and a share of at most {most:.6}"
     )]
     LinkTooSlow {
-        /// What a drop-averse packet takes.
+        /// The transmission time of a drop-averse packet.
         packet: Span,
-        /// What is left of a period after an update of each flow.
+        /// The time left of a period after an update of each flow.
         left: Span,
-        /// The largest share.
+        /// The maximum share.
         most: f64,
     },
 }
 
 impl Bottleneck {
-    /// The steady state with the share γ of updates, above 0. The credit that SDM lets a class
-    /// save up does not enter.
+    /// The steady state with the share γ of updates, above 0. SDM's credit does not enter.
     pub fn predict(
         &self,
         scheduler: SchedulerParams,
@@ -131,7 +131,7 @@ pub(super) struct Model {
     /// l.
     pub(super) drop_averse: f64,
     propagation: f64,
-    /// T_f, if time is what is shared.
+    /// T_f, for TDM.
     frame: Option<f64>,
 }
 
@@ -176,8 +176,8 @@ impl Model {
         self.updates() > self.period
     }
 
-    /// How long updates are ahead of all else after a closed interval: those that waited, and
-    /// those that come while they are sent.
+    /// How long updates have priority after a closed interval: the time for the queued ones, and
+    /// for arrivals while they are sent.
     fn catching_up(&self) -> f64 {
         if self.overloaded() {
             self.updates()
@@ -186,7 +186,7 @@ impl Model {
         }
     }
 
-    /// The least and the largest share for which the model holds; there may be none between.
+    /// The minimum and the maximum share for which the model holds; there may be none between.
     pub(super) fn shares(&self) -> (f64, f64) {
         let left = self.period - self.updates();
         let most = match self.frame {
@@ -208,20 +208,21 @@ impl Model {
         }
     }
 
-    /// A share above the transition point of SDM that stays clear of it, if `share` is one above.
+    /// A share above the transition point of SDM, with some distance from it, if `share` is above
+    /// it.
     pub(super) fn clear_of_the_transition(&self, share: AoiShare) -> Option<f64> {
         let above = self.frame.is_none() && self.updates() / share.get() <= self.period;
         let margin = self.drop_averse.max(0.01 * self.period);
         above.then(|| (self.updates() / (self.period - margin)).min(1.0))
     }
 
-    /// The mean age if no update waits.
+    /// The mean age without queueing.
     fn age_without_wait(&self) -> f64 {
         self.propagation + self.update + self.period / 2.0
     }
 
-    /// The mean time that updates, those that are replaced too, wait for the next service of
-    /// their flow, in s, and the part of the link that updates use.
+    /// The mean time until the next service of an update's flow, over all updates including
+    /// replaced ones, in s, and the fraction of the link that updates use.
     fn sdm(&self, share: f64) -> (f64, f64) {
         let round = self.updates() / share;
         if round <= self.period {
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(PAPER.predict(never, share(0.5)), Err(ModelError::Zero("frame")));
     }
 
-    /// Of any size and speed, equally many of each order of magnitude.
+    /// Of any size and speed, with equal weight for each order of magnitude.
     fn bottleneck() -> impl Strategy<Value = Bottleneck> {
         let magnitude = |from: f64, to: f64| (from..to).prop_map(libm::exp10);
         let (rate, period) = (magnitude(5.0, 10.0), magnitude(-6.0, 0.0));

@@ -1,4 +1,4 @@
-//! The guideline: the share γ of updates for a wanted age or throughput.
+//! The guideline: computes the share γ of updates for a wanted age or throughput.
 
 use core::ops::Range;
 
@@ -7,59 +7,59 @@ use super::{Bottleneck, ModelError, Prediction};
 use crate::router::{AoiShare, SchedulerParams};
 use crate::unit::{BitRate, Span};
 
-/// What is wanted of a bottleneck.
+/// The target for a bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// At most this mean age, and with it the most drop-averse throughput.
+    /// At most this mean age, with maximum drop-averse throughput.
     AgeAtMost(Span),
-    /// At least this drop-averse throughput, with all headers, and with it the least age.
+    /// At least this drop-averse throughput, with all headers, and with minimum age.
     ThroughputAtLeast(BitRate),
 }
 
-/// A share that gives what was wanted.
+/// A share that meets the target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Suggestion {
     /// γ: the share of updates, above 0.
     pub share: AoiShare,
-    /// What it leads to.
+    /// Its result.
     pub prediction: Prediction,
 }
 
-/// A wish that no share fulfils.
+/// A target that no share meets.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SuggestError {
-    /// The model has no answer.
+    /// The model does not apply.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The age is below the least.
+    /// The age is below the minimum.
     #[error(
         "no share brings the mean age down to {wanted}: with the largest share it is {least}; wish \
          for {least} or more"
     )]
     TooFresh {
-        /// The age wished for.
+        /// The age asked for.
         wanted: Span,
-        /// The least age.
+        /// The minimum age.
         least: Span,
     },
-    /// The throughput is above the most.
+    /// The throughput is above the maximum.
     #[error(
         "no share leaves drop-averse traffic {wanted} and updates anything: wish for {most} or less"
     )]
     TooMuch {
-        /// The throughput wished for.
+        /// The throughput asked for.
         wanted: BitRate,
-        /// The most throughput.
+        /// The maximum throughput.
         most: BitRate,
     },
 }
 
 impl Bottleneck {
-    /// The share γ that fulfils `wish`, to a millionth.
+    /// The share γ that meets `wish`, to a millionth.
     ///
-    /// Under SDM all shares above the transition point are alike. Of these it is one that stays
-    /// clear of that point: there the updates may come a drop-averse packet, and at least 1 %,
-    /// sooner.
+    /// Under SDM all shares above the transition point have the same result. The one returned keeps
+    /// some distance from that point: there the updates may arrive a drop-averse packet, and at
+    /// least 1 %, sooner.
     pub fn suggest(
         &self,
         scheduler: SchedulerParams,
@@ -68,7 +68,7 @@ impl Bottleneck {
         let model = Model::new(self, scheduler)?;
         let (least, most) = model.shares();
         let (least, most) = (at_least(least).max(1), at_most(most));
-        // If there is no share, this one is refused for the reason.
+        // If there is no share, this one gives the reason.
         let strict = self.predict(scheduler, share(most.max(1)))?;
         let predicted = |millionths: u32| model.prediction(share(millionths));
         let found = match wish {
@@ -99,17 +99,17 @@ fn share(millionths: u32) -> AoiShare {
     AoiShare::new(share).unwrap_or(AoiShare::ONE)
 }
 
-/// The least number of millionths that make `share`.
+/// The minimum number of millionths that make `share`.
 fn at_least(share: f64) -> u32 {
     libm::ceil(share * f64::from(MILLIONTHS)) as u32
 }
 
-/// The largest number of millionths within `share`.
+/// The maximum number of millionths within `share`.
 fn at_most(share: f64) -> u32 {
     libm::floor(share * f64::from(MILLIONTHS)) as u32
 }
 
-/// The first number of `range` that holds, or the end of it; all after one that holds do.
+/// The first number of `range` that holds, or its end; all numbers after one that holds do, too.
 fn first_that(range: Range<u32>, holds: impl Fn(u32) -> bool) -> u32 {
     let Range { mut start, mut end } = range;
     while start < end {

@@ -4,10 +4,10 @@
 //! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", sections
 //! IV and V. The proofs, and the limits of the models, are on the book's page on the router.
 //!
-//! [`PulseTrain`] is one flow alone, exact to the nanosecond: the age under IFIL, the least age
-//! that any policy can reach, and the distance between them (Theorem 1). [`Bottleneck`] is a link
-//! that flows of updates share with traffic that fills the rest, under SDM or TDM;
-//! [`Bottleneck::suggest`] is the guideline that the paper defers to an appendix.
+//! [`PulseTrain`] is one flow alone, exact to the nanosecond: the age under IFIL, the minimum age
+//! of any policy, and the distance between them (Theorem 1). [`Bottleneck`] is a link that flows of
+//! updates share with traffic that fills the rest, under SDM or TDM; [`Bottleneck::suggest`] is the
+//! guideline that the paper defers to an appendix.
 //!
 //! ```
 //! use freshline_core::router::SchedulerParams;

@@ -1,4 +1,4 @@
-//! One flow of periodic updates through a server, alone.
+//! The age of one flow of periodic updates that has a server alone.
 //!
 //! ```text
 //! updates are generated at n·T; services start at least P apart; one that starts at s delivers
@@ -15,25 +15,25 @@
 
 use crate::unit::Span;
 
-/// A flow of periodic updates that has a server for itself.
+/// A flow of periodic updates that has a server alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PulseTrain {
     /// T: from one update to the next, above zero.
     pub update_period: Span,
-    /// P: the least time from the start of one service to the start of the next. What is shorter
-    /// than `transmission` counts as that, since nothing interrupts a transmission.
+    /// P: the minimum time from the start of one service to the start of the next. At least
+    /// `transmission`, which is used if this is shorter, since nothing interrupts a transmission.
     pub output_period: Span,
-    /// d: how long an update takes to be sent.
+    /// d: the transmission time of an update.
     pub transmission: Span,
-    /// p: how long it then travels.
+    /// p: the propagation delay.
     pub propagation: Span,
 }
 
-/// The cycle of services with the least mean age.
+/// The cycle of services with the minimum mean age.
 struct Cycle {
     /// T, ns.
     period: f64,
-    /// a: how many updates come in P at least, less one that comes at its end.
+    /// a: the minimum number of updates that arrive in P, less one that arrives at its end.
     missed: f64,
     /// ε = P − aT, ns.
     slip: f64,
@@ -41,20 +41,20 @@ struct Cycle {
     runs: f64,
 }
 
-/// What happens when an update comes at the very moment at which the server takes the next one.
+/// The order of an arrival and a departure at the same time.
 ///
-/// Only a ratio P/T of small whole numbers makes it matter.
+/// It matters only if P/T is a ratio of small whole numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tie {
-    /// The update is in time, as the paper has it.
+    /// The update is in time, as in the paper.
     ArrivalFirst,
     /// The update is too late, as in [`crate::link`].
     DepartureFirst,
 }
 
 impl PulseTrain {
-    /// The mean age under IFIL, which serves whenever it can, from a start with an update at an
-    /// idle server. Exact, and rounded down to a ns.
+    /// The mean age under IFIL, which never idles with an update queued; from the start, with an
+    /// update at an idle server. Exact, and rounded down to a ns.
     pub fn ifil_age(self, tie: Tie) -> Span {
         let (period, output) = (self.update_period, self.spacing());
         if output <= period {
@@ -68,20 +68,20 @@ impl PulseTrain {
         self.min_age_at_delivery() + (output + twice_wait) / 2
     }
 
-    /// The mean age under IFIL where P and T have no common measure, from any start: an update has
-    /// waited for anything between 0 and T, all alike. What [`PulseTrain::ifil_age`] comes to as
-    /// the step g gets small, and what any jitter makes of it.
+    /// The mean age under IFIL if P and T have no common measure, from any start: the queueing time
+    /// of an update is uniform between 0 and T. This is the limit of [`PulseTrain::ifil_age`] as
+    /// the step g gets small, and the result of any jitter.
     pub fn generic_ifil_age(self) -> Span {
         let (period, output) = (self.update_period, self.spacing());
         let cycle = if output <= period { period } else { output + period };
         self.min_age_at_delivery() + cycle / 2
     }
 
-    /// The least mean age that any policy can reach that knows the future and may leave the server
-    /// idle, but does not interrupt a transmission; to a ns or 1 in 10¹⁵.
+    /// The minimum mean age of any policy that knows the future and may leave the server idle, but
+    /// does not interrupt a transmission; to a ns or 1 in 10¹⁵.
     ///
-    /// It serves `r` times back to back and then waits for the next update (the paper's waiting
-    /// policy has `r` = 0), with the `r` that is best.
+    /// The policy serves `r` times back to back and then waits for the next update (the paper's
+    /// waiting policy has `r` = 0), with the best `r`.
     pub fn optimal_age(self) -> Span {
         let Cycle { period, missed, slip, runs } = self.best_cycle();
         let updates = missed + 1.0 + runs * missed;
@@ -93,8 +93,8 @@ impl PulseTrain {
         self.min_age_at_delivery() + Span::from_nanos(libm::round(period / 2.0 + wait) as u64)
     }
 
-    /// The `r` of [`PulseTrain::optimal_age`]: how many services follow the one before at once before
-    /// one waits for the next update. None where each update is served when it comes.
+    /// The `r` of [`PulseTrain::optimal_age`]: how many services follow one another without a pause
+    /// before one waits for the next update. `None` if each update is served on arrival.
     pub fn services_before_a_wait(self) -> Option<u64> {
         let Cycle { missed, runs, .. } = self.best_cycle();
         (missed > 0.0).then_some(runs as u64)
@@ -105,7 +105,7 @@ impl PulseTrain {
         let missed = output.saturating_sub(1).checked_div(period).unwrap_or(0);
         let slip = (output - missed * period) as f64;
         let (period, missed) = (period as f64, missed as f64);
-        // Another service without a wait is of use as long as r·(a·(r+1) + 2)·ε < (a+1)·T.
+        // Another service without a wait lowers the age as long as r·(a·(r+1) + 2)·ε < (a+1)·T.
         let runs = if missed > 0.0 {
             let linear = missed + 2.0;
             let constant = (missed + 1.0) * period / slip;
@@ -117,12 +117,12 @@ impl PulseTrain {
         Cycle { period, missed, slip, runs }
     }
 
-    /// The least time from the start of one service to the start of the next.
+    /// The minimum time from the start of one service to the start of the next.
     fn spacing(self) -> Span {
         self.output_period.max(self.transmission)
     }
 
-    /// The age at its delivery of an update that did not wait.
+    /// The age at its delivery of an update without queueing.
     fn min_age_at_delivery(self) -> Span {
         self.transmission + self.propagation
     }
@@ -143,7 +143,7 @@ mod tests {
     use crate::unit::Time;
     use proptest::prelude::*;
 
-    /// The train of which a server alone sends an update in `transmission`, in ns.
+    /// The train of a server that sends an update in `transmission`, in ns.
     fn alone(update_period: u64, transmission: u64) -> PulseTrain {
         PulseTrain {
             update_period: Span::from_nanos(update_period),
@@ -180,7 +180,7 @@ mod tests {
         .unwrap()
     }
 
-    /// The least ratio of Σ waits to updates over all cycles of services, by brute force: the
+    /// The minimum ratio of Σ waits to updates over all cycles of services, by brute force: the
     /// phases are nodes, services edges, and Bellman-Ford looks for a cycle below `per_update`.
     fn some_policy_beats(train: PulseTrain, twice_wait_per_update: f64) -> bool {
         let (period, output) = (train.update_period.as_nanos(), train.spacing().as_nanos());

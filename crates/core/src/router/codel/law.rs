@@ -1,4 +1,4 @@
-//! When CoDel drops: the state machine of RFC 8289 section 5.5, without a queue.
+//! CoDel's decision to drop: the state machine of RFC 8289 section 5.5, without a queue.
 //!
 //! ```text
 //!          sojourn ≥ target for an interval: drop, n ← 1 or near the n of late
@@ -10,22 +10,22 @@
 //! with each drop: drop_next ← drop_next + interval / √n
 //! ```
 //!
-//! The RFC's pseudocode drops and dequeues in one loop; here the queue asks for one packet after
-//! the other whether it is dropped, which gives the same drops: a packet behind a dropped one is
-//! judged like any other. One difference is left: where a drop ends the episode, the pseudocode
-//! leaves `drop_next` at that drop's time, we are one spacing further. It only counts against the
-//! 16 intervals in which an episode is remembered.
+//! The RFC's pseudocode drops and dequeues in one loop; here the queue asks for each packet in turn
+//! whether it is dropped, which gives the same drops: a packet behind a dropped one is judged like
+//! any other. One difference is left: where a drop ends the episode, the pseudocode leaves
+//! `drop_next` at that drop's time, we are one spacing further. It only counts against the 16
+//! intervals in which an episode is remembered.
 
 use crate::unit::{Bytes, Span, Time};
 
-/// What the law is after.
+/// The settings of the law.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Control {
     /// The sojourn time that is acceptable in the long run.
     pub(crate) target: Span,
     /// How long it may be exceeded.
     pub(crate) interval: Span,
-    /// While no more than this waits, nothing is dropped.
+    /// With at most this many bytes queued, nothing is dropped.
     pub(crate) max_packet: Bytes,
 }
 
@@ -33,24 +33,24 @@ pub(crate) struct Control {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Law {
     /// When the sojourn time will have been above the target for an interval; `None` while it is
-    /// not above.
+    /// below.
     due: Option<Time>,
     dropping: bool,
-    /// When the next drop comes, while dropping; afterwards, about when the last one came.
+    /// The time of the next drop, while dropping; afterwards, about that of the last one.
     drop_next: Time,
-    /// Drops in this episode, on top of what was remembered.
+    /// Drops in this episode, plus the remembered ones.
     count: u32,
     /// `count` as the episode began.
     first_count: u32,
 }
 
 impl Law {
-    /// An episode that ended less than so many intervals ago is taken up again near its last
-    /// rate (RFC 8289 section 5.5).
+    /// An episode that ended less than this number of intervals ago is resumed near its last rate
+    /// (RFC 8289 section 5.5).
     const MEMORY: u64 = 16;
 
     /// Whether the head of the queue is dropped (or marked), after `sojourn` in it and with
-    /// `waiting` bytes behind it. Ask once for each packet that leaves the queue.
+    /// `waiting` bytes behind it. Call it once for each packet that leaves the queue.
     pub(crate) fn strikes(
         &mut self,
         control: &Control,
@@ -74,13 +74,13 @@ impl Law {
         true
     }
 
-    /// Starts afresh, as when the queue ran empty.
+    /// Resets the law, as when the queue ran empty.
     pub(crate) fn on_empty(&mut self) {
         self.due = None;
         self.dropping = false;
     }
 
-    /// Whether the queue has stood above the target for an interval.
+    /// Whether the queue has been above the target for an interval.
     fn standing(&mut self, control: &Control, now: Time, sojourn: Span, waiting: Bytes) -> bool {
         if sojourn < control.target || waiting <= control.max_packet {
             self.due = None;
@@ -98,7 +98,7 @@ impl Law {
         self.drop_next = now + self.spacing(control);
     }
 
-    /// interval / √n: drops that come so make TCP's rate fall linearly (RFC 8289 section 3.3).
+    /// interval / √n: drops at this spacing make TCP's rate fall linearly (RFC 8289 section 3.3).
     fn spacing(&self, control: &Control) -> Span {
         control.interval.mul_f64(1.0 / libm::sqrt(f64::from(self.count)))
     }
@@ -121,7 +121,7 @@ mod tests {
         Time::ZERO + Span::from_millis(millis)
     }
 
-    /// When the law strikes if a packet leaves every ms from `from` until `to`.
+    /// When the law drops if a packet leaves every ms from `from` until `to`.
     fn strikes(law: &mut Law, from: u64, to: u64, sojourn: Span) -> Vec<u64> {
         let struck = |ms: &u64| law.strikes(&CONTROL, at_ms(*ms), sojourn, PLENTY);
         (from..to).filter(struck).collect()
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn the_first_drop_comes_after_an_interval_above_the_target() {
         assert_eq!(strikes(&mut Law::default(), 7, 200, STANDING), [107]);
-        // One packet below the target starts the interval anew.
+        // One packet below the target restarts the interval.
         let mut law = Law::default();
         assert_eq!(strikes(&mut law, 0, 90, STANDING), []);
         assert!(!law.strikes(&CONTROL, at_ms(90), Span::ZERO, PLENTY));
@@ -176,7 +176,7 @@ mod tests {
         let dropping = |law: &mut Law| assert!(strikes(law, 0, 1_000, STANDING).len() > 20);
         let gap_after_first_drop = |law: &mut Law, from: u64| {
             let struck = strikes(law, from, from + 300, STANDING);
-            assert_eq!(struck[0], from + 100, "an interval above the target is asked for anew");
+            assert_eq!(struck[0], from + 100, "again an interval above the target is needed");
             struck[1] - struck[0]
         };
         let mut law = Law::default();

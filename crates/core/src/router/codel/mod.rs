@@ -1,14 +1,15 @@
-//! CoDel (RFC 8289): drops by how long packets waited, not by how many wait.
+//! CoDel (RFC 8289) controls the sojourn time of packets: it drops by how long packets were queued,
+//! not by how many are.
 //!
 //! A queue that stays above `target` for an `interval` is a standing one: packets are dropped at
 //! its head, further ones ever closer (`interval / √n`), until the sojourn time is below the
 //! target. Bursts that drain within an interval pass untouched. With ECN, packets whose senders
-//! take part are marked in place of being dropped.
-//!
+//! target. Bursts that drain within an interval pass untouched. With ECN, packets whose senders
+//! support it are marked instead of dropped.
 //! See `law.rs` for the state machine, which FQ-CoDel shares.
 //!
-//! Where the RFC is silent: it marks nothing; here, as in Linux, a mark counts as a drop. And a
-//! packet of a sender that takes no part in ECN is dropped although others are marked.
+//! Where the RFC is silent: it marks nothing; here, as in Linux, a mark counts as a drop. A packet
+//! of a sender that does not support ECN is dropped although others are marked.
 
 mod law;
 
@@ -22,7 +23,7 @@ use crate::unit::{Bytes, Packets, Span, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
-    /// What the queue holds, above zero. 1000 packets, as in Linux.
+    /// The queue's capacity, above zero. 1000 packets, as in Linux.
     pub limit: Limit,
     /// The sojourn time that is acceptable in the long run, above zero. 5 ms: 5 % of the interval,
     /// which keeps a link busy at little delay (RFC 8289 sections 3.2 and 5.3). A link that takes
@@ -31,10 +32,10 @@ pub struct Params {
     /// How long the target may be exceeded, at least `target`: a round trip of most connections,
     /// the time in which a sender can answer. 100 ms (RFC 8289 section 5.3).
     pub interval: Span,
-    /// While no more bytes than this wait, nothing is dropped: the largest packet of the link, so
+    /// With at most this many bytes queued, nothing is dropped: the largest packet of the link, so
     /// that it never runs empty. 1514 bytes, an Ethernet frame.
     pub max_packet: Bytes,
-    /// Whether to mark packets whose senders take part in ECN. Off, as in Linux.
+    /// Whether to mark packets whose senders support ECN. Off, as in Linux.
     pub ecn: bool,
 }
 
@@ -51,7 +52,7 @@ impl Default for Params {
 }
 
 impl Control {
-    /// Refuses a law that would drop all or nothing.
+    /// Rejects a law that would drop all or nothing.
     pub(super) fn checked(self) -> Result<Self, QdiscError> {
         if self.target.is_zero() {
             return Err(QdiscError::Zero { field: "target", example: "5ms" });
@@ -125,7 +126,7 @@ impl<P: Packet> Qdisc<P> for Codel<P> {
 mod tests {
     use super::*;
 
-    /// A full-sized packet; whether it is marked, if its sender takes part in ECN.
+    /// A full-sized packet; whether it is marked, if its sender supports ECN.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Full {
         marked: Option<bool>,
@@ -142,7 +143,7 @@ mod tests {
         }
     }
 
-    /// What a link of one packet a ms sends of two packets a ms, and what is dropped, in 2 s.
+    /// Sent and dropped packets of a link of one packet per ms, offered two per ms, in 2 s.
     fn overload(ecn: bool, marked: Option<bool>) -> (Codel<Full>, u64, u64) {
         let mut codel = Codel::new(Params { ecn, ..Params::default() }).unwrap();
         let (mut sent, mut dropped) = (0, 0);
@@ -175,7 +176,7 @@ mod tests {
         assert!((85..=115).contains(&codel.marked().get()), "{}", codel.marked());
         let (codel, _, dropped) = overload(true, None);
         assert_eq!(codel.marked(), Packets::ZERO);
-        assert!(dropped > 0, "who takes no part is dropped");
+        assert!(dropped > 0, "a sender without ECN");
     }
 
     #[test]

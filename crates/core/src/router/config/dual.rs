@@ -16,13 +16,13 @@ use crate::unit::{Packets, Span};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DualConfig {
-    /// The queue of the urgent band: a FIFO, as in 003.
+    /// The queue of the urgent band: a FIFO, as in Im, PhD thesis.
     pub urgent: QdiscConfig,
-    /// The queue of the bulk band. FQ-CoDel with a target of 100 ms and an interval of ten times that
-    /// (RFC 8289 section 3.2), for streams that share it evenly; 003 has a FIFO.
+    /// The queue of the bulk band. FQ-CoDel with a target of 100 ms and an interval of ten times
+    /// that (RFC 8289 section 3.2), for streams that share it evenly; the thesis has a FIFO.
     pub bulk: QdiscConfig,
-    /// How many packets the device's ring below the bands holds. 0: as many as its driver is limited
-    /// to by BQL, next to none; the phone of 003 has 256 (Table 2.1) and no BQL (2.5.5).
+    /// The capacity of the device's ring below the bands, in packets. 0: a driver whose ring BQL
+    /// limits to next to none; the phone of the thesis has 256 (Table 2.1) and no BQL (2.5.5).
     pub ring: Packets,
 }
 

@@ -1,4 +1,4 @@
-//! Freshness control as people write it in files.
+//! Freshness control in files.
 
 use rand::{Rng, SeedableRng};
 
@@ -20,8 +20,8 @@ use crate::unit::Packets;
 /// Every key is optional; these are the defaults. `credit` belongs to the scheduler `sdm`, and
 /// `frame`, such as `"100ms"`, to `tdm`. The paper's queue of the drop-averse class is a FIFO:
 /// `"fifo"`, or its limit such as `"1000p"`. A TCP stream fills it, so each drop-averse packet is
-/// delayed by the whole queue; [`FqCodel`](crate::router::FqCodel) keeps that delay near its
-/// target and apart for each flow.
+/// delayed by the whole queue; [`FqCodel`](crate::router::FqCodel) keeps that delay near its target
+/// and separate for each flow.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "file::Table", into = "file::Table"))]
@@ -73,8 +73,8 @@ impl Default for IfcConfig {
     }
 }
 
-/// Freshness control in a file: a flat table, where the parameters of the schedulers stand beside
-/// the rest.
+/// Freshness control in a file: a flat table, with the parameters of the schedulers next to the
+/// rest.
 #[cfg(feature = "serde")]
 mod file {
     use super::*;

@@ -1,4 +1,4 @@
-//! Disciplines as people write them, in files and in flags.
+//! Disciplines in files and in flags.
 
 mod dual;
 mod ifc;
@@ -21,9 +21,9 @@ use super::{
 };
 use crate::unit::Bytes;
 
-/// Which discipline, with which parameters.
+/// A discipline and its parameters.
 ///
-/// In a flag it is a name, with the parameters' defaults, or a limit, which is a drop-tail queue's:
+/// In a flag it is a name, with default parameters, or a limit, which is a drop-tail queue's:
 /// `fifo`, `64kB`. In a file it may also be a table, with the name as its `discipline`.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -31,19 +31,19 @@ use crate::unit::Bytes;
 pub enum QdiscConfig {
     /// Drop-tail.
     Fifo {
-        /// What it holds, above zero.
+        /// Its capacity, above zero.
         limit: Limit,
     },
     /// Last in, first out.
     Lifo {
-        /// What it holds, above zero.
+        /// Its capacity, above zero.
         limit: Limit,
     },
     /// RED.
     Red(RedParams),
     /// CoDel.
     Codel(CodelParams),
-    /// A drop-tail queue for each flow.
+    /// One drop-tail queue per flow.
     Drr(DrrParams),
     /// FQ-CoDel.
     FqCodel(FqCodelParams),
@@ -92,8 +92,8 @@ impl QdiscConfig {
         }
     }
 
-    /// The discipline. What randomness it needs it draws from `rng`, now; one that needs none draws
-    /// none.
+    /// Builds the discipline. It draws its random numbers from `rng` now; a discipline without
+    /// randomness draws none.
     pub fn build<P: Packet, R: Rng + SeedableRng>(
         &self,
         rng: &mut R,
@@ -134,7 +134,7 @@ impl QdiscConfig {
         self.build::<Nothing, _>(&mut Pcg32::new(0, 0)).map(drop)
     }
 
-    /// The discipline as a part of another one, in which it is called `class`.
+    /// Builds the discipline as a part of another one, in which it is called `class`.
     pub(super) fn build_part<P: Packet, R: Rng + SeedableRng>(
         &self,
         class: &'static str,
@@ -382,7 +382,7 @@ mod tests {
                 red(r#"{ discipline = "red", limit = "120kB" }"#),
                 RedParams::with_limit(Bytes::new(120_000))
             );
-            // What Mininet gives RED.
+            // Mininet's settings of RED.
             let told = red(r#"{
                     discipline = "red", limit = "1MB", min = "30kB", max = "35kB",
                     average_packet = "1500B", burst = "20p", bandwidth = "100mbit",

@@ -1,9 +1,9 @@
-//! Either scheduler, as a configuration chose it.
+//! One of the two schedulers, by configuration.
 
 use super::{AoiShare, Class, Scheduler, Sdm, SdmParams, Tdm, TdmParams};
 use crate::unit::{Bytes, Time};
 
-/// Which scheduler, with which parameters.
+/// A scheduler and its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchedulerParams {
     /// Size-driven multiplexing.

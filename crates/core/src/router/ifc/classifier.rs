@@ -1,4 +1,4 @@
-//! Which packets are updates.
+//! Classifies packets by rules: which of them are updates.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -7,20 +7,20 @@ use alloc::vec::Vec;
 use super::guard::Irregularity;
 use crate::router::{Header, Match, StreamProtocol, Test};
 
-/// What a packet's sender wants of the network.
+/// The requirement of a packet on the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// That the newest one arrives, soon; a packet that has been overtaken may go.
+    /// The newest packet matters: it should arrive soon, and may replace older ones.
     Aoi,
-    /// That all of them arrive (the paper's LDA, legacy drop-averse).
+    /// All packets matter (the paper's LDA, legacy drop-averse).
     DropAverse,
 }
 
 impl Class {
-    /// Both.
+    /// Both classes.
     pub const ALL: [Self; 2] = [Self::Aoi, Self::DropAverse];
 
-    /// The other one.
+    /// The other class.
     pub const fn other(self) -> Self {
         match self {
             Self::Aoi => Self::DropAverse,
@@ -41,20 +41,20 @@ impl Class {
 /// `udp and dport=5000 force`. A rule without `as` means the AoI class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What the packet has to be.
+    /// The packets it matches.
     pub matches: Match,
-    /// Its class then.
+    /// Their class.
     pub class: Class,
-    /// Whether the packet is an update even where it looks like a part of a stream. Without it
-    /// packets of known streams ([`StreamProtocol`]), and of flows that do not behave like updates
-    /// ([`Guard`](super::Guard)), are drop-averse.
+    /// Whether a packet is an update even if it looks like a part of a stream. Without it, packets
+    /// of known streams ([`StreamProtocol`]) and of flows that do not behave like updates
+    /// ([`Guard`](super::Guard)) are drop-averse.
     pub force: bool,
 }
 
-/// Tells the class of packets: the first rule that matches decides.
+/// Classifies packets: the first rule that matches decides.
 ///
-/// A packet that no rule matches is drop-averse. A fragment is drop-averse before any rule, because
-/// it is of use only with all the others of its packet.
+/// A packet that no rule matches is drop-averse. A fragment is drop-averse before any rule, as it
+/// is of use only with all the others of its packet.
 ///
 /// In a flag the rules are separated by `;`, as in `port=53 as drop_averse; udp`. In a file they
 /// may be an array.
@@ -62,16 +62,16 @@ pub struct Rule {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(into = "alloc::string::String"))]
 pub struct Classifier {
-    /// The rules, from first to last.
+    /// The rules, in order.
     pub rules: Vec<Rule>,
 }
 
-/// The class of a packet, and why.
+/// The class of a packet, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     /// The class.
     pub class: Class,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -84,9 +84,9 @@ pub enum Reason {
     NoRule,
     /// The rule with this index decides.
     Rule(usize),
-    /// The rule with this index makes it an update, but it looks like this protocol.
+    /// The rule with this index would make it an update, but it looks like this protocol.
     Protocol(usize, StreamProtocol),
-    /// The rule with this index makes it an update, but its flow does not behave like updates.
+    /// The rule with this index would make it an update, but its flow does not behave like updates.
     Irregular(usize, Irregularity),
 }
 
@@ -97,7 +97,7 @@ impl Decision {
 }
 
 impl Classifier {
-    /// The class of a packet with this header, as far as the header tells it.
+    /// The class of a packet with this header, as far as headers show it.
     #[inline]
     pub fn class_of(&self, header: &Header) -> Class {
         self.decide(header).class
@@ -120,7 +120,7 @@ impl Classifier {
         }
     }
 
-    /// A reason in a few words, for reports.
+    /// The reason in a few words, for reports.
     pub fn explain(&self, reason: Reason) -> String {
         let rule = |index: usize| match self.rules.get(index) {
             Some(rule) => format!("`{rule}`"),
@@ -139,7 +139,7 @@ impl Classifier {
         }
     }
 
-    /// Whether some rule makes packets updates that have to behave so.
+    /// Whether some rule needs a guard: it makes packets updates without forcing them.
     pub fn needs_guard(&self) -> bool {
         let is_update = |rule: &Rule| rule.matches == Match::Test(Test::Update);
         self.rules.iter().any(|rule| rule.class == Class::Aoi && !rule.force && !is_update(rule))
@@ -147,15 +147,16 @@ impl Classifier {
 }
 
 impl Rule {
-    /// Whether a packet that it makes an update is one only if it does not look like a stream. Our
-    /// own protocol says of itself that a newer update replaces an older one.
+    /// Whether a packet that this rule would make an update is one only if it does not look like a
+    /// stream. Updates of our own protocol are exempt: it declares that a newer update replaces an
+    /// older one.
     pub(super) fn is_guarded(&self, header: &Header) -> bool {
         self.class == Class::Aoi && !self.force && !header.is_update
     }
 }
 
 impl Default for Classifier {
-    /// Only updates of our own protocol, which say so themselves: `update`. The paper's classifier
+    /// Only updates of our own protocol, which are marked as such: `update`. The paper's classifier
     /// is `udp force`.
     fn default() -> Self {
         let matches = Match::Test(Test::Update);

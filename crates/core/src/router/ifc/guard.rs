@@ -1,10 +1,10 @@
-//! The guard: a flow is replaced only once it has behaved like updates.
+//! The guard admits a flow to the AoI class only once it has behaved like updates.
 //!
-//! Updates of a state come one by one, at even times and with similar sizes. Frames of a video, a
-//! tunnel or a download come in bursts, or with sizes that jump. The guard remembers the recent
-//! flows and lets one into the AoI class only after it has been regular for [`Guard::PROBATION`]
-//! and [`Guard::PACKETS`] packets. Until then, and again after each irregular packet, the flow's
-//! packets are drop-averse: a wrong answer costs some queueing and no packet.
+//! Updates of a state arrive one by one, at even intervals and with similar sizes. Frames of a
+//! video, a tunnel or a download arrive in bursts, or with sizes that jump. The guard remembers
+//! recent flows and admits one to the AoI class only after it has been regular for
+//! [`Guard::PROBATION`] and [`Guard::PACKETS`] packets. Until then, and again after each irregular
+//! packet, the flow's packets are drop-averse: a wrong decision costs some queueing and no packet.
 //!
 //! ```text
 //!          PACKETS regular packets and PROBATION
@@ -13,14 +13,14 @@
 //!      └───┴───────────────────────────────────────┘
 //! ```
 //!
-//! A packet is irregular if it comes after less than a quarter of the flow's mean gap, or if its
-//! size differs from the one before by more than a quarter and 32 bytes. A flow that once showed the
-//! header of a known stream is a stream for as long as it is remembered. A flow that was silent for
-//! [`Guard::MEMORY`] starts again.
+//! A packet is irregular if it arrives after less than a quarter of the flow's mean gap, or if its
+//! size differs from the one before by more than a quarter and 32 bytes. A flow that once showed
+//! the header of a known stream is a stream for as long as it is remembered. A flow that was silent
+//! for [`Guard::MEMORY`] starts again.
 //!
-//! Flows are kept in sets of four, by a keyed hash; a new flow takes the place of the one in its set
-//! that was silent longest. A flood of invented flows can so put regular flows on trial again, which
-//! delays their updates and loses none.
+//! Flows are kept in sets of four, by a keyed hash; a new flow replaces the one in its set that was
+//! silent longest. A flood of invented flows can so put regular flows on trial again, which delays
+//! their updates and loses none.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -34,7 +34,7 @@ use crate::unit::{Bytes, Span, Time};
 /// Why a flow does not behave like updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Irregularity {
-    /// It is not known long enough.
+    /// It is too new.
     New,
     /// Packets came in bursts.
     Bursts,
@@ -45,7 +45,7 @@ pub enum Irregularity {
 }
 
 impl Irregularity {
-    /// A few words for reports.
+    /// The reason in a few words, for reports.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::New => "its flow is not known long enough",
@@ -56,7 +56,7 @@ impl Irregularity {
     }
 }
 
-/// What is known of recent flows.
+/// The recent flows, and their regularity.
 #[derive(Debug)]
 pub struct Guard {
     hash: FlowHash,
@@ -68,9 +68,9 @@ struct TrackedFlow {
     key: FlowKey,
     last: Time,
     size: Bytes,
-    /// Between two packets, smoothed by one eighth.
+    /// The time between two packets, smoothed by one eighth.
     mean_gap: Option<Span>,
-    /// Since when every packet was regular, and how many.
+    /// The start of the regular packets, and their number.
     regular_since: Time,
     regular: u32,
     /// The last irregularity.
@@ -78,30 +78,30 @@ struct TrackedFlow {
 }
 
 impl Guard {
-    /// How long a flow has to be regular before its packets are updates.
+    /// How long a flow must be regular before its packets are updates.
     pub const PROBATION: Span = Span::from_secs(1);
-    /// How many regular packets that takes at least.
+    /// The minimum number of regular packets for that.
     pub const PACKETS: u32 = 8;
-    /// A flow that was silent for longer begins anew.
+    /// A flow that was silent for longer starts on trial again.
     pub const MEMORY: Span = Span::from_secs(60);
 
     const SETS: usize = 256;
     const FLOWS_IN_SET: usize = 4;
 
-    /// A guard that knows no flow. The secret of its hash comes from `rng`.
+    /// A guard without flows. The secret of its hash comes from `rng`.
     pub fn new(rng: &mut impl Rng) -> Self {
         let flows = vec![None; Self::SETS * Self::FLOWS_IN_SET].into_boxed_slice();
         Self { hash: FlowHash::draw(rng), flows }
     }
 
-    /// A packet of a flow came: why it must not replace others, or `None` if it may.
+    /// Takes in a packet of a flow: returns why it must not replace others, or `None` if it may.
     pub fn on_packet(&mut self, now: Time, header: &Header, size: Bytes) -> Option<Irregularity> {
         let flow = self.flow(now, header.flow, size);
         flow.look(now, size, header.stream);
         flow.verdict(now)
     }
 
-    /// The flow's place, perhaps a new one.
+    /// The flow's entry, perhaps a new one.
     fn flow(&mut self, now: Time, key: FlowKey, size: Bytes) -> &mut TrackedFlow {
         let set = self.hash.hash(FlowWords::from(key)) as usize % Self::SETS * Self::FLOWS_IN_SET;
         let set = &mut self.flows[set..set + Self::FLOWS_IN_SET];
@@ -110,7 +110,8 @@ impl Guard {
         };
         let known = set.iter().position(is_known);
         let place = known.unwrap_or_else(|| {
-            // An old row of the same flow is replaced, then free places, then the most silent.
+            // First an outdated entry of the same flow is replaced, then a free one, then the one
+            // silent longest.
             let silence = |place: &Option<TrackedFlow>| {
                 place.map(|flow| (flow.key != key).then_some(flow.last)).unwrap_or_default()
             };
@@ -219,7 +220,7 @@ mod tests {
                 (0..300).flat_map(|n| (0..10).map(move |k| (n * 33_333 + k * spread, 1228)));
             assert_eq!(admitted(&mut guard(), frames), 0, "{spread}");
         }
-        // A frame a packet, of unequal sizes.
+        // One packet per frame, of unequal sizes.
         let sizes = (0..300).map(|n| (n * 33_333, 200 + n * 7919 % 1000));
         assert!(admitted(&mut guard(), sizes) == 0);
     }

@@ -1,4 +1,5 @@
-//! In-network freshness control: updates and other traffic wait apart and share the link.
+//! In-network freshness control (IFC): updates and other traffic have separate queues and share the
+//! link.
 //!
 //! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness".
 //!
@@ -8,14 +9,14 @@
 //!                 └─ DropAverse ─▶ a qdisc, FqCodel  ─────┘
 //! ```
 //!
-//! The classifier reads headers, and a sender may lie in them. Alongside one honest flow it does not gain
-//! by it: a sender of bulk data that passes for updates loses all of them but the newest, and one of
-//! updates that passes for bulk data queues up (section IV-B, "Truthful Revelation"). Alongside many
-//! honest streams bulk data can gain, because each of them has less than the two segments a round trip
-//! that pass as updates. So TCP is never an update unless a rule forces it.
+//! The classifier reads headers, which a sender can fake. Alongside one honest flow it gains
+//! nothing by that: a sender of bulk data that passes for updates loses all of them but the newest,
+//! and one of updates that passes for bulk data queues up (section IV-B, "Truthful Revelation").
+//! Alongside many honest streams bulk data can gain, because each of them has less than the two
+//! segments per round trip that pass as updates. So TCP is never an update unless a rule forces it.
 //!
-//! The paper takes all UDP for updates. Here only packets that say so are: a wrong guess would lose
-//! packets of streams, which a [`Guard`] prevents where a rule is wide.
+//! The paper treats all UDP as updates. Here only packets marked as updates are: a wrong guess
+//! would lose packets of streams, which a [`Guard`] prevents where a rule is wide.
 
 mod any_scheduler;
 mod classifier;
@@ -60,8 +61,8 @@ impl<A, D, S: Scheduler> Ifc<A, D, S> {
         self
     }
 
-    /// The class of a packet that has just come, and why. Call it once for each packet: the guard
-    /// counts it.
+    /// Classifies a packet on arrival, with the reason. Call it once per packet: the guard counts
+    /// it.
     pub fn classify(&mut self, now: Time, header: &Header, size: Bytes) -> Decision {
         classify(&self.classifier, self.guard.as_mut(), now, header, size)
     }
@@ -76,7 +77,7 @@ impl<A, D, S: Scheduler> Ifc<A, D, S> {
         self.scheduler.set_aoi_share(aoi_share);
     }
 
-    /// What waits of one class.
+    /// The queue of one class.
     pub fn backlog_of<P: Packet>(&self, class: Class) -> Backlog
     where
         A: Qdisc<P>,
@@ -89,7 +90,7 @@ impl<A, D, S: Scheduler> Ifc<A, D, S> {
     }
 }
 
-/// The class of a packet that has just come, by rules and, if there is one, by a guard.
+/// Classifies a packet on arrival by rules and, if there is one, by a guard.
 pub fn classify(
     classifier: &Classifier,
     guard: Option<&mut Guard>,

@@ -1,4 +1,4 @@
-//! Classifiers as people write them, in files and in flags.
+//! Parses and prints classifiers, as in files and in flags.
 //!
 //! ```text
 //! rules = rule { ";" rule }

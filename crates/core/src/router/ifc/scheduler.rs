@@ -1,17 +1,17 @@
-//! The choice of the class when both have queued packets.
+//! The choice of the class if both have queued packets.
 
 use super::{AoiShare, Class};
 use crate::unit::{Bytes, Time};
 
-/// Decides which of the two classes goes first.
+/// Decides which of the two classes is served first.
 ///
-/// It only prefers: when the preferred class has nothing to send, the other one may. `now` never
+/// It only prefers: if the preferred class has nothing to send, the other one may send. `now` never
 /// goes back.
 pub trait Scheduler {
-    /// The class to serve now if it has anything.
+    /// The class to serve now if it has queued packets.
     fn prefer(&mut self, now: Time) -> Class;
 
-    /// Learns that a packet was sent, right after [`Scheduler::prefer`].
+    /// Takes in that a packet was sent, right after [`Scheduler::prefer`].
     fn on_sent(&mut self, class: Class, size: Bytes);
 
     /// The share γ of the AoI class.

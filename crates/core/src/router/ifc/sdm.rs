@@ -1,22 +1,23 @@
-//! Size-driven multiplexing: the classes share the bytes.
+//! Size-driven multiplexing (SDM) controls the class of the next packet so that the classes share
+//! the link's bytes: the AoI class gets γ of them while both have queued packets.
 //!
 //! ```text
 //! b = γ S_LDA − (1 − γ) S_AoI        (section IV-A of the paper; S: bytes sent so far)
 //! b > 0: the AoI class goes first    b < 0: the drop-averse class
 //! ```
 //!
-//! At b = 0, which the paper leaves open, the AoI class goes first, unless γ = 0. Both extremes
-//! are strict priorities then.
+//! At b = 0, which the paper leaves open, the AoI class goes first, unless γ = 0. So γ = 0 and γ =
+//! 1 are strict priorities.
 //!
 //! # Credit
 //!
-//! As long as both classes wait, b stays within one packet of zero. While one of them has nothing
-//! to send, the paper's b grows in its favour without bound: after a night without bulk traffic
-//! one download would shut out all updates for as long as the night was. Here a class that is
-//! preferred and passed over for want of packets saves up at most a credit: coming back, it sends
-//! at most these bytes ahead of its share. (In b that is (1 − γ) · credit in favour of the
-//! AoI class, γ · credit in favour of the other one.) A class that always sends less than its
-//! share notices nothing: it is always preferred. [`Credit::Unlimited`] gives the paper's form.
+//! As long as both classes have queued packets, b stays within one packet of zero. While one of
+//! them has nothing to send, the paper's b grows in its favour without bound: after a night without
+//! bulk traffic one download would block all updates for as long as the night was. Here a class
+//! that is preferred and has no packets saves up at most a credit: when it returns, it sends at
+//! most these bytes ahead of its share. (In b that is (1 − γ) · credit in favour of the AoI class,
+//! γ · credit in favour of the other one.) A class that always sends less than its share is
+//! unaffected: it is always preferred. [`Credit::Unlimited`] gives the paper's form.
 
 use core::fmt;
 use core::str::FromStr;
@@ -31,15 +32,15 @@ use crate::unit::{Bytes, ParseUnitError, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub enum Credit {
-    /// By so many bytes.
+    /// By this number of bytes.
     Limited(Bytes),
-    /// By whatever its share was in the meantime: the paper's scheduler.
+    /// By its whole share in the meantime: the paper's scheduler.
     Unlimited,
 }
 
 impl Default for Credit {
-    /// 64 KiB, the largest packet that a network card segments. With less, a class that sends
-    /// those would lose what it is owed between two of them.
+    /// 64 KiB, the largest packet that a network card segments. With less, a class of such packets
+    /// would lose part of its share between two of them.
     fn default() -> Self {
         Self::Limited(Bytes::new(64 * 1024))
     }
@@ -82,7 +83,7 @@ impl From<Credit> for String {
 /// Parameters of [`Sdm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SdmParams {
-    /// What a class saves up at most while it has nothing to send.
+    /// The maximum that a class saves up while it has nothing to send.
     pub credit: Credit,
 }
 
@@ -94,9 +95,9 @@ pub struct Sdm {
     /// b, in bytes times the unit of the weights. Whole numbers do not drift, and 128 bits hold
     /// 2⁶⁴ packets of 2⁴⁰ bytes.
     budget: i128,
-    /// How far b may be from zero in favour of a class that is passed over.
+    /// The bounds of b in favour of a class that is passed over.
     credit: Bounds,
-    /// What b comes to.
+    /// The class that b prefers.
     preferred: Class,
 }
 
@@ -107,7 +108,7 @@ struct Bounds {
 }
 
 impl Sdm {
-    /// A scheduler that owes nobody anything.
+    /// A scheduler with b = 0.
     pub fn new(params: SdmParams, aoi_share: AoiShare) -> Self {
         let weights = aoi_share.weights();
         let credit = match params.credit {
@@ -154,7 +155,7 @@ impl Scheduler for Sdm {
         self.aoi_share
     }
 
-    /// What was owed under the old share is forgiven.
+    /// Resets b, which counts by the old share.
     fn set_aoi_share(&mut self, aoi_share: AoiShare) {
         *self = Self::new(self.params, aoi_share);
     }
@@ -170,7 +171,7 @@ mod tests {
         Sdm::new(params, AoiShare::new(share).unwrap())
     }
 
-    /// Sends `count` packets of `size`, all of whichever class is preferred.
+    /// Sends `count` packets of `size`, all of the preferred class.
     fn both_wait(sdm: &mut Sdm, count: usize, size: u64) -> Vec<Class> {
         let mut send = |_| {
             let class = sdm.prefer(Time::ZERO);
@@ -212,7 +213,7 @@ mod tests {
             alone(&mut sdm, other, 100_000, 1000);
             let next = both_wait(&mut sdm, 1000, 1000);
             let ahead = next.iter().take_while(|class| **class == idle).count();
-            // One more may go where b comes to exactly zero.
+            // One more may be sent if b is exactly zero.
             assert!((5..=6).contains(&ahead), "{idle:?}: {ahead}");
             let idle_again = next.iter().filter(|class| **class == idle).count();
             assert!(idle_again.abs_diff(500) <= 3, "{idle:?}: {idle_again}");

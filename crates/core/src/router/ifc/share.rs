@@ -1,13 +1,13 @@
-//! The share of a link that updates get.
+//! The AoI class's share of a link.
 
 use core::fmt;
 use core::str::FromStr;
 
 use alloc::string::{String, ToString};
 
-/// The AoI ratio γ, from 0 to 1, exact to a millionth: the share that the AoI class has of the
-/// link while both classes have something to send. With 0 the drop-averse class always goes
-/// first, with 1 the AoI class.
+/// The AoI ratio γ, from 0 to 1, exact to a millionth: the AoI class's share of the link while both
+/// classes have queued packets. With 0 the drop-averse class always goes first, with 1 the AoI
+/// class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "f64", into = "f64"))]
@@ -18,7 +18,7 @@ impl AoiShare {
     pub const ZERO: Self = Self(0);
     /// Everything to the AoI class.
     pub const ONE: Self = Self(Self::WHOLE);
-    /// A half each: what the paper recommends when nothing is known of the traffic.
+    /// A half each: the paper's recommendation for unknown traffic.
     pub const HALF: Self = Self(Self::WHOLE / 2);
 
     const WHOLE: u32 = 1_000_000;
@@ -61,7 +61,7 @@ impl Default for AoiShare {
     }
 }
 
-/// No share.
+/// A number that is not a share.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no share of a link; give a number from 0 to 1, such as 0.5")]
 pub struct AoiShareError(String);

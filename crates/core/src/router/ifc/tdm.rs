@@ -1,19 +1,20 @@
-//! Time-division multiplexing: the classes share the time.
+//! Time-division multiplexing (TDM) controls the class of the next packet so that the classes share
+//! the link's time: in every frame the AoI class goes first for γ of it.
 //!
 //! ```text
 //! T_AoI = γ T_f    T_LDA = (1 − γ) T_f        (section IV-A of the paper; T_f: the frame)
 //! ```
 //!
-//! An interval in which the AoI class goes first alternates with one of the other class. Within
-//! each, the class that does not go first is served while the other has nothing to send.
+//! Intervals in which the AoI class goes first alternate with those of the other class. Within
+//! each, the other class is served while the first has nothing to send.
 //!
-//! A packet that is being sent when its interval ends is sent to the end, and prolongs the next
-//! interval by as much: an interval begins when the first packet is asked for after the end of the
+//! A packet that is being sent when its interval ends is sent to the end, and delays the next
+//! interval by as much: an interval begins with the first request for a packet after the end of the
 //! one before, and has its full length from then on. So each class has its time in every frame and
-//! at most one packet more. While nothing is sent nothing is asked for, and the frame
-//! stops: after any idle time the next packet starts an interval.
+//! at most one packet more. While nothing is sent there are no requests, and the frame stops: after
+//! any idle time the next packet starts an interval.
 //!
-//! The only clock is the `now` that the scheduler is handed.
+//! The only clock is the `now` of the calls.
 
 use super::share::Weights;
 use super::{AoiShare, Class, Scheduler};
@@ -22,13 +23,13 @@ use crate::unit::{Bytes, Span, Time};
 /// Parameters of [`Tdm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TdmParams {
-    /// The frame T_f, at least [`TdmParams::MIN_FRAME`]. A short one makes for fresher updates, down to where an interval
-    /// is shorter than a packet; a long one keeps to the share more smoothly.
+    /// The frame T_f, at least [`TdmParams::MIN_FRAME`]. A short one makes updates fresher, down to
+    /// where an interval is shorter than a packet; a long one follows the share more smoothly.
     pub frame: Span,
 }
 
 impl TdmParams {
-    /// Of a shorter frame the smallest share would be no time at all.
+    /// In a shorter frame the smallest share would be zero time.
     pub const MIN_FRAME: Span = Span::from_millis(1);
 }
 
@@ -45,13 +46,13 @@ pub struct Tdm {
     params: TdmParams,
     aoi_share: AoiShare,
     aoi_interval: Span,
-    /// The class whose interval it is.
+    /// The class of the current interval.
     turn: Class,
     ends_at: Time,
 }
 
 impl Tdm {
-    /// A scheduler whose first frame begins, with the AoI class, when it is first asked.
+    /// A scheduler whose first frame begins, with the AoI class, at the first request.
     pub fn new(params: TdmParams, aoi_share: AoiShare) -> Self {
         let aoi_interval = aoi_interval(params.frame, aoi_share);
         Self { params, aoi_share, aoi_interval, turn: Class::DropAverse, ends_at: Time::ZERO }
@@ -92,7 +93,7 @@ impl Scheduler for Tdm {
         self.aoi_share
     }
 
-    /// The interval that runs goes on to its end.
+    /// The current interval keeps its end.
     fn set_aoi_share(&mut self, aoi_share: AoiShare) {
         self.aoi_share = aoi_share;
         self.aoi_interval = aoi_interval(self.params.frame, aoi_share);

@@ -1,4 +1,4 @@
-//! Match expressions: which packets a rule speaks of.
+//! Match expressions: the packets that a rule applies to.
 //!
 //! ```text
 //! expression = term { "or" term }
@@ -30,7 +30,7 @@ use super::{FlowKey, Header};
 pub use reading::ParseMatchError;
 pub(in crate::router) use reading::expression_and_rest;
 
-/// What a packet has to be.
+/// A condition on a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Match {
     /// One test.
@@ -60,7 +60,7 @@ pub enum Test {
     Address(Ends, Vec<Prefix>),
 }
 
-/// At which end of a flow a test looks.
+/// The end of a flow that a test looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
     /// At both; one is enough.

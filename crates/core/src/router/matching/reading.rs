@@ -1,4 +1,4 @@
-//! Match expressions from text.
+//! Parses match expressions.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -32,9 +32,9 @@ pub enum ParseMatchError {
     BadValue {
         /// The field.
         field: String,
-        /// What was found.
+        /// The value found.
         value: String,
-        /// What may be written.
+        /// The allowed values.
         expected: &'static str,
     },
     /// A parenthesis that is not closed.
@@ -43,7 +43,7 @@ pub enum ParseMatchError {
     /// Something behind a complete expression.
     #[error("`{0}` does not belong here; write `and`, `or`, or `;` between rules")]
     Trailing(String),
-    /// Too deep.
+    /// It is nested too deep.
     #[error("the expression is nested more than {MAX_DEPTH} deep; write it with fewer parentheses")]
     TooDeep,
 }
@@ -94,7 +94,7 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// Reads an expression from the front of `text`. Also gives the words that follow it.
+/// Parses an expression from the front of `text`. Also returns the words that follow it.
 pub(in crate::router) fn expression_and_rest(text: &str) -> Result<(Match, Vec<String>), Error> {
     let tokens = tokens(text);
     let mut reader = Reader { tokens: &tokens, depth: 0 };
