@@ -24,7 +24,8 @@ impl World {
 }
 
 impl Flow {
-    /// From when until when its age is measured in a run that is at `now`; `None` for a flow without an age.
+    /// The period in which its age is measured in a run that is at `now`; `None` for a flow without
+    /// an age.
     pub fn age_period(&self, now: Time) -> Option<Period> {
         match self {
             Self::Updates(updates) => Some(updates.age_period(now)),

@@ -1,4 +1,4 @@
-//! What changes in a world while it runs.
+//! Changes of a network's parameters during a run.
 
 use freshline_core::link::Loss;
 use freshline_core::unit::{BitRate, Span, Time};
@@ -6,60 +6,60 @@ use freshline_core::wlan::mac::Mode;
 
 use super::Faults;
 
-/// A moment from which on a cell, a hop or a leg with faults is another one.
+/// A change of a cell, a hop or a leg with faults at a point in time.
 #[derive(Debug, Clone, Copy)]
 pub struct Change {
-    /// When.
+    /// The time of the change.
     pub at: Time,
-    /// What.
+    /// The new parameter.
     pub what: Changed,
 }
 
-/// What changes.
+/// The parameter that changes, and its new value.
 #[derive(Debug, Clone, Copy)]
 pub enum Changed {
-    /// Frames of a cell have another mode.
+    /// The mode of a cell's frames.
     Mode {
         /// The cell, by its number.
         cell: usize,
-        /// The station whose frames they are, both ways; all unless given.
+        /// The station whose frames change, in both directions; `None` for all stations.
         station: Option<u32>,
         /// The mode.
         mode: Mode,
     },
-    /// A hop transmits at another rate.
+    /// The transmission rate of a hop.
     Rate {
         /// The hop, by its number.
         hop: usize,
         /// The rate, above zero.
         rate: BitRate,
     },
-    /// What a hop transmits is under way for another time.
+    /// The propagation delay of a hop.
     Delay {
         /// The hop, by its number.
         hop: usize,
         /// The delay.
         delay: Span,
     },
-    /// The delay of a hop varies by another time, and is at least as long.
+    /// The jitter of a hop, above a minimum delay that stays the same.
     Jitter {
         /// The hop, by its number.
         hop: usize,
         /// The jitter.
         jitter: Span,
     },
-    /// A hop loses packets in another way.
+    /// The packet loss of a hop.
     Loss {
         /// The hop, by its number.
         hop: usize,
-        /// What it loses.
+        /// The new loss model.
         loss: Loss,
     },
-    /// A leg has other faults.
+    /// The faults of a leg.
     Faults {
         /// The leg, by its number among those with faults.
         fault: usize,
-        /// Its faults.
+        /// The new faults.
         faults: Faults,
     },
 }

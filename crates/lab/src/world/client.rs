@@ -1,26 +1,26 @@
-//! A client of a downlink, which counts packets a frame: by the network card's stamps, or by those
-//! of its kernel.
+//! A client of a downlink. It counts packets per frame, by the network card's timestamps or by
+//! those of its kernel.
 //!
-//! In the lab both are known, so that a client that counts by its kernel's stamps can be held against
+//! The lab knows both, so that a client that counts by its kernel's timestamps can be compared with
 //! the truth.
 
 use freshline_core::unit::Time;
 use freshline_core::wlan::estimator::KernelCounter;
 use freshline_core::wlan::{Aggregation, AggregationParams, Arrival, LevelCounter, Napi, Report};
 
-/// Counts packets a frame.
+/// Counts packets per frame.
 #[derive(Debug)]
 pub struct Client {
     by_card: Aggregation,
-    /// When the card last had a frame for the kernel.
+    /// When the card last passed a frame to the kernel.
     ring_at: Time,
     napi: Napi,
     by_kernel: Option<ByKernel>,
-    /// `None` unless packets are kept.
+    /// `None` unless packets are recorded.
     kept: Option<Vec<PacketSeen>>,
 }
 
-/// Counts by the kernel's stamps, and is held against the truth.
+/// Counts by the kernel's timestamps, and is compared with the truth.
 #[derive(Debug)]
 struct ByKernel {
     counter: KernelCounter,
@@ -29,29 +29,29 @@ struct ByKernel {
     score: Score,
 }
 
-/// A packet as it came.
+/// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketSeen {
-    /// The sender's number of it.
+    /// The sender's sequence number.
     pub seq: u64,
-    /// When the kernel stamped it.
+    /// When the kernel received it.
     pub kernel: Time,
-    /// When its frame came, by the network card.
+    /// When its frame arrived, by the network card's timestamp.
     pub frame: Time,
 }
 
-/// How well frames and levels are told.
+/// The accuracy of detected frames and levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Score {
-    /// First packets that were told.
+    /// True positives: first packets that were detected as such.
     found: f64,
-    /// Packets that were taken for first ones.
+    /// False positives: other packets that were taken for first ones.
     wrong: f64,
-    /// First packets that were not told.
+    /// False negatives: first packets that were not detected.
     missed: f64,
     reports: f64,
     accuracy: f64,
-    /// Of the squares of what levels were off.
+    /// The sum of the squared errors of levels.
     squares: f64,
 }
 
@@ -62,7 +62,7 @@ impl Score {
         (all > 0.0).then(|| 2.0 * self.found / all)
     }
 
-    /// The mean of 1 − |N̂ − N|/N over reports, none below 0; `None` without reports.
+    /// The mean over reports of 1 − |N̂ − N|/N, not below 0; `None` without reports.
     pub(super) fn level_accuracy(&self) -> Option<f64> {
         (self.reports > 0.0).then(|| self.accuracy / self.reports)
     }
@@ -90,13 +90,14 @@ impl Score {
 }
 
 impl Client {
-    /// Counts by the card's stamps. Its kernel has stamps all the same, for packets that are kept.
+    /// Counts by the card's timestamps. The kernel's timestamps exist as well, for recorded
+    /// packets.
     pub fn by_card(napi: Napi) -> Self {
         let by_card = Aggregation::new(AggregationParams::default());
         Self { by_card, ring_at: Time::ZERO, napi, by_kernel: None, kept: None }
     }
 
-    /// Counts by the kernel's stamps.
+    /// Counts by the kernel's timestamps.
     pub fn by_kernel(napi: Napi, counter: KernelCounter) -> Self {
         let by_kernel = ByKernel { counter, frame: None, score: Score::default() };
         Self { by_kernel: Some(by_kernel), ..Self::by_card(napi) }
@@ -116,18 +117,19 @@ impl Client {
         self.kept.as_deref().unwrap_or_default()
     }
 
-    /// How well frames are told; `None` by the card's stamps, which tell them.
+    /// The accuracy of detected frames; `None` for a client with the card's timestamps, which are
+    /// exact.
     pub(super) fn score(&self) -> Option<&Score> {
         self.by_kernel.as_ref().map(|by_kernel| &by_kernel.score)
     }
 
-    /// A packet has come, with the card's stamp.
+    /// A packet has arrived, with the card's timestamp.
     pub(super) fn on_packet(&mut self, now: Time, packet: Arrival) {
         self.by_card.on_packet(now, packet);
         if self.by_kernel.is_none() && self.kept.is_none() {
             return;
         }
-        // A card has one interrupt for a frame, at its end.
+        // A card raises one interrupt per frame, at its end.
         self.ring_at = self.ring_at.max(now).max(packet.stamp);
         let kernel = self.napi.stamp(self.ring_at);
         if let Some(kept) = &mut self.kept {
@@ -140,12 +142,13 @@ impl Client {
         }
     }
 
-    /// A packet of another flow has come, in the frame of this stamp. A kernel does not tell its frame.
+    /// A packet of another flow has arrived, in the frame with this timestamp. The kernel's
+    /// timestamps do not identify its frame.
     pub(super) fn on_other(&mut self, stamp: Time) {
         self.by_card.on_others(stamp, 1);
     }
 
-    /// What has been seen since the last report.
+    /// The measurements since the last report.
     pub(super) fn report(&mut self, now: Time) -> Option<Report> {
         let truth = self.by_card.report(now);
         let Some(by_kernel) = &mut self.by_kernel else { return truth };

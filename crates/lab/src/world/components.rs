@@ -1,4 +1,4 @@
-//! The components of a world: what wakes, in which order, and when.
+//! The components of a world, and the order in which they are woken.
 
 use freshline_core::unit::Time;
 
@@ -11,7 +11,7 @@ pub(super) enum Component {
     Cell(usize),
     Mesh(usize),
     Flow(usize),
-    /// The changes that are still to come.
+    /// Pending changes.
     Changes,
 }
 
@@ -24,8 +24,8 @@ pub(super) struct Counts {
     pub(super) flows: usize,
 }
 
-/// When each component wants to be woken. Of several that are due at one time, hops come before cells,
-/// these before meshes and flows, and changes come last.
+/// When each component is to be woken. If several are due at the same time, hops precede cells,
+/// cells precede meshes, meshes precede flows, and changes come last.
 #[derive(Debug)]
 pub(super) struct Timetable {
     agenda: Agenda,
@@ -37,7 +37,7 @@ pub(super) struct Timetable {
 }
 
 impl Timetable {
-    /// One on which no component wants to be woken.
+    /// An agenda without wake-ups.
     pub(super) fn new(counts: Counts) -> Self {
         let cells = counts.hops;
         let meshes = cells + counts.cells;
@@ -59,7 +59,7 @@ impl Timetable {
         self.agenda.set(number, at);
     }
 
-    /// The component that wakes next, and when.
+    /// The component to be woken next, and when.
     #[inline]
     pub(super) fn next(&self) -> Option<(Time, Component)> {
         let (at, number) = self.agenda.next()?;

@@ -1,4 +1,4 @@
-//! Cross traffic: packets that nobody steers.
+//! Cross traffic: packets without congestion control.
 
 use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use rand_distr::{Distribution, Exp1};
@@ -7,14 +7,15 @@ use rand_pcg::Pcg64;
 use super::Period;
 use super::measured::Measured;
 
-/// When packets of cross traffic come.
+/// The arrival process of cross traffic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pattern {
-    /// At constant distances.
+    /// At constant intervals.
     Constant,
     /// As a Poisson process.
     Poisson,
-    /// Constant distances while on. Both states last exponentially long, with these means.
+    /// At constant intervals during on states. The lengths of both states are exponentially
+    /// distributed, with these means.
     OnOff {
         /// Mean length of the on state.
         on: Span,
@@ -23,12 +24,12 @@ pub enum Pattern {
     },
 }
 
-/// A flow of cross traffic under way.
+/// A running flow of cross traffic.
 #[derive(Debug)]
 pub struct Cross {
     pattern: Pattern,
     size: Bytes,
-    /// Between packets, or their mean.
+    /// The interval between packets, or its mean.
     period: Span,
     next_at: Option<Time>,
     ends_at: Time,
@@ -42,7 +43,7 @@ pub struct Cross {
 }
 
 impl Cross {
-    /// Packets of `size` on the wire, `rate` in all while they come, between two moments.
+    /// Packets of `size` on the wire, with `rate` while the flow sends, during a period.
     pub fn new(
         pattern: Pattern,
         size: Bytes,
@@ -74,7 +75,7 @@ impl Cross {
         self.measured.begin(now);
     }
 
-    /// The next packet that is due, by its size; call it until there is none.
+    /// The size of the next packet that is due. Call it until it returns `None`.
     pub fn poll_packet(&mut self, now: Time) -> Option<Bytes> {
         let at = self.poll_timeout().filter(|at| *at <= now)?;
         self.next_at = Some(match self.pattern {
@@ -85,7 +86,8 @@ impl Cross {
                 if next > self.off_at {
                     let on_at = self.off_at + self.drawn(off);
                     self.off_at = on_at + self.drawn(on);
-                    // Half a period in, so that an on state has as many packets as it is long.
+                    // The first packet is sent half a period in, so that the number of packets
+                    // matches the length of the on state.
                     next = on_at + self.period / 2;
                 }
                 next
@@ -94,7 +96,7 @@ impl Cross {
         Some(self.size)
     }
 
-    /// A packet has come to the end of its way.
+    /// A packet has arrived at the end of its path.
     pub fn on_delivered(&mut self, now: Time, size: Bytes) {
         self.delivered += size;
         if self.measured.has(now) {
@@ -107,12 +109,12 @@ impl Cross {
         self.next_at.filter(|at| *at < self.ends_at)
     }
 
-    /// What arrived, with headers.
+    /// The bytes that have arrived, with headers.
     pub const fn delivered(&self) -> Bytes {
         self.delivered
     }
 
-    /// What arrived, in bit/s with headers; `None` if no time was measured.
+    /// The throughput at the receiver, in bit/s with headers; `None` if no time was measured.
     pub fn throughput_bps(&self, now: Time) -> Option<f64> {
         self.measured.rate(now, self.counted.get() as f64 * 8.0)
     }
@@ -131,7 +133,7 @@ mod tests {
     fn packets(pattern: Pattern, seconds: u64) -> u64 {
         let (start, end) = (Time::ZERO, Time::ZERO + Span::from_secs(seconds));
         let rng = Streams::new(1, 0).stream("cross", 0);
-        // 1 ms a packet.
+        // 1 ms per packet.
         let mut cross = Cross::new(
             pattern,
             Bytes::new(1250),
@@ -150,12 +152,12 @@ mod tests {
     #[test]
     fn each_pattern_sends_at_its_rate() {
         assert_eq!(packets(Pattern::Constant, 10), 10_000);
-        // A standard deviation is 1 % of it.
+        // The standard deviation is 1 % of the count.
         let poisson = packets(Pattern::Poisson, 10);
         assert!((9_600..10_400).contains(&poisson), "{poisson}");
         let (on, off) = (Span::from_millis(30), Span::from_millis(70));
         let on_off = packets(Pattern::OnOff { on, off }, 100);
-        // A thousand on states of 30 packets each: a standard deviation is 4 %.
+        // A thousand on states of 30 packets each: the standard deviation is 4 %.
         assert!((26_000..34_000).contains(&on_off), "{on_off}");
     }
 }

@@ -8,22 +8,22 @@ use freshline_core::wire::{Frame, Message, Update};
 /// [`SYMBOL`] bytes and up to 70 around them.
 const ROOM: usize = 88;
 
-/// What stands for a symbol of a state that takes several updates. A state of two symbols must not fit
-/// into one update, which has room for 16 bytes more than a symbol.
+/// The placeholder for a symbol of a state that takes several updates. A state of two symbols must
+/// not fit into one update, which has room for 16 bytes more than a symbol.
 pub(super) const SYMBOL: usize = 18;
 
 /// The longest datagram of a source whose states take several updates: its symbols are of [`SYMBOL`] bytes.
 pub(super) const MAX_OF_PARTS: usize =
     Update::HEADER_LEN + 18 + Frame::MAX_OVERHEAD_OF_PART + SYMBOL;
 
-/// Places of a flow that sends little.
+/// The initial number of slots.
 const FEWEST: usize = 16;
 
-/// Stands for the length of a datagram where there is none.
+/// The length in a free slot.
 const FREE: u32 = u32::MAX;
 
-/// A place for a datagram. It stays where an endpoint wrote it: to copy bytes that have just been written
-/// one by one takes a processor longer than the rest of what is done here.
+/// A slot for a datagram. The datagram stays where an endpoint wrote it: copying bytes that were
+/// just written one by one takes a processor longer than everything else here.
 #[derive(Debug)]
 struct Place {
     bytes: Vec<u8>,
@@ -33,11 +33,11 @@ struct Place {
     port: u16,
 }
 
-/// Those in flight, by their numbers.
+/// The datagrams in flight, by number.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     places: Vec<Place>,
-    /// The numbers of places that are free, but for `next`.
+    /// The numbers of free slots, except `next`.
     free: Vec<u32>,
     /// The number of the next datagram.
     next: u32,
@@ -50,13 +50,13 @@ impl Datagrams {
         datagrams
     }
 
-    /// What an endpoint writes the next datagram into.
+    /// The buffer for an endpoint's next datagram.
     #[inline]
     pub(super) fn room(&mut self) -> &mut Vec<u8> {
         &mut self.places[self.next as usize].bytes
     }
 
-    /// Keeps the first `len` bytes that were written into [`Datagrams::room`], and returns their number.
+    /// Keeps the first `len` bytes written into [`Datagrams::room`]. Returns their number.
     #[inline]
     pub(super) fn keep(&mut self, len: usize) -> u32 {
         let number = self.next;
@@ -79,13 +79,13 @@ impl Datagrams {
         self.places.get(number as usize).map_or(0, |place| place.port)
     }
 
-    /// Another datagram like one in flight.
+    /// Copies a datagram in flight. Returns the number of the copy.
     pub(super) fn duplicate(&mut self, number: u32) -> Option<u32> {
         let datagram = self.get(number)?.to_vec();
         Some(self.put(&datagram, self.port(number)))
     }
 
-    /// A datagram in flight ends after `len` bytes, if it was longer.
+    /// Truncates a datagram in flight to `len` bytes, if it is longer.
     pub(super) fn truncate(&mut self, number: u32, len: usize) {
         if let Some(place) = self.in_flight_mut(number) {
             place.len = place.len.min(len as u32);
@@ -102,7 +102,8 @@ impl Datagrams {
         self.places.get_mut(number as usize).filter(|place| place.len != FREE)
     }
 
-    /// Doubles the places, so that a run soon has as many as it needs; returns the number of one of them.
+    /// Doubles the number of slots, so that a run soon has enough of them. Returns the number of a
+    /// free one.
     #[cold]
     fn grow(&mut self) -> u32 {
         let (from, to) = (self.places.len(), (2 * self.places.len()).max(FEWEST));

@@ -13,7 +13,7 @@ pub struct Delivery {
     pub generated_at: Time,
 }
 
-/// Records deliveries, or does not.
+/// An optional recording of deliveries.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Deliveries(Option<Vec<Delivery>>);
 
@@ -23,7 +23,7 @@ impl Deliveries {
         self.0 = Some(Vec::new());
     }
 
-    /// What was delivered at `now` reset the age, or did not.
+    /// A delivery at `now` has reset the age or not, according to `freshness`.
     pub(super) fn on_update(&mut self, now: Time, generated_at: Time, freshness: Freshness) {
         if let (Some(all), Freshness::Fresh) = (&mut self.0, freshness) {
             // A generation time in the future counts as now, as for the age.

@@ -1,20 +1,20 @@
-//! The devices through which the paths of a source leave.
+//! The devices at the first hops of a source's paths.
 
 use freshline_core::path::{DeviceMeter, PathId};
 use freshline_core::session::{Paths, Source};
 use freshline_core::unit::Time;
 
-/// What devices let be seen through which several paths leave.
+/// The measurements of the devices at the first hops of several paths.
 pub(super) struct Devices(Vec<DeviceMeter>);
 
 impl Devices {
-    /// One for each path.
+    /// One per path.
     pub(super) fn of(paths: &Paths) -> Self {
         Self(vec![DeviceMeter::default(); paths.count()])
     }
 
-    /// The device of a path holds this number of packets now, and `left` have left it since its start, which
-    /// `source` is told.
+    /// Passes on to `source` that the device of a path holds this number of packets now, and that
+    /// `left` have left it since its start.
     pub(super) fn look(
         &mut self,
         (now, path): (Time, PathId),
@@ -27,7 +27,8 @@ impl Devices {
         }
     }
 
-    /// Whether there are several paths, so that it matters what their devices hold.
+    /// Whether there are several paths, so that the source needs the queue lengths of their
+    /// devices.
     pub(super) fn are_several(&self) -> bool {
         self.0.len() > 1
     }

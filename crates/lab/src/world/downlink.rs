@@ -1,13 +1,14 @@
-//! A paced downlink over Wi-Fi: a server whose law sets rates, a client that counts packets a frame.
+//! A paced downlink over Wi-Fi: a server whose law sets rates, and a client that counts packets per
+//! frame.
 //!
 //! ```text
-//!   law ─► paced packets ─► … ─► access point ─► client: packets a frame
+//!   law ─► paced packets ─► … ─► access point ─► client: packets / frame
 //!    ▲                                              │ every Δ
 //!    └───────────────── … ◄─── report ◄─────────────┘
 //! ```
 //!
-//! Flows of one server share its law, each as a station of it. Reports are packets like others:
-//! they contend for the air, and may be lost.
+//! Flows of one server share its law, each as one station. Reports are ordinary packets: they
+//! contend for the air, and may be lost.
 
 mod edge;
 mod offered;
@@ -32,20 +33,20 @@ use super::parcel::{Body, Load, Paced, UDP_OVER_IPV4};
 
 pub use self::edge::Server;
 
-/// What both ends have agreed upon.
+/// The settings that both ends share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DownlinkSettings {
-    /// A packet with its headers.
+    /// The size of a packet, headers included.
     pub packet: Bytes,
-    /// Δ: how often the client reports.
+    /// Δ: the reporting interval of the client.
     pub interval: Span,
-    /// A report with its headers.
+    /// The size of a report, headers included.
     pub report: Bytes,
-    /// Each packet leaves up to so much later than its turn, uniformly drawn.
+    /// The maximum of the random delay of each packet after its turn, uniformly distributed.
     pub jitter: Span,
 }
 
-/// A downlink under way.
+/// A running downlink.
 #[derive(Debug)]
 pub struct Downlink {
     server: Server,
@@ -57,20 +58,20 @@ pub struct Downlink {
     next_seq: u64,
     /// Packets in flight.
     packets: Slab<Paced>,
-    /// The turn of the next packet, and when it leaves.
+    /// The turn of the next packet, and when it is sent.
     turn: Time,
     leaves_at: Time,
     client: Client,
     located: Option<Located>,
-    /// What the law believed when the flow ended.
+    /// The law's belief when the flow ended.
     believed: Option<Belief>,
     next_report_at: Time,
     /// `None` where the server has no guard.
     arrivals: Option<Arrivals>,
-    /// What is in reports on their way, and the number of the first of them.
+    /// The content of reports in flight, and the number of the first of them.
     in_flight: VecDeque<ReportContent>,
     first_in_flight: u32,
-    /// The newest level that the client has told.
+    /// The newest level that the client has reported.
     level: Option<f64>,
     rng: Pcg64,
     tally: Tally,
@@ -83,7 +84,7 @@ enum Phase {
     Over,
 }
 
-/// What is measured, from the end of the warm-up on.
+/// The measurements, from the end of the warm-up on.
 #[derive(Debug, Clone)]
 struct Tally {
     since: Time,
@@ -95,22 +96,22 @@ struct Tally {
     frames: Moments,
     /// Levels of reports.
     reports: Moments,
-    /// When the first frame came, and the last, and how many followed the first.
+    /// The arrivals of the first and the last frame, and the number of frames after the first.
     first_frame_at: Option<Time>,
     last_frame_at: Time,
     rounds: u64,
-    /// Packets of the last frame so far, and levels of those before.
+    /// Packets of the last frame so far, and the sum of the levels of earlier frames.
     in_last_frame: u64,
     memory: Memory,
-    /// When a report last told of a level off its target.
+    /// When a report last had a level off its target.
     off_target_at: Option<Time>,
-    /// Whether the newest told of one on its target; `None` while there is none.
+    /// Whether the newest report had a level on its target; `None` while there is no report.
     is_on_target: Option<bool>,
-    /// Whether the guard's limit was below the law's rate, after reports.
+    /// How often the guard's limit was below the law's rate, sampled at each report.
     limited: Moments,
 }
 
-/// Sums for mean and deviation.
+/// Sums for mean and standard deviation.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moments {
     count: f64,
@@ -157,59 +158,60 @@ impl Tally {
     }
 }
 
-/// What a downlink was like. What nothing was known of is `None`.
+/// The result of a downlink. Unknown values are `None`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DownlinkOutcome {
-    /// From a packet's leaving the server to its arrival.
+    /// The mean delay of packets from the server to the client.
     pub delay_mean: Option<Span>,
-    /// What half of the packets did not exceed.
+    /// The median delay of packets.
     pub delay_p50: Option<Span>,
-    /// What 95 % of the packets did not exceed.
+    /// The 95th percentile of the delay of packets.
     pub delay_p95: Option<Span>,
-    /// From one frame to the next, on average.
+    /// The mean interval between frames.
     pub round_mean: Option<Span>,
-    /// Packets a frame, on average, as the client counted them.
+    /// The mean number of packets per frame, as counted by the client.
     pub level_mean: Option<f64>,
-    /// The standard deviation of packets a frame.
+    /// The standard deviation of packets per frame.
     pub level_deviation: Option<f64>,
-    /// How long a deviation of the level takes to fall to 1/e; `None` if that is beyond 64 frames
-    /// or drowns in chance.
+    /// The time in which a deviation of the level falls to 1/e; `None` if that takes more than 64
+    /// frames, or if it cannot be distinguished from noise.
     pub level_time_constant: Option<Span>,
     /// The standard deviation of the levels of reports, which are means over Δ.
     pub report_deviation: Option<f64>,
     /// Payload that arrived, in bit/s; `None` if the flow has no measured time.
     pub goodput_bps: Option<f64>,
-    /// The measured time: from when until when; `None` if the flow has none.
+    /// The measured period; `None` if the flow has none.
     pub measured: Option<Period>,
-    /// The part of the packets, 0 to 1, that was dropped on its way.
+    /// The fraction of packets that were dropped, 0 to 1.
     pub loss: Option<f64>,
-    /// How well the client tells first packets of frames, if it counts by the kernel's stamps: F1,
-    /// 0 to 1.
+    /// The accuracy with which a client that counts by the kernel's timestamps detects first
+    /// packets of frames: F1, 0 to 1.
     pub frames_f1: Option<f64>,
-    /// 1 − |N̂ − N|/N, not below 0, on average over reports, N by the network card's stamps.
+    /// The mean over reports of 1 − |N̂ − N|/N, not below 0, with N by the network card's
+    /// timestamps.
     pub level_accuracy: Option<f64>,
     /// The root of the mean of (N̂ − N)² over reports.
     pub level_rmse: Option<f64>,
-    /// Until reports told of levels within a tenth of their target and did so from then on; `None` if
-    /// the newest did not, or the law has no target.
+    /// The time until reports had levels within a tenth of their target and stayed there; `None` if
+    /// the newest did not, or if the law has no target.
     pub settled: Option<Span>,
-    /// What the client thought of the bottleneck, if it looked for it.
+    /// The client's verdicts on the bottleneck, if it has a locator.
     pub located: Option<LocatedOutcome>,
-    /// What the law believes at the end.
+    /// The law's belief at the end.
     pub belief: Belief,
-    /// The most that all flows of the server sent in any 5 s, headers included, in bit/s.
+    /// The maximum rate that all flows of the server sent in any 5 s, headers included, in bit/s.
     pub offered_max: Option<f64>,
-    /// The same as a multiple of what came to their clients in those 5 s.
+    /// The maximum ratio of sent to delivered bytes in any 5 s.
     pub offered_ratio: Option<f64>,
-    /// The part of reports, 0 to 1, after which the guard's limit was below the law's rate.
+    /// The fraction of reports, 0 to 1, after which the guard's limit was below the law's rate.
     pub limited: Option<f64>,
 }
 
-/// How far a level may be from its target, as a part of that.
+/// The maximum distance of a level from its target, as a fraction of the target.
 const NEAR: f64 = 0.1;
 
 impl Downlink {
-    /// Packets to `station` of `server` between two moments, which `client` counts.
+    /// Packets to `station` of `server` during a period, counted by `client`.
     pub fn new(
         server: Server,
         station: StationId,
@@ -242,21 +244,21 @@ impl Downlink {
         }
     }
 
-    /// The same, with a client that looks for the bottleneck too.
+    /// Adds a locator of the bottleneck to the client.
     pub fn with_locator(mut self, locator: Locator) -> Self {
         self.located = Some(Located::new(locator));
         self
     }
 
-    /// Where it has its bottleneck by the settings, from which time on: for its locator, if it has
-    /// one, to be held against too.
+    /// Sets the true bottleneck by the scenario's settings, with the times of its changes: a second
+    /// reference for its locator, if it has one.
     pub fn set_bottlenecks(&mut self, bottlenecks: Vec<(Time, Bottleneck)>) {
         if let Some(located) = &mut self.located {
             located.set_bottlenecks(bottlenecks);
         }
     }
 
-    /// What was before counts no more.
+    /// Discards the measurements so far.
     pub fn begin_measuring(&mut self, now: Time) {
         self.tally = Tally::new(now);
         self.server.begin_measuring(now);
@@ -266,17 +268,17 @@ impl Downlink {
         }
     }
 
-    /// From now on packets that come are remembered, for [`Downlink::packets`].
+    /// From now on arriving packets are recorded, for [`Downlink::packets`].
     pub fn keep_packets(&mut self) {
         self.client.keep_packets();
     }
 
-    /// The packets that came since [`Downlink::keep_packets`].
+    /// The packets that arrived since [`Downlink::keep_packets`].
     pub fn packets(&self) -> &[PacketSeen] {
         self.client.packets()
     }
 
-    /// From now on frames are remembered, for [`Downlink::records`], where it locates.
+    /// From now on frames are recorded, for [`Downlink::records`], if the client has a locator.
     pub fn keep_records(&mut self) {
         if let Some(located) = &mut self.located {
             located.keep_records();
@@ -288,7 +290,7 @@ impl Downlink {
         self.located.as_ref().map_or(&[], Located::records)
     }
 
-    /// Something to do has come due; then [`Downlink::poll_transmit`].
+    /// Handles an event that is due. Then call [`Downlink::poll_transmit`].
     pub fn on_wake(&mut self, now: Time) {
         if self.phase == Phase::Before && now >= self.starts_at {
             self.phase = Phase::Sending;
@@ -303,7 +305,7 @@ impl Downlink {
         self.server.handle_timeout(now);
     }
 
-    /// The next packet or report to send; call it until there is none.
+    /// The next packet or report to send. Call it until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Load)> {
         if self.phase != Phase::Sending {
             return None;
@@ -332,7 +334,7 @@ impl Downlink {
         (self.leaves_at <= now).then(|| (Direction::Forward, self.send(now)))
     }
 
-    /// A packet has come to the client.
+    /// A packet has arrived at the client.
     pub fn on_packet(&mut self, now: Time, number: u32, Landing { frame, since }: Landing) {
         let Some(packet) = self.packets.try_remove(number as usize) else { return };
         let delay = now.since(packet.sent_at);
@@ -340,7 +342,7 @@ impl Downlink {
         tally.delays.record(delay);
         tally.delay_sum += delay;
         if tally.first_frame_at.is_none() {
-            // The first frame may have begun before the warm-up ended: its level is not known.
+            // The first frame may have begun before the warm-up ended, so its level is unknown.
             tally.first_frame_at = Some(frame.at);
             tally.last_frame_at = frame.at;
         } else if frame.at > tally.last_frame_at {
@@ -365,7 +367,7 @@ impl Downlink {
         }
     }
 
-    /// A packet of another flow has come to the client in the frame of this stamp.
+    /// A packet of another flow has arrived at the client, in the frame with this timestamp.
     pub fn on_other(&mut self, stamp: Time) {
         self.client.on_other(stamp);
         if let Some(located) = &mut self.located {
@@ -373,13 +375,13 @@ impl Downlink {
         }
     }
 
-    /// A report has come to the server.
+    /// A report has arrived at the server.
     pub fn on_report(&mut self, now: Time, number: u32) {
         let before = number.wrapping_sub(self.first_in_flight) as usize;
         if before >= self.in_flight.len() {
             return;
         }
-        // Those before it were lost.
+        // The reports before it were lost.
         self.first_in_flight = number.wrapping_add(1);
         if let Some(content) = self.in_flight.drain(..=before).next_back() {
             self.server.on_client_report(now, self.station, &content);
@@ -389,7 +391,7 @@ impl Downlink {
         }
     }
 
-    /// A packet was dropped on its way.
+    /// A packet was dropped.
     pub fn on_dropped(&mut self, number: u32) {
         self.packets.try_remove(number as usize);
         self.tally.dropped += 1;
@@ -409,7 +411,7 @@ impl Downlink {
         }
     }
 
-    /// The rate in force, of packets with their headers.
+    /// The present rate, of packets with their headers.
     pub fn rate(&self) -> BitRate {
         self.server.rate(self.station)
     }
@@ -419,43 +421,44 @@ impl Downlink {
         self.server.limit(self.station).map(|(limit, _)| limit)
     }
 
-    /// When the client has something to tell at once.
+    /// When the client has an urgent report.
     fn urgent_at(&self) -> Option<Time> {
         self.arrivals.as_ref()?.urgent_at(self.settings.interval)
     }
 
-    /// The level that the law seeks.
+    /// The law's target level.
     pub fn target(&self) -> Option<f64> {
         self.server.target(self.station)
     }
 
-    /// What the law believes of the channel, or did when the flow ended.
+    /// The law's belief about the channel, at present or when the flow ended.
     pub fn belief(&self) -> Belief {
         self.believed.unwrap_or_else(|| self.server.belief(self.station))
     }
 
-    /// Where the client's locator sees the bottleneck; `None` without one, or while it does not know.
+    /// The bottleneck according to the client's locator; `None` without a locator, or while it is
+    /// undecided.
     pub fn bottleneck(&self) -> Option<Bottleneck> {
         self.located.as_ref()?.bottleneck()
     }
 
-    /// The newest level that the client has told.
+    /// The newest level that the client has reported.
     pub const fn level(&self) -> Option<f64> {
         self.level
     }
 
-    /// How many packets came, and the sum of their delays.
+    /// The number of packets that arrived, and the sum of their delays.
     pub fn delays(&self) -> (u64, Span) {
         (self.tally.delays.count(), self.tally.delay_sum)
     }
 
-    /// Payload that arrived.
+    /// The payload that arrived.
     pub fn delivered(&self) -> Bytes {
         let payload = (self.settings.packet - UDP_OVER_IPV4).get();
         Bytes::new(payload * self.tally.delays.count())
     }
 
-    /// What was measured until `now`.
+    /// The measurements until `now`.
     pub fn outcome(&self, now: Time) -> DownlinkOutcome {
         let tally = &self.tally;
         let has_delivered = tally.delays.count() > 0;

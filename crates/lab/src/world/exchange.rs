@@ -1,4 +1,5 @@
-//! A client and its server: requests over one TCP stream, responses over another one the other way.
+//! A client and its server: requests over one TCP stream, responses over another one in the
+//! opposite direction.
 //!
 //! ```text
 //!   client ─► request ─► … ─► server
@@ -6,8 +7,7 @@
 //!     └──── … ◄─── response ◄────┘
 //! ```
 //!
-//! Both streams open when the exchange begins, so that the first response has waited for a
-//! handshake too.
+//! Both streams open when the exchange begins, so the first response also waits for a handshake.
 
 use freshline_core::link::{Direction, SpanHistogram};
 use freshline_core::router::Ecn;
@@ -21,41 +21,41 @@ use super::stream::{Stream, StreamOutcome};
 use crate::tcp::Segment;
 use crate::tcp::apps::{RequestResponse, RequestResponseParams};
 
-/// An exchange under way.
+/// A running exchange.
 #[derive(Debug)]
 pub struct Exchange {
     application: RequestResponse,
     requests: Stream,
     responses: Stream,
     ends_at: Time,
-    /// How long responses took, from the end of the warm-up on.
+    /// The response times, from the end of the warm-up on.
     times: SpanHistogram,
-    /// The same, all together.
+    /// The sum of the response times.
     time: Span,
-    /// Responses complete in the measured time.
+    /// Responses completed in the measured time.
     complete: u64,
     measured: Measured,
 }
 
-/// What an exchange was like.
+/// The result of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExchangeOutcome {
-    /// From a request to the last byte of its response, on average. A request that is open at the end
-    /// counts with the time that it has waited, which is a lower bound, once this is longer than the
-    /// mean of the complete ones; `None` without either.
+    /// The mean time from a request to the last byte of its response. A request that is open at the
+    /// end counts with its time so far, which is a lower bound, if this exceeds the mean of the
+    /// complete ones; `None` without either.
     pub response_mean: Option<Span>,
-    /// What 95 % of responses did not exceed; an open request counts as in `response_mean`.
+    /// The 95th percentile of response times; an open request counts as in `response_mean`.
     pub response_p95: Option<Span>,
-    /// Responses complete, a second; `None` if the flow has no measured time.
+    /// Completed responses per second; `None` if the flow has no measured time.
     pub responses_per_s: Option<f64>,
-    /// What the stream of responses was like; its age means nothing here.
+    /// The result of the stream of responses; its age has no meaning here.
     pub stream: StreamOutcome,
-    /// What requests met as they left their host.
+    /// The host-queue measurements of requests.
     pub host: HostOutcome,
 }
 
 impl Exchange {
-    /// A client that asks between two moments, over streams that nobody else writes into.
+    /// A client that sends requests during a period, over streams without other writers.
     pub fn new(
         params: RequestResponseParams,
         requests: Stream,
@@ -82,14 +82,14 @@ impl Exchange {
         self.measured.begin(now);
     }
 
-    /// Something to do has come due; then [`Exchange::poll_transmit`].
+    /// Handles an event that is due. Then call [`Exchange::poll_transmit`].
     pub fn on_wake(&mut self, now: Time) {
         self.requests.on_wake(now);
         self.responses.on_wake(now);
         self.talk(now);
     }
 
-    /// The next segment to send, from either end; call it until there is none.
+    /// The next segment to send, from either end. Call it until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Load)> {
         if let Some((direction, load)) = self.requests.poll_transmit(now) {
             return Some((direction, Half::Requests.numbered(load)));
@@ -98,20 +98,20 @@ impl Exchange {
         Some((Half::Responses.seen(direction), Half::Responses.numbered(load)))
     }
 
-    /// A segment has come to an end, in a packet that tells of congestion or not.
+    /// A segment has arrived at an end, in a packet with or without a congestion mark.
     pub fn on_segment(&mut self, now: Time, direction: Direction, number: u32, ecn: Ecn) {
         let (half, number) = Half::of(number);
         self.stream_mut(half).on_segment(now, half.seen(direction), number, ecn);
         self.talk(now);
     }
 
-    /// A segment was dropped on its way.
+    /// A segment was dropped.
     pub fn on_dropped(&mut self, number: u32) {
         let (half, number) = Half::of(number);
         self.stream_mut(half).on_dropped(number);
     }
 
-    /// How many responses are complete, and the sum of the times that they took.
+    /// The number of completed responses, and the sum of their response times.
     pub fn response_times(&self) -> (u64, Span) {
         (self.times.count(), self.time)
     }
@@ -121,8 +121,8 @@ impl Exchange {
         &self.responses
     }
 
-    /// A segment that travels in `direction`, by its number, with its direction as its stream sees
-    /// it: what carries data goes there.
+    /// A segment in flight in `direction`, by number, with the direction from its stream's point of
+    /// view: data goes forward.
     pub fn segment(&self, direction: Direction, number: u32) -> Option<(Direction, &Segment)> {
         let (half, number) = Half::of(number);
         let stream = match half {
@@ -138,11 +138,11 @@ impl Exchange {
         Time::earliest([request, self.requests.poll_timeout(), self.responses.poll_timeout()])
     }
 
-    /// What was measured until `now`.
+    /// The measurements until `now`.
     pub fn outcome(&self, now: Time) -> ExchangeOutcome {
         let waited = self.application.waiting_since().map(|since| now.since(since));
         let is_known = self.times.count() > 0;
-        // A shorter wait says nothing: it would only make the mean smaller.
+        // A shorter time so far has no information: it would only lower the mean.
         let longer = waited.filter(|waited| !is_known || *waited > self.times.mean());
         let with_open = longer.map(|waited| {
             let mut times = self.times.clone();
@@ -160,7 +160,7 @@ impl Exchange {
         }
     }
 
-    /// Client and server read what has come, and write.
+    /// Client and server read the data that has arrived, and write.
     fn talk(&mut self, now: Time) {
         let Self { application, requests, responses, .. } = self;
         if let Some(taken) = application.on_responses(now, responses.delivered()) {
@@ -190,7 +190,7 @@ enum Half {
 }
 
 impl Half {
-    /// Whose segment has this number, and its number there.
+    /// The stream of the segment with this number, and its number in that stream.
     fn of(number: u32) -> (Self, u32) {
         let half = if number.is_multiple_of(2) { Self::Requests } else { Self::Responses };
         (half, number / 2)
@@ -203,7 +203,7 @@ impl Half {
         }
     }
 
-    /// The stream's direction for one of the exchange, and the other way round.
+    /// Translates a direction between the exchange and the stream.
     fn seen(self, direction: Direction) -> Direction {
         match (self, direction) {
             (Self::Requests, direction) => direction,

@@ -1,11 +1,12 @@
-//! Hosts outside of the world, which is their network: they hand in datagrams, and take them out at the
-//! other end.
+//! Hosts outside of the world, which is their network: they hand in datagrams, and receive them at
+//! the other end.
 //!
 //! ```text
 //!   host ── World::send ──► parcel ─► … ─► arrived ── World::poll_arrival ──► host
 //! ```
 //!
-//! The hosts have timers of their own, and [`World::poll_timeout`] says when the world has something to do.
+//! The hosts have timers of their own, and [`World::poll_timeout`] returns the time of the world's
+//! next event.
 
 use std::collections::VecDeque;
 
@@ -25,24 +26,24 @@ pub struct External {
     arrivals: u64,
 }
 
-/// Where a datagram has arrived.
+/// The end at which a datagram has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// Its path.
     pub path: u8,
     /// Its direction.
     pub direction: Direction,
-    /// The port of the near end, as [`World::send`] was given it.
+    /// The port of the near end, as passed to [`World::send`].
     pub port: u16,
 }
 
 impl External {
-    /// No datagram yet.
+    /// A flow without datagrams.
     pub fn new() -> Self {
         Self { datagrams: Datagrams::new(), arrived: VecDeque::new(), arrivals: 0 }
     }
 
-    /// How many datagrams have arrived, copies included.
+    /// The number of datagrams that have arrived, copies included.
     pub const fn arrivals(&self) -> u64 {
         self.arrivals
     }
@@ -64,8 +65,8 @@ impl Default for External {
 }
 
 impl World {
-    /// Sends a datagram over a path of the flow `flow`, which is [`External`], at [`World::now`]. The near
-    /// end sends it from `port`, or it is for that port there; faults do not damage the number.
+    /// Sends a datagram over a path of the flow `flow`, which is [`External`], at [`World::now`].
+    /// `port` is the near end's port, as source or destination; faults do not damage it.
     ///
     /// # Panics
     /// If the flow is not [`External`], or does not have the path.
@@ -87,8 +88,8 @@ impl World {
         self.send_over(flow, path, direction, Load::plain(size, body));
     }
 
-    /// The next datagram of the flow `flow` that has arrived by [`World::now`], in the order of arrival; its
-    /// bytes replace those in `datagram`. Call it until there is none.
+    /// The next datagram of the flow `flow` that has arrived by [`World::now`], in the order of
+    /// arrival; its bytes replace those in `datagram`. Call it until it returns `None`.
     pub fn poll_arrival(&mut self, flow: usize, datagram: &mut Vec<u8>) -> Option<Arrival> {
         let external = self.flows[flow].flow.external_mut()?;
         let (path, direction, number) = external.arrived.pop_front()?;
@@ -99,8 +100,8 @@ impl World {
         Some(Arrival { path, direction, port })
     }
 
-    /// When something happens next in the world, which is before [`World::now`] if it was due before; call
-    /// [`World::run_until`] then.
+    /// The time of the world's next event. It is before [`World::now`] if an event is overdue; then
+    /// call [`World::run_until`].
     pub fn poll_timeout(&self) -> Option<Time> {
         self.timetable.next().map(|(at, _)| at)
     }

@@ -1,4 +1,4 @@
-//! Faults that a hop does not have: datagrams that arrive twice, lose their end, or have other bits.
+//! Faults of a path beyond those of its hops: duplicated, truncated or corrupted datagrams.
 //!
 //! ```text
 //!  parcel ─► duplication ─► each copy: truncation ─► corruption ─► its next leg
@@ -21,7 +21,7 @@ use super::{World, dropped};
 pub struct Faults {
     /// That a datagram arrives twice.
     pub duplication: f64,
-    /// That it loses its end, of a random length.
+    /// That it is truncated to a random length.
     pub truncation: f64,
     /// That up to three of its bits flip.
     pub corruption: f64,
@@ -42,7 +42,7 @@ impl Fault {
         Self { faults, rng }
     }
 
-    /// A second datagram with the same bytes, if it is duplicated.
+    /// Duplicates a datagram with a probability. Returns the copy.
     fn duplicate(&mut self, datagrams: &mut Datagrams, body: Body) -> Option<Body> {
         if !self.rng.random_bool(self.faults.duplication) {
             return None;
@@ -55,7 +55,7 @@ impl Fault {
         })
     }
 
-    /// Damages what arrives damaged; whether it arrives.
+    /// Damages a datagram. Returns whether it arrives.
     fn lets_arrive(&mut self, datagrams: Option<&mut Datagrams>, body: Body) -> bool {
         let Self { faults, rng } = self;
         let is_cut = rng.random_bool(faults.truncation);
@@ -82,7 +82,7 @@ impl Fault {
 }
 
 impl World {
-    /// The same, with legs that have faults.
+    /// Adds legs with faults.
     pub fn with_faults(mut self, faults: Vec<Fault>) -> Self {
         self.faults = faults;
         self

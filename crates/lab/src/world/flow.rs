@@ -1,7 +1,7 @@
-//! Flows behind one interface: a world drives all of them alike, whatever they carry.
+//! A common interface for all kinds of flows, through which the world drives them.
 //!
 //! ```text
-//!   handle_timeout ─┐                                    ┌─► poll_transmit, until there is none
+//!   handle_timeout ─┐                                    ┌─► poll_transmit, until `None`
 //!   handle_arrival ─┴─► flow ─► FollowUp: what is next ──┴─► poll_timeout
 //! ```
 
@@ -16,10 +16,10 @@ use super::{
     UpdateFlow,
 };
 
-/// What a flow is.
+/// The kinds of flows.
 #[expect(clippy::large_enum_variant, reason = "flows are few and stay where they are")]
 pub enum Flow {
-    /// A source that keeps a monitor fresh.
+    /// A source of updates and its monitor.
     Updates(UpdateFlow),
     /// A source with topics, and its monitor.
     Topics(Box<TopicsFlow>),
@@ -37,23 +37,23 @@ pub enum Flow {
     External(External),
 }
 
-/// A packet that a flow sends: its path, the end that it does not leave from, and the packet.
+/// A packet that a flow sends: its path, its direction, and its load.
 pub(super) type Leaving = (u8, Direction, Load);
 
-/// What a world does for a flow after a packet of it has arrived.
+/// The world's next call to a flow after a packet of it has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FollowUp {
     /// Nothing.
     Nothing,
-    /// Asks when it wants to be woken.
+    /// Call [`Traffic::poll_timeout`].
     Reschedule,
-    /// Sends what it has to send.
+    /// Call [`Traffic::poll_transmit`].
     Transmit,
-    /// Both, the packets first.
+    /// Both, [`Traffic::poll_transmit`] first.
     TransmitAndReschedule,
 }
 
-/// When a flow wants to be shown what the devices hold through which its paths leave.
+/// When a flow needs the queue lengths of the devices at the first hops of its paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Looks {
     /// Never.
@@ -64,16 +64,17 @@ pub(super) enum Looks {
     BeforePackets,
 }
 
-/// A flow as its world drives it. The world calls [`Traffic::poll_transmit`] after each timeout, and
-/// [`Traffic::poll_timeout`] after that.
+/// A flow, as driven by its world. The world calls [`Traffic::poll_transmit`] after each timeout,
+/// and [`Traffic::poll_timeout`] after that.
 pub(super) trait Traffic {
-    /// The warm-up has ended: counts and means are from now on.
+    /// The warm-up has ended: counts and means begin now.
     fn begin_measuring(&mut self, now: Time);
 
-    /// Something to do may have come due.
+    /// Handles events that may be due.
     fn handle_timeout(&mut self, now: Time);
 
-    /// A packet has come to the end of its path; `landing` where that was over the air.
+    /// A packet has arrived at the end of its path; `landing` is set if its last leg was over the
+    /// air.
     fn handle_arrival(&mut self, now: Time, parcel: &Parcel, landing: Option<Landing>) -> FollowUp;
 
     /// A packet was dropped.
@@ -87,24 +88,24 @@ pub(super) trait Traffic {
     /// The device of a path holds this number of packets now, and `left` have left it since its start.
     fn look(&mut self, _now: Time, _path: PathId, _packets: u64, _left: u64) {}
 
-    /// Whether its updates have another size on each hop.
+    /// Whether the size of its updates differs from hop to hop.
     fn redraws_sizes(&self) -> bool {
         false
     }
 
-    /// The size that an update has on its next hop, if it is drawn anew.
+    /// The size of an update on its next hop, if it is drawn per hop.
     fn size_on_hop(&mut self) -> Option<Bytes> {
         None
     }
 
-    /// The next packet to send, from either end; call it until there is none.
+    /// The next packet to send, from either end. Call it until it returns `None`.
     fn poll_transmit(&mut self, now: Time) -> Option<Leaving>;
 
     /// When to call [`Traffic::handle_timeout`] next.
     fn poll_timeout(&self) -> Option<Time>;
 }
 
-/// Whichever flow it is, what it answers.
+/// Calls a method of the flow inside.
 macro_rules! each {
     ($flow:expr, $one:ident => $answer:expr) => {
         match $flow {
@@ -168,62 +169,62 @@ impl Traffic for Flow {
 }
 
 impl Flow {
-    /// If it is a source of updates.
+    /// The flow as a source of updates.
     pub const fn updates(&self) -> Option<&UpdateFlow> {
         if let Self::Updates(updates) = self { Some(updates) } else { None }
     }
 
-    /// The same, to be changed.
+    /// The flow as a source of updates, mutably.
     pub const fn updates_mut(&mut self) -> Option<&mut UpdateFlow> {
         if let Self::Updates(updates) = self { Some(updates) } else { None }
     }
 
-    /// If it is a source with topics.
+    /// The flow as a source with topics.
     pub const fn topics(&self) -> Option<&TopicsFlow> {
         if let Self::Topics(topics) = self { Some(topics) } else { None }
     }
 
-    /// If it is a TCP stream over one path.
+    /// The flow as a TCP stream over one path.
     pub const fn stream(&self) -> Option<&Stream> {
         if let Self::Stream(stream) = self { Some(stream) } else { None }
     }
 
-    /// The same, to be changed.
+    /// The flow as a TCP stream over one path, mutably.
     pub const fn stream_mut(&mut self) -> Option<&mut Stream> {
         if let Self::Stream(stream) = self { Some(stream) } else { None }
     }
 
-    /// If it is a stream over several paths.
+    /// The flow as a stream over several paths.
     pub const fn multipath(&self) -> Option<&Multipath> {
         if let Self::Multipath(multipath) = self { Some(multipath) } else { None }
     }
 
-    /// If it is requests and responses.
+    /// The flow as requests and responses.
     pub const fn exchange(&self) -> Option<&Exchange> {
         if let Self::Exchange(exchange) = self { Some(exchange) } else { None }
     }
 
-    /// If it is a downlink.
+    /// The flow as a downlink.
     pub const fn downlink(&self) -> Option<&Downlink> {
         if let Self::Downlink(downlink) = self { Some(downlink) } else { None }
     }
 
-    /// The same, to be changed.
+    /// The flow as a downlink, mutably.
     pub const fn downlink_mut(&mut self) -> Option<&mut Downlink> {
         if let Self::Downlink(downlink) = self { Some(downlink) } else { None }
     }
 
-    /// If it is cross traffic.
+    /// The flow as cross traffic.
     pub const fn cross(&self) -> Option<&Cross> {
         if let Self::Cross(cross) = self { Some(cross) } else { None }
     }
 
-    /// If it is datagrams between hosts outside of the world.
+    /// The flow as datagrams between hosts outside of the world.
     pub const fn external_mut(&mut self) -> Option<&mut External> {
         if let Self::External(external) = self { Some(external) } else { None }
     }
 
-    /// Its datagrams in flight, where it keeps their bytes.
+    /// Its datagrams in flight, if it keeps their bytes.
     pub(super) const fn datagrams_mut(&mut self) -> Option<&mut Datagrams> {
         match self {
             Self::Updates(updates) => Some(updates.datagrams_mut()),
@@ -301,7 +302,7 @@ impl Traffic for Box<TopicsFlow> {
         match parcel.load.body {
             Body::Topics(number) => {
                 self.on_update(now, PathId(parcel.path), number);
-                // A maximum age may have begun.
+                // The acknowledgement may have started a maximum age.
                 FollowUp::TransmitAndReschedule
             }
             Body::Answer(number) => {

@@ -1,4 +1,4 @@
-//! The host that a stream's data leaves: the band of each packet, and the send buffer behind it.
+//! The sending host of a stream: the priority band of each packet, and the send buffer behind it.
 
 use freshline_core::host::{Band, BandLaw, Outgoing, SendBuffer};
 use freshline_core::unit::{Bytes, Span, Time};
@@ -6,16 +6,16 @@ use freshline_core::unit::{Bytes, Span, Time};
 use super::{Body, Parcel, World};
 use crate::tcp::{Segment, Sender};
 
-/// A law of the bands, and what it saw.
+/// A law of the bands, and its observations.
 #[derive(Debug)]
 pub(super) struct Host {
     law: BandLaw,
     tally: Tally,
-    /// When data first was bulk.
+    /// When data was first assigned to the bulk band.
     first_bulk_at: Option<Time>,
 }
 
-/// What is measured of segments with data, from the end of the warm-up on.
+/// Measurements per segment with data, from the end of the warm-up on.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     segments: u64,
@@ -25,22 +25,23 @@ struct Tally {
     queue_per_window: f64,
 }
 
-/// What the segments with data of a stream met as they left their host.
+/// Host-queue measurements of a stream's segments with data.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct HostOutcome {
-    /// How full the send buffer was, on average; `None` if there was no segment, as of the next two.
+    /// The mean fill level of the send buffer; `None`, as the next two, if there was no segment.
     pub occupancy_mean: Option<f64>,
-    /// What was in the send buffer, in windows, on average.
+    /// The mean amount of data in the send buffer, in windows.
     pub queue_per_window: Option<f64>,
-    /// The part of the segments that was bulk.
+    /// The fraction of segments in the bulk band.
     pub bulk: Option<f64>,
-    /// From the beginning of the stream until data first was bulk; `None` if it never was.
+    /// The time from the beginning of the stream until data was first in the bulk band; `None` if
+    /// it never was.
     pub bulk_after: Option<Span>,
 }
 
 impl World {
-    /// A parcel has crossed a hop or the air. If that was its first leg, it has left its host, whose
-    /// sender may have waited for that (TCP small queues).
+    /// A parcel has crossed a hop or the air. If that was its first leg, it has left its host,
+    /// whose sender may be held back by TCP small queues.
     pub(super) fn left_host(&mut self, parcel: &Parcel) {
         let flow = parcel.flow as usize;
         if let (0, Body::Segment(number)) = (parcel.leg, parcel.load.body)
@@ -58,7 +59,7 @@ impl Host {
         Self { law, tally: Tally::default(), first_bulk_at: None }
     }
 
-    /// What was before counts no more.
+    /// Discards the measurements so far.
     pub(super) fn begin_measuring(&mut self) {
         self.tally = Tally::default();
     }

@@ -1,20 +1,21 @@
-//! Where a client thinks that its bottleneck is, beside where it is.
+//! Compares a client's verdicts on the location of its bottleneck with the truth.
 //!
 //! ```text
-//! waited before the cell   its time up to there, less the least of any packet so far
-//! waited in the cell       its time there, until its frame ends
+//! delay before the cell     its time up to there, less the minimum of all packets so far
+//! delay in the cell         its time there, until its frame ends
 //! ```
 //!
-//! The truth is where packets wait longer. It moves once they wait twice as long at the other
-//! place, so that nothing in between is called a move. A path with no queue waits in the cell alone,
-//! for the end of its round: there is no bottleneck, and what stands before the cell is none. A
-//! frame has the truth of its last packet.
+//! The truth is the place with the higher queueing delay. It moves once the delay at the other
+//! place is twice as high, so that values in between do not count as moves. On a path without a
+//! queue, packets wait only in the cell, for the end of its round: there is no bottleneck, and a
+//! delay before the cell is not counted. A frame has the truth of its last packet.
 //!
-//! The thesis tells the truth from the settings: the backhaul, where it is slower than what is sent,
-//! else the Wi-Fi (4.5.2.2, and while other traffic is sent, 4.5.3). Both are the same once
-//! queues have grown; answers are held against either, where the settings tell. A move by settings is
-//! one of what is sent: until the backhaul's queue is full nothing is lost, and no level tells it from a
-//! network with less to carry.
+//! The thesis (Hassani) derives the truth from the settings: the backhaul if its rate is below the
+//! sending rate, otherwise the Wi-Fi (sections 4.5.2.2, and 4.5.3 while other traffic is sent).
+//! Both definitions agree once queues have grown; verdicts are compared with either one, if the
+//! settings determine a bottleneck. A move by settings is a move of the sending rate: until the
+//! backhaul's queue is full nothing is lost, and the level looks like that of a network with less
+//! traffic.
 
 use std::collections::VecDeque;
 
@@ -23,79 +24,80 @@ use freshline_core::wlan::{
     Aggregation, AggregationParams, Arrival, Bottleneck, FrameSeen, LevelCounter, Locator,
 };
 
-/// So many frames wait for their locator's answer, at most: those that are open or may be.
+/// The maximum number of frames for which the locator's verdict is pending.
 const MAX_OPEN: usize = 1024;
 
-/// A frame with the truth.
+/// A frame with the true bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameRecord {
-    /// When it came.
+    /// When it arrived.
     pub at: Time,
-    /// Packets in it, and what was lost before it.
+    /// The packets in it, and the packets lost before it.
     pub frame: FrameSeen,
     /// Where the bottleneck was.
     pub truth: Bottleneck,
 }
 
-/// How right a locator was. What nothing was known of is `None`.
+/// The accuracy of a locator. Unknown values are `None`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LocatedOutcome {
-    /// The part of its answers that were right, one a frame, 0 to 1.
+    /// The fraction of correct verdicts, one per frame, 0 to 1.
     pub right: Option<f64>,
-    /// The fraction of slots of 500 ms that were right, 0 to 1: most of a slot's answers are those of
-    /// most of its frames.
+    /// The fraction of correct slots of 500 ms, 0 to 1: the majority of a slot's verdicts is equal
+    /// to the majority of its frames' truths.
     pub slots: Option<f64>,
-    /// The F1 score of the backhaul, 0 to 1; `None` if it never was, and nobody thought so.
+    /// The F1 score of the backhaul, 0 to 1; `None` if it never was the bottleneck, and no verdict
+    /// was the backhaul.
     pub f1: Option<f64>,
-    /// How long a move of the bottleneck went without being noticed, at most.
+    /// The maximum time until a move of the bottleneck was detected.
     pub slowest_move: Option<Span>,
-    /// The same where the truth is that of the settings, if they tell it.
+    /// The accuracy with the truth by the settings, if they determine a bottleneck.
     pub by_settings: Option<SettledOutcome>,
 }
 
-/// How right a locator was by the settings. What nothing was known of is `None`.
+/// The accuracy of a locator with the truth by the settings. Unknown values are `None`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SettledOutcome {
-    /// The part of all answers that were right, 0 to 1.
+    /// The fraction of correct verdicts, 0 to 1.
     pub right: Option<f64>,
-    /// Of those that came [`SETTLED`] or more after the last move.
+    /// The same for verdicts at least [`SETTLED`] after the last move.
     pub right_when_still: Option<f64>,
-    /// From a move of the settings to the first right answer, at most.
+    /// The maximum time from a move of the settings to the first correct verdict.
     pub slowest_move: Option<Span>,
 }
 
-/// So long after a move of the settings the bottleneck stands still: as long as its detection may
-/// take.
+/// After this time without a move of the settings, the bottleneck counts as settled. It is the time
+/// that detection may take.
 pub const SETTLED: Span = Span::from_millis(100);
 
-/// A slot of a law, at the end of which it asks where the bottleneck is.
+/// A slot of a law, at the end of which it reads the location of the bottleneck.
 const SLOT: Span = Span::from_millis(500);
 
-/// A client's locator, and what came of it.
+/// A client's locator, and its record.
 #[derive(Debug)]
 pub(super) struct Located {
     counter: Aggregation,
     locator: Locator,
-    /// The least time that a packet took to the cell.
+    /// The minimum delay of a packet up to the cell.
     least: Option<Span>,
     truth: Bottleneck,
-    /// When the truth changed, if that was not noticed yet.
+    /// When the truth changed, until the change is detected.
     moved_at: Option<Time>,
-    /// Of frames without an answer, the truth.
+    /// The truth of frames without a verdict.
     open: VecDeque<(Time, Bottleneck)>,
     records: Option<Vec<FrameRecord>>,
     tally: Tally,
     settled: Option<Settled>,
 }
 
-/// Answers held against the settings.
+/// Verdicts compared with the settings.
 #[derive(Debug)]
 struct Settled {
-    /// Moves that have been, the last one at the front, and those to come.
+    /// Past moves, of which only the last one is kept, at the front, and future ones.
     bottlenecks: VecDeque<(Time, Bottleneck)>,
-    /// The last move, if nobody noticed it yet.
+    /// When the last move happened, until it is detected.
     moved_at: Option<Time>,
-    /// Right ones, and all.
+    /// Correct verdicts, and all.
     answers: [u64; 2],
     still: [u64; 2],
     slowest_move: Option<Span>,
@@ -115,7 +117,7 @@ impl Settled {
     fn on_answer(&mut self, now: Time, answer: Bottleneck) {
         while let Some((at, _)) = self.bottlenecks.get(1).copied().filter(|(at, _)| *at <= now) {
             self.bottlenecks.pop_front();
-            // It moved back before anybody noticed.
+            // It moved back before the move was detected.
             self.noticed(at);
             self.moved_at = Some(at);
         }
@@ -146,13 +148,14 @@ impl Settled {
     }
 }
 
-/// Answers and truths of the slot that is not over.
+/// Verdicts and truths of the current slot.
 #[derive(Debug, Default)]
 struct Slots {
     ends_at: Option<Time>,
-    /// Frames with the backhaul less those with the Wi-Fi: by the answers, and in truth.
+    /// The number of frames with the backhaul minus those with the Wi-Fi: by verdicts, and in
+    /// truth.
     balance: [i64; 2],
-    /// Right ones, and all.
+    /// Correct slots, and all.
     over: [u64; 2],
 }
 
@@ -175,7 +178,7 @@ impl Slots {
 #[derive(Debug, Default)]
 struct Tally {
     slots: Slots,
-    /// By truth and answer, the backhaul first.
+    /// Counts by truth and verdict, the backhaul first.
     answers: [[u64; 2]; 2],
     slowest_move: Option<Span>,
 }
@@ -195,12 +198,12 @@ impl Located {
         }
     }
 
-    /// Where the bottleneck is by the settings, from which time on, in order.
+    /// Sets the bottlenecks by the settings, with the times from which they hold, in order.
     pub(super) fn set_bottlenecks(&mut self, bottlenecks: Vec<(Time, Bottleneck)>) {
         self.settled = Some(Settled::new(bottlenecks));
     }
 
-    /// What was before counts no more, nor a move that was not noticed yet.
+    /// Discards the measurements so far, and a move that was not yet detected.
     pub(super) fn begin_measuring(&mut self) {
         self.tally = Tally::default();
         self.moved_at = None;
@@ -215,7 +218,7 @@ impl Located {
         self.records.as_deref().unwrap_or_default()
     }
 
-    /// A packet took so long to the cell, and so long in it.
+    /// A packet has taken `before` to reach the cell, and `inside` in it.
     pub(super) fn on_packet(&mut self, now: Time, arrival: Arrival, before: Span, inside: Span) {
         self.see(now, arrival.stamp, before, inside);
         self.counter.on_packet(now, arrival);
@@ -224,12 +227,12 @@ impl Located {
         }
     }
 
-    /// A packet of another flow came in the frame of this stamp.
+    /// A packet of another flow has arrived in the frame with this timestamp.
     pub(super) fn on_other(&mut self, stamp: Time) {
         self.counter.on_others(stamp, 1);
     }
 
-    /// Brings the truth up to date.
+    /// Updates the truth.
     fn see(&mut self, now: Time, stamp: Time, before: Span, inside: Span) {
         let least = self.least.map_or(before, |least| least.min(before));
         self.least = Some(least);
@@ -243,7 +246,7 @@ impl Located {
                 Bottleneck::Wireless => Bottleneck::Backhaul,
                 Bottleneck::Backhaul => Bottleneck::Wireless,
             };
-            // It moved back before anybody noticed: that was a move too.
+            // It moved back before the move was detected: that counts as a move, too.
             self.noticed(now);
             self.moved_at = Some(now);
         }
@@ -258,7 +261,7 @@ impl Located {
         }
     }
 
-    /// The client knows of a frame.
+    /// The client has counted a frame.
     fn on_frame(&mut self, now: Time, stamp: Time, frame: FrameSeen) {
         self.locator.on_frame(frame);
         let Some(place) = self.open.iter().position(|(open, _)| *open == stamp) else { return };
@@ -284,7 +287,7 @@ impl Located {
         self.tally.slowest_move = self.tally.slowest_move.max(Some(after));
     }
 
-    /// Its newest answer.
+    /// Its newest verdict.
     pub(super) fn bottleneck(&self) -> Option<Bottleneck> {
         self.locator.bottleneck()
     }
@@ -335,7 +338,7 @@ mod tests {
     fn the_truth_is_where_packets_wait_and_answers_are_held_against_it() {
         let mut located = located();
         let mut now = 0;
-        // To the cell and in it, in ms; the level, below 5 for the backhaul.
+        // The delays before the cell and in it, in ms; the level is below 5 for the backhaul.
         for (before, inside, level) in
             [(3, 1, 9), (4, 1, 9), (9, 1, 9), (9, 1, 2), (3, 1, 2), (3, 1, 9)]
         {
@@ -348,7 +351,7 @@ mod tests {
                 FrameSeen { level, others: 0, lost: 0, retried: 0 },
             );
         }
-        // The truth: W W B B W W, as 1 ms more is not twice as long; the answers: W W W B B W.
+        // The truth: W W B B W W, as 1 ms more is not twice as long; the verdicts: W W W B B W.
         let outcome = located.outcome();
         assert_eq!(outcome.right, Some(4.0 / 6.0));
         assert_eq!(outcome.f1, Some(0.5));
@@ -361,7 +364,7 @@ mod tests {
     fn a_slot_is_right_if_most_of_its_answers_are() {
         use Bottleneck::{Backhaul, Wireless};
         let mut slots = Slots::default();
-        // Three slots: late by a fifth, wrong, right.
+        // Three slots: a fifth late, wrong, right.
         for at in 0..151 {
             let truth = if at < 100 { Backhaul } else { Wireless };
             let answer = if (10..50).contains(&at) { Backhaul } else { Wireless };

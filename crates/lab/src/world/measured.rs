@@ -22,7 +22,7 @@ impl Measured {
         self.from = self.from.max(now);
     }
 
-    /// Whether an event at `now` is not after it. Those before it are forgotten at its beginning.
+    /// Whether an event at `now` is not after it. Events before it are discarded at its beginning.
     pub(super) fn has(&self, now: Time) -> bool {
         now <= self.until
     }
@@ -32,12 +32,12 @@ impl Measured {
         now.min(self.until)
     }
 
-    /// From when until when it has passed; `None` if no time has.
+    /// The part of it that has passed; `None` if no time has.
     pub(super) fn period(&self, now: Time) -> Option<Period> {
         self.passed(now).map(|_| Period { from: self.from, until: self.clip(now) })
     }
 
-    /// How much of it has passed; `None` if no time has.
+    /// The length of the part that has passed; `None` if no time has.
     pub(super) fn passed(&self, now: Time) -> Option<Span> {
         Some(self.clip(now).since(self.from)).filter(|passed| !passed.is_zero())
     }

@@ -1,26 +1,26 @@
-//! How long a series of numbers remembers: its autocovariance, as it comes.
+//! The memory of a time series: its autocovariance, computed online.
 //!
 //! ```text
 //! γ(k) = E[(Nₜ − μ)(Nₜ₊ₖ − μ)]         time constant: where γ falls to γ(2)/e, less 2
 //! ```
 //!
-//! Levels of frames are whole packets, and a packet that misses one frame is in the next: this noise
-//! and its opposite lie in γ(0) and γ(1) alone, so the decay is taken from γ(2) on.
+//! Levels of frames are integers, and a packet that misses one frame is in the next. This noise and
+//! its inverse affect γ(0) and γ(1) only, so the decay is measured from γ(2) on.
 
-/// How far back it looks.
+/// The number of lags.
 const LAGS: usize = 66;
-/// From where on noise of single packets is out of the way.
+/// The first lag that is free of the noise of single packets.
 const FROM: usize = 2;
 
 /// Sums of a series and of its products with itself. Its size is fixed.
 #[derive(Debug, Clone)]
 pub(super) struct Memory {
-    /// The last numbers, as a ring, less the first one of all, which keeps sums small.
+    /// The last numbers, as a ring, minus the first number of all, which keeps sums small.
     recent: [f64; LAGS + 1],
     origin: f64,
     count: usize,
     sum: f64,
-    /// By lag, sums of products.
+    /// Sums of products, by lag.
     products: [f64; LAGS + 1],
 }
 
@@ -57,8 +57,9 @@ impl Memory {
         self.products[lag] / (self.count - lag) as f64 - mean * mean
     }
 
-    /// After how many numbers a deviation has fallen to 1/e; `None` with fewer than a thousand
-    /// numbers, beyond 64 of them, and where γ(2) is not four times what chance makes it.
+    /// The number of values in which a deviation falls to 1/e; `None` with fewer than a thousand
+    /// values, if it takes more than 64 values, and if γ(2) is below four times the value that
+    /// noise would cause.
     pub(super) fn frames_to_1_e(&self) -> Option<f64> {
         const FEWEST: usize = 1_000;
         if self.count < FEWEST {
@@ -73,7 +74,7 @@ impl Memory {
         for lag in FROM + 1..=LAGS {
             let covariance = self.covariance(lag);
             if covariance <= end {
-                // Between two lags it falls exponentially; below zero, by a straight line.
+                // Between two lags, interpolate exponentially; below zero, linearly.
                 let part = if covariance > 0.0 {
                     (before / end).ln() / (before / covariance).ln()
                 } else {
@@ -93,7 +94,8 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
 
-    /// An AR(1) process, in whole numbers with what is left over in the next.
+    /// An AR(1) process; with `whole`, in integers, the remainder being carried over to the next
+    /// one.
     fn constant_of(part: f64, whole: bool) -> Option<f64> {
         let mut rng = Pcg64::seed_from_u64(1);
         let (mut memory, mut deviation, mut left) = (Memory::default(), 0.0, 0.0);

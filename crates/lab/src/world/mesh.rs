@@ -1,4 +1,4 @@
-//! What flows hear of a mesh: drops, and what their nodes overhear.
+//! Feedback of a mesh to flows: drops, and overheard transmissions.
 
 use freshline_core::link::Direction;
 use freshline_core::mesh::{Heard, Share};
@@ -9,13 +9,13 @@ use super::parcel::Parcel;
 use super::{Leg, Routed, World, dropped};
 use crate::mesh::{Drop, Mesh, Observer, ROOT};
 
-/// A node that has a target tells it with one packet in so many.
+/// A node with a target announces it in one of this many packets.
 const ANNOUNCES_ONE_IN: u64 = 8;
 
-/// By node, the flows that begin there and want to know what it overhears.
+/// Per node, the flows that begin there and want to know its overheard transmissions.
 pub(super) type Listeners = Vec<Vec<u32>>;
 
-/// The listeners of each mesh, whose radios listen from now on.
+/// The listeners of each mesh, whose radios overhear from now on.
 pub(super) fn listeners(flows: &[Routed], meshes: &mut [Mesh<Parcel>]) -> Vec<Listeners> {
     let empty = |mesh: &Mesh<Parcel>| vec![Vec::new(); mesh.nodes() as usize + 1];
     let mut listeners: Vec<Listeners> = meshes.iter().map(empty).collect();
@@ -29,13 +29,13 @@ pub(super) fn listeners(flows: &[Routed], meshes: &mut [Mesh<Parcel>]) -> Vec<Li
     listeners
 }
 
-/// From where to where a packet goes through a mesh.
+/// The first and the last node of a packet's path through a mesh.
 pub(super) fn ends(node: u32, is_up: bool) -> [u32; 2] {
     if is_up { [node, ROOT] } else { [ROOT, node] }
 }
 
 impl World {
-    /// The same, with meshes, which come after cells where several are due.
+    /// Adds meshes. If several components are due, meshes come after cells.
     pub fn with_meshes(mut self, mut meshes: Vec<Mesh<Parcel>>) -> Self {
         let listeners = listeners(&self.flows, &mut meshes);
         (self.meshes, self.listeners) = (meshes, listeners);
@@ -68,7 +68,7 @@ impl World {
 }
 
 impl Routed {
-    /// The mesh, and the node of it, at which it begins.
+    /// The mesh and the node at which it begins.
     pub fn mesh_node(&self) -> Option<(u32, u32)> {
         match self.legs.first() {
             Some(Leg::Mesh { mesh, node, is_up: true }) => Some((*mesh, *node)),
@@ -77,7 +77,7 @@ impl Routed {
     }
 }
 
-/// Tells flows what becomes of packets in a mesh.
+/// Reports to flows the fate of their packets in a mesh.
 pub(super) struct MeshObserver<'a> {
     pub(super) flows: &'a mut [Routed],
     pub(super) listeners: &'a Listeners,
@@ -101,14 +101,15 @@ impl Observer<Parcel> for MeshObserver<'_> {
 }
 
 impl MeshObserver<'_> {
-    /// What a node tells its children that each node is to get.
+    /// The share per node that a node announces to its children.
     fn target_of(&self, node: u32) -> Option<Share> {
         self.listeners[node as usize]
             .iter()
             .find_map(|flow| self.flows[*flow as usize].flow.stream()?.sender().law().target())
     }
 
-    /// What `listener` knows of a parcel on its way down: a segment has come home.
+    /// A parcel in the downward direction, as overheard by `listener`: the acknowledgement of a
+    /// segment.
     fn acknowledged(&self, listener: u32, parcel: &Parcel) -> Option<Heard> {
         let owner = &self.flows[parcel.flow as usize];
         let (_, node) = owner.mesh_node()?;

@@ -1,15 +1,15 @@
-//! A network in virtual time: hops and cells, and flows whose packets travel over them.
+//! A network in virtual time: hops, cells and meshes, and flows whose packets travel over them.
 //!
 //! ```text
 //!            wake (earliest first, see `engine::Agenda`)
 //!   agenda ─────────────► hop, cell: poll ─► parcel ─► its next leg: enqueue
 //!      ▲                  flow: on_wake ─► parcel ─► its first leg
 //!      │                                    └──► past its last leg: the flow takes it
-//!      └── poll_timeout of whatever was touched
+//!      └── poll_timeout of each component that changed
 //! ```
 //!
-//! Hops are those of `freshline_core::link`, laws those of `freshline_core::source`: what runs
-//! here is what runs on the road.
+//! Hops are those of `freshline_core::link` and laws those of `freshline_core::source`: the same
+//! code runs in the lab and in live programs.
 
 mod ages;
 mod change;
@@ -82,7 +82,7 @@ use shared::SharedStations;
 /// A wired hop of the lab.
 pub type Wire = Hop<Discipline<Parcel>, Parcel, Pcg64>;
 
-/// A leg of a way.
+/// A leg of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leg {
     /// Over a wired hop, by its number.
@@ -107,29 +107,30 @@ pub enum Leg {
         /// Whether to the border router.
         is_up: bool,
     },
-    /// Through faults, by their number. Not the first of a path of several, whose device it is.
+    /// Through faults, by their number. If a flow has several paths, a path must not begin with
+    /// faults, as its first leg is its device.
     Fault(u32),
 }
 
-/// A flow with its way.
+/// A flow and its paths.
 pub struct Routed {
-    /// What it is.
+    /// The flow.
     pub flow: Flow,
-    /// Its legs there, then those back; of several paths, one path's after the other's.
+    /// Its forward legs, then its reverse legs; for several paths, one path after the other.
     pub legs: Vec<Leg>,
-    /// The number of legs forward on its first path.
+    /// The number of forward legs on its first path.
     pub forward_legs: u32,
-    /// Where further paths begin, and where they turn round.
+    /// For each further path, the index of its first forward leg and of its first reverse leg.
     pub further: Vec<[u32; 2]>,
-    /// The flow whose source address it has, if not one of its own.
+    /// The flow with which it shares its source address, if it does not have its own.
     pub host: Option<u32>,
-    /// The DSCP of its packets there, and of those back.
+    /// The DSCPs of its packets in the forward and in the reverse direction.
     pub dscp: [u8; 2],
-    /// What its packets did on each leg.
+    /// Counters of its packets per leg.
     pub passed: Vec<Passed>,
-    /// Its packets that were dropped.
+    /// The number of its packets that were dropped.
     pub dropped: u64,
-    /// What it answers to [`Traffic::looks`] and [`Traffic::redraws_sizes`], always the same.
+    /// The constant results of [`Traffic::looks`] and [`Traffic::redraws_sizes`].
     looks: Looks,
     redraws_sizes: bool,
 }
@@ -170,7 +171,7 @@ impl Routed {
     }
 }
 
-/// What carries packets.
+/// A component that carries packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     /// A wired hop, as in [`World::hops`].
@@ -179,29 +180,29 @@ pub enum Carrier {
     Cell(usize),
 }
 
-/// A packet that leaves what carried it, for those who watch.
+/// A packet that leaves its carrier, for observers.
 #[derive(Clone, Copy)]
 pub struct Left<'a> {
-    /// When it comes out at the far end of the hop, or when its frame ends.
+    /// When it leaves the far end of the hop, or when its frame ends.
     pub at: Time,
-    /// What it leaves.
+    /// The carrier.
     pub carrier: Carrier,
     /// The packet.
     pub parcel: &'a Parcel,
-    /// Whose it is.
+    /// Its flow.
     pub flow: &'a Flow,
 }
 
-/// How a packet came over the air.
+/// How a packet arrived over the air.
 #[derive(Debug, Clone, Copy)]
 pub struct Landing {
     /// Its frame.
     pub frame: Received,
-    /// When it came to the station that sent it.
+    /// When it arrived at the station that sent it.
     pub since: Time,
 }
 
-/// A network while it runs.
+/// A running network.
 pub struct World {
     hops: Vec<Wire>,
     cells: Vec<Cell<Parcel>>,
@@ -211,18 +212,18 @@ pub struct World {
     flows: Vec<Routed>,
     shared: SharedStations,
     faults: Vec<Fault>,
-    /// What is still to come, the last first.
+    /// Pending changes, the last first.
     changes: Vec<Change>,
     timetable: Timetable,
     now: Time,
     events: u64,
-    /// Ends runs early.
+    /// Stops runs early.
     stop: Option<Arc<AtomicBool>>,
 }
 
 impl World {
-    /// A network at time zero. Where several are due, hops come before cells, and those before
-    /// flows.
+    /// A network at time zero. If several components are due, hops come before cells, and cells
+    /// before flows.
     pub fn new(hops: Vec<Wire>, cells: Vec<Cell<Parcel>>, flows: Vec<Routed>) -> Self {
         let counts = Counts { hops: hops.len(), cells: cells.len(), meshes: 0, flows: flows.len() };
         let timetable = Timetable::new(counts);
@@ -247,19 +248,20 @@ impl World {
         world
     }
 
-    /// The same, which runs no further once `stop` is true.
+    /// Adds a flag: once `stop` is true, runs end.
     pub fn with_stop(mut self, stop: Option<Arc<AtomicBool>>) -> Self {
         self.stop = stop;
         self
     }
 
-    /// Whether it was stopped; it looks now and then, as that costs time.
+    /// Whether it was stopped. The flag is read now and then only, as that costs time.
     fn is_stopped(&self) -> bool {
         self.events.is_multiple_of(1024)
             && self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// The same, with what changes in it: at time zero at once, later after all else that is due.
+    /// Adds changes: those at time zero apply at once, later ones after all other events that are
+    /// due.
     pub fn with_changes(mut self, mut changes: Vec<Change>) -> Self {
         changes.sort_by_key(|change| change.at);
         changes.reverse();
@@ -268,13 +270,13 @@ impl World {
         self
     }
 
-    /// Runs until `end`, what is due then included.
+    /// Runs until `end`, including events at `end`.
     pub fn run_until(&mut self, end: Time) {
         self.run_watched(end, |_| {});
     }
 
-    /// Runs as [`World::run_until`] does, and shows each packet that leaves a wired hop
-    /// or arrives over the air.
+    /// As [`World::run_until`], and calls `watch` with each packet that leaves a wired hop or
+    /// arrives over the air.
     pub fn run_watched(&mut self, end: Time, mut watch: impl FnMut(Left<'_>)) {
         while let Some((at, component)) = self.timetable.next().filter(|(at, _)| *at <= end) {
             if self.is_stopped() {
@@ -293,7 +295,7 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    /// What was before counts no more.
+    /// Discards the measurements so far.
     pub fn begin_measuring(&mut self) {
         for Routed { flow, passed, dropped, .. } in &mut self.flows {
             passed.fill(Passed::default());
@@ -322,7 +324,7 @@ impl World {
         self.flows.iter_mut().filter_map(|routed| routed.flow.downlink_mut())
     }
 
-    /// From now on the control epochs of all laws that have some are recorded.
+    /// From now on the control epochs of all laws that have epochs are recorded.
     pub fn record_epochs(&mut self) {
         let sources = self.flows.iter_mut().filter_map(|routed| routed.flow.updates_mut());
         sources.for_each(UpdateFlow::record_epochs);
@@ -348,7 +350,7 @@ impl World {
             let flow = &flows[delivered.packet.flow as usize].flow;
             let (at, carrier) = (delivered.at, Carrier::Hop(hop));
             watch(Left { at, carrier, parcel: &delivered.packet, flow });
-            // First: what arrives frees its number for the next packet.
+            // Must come first: an arrival frees its number for the next packet.
             self.left_host(&delivered.packet);
             self.next_leg(delivered.packet, None);
         }
@@ -366,7 +368,7 @@ impl World {
             let Delivered { at, to, frame, packet: parcel, .. } = delivered;
             watch(Left { at, carrier: Carrier::Cell(cell), parcel: &parcel, flow });
             shared.on_delivered((cell as u32, to), parcel.flow, frame.at, flows);
-            // First: what arrives frees its number for the next packet.
+            // Must come first: an arrival frees its number for the next packet.
             self.left_host(&parcel);
             self.next_leg(parcel, Some(Landing { frame, since: parcel.since }));
         }
@@ -389,7 +391,7 @@ impl World {
         self.reschedule_changes();
     }
 
-    /// Changes something now.
+    /// Applies a change now.
     pub fn change(&mut self, what: Changed) {
         match what {
             Changed::Mode { cell, station, mode } => self.cells[cell].set_mode(station, mode),
@@ -404,7 +406,7 @@ impl World {
         }
     }
 
-    /// Sends all that a flow has to send.
+    /// Sends all packets that a flow has to send.
     fn transmit(&mut self, flow: usize) {
         let looks = self.flows[flow].looks == Looks::BeforePackets;
         loop {
@@ -417,7 +419,7 @@ impl World {
         }
     }
 
-    /// Shows a flow what the devices hold through which its paths leave.
+    /// Reports to a flow the queue lengths of the devices at the first hops of its paths.
     fn look_at_devices(&mut self, flow: usize) {
         let Self { hops, cells, flows, now, .. } = self;
         let routed = &mut flows[flow];
@@ -435,7 +437,7 @@ impl World {
                     let left = stats.delivered.packets + stats.drops.total();
                     (own.map(|(_, packets)| packets.get()).sum(), left.get())
                 }
-                // No path of several leads through a mesh, nor begins with faults.
+                // With several paths, a path neither leads through a mesh nor begins with faults.
                 Leg::Mesh { .. } | Leg::Fault(_) => continue,
             };
             routed.flow.look(*now, PathId(path as u8), held, left);
@@ -452,19 +454,19 @@ impl World {
         self.carry(parcel, None);
     }
 
-    /// A parcel has come to the end of its leg; `landing` where that was over the air.
+    /// A parcel has reached the end of its leg; `landing` is set if that was over the air.
     fn next_leg(&mut self, mut parcel: Parcel, landing: Option<Landing>) {
         let passed = &mut self.flows[parcel.flow as usize].passed[parcel.leg as usize];
         passed.packets += 1;
         passed.time += self.now.since(parcel.since);
         parcel.leg += 1;
-        // It says something to the queue of its own host alone.
+        // The band matters only to the queue of its own host.
         parcel.load.band = Band::default();
         parcel.since = self.now;
         self.carry(parcel, landing);
     }
 
-    /// Puts a parcel on its leg, or hands it to its flow when it has no more.
+    /// Puts a parcel on its leg, or hands it to its flow after its last leg.
     fn carry(&mut self, mut parcel: Parcel, landing: Option<Landing>) {
         let routed = &mut self.flows[parcel.flow as usize];
         if parcel.leg == routed.stretch(parcel.path, parcel.direction).end {
@@ -505,7 +507,7 @@ impl World {
         }
     }
 
-    /// A parcel has come to its end; `landing` where that was over the air.
+    /// A parcel has reached its end; `landing` is set if that was over the air.
     fn arrive(&mut self, parcel: Parcel, landing: Option<Landing>) {
         let flow = parcel.flow as usize;
         let follow_up = self.flows[flow].flow.handle_arrival(self.now, &parcel, landing);
@@ -528,7 +530,7 @@ impl World {
     }
 }
 
-/// A flow hears of its packet that was dropped.
+/// Reports a dropped packet to its flow.
 fn dropped(flows: &mut [Routed], parcel: &Parcel) {
     let Routed { flow, dropped, .. } = &mut flows[parcel.flow as usize];
     *dropped += 1;

@@ -1,10 +1,10 @@
 //! A stream over several paths, with its application.
 //!
 //! ```text
-//!   application ─► sender ─► segments ─► each its path ─► receiver ─► what it delivers
+//!   application ─► sender ─► segments ─► each its path ─► receiver ─► delivered data
 //!                   ▲  ▲                                     │
 //!                   │  └──────── … ◄─── acks, each its path ─┘
-//!          what the devices hold through which paths leave
+//!          queue lengths of the first hops' devices
 //! ```
 
 use freshline_core::link::{Direction, SpanHistogram};
@@ -20,14 +20,14 @@ use crate::tcp::SenderStats;
 use crate::tcp::apps::{Cbr, Outlet, Pages, Video, VideoOutcome};
 use crate::tcp::multipath::{Carried, MultipathReceiver, MultipathSender, MultipathStats};
 
-/// Who writes into a stream over several paths.
+/// The application of a stream over several paths.
 #[derive(Debug)]
 pub enum MultipathSource {
-    /// Always has more.
+    /// Always has more data.
     Bulk,
     /// Writes at a constant rate.
     Cbr(Cbr),
-    /// Writes this much and closes: what is left of it.
+    /// Writes a file of the remaining size, and closes.
     File(Bytes),
     /// Loads pages one after the other, and closes.
     Pages(Pages),
@@ -35,7 +35,7 @@ pub enum MultipathSource {
     Video(Video),
 }
 
-/// A stream over several paths under way.
+/// A running stream over several paths.
 #[derive(Debug)]
 pub struct Multipath {
     sender: MultipathSender,
@@ -44,7 +44,7 @@ pub struct Multipath {
     starts_at: Time,
     ends_at: Time,
     has_begun: bool,
-    /// Segments that travel.
+    /// Segments in flight.
     carried: Slab<Carried>,
     /// Whether it has a file, pages or a video to transfer.
     is_transfer: bool,
@@ -53,58 +53,59 @@ pub struct Multipath {
     tally: Tally,
 }
 
-/// What is measured, from the end of the warm-up on.
+/// The measurements, from the end of the warm-up on.
 #[derive(Debug)]
 struct Tally {
     delivered_before: Bytes,
-    /// By the end of the measured time.
+    /// The bytes delivered by the end of the measured time.
     delivered: Bytes,
     before: MultipathStats,
     subflows: Vec<SubflowTally>,
-    /// The subflow that sent last, and how many segments in a row.
+    /// The subflow that sent last, and its number of consecutive segments.
     run: (usize, u64),
 }
 
-/// The same of a subflow.
+/// The measurements of a subflow.
 #[derive(Debug)]
 struct SubflowTally {
     round_trips: SpanHistogram,
     before: SenderStats,
     delivered_before: Bytes,
-    /// By the end of the measured time.
+    /// The bytes delivered by the end of the measured time.
     delivered: Bytes,
-    /// Packets in its device, added up over the segments that it sent.
+    /// The sum over its segments of the number of packets in its device.
     held: u64,
-    /// The most segments with data that it sent in a row, no other subflow between them.
+    /// The maximum number of consecutive segments with data that it sent, without another subflow
+    /// in between.
     max_run: u64,
 }
 
-/// What a stream over several paths was like.
+/// The result of a stream over several paths.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MultipathOutcome {
     /// Payload delivered in order, in bit/s; `None` if the flow has no measured time.
     pub goodput_bps: Option<f64>,
-    /// The measured time: from when until when; `None` if the flow has none.
+    /// The measured period; `None` if the flow has none.
     pub measured: Option<Period>,
     /// Whether it had begun and no payload had arrived by the end.
     pub never_delivered: bool,
-    /// For a file, pages or a video, how long it took until everything was delivered.
+    /// For a file, pages or a video, the time until everything was delivered.
     pub completion: Option<Completion>,
-    /// How long a page took, on average; `None` without pages.
+    /// The mean load time of a page; `None` without pages.
     pub page_mean: Option<Span>,
-    /// What watching was like; `None` without a video.
+    /// The quality of playback; `None` without a video.
     pub video: Option<VideoOutcome>,
-    /// How long a segment waited for those before it, on average; `None` if there was none.
+    /// The mean reordering delay of a segment; `None` if there was no segment.
     pub reorder_mean: Option<Span>,
-    /// What 95 % of segments did not exceed.
+    /// The 95th percentile of the reordering delay.
     pub reorder_p95: Option<Span>,
-    /// What was done a second time, and how often the window was in the way.
+    /// Retransmissions on other subflows, and how often the window blocked a subflow.
     pub stats: MultipathStats,
     /// Each subflow.
     pub subflows: Vec<SubflowOutcome>,
 }
 
-/// What a subflow was like.
+/// The result of a subflow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SubflowOutcome {
     /// Payload delivered over it, copies included, in bit/s; `None` if the flow has no measured
@@ -112,12 +113,12 @@ pub struct SubflowOutcome {
     pub goodput_bps: Option<f64>,
     /// Round trips; `None` if none was measured.
     pub rtt: Option<RoundTrips>,
-    /// Segments sent again, of all segments; 0 to 1.
+    /// The fraction of segments that were retransmissions, 0 to 1.
     pub retransmitted: f64,
-    /// Packets in its device when it sent a segment, on average; `None` if it sent none.
+    /// The mean number of packets in its device when it sent a segment; `None` if it sent none.
     pub device_queue_mean: Option<f64>,
-    /// The most segments with data that it sent in a row, no other subflow between them; `None` if it
-    /// sent none.
+    /// The maximum number of consecutive segments with data that it sent, without another subflow
+    /// in between; `None` if it sent none.
     pub max_run: Option<f64>,
 }
 
@@ -141,7 +142,7 @@ impl Tally {
         }
     }
 
-    /// A subflow sends a segment with data while its device holds so many packets.
+    /// A subflow sends a segment with data while its device holds `held` packets.
     fn on_data(&mut self, path: usize, held: u64) {
         let before = if self.run.0 == path { self.run.1 } else { 0 };
         self.run = (path, before + 1);
@@ -152,7 +153,7 @@ impl Tally {
 }
 
 impl Multipath {
-    /// A stream that opens at `starts_at`, and whose application writes no more at `ends_at`.
+    /// A stream that opens at `starts_at`, and whose application stops writing at `ends_at`.
     pub fn new(
         sender: MultipathSender,
         receiver: MultipathReceiver,
@@ -180,16 +181,16 @@ impl Multipath {
     pub fn begin_measuring(&mut self, now: Time) {
         self.receiver.begin_measuring();
         self.measured.begin(now);
-        // Of one that has ended before, nothing is left to measure.
+        // If the stream has ended before, nothing is left to measure.
         self.tally = Tally::new(&self.sender, &self.receiver);
     }
 
-    /// The device of a path holds so many packets now, and so many have left it since its start.
+    /// The device of a path holds `packets` packets now, and `left` have left it since its start.
     pub fn look(&mut self, now: Time, path: usize, packets: u64, left: u64) {
         self.sender.look(now, path, packets, left);
     }
 
-    /// Something to do has come due; then [`Multipath::poll_transmit`].
+    /// Handles an event that is due. Then call [`Multipath::poll_transmit`].
     pub fn on_wake(&mut self, now: Time) {
         if !self.has_begun {
             if now < self.starts_at {
@@ -208,10 +209,10 @@ impl Multipath {
         self.receiver.handle_timeout(now);
     }
 
-    /// The next segment to send, from either end, with its path; call it until there is none, and
-    /// [`Multipath::look`] before each call.
+    /// The next segment to send, from either end, with its path. Call it until it returns `None`,
+    /// and [`Multipath::look`] before each call.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(u8, Direction, Load)> {
-        // Each block is assigned by what the devices hold now.
+        // Each block is assigned by the present queue lengths of devices.
         if self.sender.is_independent() {
             self.write(now);
         }
@@ -231,7 +232,7 @@ impl Multipath {
         Some((path as u8, direction, Load { ecn, ..Load::plain(size, body) }))
     }
 
-    /// A segment has come to its end over a path, in a packet that tells of congestion or not.
+    /// A segment has arrived over a path, in a packet with or without a congestion mark.
     pub fn on_segment(&mut self, now: Time, path: u8, direction: Direction, number: u32, ecn: Ecn) {
         let Some(mut carried) = self.carried.try_remove(number as usize) else { return };
         carried.segment.flags.ce = ecn == Ecn::Marked;
@@ -279,22 +280,22 @@ impl Multipath {
         }
     }
 
-    /// A segment was dropped on its way.
+    /// A segment was dropped.
     pub fn on_dropped(&mut self, number: u32) {
         self.carried.try_remove(number as usize);
     }
 
-    /// The sending end.
+    /// The sender.
     pub const fn sender(&self) -> &MultipathSender {
         &self.sender
     }
 
-    /// The receiving end.
+    /// The receiver.
     pub const fn receiver(&self) -> &MultipathReceiver {
         &self.receiver
     }
 
-    /// A segment that travels, by its number.
+    /// A segment in flight, by number.
     pub fn carried(&self, number: u32) -> Option<&Carried> {
         self.carried.get(number as usize)
     }
@@ -306,7 +307,7 @@ impl Multipath {
         }
         let source = match &self.source {
             MultipathSource::Cbr(cbr) => cbr.poll_timeout().filter(|at| *at < self.ends_at),
-            // It is closed then.
+            // The stream is closed then.
             MultipathSource::Bulk => Some(self.ends_at),
             MultipathSource::Pages(pages) => pages.poll_timeout(),
             MultipathSource::Video(video) => video.poll_timeout(),
@@ -315,7 +316,7 @@ impl Multipath {
         Time::earliest([source, self.sender.poll_timeout(), self.receiver.poll_timeout()])
     }
 
-    /// What was measured until `now`.
+    /// The measurements until `now`.
     pub fn outcome(&self, now: Time) -> MultipathOutcome {
         let bps = |bytes: Bytes| self.measured.rate(now, bytes.get() as f64 * 8.0);
         let delays = &self.receiver.reordering().delays;
@@ -352,7 +353,7 @@ impl Multipath {
         }
     }
 
-    /// The application writes what is due and what the buffer takes.
+    /// The application writes the data that is due, as far as it fits into the buffer.
     fn write(&mut self, now: Time) {
         let may_write = now < self.ends_at;
         match &mut self.source {

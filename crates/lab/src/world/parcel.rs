@@ -1,4 +1,4 @@
-//! What travels through the lab.
+//! The packets of the lab.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use freshline_core::link::Direction;
 use freshline_core::router::{Ecn, FlowKey, Header, Packet};
 use freshline_core::unit::{Bytes, Span, Time};
 
-/// The port of sources, whatever they send.
+/// The port of sources, for all payloads.
 const SOURCE_PORT: u16 = 40_000;
 const MONITOR_PORT: u16 = 3774;
 const TCP_PORT: u16 = 5001;
@@ -16,57 +16,58 @@ const DISCARD_PORT: u16 = 9;
 /// The headers of UDP and IPv4 around a payload.
 pub(super) const UDP_OVER_IPV4: Bytes = Bytes::new(28);
 
-/// A packet with its way.
+/// A packet with its path.
 #[derive(Debug, Clone, Copy)]
 pub struct Parcel {
-    /// Whose it is.
+    /// Its flow.
     pub flow: u32,
-    /// The number of the host at which its flow begins: that of the flow, or of another one.
+    /// The number of the host at which its flow begins: the flow's own number, or that of another
+    /// flow.
     pub host: u32,
-    /// Which of its flow's paths it takes; the first is 0.
+    /// The path that it takes, counted from 0.
     pub path: u8,
-    /// The leg of its flow's way that it is on.
+    /// The leg of its flow's path on which it is.
     pub leg: u32,
-    /// Whether it goes to the far end or comes back.
+    /// Forward or reverse.
     pub direction: Direction,
     /// When it entered this leg.
     pub since: Time,
     /// The DSCP in its header.
     pub dscp: u8,
-    /// What is sent.
+    /// Its content.
     pub load: Load,
 }
 
-/// What a flow's packets did on a leg.
+/// Counters of a flow's packets on a leg.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Passed {
-    /// How many came to its end.
+    /// The number of packets that crossed it.
     pub packets: u64,
-    /// How long they were on it, all together.
+    /// The sum of their times on it.
     pub time: Span,
 }
 
-/// What a flow sends.
+/// The content of a packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// Its size on the wire, headers included.
     pub size: Bytes,
-    /// Whether it may be marked, or is.
+    /// Whether it may be marked, or has been.
     pub ecn: Ecn,
-    /// Its band in the host that it leaves.
+    /// Its priority band in its sending host.
     pub band: Band,
-    /// What it is.
+    /// The payload.
     pub body: Body,
 }
 
 impl Load {
-    /// What is urgent, as all but streams is, and does not take part in ECN.
+    /// A packet in the urgent band, as for all flows but streams, without ECN.
     pub(super) fn plain(size: Bytes, body: Body) -> Self {
         Self { size, ecn: Ecn::NotCapable, band: Band::Urgent, body }
     }
 }
 
-/// What a parcel carries.
+/// The payload of a parcel.
 #[derive(Debug, Clone, Copy)]
 pub enum Body {
     /// A source's datagram, which its flow keeps under this number.
@@ -80,7 +81,7 @@ pub enum Body {
     Segment(u32),
     /// A packet of a downlink, which its flow keeps under this number.
     Paced(u32),
-    /// What a client saw, on its way back, which its flow keeps under this number.
+    /// A client's report to its server, which its flow keeps under this number.
     Report(u32),
     /// Cross traffic.
     Filler,
@@ -91,7 +92,7 @@ pub enum Body {
 pub struct Paced {
     /// Its number, from 0.
     pub seq: u64,
-    /// When it left.
+    /// When it was sent.
     pub sent_at: Time,
 }
 

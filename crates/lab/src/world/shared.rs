@@ -1,7 +1,7 @@
 //! Stations that receive packets of several flows, which share their frames.
 //!
-//! A downlink's level is that of its station's frames, with the packets of all flows. So each is told of
-//! the packets of the others.
+//! A downlink's level is that of its station's frames, with the packets of all flows. So each
+//! downlink is told of the packets of the others.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl SharedStations {
         Self(downlinks)
     }
 
-    /// A packet of a flow has come to a station of a cell, in the frame of this stamp.
+    /// A packet of a flow has arrived at a station of a cell, in the frame with this timestamp.
     pub(super) fn on_delivered(&self, to: (u32, u32), of: u32, stamp: Time, flows: &mut [Routed]) {
         let downlinks = self.0.get(&to).into_iter().flatten();
         for other in downlinks.filter(|other| **other != of as usize) {

@@ -1,7 +1,7 @@
 //! A TCP stream with its application.
 //!
 //! ```text
-//!   application ─► sender ─► segments ─► … ─► receiver ─► what it delivers, and how old that is
+//!   application ─► sender ─► segments ─► … ─► receiver ─► delivered data and its age
 //!                     ▲                          │
 //!                     └──────── … ◄─── acks ◄────┘
 //! ```
@@ -24,17 +24,17 @@ use super::{Delivery, Period};
 use crate::tcp::apps::{Cbr, UpdateSource};
 use crate::tcp::{Receiver, Segment, Sender, SenderStats, SmallQueue};
 
-/// Who writes into a stream.
+/// The application of a stream.
 #[derive(Debug)]
 pub enum Application {
-    /// Always has more. Each new segment counts as fresh state, sampled when it first left
-    /// (001 section I).
+    /// Always has more data. Each new segment counts as fresh state, sampled when it was first sent
+    /// (Shreedhar et al., An Empirical Study of Ageing in the Cloud, section I).
     Bulk,
     /// Writes at a constant rate. Each new segment counts as fresh state, as with `Bulk`.
     Cbr(Cbr),
-    /// Writes an update at each of the schedule's moments; state is as old as its update.
+    /// Writes an update at each time of the schedule; the age of the state is that of its update.
     Updates {
-        /// Knows where in the stream each update ends.
+        /// Keeps the end offset of each update in the stream.
         source: UpdateSource,
         /// Payload of each update.
         size: Bytes,
@@ -43,35 +43,37 @@ pub enum Application {
         /// When the next is due.
         next_at: Time,
     },
-    /// Writes an update as soon as all of the one before has been sent: the newest one alone.
+    /// Writes an update as soon as the previous one has been sent completely, so that only the
+    /// newest one is queued.
     Newest {
-        /// Knows where in the stream each update ends.
+        /// Keeps the end offset of each update in the stream.
         source: UpdateSource,
         /// Payload of each update.
         size: Bytes,
-        /// What the send buffer has not taken yet of the newest one.
+        /// The bytes of the newest update that the send buffer has not accepted yet.
         left: Bytes,
     },
-    /// Writes this much and closes: what is left of it.
+    /// Writes a file of the remaining size, and closes.
     File(Bytes),
-    /// Nobody of its own: an [`Exchange`](super::Exchange) writes.
+    /// No application of its own: an [`Exchange`](super::Exchange) writes.
     Exchange,
 }
 
-/// A stream under way.
+/// A running stream.
 #[derive(Debug)]
 pub struct Stream {
     sender: Sender,
     receiver: Receiver,
-    /// The sender's.
+    /// The sending host.
     host: Host,
     application: Application,
     starts_at: Time,
     ends_at: Time,
     has_begun: bool,
-    /// Segments that travel.
+    /// Segments in flight.
     segments: Slab<Travelling>,
-    /// Segments at the receiver that are not yet delivered: where they end, when they first left.
+    /// Segments at the receiver that are not yet delivered: their end offsets, and when they were
+    /// first sent.
     waiting: VecDeque<(u64, Time)>,
     /// Whether it has a file to transfer.
     is_transfer: bool,
@@ -80,38 +82,39 @@ pub struct Stream {
     tally: Tally,
 }
 
-/// A segment that travels.
+/// A segment in flight.
 #[derive(Debug)]
 struct Travelling {
     segment: Segment,
-    /// What it holds of the memory of the sender's host.
+    /// The memory that it occupies in the sender's host.
     memory: Bytes,
 }
 
-/// The measurement. Ages run from the flow's start on, so that one from the warm-up goes on.
+/// The measurement. Ages run from the flow's start, so that an age from the warm-up continues.
 #[derive(Debug, Clone)]
 struct Tally {
     measured: Measured,
     /// The true age, at the receiver.
     age: AgeMeter,
-    /// What reset it.
+    /// The deliveries that reset it.
     deliveries: Deliveries,
-    /// The age as the sender knows it from acks and their echoed timestamps (001 section I).
+    /// The age that the sender infers from acks and their echoed timestamps (Shreedhar et al., An
+    /// Empirical Study of Ageing in the Cloud, section I).
     source_age: AgeProcess,
     source_age_from: Integral,
     round_trips: SpanHistogram,
-    /// Periods of a law that has one, as acks came, and how many.
+    /// The sum and the number of a law's periods, one per ack.
     periods: (Span, u64),
     before: SenderStats,
     delivered_before: Bytes,
-    /// By the end of the measured time.
+    /// The bytes delivered by the end of the measured time.
     delivered: Bytes,
 }
 
-/// What a stream was like.
+/// The result of a stream.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StreamOutcome {
-    /// The age at the receiver, from the flow's start on. `None`, as the goodput, if the flow has
+    /// The age at the receiver, from the flow's start on. `None`, like the goodput, if the flow has
     /// no measured time.
     pub age: Option<AgeSummary>,
     /// The sender's own estimate of the mean age, from round trips and gaps between acks.
@@ -120,49 +123,50 @@ pub struct StreamOutcome {
     pub rtt: Option<RoundTrips>,
     /// Payload delivered, in bit/s.
     pub goodput_bps: Option<f64>,
-    /// The measured time: from when until when; `None` if the flow has none.
+    /// The measured period; `None` if the flow has none.
     pub measured: Option<Period>,
     /// Whether it had begun and no payload had arrived by the end.
     pub never_delivered: bool,
-    /// Segments sent again, of all segments; 0 to 1.
+    /// The fraction of segments that were retransmissions, 0 to 1.
     pub retransmitted: f64,
-    /// Timeouts and fast recoveries, of all segments: p of Reno's throughput; 0 to 1.
+    /// The number of timeouts and fast recoveries divided by the number of segments: p of Reno's
+    /// throughput formula, 0 to 1.
     pub loss_events: f64,
-    /// The mean of a period that its law waits for (DTPA's TXP); `None` if it has none.
+    /// The mean of the period by which its law paces (DTPA's TXP); `None` if it has none.
     pub period: Option<Span>,
-    /// For a file, how long it took until everything was acknowledged.
+    /// For a file, the time until everything was acknowledged.
     pub completion: Option<Completion>,
-    /// What data met as it left its host.
+    /// The host-queue measurements of its data.
     pub host: HostOutcome,
 }
 
-/// How long a transfer took from its beginning.
+/// The duration of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
-    /// Until its end; of one that is unfinished, until now, which is a lower bound.
+    /// Until its end; for an unfinished one, until now, which is a lower bound.
     pub took: Span,
     /// Whether it was finished.
     pub is_finished: bool,
 }
 
 impl Completion {
-    /// Of a transfer that began at `starts_at`; `None` if it has not begun.
+    /// The completion of a transfer that began at `starts_at`; `None` if it has not begun.
     pub(super) fn of(starts_at: Time, finished_at: Option<Time>, now: Time) -> Option<Self> {
         let took = finished_at.unwrap_or(now).since(starts_at);
         (now > starts_at).then_some(Self { took, is_finished: finished_at.is_some() })
     }
 }
 
-/// How the round trips of a stream were spread.
+/// The distribution of the round trips of a stream.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RoundTrips {
     /// Their mean.
     pub mean: Span,
-    /// What half of them did not exceed.
+    /// The median.
     pub p50: Span,
-    /// What 95 % of them did not exceed.
+    /// The 95th percentile.
     pub p95: Span,
-    /// The longest.
+    /// The maximum.
     pub max: Span,
 }
 
@@ -212,8 +216,8 @@ impl Tally {
 }
 
 impl Stream {
-    /// A stream that opens at `starts_at`, and whose application writes no more at `ends_at`.
-    /// `host` is the law of the host that it leaves; the acks of the other one are urgent.
+    /// A stream that opens at `starts_at`, and whose application stops writing at `ends_at`. `host`
+    /// is the law of the sending host; the acks of the receiving host are urgent.
     pub fn new(
         sender: Sender,
         receiver: Receiver,
@@ -238,13 +242,13 @@ impl Stream {
         }
     }
 
-    /// The warm-up has ended: counts and means are from now on, while the age goes on.
+    /// The warm-up has ended: counts and means begin now, while the age continues.
     pub fn begin_measuring(&mut self, now: Time) {
         self.tally.begin(now, *self.sender.stats());
         self.host.begin_measuring();
     }
 
-    /// Something to do has come due; then [`Stream::poll_transmit`].
+    /// Handles an event that is due. Then call [`Stream::poll_transmit`].
     pub fn on_wake(&mut self, now: Time) {
         if !self.has_begun {
             if now < self.starts_at {
@@ -270,7 +274,7 @@ impl Stream {
         }
     }
 
-    /// The next segment to send, from either end; call it until there is none.
+    /// The next segment to send, from either end. Call it until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(Direction, Load)> {
         if let Application::Newest { source, size, left } = &mut self.application
             && now < self.ends_at
@@ -294,7 +298,8 @@ impl Stream {
         Some((direction, Load { size, ecn, band, body }))
     }
 
-    /// A segment has come to an end of the stream, in a packet that tells of congestion or not.
+    /// A segment has arrived at an end of the stream, in a packet with or without a congestion
+    /// mark.
     pub fn on_segment(&mut self, now: Time, direction: Direction, number: u32, ecn: Ecn) {
         self.on_left_host(number);
         let Some(travelling) = self.segments.try_remove(number as usize) else { return };
@@ -333,14 +338,14 @@ impl Stream {
         }
     }
 
-    /// A segment was dropped. A sender that its host's queue held back looks again with the next
+    /// A segment was dropped. A sender held back by its host's queue checks that again at the next
     /// event of its stream.
     pub fn on_dropped(&mut self, number: u32) {
         self.on_left_host(number);
         self.segments.try_remove(number as usize);
     }
 
-    /// A segment is no longer in the queue of its host. Whether the sender was waiting for that.
+    /// A segment has left the queue of its host. Returns whether the sender was held back for that.
     pub fn on_left_host(&mut self, number: u32) -> bool {
         let Some(travelling) = self.segments.get_mut(number as usize) else { return false };
         let memory = std::mem::take(&mut travelling.memory);
@@ -348,22 +353,23 @@ impl Stream {
         memory > Bytes::ZERO
     }
 
-    /// What the node of a mesh at which it begins has heard its parent send.
+    /// The node of a mesh at which it begins has overheard a transmission of its parent.
     pub(super) fn on_heard(&mut self, now: Time, heard: Heard) {
         self.sender.on_heard(now, heard);
     }
 
-    /// The sending end.
+    /// The sender.
     pub const fn sender(&self) -> &Sender {
         &self.sender
     }
 
-    /// The sending end, to write into.
+    /// The sender, to write into.
     pub(super) const fn sender_mut(&mut self) -> &mut Sender {
         &mut self.sender
     }
 
-    /// From its start until `now`, or until the age is no longer measured if that was earlier.
+    /// The period from its start until `now`, or until the end of the age's measurement if that was
+    /// earlier.
     pub fn age_period(&self, now: Time) -> Period {
         Period { from: self.starts_at, until: self.measured_until(now).max(self.starts_at) }
     }
@@ -383,8 +389,8 @@ impl Stream {
         self.tally.age.process()
     }
 
-    /// `now`, or the end of the flow or of its file if that was earlier: the age is measured until
-    /// then.
+    /// `now`, or the end of the flow or of its file if that was earlier: the end of the age's
+    /// measurement.
     pub fn measured_until(&self, now: Time) -> Time {
         let until = self.tally.measured.clip(now);
         self.finished_at.filter(|_| self.is_transfer).map_or(until, |at| at.min(until))
@@ -395,7 +401,7 @@ impl Stream {
         self.receiver.delivered()
     }
 
-    /// A segment that travels, by its number.
+    /// A segment in flight, by number.
     pub fn segment(&self, number: u32) -> Option<&Segment> {
         self.segments.get(number as usize).map(|travelling| &travelling.segment)
     }
@@ -408,14 +414,14 @@ impl Stream {
         let application = match &self.application {
             Application::Cbr(cbr) => cbr.poll_timeout().filter(|at| *at < self.ends_at),
             Application::Updates { next_at, .. } => Some(*next_at).filter(|at| *at < self.ends_at),
-            // It is closed then.
+            // The stream is closed then.
             Application::Bulk => Some(self.ends_at),
             Application::Newest { .. } | Application::File(_) | Application::Exchange => None,
         };
         Time::earliest([application, self.sender.poll_timeout(), self.receiver.poll_timeout()])
     }
 
-    /// What was measured until `now`.
+    /// The measurements until `now`.
     pub fn outcome(&self, now: Time) -> StreamOutcome {
         let Tally { measured, age, source_age, round_trips, before, periods, .. } = &self.tally;
         let until = self.measured_until(now);
@@ -455,7 +461,7 @@ impl Stream {
         }
     }
 
-    /// Writes what the send buffer takes, and closes behind the last byte.
+    /// Writes as much of the file as the send buffer accepts, and closes after the last byte.
     fn write_file(&mut self) {
         if let Application::File(left) = &mut self.application
             && *left > Bytes::ZERO
@@ -467,7 +473,7 @@ impl Stream {
         }
     }
 
-    /// How old is what `segment` let the receiver deliver?
+    /// Determines the age of the data that `segment` let the receiver deliver.
     fn on_delivered(&mut self, now: Time, segment: &Segment) {
         let delivered = self.receiver.delivered();
         if let Application::Updates { source, .. } | Application::Newest { source, .. } =
@@ -481,7 +487,7 @@ impl Stream {
         if segment.len > 0 && !segment.retransmission {
             self.waiting.push_back((segment.seq + u64::from(segment.len), segment.sent_at));
         }
-        // The newest of those that are now whole.
+        // The newest of the segments that are complete now.
         let whole = self.waiting.iter().filter(|(end, _)| *end <= delivered.get());
         if let Some(sent_at) = whole.map(|(_, sent_at)| *sent_at).max() {
             self.waiting.retain(|(end, _)| *end > delivered.get());

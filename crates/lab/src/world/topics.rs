@@ -1,14 +1,15 @@
-//! A source with topics and its monitor: the endpoints of `freshline_core::session`, as in `updates`, with
-//! states of their real lengths.
+//! A source with topics and its monitor: the endpoints of `freshline_core::session`, as in
+//! `updates`, with states of their real lengths.
 //!
 //! ```text
 //!   states ──► source ── poll_transmit ──► parcel, as long as the datagram ──► … ──► monitor ──► tally
 //! ```
 //!
-//! States that have a period are put when they are generated; those that are sampled, when the source wants
-//! states. Both endpoints read one clock. Addresses are taken as proven, so that a session opens in a round
-//! trip. A state of a key has the number of its stream at its front, by which the tally knows it before
-//! the key's name has arrived. The application takes records as soon as they are there.
+//! A periodic state is handed to the source when it is generated; a sampled one, when the source
+//! asks for states. Both endpoints read one clock. Addresses count as validated, so that a session
+//! opens in one round trip. A state of a key begins with the number of its stream, by which the
+//! tally knows it before the key's name has arrived. The application takes records as soon as they
+//! are available.
 
 mod states;
 mod tally;
@@ -34,7 +35,7 @@ pub use states::{Generation, StateSizes, Topic};
 use tally::Tally;
 pub use tally::{DeadlineOutcome, TopicOutcome};
 
-/// What topics and their monitor are.
+/// The settings of topics and their monitor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopicsSettings {
     /// The name of the source.
@@ -43,10 +44,10 @@ pub struct TopicsSettings {
     pub topics: Vec<Topic>,
     /// The maximum ages at the monitor.
     pub max_age: Vec<MaxAge>,
-    /// Whether the endpoints know weights, deadlines, rates, urgency and maximum ages. Otherwise the topics
-    /// are equal, and all this counts in what is measured alone.
+    /// Whether the endpoints know weights, deadlines, rates, urgency and maximum ages. Otherwise
+    /// the topics are equal, and these settings affect the measurements only.
     pub has_rules: bool,
-    /// The longest datagram of the session.
+    /// The maximum size of the session's datagrams.
     pub max_datagram: Bytes,
     /// The headers around a datagram.
     pub overhead: Bytes,
@@ -59,18 +60,18 @@ impl TopicsSettings {
     pub const OVERHEAD: Bytes = UDP_OVER_IPV4;
 }
 
-/// Topics that a source cannot have.
+/// Topics that a source rejects.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BadTopics {
-    /// The name of the source.
+    /// The source's name is invalid.
     #[error("its name cannot be that of a source: {0}")]
     Name(#[from] OpeningTooLong),
-    /// A topic, or the list of them.
+    /// A topic, or the list of topics, is invalid.
     #[error(transparent)]
     Topic(#[from] TopicError),
 }
 
-/// A flow of several topics.
+/// A flow with several topics.
 pub struct TopicsFlow {
     source: Source,
     monitor: Monitor<PathId>,
@@ -85,10 +86,11 @@ pub struct TopicsFlow {
     datagrams: Datagrams,
     is_awake: bool,
     may_answer: bool,
-    /// Which stream has a number at the source, and how many of its states were too old as they arrived.
+    /// For each number at the source, its stream, and how many of its states were too old on
+    /// arrival.
     by_number: Vec<(Option<u16>, u64)>,
     too_old: u64,
-    /// The session that is heard.
+    /// The present session.
     heard: Option<SourceKey>,
     counts: Counts,
     before: Counts,
@@ -105,19 +107,19 @@ struct Counts {
     packets: u64,
 }
 
-/// What a flow of topics was like.
+/// The result of a flow with topics.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopicsOutcome {
-    /// Topic by topic.
+    /// The result of each topic.
     pub topics: Vec<TopicOutcome>,
-    /// The mean true ages of all topics and keys, summed up with the weights of their topics, in s; `None`, as
-    /// all rates here, if the flow has no measured time.
+    /// The mean true ages of all topics and keys, summed up with the weights of their topics, in s;
+    /// `None`, like all rates here, if the flow has no measured time.
     pub weighted_age: Option<f64>,
-    /// Mean round trip of fresh acks; `None` if there was none.
+    /// The mean round trip of fresh acks; `None` if there was no fresh ack.
     pub rtt_mean: Option<Span>,
     /// Updates sent per second.
     pub updates_per_s: Option<f64>,
-    /// The same with copies that take other paths.
+    /// Updates sent per second, copies on other paths included.
     pub packets_per_s: Option<f64>,
     /// Bytes of states that were handed out, in bit/s.
     pub goodput_bps: Option<f64>,
@@ -128,8 +130,8 @@ pub struct TopicsOutcome {
 }
 
 impl TopicsFlow {
-    /// A flow that sends over `paths` during `period`, as `law` wishes within `limits`. The session's secrets
-    /// are drawn from `secrets`, times and lengths of states from `rng`.
+    /// A flow that sends over `paths` during `period`, controlled by `law` within `limits`. The
+    /// session's secrets are drawn from `secrets`, times and lengths of states from `rng`.
     ///
     /// # Errors
     /// [`BadTopics`] if the source cannot have this name or these topics.
@@ -199,18 +201,19 @@ impl TopicsFlow {
         self.devices.look((now, path), (packets, left), &mut self.source);
     }
 
-    /// Whether there are several paths, so that it matters what their devices hold.
+    /// Whether there are several paths, so that the source needs the queue lengths of their
+    /// devices.
     pub(super) fn has_choice(&self) -> bool {
         self.devices.are_several()
     }
 
-    /// The warm-up has ended: counts and means are from now on, while ages go on.
+    /// The warm-up has ended: counts and means begin now, while ages continue.
     pub fn begin_measuring(&mut self, now: Time) {
         self.before = self.counts();
         self.tally.begin(now);
     }
 
-    /// Something to do has come due; then [`TopicsFlow::poll_transmit`].
+    /// Handles an event that is due. Then call [`TopicsFlow::poll_transmit`].
     pub fn on_wake(&mut self, now: Time) {
         self.monitor.handle_timeout(now);
         self.hear(now);
@@ -234,7 +237,7 @@ impl TopicsFlow {
         }
     }
 
-    /// All states that are sampled as an update leaves.
+    /// Samples all states that are sampled when an update is sent.
     fn sample(&mut self, now: Time) {
         let Self { states, source, ids, .. } = self;
         for index in 0..states.sampled() {
@@ -242,7 +245,7 @@ impl TopicsFlow {
         }
     }
 
-    /// The next packet to send, from either end, with its path; call it until there is none.
+    /// The next packet to send, from either end, with its path. Call it until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(u8, Direction, Load)> {
         if std::mem::take(&mut self.may_answer)
             && let Some(answer) = self.monitor.poll_transmit(now, self.datagrams.room())
@@ -265,20 +268,21 @@ impl TopicsFlow {
         Some((transmit.path.0, Direction::Forward, Load::plain(size, body)))
     }
 
-    /// A datagram of the source has arrived at the monitor by a path; then [`TopicsFlow::poll_transmit`].
+    /// A datagram of the source has arrived at the monitor on a path. Then call
+    /// [`TopicsFlow::poll_transmit`].
     pub fn on_update(&mut self, now: Time, path: PathId, number: u32) {
         let Some(datagram) = self.datagrams.get(number) else { return };
         (self.has_delivered, self.may_answer) = (true, true);
-        // What it makes of the datagram follows as events.
+        // The result is reported by events.
         let _ = self.monitor.handle_datagram(now, path, datagram);
         self.datagrams.remove(number);
         self.hear(now);
     }
 
-    /// An answer of the monitor has arrived at the source by a path.
+    /// An answer of the monitor has arrived at the source on a path.
     pub fn on_answer(&mut self, now: Time, path: PathId, number: u32) {
         let Some(datagram) = self.datagrams.get(number) else { return };
-        // Likewise.
+        // The result is reported by events.
         let _ = self.source.handle_datagram(now, path, datagram);
         self.datagrams.remove(number);
         while let Some(event) = self.source.poll_event() {
@@ -322,7 +326,8 @@ impl TopicsFlow {
         self.counts.sent
     }
 
-    /// From its start until `now`, or until the age is no longer measured if that was earlier.
+    /// The period from its start until `now`, or until the end of the age's measurement if that was
+    /// earlier.
     pub fn age_period(&self, now: Time) -> Period {
         Period { from: self.starts_at, until: self.tally.measured.clip(now).max(self.starts_at) }
     }
@@ -347,13 +352,13 @@ impl TopicsFlow {
         (self.counts.acked, self.counts.rtt_sum)
     }
 
-    /// The true ages at `now`, summed up with the weights of their topics, in s, and how many topics and keys
-    /// are stale.
+    /// The true ages at `now`, summed up with the weights of their topics, in s, and the number of
+    /// stale topics and keys.
     pub fn present(&self, now: Time) -> (f64, usize) {
         (self.tally.weighted_age(now), self.tally.stale())
     }
 
-    /// What was measured until `now`.
+    /// The measurements until `now`.
     pub fn outcome(&self, now: Time) -> TopicsOutcome {
         let (after, before) = (self.counts(), self.before);
         let measured = self.tally.measured;
@@ -377,7 +382,7 @@ impl TopicsFlow {
         Counts { packets: paths.map(|path| path.counters.sent).sum(), ..self.counts }
     }
 
-    /// Takes in what the monitor reports.
+    /// Handles the events of the monitor.
     fn hear(&mut self, now: Time) {
         while let Some(event) = self.monitor.poll_event() {
             match event {
@@ -404,7 +409,7 @@ impl TopicsFlow {
         }
     }
 
-    /// The monitor hands out a state of this topic or key.
+    /// The monitor delivers a state of this topic or key.
     fn on_state(&mut self, now: Time, source: SourceKey, number: u16) {
         self.heard = Some(source);
         let Some(record) = self.monitor.record(source) else { return };
@@ -434,7 +439,7 @@ impl TopicsFlow {
         }
     }
 
-    /// More states were too old as they arrived: looks which.
+    /// More states were too old on arrival: finds their streams.
     fn find_too_old(&mut self, now: Time) {
         let Some(source) = self.heard else { return };
         let Some(record) = self.monitor.record(source) else { return };
@@ -451,13 +456,13 @@ impl TopicsFlow {
             let Some(stream) = self.stream(number, found) else { continue };
             let before =
                 std::mem::replace(&mut self.by_number[usize::from(number)].1, known.too_old);
-            // A session that opens again counts from the beginning.
+            // A session that opens again counts from zero.
             let count = known.too_old.checked_sub(before).unwrap_or(known.too_old);
             self.tally.on_withheld(now, stream, count);
         }
     }
 
-    /// The stream of a number at the source, which is `found` if it is not known yet.
+    /// The stream of a number at the source; if the number is new, it is `found`.
     fn stream(&mut self, number: u16, found: Option<u16>) -> Option<u16> {
         let place = usize::from(number);
         if self.by_number.len() <= place {
@@ -468,14 +473,15 @@ impl TopicsFlow {
         *known
     }
 
-    /// The stream of a number at the source, by the names of its topic and its key, which may be unknown yet.
+    /// The stream of a number at the source, by the names of its topic and its key, which may still
+    /// be unknown.
     fn named(&self, number: u16, topic: &str, key: &[u8]) -> Option<u16> {
         self.states.of_topic(number).or_else(|| self.states.of_key(topic, key))
     }
 }
 
-/// Hands a state to the source. Whether it was taken: a record is not if the source has no room for it. All else was
-/// checked with the scenario.
+/// Hands a state to the source. Returns whether it was accepted: a record is refused if the source
+/// has no room for it. All other conditions were checked with the scenario.
 fn put(now: Time, source: &mut Source, ids: &[TopicId], state: &Generated<'_>) -> bool {
     let topic = ids[state.topic];
     match state.key {

@@ -1,19 +1,19 @@
 //! A source of updates and its monitor: the endpoints of `freshline_core::session`.
 //!
 //! ```text
-//!   source ── poll_transmit ──► parcel, as large as the scenario says ──► … ──► handle_datagram ─► monitor
+//!   source ── poll_transmit ──► parcel, of the scenario's size        ──► … ──► handle_datagram ─► monitor
 //!     ▲                                                                                              │
 //!     └── handle_datagram ◄── … ◄─────────────── parcel ◄──────────────── poll_transmit ────────────┘
 //! ```
 //!
-//! The endpoints read one clock, and a state is sampled as its update leaves. Its bytes are counted and
-//! not copied: the session carries empty states in packets as large as [`Sizes`] says, or, where a state takes
-//! several updates, one whose symbols have a few bytes. Addresses are
-//! taken as proven, as QUIC's handshake does, so that a session opens in a round trip.
+//! The endpoints read one clock, and a state is sampled when its update is sent. Its bytes are
+//! counted and not copied: the session carries empty states in packets of the size that [`Sizes`]
+//! defines, or, if a state takes several updates, a state with symbols of a few bytes. Addresses
+//! count as validated, as after QUIC's handshake, so that a session opens in one round trip.
 //!
-//! Where a scenario has no acks, the session is opened before the first update, without a packet; the
-//! monitor's answers are discarded, and no timer of the session waits for one: the law alone sets the
-//! pace.
+//! In a scenario without acks, the session is opened before the first update, without a packet. The
+//! monitor's answers are discarded, and no timer of the session waits for one: the law alone sets
+//! the rate.
 
 mod sizes;
 mod tally;
@@ -51,15 +51,15 @@ pub struct UpdateFlow {
     rng: Pcg64,
     starts_at: Time,
     ends_at: Time,
-    /// Whether it was woken at its end or later. A law that was waiting for an ack may want an update
-    /// that was due before the end.
+    /// Whether it was woken at its end or later. A law that was waiting for an ack may request an
+    /// update that was due before the end.
     is_over: bool,
-    /// Whether an update has come over the network.
+    /// Whether an update has arrived over the network.
     has_delivered: bool,
-    /// The law's epochs so far, where they are recorded.
+    /// The law's epochs so far, if they are recorded.
     epochs: Option<Vec<EpochRecord>>,
     datagrams: Datagrams,
-    /// What stands for the state.
+    /// The placeholder for the state.
     state: Vec<u8>,
     /// Whether the source was woken and may have more to send.
     is_awake: bool,
@@ -69,8 +69,8 @@ pub struct UpdateFlow {
 }
 
 impl UpdateFlow {
-    /// A flow that sends over `paths` during `period`, as `law` wishes within `limits`. The session's
-    /// secrets are drawn from `secrets`, sizes from `rng`.
+    /// A flow that sends over `paths` during `period`, controlled by `law` within `limits`. The
+    /// session's secrets are drawn from `secrets`, sizes from `rng`.
     pub fn new(
         (law, limits): (Box<dyn RateLaw>, Limits),
         paths: Paths,
@@ -80,7 +80,7 @@ impl UpdateFlow {
         rng: Pcg64,
     ) -> Self {
         let Period { from: starts_at, until: ends_at } = period;
-        // The lab measures the true age, and the source's by its own definition.
+        // The lab measures the true age, and the source's estimate by its own definition.
         let mut params = SourceParams { limits, measure_age: false, ..SourceParams::default() };
         let state = vec![0; if sizes.symbols > 1 { sizes.symbols as usize * SYMBOL } else { 0 }];
         if sizes.symbols > 1 {
@@ -123,7 +123,8 @@ impl UpdateFlow {
         self.devices.look((now, path), (packets, left), &mut self.source);
     }
 
-    /// Whether there are several paths, so that it matters what their devices hold.
+    /// Whether there are several paths, so that the source needs the queue lengths of their
+    /// devices.
     pub(super) fn has_choice(&self) -> bool {
         self.devices.are_several()
     }
@@ -133,12 +134,13 @@ impl UpdateFlow {
         self.epochs = Some(Vec::new());
     }
 
-    /// The control epochs of the law that have been recorded; none of a law without epochs.
+    /// The recorded control epochs of the law; empty for a law without epochs.
     pub fn epochs(&self) -> &[EpochRecord] {
         self.epochs.as_deref().unwrap_or_default()
     }
 
-    /// From its start until `now`, or until the age is no longer measured if that was earlier.
+    /// The period from its start until `now`, or until the end of the age's measurement if that was
+    /// earlier.
     pub fn age_period(&self, now: Time) -> Period {
         Period { from: self.starts_at, until: self.measured_until(now).max(self.starts_at) }
     }
@@ -162,12 +164,12 @@ impl UpdateFlow {
         }
     }
 
-    /// The warm-up has ended: counts and means are from now on, while the age goes on.
+    /// The warm-up has ended: counts and means begin now, while the age continues.
     pub fn begin_measuring(&mut self, now: Time) {
         self.tally.begin(now, counters(&self.source));
     }
 
-    /// Something to do has come due; then [`UpdateFlow::poll_transmit`].
+    /// Handles an event that is due. Then call [`UpdateFlow::poll_transmit`].
     pub fn on_wake(&mut self, now: Time) {
         self.monitor.handle_timeout(now);
         while self.monitor.poll_event().is_some() {}
@@ -182,7 +184,7 @@ impl UpdateFlow {
         self.record_epoch();
     }
 
-    /// The next packet to send, from either end, with its path; call it until there is none.
+    /// The next packet to send, from either end, with its path. Call it until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(u8, Direction, Load)> {
         if std::mem::take(&mut self.may_answer)
             && let Some(answer) = self.monitor.poll_transmit(now, self.datagrams.room())
@@ -210,11 +212,12 @@ impl UpdateFlow {
         Some((transmit.path.0, Direction::Forward, Load::plain(size, body)))
     }
 
-    /// A datagram of the source has come to the monitor by a path; then [`UpdateFlow::poll_transmit`].
+    /// A datagram of the source has arrived at the monitor on a path. Then call
+    /// [`UpdateFlow::poll_transmit`].
     pub fn on_update(&mut self, now: Time, path: PathId, number: u32) {
         let Some(datagram) = self.datagrams.get(number) else { return };
         (self.has_delivered, self.may_answer) = (true, true);
-        // What it makes of the datagram follows as events.
+        // The result is reported by events.
         let _ = self.monitor.handle_datagram(now, path, datagram);
         self.datagrams.remove(number);
         while let Some(event) = self.monitor.poll_event() {
@@ -226,10 +229,10 @@ impl UpdateFlow {
         }
     }
 
-    /// An answer of the monitor has come to the source by a path.
+    /// An answer of the monitor has arrived at the source on a path.
     pub fn on_answer(&mut self, now: Time, path: PathId, number: u32) {
         let Some(datagram) = self.datagrams.get(number) else { return };
-        // Likewise.
+        // The result is reported by events.
         let _ = self.source.handle_datagram(now, path, datagram);
         self.datagrams.remove(number);
         while let Some(event) = self.source.poll_event() {
@@ -256,7 +259,7 @@ impl UpdateFlow {
         &mut self.datagrams
     }
 
-    /// How large its packets are.
+    /// The sizes of its packets.
     pub const fn sizes(&self) -> &Sizes {
         &self.sizes
     }
@@ -271,17 +274,18 @@ impl UpdateFlow {
         self.tally.age.process()
     }
 
-    /// `now`, or the end of the flow if that was earlier: age and backlog are measured until then.
+    /// `now`, or the end of the flow if that was earlier: the end of the measurement of age and
+    /// backlog.
     pub fn measured_until(&self, now: Time) -> Time {
         self.tally.measured.clip(now)
     }
 
-    /// The rate that its law has in force.
+    /// The present rate of its law.
     pub fn law_rate(&self) -> UpdateRate {
         self.source.law().rate()
     }
 
-    /// How much of its time has been measured; `None` if none has.
+    /// The length of its measured time so far; `None` before it begins.
     pub fn measured(&self, now: Time) -> Option<Span> {
         self.tally.measured.passed(now)
     }
@@ -310,7 +314,7 @@ impl UpdateFlow {
         Time::earliest([source.filter(|at| *at < self.ends_at), self.monitor.poll_timeout()])
     }
 
-    /// What was measured until `now`.
+    /// The measurements until `now`.
     pub fn outcome(&self, now: Time) -> UpdateOutcome {
         let tally = &self.tally;
         let until = tally.measured.clip(now);
@@ -332,19 +336,19 @@ impl UpdateFlow {
         }
     }
 
-    /// What took each path since the beginning of what is measured, copies included.
+    /// The number of updates sent on each path during the measurement, copies included.
     pub fn sent_by_path(&self) -> impl Iterator<Item = u64> {
         let before = self.tally.before.iter();
         counters(&self.source).zip(before).map(|(after, before)| after.sent - before.sent)
     }
 
-    /// The size that an update has on its next hop, if it is drawn anew.
+    /// The size of an update on its next hop, if it is drawn per hop.
     #[inline]
     pub fn size_on_hop(&mut self) -> Option<Bytes> {
         self.sizes.draw_on_hop(&mut self.rng)
     }
 
-    /// Lets the source do what is due, and samples the state that it asks for.
+    /// Lets the source handle due events, and samples the state that it asks for.
     fn wake_source(&mut self, now: Time) {
         self.is_awake = true;
         self.source.handle_timeout(now);
@@ -361,7 +365,7 @@ impl UpdateFlow {
         let Self { source, monitor, datagrams, .. } = self;
         let written = datagrams.room();
         while let Some(opening) = source.poll_transmit(now, written) {
-            // It is taken in: the address is proven, and there is no other source.
+            // It is accepted: the address is validated, and there is no other source.
             let _ = monitor.handle_datagram(now, opening.path, &written[..opening.len]);
         }
         while let Some(answer) = monitor.poll_transmit(now, written) {
@@ -371,7 +375,7 @@ impl UpdateFlow {
     }
 }
 
-/// What each path has carried.
+/// The counters of each path.
 fn counters(source: &Source) -> impl Iterator<Item = PathCounters> {
     source.paths().statuses(Time::ZERO, None).map(|status| status.counters)
 }

@@ -1,4 +1,4 @@
-//! The server of downlinks: its law, with or without the guard, and what its flows offer.
+//! The server of downlinks: its law, with or without the guard, and the load that its flows offer.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,14 +12,14 @@ use super::DownlinkSettings;
 use super::offered::Offered;
 use crate::world::parcel::Paced;
 
-/// One law for all stations to which a server sends. Clones are the same one.
+/// One law for all stations to which a server sends. Clones share the same state.
 #[derive(Debug, Clone)]
 pub struct Server(Rc<RefCell<Edge>>);
 
 #[derive(Debug)]
 struct Edge {
     law: Guarded,
-    /// What all stations were sent, and what came to them.
+    /// The bytes sent to all stations, and those delivered.
     offered: Offered,
 }
 
@@ -29,7 +29,7 @@ impl Server {
         Self::driven(Guarded::without_limits(law))
     }
 
-    /// The same, limited to what clients confirm, as a live server is.
+    /// A server whose rate is limited by the deliveries that clients confirm, as in a live server.
     pub fn guarded(law: Box<dyn DownlinkLaw>, interval: Span) -> Self {
         Self::driven(Guarded::new(law, interval))
     }
@@ -58,7 +58,8 @@ impl Server {
         self.0.borrow_mut().offered.on_arrived(now, size);
     }
 
-    /// The most that was sent in any 5 s until `now`, in bit/s, and as a multiple of what arrived.
+    /// The maximum rate sent in any 5 s until `now`, in bit/s, and the maximum ratio of sent to
+    /// delivered bytes.
     pub(super) fn offered(&self, now: Time) -> (Option<f64>, Option<f64>) {
         let edge = self.0.borrow();
         (edge.offered.worst(now), edge.offered.worst_ratio(now))
@@ -99,7 +100,7 @@ impl Server {
     pub(super) fn on_client_report(&self, now: Time, station: StationId, content: &ReportContent) {
         let mut edge = self.0.borrow_mut();
         if let Some(delivery) = content.delivery {
-            // Packets are counted with their headers here.
+            // In the lab, packets are counted with their headers.
             edge.law.on_delivery(now, station, &delivery, Bytes::default());
         }
         if let Some(report) = content.report {
@@ -108,7 +109,7 @@ impl Server {
     }
 }
 
-/// What a report says.
+/// The content of a report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReportContent {
     pub(super) report: Option<Report>,
@@ -116,17 +117,17 @@ pub(super) struct ReportContent {
     pub(super) delivery: Option<Delivery>,
 }
 
-/// What a client of a guarded server counts.
+/// The counters of a guarded server's client.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     account: Account,
-    /// Number of the newest packet, when it was sent and when it came.
+    /// The number of the newest packet, and when it was sent and received.
     newest: Option<(u64, Time, Time)>,
     packets: u64,
 }
 
 impl Arrivals {
-    /// A packet has come to the client.
+    /// A packet has arrived at the client.
     pub(super) fn on_packet(&mut self, now: Time, packet: Paced, settings: DownlinkSettings) {
         let DownlinkSettings { packet: size, interval, .. } = settings;
         self.account.on_packet(now, packet.seq, packet.sent_at, size, interval);

@@ -1,10 +1,11 @@
-//! What a server's flows send, and what comes to their clients, over any five seconds.
+//! Bytes that a server's flows send, and bytes that arrive at their clients, in sliding windows of
+//! five seconds.
 
 use freshline_core::unit::{Bytes, Span, Time};
 
 /// Windows begin at multiples of this.
 const BIN: Span = Span::from_millis(100);
-/// Of a window.
+/// Bins per window.
 const BINS: usize = 50;
 
 /// Bytes sent and arrived, in bins.
@@ -16,7 +17,7 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    /// What was before does not count.
+    /// Discards everything before `since`.
     pub(super) fn since(since: Time) -> Self {
         Self { since, ..Self::default() }
     }
@@ -31,13 +32,14 @@ impl Offered {
         add(&mut self.arrived, at, size);
     }
 
-    /// The most that was sent in a window that has passed, in bit/s; `None` before the first.
+    /// The maximum rate sent in a complete window, in bit/s; `None` before the first window is
+    /// complete.
     pub(super) fn worst(&self, now: Time) -> Option<f64> {
         let bits = |sent: u64| sent as f64 * 8.0 / (BIN.as_secs_f64() * BINS as f64);
         self.windows(now).map(|(sent, _)| bits(sent)).reduce(f64::max)
     }
 
-    /// The most that was sent as a multiple of what arrived in the same window.
+    /// The maximum ratio of sent to delivered bytes in a window.
     pub(super) fn worst_ratio(&self, now: Time) -> Option<f64> {
         let ratio =
             |(sent, arrived): (u64, u64)| (arrived > 0).then(|| sent as f64 / arrived as f64);

@@ -12,7 +12,7 @@ use rand_pcg::Pcg64;
 /// A topic of a flow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topic {
-    /// What the source declares. A keyed topic has as many keys as it may have.
+    /// The source's declaration. A keyed topic has its maximum number of keys.
     pub params: TopicParams,
     /// The lengths of its states.
     pub sizes: StateSizes,
@@ -23,18 +23,20 @@ pub struct Topic {
 /// The lengths of states. Those of a topic with keys have at least [`StateSizes::MIN_KEYED`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StateSizes {
-    /// In turn: of the keys, or of the states of a topic without keys. At least one.
+    /// One length per key, in turn, or per state of a topic without keys; at least one.
     InTurn(Vec<Bytes>),
-    /// Drawn uniformly for each state, both ends included.
+    /// Uniformly distributed per state, both ends included.
     Between(Bytes, Bytes),
 }
 
-/// When states are generated. Periods are those of the keys in turn; at least one, and above zero.
+/// When states are generated. Periods are assigned to the keys in turn; at least one, and above
+/// zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Generation {
-    /// As an update leaves.
+    /// Whenever an update is sent.
     Sampled,
-    /// Once in each period from a drawn phase on, each up to `jitter` later, which is drawn uniformly.
+    /// Once per period from a random phase on, each delayed by up to `jitter`, uniformly
+    /// distributed.
     Periodic {
         /// The periods.
         periods: Vec<Span>,
@@ -49,10 +51,10 @@ pub enum Generation {
 }
 
 impl StateSizes {
-    /// The number of its stream takes two bytes of the state of a key.
+    /// A state of a key needs two bytes for the number of its stream.
     pub const MIN_KEYED: Bytes = Bytes::new(2);
 
-    /// The longest of the states.
+    /// The maximum length of a state.
     fn max(&self) -> Bytes {
         match self {
             Self::InTurn(sizes) => sizes.iter().copied().max().unwrap_or(Bytes::ZERO),
@@ -71,9 +73,9 @@ impl StateSizes {
 /// One series of states: a topic without keys, or one key of a topic.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// The place of its topic.
+    /// The index of its topic.
     pub(super) topic: u16,
-    /// Its key, and the number of the key.
+    /// The name and the number of its key.
     pub(super) key: Option<(Vec<u8>, u16)>,
     /// States generated so far.
     count: u64,
@@ -86,16 +88,16 @@ pub(super) struct Stream {
 pub(super) struct States {
     topics: Vec<Topic>,
     streams: Vec<Stream>,
-    /// When which stream has its next state.
+    /// The time of each stream's next state.
     due: BinaryHeap<Reverse<(Time, u16)>>,
-    /// Those that are sampled as an update leaves.
+    /// The streams that are sampled when an update is sent.
     sampled: Vec<u16>,
     /// The bytes of the next state.
     bytes: Vec<u8>,
     rng: Pcg64,
 }
 
-/// A state that has been generated: the place of its stream, its topic, its key, whether it is a record, and its
+/// A generated state: the index of its stream, its topic, its key, whether it is a record, and its
 /// bytes.
 pub(super) struct Generated<'a> {
     pub(super) stream: u16,
@@ -106,8 +108,8 @@ pub(super) struct Generated<'a> {
 }
 
 impl States {
-    /// The states of these topics, whose keys and topics together are as few as a source may have, from
-    /// `start` on.
+    /// The states of these topics from `start` on. The number of topics and keys is within the
+    /// limit of a source.
     pub(super) fn new(topics: Vec<Topic>, start: Time, mut rng: Pcg64) -> Self {
         let (mut streams, mut due, mut sampled) = (Vec::new(), BinaryHeap::new(), Vec::new());
         for (place, topic) in topics.iter().enumerate() {
@@ -142,13 +144,13 @@ impl States {
         &self.topics
     }
 
-    /// The stream of a topic without keys, by the topic's place.
+    /// The stream of a topic without keys, by the topic's index.
     pub(super) fn of_topic(&self, place: u16) -> Option<u16> {
         let is_it = |stream: &Stream| stream.topic == place && stream.key.is_none();
         self.streams.iter().position(is_it).map(|stream| stream as u16)
     }
 
-    /// The stream of a key of the topic of this name.
+    /// The stream of a key of the topic with this name.
     pub(super) fn of_key(&self, name: &str, key: &[u8]) -> Option<u16> {
         let place = self.topics.iter().position(|topic| topic.params.name == name)?;
         let is_it = |stream: &Stream| {
@@ -158,28 +160,28 @@ impl States {
         self.streams.iter().position(is_it).map(|stream| stream as u16)
     }
 
-    /// The stream of a key that a state of it names.
+    /// The stream of a key, as encoded in a state of it.
     pub(super) fn of_state(&self, bytes: &[u8]) -> Option<u16> {
         let number = u16::from_be_bytes(*bytes.first_chunk()?);
         self.streams.get(usize::from(number))?.key.as_ref().map(|_| number)
     }
 
-    /// How many streams are sampled as an update leaves.
+    /// The number of streams that are sampled when an update is sent.
     pub(super) fn sampled(&self) -> usize {
         self.sampled.len()
     }
 
-    /// The state of the `index`-th of these as it is now.
+    /// The present state of the `index`-th of these.
     pub(super) fn sample(&mut self, index: usize) -> Generated<'_> {
         self.generate(self.sampled[index])
     }
 
-    /// When the next state is generated that is not sampled.
+    /// When the next state is generated, except sampled ones.
     pub(super) fn next_at(&self) -> Option<Time> {
         self.due.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// A state that is generated by now.
+    /// A state that is due at `now`.
     pub(super) fn poll(&mut self, now: Time) -> Option<Generated<'_>> {
         let number = self.due.peek().filter(|Reverse((at, _))| *at <= now)?.0.1;
         self.due.pop();
@@ -200,7 +202,7 @@ impl States {
         stream.count += 1;
         let front = if stream.key.is_some() { 2 } else { 0 };
         bytes[..front].copy_from_slice(&number.to_be_bytes()[..front]);
-        // Two states that are sampled at one time are two.
+        // Two states sampled at the same time must differ.
         let count = stream.count.to_le_bytes();
         for (byte, of_count) in bytes[front..len].iter_mut().zip(count) {
             *byte = of_count;
@@ -212,7 +214,7 @@ impl States {
 }
 
 impl Stream {
-    /// When the first state is generated; `None` if states are sampled as updates leave.
+    /// When the first state is generated; `None` if states are sampled when updates are sent.
     fn first_at(&mut self, topic: &Topic, start: Time, rng: &mut Pcg64) -> Option<Time> {
         if let Generation::Periodic { periods, jitter } = &topic.generation {
             self.period_from = start + self.period(periods).mul_f64(rng.random());

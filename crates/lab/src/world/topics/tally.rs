@@ -1,9 +1,9 @@
-//! What the topics of a flow were like, measured from outside of the session, by the true clock.
+//! The result of each topic of a flow, measured from outside of the session, with the true clock.
 //!
 //! ```text
 //!   generated ─┬─► the source has no room          refused (records alone)
-//!              ├─► handed out by the monitor       delivered
-//!              ├─► a newer one was handed out      replaced
+//!              ├─► delivered by the monitor        delivered
+//!              ├─► a newer one was delivered       replaced
 //!              └─► older than the maximum age      withheld
 //! ```
 
@@ -17,48 +17,50 @@ use crate::world::deliveries::Deliveries;
 use crate::world::measured::Measured;
 use crate::world::{Delivery, Period};
 
-/// States of one series that have been generated and not handed out, of topics whose deliveries are not timed: older
-/// ones are counted alone.
+/// The maximum number of pending states of a series, generated and not delivered, for topics
+/// without measured delivery times: of older states, only the number is kept.
 const MAX_PENDING: usize = 256;
 
-/// What a topic was like. Of a topic with keys, ages are of all keys over all time, and counts and times are
-/// sums.
+/// The result of a topic. For a topic with keys, ages are over all keys and all time, and counts
+/// and times are sums.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopicOutcome {
     /// Its name.
     pub name: String,
-    /// The mean true age at the monitor of what it has handed out, from the flow's start on; `None`, as the
-    /// other ages, without measured time.
+    /// The mean true age at the monitor of the delivered state, from the flow's start on; `None`,
+    /// like the other ages, without measured time.
     pub age_mean: Option<Span>,
     /// The age not exceeded during 95 % of the time.
     pub age_p95: Option<Span>,
-    /// The largest age.
+    /// The maximum age.
     pub age_max: Option<Span>,
-    /// States generated, and those in whose place a newer one was handed out; `None` if states are sampled as
-    /// updates leave.
+    /// The number of states generated, and of those replaced by the delivery of a newer one; `None`
+    /// if states are sampled when updates are sent.
     pub generated: Option<[u64; 2]>,
-    /// States that the monitor handed out.
+    /// The number of states that the monitor delivered.
     pub delivered: u64,
-    /// Records for which the source had no room; `None` of other states.
+    /// The number of records for which the source had no room; `None` for other states.
     pub refused: Option<u64>,
-    /// What its maximum age brought; `None` without one.
+    /// The effects of its maximum age; `None` without one.
     pub deadline: Option<DeadlineOutcome>,
-    /// From the generation of a state until that state or a newer one was handed out: the times that 50 % and
-    /// 99 % of them did not exceed, and the longest. A state that is pending at the end counts with the time so
-    /// far if that is longer than the mean. `None` of a topic that is neither urgent nor of records, or had no states.
+    /// The time from the generation of a state until the delivery of that state or a newer one:
+    /// median, 99th percentile and maximum. A state that is pending at the end counts with its time
+    /// so far if that is longer than the mean. `None` for a topic that is neither urgent nor of
+    /// records, or had no states.
     pub delivery: Option<[Span; 3]>,
 }
 
-/// What a maximum age brought.
+/// The effects of a maximum age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeadlineOutcome {
-    /// States that were older, or may have been, as they arrived.
+    /// The number of states that were older, or may have been, on arrival.
     pub withheld: u64,
-    /// How often it became stale.
+    /// How often the topic became stale.
     pub alarms: u64,
-    /// How long it was stale.
+    /// The total time that it was stale.
     pub stale_time: Span,
-    /// How long the newest state that was handed out was older, without being reported stale.
+    /// The total time during which the newest delivered state was older than the maximum age
+    /// without being reported stale.
     pub over: Span,
 }
 
@@ -67,17 +69,17 @@ pub struct DeadlineOutcome {
 struct Series {
     topic: usize,
     age: AgeProcess,
-    /// What reset it.
+    /// The deliveries that reset it.
     deliveries: Deliveries,
     from: Integral,
-    /// When the states were generated that are newer than the last one that was handed out.
+    /// The generation times of the states that are newer than the last delivered one.
     pending: VecDeque<Time>,
-    /// How many more there are, and how many of all were withheld.
+    /// The number of further pending states, and the number of withheld states.
     earlier: u64,
     withheld: u64,
     has_state: bool,
     stale_since: Option<Time>,
-    /// From when on time over the maximum age has not been added up.
+    /// The start of the interval for which time over the maximum age has not been added up.
     over_from: Time,
 }
 
@@ -100,7 +102,7 @@ struct OneTopic {
     took: Vec<Span>,
 }
 
-/// The measurement. Ages run from the flow's start on, so that one from the warm-up goes on.
+/// The measurement. Ages run from the flow's start, so that an age from the warm-up continues.
 #[derive(Debug, Clone)]
 pub(super) struct Tally {
     pub(super) measured: Measured,
@@ -110,7 +112,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// For the streams of `states`, of which topics have the maximum ages of `max_age`.
+    /// A tally for the streams of `states`, with the maximum ages of topics in `max_age`.
     pub(super) fn new(period: Period, states: &States, max_age: &[Option<Span>]) -> Self {
         let topics = states.topics().iter().zip(max_age).map(|(topic, max_age)| OneTopic {
             name: topic.params.name.clone(),
@@ -156,7 +158,7 @@ impl Tally {
         self.series.iter_mut().for_each(|series| series.deliveries.record());
     }
 
-    /// What was recorded of each series, in the order of the streams.
+    /// The recorded deliveries of each series, in the order of the streams.
     pub(super) fn deliveries(&self) -> impl Iterator<Item = &[Delivery]> {
         self.series.iter().map(|series| series.deliveries.all())
     }
@@ -179,7 +181,7 @@ impl Tally {
         }
     }
 
-    /// A state has been generated that is not sampled.
+    /// A state has been generated, except sampled ones.
     pub(super) fn on_generated(&mut self, now: Time, stream: u16) {
         let series = &mut self.series[usize::from(stream)];
         let topic = &mut self.topics[series.topic];
@@ -203,7 +205,7 @@ impl Tally {
         }
     }
 
-    /// The monitor hands out a state.
+    /// The monitor delivers a state.
     pub(super) fn on_state(&mut self, now: Time, stream: u16, generated_at: Time) {
         if !self.measured.has(now) {
             return;
@@ -234,7 +236,7 @@ impl Tally {
         topic.replaced += passed.saturating_sub(1 + std::mem::take(&mut series.withheld));
     }
 
-    /// States of a series were older than the maximum age as they arrived.
+    /// States of a series were older than the maximum age on arrival.
     pub(super) fn on_withheld(&mut self, now: Time, stream: u16, count: u64) {
         if self.measured.has(now) {
             let series = &mut self.series[usize::from(stream)];
@@ -259,7 +261,7 @@ impl Tally {
         }
     }
 
-    /// How many series are stale now.
+    /// The number of series that are stale now.
     pub(super) fn stale(&self) -> usize {
         self.series.iter().filter(|series| series.stale_since.is_some()).count()
     }
@@ -270,7 +272,8 @@ impl Tally {
         self.series.iter().map(|series| self.topics[series.topic].weight * age(series)).sum()
     }
 
-    /// The mean ages until `now`, summed up likewise; `None` without measured time.
+    /// The mean ages until `now`, summed up with the weights of their topics, in s; `None` without
+    /// measured time.
     pub(super) fn weighted_age_mean(&self, now: Time) -> Option<f64> {
         let until = self.measured.clip(now);
         let mean = |series: &Series| {
@@ -281,7 +284,7 @@ impl Tally {
         self.series.iter().map(mean).sum()
     }
 
-    /// What was measured until `now`, topic by topic.
+    /// The measurements until `now`, for each topic.
     pub(super) fn outcomes(&self, now: Time) -> Vec<TopicOutcome> {
         let until = self.measured.clip(now);
         let has_time = self.measured.passed(now).is_some();
@@ -301,7 +304,7 @@ impl Tally {
                 let pending = series.pending.iter().filter(|at| **at >= self.from);
                 open.extend(pending.map(|at| until.since(*at)));
             }
-            // The mean of numbers of 64 bits has 64 bits.
+            // The mean of 64-bit numbers has 64 bits.
             let mean = Span::from_nanos(sum.checked_div(count).unwrap_or(0) as u64);
             TopicOutcome {
                 age_mean: has_time.then_some(mean),
@@ -329,14 +332,15 @@ impl OneTopic {
 }
 
 impl Series {
-    /// The growth of age since it was last reset, without what was before `from`.
+    /// The growth of age since it was last reset, without the time before `from`.
     fn ramp(&self, now: Time, from: Time) -> Option<Ramp> {
         let ramp = self.age.ramp(now)?;
         let measured = ramp.duration().min(now.since(from));
         Some(Ramp::new(ramp.to() - measured, ramp.to()))
     }
 
-    /// Adds the time until `now` in which its state is older than the maximum age and it is not stale.
+    /// Adds the time until `now` in which its state is older than the maximum age and it is not
+    /// reported stale.
     fn add_over(&mut self, now: Time, topic: &mut OneTopic) {
         if let (true, None, Some(max)) = (self.has_state, self.stale_since, topic.max_age) {
             let age = self.age.age(now).unwrap_or(Span::ZERO);
@@ -347,7 +351,7 @@ impl Series {
     }
 }
 
-/// The times that half of the states and 99 % of them did not exceed, and the longest.
+/// The median, the 99th percentile and the maximum of the delivery times.
 fn delivery(mut took: Vec<Span>, open: Vec<Span>) -> Option<[Span; 3]> {
     let sum: u128 = took.iter().map(|span| u128::from(span.as_nanos())).sum();
     let mean = sum.checked_div(took.len() as u128).unwrap_or(0);

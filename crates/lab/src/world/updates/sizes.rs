@@ -1,4 +1,4 @@
-//! How large the packets of a flow of updates are on the wire: a matter of the scenario, as papers have
+//! The sizes of the packets of a flow of updates on the wire. Scenarios set them, as papers have
 //! headers of their own. The session's datagrams are carried in packets of these sizes.
 
 use freshline_core::unit::Bytes;
@@ -8,36 +8,36 @@ use rand_pcg::Pcg64;
 
 use crate::world::parcel::UDP_OVER_IPV4;
 
-/// How large updates are on the wire.
+/// The sizes of updates on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
-    /// State in each update.
+    /// The size of the state in each update.
     pub payload: Bytes,
-    /// How many updates a state takes.
+    /// The number of updates per state.
     pub symbols: u32,
-    /// Headers around it.
+    /// The headers around it.
     pub overhead: Bytes,
     /// An ack with its headers; `None` if acks are not carried.
     pub ack: Option<Bytes>,
-    /// How the size of an update on the wire is drawn.
+    /// The distribution of an update's size on the wire.
     pub distribution: SizeDistribution,
 }
 
-/// How the size of a packet on the wire is drawn.
+/// The distribution of a packet's size on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SizeDistribution {
-    /// Always the same.
+    /// Constant.
     #[default]
     Constant,
     /// Exponential, drawn once when it is sent, which makes a link an M server.
     Exponential,
-    /// Exponential, drawn anew for each hop, as in tandem queues with independent services.
+    /// Exponential, drawn again for each hop, as in tandem queues with independent services.
     ExponentialEachHop,
 }
 
 impl Sizes {
-    /// Those of our own protocol over UDP and IPv4 (`docs/protocol.md`).
+    /// The sizes of Freshline's own protocol over UDP and IPv4 (`docs/protocol.md`).
     pub fn of_our_protocol(payload: Bytes) -> Self {
         let length = (wire::Update::HEADER_LEN as u64 + payload.get()).max(wire::Ack::LEN as u64);
         Self {
@@ -54,7 +54,7 @@ impl Sizes {
         self.payload.get() * u64::from(self.symbols)
     }
 
-    /// The size of an update that leaves now.
+    /// The size of an update that is sent now.
     pub(super) fn draw(&self, rng: &mut Pcg64) -> Bytes {
         let whole = self.payload + self.overhead;
         match self.distribution {
@@ -65,7 +65,7 @@ impl Sizes {
         }
     }
 
-    /// The size of an update on its next hop, if it is drawn anew.
+    /// The size of an update on its next hop, if it is drawn per hop.
     #[inline]
     pub(super) fn draw_on_hop(&self, rng: &mut Pcg64) -> Option<Bytes> {
         let each_hop = self.distribution == SizeDistribution::ExponentialEachHop;

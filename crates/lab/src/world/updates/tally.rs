@@ -1,4 +1,4 @@
-//! What a flow of updates was like, measured from outside of the session.
+//! The result of a flow of updates, measured from outside of the session.
 
 use freshline_core::age::{AgeMeter, AgeProcess, AgeSummary, BacklogProcess, Freshness, Integral};
 use freshline_core::link::SpanHistogram;
@@ -9,52 +9,53 @@ use crate::world::Period;
 use crate::world::deliveries::Deliveries;
 use crate::world::measured::Measured;
 
-/// The measurement. The processes run from the flow's start on, so that an age or a backlog from
-/// the warm-up goes on; marks say from where their means count.
+/// The measurement. The processes run from the flow's start, so that an age or a backlog from the
+/// warm-up continues; marks record the start of their means.
 #[derive(Debug, Clone)]
 pub(super) struct Tally {
     pub(super) measured: Measured,
     /// The true age, at the monitor.
     pub(super) age: AgeMeter,
-    /// What reset it.
+    /// The deliveries that reset it.
     pub(super) deliveries: Deliveries,
-    /// The age as the source knows it from acks.
+    /// The age that the source infers from acks.
     source_age: AgeProcess,
     source_age_from: Integral,
     pub(super) backlog: BacklogProcess,
     backlog_from: Integral,
     pub(super) sent: u64,
-    /// What each path had carried at the beginning.
+    /// The counters of each path at the beginning of the measurement.
     pub(super) before: Vec<PathCounters>,
     pub(super) delivered_fresh: u64,
     pub(super) round_trips: SpanHistogram,
     pub(super) rtt_sum: Span,
 }
 
-/// What a flow of updates was like.
+/// The result of a flow of updates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UpdateOutcome {
-    /// The true age at the monitor, from the flow's start on: a source that delivers nothing ages
-    /// from there. `None`, as all means and rates here, if the flow has no measured time.
+    /// The true age at the monitor, from the flow's start on: without a delivery, the age is the
+    /// time since then. `None`, like all means and rates here, if the flow has no measured time.
     pub age: Option<AgeSummary>,
-    /// The source's own estimate of the mean age, from acks: an upper bound. `None` where acks are not
-    /// carried.
+    /// The source's own estimate of the mean age, from acks: an upper bound. `None` in a scenario
+    /// without acks.
     pub source_age_mean: Option<Span>,
-    /// Time average of updates sent and not acknowledged; `None` where acks are not carried.
+    /// The time average of updates sent and not acknowledged; `None` in a scenario without acks.
     pub backlog: Option<f64>,
-    /// Mean round trip of fresh acks, without the openings'; `None` if none came.
+    /// The mean round trip of fresh acks, without those of openings; `None` if there was no fresh
+    /// ack.
     pub rtt_mean: Option<Span>,
-    /// What 99 % of these round trips did not exceed; within 0.8 %.
+    /// The 99th percentile of these round trips, within 0.8 %.
     pub rtt_p99: Option<Span>,
-    /// Updates sent a second.
+    /// Updates sent per second.
     pub updates_per_s: Option<f64>,
-    /// The same with the copies that take other paths.
+    /// Updates sent per second, copies on other paths included.
     pub packets_per_s: Option<f64>,
-    /// Fresh updates that arrived a second.
+    /// Fresh updates that arrived, per second.
     pub fresh_per_s: Option<f64>,
     /// Payload of fresh updates, in bit/s.
     pub goodput_bps: Option<f64>,
-    /// The measured time: from when until when; `None` if the flow has none.
+    /// The measured period; `None` if the flow has none.
     pub measured: Option<Period>,
     /// Whether it had begun and no update had arrived by the end.
     pub never_delivered: bool,
@@ -80,7 +81,7 @@ impl Tally {
         }
     }
 
-    /// The warm-up has ended; paths have carried `before`.
+    /// The warm-up has ended; the counters of paths are `before`.
     pub(super) fn begin(&mut self, now: Time, before: impl Iterator<Item = PathCounters>) {
         self.measured.begin(now);
         self.age.measure_from(now);
@@ -91,7 +92,7 @@ impl Tally {
         (self.round_trips, self.rtt_sum) = (SpanHistogram::new(), Span::ZERO);
     }
 
-    /// A fresh state, sampled at `generated_at`, has come to the monitor.
+    /// A fresh state, sampled at `generated_at`, has arrived at the monitor.
     pub(super) fn on_fresh(&mut self, now: Time, generated_at: Time) {
         if self.measured.has(now) {
             self.delivered_fresh += 1;
@@ -100,7 +101,8 @@ impl Tally {
         }
     }
 
-    /// A fresh ack has come to the source, of update `seq` with a state sampled at `generated_at`.
+    /// A fresh ack has arrived at the source, for update `seq` with a state sampled at
+    /// `generated_at`.
     pub(super) fn on_ack(&mut self, now: Time, seq: u64, generated_at: Time) {
         if self.measured.has(now) {
             self.backlog.on_ack(now, seq);
@@ -108,7 +110,7 @@ impl Tally {
         }
     }
 
-    /// The mean age as the source knows it, until `now`.
+    /// The source's estimate of the mean age until `now`.
     pub(super) fn source_age_mean(&self, now: Time) -> Option<Span> {
         self.source_age.mean_since(self.source_age_from, now)
     }
