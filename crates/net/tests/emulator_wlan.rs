@@ -226,7 +226,7 @@ fn what_cannot_be_emulated_is_refused_with_the_reason() {
     let mut senseless = wlan(&[]);
     senseless.conditions.wlan.as_mut().unwrap().streams = 9;
     for (config, reason) in [
-        (plain, "frames are those of Wi-Fi, and there is none; add a `wlan`"),
+        (plain, "there are no Wi-Fi frames to log; add a `wlan`"),
         (EmulatorConfig { frames, ..wlan(&[]) }, "cannot write the frames to /nowhere/frames.csv"),
         (too_many, "wlan: a cell takes 1 to 999 clients, not 2000"),
         (senseless, "wlan: `rate` mcs4 does not exist in 802.11ac"),

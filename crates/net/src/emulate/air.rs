@@ -1,19 +1,19 @@
-//! What comes over the air, as a monitor beside its receiver would capture it: a pcap file of link
-//! type 127, with a record an MPDU.
+//! Captures the packets that arrive over the air, like a monitor next to the receiver: a pcap file
+//! of link type 127, with one record per MPDU.
 //!
 //! ```text
 //! radiotap: TSFT, how it was sent, A-MPDU │ 802.11 data with QoS │ LLC/SNAP │ IP …
 //! ```
 //!
-//! All records of a frame have its end as their time, on the wall clock and, in µs since the
-//! emulator's start, as their TSFT. Records are in the order of frames, though the receiver hands up
-//! what waited for a missing packet later. Stations' addresses are 02:66:6c:00 and their numbers;
-//! what they send comes from a host of the last number.
+//! All records of a frame have the frame's end as their time, on the wall clock and, in µs since
+//! the emulator's start, as their TSFT. Records are in the order of frames, although the receiver
+//! hands up packets held back behind a missing one later. Stations have the addresses 02:66:6c:00
+//! followed by their numbers; the packets that they send come from a host with the highest number.
 //!
 //! # What is left out
 //!
-//! Frames that nobody received, acknowledgements and beacons. Nothing says that an MPDU is sent
-//! again; its sequence number counts what came.
+//! Frames that no station received, acknowledgements and beacons. Retransmissions of an MPDU are
+//! not flagged; its sequence number counts the received packets.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -30,16 +30,17 @@ use freshline_core::wlan::mac::{CellConfig, Delivered, Guard, Mode, Received, St
 use super::frames::FrameLogError;
 use super::pcap;
 
-/// Why the air could not be captured is why frames could not be logged.
+/// An error of the capture is reported as an error of the frame log.
 pub(super) type AirError = FrameLogError;
 
-/// So many records wait for earlier ones, at most: beyond, they are written as they come.
+/// The maximum number of records held for earlier ones; beyond it, records are written in the order
+/// of arrival.
 const WAITING: usize = 1 << 16;
 const ACCESS_POINT: u32 = 0;
-/// Who is beyond the access point.
+/// The number of the host beyond the access point.
 const BEYOND: u32 = u16::MAX as u32;
 
-/// A capture of the air. Records gather in memory before they are written.
+/// A capture of the air. Records are buffered in memory before they are written.
 #[derive(Debug)]
 pub(super) struct AirCapture {
     /// The wall clock at [`Time::ZERO`].
@@ -50,11 +51,11 @@ pub(super) struct AirCapture {
     cell: CellConfig,
     /// How long a receiver may hold a packet back.
     held: Span,
-    /// By rate, how frames of it are sent.
+    /// The physical-layer parameters of frames, by rate.
     phys: HashMap<BitRate, Option<Phy>>,
-    /// By sender and receiver, the number of the next MPDU.
+    /// The number of the next MPDU, by sender and receiver.
     next_seq: HashMap<(u32, u32), u16>,
-    /// By sender, receiver and end, the number of a frame: those that may still get records.
+    /// The numbers of frames that may still get records, by sender, receiver and end.
     references: HashMap<(u32, u32, Time), u32>,
     frames: u32,
     /// Records that may not be written yet.
@@ -65,8 +66,8 @@ pub(super) struct AirCapture {
 }
 
 impl AirCapture {
-    /// The capture of the cell of `conditions`, if there shall be one. TSFT counts from `start`, and
-    /// times are `epoch` after 1970 at [`Time::ZERO`].
+    /// The capture of the cell of `conditions`, if a capture is wanted. TSFT counts from `start`,
+    /// and [`Time::ZERO`] is `epoch` after 1970.
     pub(super) fn of<P: Airborne>(
         file: Option<&Path>,
         config: &ConditionsConfig,
@@ -81,7 +82,7 @@ impl AirCapture {
             Ok(out)
         });
         let out = created.map_err(|source| FrameLogError::File { file: file.into(), source })?;
-        // Without noise a receiver has no holes.
+        // Without noise a receiver has no gaps.
         let held = if cell.propagation.is_some() { cell.lifetime } else { Span::ZERO };
         Ok(Some(Self {
             epoch,
@@ -100,7 +101,7 @@ impl AirCapture {
         }))
     }
 
-    /// Notes a packet that came over the air; `ip` is all of it.
+    /// Records a packet that arrived over the air; `ip` is the whole packet.
     pub(super) fn record<P>(&mut self, arrival: &Delivered<P>, ip: &[u8]) {
         let Delivered { at, from, to, frame, .. } = *arrival;
         let radio = Radiotap {
@@ -130,12 +131,12 @@ impl AirCapture {
         self.write_until(at - self.held);
     }
 
-    /// Writes what is still in memory; the first failure ever, if there was one.
+    /// Writes the buffered records; returns the first failure ever, if there was one.
     pub(super) fn flush(&mut self) -> Result<(), AirError> {
         self.write_until(Time::MAX);
         let flushed = self.failure.take().map_or_else(|| self.out.flush(), Err);
         let flushed = flushed.or_else(|error| match error.kind() {
-            // Of a pipe whose reader has seen enough.
+            // The reader of a pipe has closed it.
             io::ErrorKind::BrokenPipe => Ok(()),
             _ => Err(error),
         });
@@ -159,7 +160,7 @@ impl AirCapture {
         }
     }
 
-    /// Of which frame a packet was, where frames are A-MPDUs.
+    /// The frame of a packet, if frames are A-MPDUs.
     fn ampdu(&mut self, at: Time, from: u32, to: u32, frame: Received) -> Option<Ampdu> {
         if !self.cell.standard.aggregates() {
             return None;
@@ -176,7 +177,7 @@ impl AirCapture {
         Some(Ampdu { reference, is_last: false })
     }
 
-    /// How a frame of this rate was sent.
+    /// The physical-layer parameters of a frame of this rate.
     fn phy(&mut self, rate: BitRate) -> Option<Phy> {
         let cell = &self.cell;
         *self.phys.entry(rate).or_insert_with(|| phy_of(cell, rate))
@@ -246,7 +247,7 @@ mod tests {
         let zero = (Duration::from_secs(1), Time::ZERO);
         let mut air = AirCapture::of(Some(file.path()), &config, &built, zero).unwrap().unwrap();
         let ip = [0x45; 20];
-        // The second of three was held back by what came in the next frame.
+        // The second of three was held back until the next frame arrived.
         for arrival in [arrival(5_000, 5_000), arrival(9_000, 9_000), arrival(5_000, 9_000)] {
             air.record(&arrival, &ip);
         }

@@ -10,28 +10,28 @@ use freshline_core::unit::Bytes;
 use freshline_core::wire;
 use mio::Token;
 
-/// How far a packet may go.
+/// The TTL or hop limit of the IP packets.
 const HOPS: u8 = 64;
 
 /// A UDP datagram and the flow that it belongs to.
 #[derive(Debug)]
 pub(super) struct Datagram {
     pub(super) flow: Token,
-    /// The station of its client, where there is Wi-Fi.
+    /// The station of its client, if there is Wi-Fi.
     pub(super) station: u32,
     pub(super) payload: Vec<u8>,
-    /// Between the client and the target, in the direction that it takes.
+    /// Between the client and the target, in its direction.
     pub(super) key: FlowKey,
     /// Its differentiated services code point.
     pub(super) dscp: Dscp,
-    /// The IP and UDP headers that it would have.
+    /// The size of the IP and UDP headers that it would have.
     pub(super) headers: Bytes,
 }
 
 impl Datagram {
-    /// Writes it to `out` as it would be on the path.
+    /// Writes it to `out` as an IP packet on the path.
     pub(super) fn write_ip(&self, from: SocketAddr, to: SocketAddr, out: &mut Vec<u8>) {
-        // A socket for both families maps addresses of IPv4 into those of IPv6.
+        // A dual-stack socket maps IPv4 addresses into IPv6 addresses.
         let [from, to] = [from, to].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
         let length = u16::try_from(8 + self.payload.len()).unwrap_or(u16::MAX);
         let udp = UdpHeader {
@@ -41,7 +41,7 @@ impl Datagram {
             checksum: 0,
         };
         out.clear();
-        // Checksums of what came as a datagram can be calculated.
+        // The checksum of a packet that arrived as a datagram can always be calculated.
         let checksum = match (from.ip(), to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 let (from, to) = (from.octets(), to.octets());
@@ -80,14 +80,14 @@ impl Packet for Datagram {
         Bytes::from(self.payload.len()) + self.headers
     }
 
-    /// That of a packet between the client and the target, without the relay.
+    /// The header of a packet between the client and the target, without the relay.
     fn header(&self) -> Header {
         let is_update = wire::session_of_update(&self.payload).is_some();
         Header { flow: self.key, dscp: self.dscp.get(), is_update, ..Header::default() }
     }
 }
 
-/// The flow of what one end sends to the other over UDP.
+/// The UDP flow from one end to the other.
 pub(super) fn key(from: SocketAddr, to: SocketAddr) -> FlowKey {
     FlowKey {
         source_port: from.port(),
@@ -102,17 +102,17 @@ impl Airborne for Datagram {
     }
 }
 
-/// Buffers of datagrams that have left, for those that come.
+/// Recycles the buffers of datagrams that have left.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     free: Vec<Vec<u8>>,
 }
 
 impl Pool {
-    /// The size of a pooled buffer: any datagram on common links fits. Larger ones are allocated
-    /// for the occasion, so that a small datagram never holds a large buffer.
+    /// The size of a pooled buffer: any datagram on common links fits. Buffers for larger datagrams
+    /// are allocated individually, so a small datagram never holds a large buffer.
     const BUFFER: usize = 2048;
-    /// How many free buffers are kept: 8 MiB.
+    /// The maximum number of free buffers: 8 MiB.
     const FREE: usize = 4096;
 
     /// A buffer with the content of `payload`.

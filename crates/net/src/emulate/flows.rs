@@ -1,4 +1,4 @@
-//! The clients that are served, each with a socket of its own towards the target.
+//! The clients that are served, each with its own socket towards the target.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,16 +17,17 @@ use crate::received::ask_for_dscp;
 #[derive(Debug)]
 pub(super) struct ClientFlow {
     pub(super) client: SocketAddr,
-    /// The address of this host that the client sends to, where there may be several.
+    /// The address of this host that the client sends to, if there may be several.
     pub(super) local: Option<IpAddr>,
     pub(super) socket: UdpSocket,
-    /// Its number among the clients, from 1 to their maximum; free again when it is forgotten.
+    /// Its number among the clients, from 1 to their maximum; free again when the client is
+    /// forgotten.
     pub(super) station: u32,
     last_active: Time,
 }
 
-/// All clients. A token names one flow and never another, so a packet that is still on the path
-/// when its flow is forgotten cannot reach a stranger.
+/// All clients. A token names one flow and is never reused, so a packet that is still on the path
+/// when its flow is forgotten cannot reach another client.
 #[derive(Debug)]
 pub(super) struct Flows {
     target: SocketAddr,
@@ -37,7 +38,7 @@ pub(super) struct Flows {
     by_token: HashMap<Token, ClientFlow>,
     by_client: HashMap<(SocketAddr, Option<IpAddr>), Token>,
     next_token: Token,
-    /// Of all stations that were ever taken, those that are free again.
+    /// Released station numbers, free to be used again.
     free_stations: Vec<u32>,
     /// When to look for idle flows.
     sweep_at: Time,
@@ -45,9 +46,9 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// A flow is forgotten at most this part of the idle timeout too late.
+    /// An idle flow is forgotten late by at most this fraction (1/8) of the idle timeout.
     const SWEEPS_A_TIMEOUT: u64 = 8;
-    /// However short the timeout, it does not keep the emulator awake.
+    /// The minimum interval, so that a short timeout does not keep the emulator awake.
     const MIN_SWEEP: Span = Span::from_millis(1);
 
     pub(super) fn new(target: SocketAddr, config: &EmulatorConfig, registry: Registry) -> Self {
@@ -70,7 +71,7 @@ impl Flows {
         self.target
     }
 
-    /// The flow of `client`, which sends to `local`, a new one if need be, or `None` if it is
+    /// The flow of `client`, which sends to `local`; a new one if needed, or `None` if it is
     /// refused.
     pub(super) fn of_client(
         &mut self,
@@ -118,7 +119,7 @@ impl Flows {
         let token = self.next_token;
         self.registry.register(&mut socket, token, Interest::READABLE)?;
         self.next_token = Token(token.0 + 1);
-        // If none is free again, those of all flows are taken: there are as many as flows.
+        // If none was released, the active flows have exactly the numbers 1 to the number of flows.
         let next = self.by_token.len() as u32 + 1;
         let station = self.free_stations.pop().unwrap_or(next);
         self.by_token
@@ -131,7 +132,7 @@ impl Flows {
         self.by_token.get(&token)
     }
 
-    /// Notes that something came from or for the flow.
+    /// Notes that a packet came from or for the flow.
     pub(super) fn touch(&mut self, now: Time, token: Token) -> Option<&ClientFlow> {
         let flow = self.by_token.get_mut(&token)?;
         flow.last_active = now;
@@ -150,7 +151,7 @@ impl Flows {
         }
         self.sweep_at = now + (self.idle_timeout / Self::SWEEPS_A_TIMEOUT).max(Self::MIN_SWEEP);
         let Self { by_client, by_token, counts, free_stations, idle_timeout, .. } = self;
-        // Closing its socket takes a flow out of the poll.
+        // Closing its socket removes a flow from the poll.
         by_token.retain(|_, flow| {
             let keep = now.since(flow.last_active) < *idle_timeout;
             if !keep {

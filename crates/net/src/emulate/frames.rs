@@ -1,5 +1,5 @@
-//! The frames that came over the air, as lines of a file: the truth for those who have to guess
-//! them from when packets came.
+//! Logs the frames that arrive over the air as lines of a file: the ground truth for receivers that
+//! infer frames from arrival times.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,19 +15,19 @@ use freshline_core::wlan::mac::Delivered;
 #[derive(Debug, thiserror::Error)]
 pub enum FrameLogError {
     /// There are no frames.
-    #[error("frames are those of Wi-Fi, and there is none; add a `wlan`, or log no frames")]
+    #[error("there are no Wi-Fi frames to log; add a `wlan`, or log no frames")]
     NoCell,
     /// A file that cannot be written.
     #[error("cannot write the frames to {}: {source}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Packets of one frame that were handed up one after the other: a line.
+/// Consecutive packets of one frame, as the receiver handed them up: a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     frame: Time,
@@ -39,24 +39,24 @@ struct Run {
     bytes: Bytes,
 }
 
-/// A log of frames. Lines gather in memory before they are written.
+/// A log of frames. Lines are buffered in memory before they are written.
 #[derive(Debug)]
 pub(super) struct FrameLog {
     /// The wall clock at [`Time::ZERO`].
     epoch: Duration,
     file: PathBuf,
     out: BufWriter<File>,
-    /// To which the next packet may belong.
+    /// The line to which the next packet may belong.
     run: Option<Run>,
     /// The first failure to write.
     failure: Option<io::Error>,
 }
 
 impl FrameLog {
-    /// Some thousand lines, which the system takes in less time than a frame is on the air.
+    /// Some thousand lines; writing them takes less time than a frame is on the air.
     const BUFFER: usize = 1 << 16;
 
-    /// The log of the frames of `conditions`, if they shall be logged.
+    /// The log of the frames of `conditions`, if a log is wanted.
     pub(super) fn of<P: Airborne>(
         file: Option<&Path>,
         conditions: &Conditions<P>,
@@ -67,7 +67,7 @@ impl FrameLog {
         Self::create(file, epoch).map(Some)
     }
 
-    /// Creates the file, which is overwritten. Times are `epoch` after 1970 at [`Time::ZERO`].
+    /// Creates or overwrites the file. [`Time::ZERO`] is `epoch` after 1970.
     fn create(file: &Path, epoch: Duration) -> Result<Self, FrameLogError> {
         let created = File::create(file).and_then(|file| {
             let mut out = BufWriter::with_capacity(Self::BUFFER, file);
@@ -83,7 +83,8 @@ impl FrameLog {
         let Delivered { at: delivered, from, to, frame, ref packet } = *arrival;
         let (frame, rate) = (frame.at, frame.rate);
         let run = Run { frame, delivered, from, to, rate, packets: 0, bytes: Bytes::ZERO };
-        // Within a frame, each packet is handed up at the end of its MPDU: a line has the last one's.
+        // Within a frame, each packet is handed up at the end of its MPDU: a line has the last
+        // time.
         let goes_on = |last: &Run| {
             let same = Run { delivered, packets: 0, bytes: Bytes::ZERO, ..*last } == run;
             same && (delivered <= frame || delivered == last.delivered)
@@ -97,7 +98,7 @@ impl FrameLog {
         run.bytes += packet.size();
     }
 
-    /// Writes what is still in memory; the first failure ever, if there was one.
+    /// Writes the buffered lines; returns the first failure ever, if there was one.
     pub(super) fn flush(&mut self) -> Result<(), FrameLogError> {
         self.write_run();
         let flushed = self.failure.take().map_or_else(|| self.out.flush(), Err);

@@ -1,22 +1,22 @@
-//! The path emulator: a UDP relay with the rate, delay, jitter, loss and queues of any path. For
-//! any protocol, with root, there is [`tun`].
+//! The path emulator: a UDP relay with the rate, delay, jitter, loss and queues of any path.
+//! [`tun`] emulates paths for any protocol, with root.
 //!
 //! ```text
-//! clients ◄──► listening socket ──► forward path ──► one socket a client ──► target
+//! clients ◄──► listening socket ──► forward path ──► one socket per client ──► target
 //!                     ▲                                      │
 //!                     └────────── reverse path ◄─────────────┘
 //! ```
 //!
-//! All clients share the two paths: they are the bottleneck. The hops are those of
-//! [`freshline_core::link`], driven in real time by one thread, without root. A packet counts
-//! with its IP and UDP headers (28 bytes over IPv4, 48 over IPv6), as it would on the path.
+//! All clients share the two paths, which are the bottleneck. The hops are those of
+//! [`freshline_core::link`], driven in real time by one thread, without root. A packet counts with
+//! its IP and UDP headers (28 bytes over IPv4, 48 over IPv6), as on a real path.
 //!
 //! With Wi-Fi among the [`Conditions`](freshline_core::link::Conditions), each client is a station
-//! of a cell, and what is called the target is behind the access point: what clients send goes over
-//! the air first, what is for them last. The packets of a frame are sent on back to back.
+//! of a cell, and the target is behind the access point: the clients' packets go over the air
+//! first, and packets for them go over the air last. The packets of a frame are forwarded back to
+//! back.
 //!
-//! What the system's socket buffers drop before the relay reads it is not seen here; the relay
-//! asks for large ones.
+//! Drops in the system's socket buffers are not visible here; the relay requests large buffers.
 
 mod air;
 mod datagram;
@@ -49,24 +49,24 @@ pub use report::{
 };
 use volley::Volley;
 
-/// What to emulate, and for how many.
+/// The conditions to emulate, and the limits for clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EmulatorConfig {
-    /// What is between the clients and the target.
+    /// The conditions between the clients and the target.
     pub conditions: ConditionsConfig,
-    /// How many clients are served at a time; each takes a socket. A further one takes the place
-    /// of the client that has been silent for the longest time, at least `rest`, or is refused.
+    /// The maximum number of clients; each takes a socket. A further client replaces the one that
+    /// has been silent for the longest time, if that is at least `rest`, or is refused.
     pub max_flows: usize,
-    /// After how much silence in both directions a client makes room for another one.
+    /// The silence in both directions after which a client can be replaced.
     pub rest: Span,
-    /// After how much silence in both directions a client is forgotten.
+    /// The silence in both directions after which a client is forgotten.
     pub idle_timeout: Span,
     /// Where to log the frames that come over the air.
     pub frames: Option<PathBuf>,
-    /// Where to capture them, as a monitor beside the receiver would.
+    /// Where to capture these frames, like a monitor next to the receiver.
     pub air: Option<PathBuf>,
-    /// With which code point all datagrams leave, as by a network that changes marks at its border;
-    /// `None`: each with its own.
+    /// The code point of all departing datagrams, as in a network that re-marks packets at its
+    /// border; `None` keeps each datagram's own.
     pub dscp: Option<Dscp>,
 }
 
@@ -84,29 +84,29 @@ impl Default for EmulatorConfig {
     }
 }
 
-/// Why the emulator could not start or go on.
+/// Why the emulator could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulateError {
-    /// The listening address is not to be had.
+    /// The listening address is unavailable.
     #[error("cannot listen on {address}: {source}; choose a free address of this machine")]
     Bind {
         /// The address asked for.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The conditions make no sense.
+    /// The conditions are invalid.
     #[error(transparent)]
     Conditions(#[from] ConditionsError),
     /// The frames cannot be logged.
     #[error(transparent)]
     Frames(#[from] FrameLogError),
-    /// The system refused a poll, a timer or a socket of ours.
+    /// The system refused a poll, a timer or a socket.
     #[error("the system refused to {action}: {source}; see its limits on open files (`ulimit -n`)")]
     System {
-        /// What was to be done.
+        /// The refused action.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -118,10 +118,10 @@ fn system(action: &'static str) -> impl FnOnce(io::Error) -> EmulateError {
 const LISTENER: Token = Token(0);
 const ALARM: Token = Token(1);
 const WAKER: Token = Token(2);
-/// Flows have this token and those above it.
+/// Flows have this token and higher ones.
 const FIRST_FLOW: Token = Token(3);
 
-/// An emulator that is bound to its address; [`Emulator::run`] sets it to work.
+/// An emulator that is bound to its address; [`Emulator::run`] starts it.
 #[derive(Debug)]
 pub struct Emulator {
     poll: Poll,
@@ -141,14 +141,14 @@ struct Shared {
 
 impl Shared {
     fn relay(&self) -> MutexGuard<'_, Relay> {
-        // A panic of a reader leaves the relay whole.
+        // A panic of a reader leaves the relay consistent.
         self.relay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Emulator {
-    /// Listens on `listen` for clients of `target`. All that is random follows from `seed`: the
-    /// n-th packet over a hop always meets the same loss and jitter.
+    /// Listens on `listen` for clients of `target`. All random numbers follow from `seed`: the n-th
+    /// packet over a hop always meets the same loss and jitter.
     pub fn bind(
         listen: SocketAddr,
         target: SocketAddr,
@@ -168,17 +168,17 @@ impl Emulator {
         Ok(Self { poll, alarm, clock: Clock::new(), local_addr, shared })
     }
 
-    /// Where clients find it.
+    /// The address for clients.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Something by which other threads watch and stop it.
+    /// A handle with which other threads watch and stop it.
     pub fn handle(&self) -> Handle {
         Handle { shared: Arc::clone(&self.shared) }
     }
 
-    /// Relays until a [`Handle`] stops it or `until` has come, and reports.
+    /// Relays until a [`Handle`] stops it or until the time `until`, and reports.
     pub fn run(&mut self, until: Option<Time>) -> Result<Report, EmulateError> {
         let (mut events, mut volley) = (Events::with_capacity(256), Volley::new());
         loop {
@@ -214,11 +214,11 @@ impl Handle {
     /// Makes [`Emulator::run`] return.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
-        // If the waker fails there is no poll left to wake.
+        // If the waker fails, there is no poll left to wake.
         let _ = self.shared.waker.wake();
     }
 
-    /// What happened so far.
+    /// The report of the run until now.
     pub fn report(&self) -> Report {
         self.shared.relay().report()
     }

@@ -8,11 +8,11 @@ pub(super) const RAW: u32 = 101;
 /// Frames of 802.11 behind radiotap.
 pub(super) const RADIOTAP: u32 = 127;
 
-/// How much of a packet is kept: all of it.
+/// The maximum number of bytes kept per packet: the whole packet.
 const SNAP_LEN: u32 = 1 << 18;
 const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 
-/// Begins a file of frames of the link type.
+/// Begins a file with frames of this link type.
 pub(super) fn write_header(file: &mut impl Write, link: u32) -> io::Result<()> {
     let (major, minor) = (2u16, 4u16);
     file.write_all(&MAGIC_NANOS.to_le_bytes())?;

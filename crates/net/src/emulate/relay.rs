@@ -1,4 +1,4 @@
-//! What the emulator does when it is awake.
+//! The turns of the emulator.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -23,15 +23,15 @@ use crate::clock::{Clock, wall_clock};
 use crate::marked::Marked;
 use crate::received::{Received, ask_for_addresses, ask_for_dscp, receive};
 
-/// How many datagrams are taken from a socket, or at one end, before the others have a turn.
+/// How many datagrams to take from a socket, or at one end, before the others have a turn.
 const BATCH: usize = 64;
-/// How many volleys are sent before the others have a turn: if several frames are due, nothing is
-/// read between the packets of one.
+/// How many volleys to send before the others have a turn: if several frames are due, no packet is
+/// read between the packets of a frame.
 const VOLLEYS: usize = 4;
 /// Larger than any UDP datagram.
 const SCRATCH: usize = 1 << 16;
 
-/// Sockets, what is between them, and the datagrams there.
+/// The sockets, the conditions between them, and the datagrams in transit.
 #[derive(Debug)]
 pub(super) struct Relay {
     clock: Clock,
@@ -43,18 +43,18 @@ pub(super) struct Relay {
     conditions: Conditions<Datagram>,
     frames: Option<FrameLog>,
     air: Option<AirCapture>,
-    /// Where clients think that their packets come from, and those packets.
+    /// The address that clients know as the source of their packets, and those packets.
     server: SocketAddr,
     packet: Vec<u8>,
-    /// By way, how long after its emulated arrival a datagram was sent on.
+    /// By direction: how long after its emulated arrival a datagram was sent on.
     lateness: [SpanHistogram; 2],
     pool: Pool,
     scratch: Box<[u8]>,
     headers: Bytes,
-    /// With which code point all datagrams leave; `None`: each with its own.
+    /// The code point of all departing datagrams; `None` keeps each datagram's own.
     dscp: Option<Dscp>,
-    /// Sockets that may have more to read. The poll tells of them once, so they stay here until
-    /// they have been read empty.
+    /// Sockets that may have more to read. The poll reports them once, so they stay here until they
+    /// have been read empty.
     readable: Vec<Token>,
     target_unreachable: u64,
     socket_errors: u64,
@@ -112,7 +112,7 @@ impl Relay {
         self.listener.local_addr()
     }
 
-    /// Sends what is due and reads what has come, a bounded amount of each. `volley` is empty
+    /// Sends due datagrams and reads arrived ones, a bounded number of each. `volley` is empty
     /// between turns.
     pub(super) fn turn(&mut self, woken_by: impl Iterator<Item = Token>, volley: &mut Volley) {
         self.readable.extend(woken_by.filter(|token| ![ALARM, WAKER].contains(token)));
@@ -163,7 +163,7 @@ impl Relay {
         DirectionReport::new(&self.config, &self.conditions, direction, lateness, Time::ZERO, now)
     }
 
-    /// Writes what is still in memory of the log of frames and of the air.
+    /// Writes the buffered parts of the frame log and of the air capture.
     pub(super) fn flush(&mut self) -> Result<(), FrameLogError> {
         self.frames.as_mut().map_or(Ok(()), FrameLog::flush)?;
         self.air.as_mut().map_or(Ok(()), AirCapture::flush)
@@ -209,14 +209,14 @@ impl Relay {
         Some(Datagram { dscp: self.dscp.unwrap_or(packet.dscp), ..packet })
     }
 
-    /// Where frames are logged or captured, they are seen before the path goes on.
+    /// If frames are logged or captured, they must be seen before the path advances.
     fn log_frames(&mut self, now: Time) {
         if self.frames.is_some() || self.air.is_some() {
             self.advance(now);
         }
     }
 
-    /// Brings the path to `now`, and with it the log of frames and the capture of the air.
+    /// Advances the path to `now`, and with it the log of frames and the capture of the air.
     fn advance(&mut self, now: Time) {
         let Self { conditions, frames, air, flows, pool, server, packet, .. } = self;
         let mut log = |passage: Passage<'_, Datagram>| {
@@ -235,7 +235,7 @@ impl Relay {
         conditions.advance(now, &mut recycle(pool), &mut log);
     }
 
-    /// Counts what became of a datagram; `None` is one whose flow was forgotten.
+    /// Counts the result of a datagram; `None` if its flow was forgotten.
     fn settle(&mut self, datagram: Datagram, sent: Option<io::Result<()>>) {
         match sent {
             Some(Ok(_)) => {}
@@ -247,7 +247,7 @@ impl Relay {
         self.pool.recycle(datagram.payload);
     }
 
-    /// Reads a batch from the socket of `token`; whether it is empty now.
+    /// Reads a batch from the socket of `token`; returns whether the socket is empty now.
     fn read_batch(&mut self, token: Token) -> bool {
         for _ in 0..BATCH {
             let read = match token {
@@ -262,7 +262,7 @@ impl Relay {
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return true,
                     ErrorKind::Interrupted => {}
-                    // An ICMP answer to a datagram sent before; there may be others behind it.
+                    // An ICMP answer to a datagram sent earlier; there may be others behind it.
                     ErrorKind::ConnectionRefused => self.target_unreachable += 1,
                     _ => {
                         self.socket_errors += 1;
@@ -274,7 +274,7 @@ impl Relay {
         false
     }
 
-    /// Puts the datagram in `scratch`, which came by `socket`, on its way.
+    /// Puts the datagram in `scratch`, which came from `socket`, onto its path.
     fn take_in(&mut self, socket: Token, received: Received) {
         let now = self.now();
         let Received { len, from, info } = received;
@@ -301,7 +301,7 @@ impl Relay {
     }
 }
 
-/// A sink that takes the buffers of what is dropped back into `pool`.
+/// A sink that returns the buffers of dropped datagrams to `pool`.
 fn recycle(pool: &mut Pool) -> impl FnMut(Drop<Datagram>) {
     |drop| pool.recycle(drop.packet.payload)
 }
@@ -321,7 +321,7 @@ fn send_to_target(
         contents: &datagram.payload,
     };
     match marked.send(&flow.socket) {
-        // This tells of a datagram before; the present one has not been tried yet.
+        // This error concerns an earlier datagram; the present one has not been tried yet.
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
             *unreachable += 1;
             marked.send(&flow.socket)

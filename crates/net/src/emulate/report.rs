@@ -1,4 +1,4 @@
-//! What an emulator did, as numbers.
+//! The report of an emulator.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use serde::Serialize;
 /// The whole report.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// The seed of all that was random.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// How long the emulator has been there, in s.
+    /// How long the emulator has existed, in s.
     pub duration_s: f64,
     /// From the clients to the target.
     pub forward: DirectionReport,
@@ -27,13 +27,13 @@ pub struct Report {
     pub wlan: Option<CellReport>,
     /// The clients.
     pub flows: FlowReport,
-    /// How often the target's machine answered that nobody listens there.
+    /// How often the target's host answered that the port is unreachable.
     pub target_unreachable: u64,
     /// Other failures to send or to receive.
     pub socket_errors: u64,
 }
 
-/// How many clients came and went.
+/// The number of clients, by their state.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct FlowReport {
     /// Clients that are served now.
@@ -42,7 +42,7 @@ pub struct FlowReport {
     pub opened: u64,
     /// Clients that were forgotten after they had been idle.
     pub expired: u64,
-    /// Packets of clients that came when no more could be served.
+    /// Packets of clients that arrived when no more clients could be served.
     pub refused_packets: u64,
 }
 
@@ -51,11 +51,11 @@ pub struct FlowReport {
 pub struct DirectionReport {
     /// The hops from first to last.
     pub hops: Vec<HopReport>,
-    /// How exactly the emulated times were kept.
+    /// The accuracy of the emulated times.
     pub timing_error: TimingError,
 }
 
-/// How long after its emulated arrival a packet was really sent on.
+/// How long after its emulated arrival a packet was actually sent on.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct TimingError {
     /// The median, in ms.
@@ -69,15 +69,15 @@ pub struct TimingError {
 /// One hop. Bytes include IP and UDP headers.
 #[derive(Debug, Clone, Serialize)]
 pub struct HopReport {
-    /// What the hop was told to do.
+    /// The configured conditions of the hop.
     pub conditions: HopConfig,
-    /// Packets that came.
+    /// Packets that arrived.
     pub packets_in: u64,
     /// Packets that left at the far end.
     pub packets_out: u64,
     /// Packets that are in the hop now.
     pub packets_in_flight: u64,
-    /// Bytes that came.
+    /// Bytes that arrived.
     pub bytes_in: u64,
     /// Bytes that left at the far end.
     pub bytes_out: u64,
@@ -91,59 +91,60 @@ pub struct HopReport {
     pub sojourn_p99_ms: f64,
     /// Its maximum, in ms.
     pub sojourn_max_ms: f64,
-    /// The part of the link's capacity that was used, from 0 to 1: of the time with a rate, of
-    /// the delivery opportunities with a trace.
+    /// The used fraction of the link's capacity, from 0 to 1: of the time with a rate, of the
+    /// delivery opportunities with a trace.
     pub utilisation: f64,
 }
 
-/// The cell of the clients. Bytes include IP headers, and those of UDP around a relay.
+/// The cell of the clients. Bytes include IP headers, and UDP headers around a relay.
 #[derive(Debug, Clone, Serialize)]
 pub struct CellReport {
-    /// What the cell was told to be.
+    /// The configuration of the cell.
     pub conditions: CellConfig,
     /// Packets in its queues, on the air, and received but held back behind a missing one.
     pub packets_in_flight: u64,
-    /// How often somebody transmitted, a collision counting once.
+    /// The number of transmissions; a collision counts once.
     pub exchanges: u64,
-    /// For which part of the time the medium was busy, from 0 to 1.
+    /// The fraction of the time during which the medium was busy, from 0 to 1.
     pub utilisation: f64,
-    /// Those that had anything to send or to receive.
+    /// The stations that had anything to send or to receive.
     pub stations: Vec<StationReport>,
 }
 
-/// One station: what it sent, but for `frames_received` and `level_received`.
+/// The transmissions of one station, except for `frames_received` and `level_received`.
 #[derive(Debug, Clone, Serialize)]
 pub struct StationReport {
     /// Its number; 0 is the access point.
     pub station: u32,
     /// Packets that it was given to send.
     pub packets_in: u64,
-    /// Of these, those that arrived.
+    /// The number of these packets that arrived.
     pub packets_out: u64,
     /// Bytes that it was given to send.
     pub bytes_in: u64,
-    /// Of these, those that arrived.
+    /// The number of these bytes that arrived.
     pub bytes_out: u64,
-    /// Those that were dropped, by reason: `too_big`, `queue_full`, `lifetime`, `retry_limit`.
+    /// Dropped packets by reason: `too_big`, `queue_full`, `lifetime`, `retry_limit`.
     pub drops: BTreeMap<&'static str, u64>,
-    /// How often it transmitted: frames, or A-MPDUs.
+    /// The number of its transmissions: frames, or A-MPDUs.
     pub frames: u64,
-    /// The mean aggregation level of these: packets a frame; zero if there was none.
+    /// The mean aggregation level of these: packets per frame; zero without frames.
     pub level: f64,
     /// Packets sent again.
     pub retries: u64,
-    /// Frames that met another one.
+    /// Frames that collided with another one.
     pub collisions: u64,
-    /// For which part of the time it transmitted, acknowledgements included, from 0 to 1.
+    /// The fraction of the time during which it transmitted, acknowledgements included, from 0 to
+    /// 1.
     pub airtime: f64,
     /// Frames that it received, at least in part.
     pub frames_received: u64,
-    /// The mean aggregation level of these: packets received a frame; zero if there was none.
+    /// The mean aggregation level of these: packets received per frame; zero without frames.
     pub level_received: f64,
 }
 
 impl CellReport {
-    /// Of the cell in `conditions`, which `config` tells, if there is one.
+    /// The report of the cell in `conditions`, which match `config`, if there is a cell.
     pub(super) fn of<P: Airborne>(
         config: &ConditionsConfig,
         conditions: &Conditions<P>,
@@ -169,7 +170,7 @@ fn is_active(station: &StationStats) -> bool {
     station.arrived.packets.get() > 0 || station.received_frames > 0
 }
 
-/// The part of `whole` that is `span`; zero of nothing.
+/// The fraction `span` / `whole`; zero if `whole` is zero.
 fn part(span: Span, whole: Span) -> f64 {
     if whole.is_zero() { 0.0 } else { span.as_secs_f64() / whole.as_secs_f64() }
 }
@@ -211,7 +212,7 @@ impl DirectionReport {
             Direction::Forward => &config.forward,
             Direction::Reverse => &config.reverse,
         };
-        // A path that was told nothing is one ideal hop.
+        // A path without configured hops is one ideal hop.
         let wlan_config = wlan_config.hop.iter().cloned().chain([HopConfig::default()]);
         let hops = conditions.path(direction).hops().iter().zip(wlan_config);
         Self {

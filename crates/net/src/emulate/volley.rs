@@ -11,24 +11,24 @@ use nix::sys::socket::{ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, 
 
 use super::datagram::{Datagram, Pool};
 
-/// Up to [`Volley::SIZE`] datagrams, which one system call sends. So the packets of a frame reach
-/// their receiver back to back, as a network card's driver hands them up, and each with a time of
-/// its own: segmentation offload would give all of them the same.
+/// Up to [`Volley::SIZE`] datagrams, sent by one system call. So the packets of a frame reach their
+/// receiver back to back, as a network card's driver hands them up, and each with its own time:
+/// segmentation offload would give all of them the same time.
 pub(super) struct Volley {
     datagrams: Vec<Datagram>,
     remotes: Vec<SocketAddr>,
-    /// The same as the system has them.
+    /// The addresses in the system's format.
     addresses: Vec<Option<SockaddrStorage>>,
-    /// The addresses of this host from which they leave, where that is not the system's choice.
+    /// The addresses of this host from which they leave, unless the system chooses.
     sources: Vec<Option<IpAddr>>,
-    /// With a code point alone, and with a source address besides.
+    /// With a code point only, and with a source address as well.
     plain: MultiHeaders<SockaddrStorage>,
     from_v4: MultiHeaders<SockaddrStorage>,
     from_v6: MultiHeaders<SockaddrStorage>,
 }
 
 impl Volley {
-    /// As many as there are in the largest frame.
+    /// The number of packets in the largest frame.
     const SIZE: usize = 64;
 
     pub(super) fn new() -> Self {
@@ -47,7 +47,8 @@ impl Volley {
         self.datagrams.len() == Self::SIZE
     }
 
-    /// Adds a datagram that leaves from an address of this host, or from any; there must be room.
+    /// Adds a datagram that leaves from the given address of this host, or from any; there must be
+    /// room.
     pub(super) fn push(&mut self, datagram: Datagram, from: Option<IpAddr>, to: SocketAddr) {
         self.datagrams.push(datagram);
         self.remotes.push(to);
@@ -55,13 +56,13 @@ impl Volley {
         self.sources.push(from);
     }
 
-    /// Sends all that was added; how many the system refused.
+    /// Sends all datagrams; returns how many the system refused.
     pub(super) fn send(&mut self, socket: &UdpSocket, pool: &mut Pool) -> u64 {
         let (mut sent, mut refused) = (0, 0);
         while sent < self.datagrams.len() {
             match self.send_from(sent, socket) {
                 Ok(count) => sent += count,
-                // It is of the first one; others may follow it.
+                // The error concerns the first datagram; others may follow it.
                 Err(_) => (sent, refused) = (sent + 1, refused + 1),
             }
         }
@@ -72,7 +73,8 @@ impl Volley {
         refused
     }
 
-    /// Sends those from `first` on that leave from one address with one code point; how many.
+    /// Sends the datagrams from `first` on that leave from the same address with the same code
+    /// point; returns their number.
     fn send_from(&mut self, first: usize, socket: &UdpSocket) -> io::Result<usize> {
         let kind_of = |at: usize| (self.sources[at], self.datagrams[at].dscp, self.is_v4(at));
         let kind @ (source, dscp, is_v4) = kind_of(first);
@@ -108,7 +110,7 @@ impl Volley {
         Ok(sent.count())
     }
 
-    /// Whether a datagram leaves as a packet of IPv4, which a socket of IPv6 sends to mapped addresses.
+    /// Whether a datagram leaves as an IPv4 packet, which an IPv6 socket sends to mapped addresses.
     fn is_v4(&self, at: usize) -> bool {
         self.remotes[at].ip().to_canonical().is_ipv4()
     }

@@ -1,22 +1,22 @@
-//! The addresses of the two ends, such that runs beside and within each other never collide.
+//! The addresses of the two ends, chosen so that parallel and nested runs never collide.
 //!
-//! All come from the shared address space 100.64.0.0/10 (RFC 6598), as prefixes within prefixes:
-//! a run in the outermost namespace takes a /18, a run within it a /22 of that, and so on. So
-//! the whole of a run, with all the runs within it, is behind one route. IPv6 addresses are
-//! those of IPv4 behind a fixed prefix of a unique local range (RFC 4193).
+//! All come from the shared address space 100.64.0.0/10 (RFC 6598), as nested prefixes: a run in
+//! the outermost namespace takes a /18, a run within it a /22 of that, and so on. So a run, with
+//! all the runs within it, is behind one route. IPv6 addresses are the IPv4 addresses behind a
+//! fixed prefix of a unique local range (RFC 4193).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nix::ifaddrs::getifaddrs;
 
-/// The name of the interface through which a program in a namespace meets the path.
+/// The name of the interface to the path, in the namespace of the command.
 pub(super) const INSIDE: &str = "freshline";
 
 /// The first 96 bits of every IPv6 address: `fd66:7265:7368::/96`.
 const IPV6_PREFIX: [u16; 6] = [0xfd66, 0x7265, 0x7368, 0, 0, 0];
 
-/// An IPv4 prefix; the first two hosts in it are the ends of a run.
+/// An IPv4 prefix; its first two hosts are the ends of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Prefix {
     network: u32,
@@ -27,7 +27,7 @@ impl Prefix {
     const ALL: Self = Self { network: u32::from_be_bytes([100, 64, 0, 0]), len: 10 };
     /// The length of a prefix in the outermost namespace: there are 255 of them.
     const OUTERMOST: u8 = 18;
-    /// How many bits more each level takes: 15 prefixes, three levels deeper.
+    /// The extra prefix bits per level: 15 prefixes, three levels deeper.
     const BITS_A_LEVEL: u8 = 4;
     /// The longest prefix with two hosts.
     const LONGEST: u8 = 30;
@@ -37,8 +37,8 @@ impl Prefix {
         Self { network: u32::from(address) & mask(len), len }
     }
 
-    /// The prefixes that runs within this one may take, with their numbers from 1; none if it is
-    /// too small. Number 0 holds the ends of this one.
+    /// The prefixes for runs within this one, with their numbers from 1; empty if it is too small.
+    /// Number 0 holds this run's own ends.
     fn parts(self) -> impl Iterator<Item = (u32, Self)> {
         let len = if self == Self::ALL { Self::OUTERMOST } else { self.len + Self::BITS_A_LEVEL };
         let count = if len <= Self::LONGEST { 1 << (len - self.len) } else { 0 };

@@ -1,4 +1,4 @@
-//! What passes a point of a path, as packet captures in the classic pcap format, with times in
+//! Captures of the packets that pass a point of a path, in the classic pcap format, with times in
 //! ns and packets from their IP headers on (`LINKTYPE_RAW`).
 
 use std::fmt;
@@ -14,20 +14,20 @@ use freshline_core::unit::Time;
 use super::super::pcap;
 use super::RunError;
 
-/// A point of a path, written `forward.1`: behind that hop, where 0 is in front of the first.
+/// A point of a path, written `forward.1`: behind that hop; 0 is in front of the first hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapturePoint {
     /// The path.
     pub direction: Direction,
-    /// The hop that packets have left, counted from 1, or 0 for what enters the path.
+    /// The hop that packets have left, counted from 1, or 0 for packets that enter the path.
     pub behind: usize,
 }
 
-/// A point that could not be read.
+/// A string that is not a point of a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a point of a path; write `forward.1` for what leaves the first hop, \
-     `reverse.0` for what enters the way back"
+    "`{0}` is not a point of a path; write `forward.1` for packets that leave the first \
+     hop, `reverse.0` for packets that enter the reverse path"
 )]
 pub struct ParseCapturePointError(String);
 
@@ -49,7 +49,7 @@ impl fmt::Display for CapturePoint {
     }
 }
 
-/// What to capture, and into which file. Points may share a file.
+/// A point to capture, and its file. Points may share a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capture {
     /// The point.
@@ -64,14 +64,14 @@ pub(super) struct Captures {
     /// The wall clock at [`Time::ZERO`].
     epoch: Duration,
     files: Vec<(PathBuf, BufWriter<File>)>,
-    /// Points and the places of their files.
+    /// Points, with the indices of their files.
     points: Vec<(CapturePoint, usize)>,
     /// The first failure to write.
     failure: Option<RunError>,
 }
 
 impl Captures {
-    /// Creates the files. Times are `epoch` after 1970 at [`Time::ZERO`].
+    /// Creates the files. [`Time::ZERO`] is `epoch` after 1970.
     pub(super) fn create(
         captures: &[Capture],
         conditions: &ConditionsConfig,
@@ -83,7 +83,7 @@ impl Captures {
                 Direction::Forward => &conditions.forward,
                 Direction::Reverse => &conditions.reverse,
             };
-            // A path that was told nothing is one ideal hop.
+            // A path without configured hops is one ideal hop.
             let hops = path.hop.len().max(1);
             if point.behind > hops {
                 return Err(RunError::NoSuchHop { point: *point, hops });
@@ -102,7 +102,7 @@ impl Captures {
         Ok(all)
     }
 
-    /// Whether nothing is captured.
+    /// Whether there is nothing to capture.
     pub(super) fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
@@ -112,7 +112,7 @@ impl Captures {
         self.points.iter().any(|(point, _)| point.direction == direction)
     }
 
-    /// Writes a packet that passed `point` at `at` to the files that want it.
+    /// Writes a packet that passed `point` at `at` to the files of that point.
     pub(super) fn record(&mut self, point: CapturePoint, at: Time, packet: &[u8]) {
         let since_1970 = self.epoch + Duration::from(at.since(Time::ZERO));
         for (_, place) in self.points.iter().filter(|(wanted, _)| *wanted == point) {
@@ -123,7 +123,7 @@ impl Captures {
         }
     }
 
-    /// Writes what is still in memory; the first failure of the whole run, if there was one.
+    /// Writes the buffered packets; returns the first failure of the whole run, if there was one.
     pub(super) fn finish(mut self) -> Result<(), RunError> {
         if let Some(failure) = self.failure {
             return Err(failure);

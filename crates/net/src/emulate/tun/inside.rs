@@ -1,7 +1,7 @@
 //! The inside: a network namespace without a name, and the command in it.
 //!
-//! A thread enters the namespace and stays there; the namespace is gone with the last process
-//! and thread in it. Nothing of it is visible outside, and nothing needs to be removed.
+//! A thread enters the namespace and stays there; the namespace disappears with the last process
+//! and thread in it. It is not visible outside, and needs no clean-up.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ use super::{RunError, init, system};
 use crate::tun::{Device, IPV6_MIN_MTU};
 use crate::waker::Waker;
 
-/// A namespace with its device, in which nothing runs yet.
+/// A namespace with its device, still without a command.
 pub(super) struct Inside {
     thread: JoinHandle<io::Result<ExitStatus>>,
     commands: Sender<(Command, Arc<Waker>)>,
@@ -33,16 +33,16 @@ pub(super) struct Inside {
 /// A command that runs inside.
 pub(super) struct Running {
     thread: JoinHandle<io::Result<ExitStatus>>,
-    /// The process that stands for the command; see [`init`].
+    /// The process that represents the command; see [`init`].
     pub(super) init: Pid,
     /// Keeps the namespace when the command has ended.
     namespace: Sender<(Command, Arc<Waker>)>,
-    /// A waker that is dropped wakes nobody, not even for what it was told before.
+    /// Must live as long as this: dropping a waker cancels even its pending wake-ups.
     _ended: Arc<Waker>,
 }
 
 impl Inside {
-    /// Makes the namespace, and its end of the path.
+    /// Creates the namespace, and its end of the path.
     pub(super) fn open(
         ends: Ends,
         mtu: u16,
@@ -53,12 +53,12 @@ impl Inside {
         let (pid_out, started) = channel();
         let life = move || {
             let device = set_up(ends, mtu);
-            // If nobody listens any more, no command comes either.
+            // If the receiver is gone, no command arrives either.
             let _ = device_out.send(device);
             match command_in.recv() {
                 Ok((command, waker)) => {
                     let ended = live(command, user.as_ref(), &waker, pid_out)?;
-                    // What the command sent last needs the namespace until it has arrived.
+                    // The last packets of the command need the namespace until they have arrived.
                     let _ = command_in.recv();
                     Ok(ended)
                 }
@@ -77,7 +77,7 @@ impl Inside {
     pub(super) fn start(self, command: Command, ended: Waker) -> Result<Running, RunError> {
         let ended = Arc::new(ended);
         let program = command.get_program().to_string_lossy().into_owned();
-        // If the thread has ended, it says why when it is joined.
+        // If the thread has ended, joining it returns the reason.
         let _ = self.commands.send((command, Arc::clone(&ended)));
         match self.started.recv() {
             Ok(init) => {
@@ -92,8 +92,8 @@ impl Inside {
 }
 
 impl Running {
-    /// Leaves the namespace when the command has ended: its exit code as a shell counts it, which
-    /// is 128 and the signal if one ended it.
+    /// Leaves the namespace when the command has ended; returns its exit code as in a shell, which
+    /// is 128 plus the signal's number if one ended it.
     pub(super) fn exit_code(self) -> Result<u8, RunError> {
         drop(self.namespace);
         let status = join(self.thread).map_err(system("wait for the command"))?;
@@ -110,7 +110,7 @@ fn gone() -> RunError {
     system("keep a namespace")(io::Error::other("its thread ended"))
 }
 
-/// Moves the calling thread into a namespace of its own and prepares that.
+/// Moves the calling thread into a new namespace and prepares that.
 fn set_up(ends: Ends, mtu: u16) -> Result<Device, RunError> {
     unshare(CloneFlags::CLONE_NEWNET)
         .map_err(io::Error::from)
@@ -119,7 +119,7 @@ fn set_up(ends: Ends, mtu: u16) -> Result<Device, RunError> {
     route.bring_up("lo").map_err(system("bring the loopback up in the namespace"))?;
     // A run within this one is reached through it.
     for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-        // Where this is not allowed, a run within this one reaches this one only.
+        // If this is not allowed, a run within this one reaches only this one.
         let _ = fs::write(format!("/proc/sys/net/{switch}"), "1");
     }
     let device = Device::create(INSIDE).map_err(system("make a TUN device in the namespace"))?;
@@ -151,7 +151,7 @@ fn live(
     // Process ids are positive `i32`s.
     let _ = started.send(Pid::from_raw(child.id() as i32));
     let status = child.wait();
-    // If the waker fails there is no poll left to wake.
+    // If the waker fails, there is no poll left to wake.
     let _ = waker.wake();
     status
 }

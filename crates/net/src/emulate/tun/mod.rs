@@ -1,4 +1,4 @@
-//! The path emulator for any program: a command in a network namespace of its own behind a path.
+//! The path emulator for any program: a command in its own network namespace behind a path.
 //!
 //! ```text
 //! host's namespace │             the emulator             │ a namespace without a name
@@ -8,15 +8,15 @@
 //! ```
 //!
 //! The hops are those of [`freshline_core::link`], driven in real time by one thread. Packets of
-//! any protocol count from their IP headers on. The kernel hands over super-packets (of TCP and
-//! UDP with segmentation offload). Where hops treat packets one by one, super-packets are segmented
-//! before they enter a queue, and packets that are delivered at the same time are joined again.
-//! Elsewhere super-packets pass whole, with checksums left to the kernel, and count as their packets.
+//! any protocol count from their IP headers on. The kernel hands over super-packets (of TCP and UDP
+//! with segmentation offload). If hops treat packets one by one, super-packets are segmented before
+//! they enter a queue, and packets that are delivered at the same time are joined again. Otherwise
+//! super-packets pass whole, with checksums left to the kernel, and count as their packets.
 //!
-//! With Wi-Fi among the conditions, the command is a station: what it sends goes over the air to
-//! the access point before it goes over the forward hops, what is for it comes from there.
+//! With Wi-Fi among the conditions, the command is a station: its packets go over the air to the
+//! access point and then over the forward hops; packets for it take the opposite path.
 //!
-//! Needs root: the emulator makes TUN devices and namespaces. It leaves nothing behind, however
+//! Needs root: the emulator creates TUN devices and namespaces. It leaves nothing behind, however
 //! it ends: devices last as long as they are open, and the namespace as long as the command.
 
 mod address;
@@ -55,34 +55,34 @@ pub use capture::{Capture, CapturePoint, ParseCapturePointError};
 use inside::{Inside, Running};
 use relay::{Records, Relay};
 
-/// What to emulate.
+/// The configuration of a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunConfig {
     /// The paths. Both interfaces take the smallest MTU of all hops, or 1500 bytes.
     pub conditions: ConditionsConfig,
-    /// What is written into capture files.
+    /// The points to capture, with their files.
     pub captures: Vec<Capture>,
     /// Where to log the frames that come over the air.
     pub frames: Option<PathBuf>,
-    /// Where to capture them, as a monitor beside the receiver would.
+    /// Where to capture these frames, like a monitor next to the receiver.
     pub air: Option<PathBuf>,
     /// Whether the emulator runs with real-time priority.
     pub real_time: RealTimeUse,
-    /// How long before a packet is due the emulator wakes and polls until then: the time that the system
-    /// takes to wake a thread. Zero polls never, and takes less of the processor.
+    /// How long before a packet is due the emulator wakes and then polls: the time that the system
+    /// takes to wake a thread. Zero never polls, and uses less of the processor.
     pub busy_poll: Span,
     /// The user that runs the command; by default that of this process.
     pub user: Option<User>,
-    /// The seed of all that is random: the n-th packet over a hop always meets the same loss and
+    /// The seed of all random numbers: the n-th packet over a hop always meets the same loss and
     /// jitter.
     pub seed: u64,
 }
 
-/// Whether the thread of the emulator runs with real-time priority (`SCHED_FIFO`), before all programs that
-/// have none. The command has the usual priority.
+/// Whether the thread of the emulator runs with real-time priority (`SCHED_FIFO`), before all
+/// programs without it. The command has the usual priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RealTimeUse {
-    /// Where the system allows it.
+    /// If the system allows it.
     #[default]
     Auto,
     /// Always: a system that does not allow it is an error.
@@ -106,13 +106,13 @@ pub enum RunError {
          container (`--device /dev/net/tun`)"
     )]
     NeedsTun,
-    /// All prefixes are taken, or this is nested too deep.
+    /// All prefixes are taken, or runs are nested too deeply.
     #[error(
-        "no addresses are free in 100.64.0.0/10: runs nest 4 deep, and 15 fit beside each other \
-         in a run; end others first"
+        "no addresses are free in 100.64.0.0/10: runs nest at most 4 deep, with 15 runs \
+         within each run; end others first"
     )]
     NoAddresses,
-    /// The conditions make no sense.
+    /// The conditions are invalid.
     #[error(transparent)]
     Conditions(#[from] ConditionsError),
     /// The frames cannot be logged.
@@ -123,7 +123,7 @@ pub enum RunError {
     NoSuchHop {
         /// The point asked for.
         point: CapturePoint,
-        /// How many hops the path has.
+        /// The path's number of hops.
         hops: usize,
     },
     /// A capture that cannot be written.
@@ -131,7 +131,7 @@ pub enum RunError {
     Capture {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The command cannot be started.
@@ -139,7 +139,7 @@ pub enum RunError {
     Command {
         /// The command.
         program: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system refused something else.
@@ -148,9 +148,9 @@ pub enum RunError {
          CAP_SYS_ADMIN, and a kernel with namespaces and TUN devices"
     )]
     System {
-        /// What was to be done.
+        /// The refused action.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -159,10 +159,10 @@ fn system<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> RunErro
     move |error| RunError::System { action, source: error.into() }
 }
 
-/// What happened.
+/// The result of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunReport {
-    /// The seed of all that was random.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// How long the command ran, in s.
     pub duration_s: f64,
@@ -175,7 +175,7 @@ pub struct RunReport {
     /// The cell, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wlan: Option<CellReport>,
-    /// How often an interface did not give or take packets.
+    /// The number of failed reads and writes of the interfaces.
     pub device_errors: u64,
 }
 
@@ -193,12 +193,13 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// The largest MTU of the interfaces where no hop says otherwise.
+    /// The MTU of the interfaces if no hop has a smaller one.
     const DEFAULT_MTU: u16 = 1500;
 
-    /// Makes the devices and the namespace. From here on, the signals that [`Sandbox::run`] names
-    /// are kept for the command; a process with other threads blocks them there. The calling thread, which
-    /// is to call [`Sandbox::run`], has real-time priority if the configuration asks for it.
+    /// Creates the devices and the namespace. From here on, the signals that [`Sandbox::run`] names
+    /// are kept for the command; a process with other threads must block them there. The calling
+    /// thread, which must call [`Sandbox::run`], has real-time priority if the configuration asks
+    /// for it.
     pub fn new(config: RunConfig) -> Result<Self, RunError> {
         let ConditionsConfig { forward, reverse, .. } = &config.conditions;
         let mtu = mtu(forward.hop.iter().chain(&reverse.hop));
@@ -209,7 +210,7 @@ impl Sandbox {
         if !std::path::Path::new("/dev/net/tun").exists() {
             return Err(RunError::NeedsTun);
         }
-        // The thread that this starts must not receive them either.
+        // The thread that is started here must not receive them either.
         let signals = Signals::take().map_err(system("receive signals"))?;
         let (outer, prefix) = outer_device()?;
         let (inside, inner) = Inside::open(prefix.inner(), mtu, config.user.clone())?;
@@ -218,7 +219,7 @@ impl Sandbox {
         outer
             .set_up(&mut route, &ends.addresses(), mtu)
             .map_err(system("configure the outer TUN device"))?;
-        // Last: no other thread is started with it.
+        // Last, so that no other thread inherits it.
         let real_time = match config.real_time {
             RealTimeUse::Off => None,
             RealTimeUse::Auto => RealTime::begin().ok(),
@@ -244,13 +245,13 @@ impl Sandbox {
         self.real_time.is_some()
     }
 
-    /// Runs `command` to its end and delivers what it has sent until then, if that takes no more
-    /// than 2 s. The command has the variables `FRESHLINE_HOST` and `FRESHLINE_HOST6`, the
-    /// addresses of this host. Whatever the command has started ends with it.
+    /// Runs `command` to its end and delivers the packets that it has sent, for at most 2 s longer.
+    /// The command has the variables `FRESHLINE_HOST` and `FRESHLINE_HOST6`, the addresses of this
+    /// host. All processes that the command has started end with it.
     ///
-    /// Until then, SIGHUP, SIGINT, SIGQUIT and SIGTERM of the calling thread are for the command:
-    /// those that did not come from a terminal, which sends them to the command itself, are
-    /// forwarded, and half a second after the first one another one kills the command.
+    /// Until then, SIGHUP, SIGINT, SIGQUIT and SIGTERM of the calling thread are for the command.
+    /// They are forwarded unless they come from a terminal, which sends them to the command itself.
+    /// A second signal, half a second or more after the first, kills the command.
     pub fn run(self, mut command: Command) -> Result<RunReport, RunError> {
         command.env("FRESHLINE_HOST", self.host().to_string());
         match self.host6() {
@@ -293,18 +294,18 @@ impl Sandbox {
     }
 }
 
-/// The smallest MTU of all hops, as far as a device can have it.
+/// The smallest MTU of all hops, limited to the range of a device.
 fn mtu<'a>(hops: impl Iterator<Item = &'a HopConfig>) -> u16 {
     let smallest = hops.filter_map(|hop| hop.mtu).min();
     let mtu = smallest.map_or(u64::from(Sandbox::DEFAULT_MTU), Bytes::get);
     u16::try_from(mtu).unwrap_or(u16::MAX)
 }
 
-/// The outer device, by whose name its prefix is taken.
+/// The outer device, whose name reserves its prefix.
 fn outer_device() -> Result<(Device, address::Prefix), RunError> {
     let mut free: Vec<_> = free_prefixes().map_err(system("list interfaces"))?.collect();
-    // Connections to a run that has ended may still be retransmitting to its address, so the next
-    // run takes another one.
+    // Connections to a run that has ended may still retransmit to its address, so the next run
+    // takes another address.
     let first = std::process::id() as usize % free.len().max(1);
     free.rotate_left(first);
     for (number, prefix) in free {
@@ -344,11 +345,12 @@ impl Driver {
         Ok(Self { poll, alarm, busy_poll })
     }
 
-    /// How long what is on the paths may take to arrive when the command has ended.
+    /// How long packets on the paths may take to arrive when the command has ended.
     const LINGER: Span = Span::from_secs(2);
 
-    /// Relays until the command has ended and nothing of it is on the paths any more: the ends of
-    /// its connections arrive too. A command that was ended by a signal is not waited for.
+    /// Relays until the command has ended and the paths hold no more of its packets, so that the
+    /// ends of its connections arrive, too. If a signal ended the command, this does not wait for
+    /// its packets.
     fn drive(&mut self, relay: &mut Relay, command: &Running, signals: &Signals) -> io::Result<()> {
         let mut events = Events::with_capacity(16);
         let (mut first_signal, mut last) = (None, None);
@@ -360,7 +362,7 @@ impl Driver {
             if last.is_some_and(|last| now >= last || is_empty || first_signal.is_some()) {
                 return Ok(());
             }
-            // Within this time of the next event, the poll does not sleep.
+            // The poll does not sleep if the next event is due within this time.
             let next = next.map(|next| next - self.busy_poll);
             let wake = Time::earliest([relay.is_busy().then_some(now), next, last]);
             let timeout = self.alarm.poll_until(now, wake)?;
@@ -380,7 +382,7 @@ impl Driver {
     }
 }
 
-/// The signals that are for the command, as long as this is.
+/// Holds the signals that are for the command.
 struct Signals {
     arrivals: SignalFd,
     before: SigSet,
@@ -396,11 +398,11 @@ impl Signals {
         Ok(Self { arrivals, before })
     }
 
-    /// How long after the first signal another one is taken for the same: `timeout` and others
-    /// signal a process and its group.
+    /// Within this time of the first signal, another signal counts as the same: `timeout` and
+    /// others signal a process and its group.
     const GRACE: Span = Span::from_millis(500);
 
-    /// Forwards what has come. A second signal kills.
+    /// Forwards the signals that have arrived. A second signal kills the command.
     fn forward(&self, command: &Running, now: Time, first: &mut Option<Time>) {
         while let Ok(Some(arrival)) = self.arrivals.read_signal() {
             if init::is_from_kernel(arrival.ssi_code) {
@@ -409,7 +411,7 @@ impl Signals {
             let sent = init::FORWARDED.into_iter().find(|known| *known as u32 == arrival.ssi_signo);
             let is_second = now.since(*first.get_or_insert(now)) > Self::GRACE;
             let signal = if is_second { Some(Signal::SIGKILL) } else { sent };
-            // It fails only if the command has ended, which the loop sees.
+            // This fails only if the command has ended, which the loop sees.
             let _ = signal.map(|signal| kill(command.init, signal));
         }
     }

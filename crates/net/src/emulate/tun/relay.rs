@@ -1,4 +1,4 @@
-//! What the emulator does when it is awake: packets from device to device.
+//! The turns of the emulator: moves packets from device to device.
 
 use std::io::ErrorKind;
 
@@ -15,9 +15,9 @@ use super::{CellReport, DirectionReport, RunError};
 use crate::clock::Clock;
 use crate::tun::{Device, IpPacket, Pool};
 
-/// How many packets are delivered at once; a super-packet may exceed it.
+/// The maximum number of packets per delivery; a super-packet may exceed it.
 const BATCH: u64 = 128;
-/// How many packets and super-packets are read from a device before the poll has a turn.
+/// How many packets and super-packets to read from a device before polling again.
 const READS: usize = 16;
 
 /// The command is the only client.
@@ -27,38 +27,38 @@ impl Airborne for IpPacket {
     }
 }
 
-/// What is being delivered at one end.
+/// A delivery in progress at one end.
 #[derive(Default)]
 struct Delivery {
     batch: Vec<IpPacket>,
-    /// Those of the batch on the wire.
+    /// The number of packets of the batch, as counted on the wire.
     packets: u64,
     /// When each packet of the batch was due.
     due: Vec<Time>,
-    /// How long after it was due a packet was delivered.
+    /// How long after its due time each packet was delivered.
     lateness: SpanHistogram,
 }
 
-/// The devices, what is between them, and the packets.
+/// The devices, the conditions between them, and the packets.
 pub(super) struct Relay {
     clock: Clock,
     start: Time,
-    /// The inner and the outer device: way n leads from device n to the other one.
+    /// The inner and the outer device: direction n leads from device n to the other one.
     devices: [Device; 2],
     config: ConditionsConfig,
     conditions: Conditions<IpPacket>,
-    /// By direction: whether super-packets pass whole, as nothing treats their packets one by one.
+    /// By direction: whether super-packets pass whole, because no hop treats packets one by one.
     is_whole: [bool; 2],
-    /// By way.
+    /// By direction.
     deliveries: [Delivery; 2],
-    /// Whether a device may have more to read. The poll tells of it once.
+    /// Whether a device may have more to read. The poll reports it once.
     is_readable: [bool; 2],
     pool: Pool,
     records: Records,
     device_errors: u64,
 }
 
-/// What is written down of the packets.
+/// The logs and captures of the packets.
 pub(super) struct Records {
     pub(super) captures: Captures,
     pub(super) frames: Option<FrameLog>,
@@ -66,7 +66,7 @@ pub(super) struct Records {
 }
 
 impl Relay {
-    /// `conditions` are what `config` tells; their time begins at `start`.
+    /// `conditions` must match `config`; their time begins at `start`.
     pub(super) fn new(
         devices: [Device; 2],
         config: ConditionsConfig,
@@ -93,12 +93,12 @@ impl Relay {
         }
     }
 
-    /// Notes that a device may have something to read.
+    /// Notes that a device may be readable.
     pub(super) fn wake(&mut self, device: usize) {
         self.is_readable[device] = true;
     }
 
-    /// Delivers what is due and reads what has come, a bounded amount of each.
+    /// Delivers due packets and reads arrived ones, a bounded number of each.
     pub(super) fn turn(&mut self) {
         for _ in 0..READS {
             for direction in Direction::ALL {
@@ -128,7 +128,7 @@ impl Relay {
         Time::ZERO + self.clock.now().since(self.start)
     }
 
-    /// What the forward and the reverse path did.
+    /// The reports of the forward and the reverse path.
     pub(super) fn report(&self) -> [DirectionReport; 2] {
         let now = self.now();
         Direction::ALL.map(|direction| {
@@ -138,17 +138,17 @@ impl Relay {
         })
     }
 
-    /// What the cell did, if there is one.
+    /// The report of the cell, if there is one.
     pub(super) fn cell_report(&self) -> Option<CellReport> {
         CellReport::of(&self.config, &self.conditions, Time::ZERO, self.now())
     }
 
-    /// How many packets a device did not give or take.
+    /// The number of failed reads and writes of the devices.
     pub(super) fn device_errors(&self) -> u64 {
         self.device_errors
     }
 
-    /// Completes what is written down.
+    /// Completes the logs and captures.
     pub(super) fn finish(mut self) -> Result<(), RunError> {
         if let Some(frames) = &mut self.records.frames {
             frames.flush()?;
@@ -159,14 +159,14 @@ impl Relay {
         self.records.captures.finish()
     }
 
-    /// Puts the next (super-)packet of a device on its way.
+    /// Puts the next (super-)packet of a device onto its path.
     fn read(&mut self, direction: Direction) {
         let (clock, start) = (self.clock, self.start);
         let Self { devices, conditions, records, pool, .. } = self;
         let mut now = None;
         let take = |pool: &mut Pool, packet: IpPacket| {
-            // All packets of a super-packet come at the same time, after it was read: no packet
-            // is delivered before it has taken its delay.
+            // All packets of a super-packet arrive at the same time, after it was read: no packet
+            // is delivered before its full delay.
             let now = *now.get_or_insert_with(|| Time::ZERO + clock.now().since(start));
             records.advance(now, conditions, pool);
             records.captures.record(CapturePoint { direction, behind: 0 }, now, packet.bytes());
@@ -183,13 +183,14 @@ impl Relay {
             Err(error) if error.kind() == ErrorKind::WouldBlock => *is_readable = false,
             Err(error) => {
                 self.device_errors += 1;
-                // One that is no error of the system is of this packet; others may follow it.
+                // An error that does not come from the system concerns this packet; others may
+                // follow it.
                 *is_readable = error.raw_os_error().is_none();
             }
         }
     }
 
-    /// Gives the other device what has come to the end of its way.
+    /// Writes the packets that have reached the end of their path to the other device.
     fn deliver(&mut self, direction: Direction) {
         loop {
             self.collect(direction);
@@ -199,7 +200,7 @@ impl Relay {
                 return;
             }
             // Behind Wi-Fi, the kernel gets datagrams one by one, as from the driver of a network
-            // card, so that each has a time of its own. What came together from a hop is joined.
+            // card, so that each has its own time. Packets that left a hop together are joined.
             let is_received = direction == Direction::Reverse && self.conditions.cell().is_some();
             let joins = |one: &IpPacket, other: &IpPacket| {
                 !is_received || !one.is_datagram() && !other.is_datagram()
@@ -224,13 +225,13 @@ impl Relay {
         }
     }
 
-    /// Fills the batch of `direction` with what is due.
+    /// Fills the batch of `direction` with due packets.
     fn collect(&mut self, direction: Direction) {
         let now = self.now();
         let Self { conditions, records, pool, deliveries, .. } = self;
         records.advance(now, conditions, pool);
         let Delivery { batch, packets, due, .. } = &mut deliveries[direction as usize];
-        // What comes to the command from the air has left the last hop before.
+        // A packet that reaches the command over the air has left the last hop earlier.
         let behind = match (direction, conditions.cell()) {
             (Direction::Reverse, Some(_)) => None,
             _ => Some(conditions.path(direction).hops().len()),
@@ -251,7 +252,7 @@ impl Relay {
 }
 
 impl Records {
-    /// Writes down what passes from hop to hop and over the air until `now`.
+    /// Records the packets that pass from hop to hop and over the air until `now`.
     fn advance(&mut self, now: Time, conditions: &mut Conditions<IpPacket>, pool: &mut Pool) {
         if self.captures.is_empty() && self.frames.is_none() && self.air.is_none() {
             return;
