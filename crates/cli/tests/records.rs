@@ -165,6 +165,6 @@ fn records_are_there_again_after_the_source_was_killed() {
     let (report, said) = ended(second, Signal::SIGINT);
     let records = &report["topics"][0]["records"];
     assert_eq!((&records["put"], &records["waiting"]), (&4.into(), &4.into()), "{report}");
-    assert!(said.contains("the last 7 bytes of its spool are no whole record"), "{said}");
+    assert!(said.contains("the last 7 bytes of its spool are not a whole record"), "{said}");
     assert!(said.contains("topic log: 4 records") && said.contains("for the next start"), "{said}");
 }

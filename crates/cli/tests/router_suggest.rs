@@ -43,7 +43,7 @@ fn what_is_out_of_reach_or_makes_no_sense_is_explained() {
     for (wish, explanation) in [
         ("--max-age 13ms", "wish for 13.9416ms or more"),
         ("--min-throughput 12mbit", "wish for 9.99999mbit or less"),
-        ("--max-age 20ms --frame 10ms", "--frame means nothing to sdm"),
+        ("--max-age 20ms --frame 10ms", "--frame does not apply to sdm"),
         ("--max-age 20ms --scheduler tdm --frame 1ms", "give a longer frame"),
         ("--max-age 20ms --min-throughput 1mbit", "cannot be used with"),
         ("", "required arguments were not provided"),

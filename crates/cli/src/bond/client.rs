@@ -1,4 +1,4 @@
-//! `freshline bond client`: on the host that has the paths.
+//! `freshline bond client`: runs on the host with the paths.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,41 +17,41 @@ use crate::failure::Failure;
 use crate::output::stop_on_signals;
 use crate::privileges::LEAVES_BY_INTERFACES;
 
-/// Take programs' connections in, and carry them to the server over all paths.
+/// Accept connections of programs, and carry them to the server over all paths.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The server.
+    /// Connect to this server.
     #[arg(value_name = "HOST:PORT")]
     server: Target,
-    /// Leave by these interfaces or local addresses; by default, follow the routes. For a path on
-    /// which the server has another address, give IF@ADDR:PORT.
+    /// Send by these interfaces or local addresses; by default, by the routes. For a path on which
+    /// the server has another address, give IF@ADDR:PORT.
     #[arg(long, value_name = "IF|ADDR", value_delimiter = ',')]
     via: Vec<ViaPath>,
-    /// Listen here for programs that speak SOCKS5 (TCP and UDP), or HTTP as to a proxy; the server
-    /// looks up names.
+    /// Listen at this address for programs that use SOCKS5 (TCP and UDP) or an HTTP proxy; the
+    /// server resolves names.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
-    /// Carry what connects to LISTEN to HOST:PORT, as the server sees it.
+    /// Carry connections to LISTEN to HOST:PORT, as resolved by the server.
     #[arg(long, value_name = "LISTEN=HOST:PORT")]
     forward: Vec<Forward>,
     #[command(flatten)]
     how: How,
     #[command(flatten)]
     cert_args: CertArgs,
-    /// Trust the server that has this certificate; it prints its fingerprint at start.
+    /// Trust the server with this certificate; it prints its fingerprint at start.
     #[arg(long, value_name = "sha256:HEX", conflicts_with = "ca", help_heading = "Security")]
     pin: Option<Fingerprint>,
-    /// Trust servers whose certificate one of these authorities has signed.
+    /// Trust servers with a certificate signed by one of these authorities.
     #[arg(long, value_name = "PEM", help_heading = "Security")]
     ca: Option<PathBuf>,
-    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    /// Stop after this time, such as 10s; by default, Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     #[command(flatten)]
     show: Show,
 }
 
-/// A port that is carried to a destination.
+/// A local port whose connections are carried to a destination.
 #[derive(Debug, Clone)]
 struct Forward {
     listen: SocketAddr,
@@ -68,7 +68,7 @@ impl FromStr for Forward {
         Ok(Self {
             listen: listen
                 .parse()
-                .map_err(|_| format!("`{listen}` is no address to listen at; {example}"))?,
+                .map_err(|_| format!("`{listen}` is not an address to listen at; {example}"))?,
             target: target.parse().map_err(|error| format!("{error}"))?,
         })
     }
@@ -82,7 +82,7 @@ fn remote(server: &Target) -> Remote {
     }
 }
 
-/// Refuses the same path twice: it would be one path, reported as two.
+/// Rejects duplicate paths: two flags would be one path, reported as two.
 fn distinct(vias: &[ViaPath]) -> Result<(), Failure> {
     let same = |(index, path): &(usize, &ViaPath)| {
         vias[..*index].iter().any(|other| (&other.via, other.peer) == (&path.via, path.peer))
@@ -107,7 +107,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             return Err(Failure::Usage(miette!(
                 help = "the server prints its fingerprint at start: pass it on with --pin \
                         sha256:…, or name the authority that signed its certificate with --ca",
-                "the client must know whom to trust"
+                "the client needs a certificate to trust"
             )));
         }
     };
@@ -142,7 +142,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let watcher = client.watcher();
     args.show.start(&watcher)?;
-    // Last, as it says that all is ready, metrics too.
+    // Printed last, because it reports that everything is ready, including metrics.
     for address in client.local_addrs().map_err(failure)? {
         say!("listening at {address}");
     }

@@ -1,4 +1,4 @@
-//! `freshline bond server`: where the paths come together.
+//! `freshline bond server`: runs where the paths meet.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ use super::{CertArgs, How, authorities, failure};
 use crate::failure::Failure;
 use crate::output::stop_on_signals;
 
-/// Take clients' connections, and connect to where they want to go.
+/// Accept connections from clients, and connect to their destinations.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen (UDP). Port 0 takes a free one.
+    /// Listen at this UDP address. Port 0 takes a free one.
     #[arg(default_value = "0.0.0.0:3775", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
     #[command(flatten)]
     how: How,
     #[command(flatten)]
     cert_args: CertArgs,
-    /// Take the client that has this certificate; may be given several times. `freshline bond
-    /// identity` prints it there.
+    /// Accept the client with this certificate; may be given several times.
+    /// `freshline bond identity` prints the fingerprint on the client.
     #[arg(
         long,
         value_name = "sha256:HEX",
@@ -34,14 +34,14 @@ pub(crate) struct Args {
         help_heading = "Security"
     )]
     client_pin: Vec<Fingerprint>,
-    /// Take clients whose certificate one of these authorities has signed.
+    /// Accept clients with a certificate signed by one of these authorities.
     #[arg(long, value_name = "PEM", help_heading = "Security")]
     client_ca: Option<PathBuf>,
-    /// Open this network or destination, for TCP and UDP. Default: only public addresses, other than
-    /// those of the server's own host and of its interfaces' networks.
+    /// Permit this network or destination, for TCP and UDP. Default: only public addresses, except
+    /// for those of the server's own host and of its interfaces' networks.
     #[arg(long, value_name = "CIDR|HOST:PORT", value_delimiter = ',', help_heading = "Security")]
     allow: Vec<Allow>,
-    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    /// Stop after this time, such as 10s; by default, Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     };
     let identity = args.cert_args.identity()?;
     let fingerprint = identity.fingerprint();
-    // Privileges for the socket: its port, and buffers beyond the system's limit.
+    // The privileges of the socket: for its port, and for buffers beyond the system's limit.
     let needs = args.show.needs(&[Privilege::CAP_NET_ADMIN]);
     needs.listens(Some(args.listen)).confine();
     let mut server = Server::bind(ServerConfig {

@@ -1,4 +1,4 @@
-//! How a bond fares: a table while it runs, metrics, and the summary.
+//! The state of a bond: a table while it runs, metrics, and the summary.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::output::{ms, print_json, printed};
 use crate::privileges::Needs;
 
-/// What to show of a run.
+/// The outputs of a run.
 #[derive(Debug, clap::Args)]
 pub(super) struct Show {
     /// Print a table of the paths this often, such as 1s.
@@ -34,12 +34,12 @@ pub(super) struct Show {
 }
 
 impl Show {
-    /// What showing needs.
+    /// The privileges that the outputs need.
     pub(super) fn needs(&self, privileges: &[Privilege]) -> Needs {
         Needs::new(privileges).listens(self.metrics)
     }
 
-    /// Begins to show.
+    /// Starts the outputs.
     pub(super) fn start(&self, watcher: &Watcher) -> Result<(), Failure> {
         if let Some(address) = self.metrics {
             let watcher = watcher.clone();
@@ -66,7 +66,7 @@ impl Show {
         Ok(())
     }
 
-    /// Ends with the summary.
+    /// Prints the summary at the end.
     pub(super) fn end(&self, watcher: &Watcher) -> Result<(), Failure> {
         let report = watcher.report();
         if self.json {
@@ -74,7 +74,7 @@ impl Show {
         }
         printed(writeln!(
             crate::said::Stderr,
-            "{:.1} s: {} connections carried, {} not; {} bytes taken, {} given",
+            "{:.1} s: {} connections carried, {} failed; {} bytes accepted, {} delivered",
             report.duration_s,
             report.streams - report.streams_refused,
             report.streams_refused,
@@ -84,7 +84,7 @@ impl Show {
     }
 }
 
-/// What has happened on each path since `before`.
+/// Prints the counts of each path since `before`.
 fn table(report: &BondReport, before: &BondReport) -> io::Result<()> {
     let span = report.duration_s - before.duration_s;
     let mut err = crate::said::Stderr;
@@ -144,7 +144,7 @@ fn labels(path: &PathReport) -> Labels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ViaLabels {
-    /// Two can have the same interface, to different addresses of the server.
+    /// Two paths can have the same interface, to different addresses of the server.
     index: String,
     via: String,
 }
@@ -158,23 +158,21 @@ fn vias(report: &BondReport) -> impl Iterator<Item = (ViaLabels, &ViaReport)> + 
 struct Metrics(BondReport);
 
 const TOTALS: &[Column<BondReport, u64>] = &[
-    ("bond_streams", "TCP connections that were to be carried.", |report| report.streams),
-    ("bond_streams_refused", "TCP connections that came to nothing.", |report| {
-        report.streams_refused
-    }),
-    ("bond_streams_sent_bytes", "Bytes of TCP that QUIC has taken.", |report| {
+    ("bond_streams", "TCP connections so far.", |report| report.streams),
+    ("bond_streams_refused", "TCP connections that failed.", |report| report.streams_refused),
+    ("bond_streams_sent_bytes", "Bytes from TCP that QUIC has accepted.", |report| {
         report.streams_sent_bytes
     }),
-    ("bond_streams_received_bytes", "Bytes of QUIC that TCP has taken.", |report| {
+    ("bond_streams_received_bytes", "Bytes from QUIC that TCP has accepted.", |report| {
         report.streams_received_bytes
     }),
-    ("bond_datagrams_sent", "UDP datagrams that QUIC has taken.", |report| report.datagrams_sent),
-    (
-        "bond_datagrams_received",
-        "UDP datagrams that programs or destinations were given.",
-        |report| report.datagrams_received,
-    ),
-    ("bond_datagrams_dropped", "UDP datagrams that were not passed on.", |report| {
+    ("bond_datagrams_sent", "UDP datagrams that QUIC has accepted.", |report| {
+        report.datagrams_sent
+    }),
+    ("bond_datagrams_received", "UDP datagrams delivered to programs or destinations.", |report| {
+        report.datagrams_received
+    }),
+    ("bond_datagrams_dropped", "UDP datagrams that were dropped.", |report| {
         report.datagrams_dropped
     }),
 ];
@@ -190,9 +188,9 @@ const GAUGES: &[Column<PathReport, Option<f64>>] = &[
     ("bond_path_srtt_seconds", "The smoothed round trip.", |path| {
         path.srtt_ms.map(|srtt| srtt / 1e3)
     }),
-    ("bond_path_window_bytes", "What may be in flight.", |path| Some(path.window_bytes as f64)),
-    ("bond_path_inflight_bytes", "What is in flight.", |path| Some(path.inflight_bytes as f64)),
-    ("bond_path_queue_visible", "Whether the queue of a path's device is seen.", |path| {
+    ("bond_path_window_bytes", "The congestion window.", |path| Some(path.window_bytes as f64)),
+    ("bond_path_inflight_bytes", "Bytes in flight.", |path| Some(path.inflight_bytes as f64)),
+    ("bond_path_queue_visible", "Whether the queue of a path's device is visible.", |path| {
         Some(path.queue.queue_source.is_some().into())
     }),
     ("bond_path_queue_packets", "Packets in the device's queue.", |path| {
@@ -200,20 +198,24 @@ const GAUGES: &[Column<PathReport, Option<f64>>] = &[
     }),
     (
         "bond_path_queue_rate_packets_per_second",
-        "Packets that leave the device's queue per second while some wait.",
+        "Packets that leave the device's queue per second while it is not empty.",
         |path| path.queue.queue_rate_pps,
     ),
-    ("bond_path_queueing_delay_seconds", "The wait of a packet that is sent now.", |path| {
-        path.queue.queueing_delay_ms.map(|wait| wait / 1e3)
-    }),
+    (
+        "bond_path_queueing_delay_seconds",
+        "The queueing delay of a packet that is sent now.",
+        |path| path.queue.queueing_delay_ms.map(|wait| wait / 1e3),
+    ),
     (
         "bond_path_queueing_delay_stamped",
-        "Whether the kernel's stamps say when packets left the device.",
+        "Whether the kernel's timestamps show when packets left the device.",
         |path| Some((path.queue.queueing_delay_source == Some(QueueingDelaySource::Stamps)).into()),
     ),
-    ("bond_path_stamped_queueing_delay_seconds", "The last wait by such a stamp.", |path| {
-        path.queue.stamped_queueing_delay_ms.map(|wait| wait / 1e3)
-    }),
+    (
+        "bond_path_stamped_queueing_delay_seconds",
+        "The last queueing delay by such a timestamp.",
+        |path| path.queue.stamped_queueing_delay_ms.map(|wait| wait / 1e3),
+    ),
     ("bond_path_service_time_seconds", "The estimated time from the device to the ack.", |path| {
         path.queue.service_time_ms.map(|service| service / 1e3)
     }),
@@ -221,7 +223,7 @@ const GAUGES: &[Column<PathReport, Option<f64>>] = &[
 
 const VIA_COUNTERS: &[Column<ViaReport, u64>] = &[(
     "bond_via_failures",
-    "Attempts to open a path by this interface or address that had no answer.",
+    "Unanswered attempts to open a path by this interface or address.",
     |via| via.failures,
 )];
 
@@ -236,9 +238,9 @@ impl Collector for Metrics {
         totals(&mut encoder, TOTALS, report)?;
         report.refusals.encode(&mut encoder)?;
         let open = ConstGauge::new(report.streams_open as f64);
-        total(&mut encoder, "bond_streams_open", "TCP connections that are carried.", &open)?;
+        total(&mut encoder, "bond_streams_open", "Open TCP connections.", &open)?;
         let flows = ConstGauge::new(report.udp_flows_open as f64);
-        total(&mut encoder, "bond_udp_flows_open", "Flows of UDP that are carried.", &flows)?;
+        total(&mut encoder, "bond_udp_flows_open", "Open UDP flows.", &flows)?;
         counters(&mut encoder, VIA_COUNTERS, vias(report))?;
         gauges(&mut encoder, VIA_GAUGES, vias(report))?;
         let paths = report.paths.iter().map(|path| (labels(path), path));
@@ -278,7 +280,7 @@ mod tests {
             received_bytes: 700,
             lost_packets: 2,
         };
-        // Two by one interface, to two addresses of the server.
+        // Two paths by one interface, to two addresses of the server.
         let vias = ["192.0.2.7:443", "192.0.2.8:443"].map(|remote| ViaReport {
             via: "wlan0".into(),
             remote: remote.into(),

@@ -1,4 +1,4 @@
-//! `freshline mesh attach`: a congestion control that stays.
+//! `freshline mesh attach`: registers a congestion control that outlives the command.
 
 use freshline_kernel::dtpa::{self, Held, NAME};
 
@@ -9,13 +9,13 @@ use crate::privileges::DETACHES_MESH;
 
 /// Register the congestion control freshline_dtpa with the kernel. Needs root.
 ///
-/// It stays when this command ends, until `freshline mesh detach` or the next start of the host, and
-/// changes no connection by itself: a network namespace, a route or a program chooses it.
+/// It stays when this command ends, until `freshline mesh detach` or the next boot, and changes no
+/// connection by itself: a network namespace, a route or a program chooses it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
 
-A node of a mesh of 30, whose border router carries 60 segments a second:
+A node of a mesh of 30, whose border router carries 60 segments per second:
 
     freshline mesh attach --share 2
     sysctl -w net.ipv4.tcp_congestion_control=freshline_dtpa
@@ -46,7 +46,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let ended = args.term.end()?;
     let held = dtpa::attach(&args.law.settings()).map_err(failure)?;
     let said = format!(
-        "TCP has {NAME} now; this network namespace chooses it by `sysctl -w \
+        "TCP has {NAME} now; choose it for this network namespace by `sysctl -w \
          net.ipv4.tcp_congestion_control={NAME}`"
     );
     let release = |held: Held| held.release().map(say);

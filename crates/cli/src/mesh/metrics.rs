@@ -10,10 +10,10 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 const COUNTERS: [Column<Counters, u64>; 4] = [
-    ("mesh_connections", "Connections that began with the congestion control", |c| {
+    ("mesh_connections", "Connections opened with the congestion control", |c| {
         c.connections_opened
     }),
-    ("mesh_segments", "Segments with data, also those sent again", |c| c.segments),
+    ("mesh_segments", "Segments with data, with retransmissions", |c| c.segments),
     ("mesh_timeouts", "Timeouts", |c| c.timeouts),
     ("mesh_fast_retransmits", "Fast retransmits", |c| c.fast_retransmits),
 ];
@@ -23,11 +23,11 @@ const GAUGES: [Column<Connection, f64>; 4] = [
     ("mesh_connection_rtt_seconds", "Smoothed round trip", |c| {
         c.round_trip.map_or(f64::NAN, Span::as_secs_f64)
     }),
-    ("mesh_connection_period_seconds", "How long a window waits", |c| c.period.as_secs_f64()),
+    ("mesh_connection_period_seconds", "Time between two windows", |c| c.period.as_secs_f64()),
     ("mesh_connection_window_segments", "The congestion window", |c| c.window as f64),
 ];
 
-/// What was registered at one moment, if anything.
+/// The registration at one moment, if any.
 #[derive(Debug)]
 pub(super) struct Snapshot(pub(super) Option<Attachment>);
 
@@ -39,7 +39,7 @@ impl Collector for Snapshot {
         family(
             &mut encoder,
             "mesh_share_segments_per_second",
-            "What every node is to get, segments/s",
+            "Share of every node, segments/s",
             values,
         )?;
         let all = iter::once((Labels::new(), &attachment.counters));

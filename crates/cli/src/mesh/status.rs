@@ -1,4 +1,4 @@
-//! `freshline mesh status`: who waits, and how long.
+//! `freshline mesh status`: the connections and the waiting time of each.
 
 use std::io::{self, Write};
 
@@ -97,7 +97,7 @@ fn print_table(attachment: Option<&Attachment>) -> io::Result<()> {
         write!(out, ", a memory of {memory} segments")?;
     }
     if !peak_bound {
-        write!(out, ", not held to Reno's peak")?;
+        write!(out, ", not limited to Reno's peak")?;
     }
     let Counters { connections_opened, segments, timeouts, fast_retransmits } = counters;
     writeln!(

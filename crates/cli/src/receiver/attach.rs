@@ -1,4 +1,4 @@
-//! `freshline receiver attach`: control that stays.
+//! `freshline receiver attach`: starts control that outlives the command.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use crate::failure::Failure;
 use crate::hold::{Term, keep};
 use crate::privileges::DETACHES;
 
-/// Begin to control the TCP connections of this host, of one cgroup, or those that pass a network
+/// Start to control the TCP connections of this host, of one cgroup, or those through a network
 /// device. Needs root.
 ///
-/// The control stays in the kernel when this command ends, until `freshline receiver detach` or
-/// the next start of the host. New connections are controlled; those that exist too with
-/// --adopt-existing. Only what others send to this host is slowed down, and only as far as it
-/// would wait in queues: the round trip settles at --theta times the shortest one.
+/// The control stays in the kernel when this command ends, until `freshline receiver detach` or the
+/// next boot. It covers new connections; with --adopt-existing also existing ones. It slows down
+/// only traffic to this host, and only traffic that would otherwise wait in queues: the round trip
+/// settles at --theta times the minimum RTT.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -27,7 +27,7 @@ The whole host:
     freshline receiver status
     freshline receiver detach
 
-Only what a service downloads, on Wi-Fi:
+Only the downloads of a service, over Wi-Fi:
 
     freshline receiver attach --cgroup /sys/fs/cgroup/system.slice/backup.service --delta 8ms
 
@@ -41,16 +41,16 @@ EXIT CODES
 1  no root, the kernel lacks something, or these connections are under control already
 2  the flags cannot be understood, or name no cgroup or device")]
 pub(super) struct Args {
-    /// The cgroup (version 2), with all below it; default: the whole host.
+    /// Control this cgroup (version 2) and all cgroups below it; default: the whole host.
     #[arg(long, value_name = "PATH", conflicts_with = "dev")]
     cgroup: Option<PathBuf>,
-    /// The network device on the side of the senders: all connections that pass it, of whatever
-    /// host, whose beginning is seen.
+    /// Control all connections through this network device, which faces the senders, of any host;
+    /// only connections whose handshake it sees.
     #[arg(long, value_name = "DEV", conflicts_with = "adopt_existing")]
     dev: Option<String>,
     #[command(flatten)]
     law: LawArgs,
-    /// Also control connections that are established already, in this network namespace.
+    /// Also control connections of this network namespace that are established already.
     #[arg(long)]
     adopt_existing: bool,
     #[command(flatten)]

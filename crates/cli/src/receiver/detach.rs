@@ -1,4 +1,4 @@
-//! `freshline receiver detach`: the end of control.
+//! `freshline receiver detach`: ends the control.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,15 @@ use freshline_kernel::receiver::{Target, detach, detach_all};
 use super::failure;
 use crate::failure::Failure;
 
-/// End what `attach` began: connections get the windows that they would have without it. What a
-/// process holds ends with that.
+/// Undo `attach`: restore the windows that connections have without control. A running
+/// `attach --foreground` or `run` ends its own control.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only from this cgroup; default: from all cgroups, and all devices of all network namespaces.
+    /// Detach only from this cgroup; default: from all cgroups, and all devices of all network
+    /// namespaces.
     #[arg(long, value_name = "PATH", conflicts_with = "dev")]
     cgroup: Option<PathBuf>,
-    /// Only from this device of this network namespace.
+    /// Detach only from this device of this network namespace.
     #[arg(long, value_name = "DEV")]
     dev: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What is attached, as metrics for Prometheus.
+//! Metrics of the attached programs for Prometheus.
 
 use std::fmt;
 
@@ -10,34 +10,34 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 const COUNTERS: [Column<Counters, u64>; 7] = [
-    ("receiver_segments", "Outgoing segments that were looked at", |c| c.segments),
+    ("receiver_segments", "Outgoing segments inspected", |c| c.segments),
     ("receiver_round_trips", "Round trips measured", |c| c.round_trips),
     ("receiver_windows_set", "Windows set", |c| c.windows_set),
     ("receiver_windows_refused", "Windows that the kernel refused to set", |c| c.windows_refused),
-    ("receiver_connections", "New connections that came under control", |c| c.connections),
-    ("receiver_connections_adopted", "Connections taken over that were there before", |c| {
-        c.connections_adopted
-    }),
+    ("receiver_connections", "New connections under control", |c| c.connections),
+    ("receiver_connections_adopted", "Existing connections adopted", |c| c.connections_adopted),
     (
         "receiver_uncontrolled_segments",
-        "Incoming segments of connections not controlled: began before, or without timestamps",
+        "Incoming segments of connections without control: older than it, or without timestamps",
         |c| c.uncontrolled_segments,
     ),
 ];
 
 const GAUGES: [Column<Peer, f64>; 5] = [
     ("receiver_peer_rtt_seconds", "Smoothed round trip", |p| p.rtt.as_secs_f64()),
-    ("receiver_peer_rtt_min_seconds", "Shortest round trip", |p| p.min_rtt.as_secs_f64()),
+    ("receiver_peer_rtt_min_seconds", "Minimum RTT", |p| p.min_rtt.as_secs_f64()),
     ("receiver_peer_rate_bytes_per_second", "Rate at which data arrives", |p| {
         p.rate.as_bps() as f64 / 8.0
     }),
-    ("receiver_peer_queue_bytes", "What seems to wait in the network", |p| p.queue.get() as f64),
-    ("receiver_peer_window_bytes", "The window given", |p| p.window.get() as f64),
+    ("receiver_peer_queue_bytes", "Estimated queue in the network", |p| p.queue.get() as f64),
+    ("receiver_peer_window_bytes", "Advertised window", |p| p.window.get() as f64),
 ];
 
 const SETTINGS: [Column<Settings, f64>; 2] = [
-    ("receiver_theta", "RTAC: where the round trip settles, in shortest ones", |s| s.theta),
-    ("receiver_delta_seconds", "RTAC: added to the shortest round trip; 0 if it is learnt", |s| {
+    ("receiver_theta", "RTAC: target of the round trip, in multiples of the minimum RTT", |s| {
+        s.theta
+    }),
+    ("receiver_delta_seconds", "RTAC: added to the minimum RTT; 0 if it is learnt", |s| {
         s.delta.fixed().as_secs_f64()
     }),
 ];
@@ -49,7 +49,7 @@ const OWNER: &str = "receiver_peer_queue_owner";
 const OWNER_HELP: &str =
     "RTAC: 1 for the owner of the queue: none, own, competing, testing or unknown";
 
-/// What was attached at one moment.
+/// The attachments at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot(pub(super) Vec<Attachment>);
 
@@ -82,7 +82,7 @@ impl Collector for Snapshot {
 
 type Labels = Vec<(&'static str, String)>;
 
-/// The place that a user would name, or the kernel's number for it.
+/// The place as the user would name it, or else its number in the kernel.
 fn labels(attachment: &Attachment) -> Labels {
     let place = match (attachment.place.target(), attachment.place) {
         (Some(Target::Cgroup(path)), _) => ("cgroup", path.display().to_string()),

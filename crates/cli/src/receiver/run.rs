@@ -1,4 +1,4 @@
-//! `freshline receiver run`: control for one command.
+//! `freshline receiver run`: controls the connections of one command.
 
 use freshline_kernel::cgroup::OwnCgroup;
 use freshline_kernel::receiver::{Target, attach};
@@ -8,9 +8,9 @@ use crate::failure::Failure;
 use crate::hold::Signals;
 use crate::wrapped::Wrapped;
 
-/// Run a command whose TCP connections are controlled, in a cgroup of its own. Needs root.
+/// Run a command whose TCP connections are controlled, in a separate cgroup. Needs root.
 ///
-/// When the command ends, so does all that it has started, and the control.
+/// When the command ends, all processes that it has started end, too, and so does the control.
 /// Ctrl-C interrupts the command, which may go on; signals sent to this process are forwarded.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
@@ -21,7 +21,7 @@ EXAMPLES
 EXIT CODES
 
 That of the command, or 128 and the signal's number if a signal ended it. Before it starts:
-1  no root, the kernel lacks something, or the command is not to be had
+1  no root, the kernel lacks something, or the command cannot be run
 2  the flags cannot be understood")]
 pub(super) struct Args {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `freshline receiver status`: who is controlled, and how.
+//! `freshline receiver status`: shows the controlled connections and their windows.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -114,7 +114,7 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
             attachment;
         match (place.target(), place) {
             (Some(target), _) => write!(out, "{target}")?,
-            (None, Place::Cgroup { .. }) => write!(out, "a cgroup that cannot be seen from here")?,
+            (None, Place::Cgroup { .. }) => write!(out, "a cgroup that is not visible from here")?,
             (None, Place::Device { .. }) => {
                 write!(out, "a device of another network namespace")?;
             }
@@ -136,7 +136,7 @@ fn print_table(attachments: &[Attachment]) -> io::Result<()> {
         if counters.uncontrolled_segments > 0 {
             writeln!(
                 out,
-                "  {} segments of connections not controlled: began before, or without timestamps",
+                "  {} segments of connections without control: older than it, or without timestamps",
                 counters.uncontrolled_segments
             )?;
         }

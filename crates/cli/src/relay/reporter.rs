@@ -1,4 +1,4 @@
-//! What `freshline relay` reports to a person: troubles of each destination, how it goes, and the summary.
+//! The messages of `freshline relay`: problems of each destination, the progress, and the summary.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -12,19 +12,20 @@ use crate::output::ms;
 use crate::trouble::{NO_ANSWER, NO_PATH, is_unanswered, trouble};
 use freshline::Url;
 
-/// The same trouble is printed again after this time at the earliest, whichever source has it.
+/// The same problem is printed again after this time at the earliest, whichever source has it.
 const PAUSE: Span = Span::from_secs(60);
 
-/// Troubles that are remembered for that.
+/// The number of problems that are remembered for this.
 const MAX_TROUBLES: usize = 16;
 
-/// Sources that are printed at each interval, at most, and in the summary per destination.
+/// The maximum number of sources that are printed at each interval, and in the summary per
+/// destination.
 const MAX_PRINTED: usize = 20;
 
-/// Prints the troubles of the sessions at one destination, each once for all sources.
+/// Prints the problems of the sessions at one destination, each once for all sources.
 pub(super) struct Reporter {
     destination: String,
-    /// What was printed, and when.
+    /// The printed messages, each with its time.
     printed: VecDeque<(String, Time)>,
 }
 
@@ -33,7 +34,7 @@ impl Reporter {
         Self { destination: destination.remote().to_string(), printed: VecDeque::new() }
     }
 
-    /// Whether a trouble is to be printed now.
+    /// Whether a problem is to be printed now.
     fn is_news(&mut self, now: Time, why: &str) -> bool {
         self.printed.retain(|(_, at)| now.since(*at) < PAUSE);
         if self.printed.iter().any(|(known, _)| known == why) {
@@ -76,7 +77,7 @@ impl Watch for Reporter {
     }
 }
 
-/// Prints how it goes, at this interval, while the relay runs.
+/// Prints the progress at this interval while the relay runs.
 pub(super) fn print_each(every: Span, asker: &Asker) {
     loop {
         std::thread::sleep(every.into());
@@ -102,7 +103,8 @@ pub(super) fn print_summary(report: &RelayReport) -> io::Result<()> {
     print(report, &mut out)
 }
 
-/// A line per destination, and one for each of some sources; before them what is not handed on.
+/// Prints one line per destination and one for each of some sources; before them the states that
+/// are left out.
 fn print(report: &RelayReport, out: &mut impl Write) -> io::Result<()> {
     if report.left_out > 0 {
         let what = "states and records of topics left out, such as for lack of room (--max-large)";

@@ -1,4 +1,5 @@
-//! `freshline router attach`: freshness control that stays, in the kernel where that has it.
+//! `freshline router attach`: freshness control that outlives the command, in the kernel if that
+//! supports it.
 
 use freshline_kernel::ifc_qdisc::{self, Settings};
 use freshline_net::router::{Order, Via, order};
@@ -9,16 +10,18 @@ use super::table::at_rate;
 use crate::failure::Failure;
 use crate::hold::failure;
 
-/// Hold what leaves through a device inside the kernel, as `run` does in user space. Needs root.
+/// Shape and schedule a device's packets inside the kernel, as `run` does in user space. Needs
+/// root.
 ///
-/// It stays when this command ends, until `freshline router detach`, or until the device is gone. It
-/// needs a kernel with queueing disciplines in eBPF (Linux 6.16 with CONFIG_NET_SCH_BPF) and
-/// --queue ifc, whose queue of drop-averse packets is fq_codel (default), codel or a FIFO with a limit.
-/// Otherwise the command fails and says why; with --or-run it shapes in user space until Ctrl-C.
+/// The control stays when this command ends, until `freshline router detach`, or until the device
+/// is gone. It needs a kernel with queueing disciplines in eBPF (Linux 6.16 with
+/// CONFIG_NET_SCH_BPF) and --queue ifc, whose queue of drop-averse packets is fq_codel (default),
+/// codel or a FIFO with a limit. Otherwise the command fails and prints the reason; with --or-run
+/// it shapes in user space until Ctrl-C.
 ///
-/// Without --rate packets leave at the device's own rate, and queue here while the device's queue is full
-/// (byte queue limits, or a full ring). A device that never stops its queue, such as veth or a bridge, then
-/// leaves nothing to schedule: shape it with --rate.
+/// Without --rate packets leave at the device's own rate, and queue here while the device's queue
+/// is full (byte queue limits, or a full ring). A device that never stops its queue, such as veth
+/// or a bridge, then leaves nothing to schedule: shape it with --rate.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -39,7 +42,7 @@ EXIT CODES
 pub(super) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// Do as `router run`, in the foreground, where the kernel cannot.
+    /// Shape in user space and in the foreground, like `router run`, if the kernel cannot.
     #[arg(long)]
     or_run: bool,
 }

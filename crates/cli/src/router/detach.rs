@@ -1,4 +1,4 @@
-//! `freshline router detach`: the end of freshness control in the kernel.
+//! `freshline router detach`: ends freshness control in the kernel.
 
 use freshline_kernel::{KernelError, ifc_qdisc};
 use freshline_net::router::{Order, order};
@@ -10,7 +10,7 @@ use crate::hold::failure;
 /// `attach`; queued packets are lost. Needs root.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The device that is shaped.
+    /// Detach from this device.
     #[arg(long, value_name = "DEV")]
     dev: String,
 }
@@ -19,7 +19,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     match ifc_qdisc::detach(&args.dev) {
         Err(KernelError::NotAttached(_)) if order(&args.dev, Order::default()).is_ok() => {
             Err(Failure::Runtime(miette::miette!(
-                "the router of {} works in user space: it ends with its process, by Ctrl-C or SIGTERM",
+                "the router of {} runs in user space: it ends with its process, by Ctrl-C or SIGTERM",
                 args.dev
             )))
         }

@@ -1,4 +1,4 @@
-//! What `freshline router run` and `freshline router attach` are told: a device, a rate and a queue.
+//! The flags of `freshline router run` and `freshline router attach`: device, rate and queue.
 
 use std::path::{Path, PathBuf};
 
@@ -12,21 +12,22 @@ use freshline_net::router::{RouterConfig, Via};
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde::Deserialize;
 
-/// What is shaped, and how.
+/// The device, its rate and its queue.
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
-    /// The device through which the packets leave.
+    /// Control the packets that leave through this device.
     #[arg(long, value_name = "DEV")]
     dev: Option<String>,
-    /// Make a TUN device of this name instead: what is routed into it comes out of it again, shaped.
+    /// Create a TUN device with this name instead: packets routed into it come out of it again,
+    /// shaped.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["dev", "queue_number"])]
     tun: Option<String>,
-    /// The rate to shape to, such as 20mbit: a little less than the link behind the device gives.
-    /// `attach` works without it, at the device's own rate.
+    /// Shape to this rate, such as 20mbit: a little less than the capacity of the link behind the
+    /// device. `attach` works without it, at the device's own rate.
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// Count what the link adds to each packet: a keyword of `tc-cake` such as ethernet, docsis,
-    /// pppoe-ptm or pppoe-vcmux, or words such as 'overhead 44 mpu 84 atm'. Default: nothing.
+    /// Count the link's overhead per packet: a keyword of `tc-cake` such as ethernet, docsis,
+    /// pppoe-ptm or pppoe-vcmux, or words such as 'overhead 44 mpu 84 atm'. Default: none.
     #[arg(long, value_name = "FRAMING", help_heading = "Link layer")]
     framing: Option<Framing>,
     /// Count this many bytes of the link layer for each packet, such as 38; overrides --framing's.
@@ -36,27 +37,27 @@ pub(super) struct Flags {
     /// as 84; overrides --framing's.
     #[arg(long, value_name = "BYTES", help_heading = "Link layer", value_parser = few_bytes)]
     mpu: Option<Bytes>,
-    /// The queue: ifc (freshness control), ifil, fifo, lifo, red, codel, drr, fq_codel, or the limit
-    /// of a drop-tail queue such as 100p or 64kB. Default: ifc.
+    /// Use this queue: ifc (freshness control), ifil, fifo, lifo, red, codel, drr, fq_codel, or the
+    /// limit of a drop-tail queue such as 100p or 64kB. Default: ifc.
     #[arg(long, value_name = "QUEUE")]
     queue: Option<QdiscConfig>,
-    /// The share of the link that updates have while other traffic waits, too: 0 to 1 (ifc).
+    /// Give updates this share of the link while other traffic is queued, too: 0 to 1 (ifc).
     /// Default: 0.5.
     #[arg(long, value_name = "SHARE", help_heading = "Freshness control")]
     aoi_share: Option<AoiShare>,
-    /// How the share is kept: sdm counts bytes, tdm divides time (ifc). Default: sdm.
+    /// Keep the share by this scheduler: sdm counts bytes, tdm divides time (ifc). Default: sdm.
     #[arg(long, value_name = "SCHEDULER", help_heading = "Freshness control")]
     scheduler: Option<SchedulerName>,
-    /// The frame of tdm, such as 100ms.
+    /// Set the frame of tdm, such as 100ms.
     #[arg(long, value_name = "TIME", help_heading = "Freshness control")]
     frame: Option<Span>,
-    /// How many bytes ahead of its share a class may send after it had nothing to send (sdm), or
+    /// Let a class send up to this many bytes ahead of its share after it was idle (sdm), or
     /// `unlimited`, as in the paper. Default: 65536B.
     #[arg(long, value_name = "BYTES", help_heading = "Freshness control")]
     credit: Option<Credit>,
-    /// Choose what takes turns among updates (ifc, ifil): `host`, source addresses (of IPv6 the
-    /// first 64 bits), so that a host gains nothing by many ports; or `flow`, each 5-tuple, as in the
-    /// paper. Default: host.
+    /// Choose the units that take turns among updates (ifc, ifil): `host`, source addresses (of
+    /// IPv6 the first 64 bits), so that a host gains nothing from many ports; or `flow`, each
+    /// 5-tuple, as in the paper. Default: host.
     #[arg(long, value_name = "WHAT", help_heading = "Freshness control")]
     isolate: Option<IsolationName>,
     /// Choose which packets are updates (ifc); default: `update`, this project's own protocol.
@@ -68,15 +69,15 @@ pub(super) struct Flags {
     /// also any, udp, tcp, update, not, and, or, parentheses.
     #[arg(long, value_name = "RULES", help_heading = "Freshness control")]
     classify: Option<Classifier>,
-    /// The number of the kernel's queue; routers of several devices need several.
+    /// Use this kernel queue (NFQUEUE number); routers of several devices need different ones.
     #[arg(long, value_name = "N")]
     queue_number: Option<u16>,
-    /// Read what is not given by flags from this file (TOML).
+    /// Read settings from this TOML file; flags override them.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// What may stand in the file of --config.
+/// The keys of the file of --config.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct File {
@@ -100,7 +101,8 @@ enum IsolationName {
     Flow,
 }
 
-/// What the file and the flags say together: a [`RouterConfig`] of which the rate may be the device's own.
+/// The settings of file and flags together: a [`RouterConfig`] whose rate may be unset, which means
+/// the device's own.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) device: String,
@@ -111,11 +113,11 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// What a router in user space needs, which always shapes.
+    /// The settings of a router in user space, which needs a rate.
     pub(super) fn with_rate(self) -> miette::Result<RouterConfig> {
         let Self { device, via, rate, framing, queue } = self;
         let rate = rate.ok_or_else(|| {
-            miette!("at which rate? give --rate, a little less than the link has, such as 19mbit")
+            miette!("no rate: give --rate, a little less than the link's capacity, such as 19mbit")
         })?;
         let fail_open = RouterConfig::FAIL_OPEN;
         Ok(RouterConfig { device, via, rate, framing, queue, fail_open })
@@ -123,7 +125,7 @@ impl Chosen {
 }
 
 impl Flags {
-    /// What the file and the flags say together.
+    /// The settings of file and flags together.
     pub(super) fn chosen(&self) -> miette::Result<Chosen> {
         chosen(self)
     }
@@ -149,7 +151,7 @@ fn chosen(args: &Flags) -> miette::Result<Chosen> {
         QdiscConfig::Ifc(ifc) => adjust(ifc, args)?,
         QdiscConfig::Dual(_) => {
             return Err(miette!(
-                "`dual` serves bands, which only the host that a packet leaves can tell; give \
+                "`dual` serves bands, which are known only on the sending host; give \
                  --queue fq_codel, or use `freshline uplink` on that host"
             ));
         }
@@ -164,22 +166,22 @@ fn chosen(args: &Flags) -> miette::Result<Chosen> {
             if given.contains(&true) {
                 return Err(miette!(
                     "--aoi-share, --scheduler, --frame, --credit and --classify are for --queue \
-                     ifc; `{other}` does not tell classes apart"
+                     ifc; `{other}` does not distinguish classes"
                 ));
             }
         }
     }
     let (device, via) =
-        device.ok_or_else(|| miette!("which device? give --dev, such as --dev eth1"))?;
+        device.ok_or_else(|| miette!("no device: give --dev, such as --dev eth1"))?;
     if rate.is_none() && framing != Framing::default() {
         return Err(miette!(
-            "--framing, --overhead and --mpu count against a rate; give --rate, such as 19mbit"
+            "--framing, --overhead and --mpu need a rate; give --rate, such as 19mbit"
         ));
     }
     Ok(Chosen { device, via, rate, framing, queue })
 }
 
-/// Has updates take turns by hosts or by flows.
+/// Makes updates take turns by hosts or by flows.
 fn isolate(queue: &mut QdiscConfig, name: IsolationName) -> miette::Result<()> {
     let isolate = Some(match name {
         IsolationName::Host => Isolation::Host,
@@ -201,7 +203,7 @@ fn isolate(queue: &mut QdiscConfig, name: IsolationName) -> miette::Result<()> {
     Ok(())
 }
 
-/// A number of bytes as [`Framing`] takes it, with its unit or without.
+/// A number of bytes for [`Framing`], with or without its unit.
 fn few_bytes(text: &str) -> Result<Bytes, String> {
     let framing = format!("overhead {text}").parse::<Framing>();
     framing
@@ -209,8 +211,8 @@ fn few_bytes(text: &str) -> Result<Bytes, String> {
         .map_err(|_| "give 0 to 256 bytes, such as 38".to_owned())
 }
 
-/// Says which packets a queue treats as updates, and replaces by newer ones.
-/// `streams` says by what flows are excepted.
+/// Prints the packets that a queue treats as updates, and replaces by newer ones. `streams`
+/// describes the flows that are excepted.
 pub(super) fn say_updates(queue: &QdiscConfig, streams: &str) {
     match queue {
         QdiscConfig::Ifc(ifc) => {
@@ -231,7 +233,7 @@ pub(super) fn say_updates(queue: &QdiscConfig, streams: &str) {
     }
 }
 
-/// The device of which flags or file speak, if they do.
+/// The device that flags or file name, if any.
 fn via(
     dev: &Option<String>,
     tun: &Option<String>,
@@ -254,7 +256,7 @@ fn read(path: &Path) -> miette::Result<File> {
     toml::from_str(&text).into_diagnostic().wrap_err_with(|| format!("{}", path.display()))
 }
 
-/// Freshness control as the flags want it.
+/// Applies the flags to freshness control.
 fn adjust(ifc: &mut IfcConfig, args: &Flags) -> miette::Result<()> {
     if let Some(share) = args.aoi_share {
         ifc.aoi_share = share;
@@ -262,7 +264,8 @@ fn adjust(ifc: &mut IfcConfig, args: &Flags) -> miette::Result<()> {
     if let Some(classifier) = &args.classify {
         ifc.classifier = classifier.clone();
     }
-    // Another scheduler than the file's has its defaults; the file's own keeps its settings.
+    // A scheduler other than that of the file starts from its defaults; that of the file keeps its
+    // settings.
     match (args.scheduler, ifc.scheduler) {
         (Some(SchedulerName::Sdm), SchedulerParams::Tdm(_)) => {
             ifc.scheduler = SchedulerParams::Sdm(SdmParams::default());

@@ -1,4 +1,4 @@
-//! `freshline router run`: a device's queue, in our hands.
+//! `freshline router run`: replaces a device's queue in user space.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -18,17 +18,18 @@ use crate::failure::Failure;
 use crate::output::{printed, stop_on_signals};
 use crate::privileges::Needs;
 
-/// Hold what leaves through a device, and let it go at a rate and in an order of our own.
+/// Shape and schedule a device's packets in user space, at a given rate and in the order of
+/// --queue.
 ///
-/// The kernel hands over all that leaves through the device, forwarded or from this machine, by a
-/// rule that it removes when the router ends, however it ends; from then on packets pass as before.
-/// Shape to a little less than the link's capacity, or packets queue behind the router, in a
-/// queue that it does not control. Needs root.
+/// The kernel hands over all packets that leave through the device, forwarded or from this host, by
+/// a rule that it removes when the router ends, however it ends; from then on packets pass as
+/// before. Shape to a little less than the link's capacity; otherwise packets queue behind the
+/// router, in a queue that it does not control. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
 
-Half of an uplink of 20 Mbit/s for updates of `freshline source`, as long as other traffic waits:
+Half of an uplink of 20 Mbit/s for updates of `freshline source` while other traffic is queued:
 
     freshline router run --dev eth1 --rate 19mbit --queue ifc --aoi-share 0.5
 
@@ -50,22 +51,23 @@ All of it in a file, with metrics for Prometheus:
 EXIT CODES
 
 0  ended by --duration or Ctrl-C, with the summary
-1  root, the kernel's packet filter or an address is not to be had, or another router has the device
+1  not root, cannot use the kernel's packet filter or bind the address, or another router has the
+   device
 2  the flags or the file cannot be understood, or there is no such device
 130  a second Ctrl-C, when the end hangs")]
 pub(super) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// Let packets pass without the router once it has not run for this time, because it hangs or is
+    /// Let packets pass without the router if it has not run for this time, because it hangs or is
     /// stopped; from 1s to 1h. They are shaped again as soon as it runs. Packets also pass while a
-    /// change of nf_tables, such as a large `nft -f`, takes longer than a third of this time.
-    /// Without effect on --tun.
+    /// change of nf_tables, such as a large `nft -f`, takes longer than a third of this time. No
+    /// effect on --tun.
     #[arg(long, value_name = "TIME", default_value_t = RouterConfig::FAIL_OPEN)]
     fail_open: Span,
     /// Serve metrics for Prometheus at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    /// Stop after this time, such as 10s; by default, Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Print the summary as one JSON document on standard output, and no table each second.
@@ -79,7 +81,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     route(config, args.metrics, args.duration, args.json)
 }
 
-/// Routes in user space until it is stopped, or for so long.
+/// Routes in user space until it is stopped, or for `duration`.
 pub(super) fn route(
     config: RouterConfig,
     metrics: Option<SocketAddr>,

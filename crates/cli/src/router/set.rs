@@ -18,21 +18,21 @@ EXAMPLES
 
 EXIT CODES
 
-0  it is set, and how
+0  the change was made, and the settings were printed
 1  no router runs for the device
 2  the flags cannot be understood, or the router refuses them")]
 #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
 pub(super) struct Args {
-    /// The device that is shaped.
+    /// Change the router of this device.
     #[arg(long, value_name = "DEV")]
     dev: String,
-    /// The share of the link that updates have while other traffic waits, too: 0 to 1.
+    /// Give updates this share of the link while other traffic is queued, too: 0 to 1.
     #[arg(long, value_name = "SHARE", group = "change")]
     aoi_share: Option<AoiShare>,
-    /// The rate to shape to, such as 20mbit.
+    /// Shape to this rate, such as 20mbit.
     #[arg(long, value_name = "RATE", group = "change")]
     rate: Option<BitRate>,
-    /// Print how it is now as one JSON document.
+    /// Print the new settings as one JSON document.
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `freshline router status`: what a running router did so far.
+//! `freshline router status`: settings and counters of a running router.
 
 use freshline_net::router::{Order, Snapshot};
 
@@ -6,10 +6,10 @@ use super::{ordered, table};
 use crate::failure::Failure;
 use crate::output::Form;
 
-/// Show how a running router is set and what it did so far.
+/// Show settings and counters of a running router.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The device that is shaped.
+    /// Show the router of this device.
     #[arg(long, value_name = "DEV")]
     dev: String,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `freshline router suggest`: the share of updates for a wanted age or throughput.
+//! `freshline router suggest`: the share of updates for a given age or throughput.
 
 use std::io::{self, Write};
 
@@ -12,71 +12,71 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{print_json, printed, stop_on_signals};
 
-/// Suggest the share of updates for a wanted age or throughput, or watch flows and their classes.
+/// Suggest the share of updates for a given age or throughput, or watch flows and their classes.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-Sizes are those on the wire, with all headers. All flows are alike, their updates come evenly, and
-other traffic fills what is left of the link. The book's page on the router says what else is
-assumed.
+Sizes are those on the wire, with all headers. All flows are equal, their updates come evenly, and
+other traffic fills the rest of the link. The book's page on the router lists the further
+assumptions.
 
 EXAMPLES
 
-    The largest age that may be, 20 ms; as much as possible for others:
+    A mean age of at most 20 ms, and as much as possible for other traffic:
         freshline router suggest --rate 10mbit --delay 10ms --interval 5ms --size 1052B \\
             --max-age 20ms
 
-    9 Mbit/s for others, shared by time:
+    9 Mbit/s for other traffic, shared by time:
         freshline router suggest --rate 10mbit --delay 10ms --interval 5ms --size 1052B \\
             --min-throughput 9mbit --scheduler tdm
 
     Which flows leave through eth1, how these rules would class them, and why; needs root:
         freshline router suggest --watch eth1 --classify 'update; dscp=EF' --duration 10s")]
 pub(crate) struct Args {
-    /// Watch the flows that leave through this device, and show their classes and why. Changes
+    /// Watch the flows that leave through this device, and show their classes with reasons. Changes
     /// nothing.
     #[arg(long, value_name = "DEV", conflicts_with_all = ["rate", "interval", "size", "wish"])]
     watch: Option<String>,
 
-    /// With --watch: the rules, as for `router run`; default: `update`.
+    /// Classify by these rules with --watch, as in `router run`; default: `update`.
     #[arg(long, value_name = "RULES", requires = "watch")]
     classify: Option<Classifier>,
 
-    /// With --watch: stop after this time, such as 10s; else Ctrl-C stops it.
+    /// Stop after this time with --watch, such as 10s; by default, Ctrl-C stops it.
     #[arg(long, value_name = "TIME", requires = "watch")]
     duration: Option<Span>,
 
-    /// The rate of the link.
+    /// Assume this rate of the link, such as 10mbit.
     #[arg(long, required_unless_present = "watch")]
     rate: Option<BitRate>,
 
-    /// What the link delays every packet by, and whatever else delays updates.
+    /// Assume this fixed delay of updates, of the link and everything else except its queue.
     #[arg(long, default_value = "0ms")]
     delay: Span,
 
-    /// How many flows of updates there are.
+    /// Assume this number of flows of updates.
     #[arg(long, default_value_t = 1)]
     flows: u32,
 
-    /// The time from one update of a flow to its next.
+    /// Assume this time between two updates of a flow.
     #[arg(long, required_unless_present = "watch")]
     interval: Option<Span>,
 
-    /// The size of an update.
+    /// Assume this size of an update, in bytes.
     #[arg(long, required_unless_present = "watch")]
     size: Option<Bytes>,
 
-    /// The size of the others' packets.
+    /// Assume this size of other packets, in bytes.
     #[arg(long, default_value = "1500B")]
     packet_size: Bytes,
 
     #[command(flatten)]
     wish: WishArgs,
 
-    /// What the classes share.
+    /// Share these between the classes.
     #[arg(long, value_enum, default_value_t = Scheduler::Sdm)]
     scheduler: Scheduler,
 
-    /// The frame in which each class has the priority once; 100ms if left out. For tdm only.
+    /// Give each class priority once in this time; 100ms if unset. For tdm only.
     #[arg(long)]
     frame: Option<Span>,
 
@@ -88,11 +88,11 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[group(id = "wish", multiple = false)]
 struct WishArgs {
-    /// The largest mean age that the updates may have.
+    /// Allow updates this mean age at most.
     #[arg(long, required_unless_present_any = ["min_throughput", "watch"])]
     max_age: Option<Span>,
 
-    /// The least throughput that has to be left for other traffic.
+    /// Leave at least this throughput for other traffic.
     #[arg(long)]
     min_throughput: Option<BitRate>,
 }
@@ -120,7 +120,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         return watch(device, &args);
     }
     let (Some(rate), Some(interval), Some(size)) = (args.rate, args.interval, args.size) else {
-        // clap sees to it that they are given.
+        // clap requires these flags.
         return Err(Failure::Usage(miette::miette!("give --rate, --interval and --size")));
     };
     let link = Bottleneck {
@@ -134,7 +134,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let scheduler = match (args.scheduler, args.frame) {
         (Scheduler::Sdm, None) => SchedulerParams::Sdm(SdmParams::default()),
         (Scheduler::Sdm, Some(_)) => {
-            let report = miette::miette!("--frame means nothing to sdm; add --scheduler tdm");
+            let report = miette::miette!("--frame does not apply to sdm; add --scheduler tdm");
             return Err(Failure::Usage(report));
         }
         (Scheduler::Tdm, None) => SchedulerParams::Tdm(TdmParams::default()),
@@ -142,7 +142,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     let WishArgs { max_age, min_throughput } = args.wish;
     let wishes = [max_age.map(Wish::AgeAtMost), min_throughput.map(Wish::ThroughputAtLeast)];
-    // clap sees to it that there is one.
+    // clap requires at least one of them.
     wishes.into_iter().flatten().try_for_each(|wish| {
         let suggestion = link.suggest(scheduler, wish);
         let suggestion = suggestion.map_err(|error| Failure::Usage(miette::Report::msg(error)))?;
@@ -150,9 +150,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-/// How often the table is printed.
+/// The interval at which the table is printed.
 const EVERY: Span = Span::from_secs(1);
-/// How many flows it shows.
+/// The number of flows that it shows.
 const FLOWS: usize = 20;
 
 fn watch(device: &str, args: &Args) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! What a router tells, as a table.
+//! The report of a router as a table.
 
 use std::io::{self, Write};
 
@@ -9,12 +9,12 @@ use super::Answer;
 use crate::failure::Failure;
 use crate::output::{ms, print_json, printed};
 
-/// The report on standard output, as one JSON document or as a table.
+/// Prints the report on standard output, as one JSON document or as a table.
 pub(super) fn print(report: &RouterReport, json: bool) -> Result<(), Failure> {
     if json { print_json(report) } else { printed(write(&mut io::stdout().lock(), report)) }
 }
 
-/// Where the router works, and the table.
+/// Prints where the router runs, and the table.
 pub(super) fn print_answer(answer: &Answer) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if answer.is_in_kernel {
@@ -23,7 +23,7 @@ pub(super) fn print_answer(answer: &Answer) -> io::Result<()> {
     write(&mut out, &answer.report)
 }
 
-/// The rate as messages name it.
+/// The rate in the words of messages.
 pub(super) fn at_rate(rate: Option<BitRate>) -> String {
     rate.map_or_else(|| "at the device's own rate".to_owned(), |rate| format!("at {rate}"))
 }
@@ -43,7 +43,7 @@ pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<(
     )?;
     writeln!(
         out,
-        "super-packets {}; {} packets ({} B) wait, the kernel holds at most {}; lost before the \
+        "super-packets {}; {} packets ({} B) queued, the kernel holds at most {}; lost before the \
          queue: {} full, {} unread; {} failures",
         report.super_packets,
         report.backlog.packets,
@@ -73,7 +73,7 @@ pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<(
         )?;
     }
     if report.flows_evicted > 0 {
-        writeln!(out, "  {} times a flow made room for another", report.flows_evicted)?;
+        writeln!(out, "  {} flows were evicted for new ones", report.flows_evicted)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a source does with the states that its monitor sends: `freshline source --receive`.
+//! How a source handles states that its monitor sends: `freshline source --receive`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,19 @@ use crate::failure::Failure;
 /// Outputs of received states.
 #[derive(Debug, clap::Args)]
 pub(super) struct ReceiveArgs {
-    /// Receive the topics that the monitor sends (`freshline monitor --topic`), over the path that this
-    /// source has dialled. Without --out and --exec, states go to standard output, a line of JSON each. A
-    /// source that only receives needs no state of its own, and goes on until it is stopped; one with states
-    /// ends with them, as at the end of the standard input of --latest -, and then receives no more.
+    /// Receive the topics that the monitor sends (`freshline monitor --topic`), over the connection
+    /// of this source. Without --out and --exec, states go to standard output, one line of JSON
+    /// each. A source that only receives needs no state of its own, and runs until it is stopped; a
+    /// source with states ends with them, as at the end of the standard input of --latest -, and
+    /// then stops receiving.
     #[arg(long, help_heading = "Return direction")]
     receive: bool,
     /// Write every received state to this file as a line of JSON; `-` is standard output.
     #[arg(long, value_name = "FILE", requires = "receive", help_heading = "Return direction")]
     out: Option<PathBuf>,
-    /// Run this shell command for received states, as --exec of `freshline monitor`. It gets the state on
-    /// its standard input, with FRESHLINE_TOPIC and FRESHLINE_AGE_MS in its environment. What it prints goes
-    /// to standard error.
+    /// Run this shell command for received states, like --exec of `freshline monitor`. It gets the
+    /// state on its standard input, with FRESHLINE_TOPIC and FRESHLINE_AGE_MS in its environment.
+    /// Its output goes to standard error.
     #[arg(long, value_name = "CMD", requires = "receive", help_heading = "Return direction")]
     exec: Option<String>,
     /// End a command of --exec that runs for longer than this.
@@ -42,8 +43,8 @@ pub(super) struct ReceiveArgs {
         help_heading = "Return direction"
     )]
     exec_timeout: Span,
-    /// Hand out received states of matching topics only while they are younger than this, as --max-age of
-    /// `freshline monitor`. SOURCE of the pattern is the monitor's --name.
+    /// Hand out received states of matching topics only while they are younger than this, like
+    /// --max-age of `freshline monitor`. SOURCE in the pattern is the monitor's --name.
     #[arg(
         long,
         value_name = "PATTERN=TIME",
@@ -64,7 +65,8 @@ impl ReceiveArgs {
         self.out.as_deref().filter(|path| path.as_os_str() != "-")
     }
 
-    /// The states of a source without own ones: its updates have none, and keep the session alive.
+    /// The states of a source without its own ones: its updates are empty, and keep the session
+    /// alive.
     pub(super) fn alone(&self) -> Result<States, Failure> {
         if !self.receive {
             let flags = "--sample, --read, --latest, --topic or --size";
@@ -74,7 +76,7 @@ impl ReceiveArgs {
         Ok(States::Topics(vec![Topic { params, sampler: Box::new(Nothing) }]))
     }
 
-    /// What receives, if anything does; `is_taken` if standard output has something else.
+    /// The receiver of states, if any; `is_taken` if standard output has other data.
     pub(super) fn incoming(
         &self,
         is_taken: bool,
@@ -106,7 +108,7 @@ impl ReceiveArgs {
     }
 }
 
-/// Never has a state.
+/// A sampler that never has a state.
 struct Nothing;
 
 impl Sampler for Nothing {

@@ -13,7 +13,7 @@ use miette::miette;
 use super::topic::TopicArg;
 use crate::failure::Failure;
 
-/// The folder for records, if there is to be one.
+/// The folder for records, if one is given.
 pub(super) fn open(dir: Option<&Path>, topics: &[TopicArg]) -> Result<Option<SpoolDir>, Failure> {
     let Some(dir) = dir else { return Ok(None) };
     if !topics.iter().any(|topic| topic.params.kind.is_every()) {
@@ -43,7 +43,7 @@ pub(super) fn topic(
             let spool = spools.topic(&params.name).map_err(failure)?;
             if spool.cut_bytes() > 0 {
                 say!(
-                    "topic {}: the last {} bytes of its spool are no whole record, and are cut off",
+                    "topic {}: the last {} bytes of its spool are not a whole record, and are cut off",
                     params.name,
                     spool.cut_bytes()
                 );
@@ -55,7 +55,7 @@ pub(super) fn topic(
     Ok(Topic { params, sampler: Box::new(records) })
 }
 
-/// Reports records that have not arrived at the end.
+/// Reports records that were not acknowledged by the end.
 pub(super) fn print_waiting(report: &SourceReport, spool: Option<&Path>) {
     for topic in &report.topics {
         let waiting = topic.records.as_ref().map_or(0, |records| records.waiting);

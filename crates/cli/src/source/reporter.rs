@@ -1,4 +1,4 @@
-//! What `freshline source` reports to a person: troubles, how it goes, and the summary.
+//! The messages of `freshline source`: problems, the progress, and the summary.
 
 use std::io::{self, Write};
 
@@ -21,18 +21,18 @@ use crate::mark::{self, MarkArgs};
 use crate::output::{Troubles, ms};
 use crate::trouble::{NO_ANSWER, NO_PATH, is_unanswered, trouble};
 
-/// Tells a person what happens, each trouble once until the session is open again.
+/// Prints events; each problem once until the session is open again.
 pub(super) struct Reporter {
     every: Span,
     next: Time,
     troubles: Troubles,
-    /// The last of them, in a few words.
+    /// The last problem, in a few words.
     why: Option<String>,
-    /// By what each path leaves; none where none was named.
+    /// The interface or address of each path; empty if none was given.
     vias: Vec<String>,
-    /// What each had carried when it was told of.
+    /// The counters of each path at the last report.
     before: Vec<PathCounters>,
-    /// By which means the queue of each one's device is seen.
+    /// How the queue of each path's device is observed.
     seen_by: Vec<Option<SeenBy>>,
     epochs: Epochs,
     /// The state of marks as last printed, if marks are requested.
@@ -42,7 +42,7 @@ pub(super) struct Reporter {
 /// The log of control epochs, if there is one.
 struct Epochs {
     log: Option<EpochLog>,
-    /// When the last one that was written ended.
+    /// The end of the last epoch that was written.
     ended_s: f64,
     /// Why the log could not be written.
     failure: Option<io::Error>,
@@ -79,7 +79,7 @@ impl Reporter {
         }
     }
 
-    /// Ends the log of epochs.
+    /// Closes the log of epochs.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         if let Some(error) = self.epochs.failure.take() {
             return Err(Failure::Runtime(miette!("cannot write the log of epochs: {error}")));
@@ -87,12 +87,12 @@ impl Reporter {
         self.epochs.log.take().map_or(Ok(()), EpochLog::finish)
     }
 
-    /// Why no update may have been acknowledged, to stand behind that.
+    /// Why updates may not be acknowledged, as a suffix of that message.
     pub(super) fn why(&self) -> String {
         self.why.as_ref().map_or_else(String::new, |why| format!(": {why}"))
     }
 
-    /// Reports a trouble that is waited out.
+    /// Reports a problem that may resolve itself.
     fn report_once(&mut self, why: String) {
         self.troubles.report_once(format!("{why}; trying again"));
         self.why = Some(why);
@@ -109,7 +109,7 @@ impl Reporter {
         }
     }
 
-    /// A line a path that was named, of what it has done since the last one.
+    /// Prints a line for each given path, with its counts since the last one.
     fn print_paths(&mut self, now: Time, source: &session::Source) {
         let since = self.every.as_secs_f64() + now.since(self.next).as_secs_f64();
         let offset = source.clock_offset().nanos();
@@ -130,7 +130,7 @@ impl Reporter {
         let all: u64 = paths.iter().map(|(_, _, sent, ..)| sent).sum();
         let are_several = paths.len() > 1;
         for (via, status, sent, copies, queue) in paths {
-            // The queue of a single path is not looked at.
+            // The queue of a single path is not observed.
             let queue = if are_several { format!("  {queue}") } else { String::new() };
             say!(
                 "  {via:<10} {:<7} {:7.1} updates/s  share {:3.0} %  copies {copies:>5}  srtt {:>9}{queue}",
@@ -226,12 +226,12 @@ impl Watch for Reporter {
     }
 }
 
-/// The limit that holds, to be said behind a rate.
+/// The limit that applies, as a suffix of a rate.
 fn limited(by: Option<&str>) -> String {
     by.map_or_else(String::new, |limit| format!(" (limited by {})", limit.replace('_', "-")))
 }
 
-/// Why a session was closed, with the name if that is why.
+/// Why a session was closed, with the name if that is the reason.
 fn refusal(reason: CloseReason, name: &str) -> String {
     match (reason, name) {
         (CloseReason::NotPermitted, "") => format!("{reason} (this source has none; see --name)"),
@@ -240,7 +240,7 @@ fn refusal(reason: CloseReason, name: &str) -> String {
     }
 }
 
-/// The marks on a path; `None` where there is no such path.
+/// The marks on a path; `None` if there is no such path.
 fn marks(source: &session::Source, path: usize) -> Option<MarkReport> {
     let path = u8::try_from(path).ok().map(PathId)?;
     source.marks(path).map(|marks| MarkReport::of(source.dscp(), marks))
@@ -296,7 +296,7 @@ pub(super) fn print_summary(report: &SourceReport) -> io::Result<()> {
     report.paths.iter().try_for_each(|path| print_path(&mut out, path, are_several))
 }
 
-/// How many generation times of a stream were not used, to stand behind other counts.
+/// The number of unused generation times of a stream, as a suffix of other counts.
 fn invalid_stamps(count: Option<u64>) -> String {
     count.map_or_else(String::new, |count| format!(", {count} invalid generation times"))
 }
@@ -352,7 +352,8 @@ fn topic_name(source: &session::Source, topic: TopicId) -> &str {
     params.map_or("", |(_, params)| &params.name)
 }
 
-/// A line of a path; with its queue if there are several, as a single one's is not looked at.
+/// Prints a path; with its queue if there are several paths, because that of a single one is not
+/// observed.
 fn print_path(out: &mut impl Write, path: &PathReport, are_several: bool) -> io::Result<()> {
     write!(
         out,

@@ -8,16 +8,16 @@ use freshline_core::session::{TopicKind, TopicParams};
 use freshline_core::unit::Bytes;
 use freshline_core::wire::StreamId;
 
-/// What `--topic` gives.
+/// The value of `--topic`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TopicArg {
     pub(super) params: TopicParams,
     pub(super) input: Input,
-    /// How the generation time before each state is written, if there is one.
+    /// The format of the generation time before each state, if there is one.
     pub(super) stamp: Option<StampFormat>,
 }
 
-/// Where states are from.
+/// The input of states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
     /// The output of a shell command.
@@ -28,7 +28,7 @@ pub(crate) enum Input {
     Latest(PathBuf),
     /// Each record of a stream.
     Records(PathBuf),
-    /// Made up, of this length.
+    /// Synthetic states of this length.
     Size(Bytes),
 }
 
@@ -51,7 +51,8 @@ struct KindArg {
 }
 
 impl KindArg {
-    /// The kind of a topic with this input; that of records is in a stream of its own once it is known.
+    /// The kind of a topic with this input; a topic of records gets its own stream once that is
+    /// known.
     fn kind(&self, input: &Input) -> Result<TopicKind, String> {
         let is_every = self.name.as_deref() == Some("every");
         match (is_every, input) {
@@ -116,10 +117,10 @@ impl FromStr for TopicArg {
             let Some((key, after)) = rest.split_once('=') else {
                 return Err(format!(
                     "it must end with read=FILE, sample=CMD, latest=STREAM, records=STREAM or size=BYTES, \
-                     such as pose,weight=10,read=/run/pose; there is {rest:?}"
+                     such as pose,weight=10,read=/run/pose; found {rest:?}"
                 ));
             };
-            // What follows these is theirs, with its commas.
+            // The rest of the text, including commas, belongs to the input.
             let input = match key {
                 "read" => Some(Input::Read(after.into())),
                 "sample" => Some(Input::Sample(after.into())),
@@ -129,12 +130,12 @@ impl FromStr for TopicArg {
                 _ => None,
             };
             if let Some(input) = input {
-                params.kind = kind.kind(&input).map_err(|why| format!("{why}; there is {key}="))?;
+                params.kind = kind.kind(&input).map_err(|why| format!("{why}; found {key}="))?;
                 params.check().map_err(|error| error.to_string())?;
                 if stamp.is_some() && !matches!(input, Input::Latest(_) | Input::Records(_)) {
                     return Err(format!(
                         "stamp is for streams, latest=STREAM and records=STREAM, such as \
-                         pose,stamp=unix,latest=-; there is {key}="
+                         pose,stamp=unix,latest=-; found {key}="
                     ));
                 }
                 return Ok(Self { params, input, stamp });
@@ -234,15 +235,15 @@ mod tests {
             ("pose,min-rate=9/s,max-rate=3/s,read=x", "lowest rate"),
             ("pose,size=huge", "size=huge"),
             ("pose,stamp=ms,latest=-", "stamp=ms: unknown format of generation times; use `unix`"),
-            ("pose,stamp=unix,read=x", "pose,stamp=unix,latest=-; there is read="),
+            ("pose,stamp=unix,read=x", "pose,stamp=unix,latest=-; found read="),
             ("pose,stamp=unix,sample=x", "stamp is for streams"),
             ("tf,kind=other,latest=-", "latest, keyed and every"),
             ("tf,kind=keyed,max-keys=0,latest=-", "1 key at least"),
             ("tf,kind=keyed,max-keys=99999,latest=-", "max-keys=99999"),
             ("tf,kind=keyed,read=x", "latest=STREAM"),
-            ("log,kind=every,latest=-", "log,kind=every,records=-; there is latest="),
-            ("log,kind=every,sample=date", "log,kind=every,records=-; there is sample="),
-            ("log,records=-", "log,kind=every,records=-; there is records="),
+            ("log,kind=every,latest=-", "log,kind=every,records=-; found latest="),
+            ("log,kind=every,sample=date", "log,kind=every,records=-; found sample="),
+            ("log,records=-", "log,kind=every,records=-; found records="),
             ("log,kind=keyed,records=-", "log,kind=every,records=-"),
             ("log,kind=every,max-keys=9,records=-", "max-keys is for kind=keyed"),
             ("log,buffer=1MiB,latest=-", "buffer is for topics of kind every"),

@@ -1,4 +1,4 @@
-//! `freshline uplink attach`: control that stays.
+//! `freshline uplink attach`: starts control that outlives the command.
 
 use freshline_kernel::sorpc::{self, Bands, Below, Held};
 
@@ -7,11 +7,12 @@ use crate::failure::Failure;
 use crate::hold::{Term, keep};
 use crate::privileges::DETACHES;
 
-/// Begin to keep uploads out of the way of all else that leaves through a device. Needs root.
+/// Start to give uploads the lowest priority among all packets that leave through a device. Needs
+/// root.
 ///
 /// The control stays in the kernel when this command ends, until `freshline uplink detach` or the
-/// next start of the host. TCP connections whose send buffer is filled are uploads; their packets
-/// leave when no other packet waits.
+/// next boot. TCP connections whose send buffer is filled are uploads; their packets leave when no
+/// other packet is queued.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -44,12 +45,14 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let held = sorpc::attach(&args.law.dev, &args.law.settings(), None).map_err(failure)?;
     let device = args.law.dev;
     let said = match held.bands() {
-        Bands::Ours => format!("controlling what leaves through {device}, in bands of our own"),
+        Bands::Ours => {
+            format!("controlling packets that leave through {device}, in separate bands")
+        }
         Bands::Theirs(kind) => {
-            format!("controlling what leaves through {device}, in the bands of its {kind}")
+            format!("controlling packets that leave through {device}, in the bands of its {kind}")
         }
         Bands::Nobodys(kind) => format!(
-            "marking what leaves through {device}, but its {kind} has no bands: give --rate, or put \
+            "marking packets that leave through {device}, but its {kind} has no bands: give --rate, or put \
              pfifo_fast there"
         ),
     };

@@ -1,4 +1,4 @@
-//! Metrics for Prometheus of what is attached.
+//! Metrics of the attached programs for Prometheus.
 
 use std::fmt;
 
@@ -7,28 +7,28 @@ use freshline_net::metrics::{Column, counters, gauges};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-/// What was attached at one moment.
+/// The attachments at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot(pub(super) Vec<Attachment>);
 
 const SUMS: [Column<BandReport, Option<u64>>; 3] = [
-    ("uplink_packets", "Packets that were put into a band", |band| Some(band.sent.packets.get())),
-    ("uplink_bytes", "Bytes that were put into a band", |band| Some(band.sent.bytes.get())),
-    ("uplink_drops", "Packets that met a band full", |band| band.drops.map(|drops| drops.get())),
+    ("uplink_packets", "Packets put into a band", |band| Some(band.sent.packets.get())),
+    ("uplink_bytes", "Bytes put into a band", |band| Some(band.sent.bytes.get())),
+    ("uplink_drops", "Packets dropped at a full band", |band| band.drops.map(|drops| drops.get())),
 ];
 
 const GAUGES: [Column<Attachment, Option<f64>>; 3] = [
-    ("uplink_rate_bytes_per_second", "Rate to which is shaped", |at| {
+    ("uplink_rate_bytes_per_second", "Shaping rate", |at| {
         at.rate.map(|rate| rate.as_bps() as f64 / 8.0)
     }),
-    ("uplink_threshold_ratio", "Part of its send buffer from which on a stream is bulk", |at| {
+    ("uplink_threshold_ratio", "Fraction of the send buffer above which a stream is bulk", |at| {
         Some(at.threshold)
     }),
-    ("uplink_flows", "Streams that are known", |at| Some(at.flows.len() as f64)),
+    ("uplink_flows", "Known streams", |at| Some(at.flows.len() as f64)),
 ];
 
 const BACKLOGS: [Column<BandReport, Option<f64>>; 1] =
-    [("uplink_backlog_bytes", "Bytes that wait in a band", |band| {
+    [("uplink_backlog_bytes", "Bytes queued in a band", |band| {
         band.backlog.map(|bytes| bytes.get() as f64)
     })];
 
@@ -96,6 +96,6 @@ mod tests {
             assert!(text.lines().any(|told| told == line), "no `{line}` in\n{text}");
         }
         promtool::check(&text);
-        assert!(!text.contains("rate{device=\"eth1\"}"), "what is not known is left out");
+        assert!(!text.contains("rate{device=\"eth1\"}"), "unknown values are left out");
     }
 }

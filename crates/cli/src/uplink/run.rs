@@ -1,4 +1,4 @@
-//! `freshline uplink run`: control for one command.
+//! `freshline uplink run`: controls the uploads of one command.
 
 use freshline_kernel::cgroup::OwnCgroup;
 use freshline_kernel::sorpc;
@@ -8,11 +8,11 @@ use crate::failure::Failure;
 use crate::hold::Signals;
 use crate::wrapped::Wrapped;
 
-/// Run a command whose uploads keep out of the way, in a cgroup of its own. Needs root.
+/// Run a command whose uploads have the lowest priority, in a separate cgroup. Needs root.
 ///
-/// Connections of other programs are never taken for uploads. When the command ends, so does all
-/// that it has started, and the control.
-/// Ctrl-C interrupts the command, which may go on; signals sent to this process are forwarded.
+/// Connections of other programs never count as uploads. When the command ends, all processes that
+/// it has started end, too, and so does the control. Ctrl-C interrupts the command, which may go
+/// on; signals sent to this process are forwarded.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -22,7 +22,7 @@ EXAMPLES
 EXIT CODES
 
 That of the command, or 128 and the signal's number if a signal ended it. Before it starts:
-1  no root, the kernel lacks something, or the command is not to be had
+1  no root, the kernel lacks something, or the command cannot be run
 2  the flags cannot be understood, or there is no such device")]
 pub(super) struct Args {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `freshline uplink status`: what is in which band.
+//! `freshline uplink status`: the packets and connections per band.
 
 use std::io::{self, Write};
 
@@ -21,7 +21,7 @@ pub(super) fn run(form: &Form) -> Result<(), Failure> {
         attachments: attachments.iter().map(AttachmentReport::from).collect(),
         orphans: orphans.iter().map(OrphanReport::from).collect(),
     };
-    // Devices elsewhere may have the same names.
+    // Devices of other network namespaces may have the same names.
     let metrics = |(attachments, _): Found| {
         Snapshot(attachments.into_iter().filter(|attachment| !attachment.other_namespace).collect())
     };
@@ -33,7 +33,7 @@ type Found = (Vec<Attachment>, Vec<Orphan>);
 #[derive(Debug, Serialize)]
 struct Report {
     attachments: Vec<AttachmentReport>,
-    /// Of processes that were killed.
+    /// Shapers of processes that were killed.
     orphans: Vec<OrphanReport>,
 }
 
@@ -113,10 +113,10 @@ impl From<&Attachment> for AttachmentReport {
     }
 }
 
-/// A delay beyond the bands that is not from pauses of hosts or a shared medium alone.
+/// A delay beyond the bands that is longer than pauses of hosts or a shared medium cause alone.
 const NOTABLE: Span = Span::from_millis(20);
 
-/// Whether a queue may stand below the bands, where none of them is served first.
+/// Whether there may be a queue below the bands, in which no band has priority.
 fn hides_a_queue(attachment: &Attachment) -> bool {
     attachment.rate.is_none() && attachment.lower_queue.is_some_and(Below::may_hide_a_queue)
 }
@@ -179,16 +179,16 @@ fn print_table(attachments: &[Attachment], orphans: &[Orphan]) -> io::Result<()>
             let advice = match (delay >= NOTABLE, attachment.rate) {
                 (false, _) => "",
                 (true, None) => {
-                    ": no band orders it here; give --rate, a little less than the link gives"
+                    ": bands have no effect there; give --rate, a little less than the link's capacity"
                 }
-                (true, Some(_)) => ": no band orders it here; lower --rate",
+                (true, Some(_)) => ": bands have no effect there; lower --rate",
             };
             writeln!(out, "  delay beyond the bands: {:.0} ms{advice}", delay.as_millis_f64())?;
         }
         for row in attachment.bands.iter().map(BandRow::from) {
             write!(out, "  {:<7} {:>9} packets {:>12} bytes", row.band, row.packets, row.bytes)?;
             if let (Some(backlog), Some(drops)) = (row.backlog_bytes, row.drops) {
-                write!(out, " {backlog:>8} waiting {drops:>6} dropped")?;
+                write!(out, " {backlog:>8} queued {drops:>7} dropped")?;
             }
             writeln!(out)?;
         }

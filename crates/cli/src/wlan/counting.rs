@@ -1,4 +1,4 @@
-//! Who counts packets a frame, and how its weights are read.
+//! The counters of packets per frame, and how their weights are read.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,19 +13,19 @@ use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 
-/// Weights that ship have some 100 kB.
+/// The built-in weights have about 100 kB.
 const MAX_FILE: u64 = 4 << 20;
 
-/// By what packets a frame are counted.
+/// The method of counting packets per frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Counting {
-    /// By the frames of a capture: needs --capture.
+    /// Count by the frames of a capture: needs --capture.
     Mac,
-    /// By the kernel's times: a model of the last 20 gaps.
+    /// Count by the kernel's times: a model of the last 20 gaps.
     Logistic,
-    /// The same, corrected by support vectors under high load.
+    /// Like logistic, corrected by support vectors under high load.
     Svm,
-    /// By the kernel's times: one gap alone, the baseline.
+    /// Count by the kernel's times: a single gap, the baseline.
     Threshold,
 }
 
@@ -33,24 +33,24 @@ pub(super) enum Counting {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Counting")]
 pub(super) struct CountingArgs {
-    /// By what packets a frame are counted; logistic unless there is a capture.
+    /// Count packets per frame by this method. Default: mac with a capture, otherwise logistic.
     #[arg(long, value_name = "HOW")]
     counting: Option<Counting>,
-    /// Weights of logistic, svm or threshold instead of those that ship: a frames.toml, as `make
-    /// train` writes it.
+    /// Use these weights of logistic, svm or threshold instead of the built-in ones: a frames.toml,
+    /// as `make train` writes it.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// Support vectors of svm instead of those that ship: a levels.toml.
+    /// Use these support vectors of svm instead of the built-in ones: a levels.toml.
     #[arg(long, value_name = "FILE")]
     level_weights: Option<PathBuf>,
-    /// The most packets that a frame can have: 64, or 128 where the access point puts two into an
-    /// MPDU. svm refuses more than its support vectors were trained with: 64 for those that ship.
+    /// Assume at most N packets per frame: 64, or 128 if the access point puts two into an MPDU.
+    /// svm accepts no more than its support vectors were trained with: 64 for the built-in ones.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     max_packets: Option<u32>,
 }
 
 impl CountingArgs {
-    /// The counter, of a client with or without a capture.
+    /// The counter of a client with or without a capture.
     pub(super) fn counter(&self, has_capture: bool) -> Result<Box<dyn LevelCounter>, Failure> {
         self.build(has_capture).map_err(Failure::Usage)
     }
@@ -62,12 +62,14 @@ impl CountingArgs {
         });
         match (how, has_capture) {
             (Counting::Mac, false) => {
-                return Err(miette!("--counting mac counts what a capture shows: give --capture"));
+                return Err(miette!(
+                    "--counting mac counts the frames of a capture: give --capture"
+                ));
             }
             (Counting::Mac, true) => {}
             (_, true) => {
                 return Err(miette!(
-                    "a capture tells which packets are a frame's: give --capture without \
+                    "a capture shows the packets of each frame: give --capture without \
                      --counting, or --counting mac"
                 ));
             }
@@ -111,7 +113,7 @@ impl CountingArgs {
     }
 }
 
-/// From a file, or those that ship.
+/// The weights from a file, or the built-in ones.
 fn weights<T: DeserializeOwned>(file: Option<&Path>, shipped: &str) -> Result<T, Report> {
     let Some(file) = file else { return toml::from_str(shipped).map_err(Report::msg) };
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! `freshline wlan locate`: where the bottleneck of captured flows lies.
+//! `freshline wlan locate`: finds the bottleneck of captured flows.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,15 +15,14 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{print_json, printed};
 
-/// Say where the bottleneck of captured flows lies, over time: at the Wi-Fi, or before it.
+/// Find the bottleneck of captured flows over time: the Wi-Fi, or a link before it.
 ///
-/// For each direction of a UDP or TCP flow: intervals of one answer, with the mean of packets a frame and
-/// the flow's loss. Frames count with all packets to their receiver. High levels of aggregation without
-/// loss say Wi-Fi, low ones with loss a link before it; unknown is printed where losses are not known, or
-/// too few frames have come.
-/// Capture at the client, or beside it, in monitor mode (link type 127, radiotap): frames are then
-/// what the radio says. In other captures they are estimated from the times that the kernel gave: take
-/// those at the client.
+/// For each direction of a UDP or TCP flow, prints intervals with the same answer, the mean number
+/// of packets per frame, and the flow's loss. Frames count with all packets to their receiver. High
+/// levels of aggregation without loss mean Wi-Fi; low levels with loss mean a link before it; the
+/// answer is unknown if losses are not known, or there are too few frames. Capture at the client,
+/// or near it, in monitor mode (link type 127, radiotap): then the radio reports the frames. In
+/// other captures frames are estimated from the kernel's timestamps: capture these at the client.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -44,19 +43,18 @@ EXIT CODES
 1  the file is cut short or damaged: what stands before was measured and printed
 2  there is no such file, it is no capture, none of its link types can be read, or it holds no flow")]
 pub(super) struct Args {
-    /// The capture: a pcap or pcapng file, of any length.
+    /// Read this capture: a pcap or pcapng file of any length.
     file: PathBuf,
-    /// Follow so many flows, and count the packets of further ones.
+    /// Follow at most N flows, and only count the packets of further ones.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=100_000))]
     max_flows: u32,
-    /// The most packets that a frame can have: 64, or 128 where the access point puts two into an
-    /// MPDU.
+    /// Assume at most N packets per frame: 64, or 128 if the access point puts two into an MPDU.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u32).range(2..=1024))]
     max_packets: u32,
     /// Leave out flows with fewer packets.
     #[arg(long, value_name = "N", default_value_t = 200)]
     min_packets: u64,
-    /// Other weights (TOML) than those that come along.
+    /// Use these weights (TOML) instead of the built-in ones.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Print one JSON document on standard output.
@@ -108,7 +106,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     report.map_err(Failure::Runtime)
 }
 
-/// Weights that make a locator.
+/// Weights for a locator.
 fn weights(file: Option<&Path>) -> miette::Result<Weights> {
     let Some(file) = file else {
         return toml::from_str(Weights::SHIPPED).into_diagnostic();
@@ -119,7 +117,7 @@ fn weights(file: Option<&Path>) -> miette::Result<Weights> {
         .wrap_err_with(|| format!("cannot read the weights {name}"))?;
     let weights: Weights = toml::from_str(&text)
         .into_diagnostic()
-        .wrap_err_with(|| format!("{name} holds no weights of a locator"))?;
+        .wrap_err_with(|| format!("{name} has no weights of a locator"))?;
     weights.clone().build().into_diagnostic().wrap_err_with(|| name.to_string())?;
     Ok(weights)
 }
@@ -132,7 +130,7 @@ fn print_tables(report: &LocateReport) -> io::Result<()> {
     let LocateReport { duration_s, frames, protected, over_limit, .. } = report;
     writeln!(out, "{frames} records in {duration_s:.3} s")?;
     if *protected > 0 {
-        writeln!(out, "{protected} frames are encrypted and told nothing")?;
+        writeln!(out, "{protected} frames are encrypted and were not used")?;
     }
     if *over_limit > 0 {
         writeln!(out, "{over_limit} packets belong to flows beyond --max-flows")?;
@@ -153,7 +151,7 @@ fn print_flow(out: &mut impl Write, flow: &FlowReport) -> io::Result<()> {
     let frames = if *by_radio { "frames by the radio" } else { "frames by the kernel's times" };
     writeln!(out, "{from} > {to}: {packets} packets, {numbers}, {frames}")?;
     if intervals.is_empty() {
-        return writeln!(out, "  too few frames to tell");
+        return writeln!(out, "  too few frames for an answer");
     }
     writeln!(
         out,

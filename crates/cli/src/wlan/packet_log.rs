@@ -5,10 +5,11 @@
 //! capture: seq, frame ─► frames, by seq ───────────────┴─► lines
 //! ```
 //!
-//! A packet is in the frame in which the capture first showed it, as levels are counted. Capture and
-//! socket run at their own pace: a row is held until its frame is known, for at most [`PATIENCE`] and
-//! behind at most [`MOST`] rows, and is then written without. Memory is bounded whichever of the two
-//! lags, since frames are kept in a ring by sequence number.
+//! A packet belongs to the frame in which the capture first showed it, the same frame as for
+//! counting levels. Capture and socket are read independently: a row is held until its frame is
+//! known, for at most [`PATIENCE`] and behind at most [`MOST`] rows, and is then written without.
+//! Memory is bounded whichever of the two lags, because frames are kept in a ring by sequence
+//! number.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,11 +20,11 @@ use freshline_net::downlink::Received;
 use super::packets::Writer;
 use crate::failure::Failure;
 
-/// Rows that are held. The session takes from the capture what is within
+/// The maximum number of rows that are held. The session uses packets of the capture only within
 /// 4096 of the newest packet.
 const MOST: usize = 8192;
-/// Numbers over which frames are remembered: those of the rows that are held, with losses between them,
-/// and of packets that the capture shows before the socket.
+/// The number of sequence numbers for which frames are remembered: those of the held rows, with
+/// losses between them, and of packets that the capture shows before the socket.
 const REMEMBERED: usize = 4 * MOST;
 /// How long a row waits for its frame.
 const PATIENCE: Span = Span::from_secs(1);
@@ -37,16 +38,16 @@ const COLUMNS_WITH_FRAME: &[u8] = b"seq,sent_ns,kernel_ns,received_ns,bytes,dela
 pub(super) struct PacketLog {
     writer: Writer,
     join: Option<Join>,
-    /// Lines that are not handed over yet.
+    /// Lines that are not yet handed to the writer.
     lines: Vec<u8>,
 }
 
-/// What came of a log.
+/// The counts of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Joined {
-    /// Packets.
+    /// All packets.
     pub(super) packets: u64,
-    /// Those of them whose frame the capture did not show in time.
+    /// Packets whose frame the capture did not show in time.
     pub(super) frameless: u64,
 }
 
@@ -54,12 +55,12 @@ pub(super) struct Joined {
 #[derive(Debug)]
 struct Join {
     rows: VecDeque<Row>,
-    /// By the lowest bits of the sequence number.
+    /// Indexed by the lowest bits of the sequence number.
     frames: Vec<Option<Shown>>,
     count: Joined,
 }
 
-/// A packet as the capture showed it first.
+/// The first frame in which the capture showed a packet.
 #[derive(Debug, Clone, Copy)]
 struct Shown {
     seq: u64,
@@ -76,14 +77,14 @@ struct Row {
 }
 
 impl PacketLog {
-    /// A log in this file, which is overwritten; with a column for frames where there is a capture.
+    /// A log in this file, which is overwritten; with a column for frames if there is a capture.
     pub(super) fn to(path: &Path, has_capture: bool) -> Result<Self, Failure> {
         let mut writer = Writer::to(path)?;
         writer.put(if has_capture { COLUMNS_WITH_FRAME } else { COLUMNS });
         Ok(Self { writer, join: has_capture.then(Join::new), lines: Vec::new() })
     }
 
-    /// A packet has come by the socket.
+    /// A packet has arrived at the socket.
     pub(super) fn packet(&mut self, now: Time, packet: &Received<'_>) {
         let text = row(packet);
         match &mut self.join {
@@ -105,7 +106,7 @@ impl PacketLog {
         }
     }
 
-    /// Writes what is known by now.
+    /// Writes all rows that are complete by now.
     pub(super) fn turn(&mut self, now: Time) {
         if let Some(join) = &mut self.join {
             while let Some(line) = join.next_line(|row| now.since(row.since) >= PATIENCE) {
@@ -124,7 +125,8 @@ impl PacketLog {
         }
     }
 
-    /// Writes all that is held. Gives the writer to wait for, and the count where there is a capture.
+    /// Writes all rows that are held. Returns the writer to wait for, and the counts if there is a
+    /// capture.
     pub(super) fn end(mut self) -> (Writer, Option<Joined>) {
         if let Some(join) = &mut self.join {
             while let Some(line) = join.next_line(|_| true) {
@@ -148,13 +150,14 @@ impl Join {
 
     fn captured(&mut self, shown: Shown) {
         let slot = &mut self.frames[place(shown.seq)];
-        // A server that starts anew numbers from the beginning.
+        // A restarted server numbers packets from the beginning.
         if slot.is_none_or(|old| old.seq != shown.seq || shown.at.since(old.at) > PATIENCE) {
             *slot = Some(shown);
         }
     }
 
-    /// The oldest row as a line, if its frame is known, `is_late` says so, or too many are held.
+    /// The oldest row as a line, if its frame is known, `is_late` is true for it, or too many are
+    /// held.
     fn next_line(&mut self, is_late: impl Fn(&Row) -> bool) -> Option<String> {
         let row = self.rows.front()?;
         let is_its = |shown: &Shown| shown.seq == row.seq && row.since.since(shown.at) <= PATIENCE;
@@ -175,7 +178,7 @@ fn place(seq: u64) -> usize {
     (seq % REMEMBERED as u64) as usize
 }
 
-/// A line without its end; what is not known stays empty.
+/// A line without its newline; unknown fields are empty.
 fn row(packet: &Received<'_>) -> String {
     let kernel = packet.kernel.map(|kernel| kernel.unix.as_nanos().to_string());
     let delay = packet.delay.map(|delay| delay.as_nanos().to_string());
@@ -214,7 +217,7 @@ mod tests {
             join.packet(ms(0), seq, seq.to_string());
         }
         assert_eq!(lines(&mut join, ms(1)), ["7,1000000\n"]);
-        // Behind one whose frame is not known yet.
+        // A row behind one whose frame is not known yet.
         join.captured(shown(8, 2));
         assert_eq!(lines(&mut join, ms(2)), [""; 0]);
         join.captured(shown(9, 2));
@@ -249,7 +252,7 @@ mod tests {
     fn memory_is_bounded_whichever_lags_and_whatever_the_numbers() {
         let mut join = Join::new();
         for n in 0..100_000_u64 {
-            // Numbers from all over the range share places, and none gets the frame of another.
+            // Numbers from the whole range share slots, but none gets another one's frame.
             join.captured(shown(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), 0));
         }
         assert_eq!(join.frames.len(), REMEMBERED);

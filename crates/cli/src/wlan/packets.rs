@@ -1,4 +1,4 @@
-//! Writes what a client received to files, without holding up the client.
+//! Writes received packets to files without blocking the client.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -10,10 +10,10 @@ use miette::miette;
 
 use crate::failure::Failure;
 
-/// Pieces that may wait for a slow disk or reader, of at most 9 kB each.
+/// The maximum number of pieces, of at most 9 kB each, that are queued for a slow disk or reader.
 const WAITING: usize = 4096;
 
-/// Writes pieces on a thread of its own. What would have to wait is left out, and counted.
+/// Writes pieces on a separate thread. Pieces beyond the queue's limit are dropped and counted.
 pub(super) struct Writer {
     pieces: SyncSender<Vec<u8>>,
     writer: JoinHandle<io::Result<()>>,
@@ -21,7 +21,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// To a file, which is overwritten, or to standard output, `-`.
+    /// Writes to a file, which is overwritten, or to standard output, `-`.
     pub(super) fn to(path: &Path) -> Result<Self, Failure> {
         let is_stdout = path.as_os_str() == "-";
         let out: Box<dyn Write + Send> = if is_stdout {
@@ -43,7 +43,7 @@ impl Writer {
         }
     }
 
-    /// Waits until all is written.
+    /// Waits until everything is written.
     pub(super) fn finish(self) -> io::Result<()> {
         drop(self.pieces);
         self.writer.join().unwrap_or(Ok(()))
@@ -54,7 +54,7 @@ fn write(pieces: &Receiver<Vec<u8>>, out: Box<dyn Write + Send>) -> io::Result<(
     let mut out = BufWriter::with_capacity(1 << 16, out);
     while let Ok(piece) = pieces.recv() {
         out.write_all(&piece)?;
-        // All that waits goes together, and then nothing stays behind.
+        // All queued pieces go together, then the writer is flushed.
         while let Ok(piece) = pieces.try_recv() {
             out.write_all(&piece)?;
         }

@@ -17,7 +17,7 @@ use crate::output::{print_json, printed};
 /// Plan the rates to the stations of an access point: the fairest that keep its delay low.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-The model of the book's page on Wi-Fi: 802.11ac, best effort, nobody else on the air, nothing lost.
+The model of the book's page on Wi-Fi: 802.11ac, best effort, no other senders, no losses.
 A station is mcs=9,streams=2,width=80MHz,guard=long,count=1, of which only mcs must be given. In a
 file each is a table [[station]] with these keys.
 
@@ -26,7 +26,7 @@ EXAMPLES
     Ten stations with two streams, a delay of at most 5 ms:
         freshline wlan plan --station mcs=9,streams=2,count=10 --delay 5ms
 
-    A near and a far one, by level alone, and what reports twice a second take:
+    A near and a far station, by level alone, with two reports per second from each:
         freshline wlan plan --station mcs=9 --station mcs=2 --level 32 --report-interval 500ms
 
 EXIT CODES
@@ -34,26 +34,26 @@ EXIT CODES
 0  a plan was printed
 2  the flags or the file cannot be understood, or no rates keep the limits")]
 pub(crate) struct Args {
-    /// A station, or several alike; may be given again.
+    /// Plan for this station, or `count` equal ones; may be given several times.
     #[arg(long, value_name = "KEY=VALUE,…", value_parser = parse_station)]
     station: Vec<Stations>,
-    /// A file with stations.
+    /// Read stations from this file (TOML).
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// How long a round of frames, one to each station, may take: it bounds the mean delay;
-    /// without bound if left out.
+    /// Limit a round of frames, one to each station, to this time: it bounds the mean delay;
+    /// unlimited if unset.
     #[arg(long, value_name = "SPAN")]
     delay: Option<Span>,
-    /// The highest level, in packets a frame; half of what frames carry if left out.
+    /// Limit the level to this many packets per frame; half of the capacity of frames if unset.
     #[arg(long, value_name = "PACKETS")]
     level: Option<f64>,
-    /// The size of the IP packets.
+    /// Assume this size of the IP packets, in bytes.
     #[arg(long, default_value = "1500B")]
     packet_size: Bytes,
-    /// How many packets an MPDU has at most, 1 to 32: 2 if the access point makes A-MSDUs of two.
+    /// Assume at most N packets per MPDU, 1 to 32: 2 if the access point makes A-MSDUs of two.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=32))]
     max_msdus: u8,
-    /// How often each station reports, with 84 bytes of its own; nobody does if left out.
+    /// Assume that each station reports at this interval, with 84 bytes; no reports if unset.
     #[arg(long, value_name = "SPAN")]
     report_interval: Option<Span>,
     /// Print JSON on standard output.
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Stations alike.
+/// Equal stations.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stations {
@@ -84,17 +84,17 @@ const fn widest() -> Width {
     Width::Mhz80
 }
 
-/// A plan's file.
+/// The file of a plan.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     station: Vec<Stations>,
 }
 
-/// More stations than access points have.
+/// A limit above the number of stations of real access points.
 const MAX_STATIONS: usize = 1_000;
 
-/// A report with its headers.
+/// The size of a report with its headers.
 const REPORT: Bytes = Bytes::new(84);
 
 /// `docs/json.md` describes each key.
@@ -107,13 +107,13 @@ struct Plan {
     goodput_bps: f64,
     reports_share: f64,
     max_packets: usize,
-    /// The largest K0 of the linear law that is stable here, in bit/s a packet.
+    /// The largest stable K0 of the linear law, in bit/s per packet.
     gain_limit_bps: u64,
-    /// How many times the overhead that the nonlinear law believes the true one may be.
+    /// The factor by which the true overhead may exceed the nonlinear law's estimate.
     margin: f64,
 }
 
-/// What one station gets.
+/// The plan for one station.
 #[derive(Debug, Serialize)]
 struct Planned {
     mcs: u8,
@@ -158,7 +158,7 @@ impl Args {
                 .into_diagnostic()
                 .wrap_err_with(|| format!("cannot read {name}"))?;
             let read: File =
-                toml::from_str(&text).map_err(|error| miette!("{name} is no plan: {error}"))?;
+                toml::from_str(&text).map_err(|error| miette!("{name} is not a plan: {error}"))?;
             all.extend(read.station);
         }
         let mut each = Vec::new();
@@ -181,7 +181,7 @@ impl Args {
         Ok(each)
     }
 
-    /// Limits of an allocation to frames of at most `max_packets`.
+    /// The limits of an allocation to frames of at most `max_packets`.
     fn limits(&self, max_packets: usize) -> miette::Result<Limits> {
         let level = self.level.unwrap_or(max_packets as f64 / 2.0);
         if level >= max_packets as f64 {
@@ -272,13 +272,13 @@ impl Plan {
             )?;
         }
         let binding = match self.binding {
-            "delay" => "the delay binds",
-            "level" => "levels are as high as they may be",
-            _ => "fairness binds: more to slow stations would cost the fast ones as much",
+            "delay" => "the delay is the limit",
+            "level" => "the level is the limit",
+            _ => "fairness is the limit: more for slow stations would cost fast ones as much",
         };
         writeln!(
             out,
-            "a round takes {:.3} ms, which bounds the mean delay to the frame; {binding}",
+            "a round takes {:.3} ms, which bounds the mean delay until transmission; {binding}",
             self.round_ms
         )?;
         writeln!(
@@ -294,7 +294,7 @@ impl Plan {
         writeln!(
             out,
             "stable: the linear law with a gain below {:.2} Mb/s, the nonlinear one where a frame's \
-             overhead is less than {} times what it believes",
+             overhead is less than {} times its estimate",
             self.gain_limit_bps as f64 / 1e6,
             self.margin,
         )?;

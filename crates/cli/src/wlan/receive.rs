@@ -25,10 +25,10 @@ use crate::output::{Troubles, ms, print_json, printed, stop_on_signals};
 use crate::transport::TransportArgs;
 use freshline::Url;
 
-/// Receive packets over Wi-Fi, and tell the server how many come in a frame.
+/// Receive packets over Wi-Fi, and report the number of packets per frame to the server.
 ///
-/// Delays count from the server's sending to the time at which the kernel got the packet. They rest
-/// on round trips, and are wrong by at most half of the shortest.
+/// Delays count from the server's sending to the time at which the kernel received the packet. They
+/// are derived from round trips, with an error of at most half of the minimum RTT.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -37,11 +37,11 @@ A live video to a player; the server prints its fingerprint:
 
     freshline wlan receive quic://edge.example --pin sha256:… --interface wlan0 --out - | player -
 
-Counting by what a monitor interface sees, which is exact:
+Exact counting by a monitor interface:
 
     freshline wlan receive udp://192.0.2.7:3774 --capture mon0
 
-What comes in ten seconds and how late, without the first five, with a line for each packet:
+Packets and their delays of ten seconds, after a warm-up of five, with a line for each packet:
 
     freshline wlan receive udp://127.0.0.1:4000 --mcs-rate 108mbit --duration 15s --warm-up 5s \\
         --packet-log packets.csv --json
@@ -54,16 +54,16 @@ EXIT CODES
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
-    /// The server: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
+    /// Receive from this server: quic://HOST:PORT, or udp://HOST:PORT on trusted links.
     url: Url,
-    /// Write payloads to this file in the order in which they come; `-` is standard output.
+    /// Write payloads to this file in the order of arrival; `-` is standard output.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
-    /// The rate of the data symbols of this station's frames, such as 390mbit. With --capture, that
-    /// of frames of which the capture does not tell it.
+    /// Assume this rate of the data symbols of this station's frames, such as 390mbit. With
+    /// --capture it applies to frames whose rate the capture does not show.
     #[arg(long, value_name = "RATE", help_heading = "Counting", conflicts_with = "interface")]
     mcs_rate: Option<BitRate>,
-    /// The same from the driver of this Wi-Fi interface (nl80211), asked once a second; needs no
+    /// Get the rate from the driver of this Wi-Fi interface (nl80211), once a second; needs no
     /// privilege.
     #[arg(long, value_name = "IFACE", help_heading = "Counting")]
     interface: Option<String>,
@@ -73,11 +73,12 @@ pub(crate) struct Args {
     capture: Option<CaptureSource>,
     #[command(flatten)]
     counting: CountingArgs,
-    /// A name for the server's reports, at most 63 bytes.
+    /// Use this name in the server's reports, at most 63 bytes.
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
-    /// Mark reports with this code point (DSCP), or `echo` for the one with which packets arrive; by
-    /// default, as the server asks. Joins and the handshake of quic:// are never marked.
+    /// Mark reports with this code point (DSCP), or with `echo` for the code point with which
+    /// packets arrive; by default, as the server asks. Joins and the handshake of quic:// are never
+    /// marked.
     #[arg(long, value_name = "CODE|echo", help_heading = "Marks")]
     ack_dscp: Option<AckMark>,
     #[command(flatten)]
@@ -86,10 +87,10 @@ pub(crate) struct Args {
     /// frame, for `make train ARGS="--from FILE"`.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     packet_log: Option<PathBuf>,
-    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    /// Stop after this time, such as 10s; by default, Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// Leave what comes in this time from the start on out of the summary.
+    /// Leave packets of this initial period out of the summary.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     warm_up: Span,
     /// Print the progress at this interval, on standard error.
@@ -145,7 +146,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rate of frames, of who knows it, and who asks for it on.
+/// The rate of frames, and the watch that asks the driver for it.
 fn rate(args: &Args) -> Result<(SharedRate, Option<RateWatch>), Failure> {
     let usage = |text: &str| Failure::Usage(miette!("{text}"));
     match (args.mcs_rate, &args.interface) {
@@ -161,7 +162,7 @@ fn rate(args: &Args) -> Result<(SharedRate, Option<RateWatch>), Failure> {
         }
         (None, None) if args.capture.is_some() => Ok((SharedRate::default(), None)),
         (None, None) => Err(usage(
-            "who knows the rate of this station's frames? give --interface wlan0 to ask its driver, \
+            "the rate of this station's frames is unknown: give --interface wlan0 to ask its driver, \
              --capture mon0 to read it from the air, or --mcs-rate 390mbit if you know it",
         )),
     }
@@ -177,14 +178,14 @@ fn failure(error: ClientError) -> Failure {
     }
 }
 
-/// Files, and what a person is told.
+/// Files and messages.
 struct Outputs {
     payloads: Option<Writer>,
     packets: Option<PacketLog>,
     every: Span,
     next: Time,
     troubles: Troubles,
-    /// Whether a packet has come.
+    /// Whether a packet has arrived.
     joined: bool,
 }
 
@@ -274,7 +275,7 @@ impl ClientWatch for Outputs {
     }
 }
 
-/// Why the capture is of no use, and what to do.
+/// Why the capture cannot be used, and the remedy.
 fn of_capture(trouble: &CaptureTrouble) -> String {
     let end = "levels are not counted any more, and the server will slow down";
     match trouble {
@@ -283,14 +284,14 @@ fn of_capture(trouble: &CaptureTrouble) -> String {
             let why = if frames == 0 {
                 "no frames at all: is it on this station's channel, and written on?"
             } else if unstamped > 0 {
-                "its radio tells neither times nor A-MPDUs: count by the kernel's times, without it"
+                "its radio reports neither times nor A-MPDUs: count by the kernel's times, without it"
             } else if protected > 0 {
                 "most frames are encrypted: it must be this station's own interface, whose driver \
                  decrypts, or count by the kernel's times, without it"
             } else if packets > 0 {
-                "others' packets alone: it is not of this run"
+                "only other packets: it is not of this run"
             } else {
-                "others' frames alone: is it near this station, on its channel and all of its width, \
+                "only frames of other stations: is it near this station, on its channel and all of its width, \
                  and does the server have this address on the air?"
             };
             format!(
@@ -299,7 +300,7 @@ fn of_capture(trouble: &CaptureTrouble) -> String {
                  time): {why}; levels are not counted"
             )
         }
-        CaptureTrouble::Unrated => "the capture does not tell the rate of frames: add --interface \
+        CaptureTrouble::Unrated => "the capture does not show the rate of frames: add --interface \
                                     or --mcs-rate; such frames are not counted"
             .into(),
         CaptureTrouble::Ended(None) => format!("the capture has ended: {end}"),
@@ -322,7 +323,7 @@ fn print_summary(out: &mut dyn Write, report: &ClientReport) -> io::Result<()> {
     )
 }
 
-/// Delays are a few ms: one more digit than others have.
+/// Delays are a few ms, so they have one more digit than other values.
 fn delay(value: Option<f64>) -> String {
     value.map_or_else(|| ms(None), |value| format!("{value:.2} ms"))
 }

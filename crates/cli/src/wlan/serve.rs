@@ -28,16 +28,15 @@ use crate::mark;
 use crate::output::{Troubles, ms, print_json, printed};
 use freshline::{Quic, Url};
 
-/// Send packets to clients behind an access point, as fast as keeps its queues short.
+/// Send packets to clients behind an access point, at the highest rate that keeps its queues short.
 ///
-/// Clients are those of `freshline wlan receive`. They count how many packets come in a frame, and
-/// report; from that the law knows how long packets wait in the access point. Packets leave evenly
-/// spaced.
+/// Clients run `freshline wlan receive`. They count and report the packets per frame, from which
+/// the law derives the queueing delay in the access point. Packets are sent evenly spaced.
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("what").required(true)), after_long_help = "\
 EXAMPLES
 
-A video that is being made, to whoever has the fingerprint; at most 5 ms in the access point:
+A live video, to any client with the fingerprint; at most 5 ms in the access point:
 
     encoder | freshline wlan serve quic://0.0.0.0:3774 --stream - --delay 5ms
 
@@ -51,85 +50,88 @@ The same over an emulated access point, in three terminals:
 EXIT CODES
 
 0  ended by --duration or Ctrl-C, with the summary
-1  an address, a file or the system's resources are not to be had
+1  cannot bind the address or open a file, or out of system resources
 2  the flags or the files that they name cannot be understood
 130  a second Ctrl-C, when the end hangs")]
 pub(crate) struct Args {
-    /// Where to listen: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure if ADDRESS
-    /// is not loopback. Port 0 takes a free one. Default: quic://0.0.0.0:3774 with --credentials,
-    /// --token-file or --client-ca, otherwise quic://127.0.0.1:3774.
+    /// Listen at this address: quic://ADDRESS:PORT, or udp://ADDRESS:PORT, which needs --insecure
+    /// if ADDRESS is not loopback. Port 0 takes a free one. Default: quic://0.0.0.0:3774 with
+    /// --credentials, --token-file or --client-ca, otherwise quic://127.0.0.1:3774.
     listen: Option<Url>,
-    /// Send this file to each client, from its beginning; whoever has it all is told so.
+    /// Send this file to each client, from its beginning; a client that has the whole file is
+    /// informed.
     #[arg(long, value_name = "FILE", group = "what", help_heading = "Payload")]
     file: Option<PathBuf>,
-    /// Begin the file anew after its end.
+    /// Start the file again from its beginning after its end.
     #[arg(long = "loop", help_heading = "Payload")]
     repeat: bool,
-    /// Send this live stream: to each client what comes from when it joined; `-` is standard input.
+    /// Send this live stream: each client gets it from the time when it joined; `-` is standard
+    /// input.
     #[arg(long, value_name = "STREAM", group = "what", help_heading = "Payload")]
     stream: Option<PathBuf>,
-    /// Leave out what has waited for longer than this, the oldest first.
+    /// Drop data that has been queued for longer than this, oldest first.
     #[arg(long, value_name = "TIME", default_value = "100ms", help_heading = "Payload")]
     max_age: Span,
-    /// Send made-up payloads of this size, for measurements; no more than --packet-size takes.
+    /// Send synthetic payloads of this size, for measurements; they must fit into --packet-size.
     #[arg(long, value_name = "BYTES", group = "what", help_heading = "Payload")]
     size: Option<Bytes>,
-    /// The law that decides how fast to send.
+    /// Decide by this law how fast to send.
     #[arg(long, value_enum, default_value = "nonlinear", help_heading = "Rate")]
     law: LawName,
-    /// The longest round of the access point over its clients [--law nonlinear and algorithm2; 5ms]. A
-    /// packet's mean delay is up to one and a half rounds.
+    /// Limit a round of the access point over its clients to this time [--law nonlinear and
+    /// algorithm2; 5ms]. A packet's mean delay is up to one and a half rounds.
     #[arg(long, value_name = "TIME", help_heading = "Rate")]
     delay: Option<Span>,
-    /// The most packets in a frame [--law nonlinear, algorithm2 and linear; 32].
+    /// Limit frames to this many packets [--law nonlinear, algorithm2 and linear; 32].
     #[arg(long, value_name = "PACKETS", help_heading = "Rate")]
     level: Option<f64>,
-    /// K0: what one packet of error changes of the sum of all rates in an interval [--law linear;
-    /// 1mbit]. `freshline wlan plan` prints the largest that is stable.
+    /// Set K0, the change of the sum of all rates per packet of error and interval [--law linear;
+    /// 1mbit]. `freshline wlan plan` prints the largest stable one.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
     gain: Option<BitRate>,
-    /// What clients have equal: airtime, or the level, each by its own [--law linear; airtime].
+    /// Give clients an equal share of this: airtime, or the level, each by its own [--law linear;
+    /// airtime].
     #[arg(long, value_name = "WHAT", value_enum, help_heading = "Rate")]
     sharing: Option<SharingName>,
-    /// K1, above 0 and below 2: the part of the level's error that the next interval makes good
-    /// [--law nonlinear and algorithm2; 0.5].
+    /// Set K1, above 0 and below 2: the fraction of the level's error that the next interval
+    /// corrects [--law nonlinear and algorithm2; 0.5].
     #[arg(long, value_name = "K1", help_heading = "Rate")]
     inner_gain: Option<f64>,
-    /// K2, above 0 and below 1: how fast the target follows --delay [--law nonlinear and algorithm2;
-    /// 0.2].
+    /// Set K2, above 0 and below 1: how fast the target follows --delay [--law nonlinear and
+    /// algorithm2; 0.2].
     #[arg(long, value_name = "K2", help_heading = "Rate")]
     outer_gain: Option<f64>,
-    /// β, 0 to 1: the weight of an interval in the estimate of a frame's overhead, 0 to hold it [--law
-    /// nonlinear and algorithm2; 0.05].
+    /// Set β, 0 to 1: the weight of an interval in the estimate of a frame's overhead, 0 to hold it
+    /// [--law nonlinear and algorithm2; 0.05].
     #[arg(long, value_name = "BETA", help_heading = "Rate")]
     overhead_gain: Option<f64>,
-    /// The first estimate of what a frame costs beside its packets; of a round for algorithm2 [--law
-    /// nonlinear and algorithm2; 200us].
+    /// Start with this estimate of a frame's time without its packets; of a round's for algorithm2
+    /// [--law nonlinear and algorithm2; 200us].
     #[arg(long, value_name = "TIME", help_heading = "Rate")]
     overhead: Option<Span>,
-    /// To each client [--law fixed], such as 50mbit.
+    /// Send at this rate to each client [--law fixed], such as 50mbit.
     #[arg(long, value_name = "RATE", help_heading = "Rate")]
     rate: Option<BitRate>,
-    /// Send as fast as the law says. By default, the rate to each client is limited to what its
-    /// reports confirm, so that a backhaul slower than the Wi-Fi is not overloaded.
+    /// Send at the full rate of the law. By default, the rate to each client is limited to the rate
+    /// that its reports confirm, so that a backhaul slower than the Wi-Fi is not overloaded.
     #[arg(long, help_heading = "Rate")]
     no_guard: bool,
-    /// The default; for scripts of earlier versions.
+    /// The default; kept for scripts of earlier versions.
     #[arg(long, hide = true, conflicts_with = "no_guard")]
     guard: bool,
-    /// How often clients report and rates change.
+    /// Let clients report, and change rates, at this interval.
     #[arg(long, value_name = "TIME", default_value_t = DownlinkParams::default().interval, help_heading = "Rate")]
     report_interval: Span,
-    /// The largest IP packet, with all headers. quic:// has no larger ones than 1207B.
+    /// Limit IP packets to this size, with all headers; at most 1207B on quic://.
     #[arg(long, value_name = "BYTES", default_value_t = DownlinkParams::default().packet, help_heading = "Rate")]
     packet_size: Bytes,
-    /// How many packets a frame of the access point has at most.
+    /// Assume at most this many packets per frame of the access point.
     #[arg(long, value_name = "PACKETS", default_value_t = DownlinkParams::default().max_packets, help_heading = "Rate")]
     max_packets: Packets,
-    /// Believe no client that claims a faster rate of its frames.
+    /// Limit the rate of frames that a client reports to this.
     #[arg(long, value_name = "RATE", default_value_t = DownlinkParams::default().max_mcs_rate, help_heading = "Limits")]
     max_mcs_rate: BitRate,
-    /// Serve at most so many clients; others are refused.
+    /// Serve at most N clients, and refuse others.
     #[arg(long, value_name = "N", default_value_t = DownlinkParams::default().max_stations, help_heading = "Limits")]
     max_clients: u32,
     /// Forget a client that has been silent for this long.
@@ -145,8 +147,8 @@ pub(crate) struct Args {
         help_heading = "Marks"
     )]
     dscp: Dscp,
-    /// Ask clients to mark reports: a code point, or `echo` for the one with which the packets
-    /// arrive.
+    /// Ask clients to mark reports with this code point, or with `echo` for the code point with
+    /// which the packets arrive.
     #[arg(long, value_name = "CODE|echo", help_heading = "Marks")]
     ack_dscp: Option<AckMark>,
     #[command(flatten)]
@@ -160,30 +162,30 @@ pub(crate) struct Args {
     /// Print the summary as one JSON document on standard output.
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    /// Stop after this time, such as 10s; by default, Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
 }
 
-/// The laws that can be chosen.
+/// The available laws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LawName {
-    /// Holds the round at --delay, and levels below --level.
+    /// Hold the round at --delay, and levels below --level.
     Nonlinear,
-    /// The same as the thesis prints it, to be measured: settles later.
+    /// Like nonlinear, as printed in the thesis, for comparison: settles later.
     Algorithm2,
-    /// Integrates the level's error.
+    /// Integrate the level's error.
     Linear,
-    /// A constant --rate.
+    /// Send at a constant --rate.
     Fixed,
 }
 
-/// What several clients have equal.
+/// The quantity that is equal for all clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SharingName {
-    /// The time that their frames take.
+    /// The airtime of their frames.
     Airtime,
-    /// Packets a frame.
+    /// The packets per frame.
     Level,
 }
 
@@ -201,7 +203,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::Usage(miette!("--every must be above zero, such as 10s")));
     }
     if args.repeat && args.file.is_none() {
-        return Err(Failure::Usage(miette!("--loop begins a file anew; it belongs to --file")));
+        return Err(Failure::Usage(miette!("--loop repeats a file; it belongs to --file")));
     }
     let limits = Limits {
         max_connections: Limits::connections_for(args.max_clients as usize),
@@ -307,7 +309,7 @@ fn law(args: &Args) -> Result<DownlinkLawConfig, Failure> {
     })
 }
 
-/// Refuses flags that the law does not have.
+/// Rejects flags that do not apply to the law.
 fn check_flags(args: &Args) -> Result<(), Failure> {
     let usage = |message: &str| Failure::Usage(miette!("{message}"));
     if args.rate.is_some() != (args.law == LawName::Fixed) {
@@ -358,7 +360,7 @@ fn payloads(args: &Args) -> Result<Box<dyn Payloads>, Failure> {
     })
 }
 
-/// Clients that are told of each time, at most.
+/// The maximum number of clients that are printed each time.
 const MAX_PRINTED: usize = 20;
 
 fn print_periodically(asker: &Asker<ServerReport>, every: Duration) {
@@ -412,7 +414,7 @@ fn print_summary(report: &ServerReport) -> io::Result<()> {
     let counters = &report.counters;
     writeln!(
         out,
-        "{} for {:.1} s: {} clients came, {} left, {} fell silent; {} packets, {} not taken by the \
+        "{} for {:.1} s: {} clients joined, {} left, {} silent; {} packets, {} not accepted by the \
          socket; {} reports; {} challenged, {} refused, {} datagrams ignored",
         report.law,
         report.duration_s,

@@ -306,13 +306,13 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         assert!(message.replace("\n  │", "").contains(reason), "{flags}: {message}");
     };
     refused("--rate 1mbit", "which device?");
-    refused("--dev lo", "at which rate?");
+    refused("--dev lo", "no rate: give --rate");
     refused("--dev lo --rate 0mbit", "rate is zero");
     refused("--dev nowhere0 --rate 1mbit", "no device `nowhere0`");
     refused("--dev lo --rate fast", "fast");
     refused("--dev lo --rate 1mbit --fail-open 500ms", "give from 1s to 1h");
     refused("--dev lo --rate 1mbit --aoi-share 2", "from 0 to 1");
-    refused("--dev lo --rate 1mbit --queue 100p --aoi-share 0.5", "does not tell classes apart");
+    refused("--dev lo --rate 1mbit --queue 100p --aoi-share 0.5", "does not distinguish classes");
     refused("--dev lo --rate 1mbit --queue 0p", "`limit` is zero");
     refused("--dev lo --rate 1mbit --frame 10ms", "sdm has no frame");
     refused("--dev lo --rate 1mbit --scheduler tdm --credit 5kB", "tdm has no credit");

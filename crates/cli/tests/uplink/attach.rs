@@ -327,7 +327,7 @@ fn it_says_who_serves_the_bands() {
     for (root, options, who) in [
         ("pfifo_fast", "", "in the bands of its pfifo_fast"),
         ("pfifo", "", "its pfifo has no bands: give --rate"),
-        ("pfifo", "--rate 1gbit", "in bands of our own"),
+        ("pfifo", "--rate 1gbit", "in separate bands"),
     ] {
         net.tc("a", "qdisc replace", &format!("root {root}"));
         let done = net.on_device("attach", options);

@@ -160,7 +160,8 @@ fn a_capture_that_shows_nothing_of_ours_is_said_once() {
     let clear = [radiotap, &[0x08, 0x02], &[0; 40]].concat();
     let encrypted = [radiotap, &[0x08, 0x42], &[0; 40]].concat();
     thread::scope(|scope| {
-        for (record, why) in [(clear, "others' frames alone"), (encrypted, "encrypted: it must be")]
+        for (record, why) in
+            [(clear, "only frames of other stations"), (encrypted, "encrypted: it must be")]
         {
             scope.spawn(move || {
                 let said = said_with(&pcap(&[(50, &record)]), true);
