@@ -1,8 +1,8 @@
 //! Differentiated services: the code point in the header of an IP packet, which names its class.
 //!
-//! The field has eight bits: six of the code point (RFC 2474), two of ECN (RFC 3168). Names are those
-//! that IANA lists: `DF`, `CS0` to `CS7` (RFC 2474), `AF11` to `AF43` (RFC 2597), `EF` (RFC 3246), `VA`
-//! (RFC 5865), `LE` (RFC 8622).
+//! The field has eight bits: six of the code point (RFC 2474), two of ECN (RFC 3168). Names are
+//! IANA's: `DF`, `CS0` to `CS7` (RFC 2474), `AF11` to `AF43` (RFC 2597), `EF` (RFC 3246), `VA` (RFC
+//! 5865), `LE` (RFC 8622).
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -69,7 +69,7 @@ impl FromStr for Dscp {
     }
 }
 
-/// By name where it has one.
+/// Prints the name, or the number if it has none.
 impl fmt::Display for Dscp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

@@ -1,5 +1,5 @@
-//! Freshline's control laws: what decides, at each stop of an update's journey, how fresh it
-//! arrives.
+//! Freshline's control laws: the decisions at each stop of an update's journey that determine its
+//! age on arrival.
 //!
 //! ```text
 //! source ──► host ──► path ──► link ──► router ──► wlan ──► receiver
@@ -7,30 +7,30 @@
 //!    └──────────────── feedback: acks and reports ──────────────┘
 //! ```
 //!
-//! | module | what is there |
+//! | module | content |
 //! |---|---|
 //! | [`unit`](mod@unit) | time, rates and sizes as types |
 //! | [`dscp`] | the code point in a packet's header, which names its class |
-//! | [`age`] | how old is what the far end knows: the measure of everything else |
+//! | [`age`] | the age of the information at the receiver: the measure of all laws |
 //! | [`wire`] | the messages of the protocol, byte by byte |
-//! | [`source`] | the first stop: when to generate the next update (ACP+, ACP, Lazy, fixed) |
+//! | [`source`] | the first stop: when to generate the next update (ACP+, ACP, Lazy, Tenth, fixed) |
 //! | [`host`] | which of a host's packets goes first (SORPC, the dual transmit queue) |
 //! | [`path`] | which of several paths a packet takes (QAware, freshest, and others) |
-//! | [`link`] | what a hop does to a packet: queue, rate, delay, jitter, loss |
-//! | [`router`] | what waits in a hop, and what is dropped |
-//! | [`wlan`] | how fast a sender may be without queueing in front of Wi-Fi |
-//! | [`receiver`] | the last stop: how much may be in flight (RTAC, DRWA, auto-tuning) |
+//! | [`link`] | the effect of a hop on a packet: queue, rate, delay, jitter, loss |
+//! | [`router`] | the queue of a hop: order and drops |
+//! | [`wlan`] | the rate of a sender that avoids queueing in front of Wi-Fi |
+//! | [`receiver`] | the last stop: the amount of data in flight (RTAC, DRWA, auto-tuning) |
 //! | [`mesh`] | all stops at once, for nodes that forward for others (DTPA) |
 //! | [`session`] | the endpoints' protocol: sessions, cookies, probes, acks, expiry |
-//! | [`state`] | states larger than a datagram: cut into symbols, repaired, put together |
+//! | [`state`] | states larger than a datagram: cut into symbols, repaired, reassembled |
 //!
 //! # The contract
 //!
-//! Everything here is a pure state machine. It reads no clock and opens no socket, allocates in
-//! no hot path, and draws random numbers only from a generator that it was handed. What has
-//! happened goes in through `on_*`, each with `now`, which never goes back; what it wants next
-//! comes out of getters. So the same struct runs over real sockets (`freshline-net`) and in
-//! virtual time, and this is all that a driver does:
+//! Everything here is a pure state machine. It reads no clock and opens no socket, does not
+//! allocate in hot paths, and draws random numbers only from a generator that is passed in. Inputs
+//! are `on_*` methods, each with `now`, which never goes back; outputs are getters. So the same
+//! struct runs over real sockets (`freshline-net`) and in virtual time, and this is all that a
+//! driver does:
 //!
 //! ```
 //! use freshline_core::source::{Ack, Lazy, LazyParams, RateLaw};
@@ -55,8 +55,8 @@
 //! assert_eq!(law.rate().period(), Span::from_millis(20), "one update a round trip");
 //! ```
 //!
-//! A law's file reads in this order: what it does and from which paper, its `Params` with the
-//! reason of each constant, its state, inputs, getters, private steps, tests.
+//! The file of a law has this order: its purpose and the paper, its `Params` with the reason for
+//! each constant, its state, inputs, getters, private steps, tests.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! Patterns of names, in which `*` stands for any characters, also none.
+//! Patterns of names, in which `*` matches any characters, including none.
 
 use alloc::vec::Vec;
 

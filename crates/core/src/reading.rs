@@ -1,4 +1,4 @@
-//! What people may write in a file as a string or as a table: laws and disciplines.
+//! Reads laws and disciplines that a file may give as a string or as a table.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -6,8 +6,8 @@ use core::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
-/// Reads a `T`: a string by `read`, a table as a `Table`. `expected` is what an error says of
-/// anything else.
+/// Reads a `T`: a string by `read`, a table as a `Table`. `expected` describes valid values in the
+/// error for anything else.
 pub(crate) fn string_or_table<'de, Table, T, E, D>(
     deserializer: D,
     expected: &'static str,

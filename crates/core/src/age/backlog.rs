@@ -1,11 +1,11 @@
-//! The backlog process of a source.
+//! The backlog process of a source: the number of updates sent and not yet acknowledged.
 //!
 //! ```text
 //! B(t) = updates sent until t − updates acknowledged until t
 //! ```
 //!
-//! An acknowledgement clears its update and all older ones: what is still under way behind a
-//! fresher update no longer matters (Shreedhar, PhD thesis, IIIT-Delhi, section 3.7 and
+//! An acknowledgement clears its update and all older ones: an older update that is still in flight
+//! behind a fresher one no longer matters (Shreedhar, PhD thesis, IIIT-Delhi, section 3.7 and
 //! Figure 3.9). Updates are numbered in the order of sending, so two numbers are all the state.
 
 use super::Integral;
@@ -37,7 +37,7 @@ impl BacklogProcess {
         let Some(sent) = sequence.checked_add(1).filter(|sent| *sent > self.sent) else { return };
         self.advance(now);
         if self.backlog() == 0 {
-            // Nothing is under way, whatever number comes next: so it is with the very first.
+            // No update is in flight, so any next number is valid, as for the very first one.
             self.acked = sequence;
         }
         self.sent = sent;
@@ -137,7 +137,7 @@ mod tests {
         #[test]
         fn the_mean_equals_a_sum_over_every_nanosecond(steps in steps(), rest in 1u64..50) {
             let mut backlog = BacklogProcess::new(Time::ZERO);
-            // The plain way: the set of all that is under way.
+            // The reference: the set of all updates in flight.
             let mut under_way: Vec<u64> = Vec::new();
             let (mut now, mut next, mut area) = (0, 0, 0);
             let mut mark = (backlog.mark(Time::ZERO), now, area);

@@ -4,8 +4,8 @@ use crate::unit::{Span, Time};
 
 /// The running integral of a process up to a moment.
 ///
-/// Taken at the start of an epoch and handed back at its end, it gives the exact mean over the
-/// epoch, Δarea / Δtime. It means something only to the process that made it.
+/// Taken at the start of an epoch and passed back at its end, it gives the exact mean over the
+/// epoch, Δarea / Δtime. It is valid only for the process that made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Integral {
     at: Time,

@@ -1,11 +1,11 @@
-//! Everything that a report says about age, from one stream of updates.
+//! All statistics of the age that a report needs, from one stream of updates.
 
 use super::{AgeHistogram, AgeProcess, Freshness, Integral, Ramp, TimeOver};
 use crate::unit::{Span, Time};
 
 /// Measures the age at a receiver: mean, quantiles, peaks, and the time over a limit.
 ///
-/// Holds 59 KiB. Where many are needed and quantiles are not, take [`AgeProcess`].
+/// Takes 59 KiB. If many are needed without quantiles, use [`AgeProcess`].
 #[derive(Debug, Clone, Default)]
 pub struct AgeMeter {
     process: AgeProcess,
@@ -26,7 +26,7 @@ struct PeakSum {
     max: Span,
 }
 
-/// What an [`AgeMeter`] has measured.
+/// The measurements of an [`AgeMeter`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AgeSummary {
     /// Time average, exact and then rounded down to a ns.
@@ -37,7 +37,7 @@ pub struct AgeSummary {
     pub p95: Span,
     /// The age not exceeded during 99 % of the time.
     pub p99: Span,
-    /// The largest age, be it a peak or the present one.
+    /// The maximum age: a peak or the current age.
     pub max: Span,
     /// Mean of the ages just before each reset; `None` without a reset.
     pub peak_mean: Option<Span>,
@@ -45,8 +45,8 @@ pub struct AgeSummary {
     pub peak_max: Option<Span>,
     /// Exact fraction of the time, from 0 to 1, over the limit; `None` where none was set.
     pub fraction_over: Option<f64>,
-    /// From the first update, or the beginning of the measurement if that was later, to the moment
-    /// of the summary; never zero.
+    /// From the first update, or the start of the measurement if that was later, to the time of the
+    /// summary; never zero.
     pub duration: Span,
     /// Updates that were fresher than all before them, the first included.
     pub fresh: u64,
@@ -55,7 +55,7 @@ pub struct AgeSummary {
 }
 
 impl AgeMeter {
-    /// A meter that has seen no update yet.
+    /// A meter without updates.
     pub fn new() -> Self {
         Self::default()
     }
@@ -94,22 +94,22 @@ impl AgeMeter {
         freshness
     }
 
-    /// The age process within: the present age, means over an epoch. It knows nothing of
+    /// The age process of the meter: the current age, means over an epoch. It ignores
     /// [`AgeMeter::measure_from`].
     pub const fn process(&self) -> &AgeProcess {
         &self.process
     }
 
-    /// The age not exceeded during the fraction `q` of the time until `now`, as a
-    /// [`summary`](Self::summary) has it, and much sooner.
+    /// The age not exceeded during the fraction `q` of the time until `now`, equal to that of
+    /// [`summary`](Self::summary), and much faster.
     pub fn quantile(&self, now: Time, q: f64) -> Option<Span> {
         let open = self.ramp(now)?;
         let max = self.peaks.max.max(open.to());
         self.ages.quantile_with(open, q).map(|age| age.min(max))
     }
 
-    /// What was measured until `now`, the tooth that is still growing included. `None` before the
-    /// first update and as long as no time has passed. Copies the histogram: for reports.
+    /// The measurements until `now`, including the current tooth. `None` before the first update
+    /// and as long as no time has passed. Copies the histogram: for reports.
     pub fn summary(&self, now: Time) -> Option<AgeSummary> {
         let open = self.ramp(now)?;
         let mut ages = self.ages.clone();
@@ -119,7 +119,7 @@ impl AgeMeter {
             over.time()
         });
         let max = self.peaks.max.max(open.to());
-        // The middle of the last bucket may lie above the largest age.
+        // The middle of the last bucket may be above the maximum age.
         let quantile = |q| ages.quantile(q).map(|age| age.min(max));
         let duration = ages.duration();
         let PeakSum { count, sum, max: peak_max } = self.peaks;
@@ -130,7 +130,7 @@ impl AgeMeter {
             p95: quantile(0.95)?,
             p99: quantile(0.99)?,
             max,
-            // The mean of numbers of 64 bits has 64 bits.
+            // The mean of 64-bit numbers fits into 64 bits.
             peak_mean: has_peaks.then(|| Span::from_nanos((sum / u128::from(count)) as u64)),
             peak_max: has_peaks.then_some(peak_max),
             fraction_over: over.map(|over| over.as_nanos() as f64 / duration.as_nanos() as f64),
@@ -140,7 +140,7 @@ impl AgeMeter {
         })
     }
 
-    /// The growth of age since it was last reset, without what was before the measurement.
+    /// The growth of age since its last reset, from the start of the measurement on.
     fn ramp(&self, now: Time) -> Option<Ramp> {
         Some(self.process.ramp(now)?.last(now.since(self.from.at())))
     }
@@ -156,7 +156,7 @@ mod tests {
         let ms = Span::from_millis;
         let mut meter = AgeMeter::with_limit(ms(45));
         assert_eq!(meter.summary(Time::ZERO), None);
-        // Every 20 ms an update that was 30 ms under way: ages from 30 to 50 ms.
+        // Every 20 ms an update with a delay of 30 ms: ages from 30 to 50 ms.
         let mut now = Time::ZERO + ms(1000);
         for _ in 0..=500 {
             meter.on_update(now, now - ms(30));

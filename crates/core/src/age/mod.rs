@@ -1,11 +1,11 @@
-//! Age of information: how old the newest thing that a receiver knows is, and how to measure it.
+//! Age of information: the age of the newest information at a receiver, and its measurement.
 //!
 //! At time t the age is Δ(t) = t − u(t), where u(t) is the generation time of the freshest update
 //! received so far (Kaul, Yates, Gruteser, INFOCOM 2012; Shreedhar, PhD thesis, IIIT-Delhi,
 //! section 3.5). Over time it draws a sawtooth: it grows with slope 1 and falls at each delivery
 //! of an update that is fresher than all before it.
 //!
-//! | type | answers | memory |
+//! | type | computes | memory |
 //! |---|---|---|
 //! | [`AgeProcess`] | age, its exact mean (in all, and over an epoch), peaks | under 96 B |
 //! | [`AgeHistogram`] | time-weighted quantiles within 1 % | 59 KiB |
@@ -13,11 +13,11 @@
 //! | [`AgeMeter`] | all three in one | 59 KiB |
 //! | [`BacklogProcess`] | updates sent and not yet acknowledged, their exact mean | 48 B |
 //! | [`jain_index`] | how evenly a good is shared | – |
-//! | [`theory`] | what the mean age ought to be | – |
+//! | [`theory`] | the mean age that theory predicts | – |
 //!
-//! All of them are streaming: memory is fixed and an event costs constant time. None reads a
-//! clock. A `now` that lies before the last event is taken as the time of that event, so that a
-//! measurement never runs backwards.
+//! All of them are streaming: memory is fixed and an event costs constant time. None reads a clock.
+//! A `now` before the last event counts as the time of that event, so that a measurement never runs
+//! backwards.
 //!
 //! ```
 //! use freshline_core::age::{AgeMeter, AgeProcess, Freshness};

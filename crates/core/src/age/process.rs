@@ -18,12 +18,12 @@
 use super::{Integral, Ramp};
 use crate::unit::{Span, Time};
 
-/// What an update did to the age.
+/// The effect of an update on the age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
     /// It was fresher than all before it and reset the age.
     Fresh,
-    /// An update at least as fresh had come before; the age went on growing.
+    /// An update at least as fresh had arrived before; the age went on growing.
     Stale,
 }
 
@@ -42,11 +42,10 @@ pub struct Peaks {
 ///
 /// Before the first update the age is undefined, unless the process is
 /// [`starting_at`](Self::starting_at) a known time; measurement begins with that update. All times
-/// given to one process are of the same clock: whoever measures with two clocks corrects the
-/// offset beforehand.
+/// given to one process must be of the same clock: correct the offset beforehand if there are two.
 #[derive(Debug, Clone, Default)]
 pub struct AgeProcess {
-    /// When the first update came; meaningless while `fresh` is zero, like all the times here.
+    /// When the first update arrived; meaningless while `fresh` is zero, like all the times here.
     started_at: Time,
     /// When the age was last reset.
     reset_at: Time,
@@ -61,7 +60,7 @@ pub struct AgeProcess {
 }
 
 impl AgeProcess {
-    /// A process that has seen no update yet.
+    /// A process without updates.
     pub fn new() -> Self {
         Self::default()
     }
@@ -156,16 +155,16 @@ impl AgeProcess {
         self.mean_since(Integral::default(), now)
     }
 
-    /// The largest age that there ever was until `now`; `None` before the first update.
+    /// The maximum age until `now`; `None` before the first update.
     pub fn max(&self, now: Time) -> Option<Span> {
         self.age(now).map(|age| age.max(self.peak_max))
     }
 
-    /// The peaks so far; `None` before the first reset, which the second fresh update brings.
+    /// The peaks so far; `None` before the first reset, by the second fresh update.
     pub fn peaks(&self) -> Option<Peaks> {
         let count = self.fresh.checked_sub(1).filter(|count| *count > 0)?;
         let mean = self.peak_sum / u128::from(count);
-        // The mean of numbers of 64 bits has 64 bits.
+        // The mean of 64-bit numbers fits into 64 bits.
         Some(Peaks { count, mean: Span::from_nanos(mean as u64), max: self.peak_max })
     }
 

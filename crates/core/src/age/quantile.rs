@@ -5,15 +5,15 @@
 //!
 //! A [`Ramp`] may run through thousands of buckets, yet costs constant time. It spends the full
 //! width of each bucket that it crosses, so a difference array of crossings suffices: +1 at the
-//! bucket of its start, −1 at the bucket of its end. What that counts too much in the first bucket
-//! and leaves out in the last is kept in a second array:
+//! bucket of its start, −1 at the bucket of its end. A second array holds the corrections for the
+//! partial crossings of the first and the last bucket:
 //!
 //! ```text
 //! time in bucket i = width(i) · Σ crossings[0..=i] + rest[i]
 //! ```
 //!
-//! The sums are taken only when a quantile is asked. Single entries may be negative and are kept
-//! modulo 2^64; the sums are times between zero and the total, hence exact.
+//! The sums are computed only for a quantile. Single entries may be negative and are kept modulo
+//! 2^64; the sums are times between zero and the total, hence exact.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -37,7 +37,7 @@ pub struct AgeHistogram {
     crossings: Box<[u64]>,
     rest: Box<[u64]>,
     total: Span,
-    /// No bucket below this one has anything in it.
+    /// No lower bucket has an entry.
     lowest: usize,
 }
 
@@ -65,7 +65,7 @@ impl AgeHistogram {
 
     /// The age that is not exceeded during the fraction `q` of the time: 0.5 gives the median.
     ///
-    /// `q` is brought between 0 and 1 (NaN counts as 0). `None` as long as no time was recorded.
+    /// `q` is clamped between 0 and 1 (NaN counts as 0). `None` as long as no time was recorded.
     /// Takes time in proportion to the number of buckets between the lowest age and the quantile,
     /// 64 for each doubling.
     pub fn quantile(&self, q: f64) -> Option<Span> {

@@ -1,8 +1,8 @@
-//! What the mean age ought to be: closed forms for simple queues and a bound for real paths.
+//! The mean age that theory predicts: closed forms for simple queues and a bound for real paths.
 //!
-//! They are oracles for tests and yardsticks for reports. Notation: λ → `rate` of the source,
-//! μ → service rate of a queue, ρ = λ/μ → load. All queues serve first come, first served, hold
-//! any number of updates, and drop none.
+//! They are oracles for tests and baselines for reports. Notation: λ → `rate` of the source, μ →
+//! service rate of a queue, ρ = λ/μ → load. All queues serve first come, first served, hold any
+//! number of updates, and drop none.
 //!
 //! All closed forms follow from one equation (Kaul, Yates, Gruteser, "Real-time status: How often
 //! should one update?", INFOCOM 2012): with X the time between the generation of an update and
@@ -75,8 +75,8 @@ impl Queues {
         }
     }
 
-    /// The rate with the least mean age, within 1e-6 of [`Queues::capacity`]: the age is a bowl
-    /// over the rate, whose lowest point a golden-section search finds.
+    /// The rate with the minimum mean age, within 1e-6 of [`Queues::capacity`], by golden-section
+    /// search: the age has a single minimum over the rate.
     pub fn optimal_rate(self) -> UpdateRate {
         const GOLDEN: f64 = 0.618_033_988_749_894_8;
         let age = |rate: f64| self.mean_age_secs(rate);
@@ -93,8 +93,8 @@ impl Queues {
         UpdateRate::saturating(low + (high - low) / 2.0)
     }
 
-    /// How many updates wait on average (Little's law: rate × time in queue), service not counted;
-    /// `None` at or above [`Queues::capacity`].
+    /// The mean number of queued updates (Little's law: rate × time in queue), without the one in
+    /// service; `None` at or above [`Queues::capacity`].
     pub fn mean_waiting(self, rate: UpdateRate) -> Option<f64> {
         let stable = rate < self.capacity();
         let load = |service: UpdateRate| rate.per_second() / service.per_second();
@@ -103,7 +103,7 @@ impl Queues {
             Self::Mm1 { service } => mm1(service),
             Self::Md1 { service } => mm1(service) / 2.0,
             Self::Dm1 { service } => {
-                // An update that comes waits 1/μ · β/(1−β).
+                // An arriving update is queued for 1/μ · β/(1−β).
                 let idle = dm1_idle_probability(load(service));
                 load(service) * (1.0 - idle) / idle
             }
@@ -111,10 +111,10 @@ impl Queues {
         })
     }
 
-    /// The rate at which `waiting` updates wait on average, within 1e-9 of the capacity.
+    /// The rate at which `waiting` updates are queued on average, within 1e-9 of the capacity.
     pub fn rate_with_waiting(self, waiting: f64) -> UpdateRate {
         let (mut low, mut high) = (0.0, self.capacity().per_second());
-        // One bit a step.
+        // One bit per step.
         for _ in 0..30 {
             let middle = low + (high - low) / 2.0;
             match self.mean_waiting(UpdateRate::saturating(middle)) {
@@ -160,7 +160,7 @@ fn dm1_idle_probability(load: f64) -> f64 {
     // y − (1 − exp(−y/ρ)) falls until y = −ρ·ln ρ and then rises through its root, at most 1.
     let excess = |y: f64| y + libm::expm1(-y / load);
     let (mut low, mut high) = (-load * libm::log(load), 1.0);
-    // One bit a step, for the 52 bits of an f64 and the small roots near load 1.
+    // One bit per step, for the 52 bits of an f64 and the small roots near load 1.
     for _ in 0..80 {
         let middle = low + (high - low) / 2.0;
         if excess(middle) < 0.0 {
@@ -175,20 +175,20 @@ fn dm1_idle_probability(load: f64) -> f64 {
 /// One hop of a path for updates of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hop {
-    /// How long the update takes to be put on the link: size / rate.
+    /// The time to put the update on the link: size / rate.
     pub serialisation: Span,
-    /// How long the last bit then travels.
+    /// The propagation delay.
     pub propagation: Span,
 }
 
-/// The least mean age that any source can reach over a path of store-and-forward hops with
+/// The minimum mean age that any source can reach over a path of store-and-forward hops with
 /// constant delays: Σ(sᵢ + dᵢ) + max(sᵢ)/2, with s serialisation and d propagation.
 ///
 /// No update arrives younger than Σ(sᵢ + dᵢ), and two arrivals are at least max(sᵢ) apart, during
-/// which the age grows by as much; between resets to A that are Z apart the mean age is
-/// A + E\[Z²\]/(2·E\[Z\]) ≥ A + min(Z)/2. A periodic source with the period max(sᵢ) reaches the
-/// bound, since its updates never queue (Shreedhar, PhD thesis, IIIT-Delhi, section 3.6, argues so
-/// for hops alike). It holds for means over whole teeth of the sawtooth. No hops give zero.
+/// which the age grows by as much; between resets to A that are Z apart the mean age is A +
+/// E\[Z²\]/(2·E\[Z\]) ≥ A + min(Z)/2. A periodic source with the period max(sᵢ) reaches the bound,
+/// since its updates never queue (Shreedhar, PhD thesis, IIIT-Delhi, section 3.6, has this argument
+/// for equal hops). It holds for means over whole teeth of the sawtooth. No hops give zero.
 pub fn path_lower_bound(hops: impl IntoIterator<Item = Hop>) -> Span {
     let (mut in_flight, mut slowest) = (Span::ZERO, Span::ZERO);
     for hop in hops {
@@ -222,8 +222,9 @@ mod tests {
         Queues::TandemMm1 { first: per_second(first), second: per_second(second) }
     }
 
-    /// Lindley's recursion: an update leaves a queue one service time after it has come and the
-    /// one before it has left. Returns the measured mean age, and how many updates waited on average.
+    /// Lindley's recursion: an update leaves a queue one service time after both its arrival and
+    /// the departure of the one before. Returns the measured mean age, and the mean number of
+    /// queued updates.
     fn simulated(queues: Queues, rate: f64) -> (f64, f64) {
         enum Law {
             Constant(f64),

@@ -1,8 +1,8 @@
-//! The host's stop: which of its packets goes first.
+//! The host's stop: the choice of the packet that leaves first.
 //!
-//! An upload fills the transmit queue of the host that it leaves, and other packets wait
-//! behind it: those of a call or a game, and the acks that a download needs. A host can see
-//! which of its packets are in no hurry, and hold those back alone.
+//! An upload fills the transmit queue of its host, and other packets are queued behind it: those of
+//! a call or a game, and the acks of a download. A host can see which of its packets are not
+//! urgent, and delay only those.
 //!
 //! ```text
 //!  socket ─► Outgoing ─► law ─► Band ─┬─► urgent ─┐
@@ -14,8 +14,8 @@
 //! | [`BandLaw::Single`] | nothing | the minimum: one queue for all |
 //! | [`Sorpc`] | data from a send buffer that is half full or more | the thesis |
 //!
-//! (The thesis: Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in Wireless
-//! Networks, chapter 3.)
+//! The thesis is Im, PhD thesis, Seoul National University, 2015: TCP Performance Enhancement in
+//! Wireless Networks, chapter 3.
 
 mod config;
 mod error;
@@ -27,13 +27,13 @@ pub use sorpc::{Sorpc, SorpcParams};
 
 use crate::unit::Bytes;
 
-/// How soon a packet leaves its host.
+/// The priority of a packet on its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Band {
-    /// Before all others (FIFO0 in 003 Figure 3.5).
+    /// Before all others (FIFO0 in Figure 3.5 of the thesis).
     #[default]
     Urgent,
-    /// When nothing urgent waits (FIFO1).
+    /// Only if no urgent packet is queued (FIFO1).
     Bulk,
 }
 
@@ -50,30 +50,31 @@ impl Band {
 /// The send buffer of a stream as one of its packets leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendBuffer {
-    /// What is in it: written and not yet acknowledged, whether sent or not. Qs(t) in 003.
+    /// The bytes in it: written and not yet acknowledged, whether sent or not. Qs(t) in the thesis.
     pub queued: Bytes,
-    /// What it holds now, in the same bytes: both of payload, or both of memory. sndbuf(t) in 003.
+    /// Its current capacity, in the same unit: both of payload, or both of memory. sndbuf(t) in the
+    /// thesis.
     pub size: Bytes,
 }
 
-/// A packet that leaves its host, as far as a law looks at it.
+/// The properties of a packet leaving its host that a law uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outgoing {
-    /// A TCP segment that is no mere ack: payload, sent for the first time or again, or a SYN or FIN,
-    /// which is not to overtake payload.
+    /// A TCP segment that is more than an ack: payload, sent for the first time or again, or a SYN
+    /// or FIN, which must not overtake payload.
     Data(SendBuffer),
-    /// A TCP segment that only acknowledges.
+    /// A TCP segment that is only an ack.
     Ack,
     /// UDP and all else.
     Other,
 }
 
-/// Chooses the band of each packet, from what a host knows of it. It remembers nothing.
+/// Chooses the band of each packet, by what the host knows about it. It has no state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BandLaw {
-    /// Nothing goes before anything else, as in a host that classifies nothing.
+    /// No priorities, as on a host that does not classify packets.
     Single,
-    /// Data from a send buffer that is well filled waits.
+    /// Data from a well-filled send buffer is bulk.
     Sorpc(Sorpc),
 }
 

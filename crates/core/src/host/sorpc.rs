@@ -35,8 +35,8 @@ use super::{Band, BandLawError, Outgoing, SendBuffer};
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct SorpcParams {
-    /// SORth, above 0 and at most 1: from which part of its buffer on a stream is bulk. 0.5
-    /// (003 section 3.4.1).
+    /// SORth, above 0 and at most 1: the occupancy of the buffer from which on a stream is bulk.
+    /// 0.5 (section 3.4.1 of the thesis).
     pub threshold: f64,
 }
 
@@ -61,7 +61,7 @@ impl SorpcParams {
     }
 }
 
-/// The law of 003 section 3.3.2.
+/// The law of section 3.3.2 of the thesis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sorpc {
     params: SorpcParams,

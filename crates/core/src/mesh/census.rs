@@ -15,8 +15,8 @@
 //!   limit the nodes with the smallest rates.
 //! - **The target is the same for all nodes.** Far from the border router a node overhears few
 //!   others, and all of these may have more or less than the mean. So each node writes the target
-//!   into some of its packets, and its children take it over. The border router sends no packets of
-//!   its own and has no target, so its children compute it. An information element of IEEE 802.15.4
+//!   into some of its packets, and its children adopt it. The border router sends no packets of its
+//!   own and has no target, so its children compute it. An information element of IEEE 802.15.4
 //!   carries the target: six bytes, with the element that ends the list.
 //! - **effort** is each node's own. A node with a period for c gets less than c, as (4.1) leaves
 //!   out consecutive timeouts, and the more of them the higher its loss rate. The effort is
@@ -37,15 +37,15 @@ const BITS: u32 = u128::BITS;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct CensusParams {
-    /// How long a window is, above 0. 30 s: some ten segments of each of thirty nodes.
+    /// The length of a window, above 0. 30 s: some ten segments of each of thirty nodes.
     pub window: Span,
-    /// How much more than the mean each node may have, at least 1. 1.4:
-    /// below it goodput is lost, above it fairness (`docs/mesh.md`).
+    /// The share that a node may have, as a multiple of the mean, at least 1. 1.4: below it goodput
+    /// is lost, above it fairness (`docs/mesh.md`).
     pub gain: f64,
-    /// How much more than its target a node may ask for, or how much less, at least 1. 1.5:
-    /// with more, those halfway take what the farthest lose.
+    /// The maximum factor between a node's target and its c, up or down, at least 1. 1.5: with
+    /// more, nodes at half the distance gain the goodput that the farthest lose.
     pub max_effort: f64,
-    /// The newest window's part in target and effort, above 0 and at most 1. 1/4.
+    /// The weight of the newest window in target and effort, above 0 and at most 1. 1/4.
     pub weight: f64,
 }
 
@@ -55,10 +55,10 @@ impl Default for CensusParams {
     }
 }
 
-/// What a node hears its parent send.
+/// A packet that a node overhears from its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
-    /// An ack for this node: a segment of its own has come home.
+    /// An ack for this node: a segment of its own has reached the border router.
     Ack {
         /// The node.
         node: u16,
@@ -68,21 +68,21 @@ pub enum Heard {
         /// The node.
         node: u16,
     },
-    /// The parent's target, which it writes into what it sends.
+    /// The parent's target, which it writes into some of its packets.
     Target(Share),
 }
 
-/// Who is there, and how much they bring home.
+/// Counts of the nodes and their delivered segments.
 #[derive(Debug, Clone, Copy)]
 pub struct Census {
     seen: u128,
     heard: u32,
-    /// Of these, this node's own.
+    /// This node's own segments among them.
     own: u32,
-    /// The parent has told the target in this window.
+    /// Whether the parent has sent its target in this window.
     is_reported: bool,
     began_at: Option<Time>,
-    /// Segments a second, smoothed; 0 before the first window's end.
+    /// Segments per second, smoothed; 0 before the first window's end.
     target: f32,
     effort: f32,
 }
@@ -94,7 +94,7 @@ impl Default for Census {
 }
 
 impl Census {
-    /// Has heard nothing yet.
+    /// A census without counts.
     pub const fn new() -> Self {
         Self {
             seen: 0,
@@ -107,8 +107,8 @@ impl Census {
         }
     }
 
-    /// The parent has sent something. Tells the share where a window has ended with it, or the
-    /// parent has told the target.
+    /// Takes in a packet of the parent. Returns the share if that ended a window, or if the parent
+    /// has sent its target.
     pub fn on_heard(&mut self, params: &CensusParams, now: Time, heard: Heard) -> Option<Share> {
         let began_at = *self.began_at.get_or_insert(now);
         let elapsed = now.since(began_at);
@@ -132,7 +132,7 @@ impl Census {
         reported
     }
 
-    /// What each node is to get, once it is known: this one writes it into what it sends.
+    /// The target of each node, once it is known: this node writes it into some of its packets.
     pub fn target(&self) -> Option<Share> {
         Share::per_second(f64::from(self.target))
     }
@@ -156,7 +156,7 @@ impl Census {
         }
     }
 
-    /// About how many nodes were heard in this window.
+    /// The estimated number of nodes overheard in this window.
     pub fn nodes(&self) -> f32 {
         let set = self.seen.count_ones();
         let unset = (BITS - set).max(1) as f32;
@@ -165,8 +165,8 @@ impl Census {
     }
 }
 
-/// Linear counting wants addresses that look like chance, and nodes have 1, 2, 3: MurmurHash3's
-/// last step.
+/// Linear counting needs addresses that look random, and nodes have 1, 2, 3: the last step of
+/// MurmurHash3.
 fn mixed(node: u16) -> u32 {
     let mut bits = u32::from(node);
     for factor in [0x85EB_CA6B, 0xC2B2_AE35] {
@@ -182,7 +182,7 @@ mod tests {
     const PARAMS: CensusParams =
         CensusParams { window: Span::from_secs(10), gain: 1.0, max_effort: 1.0, weight: 0.5 };
 
-    /// `nodes` nodes, of which each has a segment acknowledged every second.
+    /// `nodes` nodes, each with an acknowledged segment every second.
     fn hear(census: &mut Census, nodes: u16, seconds: core::ops::Range<u64>) -> Option<Share> {
         let mut reported = None;
         for second in seconds {
@@ -203,7 +203,8 @@ mod tests {
         }
     }
 
-    /// Nine nodes bring home a segment a second each, and node 0, which hears them, `own` in two.
+    /// Nine nodes deliver a segment per second each, and node 0, which overhears them, `own` in
+    /// two.
     fn share_of_node_0(own: u64) -> f64 {
         let params = CensusParams { max_effort: 1.5, ..PARAMS };
         let (mut census, mut reported) = (Census::new(), None);
@@ -221,7 +222,7 @@ mod tests {
 
     #[test]
     fn who_gets_less_than_the_target_asks_for_more_within_bounds() {
-        // Means of 0.95 and 1.1 a second, times 1.5 and over 1.5.
+        // Means of 0.95 and 1.1 per second, times 1.5 and over 1.5.
         let [half, double] = [1, 4].map(share_of_node_0);
         assert!((1.2..1.6).contains(&half) && (0.6..0.85).contains(&double), "{half} {double}");
     }

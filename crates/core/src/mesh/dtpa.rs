@@ -8,9 +8,9 @@
 //! p = (timeouts + fast retransmits) / segments sent            Algorithm 2
 //! ```
 //!
-//! The congestion window is Reno's and stays so (4.2); a window's worth of segments takes TXP + RTT
-//! in place of RTT. Packets that a node forwards for its children are not delayed. Im, PhD thesis,
-//! sections 4.3.1 and 4.3.2.
+//! The congestion window remains Reno's (4.2); a window's worth of segments takes TXP + RTT instead
+//! of RTT. Packets that a node forwards for its children are not delayed. Im, PhD thesis, sections
+//! 4.3.1 and 4.3.2.
 //!
 //! All arithmetic is in integers, for nodes without a floating-point unit and for the kernel, whose
 //! program computes the same; the state is at most 64 bytes, and nothing is allocated.
@@ -19,11 +19,11 @@
 //!
 //! - **a** is printed as √3/2, with its root's bar lost: √(3/2), of Reno with an ack for each
 //!   segment (Mathis et al. 1997).
-//! - **c has a unit**: segments a second, as MSS has been left out of (4.5).
+//! - **c has a unit**: segments per second, as MSS has been left out of (4.5).
 //! - **No loss yet** would be an infinite period; TXP is 0 until the first loss.
-//! - **A window that cannot grow to a/√p.** With few losses (4.1) promises a window that small
-//!   nodes do not have, and they would wait far too long: [`DtpaParams::max_window`] bounds it. The
-//!   law as printed has no bound.
+//! - **A window that cannot grow to a/√p.** With few losses (4.1) assumes a window that small nodes
+//!   do not have, and their period would be far too long: [`DtpaParams::max_window`] bounds the
+//!   window. The law as printed has no bound.
 //! - **A window that grows beyond a/√p.** That is the mean of Reno's saw. Between two losses its
 //!   window grows from W/2 to W in W/2 round trips, in which it sends 3/8·W² = 1/p segments; so its
 //!   peak is W = √(8/(3p)) = 4/3·a/√p. Reno stops there because its own window causes a loss, but a
@@ -43,24 +43,24 @@ use crate::unit::{Span, Time};
 const A_SQUARED: (u64, u64) = (3, 2);
 /// Windows are computed with this many bits behind the point.
 const FRACTION_BITS: u32 = 8;
-/// Segments: a smaller window waits for the receiver's delayed acks.
+/// Segments: a smaller window is delayed by the receiver's delayed acks.
 const SMALLEST_WINDOW: u32 = 2;
 /// Reno's window just before a loss is 4/3 of its mean.
 const PEAK: (u64, u64) = (4, 3);
-/// The longest period: longer than TCP's longest timeout, a node would be taken for dead.
+/// The maximum period: beyond TCP's maximum timeout, a node would be considered dead.
 const LONGEST: Span = Span::from_secs(120);
 
-/// What every node is to get.
+/// The target rate of every node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Share {
-    /// c in segments in 1000 s, so that a segment a minute can be said in an integer; above 0.
+    /// c in segments per 1000 s, so that an integer can express a segment per minute; above 0.
     per_1000_s: u32,
 }
 
 impl Share {
-    /// `per_second` segments a second, to the next thousandth; `None` unless between 0.001 and 4
+    /// `per_second` segments per second, rounded to a thousandth; `None` unless between 0.001 and 4
     /// million.
     pub fn per_second(per_second: f64) -> Option<Self> {
         let scaled = per_second * 1e3;
@@ -68,7 +68,7 @@ impl Share {
         is_one.then_some(Self { per_1000_s: (scaled + 0.5) as u32 })
     }
 
-    /// Segments in 1000 s.
+    /// Segments per 1000 s.
     pub const fn per_1000_s(self) -> u32 {
         self.per_1000_s
     }
@@ -79,14 +79,14 @@ impl Share {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DtpaParams {
-    /// The weight of a new round trip is 1 in this; at least 1. 8: β is not told, and 1/8 is
-    /// TCP's own (RFC 6298).
+    /// The weight of a new round trip is 1 over this; at least 1. 8: the thesis does not give β,
+    /// and 1/8 is TCP's own (RFC 6298).
     pub rtt_weight: u32,
-    /// Segments that the window can grow to, at least 2; none as printed.
+    /// The maximum window in segments, at least 2; unset as printed.
     pub max_window: Option<u32>,
-    /// Segments sent after which all counts are halved, at least 2; none as printed.
+    /// The number of sent segments after which all counts are halved, at least 2; unset as printed.
     pub memory: Option<u32>,
-    /// Whether the window is held to Reno's peak while there is a period; not as printed.
+    /// Whether the window is limited to Reno's peak while there is a period; not as printed.
     pub peak_bound: bool,
 }
 
@@ -96,18 +96,18 @@ impl Default for DtpaParams {
     }
 }
 
-/// Which setting cannot be.
+/// An invalid setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DtpaParamsError {
-    /// The smoothing divides by it.
+    /// The smoothing would divide by zero.
     #[error("rtt_weight is 0; give 1 or more, 8 is usual")]
     RttWeight,
-    /// A window that waits for delayed acks.
+    /// A window that is delayed by delayed acks.
     #[error(
         "max_window is below 2; give the segments that the window can grow to, or leave it out"
     )]
     MaxWindow,
-    /// Counts that never hold anything.
+    /// Counts that are always zero.
     #[error("memory is below 2; give the segments after which counts are halved, or leave it out")]
     Memory,
 }
@@ -129,11 +129,11 @@ impl DtpaParams {
     }
 }
 
-/// What a node knows of its own luck, and the period that follows from it.
+/// A node's loss and round trip, and the period that follows from them.
 #[derive(Debug, Clone, Copy)]
 pub struct Dtpa {
     params: DtpaParams,
-    /// c; none: as if it had no end, and there is no period.
+    /// c; `None`: no limit, and so no period.
     share: Option<Share>,
     sent: u32,
     timeouts: u32,
@@ -141,7 +141,7 @@ pub struct Dtpa {
     /// Smoothed, in µs; 0 before the first sample.
     srtt_us: u32,
     period_us: u32,
-    /// Reno's peak, in whole segments and one more; 0 while there is no period, and where
+    /// Reno's peak, in whole segments, plus one; 0 while there is no period, and where
     /// [`DtpaParams::peak_bound`] is switched off.
     peak: u32,
 }
@@ -166,7 +166,7 @@ impl Dtpa {
         })
     }
 
-    /// Another share, from the next round trip on.
+    /// Sets another share, from the next round trip on.
     pub fn set_share(&mut self, share: Option<Share>) {
         self.share = share;
     }
@@ -182,17 +182,17 @@ impl Dtpa {
         }
     }
 
-    /// The retransmission timer has struck.
+    /// The retransmission timer has expired.
     pub fn on_rto(&mut self, _now: Time) {
         self.timeouts = self.timeouts.saturating_add(1);
     }
 
-    /// Three duplicate acks: a segment is sent again.
+    /// Three duplicate acks: a segment is retransmitted.
     pub fn on_fast_retransmit(&mut self, _now: Time) {
         self.fast_retransmits = self.fast_retransmits.saturating_add(1);
     }
 
-    /// An ack told a valid round trip: the period is computed anew.
+    /// An ack gave a valid round trip: the period is computed again.
     pub fn on_round_trip(&mut self, _now: Time, sample: Span) {
         let sample = micros(sample);
         let weight = self.params.rtt_weight;
@@ -215,7 +215,7 @@ impl Dtpa {
         Span::from_micros(u64::from(self.period_us))
     }
 
-    /// R̂TT, once there was a sample.
+    /// R̂TT; `None` before the first sample.
     pub fn round_trip(&self) -> Option<Span> {
         (self.srtt_us > 0).then(|| Span::from_micros(u64::from(self.srtt_us)))
     }
@@ -225,22 +225,22 @@ impl Dtpa {
         self.share
     }
 
-    /// Segments that the window may have, at least 2: [`DtpaParams::max_window`], and while there
-    /// is a period Reno's peak. TCP holds its window to it, and so does [`Dtpa::spacing`].
+    /// The maximum window in segments, at least 2: [`DtpaParams::max_window`], and while there is a
+    /// period Reno's peak. TCP limits its window to it, and so does [`Dtpa::spacing`].
     pub fn max_window(&self) -> u32 {
         let peak = if self.peak > 0 { self.peak } else { u32::MAX };
         self.params.max_window.unwrap_or(u32::MAX).min(peak).max(SMALLEST_WINDOW)
     }
 
-    /// The node's own segments leave at least this far apart with a window of `cwnd` segments:
-    /// (TXP + RTT) / cwnd; `None` while there is no period, and TCP's own clock rules.
+    /// The minimum distance of the node's own segments with a window of `cwnd` segments: (TXP +
+    /// RTT) / cwnd; `None` while there is no period, and TCP's own clock applies.
     pub fn spacing(&self, cwnd: u32) -> Option<Span> {
         let round = u64::from(self.period_us) + u64::from(self.srtt_us);
         let cwnd = cwnd.clamp(1, self.max_window());
         (self.period_us > 0).then(|| Span::from_micros(round / u64::from(cwnd)))
     }
 
-    /// The share of its segments that were lost: timeouts and fast retransmits over segments sent.
+    /// The loss rate of its segments: timeouts and fast retransmits over segments sent.
     pub fn loss(&self) -> f64 {
         if self.sent == 0 { 0.0 } else { f64::from(self.losses()) / f64::from(self.sent) }
     }
@@ -262,7 +262,7 @@ impl Dtpa {
         window
     }
 
-    /// cwnd/c: the round in which a window brings the share; 0 where nothing asks for one.
+    /// cwnd/c: the round in which a window gives the share; 0 if there is no share.
     fn fair_round_us(&self, window: u64) -> u64 {
         let Some(share) = self.share else { return 0 };
         // Below 2²⁶ · 10⁹, so below 2⁵⁶.
@@ -274,7 +274,7 @@ fn max_us() -> u64 {
     LONGEST.as_micros()
 }
 
-/// At most 71 minutes, and at least 1 µs: 0 says that there is none.
+/// At most 71 minutes, and at least 1 µs, as 0 means unset.
 fn micros(span: Span) -> u32 {
     span.as_micros().clamp(1, u64::from(u32::MAX)) as u32
 }
@@ -388,7 +388,8 @@ mod tests {
     }
 
     proptest! {
-        /// The integers against (4.6) in floating point, to a percent of the window's fraction.
+        /// Compares the integers with (4.6) in floating point, to a percent of the window's
+        /// fraction.
         #[test]
         fn integers_follow_the_equation(
             sent in 1u32..5000, losses in 1u32..500, rtt_us in 1u64..5_000_000,
@@ -406,7 +407,7 @@ mod tests {
                 let peak = (8.0 / (3.0 * p)).sqrt();
                 prop_assert!((f64::from(node.max_window()) - peak - 0.5).abs() <= 0.51 + 0.004 * peak);
                 prop_assert!(node.max_window() >= 2);
-                // In segments a second, with the microsecond that is rounded away.
+                // In segments per second, with the microsecond that is rounded off.
                 let fastest = 1.0 / (node.spacing(u32::MAX).unwrap().as_secs_f64() + 1e-6);
                 let bound = (4.0 / 3.0 + (p / 1.5).sqrt()) * share;
                 prop_assert!(expected == 120.0 || fastest <= 1.01 * bound, "{fastest} {bound}");

@@ -43,7 +43,7 @@ pub struct Algorithm1 {
 }
 
 impl Algorithm1 {
-    /// `slope` is K; of `params`, α, β and Δ count.
+    /// A law with the given K; of `params`, it uses α, β and Δ.
     pub(super) fn new(slope: f64, params: RtacParams, limits: Limits) -> Self {
         let RtacParams { delta, keep, gain, .. } = params;
         let delta = delta.fixed();
@@ -141,7 +141,7 @@ mod tests {
         }
         assert!(law.window() < SEGMENT * 2, "{}", law.window());
 
-        // No four times what arrives at the start, and no memory of a larger window.
+        // Neither the four times of start-up, nor the memory of a larger window.
         let params = RtacParams { slope: Slope::Fixed(0.01), ..params() };
         let mut laws: [Box<dyn WindowLaw>; 2] = [
             Box::new(params.build_pure(LIMITS).unwrap()),

@@ -16,22 +16,22 @@
 use super::{Arrival, Limits, WindowLaw};
 use crate::unit::{Bytes, Span, Time};
 
-/// What the window grows by beyond twice what is read, in bytes: 16 segments of Ethernet.
+/// The window beyond twice the bytes read, in bytes: 16 segments of Ethernet.
 const HEADROOM: u64 = 16 * 1448;
-/// What is taken as read in a round trip before the first: an initial window.
+/// The initial value of the maximum read in a round trip: an initial window.
 const FIRST_READ: u64 = 10 * 1448;
 
-/// Linux's law. It has no settings but its [`Limits`].
+/// Linux's law. Its only settings are its [`Limits`].
 #[derive(Debug, Clone, Copy)]
 pub struct Autotune {
     size: u64,
     most: u64,
     rtt: Option<Span>,
-    /// When the round trip began in which reading is measured.
+    /// The start of the current round trip.
     since: Option<Time>,
-    /// What was read in it.
+    /// The bytes read in it.
     read: u64,
-    /// The most read in a round trip.
+    /// The maximum read in a round trip.
     max_read: u64,
 }
 
@@ -70,7 +70,7 @@ impl WindowLaw for Autotune {
 
     fn on_read(&mut self, now: Time, bytes: Bytes) {
         let Some(since) = self.since else {
-            // What comes first only begins the first round trip.
+            // The first read only begins the first round trip.
             self.since = Some(now);
             return;
         };
@@ -94,7 +94,7 @@ impl WindowLaw for Autotune {
 mod tests {
     use super::*;
 
-    /// As `tcp_rmem` of Linux 6.16 has them.
+    /// `tcp_rmem` of Linux 6.16.
     const LINUX: Limits = Limits { initial: Bytes::new(65_536), most: Bytes::new(16 << 20) };
     const RTT: Span = Span::from_millis(40);
 

@@ -22,12 +22,12 @@ pub enum WindowLawConfig {
     Autotune,
     /// [`Fixed`].
     Fixed {
-        /// How much, above zero.
+        /// The window, above zero.
         window: Bytes,
     },
 }
 
-/// Settings that make no sense.
+/// Invalid settings.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WindowLawError {
     /// A number outside its range.
@@ -35,11 +35,11 @@ pub enum WindowLawError {
     OutOfRange {
         /// The setting.
         field: &'static str,
-        /// What it was.
+        /// Its value.
         value: f64,
-        /// Where it may lie.
+        /// The allowed range.
         range: &'static str,
-        /// A value that makes sense.
+        /// A reasonable value.
         example: &'static str,
     },
     /// Algorithm 1 as printed, without a K.
@@ -48,21 +48,22 @@ pub enum WindowLawError {
     /// Δ is to be learnt, but K is set by hand.
     #[error("Δ is learnt with K from the path only; give a Δ, for example `delta = \"18ms\"`")]
     LearntDeltaWithSlope,
-    /// Nothing where something must be.
+    /// A setting that must not be zero.
     #[error("`{field}` is zero; give for example `{example}`")]
     Zero {
         /// The setting.
         field: &'static str,
-        /// A value that makes sense.
+        /// A reasonable value.
         example: &'static str,
     },
 }
 
-/// What the window scale can tell (RFC 7323 section 2.3).
+/// The maximum that the window scale can express (RFC 7323 section 2.3).
 const LARGEST_WINDOW: Bytes = Bytes::new(1 << 30);
 
 impl WindowLawConfig {
-    /// The law, at its beginning; `remote` is what flows from the same host know.
+    /// The law, in its initial state; `remote` holds the shared measurements of flows from the same
+    /// host.
     pub fn build(
         &self,
         limits: Limits,
@@ -87,8 +88,8 @@ impl WindowLawConfig {
 }
 
 impl RtacParams {
-    /// The law, at its beginning; `remote` is what flows from the same host know.
-    /// [`RtacParams::pure`] does not count here: [`RtacParams::build_pure`].
+    /// The law, in its initial state; `remote` holds the shared measurements of flows from the same
+    /// host. Ignores [`RtacParams::pure`]: see [`RtacParams::build_pure`].
     ///
     /// # Errors
     ///
@@ -98,7 +99,7 @@ impl RtacParams {
         Ok(Rtac::new(self, limits, remote))
     }
 
-    /// Algorithm 1 of the thesis as printed, at its beginning.
+    /// Algorithm 1 of the thesis as printed, in its initial state.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl RtacParams {
 }
 
 impl DrwaParams {
-    /// The law, at its beginning.
+    /// The law, in its initial state.
     pub fn build(self, limits: Limits) -> Result<Drwa, WindowLawError> {
         let Self { lambda, keep, gain, least } = self;
         check("lambda", lambda, lambda > 1.0 && lambda.is_finite(), "above 1", "3")?;

@@ -18,14 +18,15 @@ use crate::unit::{Bytes, Packets, Span, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DrwaParams {
-    /// λ, above 1: where the round trip settles, in multiples of the least one. 3 (003 Table 2.1).
+    /// λ, above 1: where the round trip settles, in multiples of its minimum. 3 (Im, PhD thesis,
+    /// Table 2.1).
     pub lambda: f64,
-    /// α, from 0 to below 1: the past's part in ŵ. 1/8, as of RTAC.
+    /// α, from 0 to below 1: the weight of the past in ŵ. 1/8, as in RTAC.
     pub keep: f64,
-    /// β, above 0 and at most 1: a sample's part in R̂TT. 1/8, as of RTAC.
+    /// β, above 0 and at most 1: the weight of a sample in R̂TT. 1/8, as in RTAC.
     pub gain: f64,
-    /// The window in segments is never less, above zero: 4, for which losses are found by
-    /// duplicate acks and not by timeouts.
+    /// The minimum window in segments, above zero: 4, with which losses are found by duplicate acks
+    /// and not by timeouts.
     pub least: Packets,
 }
 
@@ -35,7 +36,7 @@ impl Default for DrwaParams {
     }
 }
 
-/// The law of 003's baseline.
+/// The baseline law of the thesis.
 #[derive(Debug, Clone, Copy)]
 pub struct Drwa {
     params: DrwaParams,

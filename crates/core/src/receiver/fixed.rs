@@ -1,16 +1,16 @@
-//! A window that stays: the plainest law.
+//! A constant window: the simplest law.
 
 use super::{Arrival, WindowLaw};
 use crate::unit::{Bytes, Span, Time};
 
-/// The same window always, as a program gets that sets `SO_RCVBUF`.
+/// Always the same window, as for a program that sets `SO_RCVBUF`.
 #[derive(Debug, Clone, Copy)]
 pub struct Fixed {
     window: Bytes,
 }
 
 impl Fixed {
-    /// A window of so many bytes.
+    /// A window of this size.
     pub fn new(window: Bytes) -> Self {
         Self { window }
     }

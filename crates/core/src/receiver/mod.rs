@@ -46,12 +46,12 @@ use core::fmt;
 
 use crate::unit::{Bytes, Packets, Span, Time};
 
-/// How large a receive window may be.
+/// The range of a receive window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// At the start.
+    /// The initial window.
     pub initial: Bytes,
-    /// At most.
+    /// The maximum.
     pub most: Bytes,
 }
 
@@ -59,7 +59,7 @@ impl Limits {
     /// The window nearest to the one wanted: at least `least` segments, at most [`Limits::most`].
     fn bound(&self, wanted: f64, least: Packets, segment: Bytes) -> Bytes {
         let floor = least.get().saturating_mul(segment.get());
-        // `as` saturates, and turns what is no number into zero.
+        // `as` saturates, and converts NaN into zero.
         Bytes::new((wanted as u64).max(floor).min(self.most.get()))
     }
 }
@@ -67,21 +67,21 @@ impl Limits {
 /// Data that had not arrived before, whether in order or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// How much of it.
+    /// Its length.
     pub bytes: Bytes,
-    /// The largest segment seen, which is taken for a full one; never zero.
+    /// The largest segment seen, which is taken as a full one; never zero.
     pub segment: Bytes,
 }
 
-/// Chooses the receive window. The driver sees to it that an edge once told is never taken back
-/// (RFC 9293 section 3.8.6.2.1), so that a smaller window comes about as data arrives.
+/// Chooses the receive window. The driver never takes back an edge that it has advertised (RFC 9293
+/// section 3.8.6.2.1), so a smaller window takes effect as data arrives.
 pub trait WindowLaw: fmt::Debug {
     /// The name in reports and scenarios.
     fn name(&self) -> &'static str;
 
-    /// Data came `sample` after the ack that it answers was sent, as timestamps tell (RFC 7323).
-    /// Later data with the same echo is no sample. Comes before the [`WindowLaw::on_arrival`] of
-    /// that data.
+    /// Data arrived `sample` after the ack that it answers was sent, by timestamps (RFC 7323).
+    /// Later data with the same echo is no sample. Is called before the [`WindowLaw::on_arrival`]
+    /// of that data.
     fn on_round_trip(&mut self, now: Time, sample: Span);
 
     /// New data has arrived.
@@ -90,6 +90,6 @@ pub trait WindowLaw: fmt::Debug {
     /// The application has read `bytes` more, in order.
     fn on_read(&mut self, now: Time, bytes: Bytes);
 
-    /// How much may be in flight.
+    /// The receive window.
     fn window(&self) -> Bytes;
 }

@@ -1,8 +1,8 @@
 //! The capacity of the path: the maximum rate of the last two short buckets of time.
 //!
 //! Bytes are counted over at least `bucket`; a bucket ends with the first arrival after that, and
-//! its rate is over the time it really took. The larger of two is taken, so that one in which the
-//! sender paused says nothing by itself.
+//! its rate is over its actual length. The larger rate of two counts, so that a pause of the sender
+//! does not lower it.
 
 use crate::unit::{BitRate, Bytes, Span, Time};
 
@@ -22,7 +22,7 @@ impl PeakRate {
         Self { bucket, since: None, bytes: Bytes::ZERO, latest: none, before: none }
     }
 
-    /// Buckets are no shorter than `rtt`: a window that comes as one burst is no rate.
+    /// A bucket is at least `rtt` long: a window that arrives as one burst is not a rate.
     pub(super) fn on_arrival(&mut self, now: Time, bytes: Bytes, rtt: Span) {
         let since = *self.since.get_or_insert(now);
         let length = now.since(since);
@@ -35,7 +35,7 @@ impl PeakRate {
         self.bytes += bytes;
     }
 
-    /// The path is not what it was.
+    /// Drops the measurements: the path has changed.
     pub(super) fn forget(&mut self) {
         *self = Self::new(self.bucket);
     }

@@ -33,10 +33,6 @@
 //! If Δ is learnt, short increases of the window measure the path's delay without a queue: see
 //! `variation.rs`.
 
-//!
-//! Where Δ is learnt, windows that are raised for a moment show how long the path is without a queue:
-//! see `variation.rs`.
-
 use alloc::rc::Rc;
 use core::cell::RefCell;
 

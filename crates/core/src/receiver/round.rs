@@ -9,12 +9,12 @@
 
 use crate::unit::{Bytes, Span, Time};
 
-/// Smooths round trips and counts what arrives in each.
+/// Smooths round trips and counts the bytes that arrive in each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RoundMeter {
-    /// α, the past's part in ŵ.
+    /// α, the weight of the past in ŵ.
     keep: f64,
-    /// β, a sample's part in R̂TT.
+    /// β, the weight of a sample in R̂TT.
     gain: f64,
     rtt: Option<Span>,
     began_at: Option<Time>,
@@ -34,7 +34,7 @@ impl RoundMeter {
         self.rtt
     }
 
-    /// Takes a sample, unless it says how long the sender had nothing to send: whether it did.
+    /// Takes in a sample, unless it includes a pause of the sender; returns whether it did.
     pub(super) fn on_round_trip(&mut self, now: Time, sample: Span) -> bool {
         let paused = |rtt| self.last_arrival.is_some_and(|last| now.since(last) > rtt);
         // A pause cannot make a round trip shorter.
@@ -45,13 +45,13 @@ impl RoundMeter {
         true
     }
 
-    /// Takes a sample, whatever it says.
+    /// Takes in a sample without this check.
     pub(super) fn smooth(&mut self, sample: Span) {
         let mean = |rtt: Span| rtt.mul_f64(1.0 - self.gain) + sample.mul_f64(self.gain);
         self.rtt = Some(self.rtt.map_or(sample, mean));
     }
 
-    /// Counts bytes that arrived, or were read; at the end of a round gives R̂TT and ŵ.
+    /// Counts bytes that arrived, or were read; returns R̂TT and ŵ at the end of a round.
     pub(super) fn on_bytes(&mut self, now: Time, bytes: Bytes) -> Option<(Span, Bytes)> {
         self.last_arrival = Some(now);
         self.arrived = self.arrived.saturating_add(bytes.get());

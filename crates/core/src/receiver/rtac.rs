@@ -63,8 +63,8 @@
 //!   [`super::Algorithm1`], without all of these extensions.
 //! - **RTTm** is the minimum of R̂TT, so that a single lucky packet does not count; with
 //!   [`Slope::Fixed`] the minimum sample, from which the paper measured Δ.
-//! - **ŵ** counts arrived bytes, not bytes copied to the application: data that waits for the
-//!   application is not in the network.
+//! - **ŵ** counts arrived bytes, not bytes copied to the application: data queued at the receiver
+//!   for the application is not in the network.
 //! - **A flow without a queue** (R̂TT nearer to RTTm than to the target) never gets a smaller
 //!   window: such a flow is limited by its application.
 //! - **A drop of the capacity** makes RTT/RTTm large before the lower rate is known. If there is a
@@ -85,26 +85,26 @@ use crate::unit::{BitRate, Bytes, Packets, Span, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct RtacParams {
-    /// θ, from 1.01 to 10: what is in flight, in multiples of the BDP. 1.38 (Table 2.1).
+    /// θ, from 1.01 to 10: the target for the data in flight, in multiples of the BDP. 1.38 (Table
+    /// 2.1).
     pub theta: f64,
-    /// Where K comes from. From the path.
+    /// How K is set. From the path.
     pub slope: Slope,
     /// Whether the law is [`super::Algorithm1`], exactly as printed. Needs [`Slope::Fixed`]; only
     /// Δ, α and β count then. No.
     pub pure: bool,
-    /// Δ: how much longer a round trip without a queue takes on average than at least. None, for
-    /// a path that is always as long; 003 section 2.4.1 measured 18 ms in LTE, 8 ms in Wi-Fi. It
-    /// must be given, or learnt, where that is above (θ − 1)·RTTm, and it counts as path, not as
-    /// queue.
+    /// Δ: the mean minus the minimum of a round trip without a queue. Zero for a path with a
+    /// constant delay; the thesis (section 2.4.1) measured 18 ms in LTE, 8 ms in Wi-Fi. It must be
+    /// given, or learnt, if it is above (θ − 1)·RTTm, and it counts as path, not as queue.
     pub delta: Delta,
-    /// α, from 0 to below 1: the past's part in ŵ. 1/8 (Table 2.1).
+    /// α, from 0 to below 1: the weight of the past in ŵ. 1/8 (Table 2.1).
     pub keep: f64,
-    /// β, above 0 and at most 1: a sample's part in R̂TT. 1/8 (Table 2.1).
+    /// β, above 0 and at most 1: the weight of a sample in R̂TT. 1/8 (Table 2.1).
     pub gain: f64,
-    /// The window in segments is never less, above zero: 4, for which losses are found by
-    /// duplicate acks and not by timeouts.
+    /// The minimum window in segments, above zero: 4, with which losses are found by duplicate acks
+    /// and not by timeouts.
     pub least: Packets,
-    /// What the automatic K goes by.
+    /// The settings of the automatic K.
     pub auto: AutoParams,
 }
 
@@ -123,14 +123,15 @@ impl Default for RtacParams {
     }
 }
 
-/// Where K comes from.
+/// How K is set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Slope {
     /// From the BDP as the receiver estimates it.
     Auto,
-    /// Set by hand, per packet, from 10⁻¹³ to 1: 3·10⁻⁷ in 003's LTE, 15·10⁻⁵ in its Wi-Fi.
+    /// Set by hand, per packet, from 10⁻¹³ to 1: 3·10⁻⁷ for the LTE of the thesis, 15·10⁻⁵ for its
+    /// Wi-Fi.
     Fixed(f64),
 }
 
@@ -140,18 +141,18 @@ pub enum Slope {
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct AutoParams {
     /// The length of a bucket of the rate, above zero. 200 ms: several round trips, so that bursts
-    /// are no rate (w grows with the square of an error), and short beside the 2 s in which a
-    /// slower path should be known.
+    /// do not count as the rate (w grows with the square of an error), and short compared with 2 s,
+    /// within which a lower rate should be known.
     pub bucket: Span,
-    /// What K takes the BDP to be larger, in packets, from 0 to 100. 1: (2.11) neglects the 1 of
-    /// Q + 1, by which flows of few packets would lose against those of many.
+    /// The packets that K adds to the BDP, from 0 to 100. 1: (2.11) neglects the 1 of Q + 1, so
+    /// flows of few packets would lose against those of many.
     pub headroom: f64,
-    /// For how many rounds in a row, at most 1000, the queue may be a quarter longer than wanted
-    /// before half a window shows whose it is. 3: an own queue leaves within two. A flow's first
-    /// queue is asked about at once.
+    /// The number of rounds in a row, at most 1000, in which the queue may be a quarter longer than
+    /// the target before half a window tests which flow causes it. 3: an own queue drains within
+    /// two. A flow's first queue is tested at once.
     pub patience: u32,
-    /// In a shared queue, how often at most half a window asks again whose it is; above zero. 10 s,
-    /// as long as BBR waits; where 60 round trips are longer, these.
+    /// The minimum time between tests in a shared queue; above zero. 10 s, as long as BBR waits; 60
+    /// round trips if these are longer.
     pub test_every: Span,
 }
 
@@ -174,7 +175,7 @@ pub fn slope(bdp: f64, theta: f64) -> f64 {
 /// a in packets²: Reno's window is √(a/q) at the loss q.
 pub const A: f64 = 1.5;
 
-/// What a round trip shows of a path: all that the window follows from.
+/// The measurements of a round trip from which the window follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flight {
     /// R̂TT, above zero.
@@ -198,7 +199,7 @@ impl Flight {
         self.rtt.as_secs_f64() / self.base.as_secs_f64()
     }
 
-    /// Q: packets that wait (2.10).
+    /// Q: queued packets (2.10).
     pub fn queue(&self) -> f64 {
         (1.0 - 1.0 / self.stretch()) * self.packets(self.bytes)
     }
@@ -208,7 +209,7 @@ impl Flight {
         self.stretch() * self.renos_window(slope)
     }
 
-    /// rwnd in bytes as Algorithm 1 has it: RTT/RTTm may be below 1.
+    /// rwnd in bytes as printed in Algorithm 1: RTT/RTTm may be below 1.
     pub fn printed_window(&self, slope: f64) -> f64 {
         self.ratio() * self.renos_window(slope)
     }
@@ -219,7 +220,7 @@ impl Flight {
         libm::sqrt(A / loss) * self.segment.get() as f64
     }
 
-    /// What the path holds at `rate`, in packets.
+    /// The BDP of the path at `rate`, in packets.
     pub fn bdp(&self, rate: BitRate) -> f64 {
         rate.as_bps() as f64 / 8.0 * self.base.as_secs_f64() / self.segment.get() as f64
     }
@@ -246,7 +247,7 @@ pub struct Rtac {
     is_tested: bool,
     /// Whether the last round trip was long enough to have a queue in it.
     has_queued: bool,
-    /// K of the last window that followed from one.
+    /// The last K from which a window followed.
     last_slope: Option<f64>,
 }
 
@@ -270,13 +271,13 @@ impl Rtac {
         }
     }
 
-    /// K of the last window that followed from one, per packet; nothing before the first, and not
-    /// renewed while the window is that of a test or of a competing flow's queue.
+    /// The last K from which a window followed, per packet; `None` before the first, and unchanged
+    /// while the window is that of a test or of a competing flow's queue.
     pub fn slope(&self) -> Option<f64> {
         self.last_slope
     }
 
-    /// Which flow keeps the queue that the last round trip showed.
+    /// Which flow causes the queue that the last round trip showed.
     pub fn queue_owner(&self) -> QueueOwner {
         match self.params.slope {
             _ if !self.has_queued => QueueOwner::None,
@@ -285,7 +286,7 @@ impl Rtac {
         }
     }
 
-    /// Δ: as it is set, or as it was learnt so far.
+    /// Δ: the configured one, or the one learnt so far.
     pub fn delta(&self) -> Span {
         match self.params.delta {
             Delta::Fixed(delta) => delta,
@@ -310,7 +311,8 @@ impl Rtac {
         let is_standing = flight.queue() > self.long_queue(&flight);
         let half = flight.bytes.get() / 2;
         let may_halve = half > self.bound(0.0, &flight).get();
-        // No edge is taken back, so that a smaller window takes its time to have its effect.
+        // The advertised edge never moves back, so a smaller window takes effect only as data
+        // arrives.
         let is_settled = flight.bytes <= Bytes::new(self.window.get() / 2 * 3);
         let Flight { rtt, bytes, .. } = flight;
         let has_queue = self.has_queued;
@@ -344,8 +346,8 @@ impl Rtac {
         }
     }
 
-    /// The window for the K of the path. If less than half of the rate behind that K arrives
-    /// although there is a queue, the capacity has dropped: the window then does not grow.
+    /// Sets the window by the K of the path. If data arrives at less than half of the rate in that
+    /// K although there is a queue, the capacity has dropped: the window then does not grow.
     fn follow_path(&mut self, flight: Flight) {
         let before = self.window.max(flight.bytes);
         let current = BitRate::of(flight.bytes, flight.rtt).unwrap_or_default();
@@ -355,7 +357,7 @@ impl Rtac {
         }
     }
 
-    /// The window for the slope K; none smaller where no queue asks for it.
+    /// Sets the window by the slope K; it does not shrink without a queue.
     fn follow(&mut self, flight: Flight, slope: f64) {
         self.last_slope = Some(slope);
         let window = self.bound(flight.window(slope), &flight);
@@ -367,19 +369,19 @@ impl Rtac {
         }
     }
 
-    /// Whether the round trip is nearer to the wanted one than to that of the empty path.
+    /// Whether the round trip is nearer to the target than to RTTm.
     fn has_queue(&self, flight: &Flight) -> bool {
         flight.stretch() > 1.0 + (self.params.theta - 1.0) / 2.0
     }
 
-    /// So many times what arrives in a round, and a little more.
+    /// A multiple of the bytes that arrive in a round, plus 16 segments.
     fn ahead(&self, times: f64, flight: &Flight) -> Bytes {
         let little = HEADROOM.get() as f64 * flight.segment.get() as f64;
         self.bound(times * flight.bytes.get() as f64 + little, flight)
     }
 
-    /// A queue that the law does not leave, in packets: a quarter longer than it wants, and two
-    /// packets, since on a short path one is much.
+    /// A queue longer than those of the law, in packets: a quarter longer than the target, plus two
+    /// packets, since on a short path one packet is much.
     fn long_queue(&self, flight: &Flight) -> f64 {
         let bdp = flight.packets(flight.bytes) / flight.stretch();
         1.25 * (self.params.theta - 1.0) * bdp + 2.0
@@ -397,16 +399,17 @@ impl Rtac {
     }
 }
 
-/// How far the window is ahead of what arrives in a round before a queue was seen. 4: the sender doubles
-/// each round, and the window is for the one after the next.
+/// The window before the first queue, as a multiple of the bytes that arrive in a round. 4: the
+/// sender doubles each round, and the window is for the round after the next.
 const STARTING: f64 = 4.0;
-/// How many times the least window a flow asks with that has no more.
+/// The factor on the minimum window in a test of a flow that has no more.
 const RAISED: f64 = 4.0;
-/// How many times what is in flight a window allows that measures Δ.
+/// The window that measures Δ, as a multiple of the data in flight.
 const GROWING: f64 = 1.55;
-/// How far a window is ahead in a queue of others, as auto-tuning's.
+/// The window in a competing flow's queue, as a multiple of the bytes that arrive in a round, as
+/// auto-tuning's.
 const SHARING: f64 = 2.0;
-/// On top of either, as in auto-tuning.
+/// Added to both, as in auto-tuning.
 const HEADROOM: Packets = Packets::new(16);
 
 impl WindowLaw for Rtac {

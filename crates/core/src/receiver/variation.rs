@@ -1,43 +1,46 @@
-//! Δ, and how it is learnt: the part of the round trip that varies although this flow has no queue.
+//! Learns Δ: the part of the round trip that varies although this flow has no queue.
 //!
 //! ```text
 //! path = RTTm + Δ,    0 ≤ Δ ≤ min(9/20·RTTm, 20 ms)
 //! ```
 //!
 //! Where the delay of a path varies, RTTm is a lucky sample: θ·RTTm may be less than a round trip
-//! without a queue, and the window is too small for the rate (section 2.4.1 of the thesis adds Δ by hand).
-//! The round trip alone does not tell variation from a queue. Its response to the window does:
+//! without a queue, and the window is too small for the rate (section 2.4.1 of the thesis adds Δ by
+//! hand). The round trip alone does not distinguish variation from a queue. Its response to the
+//! window does:
 //!
 //! | measurement | own queue | competing queue | variation |
 //! |---|---|---|---|
 //! | window and flight grow by g = 1.4 | round trip grows by g | grows by less, the smaller this flow's share is | stays |
 //! | window is halved | halves | stays | stays |
 //!
-//! **Growing.** After 12 rounds with a queue, while R̂TT is below RTTm + 2·(largest Δ), all flows of the
-//! host are allowed 1.55 times their data in flight, for at most five rounds. If the flight grows to
-//! 1.4 times and R̂TT to less than 1.18 times, the path had room: its round trip before was without a
-//! queue of this flow, and Δ is R̂TT − RTTm. As soon as R̂TT is 1.18 times as long, the window is taken
-//! back. A larger window takes nothing from this flow, so that the measurement costs no share alongside
-//! a plain receiver, which a smaller one would.
+//! **Growing.** After 12 rounds with a queue, while R̂TT is below RTTm + 2·(maximum Δ), all flows
+//! of the host are allowed 1.55 times their data in flight, for at most five rounds. If the flight
+//! grows to 1.4 times and R̂TT to less than 1.18 times, the path had room: the round trip before
+//! contained no queue of this flow, and Δ is R̂TT − RTTm. As soon as R̂TT is 1.18 times as long,
+//! the window returns to its former size. A larger window costs this flow nothing, so that it loses
+//! no share to a plain receiver, as it would with a smaller one.
 //!
-//! **Halving.** A Δ above zero is measured again with half a window, and only lowered: Δ is at most the excess of
-//! R̂TT over RTTm then. Alone on a link, half of a window of θ·(1 + Δ/RTTm) BDPs leaves no queue,
-//! since θ/2·(1 + 9/20) is 1 with the thesis's θ of 1.38: a wrong Δ falls to zero at once.
+//! **Halving.** A Δ above zero is measured again with half a window, and only lowered: Δ is at most
+//! the excess of R̂TT over RTTm then. Alone on a link, half of a window of θ·(1 + Δ/RTTm) BDPs
+//! leaves no queue, since θ/2·(1 + 9/20) is 1 with the thesis's θ of 1.38: a wrong Δ falls to zero
+//! at once.
 //!
 //! Measurements are at least 60 round trips and 10 s apart, and up to 16 times as far while they agree.
 //!
 //! # Limits
 //!
-//! Flows of several hosts that all hold short queues give way to each other: the round trip then stays
-//! although the link is full, and Δ is taken for up to its bound. So it is where the flows of this host have
-//! less than about 45 % of a link: 1.4 times of a third lengthens the round trip 1.13 times.
+//! Flows of several hosts that all hold short queues yield to each other: the round trip then stays
+//! although the link is full, and Δ rises up to its bound. The same happens where the flows of this
+//! host have less than about 45 % of a link: 1.4 times of a third lengthens the round trip 1.13
+//! times.
 
 use core::fmt;
 use core::str::FromStr;
 
 use crate::unit::{Bytes, Span, Time};
 
-/// Where Δ comes from; as text a span, such as `18ms`, or `learn`.
+/// How Δ is set; as text a span, such as `18ms`, or `learn`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delta {
     /// Set by hand; zero for a path whose delay does not vary.
@@ -53,7 +56,7 @@ impl Default for Delta {
 }
 
 impl Delta {
-    /// Δ as it is set by hand; zero where it is learnt.
+    /// Δ as it is set by hand; zero if it is learnt.
     pub fn fixed(self) -> Span {
         match self {
             Self::Fixed(delta) => delta,
@@ -102,7 +105,7 @@ impl<'de> serde::Deserialize<'de> for Delta {
     }
 }
 
-/// The largest Δ. 9/20: see the header on halving. 20 ms: the thesis has 18 ms on LTE.
+/// The maximum of Δ. 9/20: see the header on halving. 20 ms: the thesis has 18 ms on LTE.
 fn most(base: Span) -> Span {
     (base * 9 / 20).min(Span::from_millis(20))
 }
@@ -112,7 +115,7 @@ fn most(base: Span) -> Span {
 pub(super) struct Variation {
     delta: Span,
     measured_at: Option<Time>,
-    /// How many measurements in a row agreed.
+    /// The number of measurements in a row that agreed.
     agreed: u32,
 }
 
@@ -130,28 +133,28 @@ impl Variation {
         self.measured_at.is_none_or(|at| now >= at + pause * (1 << self.agreed))
     }
 
-    /// Whether a larger Δ could be what makes this round trip long.
+    /// Whether a larger Δ could explain this round trip.
     pub(super) fn may_grow(&self, base: Span, rtt: Span) -> bool {
         self.delta < most(base) && rtt < base + most(base) * 2
     }
 
-    /// A measurement begins.
+    /// Begins a measurement.
     pub(super) fn begin(&mut self, now: Time) {
         self.measured_at = Some(now);
     }
 
-    /// The path had room when a round trip was `rtt` long.
+    /// The path had room at a round trip of `rtt`.
     pub(super) fn learn(&mut self, base: Span, rtt: Span) {
         self.delta = (rtt.max(base) - base).min(most(base));
         self.agreed = 0;
     }
 
-    /// Whether Δ explains the round trip of half a window: it then is no queue.
+    /// Whether Δ explains the round trip of half a window: it is no queue then.
     pub(super) fn explains(&self, base: Span, rtt: Span) -> bool {
         !self.delta.is_zero() && rtt * 5 < (base + self.delta) * 6
     }
 
-    /// Half a window had this round trip.
+    /// Takes in the round trip of half a window.
     pub(super) fn lower(&mut self, base: Span, rtt: Span) {
         let seen = rtt.max(base) - base;
         if seen * 5 >= self.delta * 4 {
@@ -162,7 +165,7 @@ impl Variation {
         self.agreed = 0;
     }
 
-    /// A measurement has changed nothing.
+    /// Counts a measurement that changed nothing.
     pub(super) fn agree(&mut self) {
         self.agreed = (self.agreed + 1).min(Self::DOUBLINGS);
     }
@@ -182,7 +185,7 @@ impl From<Bytes> for Growth {
 }
 
 impl Growth {
-    /// How many rounds the flight has to grow in, after the first.
+    /// The number of rounds that the flight has to grow, after the first.
     pub(super) const ROUNDS: u32 = 4;
 
     /// Whether the flight has grown and the round trip has not.

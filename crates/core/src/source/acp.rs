@@ -32,12 +32,12 @@ use crate::unit::{Span, Time, UpdateRate};
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
-    /// The step κ in updates. 1: what worked on real paths (000 section 3.10); its simulations
-    /// of short paths needed 0.25.
+    /// The step κ in updates. 1: the value for real paths in the thesis (section 3.10); its
+    /// simulations of short paths needed 0.25.
     pub step: f64,
-    /// Where the check for a backlog that fell short stands.
+    /// Where the check for a backlog that fell short applies.
     pub shortfall_check: ShortfallCheck,
-    /// The length of an epoch in units of T = min(srtt, Z). 10: 000 section 3.7.
+    /// The length of an epoch in units of T = min(srtt, Z). 10: section 3.7 of the thesis.
     pub epoch_factor: u32,
     /// Whether the end of an epoch moves while the epoch runs.
     pub epoch_end: EpochEnd,
@@ -53,7 +53,7 @@ pub struct Params {
     pub bounds: RateBounds,
 }
 
-/// Where the check for a backlog that fell short of the wish stands.
+/// Where the check for a backlog that fell short of the wish applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -70,7 +70,7 @@ pub enum ShortfallCheck {
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum EpochEnd {
-    /// At t_k + 10·T, with T = min(srtt, Z) as of t_k (000 section 3.7).
+    /// At t_k + 10·T, with T = min(srtt, Z) as of t_k (section 3.7 of the thesis).
     #[default]
     Fixed,
     /// At t_k + 10·T, with T as of the newest fresh ack.
@@ -82,10 +82,10 @@ pub enum EpochEnd {
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Reset {
-    /// Those that are not above 0 (000 section 3.10).
+    /// Rates that are not above 0 (section 3.10 of the thesis).
     #[default]
     Negative,
-    /// All that are below it.
+    /// All rates below it.
     Below,
 }
 
@@ -135,7 +135,7 @@ struct Epoch {
 }
 
 impl Acp {
-    /// A source that will begin with probes.
+    /// A source that begins with probes.
     pub fn new(params: Params) -> Self {
         Self {
             params,

@@ -57,7 +57,7 @@ use crate::unit::{Span, Time, UpdateRate};
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(from = "Table"))]
 pub struct Params {
-    /// Updates in an epoch. 10: 001 section II.
+    /// Updates in an epoch. 10: section II of the paper.
     pub epoch_updates: u32,
     /// The smallest factor on the rate in an epoch. 0.75: Algorithm 1 line 27.
     pub min_factor: f64,
@@ -80,10 +80,10 @@ pub struct Params {
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum MultiplicativeDecrease {
-    /// As the paper has it: the rate that should bring the backlog to 2^−γ of itself.
+    /// As in the paper: the rate that should bring the backlog to 2^−γ of itself.
     #[default]
     Targeted,
-    /// As the authors' prototype has it: always the largest step down.
+    /// As in the authors' prototype: always the largest step down.
     LargestStep,
 }
 
@@ -103,12 +103,12 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Those of `acp+d`.
+    /// The settings of `acp+d`.
     pub fn departure() -> Self {
         Self { estimator: estimator::Params::departure(), ..Self::default() }
     }
 
-    /// Those of `acp+d` in a file: members of `estimator` that it does not name are those of
+    /// The settings of `acp+d` in a file: missing members of `estimator` are those of
     /// [`Estimates::Departure`].
     #[cfg(feature = "serde")]
     pub(super) fn deserialize_departure<'de, D>(deserializer: D) -> Result<Self, D::Error>
@@ -197,7 +197,7 @@ pub struct AcpPlus {
 }
 
 impl AcpPlus {
-    /// A source that will begin with probes.
+    /// A source that begins with probes.
     pub fn new(params: Params) -> Self {
         Self {
             params,

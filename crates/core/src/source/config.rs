@@ -1,4 +1,4 @@
-//! The laws of a source by their names, with their settings: the one list of them.
+//! The list of a source's laws: their names and settings.
 //!
 //! | name | law | settings |
 //! |---|---|---|
@@ -38,11 +38,11 @@ pub enum LawName {
 }
 
 impl LawName {
-    /// All of them; the default law first.
+    /// All laws; the default law first.
     pub const ALL: [Self; 6] =
         [Self::AcpPlusD, Self::AcpPlus, Self::Acp, Self::Tenth, Self::Lazy, Self::Fixed];
 
-    /// As it is written in flags and files.
+    /// The name in flags and files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AcpPlusD => "acp+d",
@@ -103,7 +103,7 @@ pub enum LawConfig {
     },
 }
 
-/// A name by which no law can be built.
+/// A name from which no law can be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LawError {
     /// No law has this name.
@@ -144,7 +144,7 @@ impl LawConfig {
         }
     }
 
-    /// The same law with other bounds of its rate, which [`Fixed`] does not have.
+    /// The same law with other bounds of its rate; [`Fixed`] has none.
     #[must_use]
     pub fn within(mut self, bounds: RateBounds) -> Self {
         match &mut self {
@@ -157,7 +157,7 @@ impl LawConfig {
         self
     }
 
-    /// The law, at its beginning.
+    /// The law, in its initial state.
     pub fn build(&self) -> Box<dyn RateLaw> {
         match *self {
             Self::AcpPlusD(params) | Self::AcpPlus(params) => Box::new(AcpPlus::new(params)),

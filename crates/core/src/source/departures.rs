@@ -1,4 +1,4 @@
-//! The backlog that each update met when it left, kept until its ack gives its age.
+//! The backlog at the departure of each update, kept until its ack gives its age.
 //!
 //! ```text
 //!   on_sent ──► [ seq, backlog ] [ … ] [ … ] ──► on_ack: all up to the acknowledged one are due
@@ -92,7 +92,7 @@ impl Departures {
         }
     }
 
-    /// The mean over all that became due since this was last asked; `None` if nothing did.
+    /// The mean over all that became due since the last call; `None` if none did.
     pub(super) fn mean(&mut self) -> Option<f64> {
         let due = core::mem::take(&mut self.due);
         (due.count > 0).then(|| due.sum / f64::from(due.count))

@@ -11,10 +11,9 @@
 //!
 //! Where we differ from the papers, with [`Params::departure`]:
 //! - An epoch's backlog is the one that its acknowledged updates met when they left, and losses are
-//!   bridged: see `epoch`.
 //! - The gap is taken from the monitor's own clock, which the ack carries, and shared among the
-//!   fresh updates in between. 001 section II approximates it by the gap between acks, to which
-//!   the reverse path adds its jitter and each lost ack a doubling. [`GapSource`] selects.
+//!   fresh updates in between. The ACP+ paper (section II) approximates it by the gap between acks,
+//!   to which the reverse path adds its jitter and each lost ack a doubling. [`GapSource`] selects.
 //! - Z is never less than the time since the last fresh ack: when acks stop, Z grows. The papers
 //!   have the moving average alone. [`Silence`] selects.
 
@@ -22,7 +21,7 @@ use super::Ack;
 use super::epoch::{Averages, Backlog, Epoch, Losses};
 use crate::unit::{Span, Time};
 
-/// Which gaps tell the inter-delivery time.
+/// Which gaps give the inter-delivery time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -60,21 +59,21 @@ pub enum Estimates {
     Departure,
 }
 
-/// How acks become age, backlog, srtt and inter-delivery time. The default is what the papers have;
-/// in a file the key `estimates` chooses a set, and the other keys change single members of it.
+/// How acks become age, backlog, srtt and inter-delivery time. The default is as in the papers; in
+/// a file the key `estimates` chooses a set, and the other keys change single members of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(from = "Choice"))]
 pub struct Params {
     /// Weight α of the newest sample in srtt and Z, 0 to 1. 0.2: the authors' prototype.
     pub smoothing: f64,
-    /// Which gaps tell the inter-delivery time.
+    /// Which gaps give the inter-delivery time.
     pub gap_source: GapSource,
     /// Whether the time since the last fresh ack counts as a gap while it lasts.
     pub silence: Silence,
-    /// What the means of age and backlog make of lost updates and acks.
+    /// How the means of age and backlog treat lost updates and acks.
     pub losses: Losses,
-    /// Which backlog is held against an epoch's age.
+    /// Which backlog is compared with an epoch's age.
     pub backlog: Backlog,
 }
 
@@ -154,7 +153,7 @@ pub(super) struct Estimator {
     epoch: Epoch,
     srtt: Smoothed,
     inter_delivery: Smoothed,
-    /// The freshest ack and when it came.
+    /// The freshest ack and its arrival.
     last: Option<(Time, Ack)>,
 }
 
@@ -175,7 +174,7 @@ impl Estimator {
         self.epoch.on_sent(now, seq);
     }
 
-    /// Takes in an ack; gives its round trip, or `None` if it is not fresher than all before.
+    /// Takes in an ack; returns its round trip, or `None` if it is not fresher than all before.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Option<Span> {
         if self.last.is_some_and(|(_, last)| ack.seq <= last.seq) {
             return None;

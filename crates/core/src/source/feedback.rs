@@ -11,14 +11,14 @@ pub(super) struct Feedback {
     bounds: RateBounds,
     rate: UpdateRate,
     pacer: Pacer,
-    /// Until the mean round trip is known.
+    /// The initial phase, until the mean round trip is known.
     startup: Option<Startup>,
     pub estimator: Estimator,
     /// Whether updates were left out since the last [`Feedback::steer`].
     is_idle: bool,
 }
 
-/// What an input meant.
+/// The result of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heard {
     /// Nothing new.
@@ -95,9 +95,9 @@ impl Feedback {
         self.rate = self.bounds.clamp(rate);
     }
 
-    /// Takes the rate that an epoch asks for. In an epoch with updates that were left out, fewer acks
-    /// mean no congestion and a low age no capacity: the rate does not grow, and does not fall below
-    /// one update per round trip, from where the law began.
+    /// Takes the rate that an epoch asks for. In an epoch with updates that were left out, fewer
+    /// acks do not show congestion and a low age does not show capacity: the rate does not grow,
+    /// and does not fall below one update per round trip, the law's first rate.
     pub(super) fn steer(&mut self, rate: UpdateRate, srtt: Span) {
         let is_idle = core::mem::take(&mut self.is_idle);
         let first = UpdateRate::from_period(srtt);

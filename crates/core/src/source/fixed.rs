@@ -1,10 +1,10 @@
-//! A constant rate: the plainest law, and the baseline of all others.
+//! A constant rate: the simplest law, and the baseline of all others.
 
 use super::pacer::Pacer;
 use super::{Ack, Phase, RateLaw};
 use crate::unit::{Time, UpdateRate};
 
-/// Sends at a constant rate, whatever the path does.
+/// Sends at a constant rate, independent of the path.
 #[derive(Debug, Clone, Copy)]
 pub struct Fixed {
     rate: UpdateRate,

@@ -28,7 +28,7 @@ use crate::unit::{Time, UpdateRate};
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Params {
-    /// Weight α of the newest round trip. 0.2, as the authors' prototype of ACP has it.
+    /// Weight α of the newest round trip. 0.2, as in the authors' prototype of ACP.
     pub smoothing: f64,
     /// Whether an ack moves the pending update.
     pub send_time: SendTime,
@@ -66,13 +66,13 @@ impl Default for Params {
 pub struct Lazy {
     params: Params,
     feedback: Feedback,
-    /// The rate that was in force when the previous update left.
+    /// The rate at the departure of the previous update.
     pending: UpdateRate,
     pacer: Pacer,
 }
 
 impl Lazy {
-    /// A source that will probe with its first update.
+    /// A source that probes with its first update.
     pub fn new(params: Params) -> Self {
         let Params { smoothing, startup, bounds, .. } = params;
         let estimator = estimator::Params { smoothing, ..estimator::Params::default() };

@@ -1,7 +1,7 @@
 //! Limits on a source's updates and bytes: they hold for every law, and from the first packet.
 //!
-//! The law decides when an update should leave. [`Limited`] drives it and delays the update until no
-//! limit is exceeded. With T = 1/rate and the time t since the first packet:
+//! The law decides when an update should leave. [`Limited`] drives it and delays the update until
+//! no limit is exceeded. With T = 1/rate and the time t since the first packet:
 //!
 //! | limit | from the start | in any window of length t |
 //! |---|---|---|
@@ -14,25 +14,27 @@
 //! bytes             may leave at now ≥ paid − BURST/rate      paid ← max(now, paid) + bytes/rate
 //! ```
 //!
-//! Both are the virtual scheduling of ITU-T I.371 (GCRA), in whole ns. The second update of the burst
-//! is for a law that sends pairs (`service`), and for drivers whose timers are late; at the limit
-//! there is no burst. Bytes are those of IP packets: payload, the protocol's header, QUIC, UDP and IP. The
-//! driver reports them after they have left ([`Limited::on_bytes`]), so that packets that no law asked
-//! for, as those of a handshake, count as well: an update then waits longer.
+//! Both are the virtual scheduling of ITU-T I.371 (GCRA), in whole ns. The second update of the
+//! burst is for a law that sends pairs (`service`), and for drivers whose timers are late; at the
+//! limit there is no burst. Bytes are those of IP packets: payload, the protocol's header, QUIC,
+//! UDP and IP. The driver reports them after they have left ([`Limited::on_bytes`]), so that
+//! packets that no law asked for, as those of a handshake, count as well: an update then waits
+//! longer.
 //!
-//! The law is informed of its limits by its [`RateBounds`]: their ceiling becomes the lowest limit. So
-//! its rate does not grow beyond the sent rate, and it does not take a limit for the path's capacity.
-//! The floor of a law is stronger than `min_age_gain`, but not than the other limits.
+//! The law is informed of its limits by its [`RateBounds`]: their ceiling becomes the lowest limit.
+//! So its rate does not grow beyond the sent rate, and it does not take a limit for the path's
+//! capacity. The floor of a law is stronger than `min_age_gain`, but not than the other limits.
 //!
-//! **States in parts.** A state that takes several updates counts once for `max_rate`, when it begins
-//! ([`Limited::on_begin`]): the parts that go on with it are not held up, and leave as fast as the law and
-//! the path allow, so that it is complete early. While there are such states `max_rate` does not lower
-//! the law's ceiling, which is a rate of updates. `min_age_gain` then has the rate above which no rate lowers
-//! the mean age of such states by w ([`Repair::max_rate`](crate::state::Repair::max_rate)): 2·a times that of
-//! whole states, for a mean age of a slots.
+//! **States in parts.** A state that takes several updates counts once for `max_rate`, when it
+//! begins ([`Limited::on_begin`]): the parts that go on with it are not held up, and leave as fast
+//! as the law and the path allow, so that it is complete early. While there are such states
+//! `max_rate` does not lower the law's ceiling, which is a rate of updates. `min_age_gain` then has
+//! the rate above which no rate lowers the mean age of such states by w
+//! ([`Repair::max_rate`](crate::state::Repair::max_rate)): 2·a times that of whole states, for a
+//! mean age of a slots.
 //!
-//! A session's openings follow their own backoff; they count, but do not wait for `max_rate` for longer
-//! than the session allows.
+//! A session's openings follow their own backoff; they count, but do not wait for `max_rate` for
+//! longer than the session allows.
 
 use alloc::boxed::Box;
 
@@ -40,25 +42,25 @@ use super::min_age_gain::MinAgeGain;
 use super::{Ack, Phase, RateBounds, RateLaw};
 use crate::unit::{BitRate, Bytes, Span, Time, UpdateRate};
 
-/// Bytes that may leave before the bandwidth is limited: two packets of full size, as QUIC's handshake
-/// needs.
+/// Bytes that may leave before the bandwidth is limited: two packets of full size, as QUIC's
+/// handshake needs.
 pub const BURST: Bytes = Bytes::new(3_000);
 
 /// Weight of the newest update in the mean size of updates.
 const SMOOTHING: f64 = 0.125;
 
-/// After this number of whole states in a row a source counts as one without states in parts: those of mixed
-/// lengths do not make its ceiling jump.
+/// After this number of whole states in a row a source counts as one without states in parts: those
+/// of mixed lengths do not make its ceiling jump.
 const WHOLE: u32 = 16;
 
-/// Limits on what a source sends; none by default.
+/// Limits on the rate and data of a source; none by default.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// No more states than this; one that takes several updates counts once.
+    /// Maximum rate of states; one that takes several updates counts once.
     pub max_rate: Option<UpdateRate>,
     /// The improvement of the mean age that is worth a higher rate; for adaptive laws.
     pub min_age_gain: MinAgeGain,
-    /// No more data than this as a long-term average, with all headers.
+    /// Maximum data rate as a long-term average, with all headers.
     pub max_bandwidth: Option<BitRate>,
 }
 
@@ -74,7 +76,7 @@ impl Default for Limits {
     }
 }
 
-/// A limit that holds a source back.
+/// A limit that slows a source down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// [`Limits::max_rate`].
@@ -99,18 +101,19 @@ impl Limit {
 /// A law within limits. It is driven as a [`RateLaw`] is.
 pub struct Limited {
     law: Box<dyn RateLaw>,
-    /// Those of the law itself; `None` if it does not adapt its rate.
+    /// The law's own bounds; `None` if it does not adapt its rate.
     own: Option<RateBounds>,
     limits: Limits,
     /// Half of the smallest round trip.
     base: Option<Span>,
-    /// The rate of `min_age_gain` with this base and `cut`: asked for more often than these change.
+    /// The rate of `min_age_gain` with this base and `cut`, cached as it is needed more often than
+    /// these change.
     worthwhile: Option<UpdateRate>,
     /// Of states, within `max_rate`.
     states: Pace,
     /// Of updates, within the rate of `min_age_gain`.
     updates: Pace,
-    /// The last state in parts, if there was one of late.
+    /// The last state in parts, if recent.
     cut: Option<Cut>,
     /// Whole states since.
     whole: u32,
@@ -134,7 +137,7 @@ struct Cut {
     age_slots: f64,
 }
 
-/// How many bytes an update costs.
+/// The bytes of an update.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sizes {
     mean: Option<f64>,
@@ -178,7 +181,7 @@ impl Limited {
         self.own.is_some()
     }
 
-    /// See [`RateLaw::restart`]. The path may be another; what has left still counts.
+    /// See [`RateLaw::restart`]. The path may be another one; data sent so far still counts.
     pub fn restart(&mut self, now: Time) {
         self.base = None;
         self.law.restart(now);
@@ -192,7 +195,8 @@ impl Limited {
         self.on_part(now, seq);
     }
 
-    /// The same of an update with a whole state. After some in a row, states do not count as in parts.
+    /// The same for an update with a whole state. After some in a row, states do not count as in
+    /// parts.
     pub fn on_whole(&mut self, now: Time, seq: u64) {
         self.whole = self.whole.saturating_add(1);
         if self.cut.is_some() && self.whole >= WHOLE {
@@ -202,8 +206,8 @@ impl Limited {
         self.on_sent(now, seq);
     }
 
-    /// A state that takes several updates begins: its first part leaves now. It has this number of symbols,
-    /// and `age_slots` is [`Repair::age_slots`](crate::state::Repair::age_slots).
+    /// A state that takes several updates begins: its first part leaves now. It has this number of
+    /// symbols, and `age_slots` is [`Repair::age_slots`](crate::state::Repair::age_slots).
     pub fn on_begin(&mut self, now: Time, symbols: u32, age_slots: f64) {
         self.states.count(now, self.limits.max_rate);
         self.whole = 0;
@@ -228,13 +232,13 @@ impl Limited {
         self.on_empty_opening(now);
     }
 
-    /// The same of one that carries no state.
+    /// The same for one that carries no state.
     pub fn on_empty_opening(&mut self, now: Time) {
         self.updates.count(now, self.worthwhile);
     }
 
-    /// So many bytes left, with all headers: those of an update after its [`Limited::on_sent`], and
-    /// all others.
+    /// This many bytes left, with all headers: those of an update after its [`Limited::on_sent`],
+    /// and all others.
     pub fn on_bytes(&mut self, now: Time, bytes: Bytes) {
         let Some(rate) = self.limits.max_bandwidth else { return };
         self.paid = self.paid.max(now) + rate.time_to_send(bytes);
@@ -255,7 +259,8 @@ impl Limited {
         self.law.on_ack(now, ack);
     }
 
-    /// An update was due, and the source left its unchanged state out: see [`RateLaw::on_unchanged`].
+    /// An update was due, and the source left its unchanged state out: see
+    /// [`RateLaw::on_unchanged`].
     pub fn on_unchanged(&mut self, now: Time) {
         self.law.on_unchanged(now);
     }
@@ -276,19 +281,19 @@ impl Limited {
         Some(self.law.next_update_at()?.max(self.not_before()))
     }
 
-    /// The same of an update that goes on with a state.
+    /// The same for an update that goes on with a state.
     pub fn next_part_at(&self) -> Option<Time> {
         Some(self.law.next_update_at()?.max(self.part_not_before()))
     }
 
-    /// The earliest time at which the limits allow an update with a state, or the first part of one. It
-    /// may lie in the past.
+    /// The earliest time at which the limits allow an update with a state, or the first part of
+    /// one. It may lie in the past.
     #[inline]
     pub fn not_before(&self) -> Time {
         self.states.not_before(self.limits.max_rate).max(self.part_not_before())
     }
 
-    /// The same of an update that goes on with a state.
+    /// The same for an update that goes on with a state.
     #[inline]
     pub fn part_not_before(&self) -> Time {
         self.updates.not_before(self.worthwhile).max(self.affordable_at())
@@ -301,8 +306,8 @@ impl Limited {
         burst.map_or(Time::ZERO, |burst| self.paid - burst)
     }
 
-    /// The earliest time at which the bandwidth allows an update and `reserve` more at once; at most [`BURST`]
-    /// can be.
+    /// The earliest time at which the bandwidth allows an update and `reserve` more at once; at
+    /// most [`BURST`] can be.
     pub fn affordable_with(&self, reserve: Bytes) -> Time {
         let rate = self.limits.max_bandwidth;
         self.affordable_at() + rate.map_or(Span::ZERO, |rate| rate.time_to_send(reserve))
@@ -346,7 +351,7 @@ impl Limited {
     /// The rate that is worth it, of an adaptive law, and not below its floor.
     fn min_age_gain(&self, own: RateBounds) -> Option<UpdateRate> {
         let rate = self.limits.min_age_gain.max_rate(self.base.unwrap_or(Span::ZERO))?;
-        // It is that of an age of half a slot.
+        // The formula is for an age of half a slot.
         let rate = self.cut.map_or(rate, |cut| times(rate, 2.0 * cut.age_slots));
         Some(rate.clamp(own.floor, UpdateRate::MAX))
     }

@@ -1,4 +1,4 @@
-//! MinAgeGain: the rate above which fresher is no longer worth an update.
+//! MinAgeGain: limits the rate to the point above which a lower age is not worth another update.
 //!
 //! Updates of a periodic source with rate r arrive after a delay D, so the age at the monitor grows
 //! from D to D + 1/r, and its mean is
@@ -13,9 +13,8 @@
 //! grow with r, as queues do; the gain is smaller then. Updates at random times would have an age of
 //! D + 1/r; the project's sources are periodic.
 //!
-//! `base` is half of the smallest round trip: the age counts the forward delay alone, and half of a
-//! round trip is the estimate of it that needs no clocks in common. While no round trip is known, w is
-//! `least`.
+//! `base` is half of the minimum round trip: the age counts the forward delay alone, and half of a
+//! round trip estimates it without synchronized clocks. While no round trip is known, w is `least`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -26,17 +25,18 @@ use crate::unit::{ParseUnitError, Span, UpdateRate};
 /// if that is larger. Read from text: a length of time, `0` for none, or `default`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MinAgeGain {
-    /// In any case. 0.5 ms, that is up to 1000 updates/s: below the period of a 1 kHz control loop.
+    /// The absolute gain. 0.5 ms, that is up to 1000 updates/s: below the period of a 1 kHz control
+    /// loop.
     pub least: Span,
-    /// Of the base delay, 0 to 1. 0.01: a change of the age by 1 % is within what delays vary.
+    /// The gain as a fraction of the base delay, 0 to 1. 0.01: delays vary by more than 1 % anyway.
     pub share: f64,
 }
 
 impl MinAgeGain {
-    /// Every improvement is worth it.
+    /// Every improvement counts, so there is no limit.
     pub const OFF: Self = Self { least: Span::ZERO, share: 0.0 };
 
-    /// The highest rate that is worth it over a path with this base delay; `None` if every rate is.
+    /// The maximum rate over a path with this base delay; `None` if there is no limit.
     pub fn max_rate(&self, base: Span) -> Option<UpdateRate> {
         let worth = self.least.max(base.mul_f64(self.share));
         (!worth.is_zero()).then(|| UpdateRate::from_period(worth * 2))

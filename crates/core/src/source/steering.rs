@@ -52,7 +52,7 @@ pub(super) enum Step {
 pub(super) struct Shortfall {
     /// The change of backlog that the last step aimed at.
     pub wanted: f64,
-    /// Whether the check stands under (b > 0, δ < 0) instead.
+    /// Whether the check applies to (b > 0, δ < 0) instead.
     pub as_printed: bool,
 }
 
@@ -101,7 +101,8 @@ impl Steering {
         }
     }
 
-    /// Whether mean age or mean backlog had not changed in the last epoch; the first is no tie.
+    /// Whether mean age or mean backlog had not changed in the last epoch; the first epoch is no
+    /// tie.
     pub(super) fn was_tie(&self) -> bool {
         self.was_tie
     }
@@ -157,8 +158,8 @@ impl Step {
     }
 }
 
-/// Whether a mean went up; `None` within a millionth, which is below what clocks and their
-/// arithmetic can tell.
+/// Whether a mean went up; `None` within a millionth, which is below the precision of clocks and
+/// their arithmetic.
 fn rises(before: f64, after: f64) -> Option<bool> {
     let change = after - before;
     (libm::fabs(change) > 1e-6 * libm::fabs(before)).then_some(change > 0.0)

@@ -1,4 +1,4 @@
-//! Measures aggregation levels at a client: packets with one MAC timestamp came in one frame.
+//! Measures aggregation levels at a client: packets with equal MAC timestamps arrived in one frame.
 //!
 //! ```text
 //! seq   1  2  3  4  6 │ 5 │ 7  8 10 │ 9 │ 11 12 ...
@@ -6,47 +6,47 @@
 //! level     6 − 1 + 1 = 6       3 + 1 = 4
 //! ```
 //!
-//! A network card stamps each packet with the time at which its frame came. Hassani, MSc thesis:
+//! A network card stamps each packet with the arrival time of its frame. Hassani, MSc thesis:
 //! Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 4.2.1. The level is the
 //! number of packets sent between two frames, so each packet counts once, in the frame in which it
-//! was first on the air: a hole in the sequence numbers belongs to the frame that showed it, a
-//! packet that comes late fills its hole there, and a frame of such packets alone does not count
-//! (4.2.1.1). Holes that stay open are packets dropped at the access point or before: they count as
-//! loss, and not for the level.
+//! was first on the air: a hole in the sequence numbers belongs to the frame that revealed it, a
+//! late packet fills its hole there, and a frame with late packets only does not count (4.2.1.1).
+//! Holes that stay open are packets dropped at the access point or before: they count as loss, not
+//! for the level.
 //!
-//! Only equality of timestamps means anything, so that a clock that jumps or goes back does no
-//! harm.
+//! Timestamps are only compared for equality, so a clock may jump or go back.
 //!
 //! # Where the paper is silent
 //!
-//! - **How long a hole waits.** Until its frame closes: when [`AggregationParams::open`] newer ones
-//!   have begun, or [`AggregationParams::settle`] after its last packet. A report is of closed
-//!   frames only; open ones wait for the next one.
-//! - **A frame's end that is lost** leaves no hole in it. Sent again, it looks like a frame of its
-//!   own; the mean is then lower than that of the sent frames. The next frame's hole takes it where
-//!   newer packets come first.
+//! - **How long a hole may be filled.** Until its frame closes: when [`AggregationParams::open`]
+//!   newer frames have begun, or [`AggregationParams::settle`] after its last packet. A report
+//!   covers closed frames only; open frames are in a later report.
+//! - **A lost end of a frame** leaves no hole in that frame. Sent again alone, it looks like a
+//!   separate frame, and the mean level is lower than that of the sent frames. If newer packets
+//!   arrive first, it fills a hole of the next frame.
 //! - **MCS**: a frame's rate is that of its first packet, and the mean is 1/E[1/R] over frames
 //!   (5.2.2).
-//! - **Other packets to the station** take places in its frames, and the time that a frame takes is
-//!   that of all. They count in the frame in which they came ([`LevelCounter::on_others`]), as
-//!   often as they come. A frame of such packets alone is not one of this flow.
-//! - **Duplicates**, and packets that come after their hole was given up, are left out. A sender
-//!   that restarts its numbers is another flow: [`LevelCounter::restart`].
+//! - **Other packets to the station** take places in its frames, and a frame's duration depends on
+//!   all packets. They count in the frame in which they arrived ([`LevelCounter::on_others`]), each
+//!   time they arrive. A frame with other packets only is not a frame of this flow.
+//! - **Duplicates**, and packets that arrive after their hole was given up, are ignored. A sender
+//!   that restarts its numbers is a new flow: [`LevelCounter::restart`].
 
 use alloc::collections::VecDeque;
 
 use super::{FrameSeen, LevelCounter, Report};
 use crate::unit::{BitRate, Span, Time};
 
-/// How much is remembered.
+/// The limits of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AggregationParams {
-    /// How many frames wait for their holes to be filled, 1 to 64. 16: the link sends lost packets
-    /// again in one of the next frames, and rarely more than four times.
+    /// How many frames stay open for late packets, 1 to 64. 16: the link sends lost packets again
+    /// in one of the next frames, and rarely more than four times.
     pub open: usize,
-    /// How many holes do so, 1 to 1024. 64, as a frame may have: beyond, the oldest are lost.
+    /// How many holes are remembered, 1 to 1024. 64, the maximum of one frame. Beyond it, the
+    /// oldest holes are counted as lost.
     pub holes: usize,
-    /// How long after its last packet a frame waits. 20 ms: four of the longest frames.
+    /// How long after its last packet a frame stays open. 20 ms: four of the longest frames.
     pub settle: Span,
 }
 
@@ -57,26 +57,26 @@ impl Default for AggregationParams {
 }
 
 impl AggregationParams {
-    /// For a [`Locator`](super::Locator), which wants to know soon: 8 frames. What comes later
-    /// than in one of them is rare, and a loss more.
+    /// For a [`Locator`](super::Locator), which needs early results: 8 frames. Later packets are
+    /// rare, and count as lost.
     pub fn for_locator() -> Self {
         Self { open: 8, ..Self::default() }
     }
 }
 
-/// A packet that has come.
+/// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// The sender's number of it: they count up by one.
+    /// The sender's sequence number, which counts up by one.
     pub seq: u64,
-    /// The time that it was given on its way in: when its frame came by the network card's clock,
-    /// or, to an estimator, when the kernel got it.
+    /// Its timestamp: when its frame arrived by the network card's clock, or, for an estimator,
+    /// when the kernel received it.
     pub stamp: Time,
     /// The rate of its frame's data symbols.
     pub rate: BitRate,
 }
 
-/// Counts packets a frame. Memory is bounded, and so is the work for a packet.
+/// Counts packets per frame. Memory and the work per packet are bounded.
 #[derive(Debug, Clone)]
 pub struct Aggregation {
     params: AggregationParams,
@@ -86,21 +86,21 @@ pub struct Aggregation {
     open: VecDeque<Frame>,
     /// How many frames have begun.
     begun: u64,
-    /// Numbers that are missing, in the order in which they were missed.
+    /// Missing numbers, in the order in which they were missed.
     holes: VecDeque<Hole>,
     closed: Closed,
-    /// Closed frames one by one, where somebody wants them.
+    /// Closed frames one by one, if kept.
     seen: Option<VecDeque<(Time, FrameSeen)>>,
     /// Packets that were lost since the last frame closed.
     lost_since: u64,
-    /// The frame of the last packet, and how many of its packets have come in a row.
+    /// The frame of the last packet, and how many of its packets arrived in a row.
     last: (u64, u64),
-    /// Other packets to the station, by the stamps of frames of which no packet of the flow has come
-    /// yet; the oldest first.
+    /// Other packets to the station, by the stamps of frames without a packet of the flow so far;
+    /// the oldest first.
     others: VecDeque<(Time, u64)>,
 }
 
-/// So many closed frames wait to be taken; beyond, the oldest are forgotten.
+/// The maximum number of closed frames kept; beyond it, the oldest are dropped.
 const MAX_SEEN: usize = 1024;
 
 #[derive(Debug, Clone, Copy)]
@@ -111,9 +111,9 @@ struct Frame {
     last_at: Time,
     /// Of this flow.
     packets: u64,
-    /// Packets that were sent again, of this frame or held up behind it.
+    /// Retried packets, of this frame or held back behind it.
     retried: u64,
-    /// Of others to the same station.
+    /// Packets of other flows to the same station.
     others: u64,
     rate: BitRate,
 }
@@ -144,10 +144,10 @@ struct Closed {
     frames: u64,
     /// Of this flow.
     packets: u64,
-    /// Of levels, and of their squares.
+    /// The sums of the levels, and of their squares.
     levels: f64,
     squares: f64,
-    /// Of seconds a bit.
+    /// The sum of seconds per bit.
     slowness: f64,
     lost: u64,
 }
@@ -178,7 +178,7 @@ impl Closed {
 }
 
 impl Aggregation {
-    /// Counts from the next packet on. Settings are brought into their ranges.
+    /// Counts from the next packet on. Settings are clamped to their ranges.
     pub fn new(params: AggregationParams) -> Self {
         let AggregationParams { open, holes, settle } = params;
         let params =
@@ -204,13 +204,13 @@ impl Aggregation {
         aggregation
     }
 
-    /// From now on closed frames are kept.
+    /// Keeps closed frames from now on.
     pub(super) fn keep_frames(&mut self) {
         self.seen.get_or_insert_with(|| VecDeque::with_capacity(MAX_SEEN));
     }
 
-    /// The next frame that has closed by `now`, with its timestamp; call it until there is none.
-    /// Always none but of [`Aggregation::with_frames`].
+    /// The next frame that has closed by `now`, with its timestamp; call until it returns `None`.
+    /// Always `None` except after [`Aggregation::with_frames`].
     pub fn next_frame(&mut self, now: Time) -> Option<(Time, FrameSeen)> {
         self.close_settled(now);
         self.seen.as_mut()?.pop_front()
@@ -294,8 +294,8 @@ impl Aggregation {
         number
     }
 
-    /// A receiver that releases packets in order shows those that were sent again by a newer frame
-    /// between packets of an older one.
+    /// At a receiver that releases packets in order, a newer frame between packets of an older one
+    /// reveals retried packets.
     fn see_order(&mut self, number: u64) {
         let (last, run) = self.last;
         if number < last
@@ -313,7 +313,7 @@ impl Aggregation {
         self.holes.push_back(hole);
     }
 
-    /// A packet has come late: it was first sent in the frame that showed its hole.
+    /// A late packet: it was first sent in the frame that revealed its hole.
     fn fill(&mut self, now: Time, seq: u64) {
         let inside = |hole: &Hole| (hole.first..=hole.last).contains(&seq);
         let Some(at) = self.holes.iter().position(inside) else { return };
@@ -328,7 +328,7 @@ impl Aggregation {
         }
         if hole.first < seq {
             if self.holes.len() == self.params.holes {
-                // Rather the rest of this hole than one whose place in the order it would take.
+                // Give up the rest of this hole rather than another one.
                 self.add_lost(seq - hole.first);
             } else {
                 self.holes.insert(at, Hole { last: seq - 1, ..hole });
@@ -450,7 +450,7 @@ mod tests {
             }
             let seen: Vec<_> = core::iter::from_fn(|| aggregation.next_frame(ms(100))).collect();
             let sum: u32 = seen.iter().map(|(_, frame)| frame.retried).sum();
-            // 5 is the last of its frame: nothing tells that it was not the first of the second one.
+            // 5 is the last of its frame: it could also be the first of the second one.
             assert_eq!(sum, retried, "{seen:?}");
         }
     }

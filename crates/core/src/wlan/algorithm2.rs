@@ -1,7 +1,8 @@
-//! Algorithm 2 as printed: the target level for a delay, held through the model's inverse.
+//! Algorithm 2 as printed: it finds the target level for a delay bound, and sets the rates by the
+//! inverse of the model.
 //!
 //! ```text
-//! once a slot, station 1 the slowest:
+//! once per slot, station 1 being the slowest:
 //! inner   zᵢ ← zᵢ + K1·(Nᵢ* − μNᵢ)           in [1, N̄]                           (5.45)
 //!         ĉ  ← (1 − β)·ĉ + β·(μN₁/x₁)·(1 − wᵀx)                                   (5.40)
 //!         xᵢ ← zᵢ/(ĉ + wᵀz)                                                      (5.46)
@@ -9,20 +10,22 @@
 //!         Nᵢ* ← ν·w₁/wᵢ                       in [1, N̄]                           (5.44)
 //! ```
 //!
-//! Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 5.4. ĉ is
-//! that of a round, for all stations. It is here to be measured; [`Nonlinear`](super::Nonlinear) has
-//! the same loops and settles sooner, and neither a liar nor a stale report of station 1 misleads it.
+//! Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 5.4. ĉ
+//! is the overhead of a round, for all stations. This law is for comparison:
+//! [`Nonlinear`](super::Nonlinear) has the same loops, settles sooner, and is robust against false
+//! or stale reports of station 1.
 //!
 //! # Where the paper is silent
 //!
-//! - **The `for` over stations** is one over the lines that have an i. ĉ and ν have none, and are
-//!   updated once a slot: n times would make their gains depend on n.
-//! - **The beginning.** z and ν are 1, and ĉ is `overhead`. A station has the rate `start` until its
-//!   first report, without which its w is not known.
-//! - **č needs x = F⁻¹(z).** A slot in which station 1 had the rate `start`, or whose rates no round
-//!   carries (wᵀx ≥ 1), gives none.
+//! - **The `for` over stations** covers only the lines with an index i. ĉ and ν have no index, and
+//!   are updated once per slot: n updates would make their gains depend on n.
+//! - **The start.** z and ν are 1, and ĉ is `overhead`. A station has the rate `start` until its
+//!   first report, from which its w is known.
+//! - **č needs x = F⁻¹(z).** A slot in which station 1 had the rate `start`, or with infeasible
+//!   rates (wᵀx ≥ 1), gives no č.
 //! - **A slot without a report**, or with less to send than allowed, leaves z as it is. After
-//!   `max_missed_reports` slots without a report z halves with each; at 1 the station begins again.
+//!   `max_missed_reports` slots without a report z halves with each; at z = 1 the station returns
+//!   to the rate `start`.
 
 use alloc::vec::Vec;
 
@@ -43,7 +46,7 @@ pub struct Algorithm2Params {
     pub inner_gain: f64,
     /// K2, above 0 and below 1: the outer gain. 0.2 (5.4.2.2).
     pub outer_gain: f64,
-    /// β, 0 to 1: a slot's part in ĉ; 0 holds it. 0.05 (5.4.1.5).
+    /// β, 0 to 1: the weight of a slot in ĉ; 0 holds ĉ. 0.05 (5.4.1.5).
     pub overhead_gain: f64,
     /// T̄, above zero: the bound of a round. 5 ms (Figure 5.11).
     pub delay: Span,
@@ -86,7 +89,7 @@ impl Algorithm2Params {
 /// The law with its stations.
 pub type Algorithm2 = Slotted<Algorithm2Law>;
 
-/// What [`Algorithm2`] does once a slot.
+/// The decision of [`Algorithm2`], once per slot.
 #[derive(Debug, Clone)]
 pub struct Algorithm2Law {
     params: Algorithm2Params,
@@ -96,7 +99,7 @@ pub struct Algorithm2Law {
     target: f64,
 }
 
-/// What the law knows of one station.
+/// The law's state for one station.
 #[derive(Debug, Clone, Copy)]
 pub struct Algorithm2State {
     /// wᵢ, in seconds; zero before the first report.

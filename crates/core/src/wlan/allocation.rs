@@ -1,4 +1,4 @@
-//! The fairest rates that keep delay and levels low.
+//! The proportional-fair rates under bounds on delay and levels.
 //!
 //! ```text
 //! max Σ log xᵢ   with  c/(1 − wᵀx) ≤ T̄,   1 ≤ c·xᵢ/(1 − wᵀx) ≤ N̄            (5.15 to 5.20)
@@ -9,16 +9,18 @@
 //!
 //! # One scalar
 //!
-//! As constraints on wᵀx and cxᵢ + N̄wᵀx all are linear, so KKT's conditions decide. With multipliers
-//! θ for T̄, λ for N̄ and κ for 1: 1/xᵢ = c·(λᵢ − κᵢ) + D·wᵢ, the same D for all (5.22). Where neither
-//! λᵢ nor κᵢ acts, wᵢ·xᵢ = 1/D, and so all of it is one airtime a (5.23, 5.24):
+//! Written as constraints on wᵀx and cxᵢ + N̄wᵀx, all are linear, so the KKT conditions determine
+//! the optimum. With multipliers θ for T̄, λ for N̄ and κ for 1: 1/xᵢ = c·(λᵢ − κᵢ) + D·wᵢ, with
+//! the same D for all stations (5.22). For a free station (λᵢ = κᵢ = 0), wᵢ·xᵢ = 1/D, so the
+//! solution depends on one scalar, the airtime a (5.23, 5.24):
 //!
 //! ```text
-//! Nᵢ = a/wᵢ, brought into [1, N̄]        Ω(a) = c + Σ wᵢ·Nᵢ       xᵢ = Nᵢ/Ω        (5.25 to 5.27)
+//! Nᵢ = a/wᵢ, clamped to [1, N̄]        Ω(a) = c + Σ wᵢ·Nᵢ       xᵢ = Nᵢ/Ω        (5.25 to 5.27)
 //! ```
 //!
-//! Along a, Σ log Nᵢ − n·log Ω has the slope m·(1/a − n/Ω), m stations being free: it rises as long
-//! as n·a < Ω. Both conditions are monotone, so the optimum is the minimum a at which one binds:
+//! Along a, Σ log Nᵢ − n·log Ω has the slope m·(1/a − n/Ω), with m free stations: it rises as long
+//! as n·a < Ω. All conditions are monotone, so the optimum is the smallest a at which one of them
+//! binds:
 //!
 //! ```text
 //! Delay   Ω(a) = T̄          Share   n·a = Ω(a)          Level   a = N̄·max w
@@ -28,41 +30,42 @@
 //!
 //! # Where the paper differs
 //!
-//! Its Lemma 1 knows Delay and Level only: a station below N̄ could send more as long as Ω < T̄. But
-//! a longer round carries less to stations that are at N̄ already, whose xⱼ = N̄/Ω falls: when packets
-//! to one station take an n-th of the round, no station gains from a higher rate to it. Example 2 (no
-//! bound on T̄) has levels in proportion to MCS rates, which contradicts the lemma as well; the
-//! optimum is between both. At c = 400 µs, w = 100 and 1 µs, N̄ = 32 without T̄, lemma, example and
-//! optimum give levels (32, 32), (0.32, 32) and (4.32, 32), of which the last has the largest
-//! Σ log x. Stations with equal w never meet Share.
+//! Lemma 1 of the thesis has Delay and Level only: a station below N̄ could send more as long as Ω
+//! < T̄. But a longer round lowers the rates xⱼ = N̄/Ω of stations that are at N̄ already: once
+//! packets to one station take an n-th of the round, a higher rate to it no longer raises Σ log x.
+//! Example 2 (no bound on T̄) has levels in proportion to MCS rates, which contradicts the lemma as
+//! well; the optimum is between both. At c = 400 µs, w = 100 and 1 µs, N̄ = 32 without T̄, the
+//! lemma, the example and the optimum give levels (32, 32), (0.32, 32) and (4.32, 32), of which the
+//! last has the largest Σ log x. Share never binds for stations with equal w.
 //!
-//! The bound Nᵢ ≥ 1 is the paper's footnote 5: without it the model's rounds do not hold.
+//! The bound Nᵢ ≥ 1 is the paper's footnote 5: without it, the model of rounds is invalid.
 
 use alloc::vec::Vec;
 
 use super::model::{Round, crossing};
 use crate::unit::Span;
 
-/// What no station is to exceed.
+/// The limits for every station.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// T̄: the bound of the mean delay; [`Span::MAX`] for none.
     pub delay: Span,
-    /// N̄: the highest level, at least 1 and below what the access point's frames can carry.
+    /// N̄: the highest level, at least 1 and below Nmax, the maximum number of packets per frame.
     pub level: f64,
-    /// The longest that the packets of one frame may take: [`MAX_ON_AIR`](super::mac::MAX_ON_AIR)
-    /// less a preamble, or [`Span::MAX`] for no bound.
+    /// The maximum airtime of the packets of one frame: [`MAX_ON_AIR`](super::mac::MAX_ON_AIR) less
+    /// a preamble, or [`Span::MAX`] for no bound.
     pub airtime: Span,
 }
 
-/// What keeps rates from being higher.
+/// The constraint that limits the rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
-    /// T̄: a round takes as long as it may.
+    /// T̄: a round takes the maximum time.
     Delay,
     /// N̄, or the longest frame, for every station.
     Level,
-    /// Fairness: N̄ holds the fast stations, and more to the slow ones would cost those as much.
+    /// Fairness: the fast stations are at N̄, and a higher rate to the slow ones would cost the
+    /// fast ones as much as the slow ones gain.
     Share,
 }
 
@@ -75,21 +78,21 @@ pub struct Allocation {
     pub levels: Vec<f64>,
     /// Ω: a round, the bound of the mean delay of all.
     pub round: Span,
-    /// What binds.
+    /// The binding constraint.
     pub binding: Binding,
 }
 
-/// Limits that cannot be kept.
+/// Infeasible limits.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum AllocationError {
-    /// Even with one packet a frame a round takes longer.
+    /// Even with one packet per frame, a round takes longer.
     #[error("a round with one packet to each station takes {least}; give a delay above that")]
     DelayTooShort {
         /// The shortest round.
         least: Span,
     },
-    /// Less than a packet a frame.
-    #[error("a level of at most {0} is none; give 1 or more")]
+    /// Less than one packet per frame.
+    #[error("the highest level is {0}; give 1 or more")]
     Level(f64),
 }
 
@@ -110,7 +113,7 @@ impl Round {
         Ok(Allocation { rates, levels, round, binding })
     }
 
-    /// The airtime a, and what binds there.
+    /// The airtime a, and the constraint that binds there.
     fn fair_airtime(&self, limits: Limits) -> (f64, Binding) {
         let delay = limits.delay.as_secs_f64();
         let stations = self.airtimes().len() as f64;
@@ -136,7 +139,7 @@ impl Round {
         (airtime, binding)
     }
 
-    /// Levels at which packets to each station take this airtime, as far as levels allow.
+    /// Levels at which packets to each station take this airtime, within the bounds of levels.
     fn levels_of(&self, airtime: f64, most: f64) -> impl Iterator<Item = f64> {
         self.airtimes().iter().map(move |w| (airtime / w).clamp(1.0, most))
     }
@@ -159,8 +162,8 @@ mod tests {
         Limits { delay, level, airtime: Span::MAX }
     }
 
-    /// The largest of Σ yᵢ/xᵢ over the corners y of what the limits allow. Σ log x being concave
-    /// and the limits linear, x is the optimum if and only if this is no more than n.
+    /// The maximum of Σ yᵢ/xᵢ over the corners y of the feasible region. As Σ log x is concave and
+    /// the limits are linear, x is the optimum if and only if this is at most n.
     fn steepest_corner(round: &Round, limits: Limits, rates: &[f64]) -> f64 {
         let stations = rates.len();
         let mut steepest = 0.0;
@@ -216,7 +219,7 @@ mod tests {
         // 2·a = 400 + a + 32 µs.
         assert!((optimum.levels[0] - 4.32).abs() < 1e-9, "{optimum:?}");
         assert_eq!(optimum.levels[1], 32.0);
-        // What the thesis's lemma and its second example say is less.
+        // The utilities of the thesis's lemma and of its second example are lower.
         let utility =
             |levels: &[f64]| round.rates(levels).iter().map(|x| libm::log(*x)).sum::<f64>();
         let best = utility(&optimum.levels);

@@ -1,8 +1,8 @@
 //! Locates a flow's bottleneck: the Wi-Fi, or a link before it.
 //!
-//! Where the access point is the bottleneck levels are high, and nothing is lost until frames are
-//! full; where it is a link before, packets are lost and levels are low. Hassani, MSc thesis:
-//! Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 4.5.
+//! A bottleneck at the access point shows as high levels, without loss until frames are full; a
+//! bottleneck on a link before it shows as loss at low levels. Hassani, MSc thesis: Achieving Low
+//! Delay & High Rate in 802.11ac Edge Networks, section 4.5.
 //!
 //! ```text
 //! P(backhaul) = 1/(1 + e^−(θ₀ + Σ θⱼ·Nⱼ + θ_S·S))       the last n levels Nⱼ, the oldest first (4.6)
@@ -10,18 +10,19 @@
 //! lost = 0 before a full frame
 //! ```
 //!
-//! S is a sequential test (Page's CUSUM, bounded on both sides) that takes the place of the thesis's loss
-//! L of the last p packets. It rises while more than `drain` of the packets are lost and falls while
-//! fewer are, so that it finds a small loss that lasts, and forgets a burst. Let h be the S at which P
-//! is one half, in losses:
+//! S is a sequential test (Page's CUSUM, bounded on both sides). It replaces the loss L over the
+//! last p packets of the thesis. S rises while more than the fraction `drain` of the packets is
+//! lost and falls while fewer are, so it detects a small persistent loss and forgets a burst. Let h
+//! be the S at which P is one half, in losses:
 //!
 //! ```text
-//! a loss of p is noticed after   h/(p − drain) packets            from S = 0, in the mean
+//! a loss of p is detected after  h/(p − drain) packets            from S = 0, in the mean
 //! the Wi-Fi again after          (cap − h)/drain packets, at most without loss
 //! ```
 //!
-//! That holds while at most `burst` packets are lost before a frame; of longer runs S counts no more than
-//! `burst`, and losses before fewer than drain·N of the frames, of N packets, are not noticed at all.
+//! This holds while at most `burst` packets are lost before a frame: of longer runs S counts
+//! `burst` packets only. With N packets per frame, losses before fewer than a fraction
+//! drain·N/`burst` of the frames are not detected.
 //!
 //! Weights come from a file, made by training (`make train`): [`Weights::SHIPPED`] is one,
 //!
@@ -31,25 +32,28 @@
 //!
 //! # Where the paper is silent, or this differs
 //!
-//! - **A sum in place of a window.** In a window of p = 100 packets a loss of 2 % is 2 packets, as one
-//!   burst of a radio is: a line through such windows has to be at 5 %.
-//! - **Retries explain losses.** A radio that gives up packets sends many more again. They are visible in
-//!   frames as they were on the air: they come after later packets. A radio that loses each try with
-//!   q gives up q^(t−1) packets for each that a retry saved, with t tries; `retry` covers that.
-//! - **Unknown.** Before n frames and `packets` packets nothing is said, nor may anything be said of a
-//!   flow whose losses are not known: levels alone are low at any low rate. The caller must not
-//!   hand in frames of such a flow. At a probability of one half it is the backhaul.
-//! - **Levels have one weight**, θⱼ = θ, which is negative: they count by their mean. With a weight each,
-//!   training on levels that hardly differ makes weights of both signs, and differences between frames
-//!   decide. So P falls with every level, and a flow without loss is never behind a slow backhaul as
-//!   long as θ₀ + n·θ < 0.
+//! - **A sum instead of a window.** In a window of p = 100 packets a loss of 2 % is 2 packets, the
+//!   same as one burst loss of a radio: the threshold of such windows must be 5 %.
+//! - **Retries explain losses.** A radio that gives up packets sends many more again. Retries are
+//!   visible in frames as they were on the air: they arrive after later packets. With loss
+//!   probability q per attempt and t attempts, a radio gives up q^(t−1) packets for each packet
+//!   saved by a retry; `retry` covers these losses.
+//! - **Unknown.** Before n frames and `packets` packets there is no result. Nor can there be one
+//!   for a flow whose losses are unknown: at a low rate, levels are low in any case. The caller
+//!   must not hand in frames of such a flow. A probability of exactly one half counts as the
+//!   backhaul.
+//! - **Levels have one weight**, θⱼ = θ, which is negative: only their mean counts. With separate
+//!   weights, training on nearly equal levels produces weights of both signs, so that differences
+//!   between frames decide. With one weight, P falls with every level, and a flow without loss is
+//!   never located behind a slow backhaul as long as θ₀ + n·θ < 0.
 //! - **Levels are of the frame**, with the packets of other flows to the same station; the loss is the
 //!   flow's own.
-//! - **Losses of full frames do not count.** An access point drops when its queue is full, and then fills
-//!   its frames. One line through levels and losses cannot distinguish a third of loss there from a tenth
-//!   behind a busy link; in the thesis hardly any setting loses at the access point. A frame is full
-//!   from [`Weights::full`] packets on, below Nmax: packets sent again take places in frames. Where
-//!   Nmax is not that of the training, [`Weights::for_frames_of`] moves it in proportion.
+//! - **Losses of full frames do not count.** An access point drops packets when its queue is full,
+//!   and then its frames are full. A linear classifier of levels and losses cannot distinguish a
+//!   loss of a third there from a loss of a tenth on a busy link; in the thesis hardly any setting
+//!   has losses at the access point. A frame is full from [`Weights::full`] packets on, below Nmax:
+//!   packets sent again take places in frames. If Nmax differs from the training's,
+//!   [`Weights::for_frames_of`] scales it in proportion.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -60,7 +64,7 @@ use alloc::vec::Vec;
 pub enum Bottleneck {
     /// The hop over Wi-Fi.
     Wireless,
-    /// Something before it.
+    /// A link before it.
     Backhaul,
 }
 
@@ -71,89 +75,89 @@ pub enum Bottleneck {
 pub struct Weights {
     /// The version of this form: 2.
     pub version: u32,
-    /// θ of the last n levels, per packet a frame, the oldest first; n is 1 to 64.
+    /// θ of the last n levels, per packet per frame, the oldest first; n is 1 to 64.
     pub levels: Vec<f64>,
     /// θ_S.
     pub loss: f64,
     /// θ₀.
     pub intercept: f64,
-    /// So many packets are awaited before anything is said, 1 to 65536.
+    /// The number of packets before the first result, 1 to 65536.
     pub packets: u32,
-    /// What S counts at most of the packets lost before one frame, at least 1.
+    /// The maximum number of packets lost before one frame that S counts, at least 1.
     #[cfg_attr(feature = "serde", serde(default))]
     pub burst: u32,
     /// The fraction of lost packets at which S does not change, 0 to 1, both excluded.
     #[cfg_attr(feature = "serde", serde(default))]
     pub drain: f64,
-    /// What S falls for each packet that was sent again, 0 or more.
+    /// The decrease of S per packet that was sent again, 0 or more.
     #[cfg_attr(feature = "serde", serde(default))]
     pub retry: f64,
     /// The largest S, above 0.
     #[cfg_attr(feature = "serde", serde(default))]
     pub cap: f64,
-    /// From so many packets on a frame is full, at least 1, and what was lost before it does not count.
+    /// The number of packets from which on a frame is full, at least 1; losses before a full frame
+    /// do not count.
     pub full: u32,
-    /// Nmax of the training: the most packets that its frames could have, at least `full`. 64 in files
-    /// that do not say it.
+    /// Nmax of the training: the maximum number of packets per frame, at least `full`. 64 if unset.
     #[cfg_attr(feature = "serde", serde(default = "usual_most"))]
     pub most: u32,
-    /// Where the numbers are from.
+    /// How the numbers were trained.
     pub training: Training,
 }
 
-/// Nmax of the first trainings, whose files do not have it.
+/// Nmax of the first trainings, whose files lack it.
 #[cfg(feature = "serde")]
 const fn usual_most() -> u32 {
     64
 }
 
-/// How weights were made, so that they can be made again.
+/// How weights were trained, so that the training can be repeated.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Training {
-    /// The data, in words.
+    /// A description of the data.
     pub data: String,
-    /// The seed of all that was drawn.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// How many samples.
+    /// The number of samples.
     pub samples: u64,
     /// The F1 score in cross-validation, 0 to 1.
     pub f1: f64,
 }
 
-/// Weights that are no classifier.
+/// Invalid weights.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LocatorError {
-    /// Another form.
-    #[error("these weights are of version {0}, and 2 is what is known; train them anew")]
+    /// Another version.
+    #[error("these weights are of version {0}, but only version 2 is known; train them again")]
     Version(u32),
     /// A count out of its range.
     #[error("{count} {what}: give 1 to {most}")]
     Count {
-        /// Of what.
+        /// The kind of number.
         what: &'static str,
-        /// How many there are.
+        /// The number given.
         count: usize,
-        /// How many there may be.
+        /// The maximum number.
         most: usize,
     },
     /// Infinity, or not a number.
-    #[error("`{0}` has a weight that is not finite; train them anew")]
+    #[error("`{0}` has a weight that is not finite; train them again")]
     NotFinite(&'static str),
     /// A setting of the sum out of its range.
     #[error("`{what}` is {value}: give {range}")]
     Range {
-        /// Which.
+        /// The setting.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it may be.
+        /// Its range.
         range: &'static str,
     },
 }
 
-/// One frame, and what is known to be lost before it.
+/// One frame, and the packets known to be lost before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameSeen {
     /// Packets in it, as [`Aggregation`](super::Aggregation) counts them, of all flows.
@@ -162,8 +166,8 @@ pub struct FrameSeen {
     pub others: u32,
     /// Packets that were lost since the frame before it.
     pub lost: u32,
-    /// Packets of the flow in it that the radio had to send again, as far as it shows: they came after
-    /// later ones.
+    /// Packets of the flow in it that the radio had to send again, as far as visible: they arrived
+    /// after later ones.
     pub retried: u32,
 }
 
@@ -180,10 +184,10 @@ pub struct Locator {
 }
 
 impl Weights {
-    /// The weights that come along, as TOML.
+    /// The shipped weights, as TOML.
     pub const SHIPPED: &str = include_str!("weights/bottleneck.toml");
 
-    /// The same for frames of up to `most` packets: what is a full frame moves in proportion.
+    /// The same for frames of up to `most` packets: [`Weights::full`] is scaled in proportion.
     #[must_use]
     pub fn for_frames_of(self, most: u32) -> Self {
         let full = u64::from(self.full) * u64::from(most) / u64::from(self.most.max(1));
@@ -194,15 +198,15 @@ impl Weights {
         }
     }
 
-    /// The same where retries do not show, as in the order and at the times at which a kernel gets
-    /// packets: a fifth of the packets are taken to have been sent again, so that a radio's losses are
-    /// no false alarm; smaller losses of a backhaul are not seen then.
+    /// The same if retries are not visible, as in the order and at the times at which a kernel
+    /// receives packets. It assumes that a fifth of the packets were sent again, so that a radio's
+    /// losses are not a false alarm; smaller losses of a backhaul are then not detected.
     #[must_use]
     pub fn without_retries(self) -> Self {
         Self { drain: (self.drain + 0.2 * self.retry).min(0.5), retry: 0.0, ..self }
     }
 
-    /// A locator that has seen nothing yet.
+    /// A locator in its initial state.
     pub fn build(self) -> Result<Locator, LocatorError> {
         if self.version != 2 {
             return Err(LocatorError::Version(self.version));
@@ -237,7 +241,7 @@ impl Weights {
 }
 
 impl Locator {
-    /// A frame has come.
+    /// A frame was received.
     pub fn on_frame(&mut self, frame: FrameSeen) {
         if self.levels.len() == self.weights.levels.len() {
             self.levels.pop_front();
@@ -252,7 +256,8 @@ impl Locator {
         self.packets = self.packets.saturating_add(own).saturating_add(lost).min(packets);
     }
 
-    /// The probability that the bottleneck is the backhaul, 0 to 1; `None` until enough was seen.
+    /// The probability that the bottleneck is the backhaul, 0 to 1; `None` before n levels and
+    /// [`Weights::packets`] packets.
     pub fn backhaul_probability(&self) -> Option<f64> {
         if self.levels.len() < self.weights.levels.len() || self.packets < self.weights.packets {
             return None;
@@ -262,7 +267,7 @@ impl Locator {
         Some(1.0 / (1.0 + libm::exp(-sum)))
     }
 
-    /// Where the bottleneck is; `None` until enough was seen.
+    /// The place of the bottleneck; `None` as long as its probability is.
     pub fn bottleneck(&self) -> Option<Bottleneck> {
         let probability = self.backhaul_probability()?;
         Some(if probability >= 0.5 { Bottleneck::Backhaul } else { Bottleneck::Wireless })

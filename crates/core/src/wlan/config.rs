@@ -1,4 +1,4 @@
-//! Laws by their names, with their settings.
+//! Downlink laws by name, with their settings.
 
 use alloc::boxed::Box;
 
@@ -22,9 +22,9 @@ pub enum DownlinkLawConfig {
     Linear(LinearParams),
     /// [`Fixed`].
     Fixed {
-        /// To each station, above zero.
+        /// The rate to each station, above zero.
         rate: BitRate,
-        /// Packets, and how often clients report; the rest means nothing to it.
+        /// The packet size and the interval of reports; the other settings have no effect.
         downlink: DownlinkParams,
     },
 }

@@ -3,54 +3,55 @@
 //! ```text
 //! excess = min of (received − sent) − base    over the last two buckets and eight slots;
 //!                                             queueing delay in s, for any clocks
-//! base   = min of the same over 30 to 60 s; a single packet far below it does not count, nor does one
+//! base   = min of the same over 30 to 60 s; a lone packet far below it does not count, nor does one
 //!          whose time of sending contradicts later packets
 //! rate   = bytes of the last four whole buckets / their length
 //! bucket = interval/10, from 5 to 50 ms, of arrivals
 //! slot   = bucket/5, of the server's clock; only slots count in which a packet was sent
 //! ```
 //!
-//! The minimum over a bucket excludes the time that a packet waits for its Wi-Fi frame: some packet
-//! of each frame waits for almost no time. A queue in front of Wi-Fi delays all of them. If packets
-//! are rare, or come in bursts from a busy server, packets delayed by a busy host or radio would
-//! look like a queue: so the minimum is over at least eight slots of sending.
+//! The minimum over a bucket excludes the time for which a packet waits for its Wi-Fi frame: in
+//! each frame, some packet waits for almost no time. A queue before the Wi-Fi delays all packets.
+//! If packets are rare, or are sent in bursts by a busy server, packets delayed by a busy host or
+//! radio would look like a queue: so the minimum covers at least eight slots in which packets were
+//! sent.
 //!
-//! An *urgent* report leaves early: after losses of 3 % and more, or when the excess is above
-//! [`URGENT_EXCESS`] and has grown, an eighth of the interval after the last report at the
-//! earliest. [`Guarded`](super::Guarded) uses both.
+//! An *urgent* report is sent early: after losses of 3 % and more, or when the excess is above
+//! [`URGENT_EXCESS`] and has grown; at the earliest, an eighth of the interval after the last
+//! report. [`Guarded`](super::Guarded) uses both.
 
 use crate::unit::{BitRate, Bytes, Span, Time};
 
-/// The excess from which on a report is urgent: 20 ms, more than a round of frames lets the minimum
-/// rise.
+/// The excess from which on a report is urgent: 20 ms, more than the minimum can rise within a
+/// round of frames.
 pub const URGENT_EXCESS: Span = Span::from_millis(20);
 
-/// By how much the excess grows between urgent reports.
+/// The minimum growth of the excess between urgent reports.
 const GROWTH: Span = Span::from_millis(10);
-/// A longer excess is none.
+/// A longer excess is ignored.
 const LONGEST: Span = Span::from_secs(10);
-/// A delay that is lower than all others by more than this needs a second one as low.
+/// A delay below all others by more than this counts only if a second one is as low.
 const SUDDEN: Span = Span::from_millis(5);
-/// The maximum distance between the two, in packets, all of which are remembered: the delays of one frame's
-/// packets can all differ.
+/// The maximum distance between the two in packets, and the number of low delays remembered: the
+/// packets of one frame can all have different delays.
 const SOON: usize = 64;
-/// How long a minimum of delays counts, at least.
+/// The minimum time for which a minimum of delays counts.
 const BASE: Span = Span::from_secs(30);
 /// The current bucket and those before it.
 const BUCKETS: usize = 5;
-/// The fewest slots in which all packets were late where there is a queue.
+/// The minimum number of slots over which all packets must be late to show a queue.
 const SLOTS: usize = 8;
 /// Slots of a bucket.
 const SLOTS_A_BUCKET: u64 = 5;
-/// With fewer packets than this the last buckets tell no rate.
+/// The minimum number of packets in the last buckets that give a rate.
 const ENOUGH: u64 = 32;
 
-/// What a report tells of arrivals beside its newest packet.
+/// The measurements of arrivals in a report, in addition to its newest packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Delivered {
-    /// Bytes of the datagrams that have come in the session, without headers of IP.
+    /// Bytes of the datagrams received in the session, without IP headers.
     pub bytes: u64,
-    /// The rate at which they came lately, in whole kbit/s on the wire; zero where too few came.
+    /// Their recent arrival rate, in whole kbit/s on the wire; zero if there were too few.
     pub rate: BitRate,
     /// One-way delay above its minimum, in whole µs on the wire.
     pub excess: Span,
@@ -58,21 +59,23 @@ pub struct Delivered {
     pub gap: Span,
 }
 
-/// Arrivals until now, as a client's report tells them. Each number is the client's claim.
+/// Arrivals until now, as reported by a client. The numbers are the client's claims and not
+/// verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
     /// The number of the newest packet, counted from 0.
     pub newest_seq: u64,
-    /// When that was sent, on the server's clock.
+    /// When it was sent, by the server's clock.
     pub newest_sent_at: Time,
-    /// When that came, on the client's clock.
+    /// When it arrived, by the client's clock.
     pub newest_received_at: Time,
-    /// Packets that have come, modulo 2³².
+    /// The number of received packets, modulo 2³².
     pub packets: u32,
-    /// The rest; `None` of a client that does not tell.
+    /// The other measurements; `None` if the client does not report them.
     pub delivered: Option<Delivered>,
-    /// The server's own: for how long it could have sent more until that packet, because it was late
-    /// or had nothing to send. In µs modulo 2³² since the client joined.
+    /// Not reported, but measured by the server: the total time up to that packet in which it could
+    /// have sent more, but was late or had nothing to send. In µs modulo 2³² since the client
+    /// joined.
     pub given_up: u32,
 }
 
@@ -80,14 +83,14 @@ pub struct Delivery {
 struct Bucket {
     packets: u64,
     bytes: u64,
-    /// The least received − sent, in ns.
+    /// The minimum of received − sent, in ns.
     least: Option<i64>,
 }
 
 /// A packet far below the base.
 #[derive(Debug, Clone, Copy)]
 struct Sudden {
-    /// How many packets had come, with it.
+    /// The number of packets received up to and including it.
     at: u64,
     seq: u64,
     sent_at: Time,
@@ -95,13 +98,13 @@ struct Sudden {
     delay: i64,
 }
 
-/// A client's account of arrivals.
+/// A client's measurement of arrivals.
 #[derive(Debug, Clone)]
 pub struct Account {
     bytes: u64,
     /// The current bucket first.
     buckets: [Bucket; BUCKETS],
-    /// How many buckets there have been, up to all.
+    /// The number of buckets so far, up to all.
     known: usize,
     /// The latest slots: their number, and the minimum delay of their packets in ns.
     slots: [(u64, i64); SLOTS],
@@ -116,7 +119,7 @@ pub struct Account {
     sudden: [Option<Sudden>; SOON],
     newest_at: Option<Time>,
     gap: Span,
-    /// Since the last report: packets that came, and when the report left.
+    /// Packets received since the last report, and when that was sent.
     packets: u64,
     reported_at: Option<Time>,
     reported_missing: u64,
@@ -147,8 +150,8 @@ impl Default for Account {
 }
 
 impl Account {
-    /// A datagram of this size, sent at `sent_at` by the server's clock with this number, has come at
-    /// `received_at` by the client's. `interval` is that of reports.
+    /// A datagram of this size and number, sent at `sent_at` by the server's clock, arrived at
+    /// `received_at` by the client's. `interval` is the interval of reports.
     pub fn on_packet(
         &mut self,
         received_at: Time,
@@ -176,7 +179,8 @@ impl Account {
         self.newest_at = Some(self.newest_at.map_or(received_at, |at| at.max(received_at)));
     }
 
-    /// When an urgent report is due, with so many packets missing so far; `None` without a reason.
+    /// When an urgent report is due, with `missing` packets missing so far; `None` without a
+    /// reason.
     pub fn urgent_at(&self, missing: u64, interval: Span) -> Option<Time> {
         let lost = missing.saturating_sub(self.reported_missing);
         let is_lossy = lost >= 3 && lost.saturating_mul(32) >= self.packets;
@@ -186,7 +190,7 @@ impl Account {
             .then(|| self.reported_at.unwrap_or(Time::ZERO) + urgent_gap(interval))
     }
 
-    /// What a report tells that leaves at `now`, with so many packets missing so far.
+    /// The content of a report sent at `now`, with `missing` packets missing so far.
     pub fn report(&mut self, now: Time, missing: u64) -> Delivered {
         let excess = self.excess();
         let content = Delivered { bytes: self.bytes, rate: self.rate(), excess, gap: self.gap };
@@ -196,9 +200,9 @@ impl Account {
         content
     }
 
-    /// The sender is another, or counts anew.
+    /// The sender is another one, or restarts its sequence numbers.
     pub fn restart(&mut self) {
-        // What is the client's own stays: the gap until the first packet afterwards is told.
+        // Keep the client's own measurements: the gap until the next packet is reported.
         *self = Self {
             bytes: self.bytes,
             newest_at: self.newest_at,
@@ -209,8 +213,9 @@ impl Account {
         };
     }
 
-    /// A time that was damaged on its way would pass for a path that is faster, and all that follow for
-    /// a queue; nor would the damaged slot ever end. Returns whether this time is believed.
+    /// Updates the base; returns whether this time is believed. A corrupted time could otherwise
+    /// look like a faster path, which would make all later delays look like a queue, or begin a
+    /// slot that never ends.
     fn note_base(&mut self, seq: u64, sent_at: Time, delay: i64) -> bool {
         let sudden = SUDDEN.as_nanos().cast_signed();
         self.count += 1;
@@ -221,19 +226,20 @@ impl Account {
         let known = if is_sudden { self.second(this, base.is_none()) } else { Some(delay) };
         let Some(known) = known else { return false };
         self.base[0] = Some(self.base[0].map_or(known, |least| least.min(known)));
-        // Nor is a time that makes the delay far too long, as it can begin a slot of the far future.
+        // Reject a time that makes the delay far too long too, as it could begin a slot in the far
+        // future.
         let base = self.base.iter().flatten().min().copied().unwrap_or(known);
         let longest = LONGEST.as_nanos().cast_signed();
         (base.saturating_sub(sudden)..base.saturating_add(longest)).contains(&delay)
     }
 
-    /// The first packet after which `sudden` ones are remembered.
+    /// The packet count from which on `sudden` packets are remembered.
     fn soon(&self) -> u64 {
         self.count.saturating_sub(SOON as u64)
     }
 
-    /// A server's time does not go back: a packet with a higher number that was sent earlier than one
-    /// far below the base shows that this one's time was damaged.
+    /// A server's time does not go back: if a packet with a higher number was sent earlier than one
+    /// far below the base, the latter's time was corrupted.
     fn contradict(&mut self, seq: u64, sent_at: Time) {
         let soon = self.soon();
         if self.sudden[0].is_none_or(|newest| newest.at < soon) {
@@ -247,7 +253,7 @@ impl Account {
         self.sudden.rotate_left(first);
     }
 
-    /// The delay that this packet and one before it confirm; where nothing is known, any two.
+    /// The delay confirmed by this packet and an earlier one; any two if no base is known.
     fn second(&mut self, this: Sudden, is_first: bool) -> Option<i64> {
         let soon = self.soon();
         let agrees = |other: &&Sudden| {
@@ -267,7 +273,7 @@ impl Account {
             self.slots.rotate_right(1);
             self.slots[0] = (slot, delay);
         } else {
-            // Late packets are rare: they count in the newest.
+            // Late packets are rare: they count in the newest slot.
             *least = delay.min(*least);
         }
     }
@@ -297,7 +303,7 @@ impl Account {
         let slots = self.slots.iter().map(|(_, least)| *least);
         let least = [this.least, before.least].into_iter().flatten().chain(slots).min();
         let above = base.zip(least).map_or(0, |(base, least)| least.saturating_sub(*base));
-        // A clock that was set, or a damaged time, is no queue.
+        // A step of a clock, or a corrupted time, is not a queue.
         let above = Span::from_nanos(above.max(0).unsigned_abs());
         if above <= LONGEST { above } else { Span::ZERO }
     }
@@ -314,7 +320,7 @@ impl Account {
     }
 }
 
-/// How far an urgent report keeps from the one before.
+/// The minimum time from the last report to an urgent one.
 pub fn urgent_gap(interval: Span) -> Span {
     (interval / 8).min(Span::from_micros(62_500))
 }
@@ -348,7 +354,7 @@ mod tests {
         // One packet in 1.1 ms.
         assert!((content.rate.as_bps() as f64 / (8e6 / 1.1) - 1.0).abs() < 0.02, "{content:?}");
         let excess = content.excess.as_micros();
-        assert!((41_000..50_000).contains(&excess), "the least of 50 to 100 ms: {content:?}");
+        assert!((41_000..50_000).contains(&excess), "the minimum of 50 to 100 ms: {content:?}");
         assert_eq!(content.gap, Span::from_micros(1100));
         assert_eq!(account.report(us(1_050_000), 0).gap, Span::ZERO);
     }
@@ -372,7 +378,7 @@ mod tests {
             }
             assert_eq!(account.excess(), Span::ZERO, "{early_by}");
         }
-        // A path that is faster from now on: what follows is held against it.
+        // A path that is faster from now on: later delays are measured against it.
         let faster = account(1000, |at| 10_300 - if at < 500 { 0 } else { 10_000 });
         assert_eq!(faster.base[0], faster.slots.iter().map(|(_, least)| *least).min());
         // Frames of four packets, 10 ms apart: the lower delays come one at a time.

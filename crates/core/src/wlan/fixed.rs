@@ -1,9 +1,9 @@
-//! A rate that stays: the plainest law.
+//! A constant rate: the simplest law.
 
 use super::{DownlinkLaw, Report, StationId, TooManyStations};
 use crate::unit::{BitRate, Time};
 
-/// The same rate for each station, whatever they report, as a sender has it that paces by hand.
+/// The same constant rate for each station, independent of reports.
 #[derive(Debug, Clone, Copy)]
 pub struct Fixed {
     rate: BitRate,
@@ -21,8 +21,8 @@ impl DownlinkLaw for Fixed {
         "fixed"
     }
 
-    /// It takes any number: [`ServerParams::max_clients`](crate::session::downlink::ServerParams) is the
-    /// limit.
+    /// Any number of stations:
+    /// [`ServerParams::max_clients`](crate::session::downlink::ServerParams) is the limit.
     fn on_join(&mut self, _now: Time, _station: StationId) -> Result<(), TooManyStations> {
         Ok(())
     }
@@ -39,7 +39,7 @@ impl DownlinkLaw for Fixed {
         None
     }
 
-    /// The same also for stations that are not there: it keeps no list.
+    /// The same for unknown stations too, as it keeps no list.
     fn rate(&self, _station: StationId) -> BitRate {
         self.rate
     }

@@ -1,11 +1,12 @@
-//! Algorithm 1: the level's error, integrated into the rate.
+//! Algorithm 1: an integral controller of the aggregation level. It sets the rate of each station
+//! so that the mean level μN (packets per frame) reaches the target Nε.
 //!
 //! ```text
 //! [`Sharing::Airtime`], the default: equal airtime (4.3.2)
 //! x* ← x* − K·(μN − Nε),   K = K0/n          the fastest station's rate           (4.1)
-//! xᵢ ← x*·μRᵢ/μR*                            all others', in proportion to MCS     (4.2)
+//! xᵢ ← x*·μRᵢ/μR*                            all others, in proportion to MCS     (4.2)
 //!
-//! [`Sharing::Level`]: Algorithm 1 for each station by itself, by its own level (4.3.1)
+//! [`Sharing::Level`]: Algorithm 1 per station, by its own level (4.3.1)
 //! xᵢ ← xᵢ − K·(μNᵢ − Nε),  K = K0/n
 //! ```
 //!
@@ -13,26 +14,26 @@
 //!
 //! # The gain and its unit
 //!
-//! The thesis gives K0 = 1 without a unit. In Figure 4.7 full frames, an error of 64 − 32, take some
-//! 200 Mbit/s away in seven slots: K0 is in Mbit/s a packet. Around Nε the level rises by
-//! dN/dx = (c + w·Nε)²/c, and the loop is stable for K0·dN/dx < 2, which depends on the path: at
-//! 390 Mbit/s, 1500 B and c = 200 µs it is 0.61 for K0 = 1, and 6.1 for the K0 = 10 that the thesis
-//! found to swing ([`gain_limit`] computes the limit of a path). K0/n keeps it the same for n stations.
+//! The thesis gives K0 = 1 without a unit. In Figure 4.7 full frames, an error of 64 − 32, lower
+//! the rate by about 200 Mbit/s in seven slots: so K0 is in Mbit/s per packet. Around Nε the level
+//! rises by dN/dx = (c + w·Nε)²/c, and the loop is stable for K0·dN/dx < 2, which depends on the
+//! path: at 390 Mbit/s, 1500 B and c = 200 µs the product is 0.61 for K0 = 1, and 6.1 for K0 = 10,
+//! which oscillates in the thesis ([`gain_limit`] computes the limit of a path). K0/n keeps the
+//! loop gain the same for n stations.
 //!
 //! # Where the paper is silent
 //!
-//! - **The station of the level.** With equal airtime, (4.1) takes the fastest station's. Where (4.2) holds, all Nᵢ·μR*/μRᵢ are equal
-//!   to it: here it is their median, which is less noisy, and which one lying station does not
-//!   move.
-//! - **Full frames** are no more than a lower bound of the level: the error is then at least
-//!   Nmax − Nε, and the rate falls by no more than that error, as in the thesis.
+//! - **The station of the level.** With equal airtime, (4.1) uses the level of the fastest station.
+//!   If (4.2) holds, all Nᵢ·μR*/μRᵢ equal it: here it is their median, which is less noisy and
+//!   robust against one station with false reports.
+//! - **Full frames** give only a lower bound of the level: the true error is then at least Nmax −
+//!   Nε. The rate falls by the measured error only, as in the thesis.
 //! - **A slot without any level** (no report, or less to send than allowed) changes nothing. A
-//!   station silent for longer than `max_missed_reports` no longer counts among the fastest, and its rate halves
-//!   with each slot.
-//! - **The start.** A station that has reported nothing has the rate `start`; with its first report
-//!   it gets its share.
+//!   station without a report for more than `max_missed_reports` slots no longer counts as the
+//!   fastest, and its rate halves with each slot.
+//! - **The start.** A station has the rate `start` until its first report; then it gets its share.
 //! - **Bounds.** No rate is below `start`, or above `max_mcs_rate`.
-//! - **Loss** decides nothing: drops of the access point show as full frames, and drops of another
+//! - **Loss** has no effect: drops at the access point show as full frames, and drops on another
 //!   link do not concern the level ([`Locator`](super::Locator)).
 
 use alloc::vec::Vec;
@@ -49,26 +50,27 @@ use crate::unit::{BitRate, Bytes};
 pub struct LinearParams {
     /// Packets, slots and stations.
     pub downlink: DownlinkParams,
-    /// K0, above zero: what one packet of error takes from the sum of all rates in a slot. 1
-    /// Mbit/s; [`gain_limit`] is 3.3 Mbit/s in 802.11ac at 390 Mbit/s.
+    /// K0, above zero: the change of the sum of all rates per packet of error and slot. 1 Mbit/s;
+    /// [`gain_limit`] is 3.3 Mbit/s in 802.11ac at 390 Mbit/s.
     pub gain: BitRate,
-    /// Nε, at least 1 and below Nmax − 1: the target. 32 packets: half of what frames carry gives
-    /// 80 % of the rate, and leaves room for fluctuations.
+    /// Nε, at least 1 and below Nmax − 1: the target. 32 packets: half-full frames give 80 % of the
+    /// rate, and leave room for fluctuations.
     pub target: f64,
-    /// What stations have equal: airtime, unless set.
+    /// The resource of which stations get equal shares: airtime by default.
     pub sharing: Sharing,
 }
 
-/// What several stations of [`Linear`] have equal.
+/// The resource of which the stations of [`Linear`] get equal shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Sharing {
-    /// Airtime: the fastest station's rate is controlled, others' follow from their MCS (4.1, 4.2).
+    /// Airtime: the fastest station's rate is controlled, the others follow from their MCS (4.1,
+    /// 4.2).
     #[default]
     Airtime,
-    /// Levels, and so packets a round: each station's rate is controlled by its own level, as
-    /// Algorithm 1 is printed. Slow stations take more of the air than fast ones.
+    /// Levels, that is packets per round: each station's rate is controlled by its own level, as
+    /// Algorithm 1 is printed. Slow stations take more airtime than fast ones.
     Level,
 }
 
@@ -102,32 +104,32 @@ impl LinearParams {
     }
 }
 
-/// The largest K0 at which the loop is stable where frames are on this `link`, with packets of this
-/// size and the level `target`: 2·c/(c + w·Nε)², in bits per second and packet.
+/// The largest K0 at which the loop is stable for frames on this `link`, with packets of this size
+/// and the level `target`: 2·c/(c + w·Nε)², in bits per second and packet.
 pub fn gain_limit(link: Link, packet: Bytes, target: f64) -> BitRate {
     let overhead = link.overhead.as_secs_f64();
     let frame = overhead + link.airtime * target;
-    // `as` saturates, and turns what is no number into zero.
+    // `as` saturates, and turns NaN into zero.
     BitRate::from_bps((2.0 * overhead / (frame * frame) * 8.0 * packet.get() as f64) as u64)
 }
 
 /// The law with its stations.
 pub type Linear = Slotted<LinearLaw>;
 
-/// What [`Linear`] does once a slot.
+/// The decision of [`Linear`], once per slot.
 #[derive(Debug, Clone)]
 pub struct LinearLaw {
     params: LinearParams,
 }
 
-/// What the law knows of one station.
+/// The law's state for one station.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LinearState {
     /// The newest μR, in bits per second.
     mcs_rate: Option<f64>,
-    /// Its level where airtime is equal: Nε·μRᵢ/μR*.
+    /// Its target level with equal airtime: Nε·μRᵢ/μR*.
     target: Option<f64>,
-    /// Whether it has been silent for too long.
+    /// Whether it missed more reports than allowed.
     is_gone: bool,
 }
 
@@ -192,7 +194,7 @@ impl LinearLaw {
         }
     }
 
-    /// Algorithm 1, for each station that told a level.
+    /// Algorithm 1, for each station that reported a level.
     fn hold_each(&self, stations: &mut [Station<LinearState>]) {
         let DownlinkParams { start, max_mcs_rate: most, .. } = self.params.downlink;
         let gain = self.gain(stations.len());
@@ -271,7 +273,7 @@ mod tests {
         // K0/3 · (32 − N): 10, 1 and −5 thirds of Mbit/s, from 1 Mbit/s each, and never below that.
         let reports = [(a, report(2.0, 200)), (b, report(29.0, 400)), (c, report(47.0, 100))];
         assert_eq!(slot(&mut law, 1, &reports), [11_000_000, 2_000_000, 1_000_000]);
-        // Who tells nothing keeps its rate.
+        // A station without a report keeps its rate.
         assert_eq!(slot(&mut law, 2, &reports[..1]), [21_000_000, 2_000_000, 1_000_000]);
         assert_eq!(STATIONS.map(|station| law.target(station)), [Some(32.0); 3]);
     }

@@ -1,5 +1,5 @@
-//! Computes the overhead of a frame to a station and the airtime of a packet: the station's part of
-//! c and w in a [round](super::Round), from the timing of the [cell](super::mac).
+//! Computes the overhead of a frame to a station and the airtime of a packet (the station's
+//! contribution to c and w of a [round](super::Round)) from the timing of the [cell](super::mac).
 //!
 //! ```text
 //! T_oh = AIFS + CWmin/2 · slot + preamble + (16 + 6·N_ES)/R + T_SYM/2 + SIFS + BlockAck     (s)
@@ -7,8 +7,8 @@
 //! l_oh = delimiter 4 + MAC header 26 + LLC/SNAP 8 + FCS 4, filled up to whole words         (bytes)
 //! ```
 //!
-//! With A-MSDUs of k packets, wᵢ is a k-th of the airtime of their MPDU: header, delimiter and FCS
-//! are shared, and each packet has a subframe header of 14 bytes.
+//! With A-MSDUs of k packets, wᵢ is the airtime of their MPDU divided by k: header, delimiter and
+//! FCS are shared, and each packet has a subframe header of 14 bytes.
 //!
 //! R is the rate of the data symbols, each T_SYM long; N_ES encoders add 6 tail bits each to 16
 //! service bits.
@@ -16,18 +16,19 @@
 use super::mac::{CategoryParams, Framing, Mode, Timing};
 use crate::unit::{BitRate, Bytes, Span};
 
-/// What frames to one station take.
+/// The airtime of frames to one station.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// T_oh: what a frame takes beside its packets, from the moment at which the medium is free to
-    /// the end of the block acknowledgement, in the mean and where nobody else contends.
+    /// T_oh: the mean airtime of a frame in addition to its packets, from the time at which the
+    /// medium becomes free to the end of the block acknowledgement, without other contending
+    /// stations.
     pub overhead: Span,
-    /// wᵢ: what a packet takes, (l + l_oh)/R, in seconds; finite and above zero.
+    /// wᵢ: the airtime of a packet, (l + l_oh)/R, in seconds; finite and above zero.
     pub airtime: f64,
 }
 
 impl Link {
-    /// Frames of IP packets of this size, sent in `mode` by a sender that contends like this.
+    /// Frames of IP packets of this size, sent in `mode` with these contention parameters.
     pub fn new(
         mode: &Mode,
         timing: &Timing,
@@ -42,8 +43,8 @@ impl Link {
     }
 }
 
-/// wᵢ: what an IP packet of this size takes at the rate R of a station's data symbols, in seconds,
-/// in an MPDU of its own. Two packets of 1500 bytes in an A-MSDU take 0.3 % less.
+/// wᵢ: the airtime in seconds of an IP packet of this size, in its own MPDU, at the rate R of a
+/// station's data symbols. Two packets of 1500 bytes in an A-MSDU take 0.3 % less.
 pub fn airtime(packet: Bytes, rate: BitRate) -> f64 {
     airtime_in(&Framing::VHT, packet, rate)
 }

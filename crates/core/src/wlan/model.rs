@@ -1,7 +1,8 @@
-//! The model: the duration and the packets of a round of frames, one to each station.
+//! The model: the duration and the packets of a round, in which the access point sends one frame to
+//! each station.
 //!
 //! ```text
-//! Ω   = c + wᵀN                        a round takes                          (5.4)
+//! Ω   = c + wᵀN                        the duration of a round                (5.4)
 //! N   = x·Ω                            the arrivals of a round fill the frames (5.7)
 //! F   : N = c·x/(1 − wᵀx)              so that Ω = c/(1 − wᵀx)                (5.7, 5.12)
 //! F⁻¹ : x = N/(c + wᵀN)                                                       (5.11)
@@ -9,16 +10,16 @@
 //! μT  = μN/x                           bounds the mean delay                  (5.9, 5.10)
 //! ```
 //!
-//! c, the sum of the overheads of the stations' frames, and w, the airtime of one packet,
-//! are in seconds; levels N are packets a frame, rates x packets/s, both in the order of the
+//! c, the sum of the overheads of the stations' frames, and w, the airtime of one packet, are in
+//! seconds; levels N are in packets per frame, rates x in packets/s, both in the order of the
 //! stations. Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks,
-//! section 5.2. Packets are paced, frames carry all queued packets, and each round has one to every
-//! station.
+//! section 5.2. The model assumes that packets are paced, that frames carry all queued packets, and
+//! that each round has one frame to every station.
 //!
 //! # Fluctuations
 //!
-//! With ξ the backoffs' deviation from their mean, a round deviates by u ← ρ·u + ξ, ρ = wᵀx, and
-//! levels by x·u (5.13, 5.14): an AR(1) process, so that
+//! Let ξ be the deviation of the backoffs from their mean. A round deviates by u ← ρ·u + ξ, ρ =
+//! wᵀx, and levels by x·u (5.13, 5.14). This is an AR(1) process, so
 //!
 //! ```text
 //! sd(N) = x·sd(ξ)/√(1 − ρ²)            sd(ξ)² = n·slot²·(CW² − 1)/12
@@ -27,32 +28,33 @@
 //!
 //! # Where the paper is silent
 //!
-//! - **Some stations full, others not.** (5.8) projects after F, whose round has no bound, and F is
-//!   undefined for wᵀx ≥ 1. Here the projection is within: N = Π(x·Ω) with that Ω. Such a round is
-//!   always there and unique: (c + wᵀΠ(x·Ω))/Ω falls in Ω. Where no level meets a bound it is F.
-//! - **The delay of a full station** has no bound: its queue grows until it overflows. (5.10) has
-//!   Nmax/x there.
+//! - **Some stations full, others not.** (5.8) projects after F, whose round is unbounded, and F is
+//!   undefined for wᵀx ≥ 1. Here the projection is inside the fixed point: N = Π(x·Ω), with Ω = c +
+//!   wᵀN. Its solution always exists and is unique, as (c + wᵀΠ(x·Ω))/Ω falls with Ω. If no level
+//!   reaches a bound, it equals F.
+//! - **The delay of a station with full frames** is unbounded: its queue grows until it overflows.
+//!   (5.10) gives Nmax/x in this case.
 
 use alloc::vec::Vec;
 
 use super::link::Link;
 use crate::unit::{BitRate, Bytes, Span};
 
-/// Something that makes no round.
+/// Why there is no round.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum ModelError {
-    /// Nobody.
+    /// No stations.
     #[error("a round needs a station; give at least one")]
     NoStation,
-    /// A frame that costs nothing.
-    #[error("frames to station {0} (from 0) cost nothing beside their packets; give an overhead")]
+    /// A frame without overhead.
+    #[error("frames to station {0} (from 0) have no overhead; give an overhead above 0")]
     NoOverhead(usize),
-    /// An airtime that is none.
+    /// An invalid airtime.
     #[error("a packet to station {station} (from 0) takes {airtime} s; give a number above 0")]
     Airtime {
-        /// Which station.
+        /// The station.
         station: usize,
-        /// What it was.
+        /// The airtime given, in s.
         airtime: f64,
     },
 }
@@ -71,7 +73,7 @@ pub struct Round {
 pub struct Fluctuation {
     /// The standard deviation of a round, in seconds: times xᵢ, that of station i's level.
     pub round: f64,
-    /// How long deviations last; zero where no rate is above zero.
+    /// How long deviations last; zero if no rate is above zero.
     pub time_constant: Span,
 }
 
@@ -105,12 +107,12 @@ impl Round {
         &self.airtimes
     }
 
-    /// Whether packets at these rates x leave any time for overheads: x ≥ 0 and wᵀx < 1.
+    /// Whether packets at these rates x leave time for overheads: x ≥ 0 and wᵀx < 1.
     pub fn is_feasible(&self, rates: &[f64]) -> bool {
         rates.iter().all(|rate| *rate >= 0.0) && self.utilisation(rates) < 1.0
     }
 
-    /// ρ = wᵀx: the part of the time that packets take.
+    /// ρ = wᵀx: the share of the time that packets take.
     pub fn utilisation(&self, rates: &[f64]) -> f64 {
         dot(&self.airtimes, rates)
     }
@@ -126,7 +128,7 @@ impl Round {
         levels.iter().map(|level| level / span).collect()
     }
 
-    /// F: the levels N at rates x; `None` where those are not feasible.
+    /// F: the levels N at rates x; `None` if the rates are not feasible.
     pub fn free_levels(&self, rates: &[f64]) -> Option<Vec<f64>> {
         let span = self.overhead / (1.0 - self.utilisation(rates));
         self.is_feasible(rates).then(|| rates.iter().map(|rate| rate * span).collect())
@@ -138,7 +140,7 @@ impl Round {
     pub fn gain_limit(&self, levels: &[f64], packet: Bytes) -> BitRate {
         let (span, stations) = (self.span(levels), self.airtimes.len() as f64);
         let limit = 2.0 * stations * self.overhead / (span * span);
-        // `as` saturates, and turns what is not a number into zero.
+        // `as` saturates, and turns NaN into zero.
         BitRate::from_bps((limit * 8.0 * packet.get() as f64) as u64)
     }
 
@@ -148,18 +150,20 @@ impl Round {
         rates.iter().map(|rate| (rate * span).clamp(1.0, most)).collect()
     }
 
-    /// μT: the upper bound of the mean delay of packets to station `station` (from 0) at rates
-    /// x ≥ 0; `None` where its queue grows without end.
+    /// μT: the upper bound of the mean delay of packets to station `station` (from 0) at rates x ≥
+    /// 0; `None` if its queue grows without bound.
     pub fn delay_bound(&self, rates: &[f64], most: f64, station: usize) -> Option<Span> {
         let rate = *rates.get(station)?;
         let span = self.bounded_span(rates, most);
-        // A packet alone in its frame has waited no longer than it took the next to come.
+        // A single packet in a frame has waited no longer than the gap to the next packet.
         let bound = f64::max(span, 1.0 / rate);
         (rate * span <= most).then(|| Span::from_secs_f64(bound))
     }
 
     /// Fluctuations at feasible rates x, where each frame's backoff has the standard deviation
-    /// `backoff` ([`CategoryParams::backoff_deviation`](super::mac::CategoryParams::backoff_deviation)); `None` where the rates are not feasible.
+    /// `backoff`
+    /// ([`CategoryParams::backoff_deviation`](super::mac::CategoryParams::backoff_deviation));
+    /// `None` if the rates are not feasible.
     pub fn fluctuation(&self, rates: &[f64], backoff: Span) -> Option<Fluctuation> {
         if !self.is_feasible(rates) {
             return None;
@@ -186,8 +190,8 @@ impl Round {
     }
 }
 
-/// The least number within `bounds` from which on `holds`, to the last bit; the upper bound where
-/// it holds nowhere below.
+/// The smallest number within `bounds` from which on `holds` is true, to the last bit; the upper
+/// bound if it holds nowhere below.
 pub(super) fn crossing(bounds: (f64, f64), holds: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = bounds;
     if holds(low) {
@@ -195,7 +199,7 @@ pub(super) fn crossing(bounds: (f64, f64), holds: impl Fn(f64) -> bool) -> f64 {
     }
     loop {
         let middle = low + (high - low) / 2.0;
-        // Nothing lies between neighbours; this also ends on what is no number.
+        // There is no number between neighbours; this also ends on NaN.
         if !(low < middle && middle < high) {
             return high;
         }

@@ -1,37 +1,42 @@
-//! When the kernel stamps a packet that came in a frame: a model of the way from card to socket.
+//! A model of the kernel's receive path (NAPI): when the kernel stamps the packets of a frame.
 //!
 //! ```text
 //!  frame's end ─► interrupt ─► poll: a packet, a packet, … budget ─► other work ─► poll … ─► ring empty
 //!                 │ latency          └ gaps of some µs                └ pause             │
-//!                 └── not before the last interrupt + mitigation, where busy ◄────────────┘
+//!                 └── not before the last interrupt + mitigation, if busy ◄────────────┘
 //! ```
 //!
 //! A card writes the packets of a frame to a ring and raises an interrupt. Its handler turns
-//! interrupts off and lets the kernel poll (NAPI): up to `budget` packets, each stamped as it is taken
-//! and then processed; then other work has its turn. Once the ring is empty interrupts are on again. So:
+//! interrupts off and lets the kernel poll (NAPI): up to `budget` packets, each stamped when it is
+//! taken and then processed; then other work has its turn. When the ring is empty, interrupts are
+//! enabled again. So:
 //!
-//! - within a poll stamps are apart by the processing time: gaps of some µs inside of a frame;
+//! - within a poll, stamps differ by the processing time: gaps of a few µs inside a frame;
 //! - a frame longer than the budget has pauses inside;
-//! - a frame that comes while the one before is still polled is taken in the same poll: the closer
-//!   processing is to the air's rate, the smaller the jump between frames, until it vanishes;
-//! - a busy card holds interrupts back (mitigation), and frames that come meanwhile are joined.
+//! - a frame that arrives while the previous one is still polled is taken in the same poll: the
+//!   closer processing is to the rate on the air, the smaller the gap between frames, until it
+//!   vanishes;
+//! - a busy card delays interrupts (mitigation), and frames that arrive meanwhile merge.
 //!
-//! Hassani, MSc thesis, sections 4.4 to 4.4.2, shows such stamps (Figures 4.11 and 4.13) and names the
-//! causes, but no numbers.
+//! Hassani, MSc thesis, sections 4.4 to 4.4.2, shows such stamps (Figures 4.11 and 4.13) and names
+//! the causes, without numbers.
 //!
 //! # Where the paper is silent
 //!
-//! - **[`NapiParams::HANDSET`]** follows from the text's statements on rates, on the channel of its own
-//!   figures (866.7 Mbit/s, frames of up to 64 here): packets some µs apart in a frame at 100 Mbit/s;
-//!   some jumps inside of frames at 300 Mbit/s, where frames begin to exceed 8 packets, hence the
-//!   budget; boundaries that blur from 500 on, hence processing and pauses that together take most of
-//!   the 17.4 µs that a packet has at full frames, and mitigation; and again few errors where frames
-//!   are full, hence a card that is polled without pauses once packets wait.
-//! - **[`NapiParams::LOOPBACK`]** is no card: a relay writes the packets of a frame one by one, and each
-//!   is stamped in the call that sends it. Its numbers are measured; the book has the command.
-//! - **Busy** is told from a mean of the gaps between packets that forgets with a factor of 1/64 a
-//!   packet.
-//! - A ring that is full would drop packets. This one does not: after `patience` other work waits instead.
+//! - **[`NapiParams::HANDSET`]** follows from the text's statements on rates, on the channel of its
+//!   figures (866.7 Mbit/s, frames of up to 64 packets here): at 100 Mbit/s, packets of a frame are
+//!   a few µs apart; at 300 Mbit/s, where frames begin to exceed 8 packets, there are some gaps
+//!   inside frames, hence the budget; from 500 Mbit/s on, boundaries blur, hence mitigation, and
+//!   processing and pauses that together take most of the 17.4 µs per packet of full frames; with
+//!   full frames, there are few errors again, hence a card that is polled without pauses while
+//!   packets are queued.
+//! - **[`NapiParams::LOOPBACK`]** is not a card: a relay writes the packets of a frame one by one,
+//!   and each is stamped in the call that sends it. Its numbers are measured; the book has the
+//!   command.
+//! - **Busy** is determined by an exponentially weighted mean of the gaps between packets, with a
+//!   weight of 1/64 per packet.
+//! - A full ring would drop packets. This model does not: after `patience`, other work waits
+//!   instead.
 
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1};
@@ -39,8 +44,8 @@ use rand_pcg::Pcg64;
 
 use crate::unit::{Span, Time};
 
-/// The way of packets from a card into the kernel. A spread is the mean of an exponential time that
-/// is added to what stands before it.
+/// The receive path from a card into the kernel. A spread is the mean of an exponential time that
+/// is added to the field before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -49,25 +54,25 @@ pub struct NapiParams {
     pub latency: Span,
     /// Its spread.
     pub latency_spread: Span,
-    /// What processing a packet takes, above zero.
+    /// The processing time of a packet, above zero.
     pub packet: Span,
     /// Its spread.
     pub packet_spread: Span,
-    /// Packets a poll, at least 1.
+    /// Packets per poll, at least 1.
     pub budget: u32,
-    /// Between two polls while packets wait.
+    /// The pause between two polls while packets are queued.
     pub pause: Span,
     /// Its spread.
     pub pause_spread: Span,
-    /// A packet that has waited for longer than this is taken without pauses before it.
+    /// A packet queued for longer than this is taken without pauses before it.
     pub patience: Span,
-    /// The least time between two interrupts of a busy card.
+    /// The minimum time between two interrupts of a busy card.
     pub mitigation: Span,
-    /// From how many packets a second on a card is busy, above zero.
+    /// The rate from which on a card is busy, in packets per second, above zero.
     pub busy: f64,
-    /// The probability, 0 to 1, that something else takes the processor after a packet.
+    /// The probability, 0 to 1, of a preemption after a packet.
     pub preempted: f64,
-    /// For how long it does, the mean of an exponential time.
+    /// The mean duration of a preemption, an exponential time.
     pub preemption: Span,
 }
 
@@ -104,7 +109,7 @@ impl NapiParams {
         preemption: Span::from_millis(2),
     };
 
-    /// The way, with nothing on it.
+    /// The receive path, without packets.
     ///
     /// # Errors
     /// A field out of its range.
@@ -132,12 +137,12 @@ impl Default for NapiParams {
     }
 }
 
-/// A way that cannot be.
+/// A setting out of its range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("stamps of the kernel: give {0}")]
 pub struct NapiError(&'static str);
 
-/// Stamps packets. Nothing is allocated.
+/// Stamps packets, without allocation.
 #[derive(Debug, Clone)]
 pub struct Napi {
     params: NapiParams,
@@ -146,15 +151,15 @@ pub struct Napi {
     /// The mean time between packets in seconds; `None` before there are two.
     gap: Option<f64>,
     interrupt_at: Option<Time>,
-    /// When the packet that came last is processed.
+    /// When the processing of the last packet ends.
     free_at: Time,
     /// Packets since the last pause.
     polled: u32,
 }
 
 impl Napi {
-    /// A packet has come to the ring at `now`, which never goes back: its stamp, later than all
-    /// before.
+    /// The stamp of a packet that arrived in the ring at `now`, which never goes back. It is later
+    /// than all earlier stamps.
     pub fn stamp(&mut self, now: Time) -> Time {
         self.measure(now);
         let params = self.params;
@@ -209,7 +214,7 @@ mod tests {
     use proptest::prelude::*;
     use rand::SeedableRng;
 
-    /// Nothing is drawn.
+    /// Without random times.
     const EXACT: NapiParams = NapiParams {
         latency: Span::from_micros(10),
         latency_spread: Span::ZERO,

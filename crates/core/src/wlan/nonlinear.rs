@@ -1,4 +1,5 @@
-//! Levels held through the model's inverse, at the target that keeps the delay.
+//! The recommended downlink law: Algorithm 2 with robust loops. It sets the rates of all stations
+//! of an access point so that aggregation levels reach targets that keep the mean delay below T̄.
 //!
 //! ```text
 //! inner   zᵢ ← zᵢ + K1·(Nᵢ* − μNᵢ)           in [1, N̄]                           (5.45)
@@ -8,18 +9,22 @@
 //!         Nᵢ* = ν·w₁/wᵢ                      in [1, N̄]                           (5.44)
 //! ```
 //!
-//! The loops of Algorithm 2, made robust; as printed it is [`Algorithm2`](super::Algorithm2).
+//! Each slot, the inner loop corrects the levels z that the law requests, and sets the rates by the
+//! inverse of the [model](Round); the estimate ĉ of the frame overhead follows; the outer loop
+//! moves the target ν of the slowest station to the delay bound. [`Algorithm2`](super::Algorithm2)
+//! is the algorithm as printed.
 //!
-//! Station 1 is the slowest, ν its target, z the levels that the law expects. Hassani,
-//! MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 5.4; model and
-//! optimum in [`Round`].
+//! Station 1 is the slowest, ν its target level, z the levels that the law requests; μN are the
+//! reported levels, all in packets per frame; x are rates in packets/s, c and w are in seconds.
+//! Hassani, MSc thesis: Achieving Low Delay & High Rate in 802.11ac Edge Networks, section 5.4;
+//! model and optimum in [`Round`].
 //!
 //! # Stability
 //!
-//! F∘F⁻¹ being all but linear, z ← z + K1·(N* − γ·z), γ = c/ĉ: stable for K1·γ < 2 (5.4.1.3; there
+//! F∘F⁻¹ is nearly linear, so z ← z + K1·(N* − γ·z), γ = c/ĉ: stable for K1·γ < 2 (5.4.1.3; there
 //! for K1 = 1). With z at its target and K2 < 1, ν settles where the round takes T̄, or at a bound
-//! (Lemma 2). The thesis conjectures that this holds although z lags. Around that point, as ν follows
-//! the z of the same slot (the order of Algorithm 2),
+//! (Lemma 2). The thesis conjectures that this also holds while z lags. Around that point, as ν
+//! follows the z of the same slot (the order of Algorithm 2),
 //!
 //! ```text
 //! z ← (1 − K1·γ)·z + K1·ν
@@ -29,39 +34,44 @@
 //! ⎣ν⎦ ← ⎣ K2·g·(1 − K1·γ)   1 − K2 + K1·K2·g   ⎦ ⎣ν⎦      tr  = 2 − K1·γ − K2 + K1·K2·g
 //! ```
 //!
-//! With 0 < K1·γ < 2 and 0 < K2 < 2 Jury's conditions hold: |det| < 1,
-//! 1 − tr + det = K1·K2·(γ − g) > 0, and 1 + tr + det = (2 − K1·γ)·(2 − K2) + K1·K2·g > 0. So
-//! [`NonlinearParams::build`] asks for 0 < K1 < 2 and 0 < K2 < 1, each alone, and c may be 2/K1 times
-//! as large as ĉ: 4 times with the defaults, the thesis's 12 dB (5.4.1.4). Where the delay binds, g > 0
-//! leaves a little more.
+//! With 0 < K1·γ < 2 and 0 < K2 < 2 Jury's conditions hold: |det| < 1, 1 − tr + det = K1·K2·(γ −
+//! g) > 0, and 1 + tr + det = (2 − K1·γ)·(2 − K2) + K1·K2·g > 0. So [`NonlinearParams::build`]
+//! requires 0 < K1 < 2 and 0 < K2 < 1, each independently, and c may be up to 2/K1 times ĉ: 4 times
+//! with the defaults, the thesis's 12 dB (5.4.1.4). If the delay binds, g > 0 gives a slightly
+//! larger margin.
 //!
 //! # Where the paper is silent
 //!
-//! - **The third bound.** Lemma 1 misses that a longer round costs stations at N̄ (see
-//!   [`allocate`](Round::allocate)). G has Ω/(n·w₁) as a third number, which binds only where some
-//!   stations are at N̄ and others are not, so that the law settles at the optimum.
-//! - **Reports of one station.** T̄·x₁ is T̄·ν/Ω̃ with Ω̃ᵢ = Nᵢ*/xᵢ of station 1. Here Ω̃ is the median of
-//!   all, and č too: the same with one station, and no single station decides.
-//! - **Known changes apply at once.** A new μR, a station that comes or goes move the
-//!   optimum of the model: ν moves by the same factor, and z with its target. It starts at the
+//! - **The third bound.** Lemma 1 ignores that a longer round lowers the rates of stations at N̄
+//!   (see [`allocate`](Round::allocate)). So G is the minimum of three numbers, the third being
+//!   Ω/(n·w₁). It binds only if some stations are at N̄ and others are not, so that the law settles
+//!   at the optimum.
+//! - **Reports of one station.** T̄·x₁ is T̄·ν/Ω̃ with Ω̃ᵢ = Nᵢ*/xᵢ of station 1. Here Ω̃ and č are
+//!   medians over all stations: equal to the paper's with one station, and no single station
+//!   decides.
+//! - **Known changes apply at once.** A new μR, and a station that joins or leaves, move the
+//!   optimum of the model: ν moves by the same factor, and z with its target. ν starts at the
 //!   optimum with the first ĉ, z at 1. In a slot in which the modelled round changed by more than
-//!   `jump`, levels are those of another round: neither z nor ĉ follows them; not twice in a row.
-//! - **c** is n·ĉ, with ĉ for one frame, so that it is right as stations come and go. The first č
-//!   weigh as in a plain mean, until that is less than β. ĉ stays within a half and 100 times its
-//!   first value.
+//!   `jump`, the levels belong to another round: neither z nor ĉ follows them, but never in two
+//!   consecutive slots.
+//! - **c** is n·ĉ, with ĉ per frame, so that it stays right as stations join and leave. The k-th č
+//!   has the weight 1/k, as in a plain mean, until that is below β. ĉ stays between 0.5 and 100
+//!   times its first value.
 //! - **Levels that stay low** at any rate would raise z to N̄. With several stations z is at most
-//!   twice its target: γ = c/ĉ is 1/2 then, and ĉ goes on adapting. So a station that reports too small
-//!   frames gets no more than twice its own share.
-//! - **Full frames** are a lower bound of the level, and č then one of c; frames of one packet leave
-//!   rounds empty, and č is an upper bound. Only a č on the far side of such a bound counts.
-//! - **The outer loop waits** while fewer than half of the levels are within `near` of their targets:
-//!   Lemma 2 has z there, and T̄·x₁ of a transient z would move ν away from the optimum and back.
-//! - **A slot without a report**, or with less to send than allowed: z stays. After `max_missed_reports` slots
-//!   without, z halves with each.
-//! - **Without any report**, or silent until z = 1, a station has the rate `start`, and no part in
-//!   the model.
+//!   twice its target: γ = c/ĉ is 1/2 then, and ĉ continues to adapt. So a station that reports too
+//!   small frames gets at most twice its share.
+//! - **Full frames** give a lower bound of the level, and č is then a lower bound of c; with frames
+//!   of one packet some rounds are empty, and č is an upper bound. A bound counts only if ĉ
+//!   violates it.
+//! - **The outer loop pauses** while fewer than half of the levels are within `near` of their
+//!   targets: Lemma 2 assumes z at its target, and T̄·x₁ of a transient z would move ν away from
+//!   the optimum and back.
+//! - **A slot without a report**, or with less to send than allowed: z holds. After
+//!   `max_missed_reports` slots without a report, z halves with each further one.
+//! - **Before its first report**, and when silence has lowered z to 1, a station has the rate
+//!   `start` and is not part of the model.
 //! - **Frames of 5.484 ms** bound levels at low rates: N̄ is then the capacity of such a frame.
-//! - **Loss** decides nothing, as in [`Linear`](super::Linear).
+//! - **Loss** has no effect, as in [`Linear`](super::Linear).
 
 use alloc::vec::Vec;
 
@@ -85,20 +95,21 @@ pub struct NonlinearParams {
     pub inner_gain: f64,
     /// K2, above 0 and below 1: the outer gain. 0.2 (5.4.2.2).
     pub outer_gain: f64,
-    /// β, 0 to 1: a slot's part in ĉ; 0 holds it. 0.05 (5.4.1.5).
+    /// β, 0 to 1: the weight of a slot in ĉ; 0 holds ĉ. 0.05 (5.4.1.5).
     pub overhead_gain: f64,
     /// T̄, above zero: the bound of the mean delay in the access point. 5 ms (Figure 5.11).
     pub delay: Span,
     /// N̄, at least 1 and below Nmax − 1: the highest level. 32 (Figure 5.11).
     pub level: f64,
-    /// ĉ of one frame at the start, above zero. 200 µs (Figure 5.11), which is what 802.11ac takes
+    /// ĉ of one frame at the start, above zero. 200 µs (Figure 5.11), the overhead of 802.11ac
     /// without other senders.
     pub overhead: Span,
-    /// By what part the modelled round may change in a slot whose levels still count, 0 to 1. A
-    /// tenth: fluctuations of μR are less (4 to 7 % in Table 5.1), a change of stream or MCS more.
+    /// The maximum relative change of the modelled round in a slot whose levels still count, 0
+    /// to 1. A tenth: fluctuations of μR are smaller (4 to 7 % in Table 5.1), a change of streams
+    /// or MCS is larger.
     pub jump: f64,
-    /// How near levels are to their targets, as a part of those, when the outer loop follows them,
-    /// above 0. A quarter, of which the outer gain makes a twentieth of error in ν.
+    /// The maximum relative distance of levels from their targets at which the outer loop follows
+    /// them, above 0. A quarter: times the outer gain, an error of a twentieth in ν.
     pub near: f64,
 }
 
@@ -129,12 +140,12 @@ impl NonlinearParams {
         let why = "the delay would never be looked at";
         check("near", self.near, self.near > 0.0, ["above 0", why, "0.25"])?;
         let holds = self.level >= 1.0 && self.level < downlink.max_level() - 1.0;
-        let why = "full frames do not tell how much waits";
+        let why = "full frames do not show the queue length";
         check("level", self.level, holds, ["from 1 to below `max_packets` less 1", why, "32"])?;
         Ok(Slotted::new(downlink, NonlinearLaw::new(self)))
     }
 
-    /// How many times as large as ĉ c may be, with the loop still stable: 2/K1.
+    /// The maximum ratio c/ĉ at which the loop is stable: 2/K1.
     pub fn margin(&self) -> f64 {
         2.0 / self.inner_gain
     }
@@ -143,17 +154,17 @@ impl NonlinearParams {
 /// The law with its stations.
 pub type Nonlinear = Slotted<NonlinearLaw>;
 
-/// What [`Nonlinear`] does once a slot.
+/// The decision of [`Nonlinear`], once per slot.
 #[derive(Debug, Clone)]
 pub struct NonlinearLaw {
     params: NonlinearParams,
     /// ĉ of one frame, in seconds.
     overhead: f64,
-    /// How many č have gone into ĉ, as far as that matters.
+    /// The number of č in ĉ, while it determines their weight.
     samples: u32,
     /// ν.
     target: f64,
-    /// ν in the model's optimum, as ν was last moved with it.
+    /// ν at the model's optimum, with which ν was last moved.
     ideal: Option<f64>,
     /// The round that the rates were made for, in seconds.
     round: Option<f64>,
@@ -161,7 +172,7 @@ pub struct NonlinearLaw {
     has_jumped: bool,
 }
 
-/// What the law knows of one station.
+/// The law's state for one station.
 #[derive(Debug, Clone, Copy)]
 pub struct NonlinearState {
     /// wᵢ, in seconds; zero before the first report.
@@ -187,7 +198,7 @@ impl NonlinearLaw {
         }
     }
 
-    /// ĉ of one frame: what it costs beside its packets, by the levels.
+    /// ĉ of one frame: its overhead in addition to its packets, estimated from the levels.
     pub fn overhead(&self) -> Span {
         Span::from_secs_f64(self.overhead)
     }
@@ -202,8 +213,8 @@ impl NonlinearLaw {
         let limits =
             Limits { delay: self.params.delay, level: self.params.level, airtime: MAX_ON_AIR };
         let slowest = slowest(model);
-        // The slowest station's level is the least. Where the delay is too short for a packet each,
-        // one is sent all the same.
+        // The slowest station has the lowest level. If the delay is too short for one packet per
+        // station, one is sent in any case.
         let least = |levels: Vec<f64>| levels.into_iter().fold(f64::INFINITY, f64::min);
         let ideal = model.allocate(limits).map_or(1.0, |optimum| least(optimum.levels));
         let factor = ideal / self.ideal.replace(ideal).unwrap_or(self.target);
@@ -306,7 +317,7 @@ impl NonlinearLaw {
         8.0 * self.params.downlink.packet.get() as f64
     }
 
-    /// The model of all stations that are known, with what is believed of them.
+    /// The model of all stations that have reported, with the present estimates.
     fn model(&self, stations: &[Known<'_>]) -> Option<Round> {
         let overhead = Span::from_secs_f64(self.overhead);
         let link = |station: &Known<'_>| Link { overhead, airtime: station.state.airtime };
@@ -315,17 +326,18 @@ impl NonlinearLaw {
     }
 }
 
-/// Below this level frames of one packet are so many that some rounds have none.
+/// Below this level, frames of one packet are so frequent that some rounds have no frame.
 const ALONE: f64 = 1.5;
 
-/// z in targets, at most, where stations share: ĉ may be twice c, and a level that stays lower still is
-/// not true.
+/// The maximum z in multiples of its target, with several stations: ĉ may be twice c, and a level
+/// that stays even lower is false.
 const OVERASK: f64 = 2.0;
 
-/// ĉ in first values, at least: AIFS, backoff and acknowledgement of a frame are not much shorter.
+/// The minimum of ĉ in multiples of its first value: AIFS, backoff and acknowledgement of a frame
+/// are not much shorter.
 const MIN_OVERHEAD: f64 = 0.5;
 
-/// ĉ in first values, at most: a channel that a hundred others share.
+/// The maximum of ĉ in multiples of its first value: a channel shared by a hundred others.
 const MAX_OVERHEAD: f64 = 100.0;
 
 /// w₁.
@@ -416,7 +428,7 @@ mod tests {
             (NonlinearParams { outer_gain: 1.0, ..params() }, "(Lemma 2)"),
             (NonlinearParams { overhead_gain: -0.1, ..params() }, "part of a mean"),
             (NonlinearParams { delay: Span::ZERO, ..params() }, "`delay` is 0"),
-            (NonlinearParams { level: 63.0, ..params() }, "how much waits"),
+            (NonlinearParams { level: 63.0, ..params() }, "the queue length"),
             (NonlinearParams { near: f64::NAN, ..params() }, "`near` is NaN"),
         ] {
             let message = wrong.build().unwrap_err().to_string();

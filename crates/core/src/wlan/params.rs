@@ -3,29 +3,30 @@
 use super::Report;
 use crate::unit::{BitRate, Bytes, Packets, Span};
 
-/// Settings of every law that decides once a slot.
+/// Settings of every law that decides once per slot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DownlinkParams {
-    /// Δ: how often clients report, above zero. 500 ms, as in most of the thesis: a hundred frames
-    /// and more, and several times as long as fluctuations last (at most 0.12 s).
+    /// Δ: the interval of clients' reports, above zero. 500 ms, as in most of the thesis: at least
+    /// a hundred frames, and several times the time constant of fluctuations (at most 0.12 s).
     pub interval: Span,
     /// l: the size of the IP packets, above zero. 1500 B.
     pub packet: Bytes,
-    /// The rate to a station that has reported nothing yet, above zero. 1 Mbit/s: 40 packets a slot,
-    /// so that the first report has frames in it.
+    /// The rate to a station before its first report, above zero. 1 Mbit/s: 40 packets per slot, so
+    /// that the first report contains frames.
     pub start: BitRate,
-    /// Nmax: how many packets a frame of the access point has at most, 2 to 1024. 64, the places
-    /// of a block acknowledgement; 128 where it also uses A-MSDU.
+    /// Nmax: the maximum number of packets per frame of the access point, 2 to 1024. 64, the size
+    /// of a block acknowledgement; 128 if it also uses A-MSDUs.
     pub max_packets: Packets,
-    /// How many stations there may be, 1 to 1024. 64.
+    /// The maximum number of stations, 1 to 1024. 64.
     pub max_stations: u32,
-    /// For how many slots without a report a station's rate holds, 1 to 1000, before it halves
-    /// with each. 3: two reports lost in a row are bad luck, three are a station that went away.
+    /// The number of slots without a report for which a station's rate holds, 1 to 1000, before it
+    /// halves with each further one. 3: two lost reports in a row can happen by chance, three mean
+    /// that the station has left.
     pub max_missed_reports: u32,
     /// The fastest μR that is believed, at least 6.5 Mbit/s. 3466.8 Mbit/s: MCS 9 with 4 streams
-    /// over 160 MHz. What a station claims beyond the truth makes slower ones get less.
+    /// over 160 MHz. A false, higher claim of one station lowers the rates of slower ones.
     pub max_mcs_rate: BitRate,
 }
 
@@ -43,7 +44,7 @@ impl Default for DownlinkParams {
     }
 }
 
-/// Settings that make no sense, or with which no loop is stable.
+/// Settings out of their range, or with which the loop is unstable.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum ParamsError {
     /// A number outside its range.
@@ -51,13 +52,13 @@ pub enum ParamsError {
     OutOfRange {
         /// The setting.
         field: &'static str,
-        /// What it was.
+        /// Its value.
         value: f64,
-        /// Where it may lie.
+        /// Its range.
         range: &'static str,
-        /// What happens beyond.
+        /// The reason for the range.
         why: &'static str,
-        /// A value that makes sense.
+        /// A valid value.
         example: &'static str,
     },
 }
@@ -104,8 +105,8 @@ impl DownlinkParams {
         self.max_packets.get() as f64
     }
 
-    /// The report with its numbers in their ranges; `None` if it says nothing.
-    /// Frames have at most `most` packets.
+    /// The report with its numbers clamped to their ranges; `None` if it has no frames or numbers
+    /// that are not finite. Frames have at most `most` packets.
     pub(super) fn sane(&self, report: Report, most: f64) -> Option<Report> {
         let Report { level, deviation, frames, rate, loss } = report;
         let is_said = frames > 0 && [level, deviation, loss].iter().all(|said| said.is_finite());
@@ -119,7 +120,7 @@ impl DownlinkParams {
     }
 }
 
-/// What both forms of Algorithm 2 have in common.
+/// The common settings of both forms of Algorithm 2.
 pub(super) struct LoopSettings {
     /// K1.
     pub(super) inner_gain: f64,
@@ -154,7 +155,7 @@ impl LoopSettings {
     }
 }
 
-/// An error unless `holds`; `about` is range, why and example.
+/// An error if `holds` is false; `about` is the range, the reason and an example.
 pub(super) fn check(
     field: &'static str,
     value: f64,

@@ -1,5 +1,4 @@
-//! The airtime of reports: the part of the time that the
-//! [model](super::Round) leaves out.
+//! The airtime of clients' reports, which the [model](super::Round) does not include.
 //!
 //! ```text
 //! s  = (Σ T_report + κ·(c + wᵀN))/Δ        share of the air          x = (1 − s)·F⁻¹(N)
@@ -7,28 +6,28 @@
 //! κ  = Σᵢ p₀·p₁·…·pᵢ                       frames of the access point that one report destroys
 //! ```
 //!
-//! A report contends with an access point that always has a frame to send. Where both end their
-//! backoffs in one slot, the frame is lost with the report; it is n times as often on the air as a
-//! report of each station, and as long as a round by n, so that n reports destroy κ·(c + wᵀN).
+//! A report contends with an access point that always has a frame to send. If both backoffs end in
+//! the same slot, the frame is lost together with the report. A frame takes a round divided by n,
+//! so the reports of n stations destroy κ·(c + wᵀN) of airtime.
 //!
-//! # Who meets whom
+//! # The collision probability
 //!
-//! Backoffs are uniform over W = CWmin + 1 slots. A report that has k slots to go meets the access
-//! point, whose frame has just ended, with probability
+//! Backoffs are uniform over W = CWmin + 1 slots. A report with k slots to go collides with a frame
+//! of the access point, whose last frame has just ended, with probability
 //!
 //! ```text
-//! u(k) = (1/W)·(1 + Σ u(k − 1 − a), a < min(k, W))      it draws k, or draws a, sends and draws again
+//! u(k) = (1/W)·(1 + Σ u(k − 1 − a), a < min(k, W))      it draws k, or draws a, sends, draws again
 //! ```
 //!
-//! as each busy period takes one slot off the count of the station that waits (IEEE 802.11-2016,
-//! 10.22.2.4). For k < W this is (1 + 1/W)^k/W, and in the mean p₀ = ((1 + 1/W)^W − 1)/W. After a
+//! as each busy period reduces the counter of a waiting station by one slot (IEEE 802.11-2016,
+//! 10.22.2.4). For k < W this is (1 + 1/W)^k/W, and the mean is p₀ = ((1 + 1/W)^W − 1)/W. After a
 //! collision both draw from twice as many slots: pᵢ. With W = 16, p₀ = 0.102 and κ = 0.111.
 //!
-//! # What is left out
+//! # Not modelled
 //!
-//! Reports of several stations at once meet each other too, and may be lost with the same frame.
-//! The cost of a collision beyond its frame, 50 µs, and that a report waits for an idle medium where
-//! the access point has nothing to send.
+//! Collisions between reports of several stations, which may be lost with the same frame; the cost
+//! of a collision beyond its frame, 50 µs; and the time for which a report waits for an idle medium
+//! when the access point has nothing to send.
 
 use alloc::vec::Vec;
 
@@ -43,12 +42,13 @@ pub struct Reports {
     pub interval: Span,
     /// Σ T_report: one report of each station.
     pub airtime: Span,
-    /// κ: frames of the access point that a report destroys, in the mean.
+    /// κ: the mean number of the access point's frames that one report destroys.
     pub destroyed: f64,
 }
 
 impl Reports {
-    /// Nobody reports yet; all are going to do so every `interval`, and contend like this.
+    /// No stations yet; each added station reports every `interval` and contends with these
+    /// parameters.
     pub fn new(interval: Span, contention: &CategoryParams) -> Self {
         Self { interval, airtime: Span::ZERO, destroyed: destroyed_frames(contention) }
     }
@@ -68,13 +68,13 @@ impl Reports {
         Self { airtime: self.airtime + airtime, ..self }
     }
 
-    /// s: the part of the time, 0 to 1, that reports take from frames of these levels.
+    /// s: the share of the time, 0 to 1, that reports take from frames of these levels.
     pub fn share(&self, round: &Round, levels: &[f64]) -> f64 {
         let lost = self.airtime.as_secs_f64() + self.destroyed * round.span(levels);
         (lost / self.interval.as_secs_f64()).clamp(0.0, 1.0)
     }
 
-    /// The rates x, in packets/s, at which levels are N with reports beside.
+    /// The rates x, in packets/s, at which levels are N, with reports on the air.
     pub fn rates(&self, round: &Round, levels: &[f64]) -> Vec<f64> {
         let left = 1.0 - self.share(round, levels);
         round.rates(levels).into_iter().map(|rate| left * rate).collect()
@@ -83,7 +83,7 @@ impl Reports {
 
 /// κ.
 fn destroyed_frames(contention: &CategoryParams) -> f64 {
-    /// What is sent so often is given up (dot11ShortRetryLimit).
+    /// The maximum number of attempts (dot11ShortRetryLimit).
     const TRIES: usize = 7;
     let first = contention.cw_min as usize + 1;
     let largest = contention.cw_max as usize + 1;
@@ -96,8 +96,8 @@ fn destroyed_frames(contention: &CategoryParams) -> f64 {
     sum
 }
 
-/// The probability that a report meets the access point if both draw from `window` slots, and
-/// the access point from `fresh` after each frame of its own.
+/// The probability that a report collides with the access point if both draw from `window` slots,
+/// and the access point from `fresh` after each of its own frames.
 fn meeting(window: usize, fresh: usize) -> f64 {
     let met = |known: &[f64], drawn: usize, slot: usize| {
         let earlier: f64 = (0..slot.min(drawn)).map(|a| known[slot - 1 - a]).sum();
@@ -140,7 +140,7 @@ mod tests {
             for _ in 0..200_000 {
                 let (mut report, mut frame) =
                     (rng.random_range(0..window), rng.random_range(0..window));
-                // A frame that goes first takes its slot off the report's count as well.
+                // A frame that is sent first also reduces the report's counter by its slot.
                 while frame < report {
                     report -= frame + 1;
                     frame = rng.random_range(0..16);

@@ -1,4 +1,4 @@
-//! Slots: the times at which a law decides, and the reports that it has then.
+//! Slots: when a law decides, and which reports it has then.
 //!
 //! ```text
 //!            ┌─ all have reported, and Δ/2 have passed ─┐
@@ -9,10 +9,11 @@
 //! # Where the paper is silent
 //!
 //! - **Clocks.** Clients report every Δ of their own clocks; the thesis's slots are common to all.
-//!   Here a slot ends when the last report comes, so that new rates and new counts begin together;
-//!   it waits for late reports half a Δ, and reports faster than every Δ/2 change nothing.
-//! - **Missing reports.** A station without a report keeps its rate for `patience` slots
-//!   ([`DownlinkParams`]); then each slot halves its rate, by the law's own variable.
+//!   Here a slot ends when the last report arrives, so that new rates and new counts begin
+//!   together. It waits up to Δ/2 for late reports, and lasts at least Δ/2 if reports come faster.
+//! - **Missing reports.** A station without a report keeps its rate for `max_missed_reports` slots
+//!   ([`DownlinkParams`]); then each further slot halves the law's variable for it (its rate, or
+//!   z).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -21,24 +22,24 @@ use core::num::NonZeroU16;
 use super::{Belief, DownlinkLaw, DownlinkParams, Report, StationId, TooManyStations};
 use crate::unit::{BitRate, Span, Time};
 
-/// A law that decides once a slot for all stations.
+/// A law that decides once per slot for all stations.
 pub trait SlotLaw: fmt::Debug + Send {
-    /// What it knows of one station.
+    /// The law's state for one station.
     type State: fmt::Debug + Send;
 
     /// The name in reports and scenarios.
     fn name(&self) -> &'static str;
 
-    /// What is known of a station that joins.
+    /// The state of a station that joins.
     fn join(&self) -> Self::State;
 
     /// A slot has ended: sets each station's rate for the next.
     fn step(&mut self, stations: &mut [Station<Self::State>]);
 
-    /// The level that it seeks for a station; `None` where it knows too little of that.
+    /// The target level of a station; `None` if the law has too little information.
     fn target(&self, state: &Self::State) -> Option<f64>;
 
-    /// What it believes of the channel to a station.
+    /// The law's estimates of the channel to a station.
     fn belief(&self, _state: &Self::State) -> Belief {
         Belief::default()
     }
@@ -48,29 +49,30 @@ pub trait SlotLaw: fmt::Debug + Send {
 #[derive(Debug, Clone)]
 pub struct Station<S> {
     id: StationId,
-    /// What it said in this slot, in range; `None` if nothing.
+    /// Its report in this slot, with all numbers in range; `None` without a report.
     pub report: Option<Report>,
-    /// Whether its level may be held against its rate: it was sent as much as that allows.
+    /// Whether its level belongs to its rate: as many packets were sent to it as the rate allows.
     pub is_saturating: bool,
-    /// How many slots in a row, with this one, are without a report.
+    /// The number of consecutive slots without a report, including this one.
     pub silence: u32,
     /// The rate in force, of IP packets.
     pub rate: BitRate,
-    /// What was sent in this slot, where that was less.
+    /// The rate at which packets were sent in this slot, if it was lower.
     pub(super) paced: Option<BitRate>,
-    /// Nmax as its client says.
+    /// Nmax as reported by its client.
     max_packets: Option<f64>,
-    /// What the law knows of it.
+    /// The law's state for it.
     pub state: S,
 }
 
 impl<S> Station<S> {
-    /// The level of this slot, where it says something of the rate.
+    /// The level of this slot, if it is a measure of the rate.
     pub fn level(&self) -> Option<f64> {
         self.report.filter(|_| self.is_saturating).map(|report| report.level)
     }
 
-    /// A target that its frames can reach: where they are full, the level says too little.
+    /// The target, limited to a level below full frames, which give only a lower bound of the
+    /// level.
     pub(super) fn reachable(&self, target: f64) -> f64 {
         self.max_packets.map_or(target, |most| target.min((most - 2.0).max(1.0)))
     }
@@ -80,7 +82,7 @@ impl<S> Station<S> {
         self.max_packets.unwrap_or(params.max_level())
     }
 
-    /// Whether frames of such a level are full, so that the true one may be anything above.
+    /// Whether frames of this level are full, so that the level is only a lower bound.
     pub(super) fn is_full(&self, level: f64, params: &DownlinkParams) -> bool {
         level >= self.max_packets(params) - 1.0
     }
@@ -96,7 +98,7 @@ impl<S> Station<S> {
 pub struct Slotted<L: SlotLaw> {
     params: DownlinkParams,
     law: L,
-    /// By their numbers.
+    /// Sorted by their numbers.
     stations: Vec<Station<L::State>>,
     /// When this slot began.
     began: Time,
@@ -226,9 +228,9 @@ impl<L: SlotLaw> DownlinkLaw for Slotted<L> {
     }
 }
 
-/// The middle one of the numbers, the upper of two; `None` for none.
+/// The median of the numbers, the upper of two middle ones; `None` of an empty slice.
 ///
-/// As long as fewer than half of them lie it is between honest ones. `numbers` get sorted.
+/// As long as fewer than half of the numbers are false, it is between true ones. Sorts `numbers`.
 pub(super) fn median(numbers: &mut [f64]) -> Option<f64> {
     numbers.sort_unstable_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied()
@@ -238,7 +240,7 @@ pub(super) fn median(numbers: &mut [f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Doubles the rate of who reports, and notes silence.
+    /// Doubles the rate of each station that reports, and notes silence.
     #[derive(Debug)]
     struct Doubling;
 
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(law.poll_timeout(), Some(ms(850)));
         law.on_report(ms(200), one, REPORT);
         law.on_report(ms(210), two, Report { frames: 0, ..REPORT });
-        assert_eq!(law.poll_timeout(), Some(ms(850)), "a report of nothing is none");
+        assert_eq!(law.poll_timeout(), Some(ms(850)), "a report of no frames is ignored");
         law.on_report(ms(220), two, REPORT);
         assert_eq!(law.poll_timeout(), Some(ms(350)));
         law.handle_timeout(ms(349));

@@ -11,8 +11,8 @@
 //!
 //! # Where the standard leaves a choice
 //!
-//! Some drivers hand up frames decrypted, with the mark of protection still set. A payload that begins as IP
-//! behind the header, or behind the 8 bytes of CCMP or GCMP, is taken to be clear.
+//! Some drivers deliver decrypted frames with the protection bit still set. A payload that begins
+//! as IP after the header, or after the 8 bytes of CCMP or GCMP, is taken to be clear.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ type Address = [u8; 6];
 const SNAP: [u8; 6] = [0xAA, 0xAA, 0x03, 0, 0, 0];
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xDD];
-/// What stands in front of a packet's ethernet type, and the type.
+/// The size of the LLC/SNAP header, the packet's EtherType included.
 const LLC: usize = SNAP.len() + 2;
 
 const TO_DS: u8 = 0x01;
@@ -36,40 +36,41 @@ const QOS_AMSDU: u8 = 0x80;
 /// The header of a data frame between an access point and a station.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DataFrame {
-    /// Whether the access point sent it; false where a station did, or both ends are alike.
+    /// Whether the access point sent it; false if a station did, or if both ends are of the same
+    /// kind.
     pub from_ap: bool,
-    /// The station: who received it of an access point, else who transmitted it.
+    /// The station: the receiver of a frame of an access point, else the transmitter.
     pub station: Address,
     /// The other end on the air.
     pub peer: Address,
-    /// Who made the packet, or is to get it, beyond the access point.
+    /// The source or the destination of the packet beyond the access point.
     pub third: Address,
     /// The sequence number, 0 to 4095, counted by receiver and priority.
     pub seq: u16,
-    /// Whether it was sent before.
+    /// Whether it is a retry.
     pub is_retry: bool,
-    /// The user priority, 0 to 7; `None` where it says none.
+    /// The user priority, 0 to 7; `None` without a QoS field.
     pub priority: Option<u8>,
 }
 
-/// What a data frame carries.
+/// The payload of a data frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// One packet with what stands in front of it, or nothing.
+    /// One packet with its LLC/SNAP header, or empty.
     Clear(&'a [u8]),
-    /// Several.
+    /// Several packets.
     Amsdu(&'a [u8]),
     /// Encrypted.
     Protected,
 }
 
-/// Why a frame holds no packets.
+/// Why a frame has no packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DataError {
-    /// Management, control, or data without data.
+    /// A management or control frame, or a data frame without data.
     #[error("it is no frame of data")]
     Other,
-    /// A part of a packet.
+    /// A fragment of a packet.
     #[error("it is a fragment")]
     Fragment,
     /// It ends within its header.
@@ -78,11 +79,11 @@ pub enum DataError {
 }
 
 impl DataFrame {
-    /// Reads the header in front of `mpdu`; where `is_padded`, what follows it begins at a multiple
-    /// of 4 bytes.
+    /// Reads the header at the front of `mpdu`; if `is_padded`, the payload begins at a multiple of
+    /// 4 bytes.
     ///
     /// # Errors
-    /// [`DataError`] where this is no whole frame of data.
+    /// [`DataError`] if this is not a complete data frame.
     pub fn parse(mpdu: &[u8], is_padded: bool) -> Result<(Self, Payload<'_>), DataError> {
         let &[kind, flags, ..] = mpdu else { return Err(DataError::Cut) };
         // Version 0, type 2; subtypes with bit 2 have no data.
@@ -137,8 +138,7 @@ impl DataFrame {
         Ok((frame, payload))
     }
 
-    /// Appends a frame that carries `packet`, of IP, to `out`. One that has no packet of IP is
-    /// marked as IPv4.
+    /// Appends a frame with the IP packet `packet` to `out`. Any other packet is marked as IPv4.
     pub fn write(&self, packet: &[u8], out: &mut Vec<u8>) {
         let kind = if self.priority.is_some() { 0x88 } else { 0x08 };
         let direction = if self.from_ap { FROM_DS } else { TO_DS };
@@ -160,7 +160,7 @@ impl DataFrame {
 }
 
 impl<'a> Payload<'a> {
-    /// The IP packets, as far as they were captured; what is no IP is left out.
+    /// The IP packets, as far as they were captured; other packets are left out.
     pub fn packets(self) -> Packets<'a> {
         match self {
             Self::Clear(body) => Packets { one: ip_of(body), several: &[] },
@@ -179,7 +179,7 @@ impl<'a> Payload<'a> {
 #[derive(Debug, Clone)]
 pub struct Packets<'a> {
     one: Option<&'a [u8]>,
-    /// Subframes of an A-MSDU that are still to read.
+    /// The unread subframes of an A-MSDU.
     several: &'a [u8],
 }
 
@@ -206,7 +206,7 @@ impl<'a> Iterator for Packets<'a> {
     }
 }
 
-/// What follows the headers of LLC and SNAP, if it is IP.
+/// The packet after the LLC and SNAP headers, if it is IP.
 fn ip_of(body: &[u8]) -> Option<&[u8]> {
     let (llc, packet) = body.split_at_checked(LLC)?;
     let (snap, kind) = llc.split_at(SNAP.len());

@@ -1,5 +1,4 @@
-//! Frames as a capture next to the air shows them: the radio's data of a frame, and the packets
-//! that it carries.
+//! Frames as captured on the air: the radiotap header of a frame, and its packets.
 //!
 //! ```text
 //! ┌──────────┬─────────────────┬──────────┬────────┬─────┐
@@ -9,8 +8,9 @@
 //!   └─ Phy ─► rate
 //! ```
 //!
-//! Records of one frame have one [`Stamp`], by which [`Aggregation`](super::Aggregation) counts.
-//! Everything here is total: any bytes give a value or an error, in one pass and without memory.
+//! Records of one frame have the same [`Stamp`], by which [`Aggregation`](super::Aggregation)
+//! counts. All parsers are total: any bytes give a value or an error, in one pass and without
+//! allocation.
 //!
 //! ```
 //! use freshline_core::unit::BitRate;

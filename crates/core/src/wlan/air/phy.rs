@@ -9,8 +9,8 @@
 //!
 //! # Where the standard leaves a choice
 //!
-//! A rate is `None` where a mode does not exist (as MCS 9 over 20 MHz with one stream), and for 5 to
-//! 8 streams of VHT and the widths of EHT, which are not known here.
+//! A rate is `None` if a mode does not exist (such as MCS 9 over 20 MHz with one stream), and for 5
+//! to 8 streams of VHT and the widths of EHT, which are not supported.
 
 use crate::unit::BitRate;
 use crate::wlan::mac::{self, Guard, Mode, Standard};
@@ -50,14 +50,14 @@ impl From<mac::Width> for Width {
     }
 }
 
-/// The way in which a frame was sent.
+/// The mode in which a frame was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phy {
-    /// One rate alone, from 802.11 to 802.11g.
+    /// A single rate, from 802.11 to 802.11g.
     Legacy(BitRate),
     /// 802.11n.
     Ht {
-        /// 0 to 31; every eight have one stream more.
+        /// 0 to 31; one more stream per eight.
         mcs: u8,
         /// 20 or 40 MHz.
         width: Width,
@@ -86,13 +86,13 @@ pub enum Phy {
         subcarriers: u16,
         /// The pause between symbols in ns: 800, 1600 or 3200.
         guard_ns: u16,
-        /// Whether each bit goes over two subcarriers.
+        /// Whether each bit is sent on two subcarriers (DCM).
         is_dual: bool,
     },
 }
 
 impl Phy {
-    /// The rate of the data symbols; `None` where there is no such mode, or it is not known here.
+    /// The rate of the data symbols; `None` if there is no such mode, or it is not supported.
     pub fn rate(&self) -> Option<BitRate> {
         match *self {
             Self::Legacy(rate) => Some(rate),
@@ -126,7 +126,7 @@ impl Phy {
         }
     }
 
-    /// What a cell calls `mode` of `standard`; `None` if the standard has no such mode.
+    /// The form of a cell's `mode` of `standard`; `None` if the standard has no such mode.
     pub fn of_mode(standard: Standard, mode: &Mode, guard: Guard) -> Option<Self> {
         let streams = u8::try_from(mode.streams).ok()?;
         let same = |candidate: Option<Mode>| candidate.as_ref() == Some(mode);
@@ -143,7 +143,7 @@ impl Phy {
     }
 }
 
-/// Coded bits a subcarrier, and the code's data bits for how many coded ones. Up to MCS 9 as in VHT.
+/// Coded bits per subcarrier, and the code rate: data bits and coded bits. Up to MCS 9 as in VHT.
 fn he_scheme(mcs: u8) -> Option<(u32, (u32, u32))> {
     const QAM_1024: u32 = 10;
     match mcs {

@@ -1,21 +1,22 @@
-//! Radiotap: the radio's data of a frame, in front of it.
+//! Radiotap: the header in which a radio describes a captured frame.
 //!
 //! ```text
 //! version 0 │ pad │ length │ present … │ fields in the order of their bits, each aligned
 //! ```
 //!
 //! Formats: radiotap.org, and Linux's `include/net/ieee80211_radiotap.h`; all numbers are
-//! little-endian. Bit 31 of a word of present bits says that another word follows, 29 that that one
-//! restarts with bit 0, 30 that it is of a vendor, whose data says how long it is and is skipped.
+//! little-endian. In a word of present bits, bit 31 means that another word follows, bit 29 that
+//! the next word restarts at bit 0, and bit 30 that it belongs to a vendor, whose data contains its
+//! length and is skipped.
 //!
 //! # Where the format is silent
 //!
-//! - Of a field that is there several times (one set of fields an antenna), the first counts.
-//! - At a field of unknown size reading ends; the fields before it count. Bit 28, after which fields
-//!   say their length, is such a one: nothing behind it is needed here.
-//! - Of a frame for several users (VHT), the first that has streams counts.
-//! - Without a word on the pause between symbols it is the long one; without a width or an MCS there
-//!   is no [`Phy`].
+//! - If a field occurs several times (one set of fields per antenna), the first counts.
+//! - Reading ends at a field of unknown size; the fields before it count. Bit 28, after which
+//!   fields contain their length, is treated as such: no field after it is needed.
+//! - In a frame for several users (VHT), the first user with streams counts.
+//! - An unknown guard interval counts as the long one; without a width or an MCS there is no
+//!   [`Phy`].
 
 use alloc::vec::Vec;
 
@@ -23,44 +24,44 @@ use super::phy::{Phy, Width};
 use crate::unit::{BitRate, Time};
 use crate::wlan::mac::Guard;
 
-/// What is read of a radiotap header.
+/// The fields read from a radiotap header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Radiotap {
-    /// When the frame came, by the radio's clock, in µs.
+    /// The arrival time of the frame by the radio's clock, in µs.
     pub tsft: Option<u64>,
-    /// Whether the frame ends with its check sequence, of 4 bytes.
+    /// Whether the frame ends with its frame check sequence (FCS) of 4 bytes.
     pub has_fcs: bool,
-    /// Whether that was wrong: what is in the frame cannot be trusted.
+    /// Whether the FCS was wrong: the frame's content is not reliable.
     pub is_bad: bool,
-    /// Whether what follows the 802.11 header begins at a multiple of 4 bytes.
+    /// Whether the payload after the 802.11 header begins at a multiple of 4 bytes.
     pub is_padded: bool,
     /// How it was sent.
     pub phy: Option<Phy>,
-    /// Of which A-MPDU it was a part.
+    /// The A-MPDU to which it belonged.
     pub ampdu: Option<Ampdu>,
 }
 
 /// A part of an A-MPDU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ampdu {
-    /// The same for all parts of one, another one for the next.
+    /// The number of the A-MPDU: equal for all its parts, different for the next one.
     pub reference: u32,
     /// Whether this is known to be its last part.
     pub is_last: bool,
 }
 
-/// What all packets of one frame have in common, and those of the next do not.
+/// An identifier that all packets of one frame share, and that differs in the next frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stamp {
     /// The number of its A-MPDU.
     Reference(u32),
-    /// When it came by the radio's clock, in µs.
+    /// The arrival time by the radio's clock, in µs.
     Tsft(u64),
 }
 
 impl Stamp {
-    /// As a time that only this stamp has, for an [`Arrival`](crate::wlan::Arrival): of a TSFT in
-    /// ns, of a reference beyond all of them.
+    /// As a unique time, for an [`Arrival`](crate::wlan::Arrival): a TSFT in ns; a reference is
+    /// above all of those.
     pub fn as_time(self) -> Time {
         const REFERENCES: u64 = 1 << 63;
         match self {
@@ -70,10 +71,10 @@ impl Stamp {
     }
 }
 
-/// Why bytes are no radiotap header.
+/// Why bytes are not a radiotap header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RadiotapError {
-    /// Of another version than 0.
+    /// A version other than 0.
     #[error("its radiotap header is of version {0}, this is version 0")]
     Version(u8),
     /// It ends within the header.
@@ -120,7 +121,7 @@ const HT: usize = 19;
 const AMPDU: usize = 20;
 const VHT: usize = 21;
 const HE: usize = 23;
-/// The bits that say what words of bits follow.
+/// The bits that describe the following words of bits.
 const RESET_NAMESPACE: usize = 29;
 const VENDOR: usize = 30;
 const MORE: u32 = 1 << 31;
@@ -140,11 +141,11 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Radiotap {
-    /// Reads the header in front of `record`; what stands behind it is the 802.11 frame, without
+    /// Reads the header at the front of `record`; returns it and the 802.11 frame after it, without
     /// its check sequence.
     ///
     /// # Errors
-    /// [`RadiotapError`] where there is no whole header.
+    /// [`RadiotapError`] if the header is incomplete.
     pub fn parse(record: &[u8]) -> Result<(Self, &[u8]), RadiotapError> {
         let version = *record.first().ok_or(RadiotapError::Cut)?;
         if version != 0 {
@@ -161,21 +162,21 @@ impl Radiotap {
         Ok((radio, &frame[..checked]))
     }
 
-    /// Reads the fields; `None` where the header ends within its words of present bits.
+    /// Reads the fields; `None` if the header ends within its words of present bits.
     fn read(&mut self, header: &[u8]) -> Option<()> {
         let mut words = 1;
         while u32_at(header, 4 * words)? & MORE != 0 {
             words += 1;
         }
         let mut at = 4 + 4 * words;
-        // Where the vendor's data ends, in whose words we are.
+        // The end of the present vendor's data, within its words.
         let mut vendor_end = None;
         let mut is_first = true;
         for word in 1..=words {
             let present = u32_at(header, 4 * word)?;
             let has = |bit: usize| present & 1 << bit != 0;
             if vendor_end.is_none() {
-                // A word that goes on with bit 32 has fields that nobody knows.
+                // A word that continues at bit 32 has unknown fields.
                 if !is_first && present & !(MORE | 1 << RESET_NAMESPACE | 1 << VENDOR) != 0 {
                     return Some(());
                 }
@@ -206,7 +207,7 @@ impl Radiotap {
         Some(())
     }
 
-    /// A field, of the size that it has.
+    /// Reads one field of this length.
     fn take(&mut self, field: usize, bytes: &[u8]) {
         match (field, bytes) {
             (TSFT, bytes) => {
@@ -218,7 +219,7 @@ impl Radiotap {
                 self.is_padded |= flags & FLAG_PADDED != 0;
                 self.is_bad |= flags & FLAG_BAD != 0;
             }
-            // In units of 500 kbit/s; 0 where the rate is another one's to say.
+            // In units of 500 kbit/s; 0 if another field gives the rate.
             (RATE, &[rate]) if rate > 0 => {
                 let rate = BitRate::from_bps(u64::from(rate) * 500_000);
                 self.phy = self.phy.or(Some(Phy::Legacy(rate)));
@@ -237,22 +238,21 @@ impl Radiotap {
         }
     }
 
-    /// What says more than a rate does.
+    /// Replaces a plain rate by a more precise mode.
     fn take_phy(&mut self, phy: Option<Phy>) {
         if matches!(self.phy, None | Some(Phy::Legacy(_))) {
             self.phy = phy.or(self.phy);
         }
     }
 
-    /// What tells this frame from others. The number of an A-MPDU rather than the time: some radios
-    /// give each of its parts a time of its own.
+    /// The identifier of this frame. The number of an A-MPDU takes precedence over the time: some
+    /// radios give each part of an A-MPDU its own time.
     pub fn stamp(&self) -> Option<Stamp> {
         let reference = self.ampdu.map(|ampdu| Stamp::Reference(ampdu.reference));
         reference.or(self.tsft.map(Stamp::Tsft))
     }
 
-    /// Appends the header to `out`. A rate that no radio has, and subcarriers that no channel has,
-    /// are left out.
+    /// Appends the header to `out`. Invalid rates and numbers of subcarriers are left out.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; 8]);

@@ -1,11 +1,11 @@
-//! Packets a frame, from kernel timestamps.
+//! Counts packets per frame by kernel timestamps.
 //!
-//! An estimator says where frames begin, and each gets a stamp of its own; [`Aggregation`] then does the
-//! book-keeping of holes and late packets as it does for the network card's. With support vectors its
-//! reports are taken slot by slot, and corrected.
+//! An estimator finds where frames begin, and each frame gets its own stamp; [`Aggregation`] then
+//! keeps track of holes and late packets as it does for the network card's stamps. With support
+//! vectors, its reports are taken per slot and corrected.
 //!
-//! Stamps and numbers come from strangers: whatever they are, memory is that of a few frames, and the
-//! level is one from 1 on.
+//! Stamps and sequence numbers come from untrusted peers: for any input, memory is bounded to a few
+//! frames, and the level is at least 1.
 
 use alloc::boxed::Box;
 use core::num::NonZeroU16;
@@ -17,10 +17,10 @@ use crate::unit::{BitRate, Time};
 /// How frames are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelCounterParams {
-    /// Nmax: packets that a frame can have, at least 1. 64, as many MPDUs as one block acknowledgement
-    /// tells of; access points that put two packets into an MPDU have 128.
+    /// Nmax: the maximum number of packets per frame, at least 1. 64, the number of MPDUs that one
+    /// block acknowledgement covers; access points that put two packets into an MPDU have 128.
     pub most: u32,
-    /// What is remembered of frames and holes.
+    /// How many frames and holes are remembered.
     pub aggregation: AggregationParams,
 }
 
@@ -30,10 +30,10 @@ impl Default for KernelCounterParams {
     }
 }
 
-/// A counter that cannot be made.
+/// Why a counter cannot be built.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CounterError {
-    /// Weights that are no estimator.
+    /// Invalid weights.
     #[error(transparent)]
     Weights(#[from] WeightsError),
     /// Frames without packets.
@@ -53,7 +53,7 @@ pub enum CounterError {
     },
 }
 
-/// Counts packets a frame by the kernel's stamps. Nothing is allocated once it is made.
+/// Counts packets per frame by the kernel's stamps. It allocates memory only at construction.
 #[derive(Debug)]
 pub struct KernelCounter {
     kernel: KernelFrames,
@@ -61,8 +61,8 @@ pub struct KernelCounter {
     slots: Option<Slots>,
 }
 
-/// Numbers the frames of one station by the kernel's stamps. Where several flows share the station, all
-/// of their packets go through one of these, as they share its frames.
+/// Numbers the frames of one station by the kernel's stamps. Flows to the same station share its
+/// frames, so all of their packets must go through the same instance.
 #[derive(Debug)]
 pub struct KernelFrames {
     most: u32,
@@ -76,12 +76,12 @@ pub struct KernelFrames {
 
 impl KernelFrames {
     /// The number of the frame of the packet with this stamp, as a time: equal for all packets of a
-    /// frame. `None` while the estimator says nothing yet.
+    /// frame. `None` until the estimator has seen enough packets.
     pub fn on_packet(&mut self, stamp: Time) -> Option<Time> {
         self.is_first = self.begins_frame(stamp);
         if self.is_first? {
             self.run = 0;
-            // 584 years of a frame a nanosecond.
+            // It wraps after 584 years of one frame per nanosecond.
             self.frame = Time::from_nanos(self.frame.as_nanos().wrapping_add(1));
         }
         self.run += 1;
@@ -95,7 +95,7 @@ impl KernelFrames {
     }
 }
 
-/// Reports of slots, corrected.
+/// The correction of reports per slot.
 #[derive(Debug)]
 struct Slots {
     svm: Svm,
@@ -104,20 +104,20 @@ struct Slots {
     sums: Sums,
 }
 
-/// Of slots since the last report.
+/// Sums over the slots since the last report.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     frames: f64,
     packets: f64,
-    /// Of the squares of packets a frame.
+    /// The sum of the squares of packets per frame.
     squares: f64,
-    /// Of seconds a bit.
+    /// The sum of seconds per bit.
     slowness: f64,
     lost: f64,
 }
 
 impl KernelCounterParams {
-    /// A counter by the gap before a packet alone.
+    /// A counter that compares only the gap before each packet with a threshold.
     ///
     /// # Errors
     /// Weights or a `most` that make no sense.
@@ -151,7 +151,7 @@ impl KernelCounterParams {
         Ok(KernelCounter { slots: Some(slots), ..self.logistic(weights)? })
     }
 
-    /// A counter with an estimator of one's own.
+    /// A counter with a custom estimator.
     ///
     /// # Errors
     /// A `most` of zero.
@@ -163,7 +163,7 @@ impl KernelCounterParams {
         Ok(KernelCounter { kernel, frames: Aggregation::new(self.aggregation), slots: None })
     }
 
-    /// Frames by the last gaps, without counting.
+    /// Numbers frames by the last gaps, without counting packets.
     ///
     /// # Errors
     /// Weights or a `most` that make no sense.
@@ -184,21 +184,21 @@ impl KernelCounterParams {
 }
 
 impl KernelCounter {
-    /// The same, and keeps closed frames for [`KernelCounter::next_frame`]: up to 1024, as the
-    /// estimator tells them.
+    /// The same, and keeps up to 1024 closed frames, as found by the estimator, for
+    /// [`KernelCounter::next_frame`].
     pub fn with_frames(mut self) -> Self {
         self.frames.keep_frames();
         self
     }
 
-    /// The next frame that has closed by `now`; call it until there is none. Always none but of
-    /// [`KernelCounter::with_frames`].
+    /// The next frame that has closed by `now`; call until it returns `None`. Always `None` except
+    /// after [`KernelCounter::with_frames`].
     pub fn next_frame(&mut self, now: Time) -> Option<FrameSeen> {
         self.frames.next_frame(now).map(|(_, frame)| frame)
     }
 
-    /// Whether the last packet was taken for the first of a frame; `None` while the estimator says
-    /// nothing yet.
+    /// Whether the last packet was taken for the first of a frame; `None` until the estimator has
+    /// seen enough packets.
     pub const fn is_first(&self) -> Option<bool> {
         self.kernel.is_first
     }
@@ -245,7 +245,7 @@ impl Slots {
             Some(report) => self.on_slot(report),
             None => self.svm.forget(),
         }
-        // What is in no slot by then came in none of those that passed meanwhile.
+        // Packets not in a slot by then did not arrive in any slot that has passed meanwhile.
         let passed = late.as_nanos() / SLOT.as_nanos();
         if passed > 0 {
             self.svm.forget();
@@ -262,7 +262,7 @@ impl Slots {
 }
 
 impl Sums {
-    /// A slot whose packets came in frames of `level` each; the deviation grows with it.
+    /// Adds a slot whose frames had `level` packets each; the deviation is scaled with the level.
     fn add(&mut self, report: &Report, level: f64) {
         let packets = report.level * report.frames as f64;
         let frames = packets / level;
@@ -302,7 +302,7 @@ mod tests {
 
     const RATE: BitRate = BitRate::from_mbps(390);
 
-    /// A frame begins behind 100 µs, for both.
+    /// For both estimators, a frame begins after a gap of 100 µs.
     fn weights() -> FrameWeights {
         let training = no_training();
         FrameWeights {
@@ -334,7 +334,8 @@ mod tests {
         Time::ZERO + Span::from_micros(micros)
     }
 
-    /// Frames of so many packets, every 500 µs, packets 5 µs apart in a frame; reported at the end.
+    /// Frames of these numbers of packets, every 500 µs, packets 5 µs apart in a frame; reported at
+    /// the end.
     fn counted(mut counter: KernelCounter, frames: &[u64]) -> Option<Report> {
         let (mut seq, mut now) = (0, Time::ZERO);
         for (number, packets) in frames.iter().enumerate() {

@@ -1,19 +1,19 @@
-//! First packets of frames from the last m gaps.
+//! Finds the first packet of each frame from the last m gaps by logistic regression.
 //!
 //! ```text
 //! X = [t₍ᵢ₋ₘ₊₁₎ … tᵢ σᵢ]             gaps in µs, the newest last, and their deviation     (4.3)
 //! P(first) = 1/(1 + e^−(θ₀ + θᵀX))                                                        (4.4)
 //! ```
 //!
-//! A packet is the first of its frame where that is one half or more. Gaps are whole nanoseconds, so
-//! their sums are exact, whatever came before.
+//! A packet is taken for the first of its frame if this probability is one half or more. Gaps are
+//! whole nanoseconds, so their running sums are exact.
 
 use alloc::boxed::Box;
 
 use super::{FrameEstimator, Gaps, LogisticWeights, WeightsError};
 use crate::unit::{Span, Time};
 
-/// Weighs the last gaps. Nothing is allocated once it is made.
+/// The classifier and its last gaps. It allocates memory only at construction.
 #[derive(Debug, Clone)]
 pub struct Logistic {
     /// θ of the gaps, the oldest first.
@@ -21,14 +21,15 @@ pub struct Logistic {
     deviation: f64,
     intercept: f64,
     gaps: Gaps,
-    /// The last m gaps in µs, twice, one after the other: any m in a row are in order.
+    /// The last m gaps in µs, stored twice in a row, so that the m gaps from any index on are in
+    /// order.
     window: Box<[f64]>,
     /// The same in ns, once.
     nanos: Box<[u64]>,
-    /// Where the next gap goes.
+    /// The index of the next gap.
     next: usize,
     seen: usize,
-    /// Of the gaps in ns, and of their squares.
+    /// The sums of the gaps in ns, and of their squares.
     sum: u64,
     squares: u64,
     score: Option<f64>,
@@ -83,7 +84,7 @@ impl Logistic {
         if self.seen < count {
             return None;
         }
-        // The oldest is where the next goes.
+        // The oldest gap is at the index of the next one.
         let window = &self.window[self.next..self.next + count];
         let weighed: f64 = self.weights.iter().zip(window).map(|(w, gap)| w * gap).sum();
         let count = count as u64;

@@ -1,28 +1,31 @@
-//! Frames from kernel timestamps: for clients that may not see the network card's.
+//! Finds frames by kernel timestamps, for clients without access to the network card's timestamps.
 //!
 //! ```text
 //!  kernel's stamp ─► gap ─► first of a frame? ─► frames ─► Aggregation ─► slots of 100 ms ─► report
 //!                           Threshold, Logistic                          Svm, under high load
 //! ```
 //!
-//! A kernel stamps a packet when its driver hands it over, not when its frame came
-//! ([`napi`](super::Napi) says what lies between). Between frames there is mostly a jump, but there are
-//! jumps inside of frames too, and frames without one. Hassani, MSc thesis: Achieving Low Delay & High
-//! Rate in 802.11ac Edge Networks, sections 4.4.1 and 4.4.2. [`Threshold`] is the baseline there, m = 1.
+//! A kernel stamps a packet when its driver hands it over, not when its frame arrived
+//! ([`napi`](super::Napi) models the difference). Between frames there is usually a gap, but there
+//! are gaps within frames too, and frames without a gap between them. Hassani, MSc thesis:
+//! Achieving Low Delay & High Rate in 802.11ac Edge Networks, sections 4.4.1 and 4.4.2.
+//! [`Threshold`] is the baseline there, m = 1.
 //!
 //! Weights come from files that `make train` writes: [`FRAMES`] and [`LEVELS`] are the shipped ones, to
 //! be read with a TOML parser into [`FrameWeights`] and [`LevelWeights`].
 //!
 //! # Where the paper is silent
 //!
-//! - **Features** end with the packet that is judged, as printed, so that each is judged when it comes.
-//! - **Before m gaps were seen** nothing is said, and packets are left out.
-//! - **Gaps** count up to [`MAX_GAP`], and stamps that go back as none. A longer gap says no more than
-//!   that a frame begins, but would be in the features for m packets: without this, weights from a fast
-//!   channel fail on a slow one, where frames are longer apart than any that they have seen.
-//! - **Nmax**: a run without a first packet that is as long as a frame can be ends, and the next packet
-//!   begins a frame.
-//! - **The deviation** is that of the gaps as they are, divided by m, not by m − 1.
+//! - **Features** end with the packet that is classified, as printed, so each packet is classified
+//!   on arrival.
+//! - **Before m gaps were seen** there is no result, and packets do not count.
+//! - **Gaps** are limited to [`MAX_GAP`], and a stamp that goes back gives a gap of 0. A longer gap
+//!   has no more information than that a frame begins, but would be in the features for m packets:
+//!   without the limit, weights trained on a fast channel fail on a slow one, whose gaps between
+//!   frames are longer than in the training.
+//! - **Nmax**: after Nmax packets without a first packet, the next packet begins a frame.
+//! - **The deviation** is the population standard deviation of the gaps: the divisor is m, not m
+//!   − 1.
 
 mod counter;
 mod logistic;
@@ -43,17 +46,17 @@ use core::fmt;
 
 use crate::unit::{Span, Time};
 
-/// What a gap counts at most.
+/// The maximum length with which a gap counts.
 pub const MAX_GAP: Span = Span::from_micros(400);
 
-/// Tells from stamps which packets are the first of their frame.
+/// Finds by the stamps which packets are the first of their frame.
 pub trait FrameEstimator: fmt::Debug {
-    /// The next packet, with this stamp: whether it is the first of a frame; `None` until enough was
-    /// seen.
+    /// Whether the next packet, with this stamp, is the first of a frame; `None` until enough
+    /// packets were seen.
     fn on_packet(&mut self, stamp: Time) -> Option<bool>;
 }
 
-/// From one stamp to the next.
+/// The gaps between consecutive stamps.
 #[derive(Debug, Clone, Copy, Default)]
 struct Gaps {
     last: Option<Time>,
@@ -67,13 +70,13 @@ impl Gaps {
     }
 }
 
-/// In µs, as features are.
+/// In µs, the unit of the features.
 fn micros(span: Span) -> f64 {
     span.as_nanos() as f64 / 1e3
 }
 
 impl FrameWeights {
-    /// The baseline, which has seen nothing yet.
+    /// The baseline in its initial state.
     ///
     /// # Errors
     /// Another version, or a threshold that is not finite.
@@ -82,7 +85,7 @@ impl FrameWeights {
         self.threshold.build()
     }
 
-    /// The logistic, which has seen nothing yet.
+    /// The logistic estimator in its initial state.
     ///
     /// # Errors
     /// Another version, no weights of gaps or more than 64, or numbers that are not finite.

@@ -1,19 +1,21 @@
-//! The level under high load, from the logistic's result of slots.
+//! Corrects the level under high load, from the logistic estimator's results per slot.
 //!
 //! ```text
 //! X = [μ₍ᵢ₋d₊₁₎ … μᵢ  σᵢ²  Aᵢ]      mean levels of the last d slots of 100 ms, the newest last,
 //!                                    and the newest's variance and number of frames     (4.5)
-//! N = b + Σ aₖ·e^−|s∘X − vₖ|²         s: a scale a feature, vₖ: support vectors
+//! N = b + Σ aₖ·e^−|s∘X − vₖ|²         s: a scale per feature, vₖ: support vectors
 //! ```
 //!
-//! The logistic splits frames under high load, and errs by much the same at each level: a support vector
-//! machine with radial basis functions turns its level into the true one (thesis, section 4.4.2).
+//! Under high load the logistic estimator splits frames, with a similar error at each level: a
+//! support vector machine with radial basis functions maps its level to the true one (thesis,
+//! section 4.4.2).
 //!
 //! # Where the paper is silent
 //!
-//! - **When it replaces the logistic's level**: in slots of at least [`LevelWeights::packets`] packets,
-//!   from where on training found it better. Below, the thesis too leaves it at the logistic.
-//! - **Its output** is a number, so it is a regression; the result is brought into [1, Nmax].
+//! - **When it replaces the logistic's level**: in slots of at least [`LevelWeights::packets`]
+//!   packets, from where on training found it better. Below, the thesis also uses the logistic's
+//!   level.
+//! - **Its output** is a number, so it is a regression; the result is clamped to [1, Nmax].
 //! - **The first d − 1 slots**, and those after a slot without a frame, keep the logistic's level.
 
 use alloc::boxed::Box;
@@ -22,21 +24,21 @@ use alloc::collections::VecDeque;
 use super::{LevelWeights, SupportVector, WeightsError};
 use crate::unit::Span;
 
-/// How long a slot is.
+/// The duration of a slot.
 pub const SLOT: Span = Span::from_millis(100);
 
 /// A slot as an estimator of frames sees it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SlotSeen {
-    /// The mean of packets a frame.
+    /// The mean number of packets per frame.
     pub level: f64,
     /// Their variance.
     pub variance: f64,
-    /// How many frames.
+    /// The number of frames.
     pub frames: f64,
 }
 
-/// Corrects levels of slots. Nothing is allocated once it is made.
+/// Corrects levels of slots. It allocates memory only at construction.
 #[derive(Debug, Clone)]
 pub struct Svm {
     packets: f64,
@@ -50,7 +52,7 @@ pub struct Svm {
 }
 
 impl LevelWeights {
-    /// A machine that has seen nothing yet.
+    /// A machine in its initial state.
     ///
     /// # Errors
     /// Another version, no or too many slots or vectors, vectors of another length, or numbers that
@@ -84,14 +86,14 @@ impl LevelWeights {
 }
 
 impl Svm {
-    /// The next slot: its true level, as far as can be told; `None` where the estimator's own is to
-    /// be kept.
+    /// The estimated true level of the next slot; `None` if the estimator's own level is to be
+    /// kept.
     pub fn on_slot(&mut self, slot: SlotSeen) -> Option<f64> {
         let level = self.level(slot)?;
         (slot.level * slot.frames >= self.packets).then_some(level)
     }
 
-    /// What the machine says of the next slot, whatever its load; `None` until d were seen.
+    /// The machine's level for the next slot at any load; `None` until d slots were seen.
     pub fn level(&mut self, slot: SlotSeen) -> Option<f64> {
         let slots = self.scale.len() - 2;
         if self.levels.len() == slots {
@@ -112,7 +114,7 @@ impl Svm {
         Some(self.intercept + self.vectors.iter().map(near).sum::<f64>())
     }
 
-    /// There was a slot without a frame.
+    /// A slot without a frame has passed.
     pub fn forget(&mut self) {
         self.levels.clear();
     }

@@ -13,7 +13,7 @@ pub const FRAMES: &str = include_str!("../weights/frames.toml");
 /// The support vectors that ship, to be read into [`LevelWeights`].
 pub const LEVELS: &str = include_str!("../weights/levels.toml");
 
-/// What tells first packets of frames.
+/// Weights of the classifiers that find the first packet of each frame.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -22,7 +22,7 @@ pub struct FrameWeights {
     pub version: u32,
     /// The baseline.
     pub threshold: ThresholdWeights,
-    /// The one to take.
+    /// The recommended one.
     pub logistic: LogisticWeights,
 }
 
@@ -31,9 +31,9 @@ pub struct FrameWeights {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ThresholdWeights {
-    /// The least gap before the first packet of a frame, in µs.
+    /// The minimum gap before the first packet of a frame, in µs.
     pub gap: f64,
-    /// Where it is from.
+    /// How it was trained.
     pub training: Training,
 }
 
@@ -59,14 +59,13 @@ pub struct LogisticWeights {
 pub struct LevelWeights {
     /// The version of this form: 1.
     pub version: u32,
-    /// Nmax of the training: the most packets that its frames had, 1 to 1024. Longer frames are
-    /// beyond the vectors, and would be reported as shorter than they are. 64 in files that do not
-    /// say it.
+    /// Nmax of the training: the maximum number of packets in its frames, 1 to 1024. Longer frames
+    /// are beyond the vectors, and would be reported as shorter than they are. 64 if unset.
     #[cfg_attr(feature = "serde", serde(default = "usual_most"))]
     pub most: u32,
-    /// From how many packets a slot on its level replaces the estimator's.
+    /// From how many packets per slot on its level replaces the estimator's.
     pub packets: f64,
-    /// b, in packets a frame.
+    /// b, in packets per frame.
     pub intercept: f64,
     /// s, of d levels, the variance and the number of frames; d is 1 to 64.
     pub scale: Vec<f64>,
@@ -76,7 +75,7 @@ pub struct LevelWeights {
     pub vector: Vec<SupportVector>,
 }
 
-/// Nmax of the first trainings, whose files do not have it.
+/// Nmax of the first trainings, whose files lack it.
 #[cfg(feature = "serde")]
 const fn usual_most() -> u32 {
     64
@@ -87,30 +86,30 @@ const fn usual_most() -> u32 {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct SupportVector {
-    /// a, in packets a frame.
+    /// a, in packets per frame.
     pub weight: f64,
     /// v, with its scale; as long as `scale`.
     pub at: Vec<f64>,
 }
 
-/// Weights that are no estimator.
+/// Invalid weights.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WeightsError {
-    /// Another form.
-    #[error("these weights are of version {0}, and 1 is what is known; train them anew")]
+    /// Another version.
+    #[error("these weights are of version {0}, but only version 1 is known; train them again")]
     Version(u32),
     /// A count out of its range.
     #[error("{count} numbers of `{what}`: give 1 to {most}")]
     Count {
-        /// Of what.
+        /// The kind of number.
         what: &'static str,
-        /// How many there are.
+        /// The number given.
         count: usize,
-        /// How many there may be.
+        /// The maximum number.
         most: usize,
     },
-    /// A support vector that does not fit.
-    #[error("a `vector` of {count} numbers beside a `scale` of {expected}; train them anew")]
+    /// A support vector of the wrong length.
+    #[error("a `vector` of {count} numbers with a `scale` of {expected}; train them again")]
     Length {
         /// How many it has.
         count: usize,
@@ -118,7 +117,7 @@ pub enum WeightsError {
         expected: usize,
     },
     /// Infinity, or not a number.
-    #[error("`{0}` has a number that is not finite; train them anew")]
+    #[error("`{0}` has a number that is not finite; train them again")]
     NotFinite(&'static str),
 }
 
