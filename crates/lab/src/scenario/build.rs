@@ -1,4 +1,4 @@
-//! From a scenario to a world.
+//! Builds the world of a run from a scenario.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -21,23 +21,23 @@ use crate::tcp::congestion::Algorithm;
 use crate::world::{Change, Changed, Flow, Leg, Period, Routed, Wire, World};
 use freshline_core::wlan::mac::Category;
 
-/// What metrics call the hops of a scenario's topology.
+/// The name of the topology's hops in metrics.
 pub const TOPOLOGY: &str = "topology";
 
-/// What [`Scenario::build`] made, with the places of what the scenario names.
+/// The result of [`Scenario::build`], with the indices of the scenario's flows and links.
 pub struct Built {
     /// The network.
     pub world: World,
     /// For each of the scenario's flows, its flows in the world.
     pub flows: Vec<Range<usize>>,
-    /// For each of the scenario's links, its hops there and back.
+    /// For each of the scenario's links, its forward and reverse hops.
     pub links: Vec<LinkHops>,
-    /// The hops of its topology, in both directions; none if there is none.
+    /// The hops of its topology, in both directions; empty without a topology.
     pub topology: LinkHops,
 }
 
 impl Scenario {
-    /// Whether a world can be built from it.
+    /// Checks that a world can be built from it.
     pub(super) fn check(&self) -> Result<(), ScenarioError> {
         let (warm_up, duration) = (self.warm_up, self.duration);
         if warm_up >= duration {
@@ -64,7 +64,7 @@ impl Scenario {
         self.build_world(0, &NoLaws).map(drop)
     }
 
-    /// The names of what packets cross: its links, cells and meshes.
+    /// The names of its links, cells and meshes.
     fn carriers(&self) -> impl Iterator<Item = &str> {
         self.links_and_cells().chain(self.meshes.iter().map(|mesh| mesh.name.as_str()))
     }
@@ -75,7 +75,7 @@ impl Scenario {
         links.chain(self.cells.iter().map(|cell| cell.name.as_str()))
     }
 
-    /// Whether a packet of the flow comes back in no time.
+    /// Whether an ack of the flow returns without any delay.
     fn is_instant(&self, flow: &FlowConfig) -> bool {
         let takes_no_time =
             |hop: &HopConfig| hop.rate.is_none() && hop.trace.is_none() && hop.delay == Span::ZERO;
@@ -88,7 +88,7 @@ impl Scenario {
         [&flow.path].into_iter().chain(further).any(is_path_instant)
     }
 
-    /// The world of a run, whichever flows it has.
+    /// The world of a run, with any kind of flows.
     pub(super) fn build_world(&self, run: u32, laws: &dyn Laws) -> Result<Built, ScenarioError> {
         let streams = Streams::new(self.seed, run);
         let mut hops = Vec::new();
@@ -139,7 +139,7 @@ struct Setting<'a> {
     scenario: &'a Scenario,
     streams: Streams,
     laws: &'a dyn Laws,
-    /// The number of the first of them.
+    /// The index of the first of them.
     first: usize,
 }
 
@@ -165,7 +165,8 @@ impl Setting<'_> {
             }
             let mut rng = self.streams.stream("flow", flows.len());
             let period = self.period(config, number as u64, &mut rng)?;
-            // Flows over different paths have none in common that they could know together.
+            // Flows over different paths have different destinations, so they do not share a path's
+            // state.
             let differ = config.each_pair || config.each_hop;
             let remote = if differ { Remote::default() } else { one_host.clone() };
             let law = config.law_of(self.laws, number);
@@ -182,7 +183,7 @@ impl Setting<'_> {
         Ok(())
     }
 
-    /// When the flow with this number among those of its `[[flow]]` sends.
+    /// The period in which the flow with this number among those of its `[[flow]]` sends.
     fn period(
         &self,
         config: &FlowConfig,
@@ -193,7 +194,8 @@ impl Setting<'_> {
         let from = Time::ZERO + config.starts_at(number as usize, rng);
         let duration = self.scenario.duration;
         let stop = config.stop.unwrap_or(duration).min(duration);
-        // A shorter run may cut flows off: only their own `stop` is a contradiction.
+        // A shorter run may cut flows off: only a contradictory `stop` of the flow itself is an
+        // error.
         let begins = config.start + apart;
         if let Some(stop) = config.stop.filter(|stop| begins >= *stop) {
             return Err(config.refused(format!(
@@ -206,7 +208,7 @@ impl Setting<'_> {
 }
 
 impl FlowConfig {
-    /// Refuses a path that does not begin or end where the flow needs it to.
+    /// Rejects a path that does not begin or end where the flow requires it.
     fn check_ends(&self, route: &Route) -> Result<(), ScenarioError> {
         if self.downlink.is_some() && !route.ends_at_a_station() {
             return Err(self.refused("a downlink needs a `path` to a station of a cell"));
@@ -221,7 +223,7 @@ impl FlowConfig {
     }
 }
 
-/// No two have one name.
+/// Checks that names are unique.
 fn check_names<'a>(
     kind: &'static str,
     all: impl Iterator<Item = &'a str>,
@@ -264,7 +266,7 @@ impl LinkConfig {
         Ok(built)
     }
 
-    /// What changes of its hops.
+    /// The changes of its hops.
     fn changes(&self, hops: &LinkHops) -> Vec<Change> {
         let mut all = Vec::new();
         for &LinkChange { at, rate, delay } in &self.changes {
@@ -290,7 +292,7 @@ impl LinkConfig {
         }
     }
 
-    /// The hop there, and the one back.
+    /// The forward and the reverse hop.
     pub(super) fn directions(&self) -> [&HopConfig; 2] {
         [&self.forward, self.reverse.as_ref().unwrap_or(&self.forward)]
     }
@@ -310,11 +312,11 @@ impl LinkConfig {
     }
 }
 
-/// The legs of a flow there and back.
+/// The forward and reverse legs of a flow.
 struct Route {
     forward: Vec<Leg>,
     reverse: Vec<Leg>,
-    /// The other paths of a flow that has several.
+    /// The other paths of a flow with several paths.
     further: Vec<Route>,
 }
 
@@ -323,13 +325,13 @@ impl Route {
         Self { forward, reverse, further: Vec::new() }
     }
 
-    /// One way a hop, over that hop alone.
+    /// One route per hop, over that hop alone.
     fn each_hop(self) -> impl Iterator<Item = Self> {
         let legs = self.forward.into_iter().zip(self.reverse.into_iter().rev());
         legs.map(|(forward, reverse)| Self::new(vec![forward], vec![reverse]))
     }
 
-    /// Whether what it sends meets a queue of its own host first.
+    /// Whether its packets first meet a queue of their own host.
     fn begins_at_a_queue(&self) -> bool {
         matches!(self.forward.first(), Some(Leg::Air { .. } | Leg::Hop(_)))
     }
@@ -360,7 +362,7 @@ impl Route {
     }
 }
 
-/// Where flows can go.
+/// The parts of the network that routes are built from.
 #[derive(Clone, Copy)]
 struct Places<'a> {
     scenario: &'a Scenario,
@@ -369,12 +371,13 @@ struct Places<'a> {
 }
 
 impl FlowConfig {
-    /// When the flow with this number among those alike begins, from the start of the run; draws once.
+    /// When the flow with this number among those of its `[[flow]]` begins, from the start of the
+    /// run. Draws one random number.
     pub(super) fn starts_at(&self, number: usize, rng: &mut Pcg64) -> Span {
         self.start + self.start_interval * number as u64 + self.start_spread.mul_f64(rng.random())
     }
 
-    /// The ways of all flows alike.
+    /// The routes of all flows of a `[[flow]]`.
     fn routes(
         &self,
         places: Places<'_>,
@@ -405,7 +408,7 @@ impl FlowConfig {
         Ok(routes)
     }
 
-    /// One way for each pair of the topology.
+    /// One route for each pair of the topology.
     fn pairwise<'a>(
         &'a self,
         places: Places<'a>,
@@ -421,7 +424,7 @@ impl FlowConfig {
         }))
     }
 
-    /// One way for each node of the mesh at which it begins.
+    /// One route for each node of the mesh at which it begins.
     fn nodewise(
         &self,
         places: Places<'_>,
@@ -436,7 +439,7 @@ impl FlowConfig {
         (1..nodes).map(|node| self.route(&self.path, Some(node), places, stations)).collect()
     }
 
-    /// The legs from a node of a mesh to its border router, and back.
+    /// The legs from a node of a mesh to its border router, and in the reverse direction.
     fn through(
         &self,
         scenario: &Scenario,
@@ -460,7 +463,7 @@ impl FlowConfig {
         Ok([true, false].map(|is_up| Leg::Mesh { mesh, node, is_up }))
     }
 
-    /// The way of a flow, or all of its paths.
+    /// The route of a flow, with all of its paths.
     fn whole_route(
         &self,
         places: Places<'_>,
@@ -482,7 +485,7 @@ impl FlowConfig {
         Ok(Route { further: paths.collect::<Result<_, _>>()?, ..first? })
     }
 
-    /// The links of its paths, where it names several.
+    /// The links of its paths, if it names several.
     fn several_paths(&self) -> Option<&[Vec<String>]> {
         let of_updates = self.updates.as_ref().map(|updates| &updates.paths[..]);
         let of_stream = self.multipath.as_ref().map(|multipath| &multipath.paths[..]);
@@ -510,7 +513,7 @@ impl FlowConfig {
             if let Some(link) = scenario.links.iter().position(|link| link.name == *name) {
                 let leg = |hop: &usize| Leg::Hop(*hop as u32);
                 forward.extend(links[link].forward.iter().map(leg));
-                // Back is turned round as a whole below.
+                // The reverse direction is reversed as a whole below.
                 reverse.extend(links[link].reverse.iter().rev().map(leg));
             } else if let Some(cell) = scenario.cells.iter().position(|cell| cell.name == *name) {
                 let (begins, ends) = (position == 0, position + 1 == path.len());
@@ -544,12 +547,12 @@ impl FlowConfig {
         Ok(Route::new(forward, reverse))
     }
 
-    /// Of what it sends, and of what comes back.
+    /// The DSCPs of the forward and of the reverse direction.
     fn dscps(&self) -> [u8; 2] {
         [self.dscp, self.ack_dscp.unwrap_or(self.dscp)]
     }
 
-    /// It cannot be as it is written.
+    /// The error for invalid settings of the flow.
     pub(super) fn refused(&self, what: impl Into<Cow<'static, str>>) -> ScenarioError {
         ScenarioError::Flow { flow: self.name.clone(), what: what.into() }
     }

@@ -31,7 +31,7 @@ impl CellsConfig {
         Ok(cell)
     }
 
-    /// The number of the station that flows call `name`.
+    /// The number of the station with the name `name` in flows.
     fn station(&self, index: usize, name: &str, stations: &Stations) -> Result<u32, ScenarioError> {
         stations.find(index, name).ok_or_else(|| ScenarioError::UnknownStation {
             cell: self.name.clone(),

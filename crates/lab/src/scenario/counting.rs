@@ -1,4 +1,4 @@
-//! How a downlink's client counts packets a frame.
+//! How a downlink's client counts packets per frame.
 
 use freshline_core::wlan::NapiParams;
 use freshline_core::wlan::estimator::{
@@ -10,32 +10,32 @@ use serde::Deserialize;
 use super::DownlinkConfig;
 use crate::world::Client;
 
-/// By what a client counts packets a frame.
+/// The method by which a client counts packets per frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Counting {
-    /// By the network card's stamps.
+    /// By the network card's timestamps.
     #[default]
     Mac,
-    /// By the kernel's, with one threshold.
+    /// By the kernel's timestamps, with one threshold.
     Threshold,
-    /// By the kernel's, with the logistic.
+    /// By the kernel's timestamps, with logistic regression.
     Logistic,
-    /// By the kernel's, with the logistic and support vectors.
+    /// By the kernel's timestamps, with logistic regression and a support vector machine.
     Svm,
 }
 
-/// How the kernel stamps packets: a name, or a table.
+/// The kernel's timestamping of packets: a name, or a table.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum StampsConfig {
-    /// A known way.
+    /// A known configuration.
     Named(StampsName),
     /// Fields that differ from those of a handset.
     Params(NapiParams),
 }
 
-/// Ways from card to socket that have a name.
+/// Named configurations of the delivery from card to socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StampsName {
@@ -62,11 +62,12 @@ impl StampsConfig {
 }
 
 impl DownlinkConfig {
-    /// The client that counts so; the generator is that of its kernel.
+    /// The client with this method; the generator is that of its kernel.
     pub(super) fn client(&self, rng: Pcg64) -> Result<Client, String> {
         let stamps = self.stamps.params();
         let napi = stamps.build(rng).map_err(|error| format!("`stamps`: {error}"))?;
-        // As many packets as the law takes a frame to have, at most 1024; the law refuses more.
+        // At most the maximum number of packets per frame of the law, and at most 1024; the law
+        // rejects more.
         let most = u32::try_from(self.law.downlink().max_packets.get()).unwrap_or(u32::MAX);
         let params = KernelCounterParams { most, ..KernelCounterParams::default() };
         let frames = || toml::from_str::<FrameWeights>(FRAMES).map_err(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! A scenario as the path emulator takes it: one flow of updates, whose sources share a path.
+//! A scenario as input of the path emulator: one flow of updates, whose sources share a path.
 
 use freshline_core::link::{ConditionsConfig, HopChange, HopConfig, PathConfig};
 use freshline_core::source::{Limits, RateLaw};
@@ -9,7 +9,7 @@ use super::{CellsConfig, FlowConfig, LinkChange, LinkConfig, Scenario, ScenarioE
 use crate::engine::Streams;
 use crate::world::SizeDistribution;
 
-/// What a run over sockets needs to know of a run of the lab.
+/// The settings that a run over sockets takes from a run of the lab.
 pub struct Emulated {
     /// The path of all sources. Its generated traces are those of the lab's run.
     pub conditions: ConditionsConfig,
@@ -17,7 +17,7 @@ pub struct Emulated {
     pub seed: u64,
     /// The name of the flow.
     pub flow: String,
-    /// State in each update.
+    /// The size of the state in each update.
     pub payload: Bytes,
     /// Limits of each source.
     pub limits: Limits,
@@ -29,7 +29,7 @@ pub struct Emulated {
 pub struct EmulatedSource {
     /// When it starts, from the start of the run.
     pub starts_at: Span,
-    /// When it sends.
+    /// Its rate law.
     pub law: Box<dyn RateLaw>,
 }
 
@@ -77,7 +77,7 @@ impl Scenario {
         })
     }
 
-    /// The flow that is used, if it is the only one.
+    /// The flow in use, if it is the only one.
     fn only_flow(&self) -> Result<&FlowConfig, ScenarioError> {
         let mut used = self.flows.iter().filter(|flow| flow.count > 0);
         let first = used.next().ok_or(ScenarioError::NoFlow)?;
@@ -138,8 +138,8 @@ impl Scenario {
 }
 
 impl LinkConfig {
-    /// The hops there and back, each in the order from the source, with the seeds that models of traces
-    /// have in a run: both directions have the same satellites.
+    /// The forward and reverse hops, each in the order from the source, with the seeds of the run
+    /// for models of traces: both directions have the same satellites.
     pub(super) fn hops(&self, streams: Streams, index: usize) -> [Vec<HopConfig>; 2] {
         let seed: u64 = streams.stream("trace", index).random();
         let [forward, reverse] = self.directions();
@@ -224,7 +224,7 @@ mod tests {
             [&conditions.forward.hop[2], &conditions.reverse.hop[0]].map(|hop| hop.trace.clone())
         };
         assert_eq!(traces(1), traces(1));
-        assert_ne!(traces(0), traces(1), "drawn anew for each run");
+        assert_ne!(traces(0), traces(1), "drawn again for each run");
         let [forward, reverse] = traces(0);
         assert_ne!(forward, reverse, "each direction has its own capacity");
         let [of_world, _] = scenario.links[1].hops(Streams::new(scenario.seed, 1), 1);

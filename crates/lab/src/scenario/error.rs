@@ -9,21 +9,21 @@ use freshline_core::wlan::mac::CellError;
 use super::{BadLaw, BadTopology};
 use crate::mesh::MeshError;
 
-/// A scenario that makes no sense.
+/// An invalid scenario.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ScenarioError {
-    /// Not TOML, or a key or value that no scenario has. Says the line.
+    /// Not TOML, or an unknown key or invalid value. Contains the line.
     #[error("{0}")]
     Malformed(String),
-    /// Something in a file, with the line of the key, or of the name, that it is about.
+    /// An error in a file, with the line of the key or of the name that it is about.
     #[error("line {line}: {error}")]
     At {
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         error: Box<ScenarioError>,
     },
-    /// Warm-up that leaves nothing to measure.
+    /// A warm-up that leaves no time to measure.
     #[error("`warm_up` ({warm_up}) is not shorter than `duration` ({duration}); shorten it")]
     NothingMeasured {
         /// The warm-up given.
@@ -44,7 +44,7 @@ pub enum ScenarioError {
         link: String,
         /// The number given.
         count: u32,
-        /// The largest that is taken.
+        /// The maximum.
         most: u32,
     },
     /// No flow.
@@ -53,24 +53,24 @@ pub enum ScenarioError {
     /// Two links or cells, or two flows, with one name.
     #[error("two {0} are called `{1}`; give each a name of its own")]
     SameName(&'static str, String),
-    /// A path over a link that is not there.
+    /// A path over an unknown link.
     #[error("flow `{flow}` crosses `{link}`, but there is no such link; there is: {known}")]
     UnknownLink {
         /// The flow.
         flow: String,
-        /// What its path names.
+        /// The unknown name in its path.
         link: String,
-        /// The links that there are.
+        /// The known links.
         known: String,
     },
-    /// A hop with a field that makes no sense.
+    /// A hop with an invalid field.
     #[error("link `{link}`, `{direction}`: {error}")]
     Link {
         /// The link.
         link: String,
         /// `forward` or `reverse`.
         direction: &'static str,
-        /// What is wrong.
+        /// The error.
         error: FieldError,
     },
     /// A trace that cannot be read.
@@ -78,16 +78,16 @@ pub enum ScenarioError {
     Trace {
         /// The link.
         link: String,
-        /// What is wrong.
+        /// The error.
         error: String,
     },
     /// A network that cannot be built.
     #[error("topology: {0}")]
     Topology(#[from] BadTopology),
-    /// Laws to switch that make no table.
+    /// Laws to switch that do not make a table.
     #[error("[journey]: {0}")]
     Journey(String),
-    /// A change of a station that is not there.
+    /// A change of an unknown station.
     #[error("cell `{cell}`: no flow gives a `station` called `{station}`; give one in a [[flow]]")]
     UnknownStation {
         /// The cell.
@@ -95,20 +95,20 @@ pub enum ScenarioError {
         /// The station.
         station: String,
     },
-    /// A cell that makes no sense.
+    /// An invalid cell.
     #[error("cell `{cell}`: {error}")]
     Cell {
         /// The cell.
         cell: String,
-        /// What is wrong.
+        /// The error.
         error: CellError,
     },
-    /// A mesh that makes no sense.
+    /// An invalid mesh.
     #[error("mesh `{mesh}`: {error}")]
     Mesh {
         /// The mesh.
         mesh: String,
-        /// What is wrong.
+        /// The error.
         error: MeshError,
     },
     /// None of the kinds, or several.
@@ -117,18 +117,18 @@ pub enum ScenarioError {
          [flow.cross_traffic] and [flow.external]"
     )]
     NotOneKind(String),
-    /// A flow of hosts that a run does not have.
+    /// A flow of external hosts, which this run does not have.
     #[error(
         "flow `{0}` carries the datagrams of an application ([flow.external]): run it by the simulation \
          of the crate `freshline` (feature `sim`), or give the flow [flow.updates]"
     )]
     External(String),
-    /// A law that makes no sense.
+    /// An invalid law.
     #[error("flow `{flow}`: {error}")]
     Law {
         /// The flow.
         flow: String,
-        /// What is wrong.
+        /// The error.
         error: BadLaw,
     },
     /// A law of the caller for a flow that is missing or has no law.
@@ -142,22 +142,22 @@ pub enum ScenarioError {
         /// The flows that can have one.
         known: String,
     },
-    /// A topic that makes no sense.
+    /// An invalid topic.
     #[error("flow `{flow}`, topic `{topic}`: {what}")]
     Topic {
         /// The flow.
         flow: String,
         /// The topic.
         topic: String,
-        /// What is wrong, and what to do.
+        /// The error, and how to fix it.
         what: Cow<'static, str>,
     },
-    /// Sizes or patterns that make no sense.
+    /// Invalid sizes or patterns.
     #[error("flow `{flow}`: {what}")]
     Flow {
         /// The flow.
         flow: String,
-        /// What is wrong, and what to do.
+        /// The error, and how to fix it.
         what: Cow<'static, str>,
     },
 }

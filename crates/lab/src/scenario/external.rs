@@ -43,8 +43,8 @@ impl FlowConfig {
 }
 
 impl Scenario {
-    /// Replaces the source and the monitor of a flow of updates by hosts outside of the world: the flow
-    /// keeps its path, or its paths. A flow that is external already stays as it is.
+    /// Replaces the source and the monitor of a flow of updates by hosts outside of the world: the
+    /// flow keeps its path, or its paths. Has no effect on a flow that is already external.
     ///
     /// # Errors
     /// [`ScenarioError::Flow`] if there is no flow of this name, or it is of another kind.
@@ -94,7 +94,7 @@ external = {}
     fn a_flow_of_external_hosts_is_built_for_those_who_drive_them_alone() {
         let scenario = Scenario::parse(ROBOT).unwrap();
         assert!(scenario.build_with_hosts(0).is_ok());
-        let error = scenario.build(0).err().expect("nobody drives the hosts").to_string();
+        let error = scenario.build(0).err().expect("a scenario without hosts").to_string();
         assert!(error.contains("`robot`") && error.contains("`sim`"), "{error}");
     }
 

@@ -1,4 +1,4 @@
-//! Flows of a scenario: what they are, and where in a cell they stand.
+//! Flows of a scenario: their kinds, and their stations in cells.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ impl Stations {
         Self { counts: vec![1; cells.len()], named: BTreeMap::new() }
     }
 
-    /// The station of a name in a cell, or a new one: to the access point and from it.
+    /// The station with a name in a cell, or a new one: the legs to the access point and from it.
     pub(super) fn join(&mut self, cell: usize, name: Option<&str>) -> (Air, Air) {
         let next = self.counts[cell];
         let station = match name {
@@ -71,7 +71,7 @@ impl Stations {
     }
 }
 
-/// From one station of a cell to another.
+/// The leg from one station of a cell to another.
 pub(super) struct Air {
     cell: u32,
     from: u32,
@@ -79,16 +79,16 @@ pub(super) struct Air {
 }
 
 impl Air {
-    /// For packets that contend so.
+    /// The leg for packets of this access category.
     pub(super) fn leg(&self, category: Category) -> Leg {
         let Self { cell, from, to } = *self;
         Leg::Air { cell, from, to, category }
     }
 }
 
-/// What a flow is built from that its `[[flow]]` does not hold.
+/// Inputs of a flow in addition to its `[[flow]]`.
 pub(super) struct Parts<'a> {
-    /// The caller's law, in place of the one that the scenario names.
+    /// The caller's law, instead of the one that the scenario names.
     pub(super) law: Option<Box<dyn RateLaw>>,
     /// The receiving host, which the flows of one `[[flow]]` share.
     pub(super) remote: &'a Remote,
@@ -145,7 +145,7 @@ impl FlowConfig {
         }
     }
 
-    /// A source with its monitor; `own` is the caller's law.
+    /// A source and its monitor; `own` is the caller's law.
     fn build_updates(
         &self,
         (updates, own): (&UpdatesConfig, Option<Box<dyn RateLaw>>),
@@ -199,7 +199,7 @@ impl UpdatesConfig {
         Ok(sizes)
     }
 
-    /// How many updates a state takes.
+    /// The number of updates per state.
     fn symbols(&self, payload: Bytes) -> Result<u32, &'static str> {
         let Some(state) = self.state.filter(|state| *state > payload) else { return Ok(1) };
         if payload == Bytes::ZERO {
@@ -248,7 +248,7 @@ impl UpdatesConfig {
 #[derive(Default)]
 pub(super) struct Servers(BTreeMap<String, Edge>);
 
-/// A server with its law, and how many stations it has.
+/// A server with its law, and its number of stations.
 struct Edge {
     server: Server,
     law: DownlinkLawConfig,
@@ -257,7 +257,7 @@ struct Edge {
 }
 
 impl Servers {
-    /// One more station of the server of a name, with the law that it has for all.
+    /// Adds a station to the server with a name, whose law is shared by all stations.
     fn join(
         &mut self,
         name: &str,
@@ -292,7 +292,7 @@ impl Servers {
     }
 }
 
-/// A locator with the weights that come along.
+/// A locator with the weights that are part of the program.
 fn locator() -> Locator {
     let weights: Weights = toml::from_str(Weights::SHIPPED).expect("a test reads them");
     weights.build().expect("a test builds it")
@@ -307,11 +307,11 @@ impl DownlinkConfig {
 
 /// The payload of the largest IPv4 packet behind 40 bytes of headers.
 const LARGEST_SEGMENT: Bytes = Bytes::new(65_495);
-/// What Linux leaves for headers in a packet of `gso_max_size`, and one byte more.
+/// The part of `gso_max_size` that Linux reserves for headers in a packet, plus one byte.
 const MAX_TCP_HEADER: Bytes = Bytes::new(321);
 
 impl TcpConfig {
-    /// The second generator is that of the responses, where there are any.
+    /// The second generator is that of the responses, if there are any.
     fn build(
         &self,
         period: Period,
@@ -323,8 +323,8 @@ impl TcpConfig {
             let stream = |rng, remote, host: BandLawConfig| {
                 self.stream(Application::Exchange, period, rng, remote, host)
             };
-            // Requests end at the other host, which knows nothing of the way here, and classifies
-            // nothing.
+            // Requests end at the other host, which does not know this path's congestion state, and
+            // does not classify.
             let server = Remote::default();
             let requests = stream(rng, &server, self.host)?;
             let responses = stream(responses, remote, BandLawConfig::Single)?;
@@ -412,7 +412,7 @@ impl TcpConfig {
         self.segment.unwrap_or(SenderParams::default().segment)
     }
 
-    /// What is asked and answered, if that is what the stream is for.
+    /// The sizes of request and response, if the stream has them.
     fn requests(&self) -> Result<Option<RequestResponseParams>, &'static str> {
         let Self { rate, block, file, think, .. } = self;
         match (self.request, self.response) {

@@ -1,4 +1,5 @@
-//! `[journey]`: laws of several stops that can be switched on, and the figures that they are judged by.
+//! `[journey]`: laws at several stages of the path that can be switched on, and the metrics by
+//! which they are judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +7,14 @@ use serde::Deserialize;
 
 use super::{Change, ScenarioError};
 
-/// Laws that a scenario can switch on, and the figures by which they are judged.
+/// Laws that a scenario can switch on, and the metrics by which they are judged.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JourneyConfig {
-    /// The laws, in the order in which they are added one after the other.
+    /// The laws, in the order in which they are added.
     #[serde(rename = "law")]
     pub laws: Vec<Switch>,
-    /// What people use today in place of the laws.
+    /// Today's alternatives to the laws.
     #[serde(default, rename = "today")]
     pub alternatives: Vec<Alternative>,
     /// The columns of the table.
@@ -27,7 +28,7 @@ pub struct JourneyConfig {
 pub struct Switch {
     /// Its name.
     pub name: String,
-    /// The stop of the journey: `source`, `host`, `path`, `router`, `wlan`, `receiver` or `mesh`.
+    /// The stage of the path: `source`, `host`, `path`, `router`, `wlan`, `receiver` or `mesh`.
     pub stop: String,
     /// The columns that it is meant to improve, by name.
     pub meant_for: Vec<String>,
@@ -39,7 +40,7 @@ pub struct Switch {
     pub off: BTreeMap<String, toml::Value>,
 }
 
-/// What people use today, with all laws off.
+/// An alternative in use today, with all laws off.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alternative {
@@ -49,7 +50,7 @@ pub struct Alternative {
     pub set: BTreeMap<String, toml::Value>,
 }
 
-/// A figure of the table.
+/// A metric in the table.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
@@ -57,31 +58,31 @@ pub struct Column {
     pub name: String,
     /// The metric, as in [`Metric::name`](crate::run::Metric::name).
     pub metric: String,
-    /// Of which flow or link.
+    /// The flow or link that it belongs to.
     pub of: String,
     /// Which values are better.
     pub better: Better,
 }
 
-/// Which values of a figure are better.
+/// Which values of a metric are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Low ones, as of ages and delays.
+    /// Low ones, as for ages and delays.
     Lower,
-    /// High ones, as of goodput and Jain's index.
+    /// High ones, as for goodput and Jain's index.
     Higher,
 }
 
 impl JourneyConfig {
-    /// The changes with these laws on, by their places, and all others off.
+    /// The changes with these laws on, by index, and all others off.
     pub fn changes(&self, is_on: impl Fn(usize) -> bool) -> Vec<Change> {
         let laws = self.laws.iter().enumerate();
         laws.flat_map(|(place, law)| Change::each(if is_on(place) { &law.on } else { &law.off }))
             .collect()
     }
 
-    /// Refuses what cannot be a table.
+    /// Rejects settings that do not make a table.
     pub(super) fn check(&self) -> Result<(), ScenarioError> {
         if self.laws.is_empty() || self.columns.is_empty() {
             return Err(refused("has no law or no column; give at least one of each"));
@@ -108,7 +109,7 @@ impl JourneyConfig {
         Ok(())
     }
 
-    /// Rows, and columns, have names that differ.
+    /// Checks that the names of rows are unique, and those of columns.
     fn check_names(&self) -> Result<(), ScenarioError> {
         let laws = self.laws.iter().map(|law| &*law.name);
         let rows =
@@ -126,8 +127,8 @@ impl JourneyConfig {
         Ok(())
     }
 
-    /// No key belongs to two laws, nor is one a part of the table that another law sets; and no law sets
-    /// what all rows have in common.
+    /// Checks that no key belongs to two laws, that no key is part of a table that another law
+    /// sets, and that no law sets a key that all rows have in common.
     fn check_keys(&self) -> Result<(), ScenarioError> {
         let keys = |law: &Switch| law.on.keys().chain(law.off.keys()).cloned().collect::<Vec<_>>();
         let within = |key: &str, table: &str| {
@@ -160,7 +161,7 @@ impl JourneyConfig {
 const COMMON: [&str; 8] =
     ["title", "duration", "warm_up", "runs", "seed", "sweep", "reproduce", "journey"];
 
-/// The stops of the journey at which a law can be.
+/// The stages of the path at which a law can be.
 const STOPS: [&str; 7] = ["source", "host", "path", "router", "wlan", "receiver", "mesh"];
 
 impl Alternative {

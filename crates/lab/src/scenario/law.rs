@@ -17,7 +17,7 @@ use super::UpdatesConfig;
 pub enum ScenarioLaw {
     /// A law of [`freshline_core::source`].
     Source(LawName),
-    /// Updates as a Poisson process: no law, but what theory knows best.
+    /// Updates as a Poisson process: not a control law, but the case that theory covers best.
     Poisson,
 }
 
@@ -42,16 +42,16 @@ impl TryFrom<String> for ScenarioLaw {
 }
 
 impl ScenarioLaw {
-    /// Whether its rate is given, so that it can do without acks.
+    /// Whether its rate is given, so that it works without acks.
     pub fn has_given_rate(self) -> bool {
         matches!(self, Self::Source(LawName::Fixed) | Self::Poisson)
     }
 }
 
-/// A law that makes no sense.
+/// Invalid settings of a law.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BadLaw {
-    /// A rate where there is none, or none where there must be.
+    /// A rate for a law without one, or none for a law that needs one.
     #[error("`rate` belongs to the laws `fixed` and `poisson`, and each of them needs one")]
     Rate,
     /// A setting that the law does not have.
@@ -60,7 +60,7 @@ pub enum BadLaw {
 }
 
 impl UpdatesConfig {
-    /// The law, at its beginning.
+    /// The law in its initial state.
     pub(super) fn build_law(&self, rng: Pcg64) -> Result<Box<dyn RateLaw>, BadLaw> {
         match (self.law, self.rate) {
             (ScenarioLaw::Poisson, Some(rate)) => {

@@ -1,4 +1,4 @@
-//! Laws of the caller in place of those that a scenario names.
+//! Laws of the caller that replace those of a scenario.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,12 +10,13 @@ use super::{FlowConfig, Scenario, ScenarioError};
 /// The caller's laws. Runs on several threads ask for laws at the same time.
 pub trait Laws: Sync {
     /// The law of the flow called `flow`, at its start; `number` counts the flows of one `[[flow]]`
-    /// from 0. `None` leaves the flow the law that the scenario names.
+    /// from 0. With `None`, the flow has the law that the scenario names.
     ///
     /// It is called once per flow of updates and run.
     fn law(&self, flow: &str, number: usize) -> Option<Box<dyn RateLaw>>;
 
-    /// What ends a run early once it is true, which any thread can make it. What such a run returns means nothing.
+    /// A flag that any thread can set to end a run early. The results of such a run are
+    /// meaningless.
     fn stop(&self) -> Option<Arc<AtomicBool>> {
         None
     }
@@ -208,7 +209,7 @@ tcp = { control = "cubic", rate = "1mbit" }
         let scenario = scenario(&["flow.robot.updates.max_rate=20/s"]);
         let laws = Of("robot", |_| Some(Metronome::of(500.0)));
         let numbers = run_one(&scenario, 0, &laws).unwrap();
-        // At the start a burst passes the limit.
+        // At the start, a burst exceeds the limit.
         assert!(updates(&numbers, "robot") < 25.0, "{numbers:?}");
     }
 

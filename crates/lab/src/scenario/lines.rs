@@ -1,4 +1,4 @@
-//! Where in its file a scenario goes wrong.
+//! Locates a scenario's error in its file.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::ScenarioError;
 
-/// What a file says, as far as errors can be about it, with its places.
+/// The parts of a file that errors refer to, with their positions.
 #[derive(Deserialize)]
 struct Places {
     duration: Option<Spanned<IgnoredAny>>,
@@ -40,8 +40,8 @@ struct WithTopics {
 }
 
 impl ScenarioError {
-    /// The same, with the line of the key that it is about, or of the name of the link, cell, flow or
-    /// topic.
+    /// Adds to the error the line of the key that it is about, or of the name of the link, cell,
+    /// flow or topic.
     pub(super) fn with_line(self, text: &str) -> Self {
         let Some(place) = toml::from_str(text).ok().and_then(|places| self.place(&places)) else {
             return self;
@@ -83,7 +83,7 @@ impl ScenarioError {
             }
         };
         let named = among.into_iter().flatten().filter(|named| named.name.get_ref() == name);
-        // Of two with one name, the second is one too many.
+        // Of two with one name, the error is at the second.
         named.map(|named| named.name.span()).max_by_key(|span| span.start)
     }
 }

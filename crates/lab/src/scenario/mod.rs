@@ -1,7 +1,7 @@
-//! Scenarios: an experiment as a file.
+//! Scenarios: experiments described in files.
 //!
 //! ```text
-//!   text ─► Scenario ──(set key = value)──► checked ─► World, once a run
+//!   text ─► Scenario ──(set key = value)──► checked ─► World, one per run
 //! ```
 //!
 //! `docs/lab.md` describes every key.
@@ -70,17 +70,17 @@ pub use topology::{BadTopology, LinkHops, TopologyConfig};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What it shows, in a line.
+    /// A one-line description.
     pub title: String,
-    /// Length of a run.
+    /// The length of a run.
     pub duration: Span,
-    /// What happens before this does not count.
+    /// The time at the beginning of a run that is not measured.
     #[serde(default)]
     pub warm_up: Span,
-    /// Independent runs, for confidence intervals; at least 1.
+    /// The number of independent runs, for confidence intervals; at least 1.
     #[serde(default = "one")]
     pub runs: u32,
-    /// Of all randomness.
+    /// The seed of all random numbers.
     #[serde(default = "one_wide")]
     pub seed: u64,
     /// Wired links.
@@ -94,46 +94,45 @@ pub struct Scenario {
     /// Meshes of low-power nodes.
     #[serde(default, rename = "mesh")]
     pub meshes: Vec<MeshConfig>,
-    /// Who sends what over which way.
+    /// Flows: senders, their traffic and their paths.
     #[serde(rename = "flow")]
     pub flows: Vec<FlowConfig>,
-    /// Keys, as for [`Change`], each with the values that it takes one after the other;
-    /// all combinations are run.
+    /// Keys, as for [`Change`], each with a list of values; all combinations are run.
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
     /// The figure of a paper that it reproduces.
     pub reproduce: Option<Reproduction>,
-    /// Laws of several stops that can be switched on.
+    /// Laws at several stages of the path that can be switched on.
     pub journey: Option<JourneyConfig>,
 }
 
-/// A wired link: a hop in either direction, or several such in series.
+/// A wired link: a hop in each direction, or several of them in series.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkConfig {
-    /// Its name, for ways and reports.
+    /// Its name, for paths and reports.
     pub name: String,
-    /// So many alike, one behind the other.
+    /// The number of identical links in series.
     #[serde(default = "one")]
     pub count: u32,
     /// From the source towards the monitor.
     pub forward: HopConfig,
-    /// From the monitor towards the source; like `forward` unless said.
+    /// From the monitor towards the source; default: equal to `forward`.
     pub reverse: Option<HopConfig>,
-    /// When it begins to be another one.
+    /// Changes of the link.
     #[serde(default, rename = "change")]
     pub changes: Vec<LinkChange>,
 }
 
-/// A moment from which on a link has another rate or delay, both ways.
+/// A change of a link's rate or delay, in both directions.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChange {
-    /// When.
+    /// The time of the change.
     pub at: Span,
-    /// The rate, above zero; as it was unless said.
+    /// The rate, above zero; default: unchanged.
     pub rate: Option<BitRate>,
-    /// The delay, at least the jitter; as it was unless said.
+    /// The delay, at least the jitter; default: unchanged.
     pub delay: Option<Span>,
 }
 
@@ -141,14 +140,14 @@ pub struct LinkChange {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellsConfig {
-    /// Its name, for ways and reports.
+    /// Its name, for paths and reports.
     pub name: String,
-    /// PHY, MAC and channel. `stations` is made as large as the flows need.
+    /// PHY, MAC and channel. `stations` is set to the number that the flows need.
     pub radio: CellConfig,
     /// Stations that differ from the others.
     #[serde(default, rename = "station")]
     pub stations: Vec<StationConfig>,
-    /// When frames begin to have another mode.
+    /// Changes of the frames' mode.
     #[serde(default, rename = "change")]
     pub changes: Vec<CellChange>,
 }
@@ -163,84 +162,86 @@ pub struct StationConfig {
     pub queue: Option<QdiscConfig>,
 }
 
-/// A moment from which on frames of a cell have another mode.
+/// A change of the mode of a cell's frames.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellChange {
-    /// When; from the beginning on unless said.
+    /// The time of the change; default: the beginning.
     #[serde(default)]
     pub at: Span,
-    /// The station whose frames they are, both ways, by the name that a flow gives it; all unless
-    /// said.
+    /// The station whose frames change, in both directions, by its name in flows; default: all
+    /// stations.
     pub station: Option<String>,
-    /// A fixed rate; that of `radio` unless said.
+    /// A fixed rate; default: that of `radio`.
     pub rate: Option<RateConfig>,
-    /// Spatial streams; those of `radio` unless said.
+    /// Spatial streams; default: those of `radio`.
     pub streams: Option<u8>,
 }
 
-/// A flow, or several alike.
+/// A flow, or several equal ones.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowConfig {
     /// Its name, for reports.
     pub name: String,
-    /// So many alike; none at all with 0, so that other flows can be tried without it.
+    /// The number of equal flows; 0 removes the flow, so that the others can be run without it.
     #[serde(default = "one")]
     pub count: u32,
-    /// The links that it crosses, by name, in order. It may begin or end with a cell: there, each
-    /// flow is a station of its own, and the access point the other end.
+    /// The links that it crosses, by name, in order. The path may begin or end with a cell: each
+    /// flow then has its own station there, and the other end is the access point.
     #[serde(default)]
     pub path: Vec<String>,
-    /// Whether there is one on each hop of the path, which crosses that hop alone.
+    /// Creates one flow per hop of the path, which crosses that hop alone.
     #[serde(default)]
     pub each_hop: bool,
-    /// Whether there is one for each pair of nodes that the topology's `pairs` draws, over the
-    /// shortest way between the two, in place of a path.
+    /// Creates one flow for each pair of nodes drawn by the topology's `pairs`, over the shortest
+    /// path between the two, instead of a `path`.
     #[serde(default)]
     pub each_pair: bool,
-    /// Whether there is one for each node of the mesh with which its path begins.
+    /// Creates one flow for each node of the mesh with which its path begins.
     #[serde(default)]
     pub each_node: bool,
     /// The node of the mesh with which its path begins.
     pub node: Option<u32>,
-    /// The station of the cell at which it begins or ends: flows that give the same name share one.
+    /// The station of the cell at which it begins or ends. Flows with the same name share a
+    /// station.
     pub station: Option<String>,
-    /// Whether it goes from the end of its path to the beginning.
+    /// Sends from the end of its path to the beginning.
     #[serde(default)]
     pub reverse: bool,
     /// When it begins.
     #[serde(default)]
     pub start: Span,
-    /// It begins up to so much later, uniformly drawn, so that flows alike do not march in step.
+    /// The maximum of a random delay of its beginning, uniformly distributed, so that equal flows
+    /// are not synchronised.
     #[serde(default)]
     pub start_spread: Span,
-    /// Of flows alike, each begins so much later than the one before.
+    /// The interval between the beginnings of equal flows.
     #[serde(default)]
     pub start_interval: Span,
-    /// When it sends no more; at the end of the run unless said.
+    /// When it stops sending; default: the end of the run.
     pub stop: Option<Span>,
-    /// Whether flows alike have one source address, as the connections of one host do. They differ in
-    /// the destination.
+    /// Whether equal flows have one source address, as the connections of one host do. They differ
+    /// in the destination.
     #[serde(default)]
     pub one_host: bool,
-    /// The DSCP of its packets, which decides how they contend in a cell, and by which queues may
-    /// tell them apart.
+    /// The DSCP of its packets. It selects the access category in a cell, and queues may classify
+    /// by it.
     #[serde(default)]
     pub dscp: u8,
-    /// The DSCP of what comes back to its source, acks; `dscp` unless said.
+    /// The DSCP of acks to its source; default: `dscp`.
     pub ack_dscp: Option<u8>,
-    /// It keeps a monitor fresh.
+    /// A source of updates and its monitor.
     pub updates: Option<UpdatesConfig>,
-    /// It is a TCP stream.
+    /// A TCP stream.
     pub tcp: Option<TcpConfig>,
-    /// It is a stream over several paths, which it names itself in place of `path`.
+    /// A stream over several paths, which it names itself instead of `path`.
     pub multipath: Option<MultipathConfig>,
-    /// It is a paced downlink to a station of a cell.
+    /// A paced downlink to a station of a cell.
     pub downlink: Option<DownlinkConfig>,
-    /// It is cross traffic.
+    /// Cross traffic.
     pub cross_traffic: Option<CrossTrafficConfig>,
-    /// It carries the datagrams of hosts outside of the world.
+    /// Datagrams of hosts outside of the world.
     pub external: Option<ExternalConfig>,
 }
 
@@ -248,136 +249,136 @@ pub struct FlowConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpdatesConfig {
-    /// When to send.
+    /// The rate law.
     pub law: ScenarioLaw,
     /// The rate of the laws `fixed` and `poisson`.
     pub rate: Option<UpdateRate>,
     /// Fields of the law's `Params` that differ from their defaults.
     #[serde(default)]
     pub params: toml::Table,
-    /// No more updates than this, from the first one on.
+    /// The maximum update rate, from the first update on.
     pub max_rate: Option<UpdateRate>,
     /// The improvement of the mean age that is worth a higher rate: a time, or `default`. Unset: every
     /// improvement, as in the papers.
     pub min_age_gain: Option<MinAgeGain>,
-    /// No more data than this on average, with headers.
+    /// The maximum mean data rate, with headers.
     pub max_bandwidth: Option<BitRate>,
-    /// State in each update. A flow has either this or topics.
+    /// The size of the state in each update. A flow has either this or topics.
     pub payload: Option<Bytes>,
-    /// The length of a state. One that is longer than `payload` takes several updates, each of which has
-    /// that much of it, or of what repairs it; `payload` unless said.
+    /// The size of a state. A state that is larger than `payload` takes several updates, each with
+    /// `payload` bytes of the state or of its repair symbols; default: `payload`.
     pub state: Option<Bytes>,
-    /// Headers around it; those of our own protocol over UDP and IPv4 unless said.
+    /// The headers around it; default: those of Freshline's own protocol over UDP and IPv4.
     pub overhead: Option<Bytes>,
-    /// An ack with its headers; our own protocol's unless said. With zero the monitor sends none,
-    /// which the laws `fixed` and `poisson` can do without.
+    /// The size of an ack with its headers; default: that of Freshline's own protocol. With zero
+    /// the monitor does not send acks, which only the laws `fixed` and `poisson` support.
     pub ack: Option<Bytes>,
-    /// How the size of an update on the wire is drawn.
+    /// The distribution of an update's size on the wire.
     #[serde(default)]
     pub sizes: SizeDistribution,
     /// The links of each of several paths, in place of the flow's `path`; at most
     /// [`MultipathConfig::MAX_PATHS`].
     #[serde(default)]
     pub paths: Vec<Vec<String>>,
-    /// With `paths`: which of them an update takes; `freshest` unless said.
+    /// With `paths`: the scheduler that selects the path of an update; default: `freshest`.
     pub scheduler: Option<SchedulerConfig>,
-    /// Its topics, with states of their own; packets then have the sizes of the session's datagrams.
+    /// Its topics, with their own states; packets then have the sizes of the session's datagrams.
     #[serde(default, rename = "topic")]
     pub topics: Vec<TopicConfig>,
-    /// With topics: their maximum ages at the monitor. Of several rules that match, the first counts.
+    /// With topics: their maximum ages at the monitor. The first matching rule applies.
     #[serde(default)]
     pub max_age: Vec<MaxAgeConfig>,
     /// With topics: whether the endpoints know of weights, deadlines, rates, urgency and maximum ages.
     pub rules: Option<TopicRules>,
-    /// With topics: the longest datagram; QUIC's unless said.
+    /// With topics: the maximum size of a datagram; default: that of QUIC.
     pub max_datagram: Option<Bytes>,
 }
 
-/// A TCP stream with its application; a bulk transfer without end unless said.
+/// A TCP stream with its application; default: an endless bulk transfer.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcpConfig {
     /// The congestion control.
     pub control: Algorithm,
-    /// Takes part in ECN (RFC 3168). DCTCP does in any case, in its own way (RFC 8257).
+    /// Supports ECN (RFC 3168). DCTCP always does, in its own way (RFC 8257).
     #[serde(default)]
     pub ecn: bool,
-    /// The payload of a full segment; 1448 bytes unless said.
+    /// The payload of a full segment; default: 1448 bytes.
     pub segment: Option<Bytes>,
     /// Sends packets of several segments, of up to this size (`gso_max_size` of Linux, 64 KiB):
-    /// windows and acks count segments, queues see packets. Default: a packet per segment.
+    /// windows and acks count segments, queues see packets. Default: one packet per segment.
     pub gso_max_size: Option<Bytes>,
-    /// TCP small queues in the host's own queue, a station's or that of the first link: at most two
-    /// packets, or the pacing rate over two to the power of this, are in it: 7 as Linux's Wi-Fi has
-    /// it, 10 as other devices. Default: no limit.
+    /// TCP small queues: limits the stream's packets in the host's own queue (a station's, or that
+    /// of the first link) to the maximum of two packets and the pacing rate over two to the power
+    /// of this: 7 for Wi-Fi in Linux, 10 for other devices. Default: no limit.
     pub pacing_shift: Option<u8>,
-    /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
+    /// The minimum of a retransmission timeout above the round trip; default: 200 ms.
     pub min_rto_margin: Option<Span>,
-    /// And at least so long in all; nothing unless said, where RFC 6298 has 1 s.
+    /// The minimum of the whole timeout; default: no minimum (RFC 6298: 1 s).
     pub min_rto: Option<Span>,
     /// How losses are found and repaired: `linux` or `blip`.
     #[serde(default)]
     pub repair: Repair,
-    /// Segments of the initial window; 10 unless said.
+    /// Segments of the initial window; default: 10.
     pub initial_window: Option<Packets>,
     /// With `control = "dtpa"`: settings that differ from its defaults.
     pub dtpa: Option<DtpaSettings>,
-    /// The law of the receive window; Linux's unless said.
+    /// The law of the receive window; default: that of Linux.
     #[serde(default = "autotune")]
     pub receiver: WindowLawConfig,
-    /// The law of the bands in the host at which the flow begins; one band for all unless said.
+    /// The law of the priority bands in the flow's sending host; default: one band for all.
     #[serde(default)]
     pub host: BandLawConfig,
-    /// The receive buffer as it is at first, and at most (`tcp_rmem`); Linux's unless said.
+    /// The initial and the maximum receive buffer (`tcp_rmem`); default: those of Linux.
     pub receive_buffer: Option<[Bytes; 2]>,
-    /// The send buffer as it is at first, and at most (`tcp_wmem`); Linux's unless said.
+    /// The initial and the maximum send buffer (`tcp_wmem`); default: those of Linux.
     pub send_buffer: Option<[Bytes; 2]>,
-    /// Writes blocks of `block` bytes at this rate instead.
+    /// Writes blocks of `block` bytes at this rate, instead of a bulk transfer.
     pub rate: Option<BitRate>,
-    /// With `rate`: each block is an update, and its age counts from its writing.
+    /// With `rate`: each block is an update, whose age counts from the time of writing.
     #[serde(default)]
     pub updates: bool,
-    /// Writes an update of `block` bytes whenever all of the one before has been sent; its age counts from
-    /// its writing.
+    /// Writes an update of `block` bytes whenever all of the previous one has been sent; its age
+    /// counts from the time of writing.
     #[serde(default)]
     pub newest: bool,
-    /// With `rate` or `newest`: the size of a block; a full segment unless said.
+    /// With `rate` or `newest`: the size of a block; default: a full segment.
     pub block: Option<Bytes>,
-    /// Sends this much and closes instead.
+    /// Sends a file of this size and closes, instead of a bulk transfer.
     pub file: Option<Bytes>,
-    /// Asks with this much instead, and waits for the response.
+    /// Sends requests of this size, and waits for each response, instead of a bulk transfer.
     pub request: Option<Bytes>,
-    /// With `request`: what comes back.
+    /// With `request`: the size of the response.
     pub response: Option<Bytes>,
-    /// With `request`: from the end of a response to the next request; no time unless said.
+    /// With `request`: the time from the end of a response to the next request; default: zero.
     pub think: Option<Span>,
 }
 
-/// Paced packets to a station, which counts packets a frame and reports them.
+/// Paced packets to a station, which counts packets per frame and reports them.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DownlinkConfig {
-    /// The law, with the size of packets and how often clients report.
+    /// The law, with the size of packets and the reporting interval of clients.
     pub law: DownlinkLawConfig,
-    /// Flows of one server share its law; one for flows alike unless said.
+    /// The server. Flows of one server share its law; default: one server for equal flows.
     pub server: Option<String>,
-    /// A report with its headers.
+    /// The size of a report with its headers.
     #[serde(default = "report")]
     pub report: Bytes,
-    /// Each packet leaves up to so much later than its turn, uniformly drawn.
+    /// The maximum of the random delay of each packet after its turn, uniformly distributed.
     #[serde(default)]
     pub jitter: Span,
-    /// By what the client counts packets a frame.
+    /// The method by which the client counts packets per frame.
     #[serde(default)]
     pub counting: Counting,
-    /// How the kernel stamps packets, where those stamps count.
+    /// The kernel's timestamping of packets, for methods that use its timestamps.
     #[serde(default)]
     pub stamps: StampsConfig,
-    /// Clients look for the bottleneck.
+    /// Clients locate the bottleneck.
     #[serde(default)]
     pub locate: bool,
-    /// The server limits rates to what clients confirm. Without, the law alone decides, as in the
-    /// thesis.
+    /// The server limits rates to the deliveries that clients confirm. Without this, the law alone
+    /// decides, as in the thesis (Hassani).
     #[serde(default)]
     pub guard: bool,
 }
@@ -388,9 +389,9 @@ pub struct DownlinkConfig {
 pub struct CrossTrafficConfig {
     /// `constant`, `poisson` or `on-off`.
     pub pattern: PatternName,
-    /// While it sends, with headers.
+    /// The rate while it sends, with headers.
     pub rate: BitRate,
-    /// Of each packet, with headers.
+    /// The size of each packet, with headers.
     pub size: Bytes,
     /// Mean length of the on state.
     pub on: Option<Span>,
@@ -398,41 +399,41 @@ pub struct CrossTrafficConfig {
     pub off: Option<Span>,
 }
 
-/// When packets of cross traffic come.
+/// The arrival process of cross traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PatternName {
-    /// At constant distances.
+    /// At constant intervals.
     Constant,
     /// As a Poisson process.
     Poisson,
-    /// Constant distances while on.
+    /// At constant intervals during on states.
     OnOff,
 }
 
-/// Where a scenario comes from.
+/// The source of a scenario.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
-    /// What it says.
+    /// The text of the file.
     pub text: &'a str,
-    /// Reads a file that stands beside it, such as a trace, by the name that it is given there.
+    /// Reads a file in the scenario's directory, such as a trace, by its name in the scenario.
     pub read_file: &'a dyn Fn(&str) -> io::Result<String>,
 }
 
 impl<'a> From<&'a str> for Source<'a> {
-    /// A scenario that stands in the working directory.
+    /// A scenario in the working directory.
     fn from(text: &'a str) -> Self {
         Self { text, read_file: &|name| fs::read_to_string(name) }
     }
 }
 
 impl LinkConfig {
-    /// So many hops a link has at most: a hop takes some 30 kB in either direction.
+    /// The maximum number of hops of a link: a hop takes some 30 kB in each direction.
     pub const MAX_HOPS: u32 = 1_000;
 }
 
 impl FlowConfig {
-    /// So many flows there are at most of one `[[flow]]`: a flow takes up to 100 kB.
+    /// The maximum number of flows of one `[[flow]]`: a flow takes up to 100 kB.
     pub const MAX_FLOWS: usize = 10_000;
 }
 
@@ -469,7 +470,7 @@ fn autotune() -> WindowLawConfig {
     WindowLawConfig::Autotune
 }
 
-/// As long as an ack of our own protocol, over UDP and IPv4.
+/// The size of an ack of Freshline's own protocol, over UDP and IPv4.
 fn report() -> Bytes {
     Bytes::new(84)
 }

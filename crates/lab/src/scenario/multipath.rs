@@ -1,4 +1,4 @@
-//! A flow over several paths, as a scenario describes it.
+//! A flow over several paths, as described by a scenario.
 
 use std::borrow::Cow;
 
@@ -17,23 +17,23 @@ use crate::tcp::multipath::{MultipathParams, MultipathReceiver, MultipathSender}
 use crate::tcp::{BufferParams, ReceiverParams, Sender, SenderParams, SmallQueue};
 use crate::world::{Flow, Multipath, MultipathSource, Period};
 
-/// A stream over several paths with its application; a bulk transfer without end unless said.
+/// A stream over several paths with its application; default: an endless bulk transfer.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MultipathConfig {
     /// The links of each path, as in a flow's `path`; from 1 to [`MultipathConfig::MAX_PATHS`] paths.
     pub paths: Vec<Vec<String>>,
-    /// Which path takes the next segment: a name, or a table with settings.
+    /// The scheduler that selects the path of the next segment: a name, or a table with settings.
     pub scheduler: SchedulerConfig,
-    /// The congestion control: that of a TCP stream, of each subflow for itself, or `lia` or `olia`,
-    /// of all together.
+    /// The congestion control: a law for TCP streams, for each subflow independently, or `lia` or
+    /// `olia`, which couple all subflows.
     pub control: MultipathControl,
     /// Opportunistic retransmission with penalties, and reinjection after timeouts.
     #[serde(default = "yes")]
     pub handler: bool,
-    /// The payload of a full segment; 1428 bytes unless said, which makes packets of 1500.
+    /// The payload of a full segment; default: 1428 bytes, which makes packets of 1500.
     pub segment: Option<Bytes>,
-    /// A retransmission timeout is at least so much above the round trip; 200 ms unless said.
+    /// The minimum of a retransmission timeout above the round trip; default: 200 ms.
     pub min_rto_margin: Option<Span>,
     /// The minimum of a retransmission timeout (`MinRto` of ns-3); no minimum by default.
     pub min_rto: Option<Span>,
@@ -42,32 +42,33 @@ pub struct MultipathConfig {
     pub pacing_shift: Option<u8>,
     /// Segments of each subflow's initial window; 10 by default.
     pub initial_window: Option<Packets>,
-    /// The law of the one receive window; Linux's for TCP unless said.
+    /// The law of the one receive window; default: that of TCP in Linux.
     #[serde(default = "super::autotune")]
     pub receiver: WindowLawConfig,
-    /// The receive buffer over all paths as it is at first, and at most; Linux's unless said.
+    /// The initial and the maximum receive buffer over all paths; default: those of Linux.
     pub receive_buffer: Option<[Bytes; 2]>,
-    /// The send buffer over all paths as it is at first, and at most; Linux's unless said.
+    /// The initial and the maximum send buffer over all paths; default: those of Linux.
     pub send_buffer: Option<[Bytes; 2]>,
-    /// Writes blocks of `block` bytes at this rate instead.
+    /// Writes blocks of `block` bytes at this rate, instead of a bulk transfer.
     pub rate: Option<BitRate>,
-    /// With `rate`: a block that the send buffer does not take whole is lost, and does not wait.
+    /// With `rate`: drops a block that does not fit into the send buffer as a whole, instead of
+    /// queueing it.
     #[serde(default)]
     pub drop: bool,
-    /// Paths carry TCP streams of their own, each with a send buffer and a receive window of its own;
-    /// the scheduler assigns each block of a `rate` with `drop` to one of them.
+    /// Paths carry independent TCP streams, each with its own send buffer and receive window; the
+    /// scheduler assigns each block of a `rate` with `drop` to one of them.
     #[serde(default)]
     pub independent: bool,
-    /// With `rate` or `pages`: the size of a block; a full segment unless said.
+    /// With `rate` or `pages`: the size of a block; default: a full segment.
     pub block: Option<Bytes>,
-    /// Sends this much and closes instead.
+    /// Sends a file of this size and closes, instead of a bulk transfer.
     pub file: Option<Bytes>,
-    /// Loads these pages one after the other and closes instead.
+    /// Loads these pages one after the other and closes, instead of a bulk transfer.
     #[serde(default)]
     pub pages: Vec<PageConfig>,
-    /// With `pages`: each object comes at a rate between these two, uniformly drawn.
+    /// With `pages`: the bounds of each object's rate, uniformly distributed.
     pub rates: Option<[BitRate; 2]>,
-    /// Fetches and plays this video and closes instead.
+    /// Fetches and plays this video and closes, instead of a bulk transfer.
     pub video: Option<VideoConfig>,
 }
 
@@ -75,7 +76,7 @@ pub struct MultipathConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum MultipathControl {
-    /// Each for itself.
+    /// Each subflow independently.
     Alone(Algorithm),
     /// [`Coupled::lia`].
     Lia,
@@ -98,7 +99,7 @@ impl TryFrom<String> for MultipathControl {
 }
 
 impl MultipathControl {
-    /// The law of one more subflow.
+    /// The law of an additional subflow.
     fn build(
         self,
         initial: Packets,
@@ -118,9 +119,9 @@ impl MultipathControl {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageConfig {
-    /// How many objects it has.
+    /// The number of objects.
     pub objects: u64,
-    /// How large all of them are together.
+    /// The size of all objects together.
     pub size: Bytes,
 }
 
@@ -128,15 +129,15 @@ pub struct PageConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VideoConfig {
-    /// The bitrates that there are, rising.
+    /// The available bitrates in ascending order.
     pub rates: Vec<BitRate>,
-    /// How long it plays: whole segments.
+    /// The playing time, a multiple of `segment`.
     pub length: Span,
     /// The length of a segment.
     pub segment: Span,
     /// The playback buffer, longer than a segment.
     pub buffer: Span,
-    /// How long a request takes to the server; no time unless said.
+    /// The delay of a request to the server; default: zero.
     #[serde(default)]
     pub request: Span,
 }
@@ -169,11 +170,10 @@ fn yes() -> bool {
 }
 
 impl MultipathConfig {
-    /// So many paths a flow has at most.
+    /// The maximum number of paths of a flow.
     pub const MAX_PATHS: usize = 8;
 
-    /// The flow with the number `index`, which sends during `period`; `remote` is shared by flows
-    /// alike.
+    /// The flow with the number `index`, which sends during `period`; equal flows share `remote`.
     pub(super) fn build(
         &self,
         period: Period,
@@ -192,7 +192,8 @@ impl MultipathConfig {
             window.map_err(|error| format!("`receiver`: {error}"))
         };
         let source = self.source(period.from, segment, streams.stream("pages", index))?;
-        // Each subflow has as much room as it can use where the buffer over all is what counts.
+        // The buffer over all subflows is the limit, so that of each subflow is as large as it can
+        // use.
         let params = SenderParams {
             segment,
             buffer: if self.independent { send } else { UNBOUNDED },
@@ -224,7 +225,7 @@ impl MultipathConfig {
         Ok(Flow::Multipath(Multipath::new(sender, receiver, source, period)))
     }
 
-    /// Refuses what does not fit together.
+    /// Rejects incompatible settings.
     fn check(
         &self,
         segment: Bytes,
@@ -307,10 +308,10 @@ impl MultipathConfig {
             return Err("a page needs at least one of `objects`, and a byte of `size` for each");
         }
         let Some(rates @ [least, most]) = self.rates else {
-            return Err("`pages` needs `rates`, the least and the most");
+            return Err("`pages` needs `rates`, the minimum and the maximum");
         };
         if least == BitRate::from_bps(0) || least > most {
-            return Err("`rates` must be above zero, the least first");
+            return Err("`rates` must be above zero, the minimum first");
         }
         let page = |page: &PageConfig| Page { objects: page.objects, size: page.size };
         let pages = self.pages.iter().map(page).collect();
@@ -318,6 +319,6 @@ impl MultipathConfig {
     }
 }
 
-/// Room for whatever a window may be.
+/// Room for any window.
 const UNBOUNDED: BufferParams =
     BufferParams { default: Bytes::new(1 << 40), max: Bytes::new(1 << 40) };

@@ -1,7 +1,7 @@
-//! What a scenario reproduces: the numbers of a figure, and orders among them.
+//! The figure that a scenario reproduces: its numbers, and the order among them.
 //!
 //! ```text
-//!   [[reproduce.compare]] ─► a row a value of its key, a row and a trend a gain ─┐
+//!   [[reproduce.compare]] ─► a row per value, a row and a trend per gain        ─┐
 //!   [[reproduce.row]] ───────────────────────────────────────────────────────────┴─► rows
 //! ```
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Change, Half, SafetyConfig};
 
-/// What a scenario reproduces.
+/// The figure that a scenario reproduces, and its comparison.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "Written")]
 pub struct Reproduction {
@@ -20,28 +20,28 @@ pub struct Reproduction {
     pub of: String,
     /// Numbers, in the order of the table.
     pub rows: Vec<Row>,
-    /// Orders among them.
+    /// Expected orders among the numbers.
     pub trends: Vec<Trend>,
-    /// What stands for each new law in a null test.
+    /// The replacement for each new law in a null test.
     pub null: Vec<Baseline>,
-    /// What the paper shows and no row does.
+    /// Figures of the paper that are not covered by a row.
     pub omitted: Vec<Omitted>,
     /// Keys that `--full` sets: the paper's number of runs and durations.
     pub full: BTreeMap<String, toml::Value>,
-    /// Laws of the source beside each other.
+    /// A comparison of the laws of the source.
     pub contest: Option<ContestConfig>,
-    /// Contests of the scenario with other keys, in place of the scenario as it is.
+    /// Contests of the scenario with other keys, instead of the scenario as it is.
     pub cases: Vec<Case>,
     /// A sweep of paths that no law may overload.
     pub safety: Option<SafetyConfig>,
 }
 
-/// The same as it stands in a file.
+/// The same, as written in a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
     of: String,
-    /// Of all rows and trends that do not say their own.
+    /// The default for all rows and trends.
     #[serde(default)]
     source: Origin,
     #[serde(default)]
@@ -66,7 +66,7 @@ impl From<Written> for Reproduction {
     fn from(written: Written) -> Self {
         let Written { of, source, row, trend, compare, null, omitted, full, contest, case, safety } =
             written;
-        // A row that needs one of a comparison, or of such a row, comes after it.
+        // A row that depends on a comparison, or on such a row, comes after it.
         let mut ids = BTreeSet::new();
         let (mut rows, last): (Vec<_>, Vec<_>) = row.into_iter().partition(|row| {
             let is_first = row.needs().all(|id| ids.contains(id));
@@ -85,36 +85,36 @@ impl From<Written> for Reproduction {
     }
 }
 
-/// Who says what a number or an order should be.
+/// The source of the expected value or order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// The paper prints it, in its text, a table or a figure.
     #[default]
     Paper,
-    /// A closed form or arithmetic; agreement shows that the simulator computes what it says.
+    /// A closed form or arithmetic; agreement shows that the simulator implements it.
     Model,
-    /// We expect it; no paper says it.
+    /// Our own expectation; no paper states it.
     Ours,
 }
 
-/// What stands for a law in a null test.
+/// The replacement for a law in a null test.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
     /// The law's name: the text of a key, or the `law`, `discipline` or `control` of a table.
     pub from: String,
-    /// What takes the place of the name, and of such a table.
+    /// The replacement for the name, and for such a table.
     pub to: toml::Value,
-    /// Only values of this key, where a table around the law's has the same key.
+    /// Replace only values of this key, if a table around the law's has the same key.
     pub key: Option<String>,
-    /// Where such a table has this key, its value takes the table's place: the queue around which
-    /// a discipline was put.
+    /// If such a table has this key, its value replaces the table: the queue that a discipline
+    /// wraps.
     pub part: Option<String>,
-    /// The new key of that value, in place of the law's: `tcp`, a stream, instead of `updates`.
+    /// The new key of that value, instead of the law's: `tcp`, a stream, instead of `updates`.
     pub under: Option<String>,
-    /// Where this is said, only the name changes in such a table, and these keys, which set the law
-    /// alone, are left out.
+    /// If set, only the name changes in such a table, and these keys, which configure the law
+    /// alone, are removed.
     pub without: Option<Vec<String>>,
 }
 
@@ -122,49 +122,49 @@ pub struct Baseline {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Omitted {
-    /// What it is, with its place.
+    /// The figure, table or number, with its place.
     pub what: String,
-    /// Why no row shows it.
+    /// The reason why no row covers it.
     pub why: String,
 }
 
-/// One metric with several values of a key, beside each other.
+/// A comparison of one metric over several values of a key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Compare {
-    /// In front of the ids of its rows: `ID-VALUE`, and `ID-OF-over-OVER` of a gain.
+    /// The prefix of the ids of its rows: `ID-VALUE`, and `ID-OF-over-OVER` for a gain.
     id: String,
     what: String,
     key: String,
     values: Vec<String>,
-    /// The values that are more than their name: the table in its place.
+    /// For values that are more than their name, the table to use.
     #[serde(default)]
     tables: BTreeMap<String, toml::Value>,
     metric: String,
     of: String,
     #[serde(default)]
     set: BTreeMap<String, toml::Value>,
-    /// The metric is better where it is less.
+    /// The metric is better if it is lower.
     #[serde(default)]
     lower_is_better: bool,
-    /// The same metric of more than `of`, for each value: rows `ID-VALUE-PART`.
+    /// The same metric for more flows than `of`, for each value: rows `ID-VALUE-PART`.
     #[serde(default)]
     parts: Vec<String>,
     #[serde(default)]
     gains: Vec<Gain>,
-    /// The values that shall be the best of all, or within 2 % of it.
+    /// The values that are expected to be the best of all, or within 2 % of it.
     #[serde(default)]
     best: Vec<String>,
-    /// The values that are ours: the paper says nothing about them. One of the paper's is compared
-    /// with the paper's only, and the source of these trends is `ours`.
+    /// Our own values, about which the paper says nothing. A value of the paper is compared only
+    /// with others of the paper, and the source of these trends is `ours`.
     #[serde(default)]
     ours: Vec<String>,
-    /// A few words of the paper, and where they stand: of the gains that have none of their own,
-    /// and of the trends.
+    /// A short quotation from the paper, with its place: for the gains without their own, and for
+    /// the trends.
     quote: Option<String>,
 }
 
-/// One value's number as a multiple of another one's.
+/// The ratio of one value's number to another one's.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Gain {
@@ -201,7 +201,7 @@ impl Compare {
         }
     }
 
-    /// Ours, where one of the values is; otherwise that of the file.
+    /// `ours` if one of the values is; otherwise that of the file.
     fn source<'a>(&self, mut values: impl Iterator<Item = &'a str>) -> Option<Origin> {
         let is_ours = values.any(|value| self.ours.iter().any(|ours| ours == value));
         is_ours.then_some(Origin::Ours)
@@ -267,7 +267,7 @@ impl Compare {
     }
 }
 
-/// The same flows under each law of the source, and under fixed rates from one to another.
+/// The same flows under each law of the source, and under a range of fixed rates.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContestConfig {
@@ -277,7 +277,7 @@ pub struct ContestConfig {
     pub from: UpdateRate,
     /// The highest.
     pub to: UpdateRate,
-    /// How many of them are tried, each the same multiple of the one before; at least 2.
+    /// The number of fixed rates, in geometric steps; at least 2.
     pub steps: u32,
     /// The laws, in the order of the table: the first one is compared with the others.
     #[serde(default = "laws")]
@@ -293,9 +293,9 @@ pub struct ContestConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Its name, behind that of the scenario.
+    /// Its name, appended to that of the scenario.
     pub name: String,
-    /// Its paths in words.
+    /// A description of its paths.
     pub title: String,
     /// Whether a law may be developed on it.
     pub half: Half,
@@ -329,77 +329,77 @@ fn training() -> Half {
     Half::Training
 }
 
-/// One number.
+/// A row: one number.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// For trends and other rows; needed only there.
+    /// Its id, for trends and other rows; needed only there.
     pub id: Option<String>,
-    /// What it is, in words.
+    /// A description of the number.
     pub what: String,
     /// The metric, as in [`Metric::name`](crate::run::Metric::name).
     pub metric: String,
-    /// Of which flow or link.
+    /// The flow or link that it belongs to.
     pub of: String,
     /// Keys that are set for this row.
     #[serde(default)]
     pub set: BTreeMap<String, toml::Value>,
-    /// A key that takes the best of several values first.
+    /// A key that is first set to the best of several values.
     pub best: Option<Best>,
-    /// The ids of rows above: their numbers are added to this one, run by run.
+    /// The ids of rows above, whose numbers are added to this one, run by run.
     #[serde(default)]
     pub plus: Vec<String>,
     /// The id of a row above: this number is given as a multiple of that one's, run by run, since
-    /// runs of one number meet the same randomness.
+    /// runs with one number have the same random numbers.
     pub over: Option<String>,
-    /// Who says what it should be; that of the file unless said.
+    /// The source of the expected value; default: that of the file.
     pub source: Option<Origin>,
-    /// What it should be, in the metric's unit or as a multiple; left out where nobody says.
+    /// The expected value, in the metric's unit or as a multiple; unset if no source states it.
     pub expected: Option<f64>,
-    /// How far ours may be from it, as a fraction of its distance from `base`.
+    /// The permitted deviation, as a fraction of the expected value's distance from `base`.
     pub tolerance: Option<f64>,
-    /// What it would be whatever the law does, in the same unit: the age of an empty path, a gain
-    /// of 1. 0 unless said.
+    /// The value that is independent of the law, in the same unit: the age of an empty path, a gain
+    /// of 1. Default: 0.
     #[serde(default)]
     pub base: f64,
-    /// Where a bound is printed in place of a number, such as "more than": the least.
+    /// The lower bound, if the paper prints a bound instead of a number, such as "more than".
     pub at_least: Option<f64>,
-    /// Likewise the most, such as "up to".
+    /// The upper bound, such as "up to".
     pub at_most: Option<f64>,
-    /// The scenario was chosen so that this number comes out: an input, and no result.
+    /// The scenario was chosen so that this number comes out: it is an input, not a result.
     #[serde(default)]
     pub calibrated: bool,
     /// The number is that of a baseline, or of something else that no new law changes: the null
-    /// test counts it apart.
+    /// test counts it separately.
     #[serde(default)]
     pub unaffected: bool,
-    /// A few words of the paper, and where they stand.
+    /// A short quotation from the paper, with its place.
     pub quote: Option<String>,
-    /// Why ours is not as expected.
+    /// The reason why our number differs from the expected one.
     pub why: Option<String>,
 }
 
 impl Row {
-    /// The ids of the rows that its number is made of.
+    /// The ids of the rows from which its number is computed.
     pub fn needs(&self) -> impl Iterator<Item = &String> {
         self.plus.iter().chain(&self.over)
     }
 }
 
-/// Looks for the value of a key for which a metric is minimised.
+/// A search for the value of a key that minimises a metric.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Best {
-    /// The key; the values are numbers with its unit behind them.
+    /// The key; the values are numbers followed by its unit.
     pub key: String,
-    /// The values to try, rising.
+    /// The values to try, in ascending order.
     pub values: Vec<f64>,
-    /// What stands behind a value, such as `/s`.
+    /// The unit after a value, such as `/s`.
     #[serde(default)]
     pub unit: String,
     /// The metric that is minimised.
     pub minimise: String,
-    /// Of which flow or link; of the row's unless said.
+    /// The flow or link of the metric; default: that of the row.
     pub of: Option<String>,
 }
 
@@ -407,13 +407,13 @@ pub struct Best {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trend {
-    /// What it says, in words.
+    /// A description of the order.
     pub what: String,
-    /// Who says it; that of the file unless said.
+    /// The source of the order; default: that of the file.
     pub source: Option<Origin>,
-    /// A few words of the paper, and where they stand.
+    /// A short quotation from the paper, with its place.
     pub quote: Option<String>,
-    /// Why it does not hold.
+    /// The reason why it does not hold.
     pub why: Option<String>,
     /// No new law changes this order: it compares baselines, or channels under one law.
     #[serde(default)]
@@ -421,22 +421,22 @@ pub struct Trend {
     /// Ids of rows whose numbers rise in this order.
     #[serde(default)]
     pub rising: Vec<String>,
-    /// By which fraction each of them is above the one before, at least. 0.
+    /// The minimum fraction by which each of them exceeds the previous one. Default: 0.
     #[serde(default)]
     pub margin: f64,
     /// Ids of rows whose numbers are within 5 % of the first one's.
     #[serde(default)]
     pub equal: Vec<String>,
-    /// Ids of rows, of which the first one's number is the highest, or within 2 % of it.
+    /// Ids of rows, the first of which has the highest number, or one within 2 % of it.
     #[serde(default)]
     pub highest: Vec<String>,
-    /// The same, the lowest.
+    /// Ids of rows, the first of which has the lowest number, or one within 2 % of it.
     #[serde(default)]
     pub lowest: Vec<String>,
 }
 
 impl Trend {
-    /// The rows that it names.
+    /// The rows that it refers to.
     pub fn ids(&self) -> impl Iterator<Item = &String> {
         self.rising.iter().chain(&self.equal).chain(&self.highest).chain(&self.lowest)
     }
@@ -484,7 +484,7 @@ mod tests {
         assert_eq!((rows[4].expected, rows[4].tolerance), (Some(0.7), Some(0.1)));
         let set: Vec<_> = rows[4].set.iter().map(|(key, value)| format!("{key}={value}")).collect();
         assert_eq!(set, ["flow.x.rate=\"8mbit\"", "flow.x.scheduler=\"new\""]);
-        // Less is better.
+        // Lower is better.
         assert_eq!(
             (&trends[0].rising[..], trends.len()),
             (&["r8-new", "r8-old"].map(String::from)[..], 2)

@@ -42,7 +42,7 @@ pub struct SafetyCategory {
     /// of it is moved to its nearest end.
     #[serde(default = "share")]
     pub share: [UpdateRate; 2],
-    /// Capacity in updates/s of all sources together, maximum; bounds what a point costs.
+    /// The maximum capacity in updates/s of all sources together; limits the cost of a point.
     #[serde(default = "max_updates")]
     pub max_updates: UpdateRate,
     /// Length of the drop-tail queue, minimum and maximum; the queue stays as it is without it.
@@ -57,18 +57,18 @@ pub struct SafetyCategory {
     pub variants: Vec<BTreeMap<String, toml::Value>>,
 }
 
-/// Which half of a set of cases: a law is developed on one, and reported once on the other.
+/// One of two halves of a set of cases: a law is developed on one, and reported once on the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Half {
     /// The cases on which a law may be developed.
     Training,
-    /// The others, which are not looked at before the report.
+    /// The other cases, whose results are not read before the report.
     HeldOut,
 }
 
 impl Half {
-    /// As tables, flags and JSON have it.
+    /// The name in tables, flags and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Training => "training",

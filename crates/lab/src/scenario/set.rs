@@ -1,8 +1,8 @@
-//! Changing a scenario by `key=value`.
+//! Changes a scenario by `key=value`.
 //!
 //! A key is a path: `duration`, `link.NAME.there.rate`, `flow.NAME.updates.law`. Links and flows
-//! go by their names. Changes are made to the file's table, which is then read as any other, so
-//! that a change cannot say anything that a file could not.
+//! are selected by name. Changes are applied to the file's table, which is then read like any
+//! other, so that a change cannot set anything that a file could not.
 
 use toml::{Table, Value};
 
@@ -17,7 +17,7 @@ pub enum SetError {
     /// Not `key=value`.
     #[error("`{0}` is not of the form `key=value`, such as `flow.robot.updates.payload=500B`")]
     NotAPair(String),
-    /// There is no table of that name.
+    /// There is no table with that name.
     #[error("`{key}`: there is no {kind} called `{name}`; there is: {known}")]
     NoSuchName {
         /// The whole key.
@@ -26,26 +26,26 @@ pub enum SetError {
         kind: String,
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The known names.
         known: String,
     },
-    /// A part of the key that is no table.
-    #[error("`{key}`: `{part}` is no table")]
+    /// A part of the key that is not a table.
+    #[error("`{key}`: `{part}` is not a table")]
     NoTable {
         /// The whole key.
         key: String,
         /// The part.
         part: String,
     },
-    /// A sweep over no value.
+    /// A sweep without values.
     #[error("`sweep`: `{0}` has no values; list at least one, or leave the key out")]
     EmptySweep(String),
-    /// The change makes a scenario that makes no sense.
+    /// The change makes the scenario invalid.
     #[error("after `{key}` was set: {error}")]
     Result {
         /// The last key that was set.
         key: String,
-        /// What is wrong.
+        /// The error.
         error: ScenarioError,
     },
 }
@@ -63,7 +63,7 @@ impl Change {
         Self { key: key.into(), value }
     }
 
-    /// As in a flag: `key=value`, where the value is TOML, or else a string as it stands.
+    /// Parses a flag `key=value`. The value is TOML, or else a literal string.
     pub fn parse(text: &str) -> Result<Self, SetError> {
         let (key, value) =
             text.split_once('=').ok_or_else(|| SetError::NotAPair(text.to_owned()))?;
@@ -83,12 +83,12 @@ impl Change {
         set.into_iter().map(|(key, value)| Self::new(key.clone(), value.clone()))
     }
 
-    /// What is changed.
+    /// The key that is changed.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What to.
+    /// The new value.
     pub const fn value(&self) -> &Value {
         &self.value
     }
@@ -142,14 +142,14 @@ impl Scenario {
         Self::parse_edited(source, changes, |_| ())
     }
 
-    /// The same, with an edit of the whole table behind the changes.
+    /// The same, with an edit of the whole table after the changes.
     pub(crate) fn parse_edited(
         source: Source<'_>,
         changes: &[Change],
         edit: impl FnOnce(&mut Table),
     ) -> Result<Self, SetError> {
         let Source { text, read_file } = source;
-        // First as it stands: errors of the file point at its lines.
+        // Parse the unchanged file first, so that errors of the file point at its lines.
         Self::parse(source)?;
         let malformed = |error: toml::de::Error| ScenarioError::Malformed(error.to_string());
         let mut table: Table = text.parse().map_err(malformed)?;

@@ -1,19 +1,20 @@
-//! Where the bottleneck is by the settings of a scenario, as the thesis tells it (004, section 4.5.2.2).
+//! The location of the bottleneck according to the settings of a scenario, as defined in the thesis
+//! (Hassani, Low Delay & High Rate in 802.11ac Edge Networks, section 4.5.2.2).
 //!
 //! ```text
-//! offered to a link   the constant rates of what crosses it and sends at the time
-//! the backhaul        a link before the cell is offered more than it carries
+//! offered to a link   the sum of the constant rates of flows that cross it and send at the time
+//! the backhaul        the load offered to a link before the cell exceeds its capacity
 //! ```
 //!
-//! Nothing is said where the settings do not tell what is offered: beside TCP, updates, other laws or
-//! patterns than constant ones, or over links with a trace.
+//! The result is undefined if the settings do not determine the offered load: alongside TCP,
+//! updates, other laws or patterns than constant ones, or over links with a trace.
 
 use freshline_core::unit::Time;
 use freshline_core::wlan::{Bottleneck, DownlinkLawConfig};
 
 use super::{FlowConfig, LinkConfig, PatternName, Scenario};
 
-/// Rates that are known, in bit/s, of a flow and those alike.
+/// The rate of a flow and its equals, in bit/s, if it is known.
 fn offered(flow: &FlowConfig) -> Option<u64> {
     let rate = match (&flow.cross_traffic, &flow.downlink) {
         (Some(load), None) if load.pattern == PatternName::Constant => load.rate,
@@ -26,7 +27,7 @@ fn offered(flow: &FlowConfig) -> Option<u64> {
     Some(rate.as_bps().saturating_mul(flow.count.into()))
 }
 
-/// Whether all of them begin together, and go from the beginning of the path to its end.
+/// Whether all of them begin together, and send from the beginning of the path to its end.
 fn is_plain(flow: &FlowConfig) -> bool {
     !flow.each_hop
         && !flow.each_pair
@@ -36,8 +37,8 @@ fn is_plain(flow: &FlowConfig) -> bool {
 }
 
 impl Scenario {
-    /// Where the bottleneck of a flow is from which time on, in order; `None` if the settings do not
-    /// tell.
+    /// The bottlenecks of a flow with the times from which they hold, in order; `None` if the
+    /// settings do not determine them.
     pub(super) fn bottlenecks(&self, flow: &FlowConfig) -> Option<Vec<(Time, Bottleneck)>> {
         let crosses = |flow: &FlowConfig, link: &LinkConfig| flow.path.contains(&link.name);
         let before: Vec<_> = self.links.iter().filter(|link| crosses(flow, link)).collect();
@@ -105,7 +106,7 @@ mod tests {
         let slow = r#"flow.video.downlink.law={ law = "fixed", rate = "180mbit" }"#;
         assert_eq!(bottlenecks(&[slow]).unwrap(), [(0, Wireless)]);
         let two = bottlenecks(&[slow, "flow.video.count=2"]).unwrap();
-        // 360 and 611 of 975.
+        // 360 and 611 of 975 Mbit/s.
         assert_eq!(two, [(0, Wireless)]);
         assert_eq!(bottlenecks(&[slow, "flow.video.count=3"]).unwrap()[1], (1500, Backhaul));
         assert_eq!(bottlenecks(&["flow.beside-2.cross_traffic.pattern=\"poisson\""]), None);

@@ -21,38 +21,38 @@ use crate::world::{Generation, StateSizes, Topic, TopicsSettings};
 pub struct TopicConfig {
     /// Its name.
     pub name: String,
-    /// Which of its states count.
+    /// Which of its states are needed.
     #[serde(default)]
     pub kind: TopicKindName,
-    /// Of a topic with keys, their number.
+    /// For a topic with keys, their number.
     pub keys: Option<u16>,
-    /// Of a topic whose every state counts, the most bytes of records that the source holds; 1 MiB unless said.
+    /// For a topic of records, the maximum size of records that the source holds; default: 1 MiB.
     pub buffer: Option<Bytes>,
     /// The lengths of its states.
     pub size: SizesConfig,
-    /// The time between two of its states, or of the states of each key in turn. Unset: states are sampled as
-    /// an update leaves.
+    /// The time between two of its states, or, for keys in turn, of the states of each key. Unset:
+    /// states are sampled when an update is sent.
     pub period: Option<PeriodsConfig>,
-    /// With `period`: how states follow each other.
+    /// With `period`: the arrival process of states.
     #[serde(default)]
     pub pattern: GenerationPattern,
-    /// With `period`: each state is generated up to so much later, uniformly drawn.
+    /// With `period`: the maximum delay of each state's generation, uniformly distributed.
     pub jitter: Option<Span>,
-    /// How much its age counts.
+    /// The weight of its age.
     #[serde(default = "one")]
     pub weight: f64,
-    /// The age from which on a state does not leave any more.
+    /// The age from which on a state is no longer sent.
     pub deadline: Option<Span>,
-    /// The highest rate of its states.
+    /// The maximum rate of its states.
     pub max_rate: Option<UpdateRate>,
-    /// The rate below which its states go first.
+    /// The rate below which its states are sent first.
     pub min_rate: Option<UpdateRate>,
-    /// Whether its states go before all others.
+    /// Whether its states are sent before all others.
     #[serde(default)]
     pub urgent: bool,
 }
 
-/// Which states of a topic count.
+/// Which states of a topic are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TopicKindName {
@@ -61,30 +61,30 @@ pub enum TopicKindName {
     Latest,
     /// The newest one of each key.
     Keyed,
-    /// Each one: they are records.
+    /// All states: they are records.
     Every,
 }
 
-/// How states with a period follow each other.
+/// The arrival process of states with a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GenerationPattern {
-    /// At constant distances.
+    /// At constant intervals.
     #[default]
     Constant,
     /// As a Poisson process, with the period as the mean.
     Poisson,
 }
 
-/// Whether the endpoints know of the rules that topics declare.
+/// Whether the endpoints apply the rules that topics declare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TopicRules {
-    /// They follow them.
+    /// They apply them.
     #[default]
     Declared,
-    /// All topics have a weight of 1 and neither deadlines, rates, urgency nor maximum ages. What is measured is by
-    /// the declared ones.
+    /// All topics have a weight of 1 and neither deadlines, rates, urgency nor maximum ages. The
+    /// measurements use the declared ones.
     None,
 }
 
@@ -185,7 +185,7 @@ impl TopicConfig {
             min_rate: self.min_rate,
             is_urgent: self.urgent,
         };
-        // The name is said already.
+        // The message already contains the name.
         let named = format!("topic {:?}: ", self.name);
         params.check().map_err(|error| error.to_string().trim_start_matches(&named).to_owned())?;
         let sizes = self.sizes()?.clone();
@@ -208,7 +208,7 @@ impl TopicConfig {
             TopicKindName::Every if self.period.is_none() => {
                 Err("records are not sampled as updates leave; give a `period`".into())
             }
-            // No run restarts a source, so that any stream is new to its monitor.
+            // No run restarts a source, so the monitor has not seen any stream before.
             TopicKindName::Every => Ok(TopicKind::Every {
                 stream: StreamId(0),
                 first: 0,
@@ -277,11 +277,13 @@ impl TopicConfig {
     }
 }
 
-/// The shortest of the longest datagrams, in bytes: an opening with the longest name of a source fits.
+/// The minimum of the maximum datagram size, in bytes: an opening with a source name of maximum
+/// length fits.
 const MIN_DATAGRAM: Bytes = Bytes::new(500);
 
 impl UpdatesConfig {
-    /// What topics and their monitor are, of the flow whose updates these are; `None` without topics.
+    /// The settings of topics and their monitor for the flow with these updates; `None` without
+    /// topics.
     pub(super) fn topics(
         &self,
         flow: &FlowConfig,
@@ -318,12 +320,13 @@ impl UpdatesConfig {
         }))
     }
 
-    /// The longest datagram of a flow with topics, whose packets have the sizes of the datagrams in them.
+    /// The maximum datagram of a flow with topics, whose packets have the sizes of the datagrams in
+    /// them.
     fn datagram(&self) -> Result<Bytes, Cow<'static, str>> {
         let has_sizes = self.payload.or(self.state).or(self.ack).is_some();
         if has_sizes || self.sizes != Default::default() {
             return Err(
-                "packets of a flow with topics are as long as what is in them; leave `payload`, \
+                "packets of a flow with topics have the sizes of their datagrams; leave `payload`, \
                         `state`, `ack` and `sizes` out"
                     .into(),
             );

@@ -1,4 +1,4 @@
-//! A network of a scenario: its hops, and the pairs of nodes between which flows go.
+//! A network of a scenario: its hops, and the pairs of nodes that have flows.
 
 use freshline_core::link::{FieldError, HopConfig};
 use freshline_core::router::QdiscConfig;
@@ -18,25 +18,25 @@ pub struct LinkHops {
     pub reverse: Vec<usize>,
 }
 
-/// A network, and how its links are.
+/// A network, and the settings of its links.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyConfig {
     /// The file of the graph, as [`Topology::parse`] reads it.
     pub file: String,
-    /// Each link is such a hop in either direction. Its delay comes on top of the link's own.
+    /// The hop of each link in each direction. Its delay is added to the link's own.
     #[serde(default)]
     pub hop: HopConfig,
-    /// The probability that there are flows from one node to another, for each ordered pair of
-    /// nodes, 0 to 1. Each run draws its pairs.
+    /// The probability, 0 to 1, of flows from one node to another, for each ordered pair of nodes.
+    /// Each run draws its pairs.
     pub pairs: f64,
     /// The queue of links that have not adopted the one of `hop`.
     pub legacy: Option<QdiscConfig>,
-    /// The probability that a link, both ways, has adopted the queue of `hop`, 0 to 1; 1 unless
-    /// said. Below 1 it needs `legacy`. Each run draws its links.
+    /// The probability, 0 to 1, that a link, in both directions, has adopted the queue of `hop`;
+    /// default: 1. Below 1 it needs `legacy`. Each run draws its links.
     #[serde(default = "all")]
     pub adoption: f64,
-    /// What the file said.
+    /// The content of the file.
     #[serde(skip)]
     graph: Option<Topology>,
 }
@@ -49,18 +49,18 @@ pub enum BadTopology {
     Unreadable {
         /// The file.
         file: String,
-        /// Why.
+        /// The reason.
         error: String,
     },
-    /// Its file describes no network.
+    /// Its file does not describe a network.
     #[error("`{file}`: {error}")]
     Graph {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// The error.
         error: TopologyError,
     },
-    /// A probability that is none.
+    /// A probability outside of its range.
     #[error("`{key}` is {value}; give a probability from 0 to 1")]
     NotAProbability {
         /// `pairs` or `adoption`.
@@ -71,7 +71,7 @@ pub enum BadTopology {
     /// Links without a queue.
     #[error("`adoption` is below 1; say with `legacy` which queue the other links have")]
     NoLegacy,
-    /// A hop that makes no sense.
+    /// An invalid hop.
     #[error("`hop`: {0}")]
     Hop(#[from] FieldError),
 }
@@ -79,14 +79,15 @@ pub enum BadTopology {
 /// A network in a world.
 pub(super) struct Network<'a> {
     graph: &'a Topology,
-    /// The number of its first hop. Link n is hops 2n and 2n + 1 from there on, there and back.
+    /// The number of its first hop. The forward and the reverse hop of link n are 2n and 2n + 1
+    /// from there on.
     first_hop: usize,
-    /// Between which nodes flows go.
+    /// The pairs of nodes that have flows.
     pairs: Vec<[usize; 2]>,
 }
 
 impl TopologyConfig {
-    /// Reads the graph from what `read` makes of the file's name.
+    /// Reads the graph with `read` from the file's name.
     pub(super) fn read(
         &mut self,
         read: impl FnOnce(&str) -> std::io::Result<String>,
@@ -136,7 +137,7 @@ impl TopologyConfig {
         })
     }
 
-    /// The hops of a link that adopts the queue if `chance`, from 0 to 1, is on its side.
+    /// The hops of a link. It adopts the queue if `chance`, from 0 to 1, is below the probability.
     fn hop_of(&self, link: &Link, chance: f64) -> Result<HopConfig, BadTopology> {
         let mut hop = self.hop.clone();
         hop.delay += link.delay;
@@ -158,7 +159,7 @@ impl TopologyConfig {
 }
 
 impl Network<'_> {
-    /// The ways of each pair, there and back.
+    /// The forward and reverse legs of each pair.
     pub(super) fn routes(&self) -> impl Iterator<Item = [Vec<Leg>; 2]> {
         self.pairs.iter().map(|&[from, to]| [self.legs(from, to), self.legs(to, from)])
     }

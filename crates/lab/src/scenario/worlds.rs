@@ -1,4 +1,4 @@
-//! The worlds of a scenario's runs, as callers ask for them.
+//! The worlds of a scenario's runs, for callers.
 
 use super::{Built, Laws, NoLaws, Scenario, ScenarioError};
 
@@ -28,10 +28,10 @@ impl Scenario {
         }
     }
 
-    /// The world of a run, at time zero, of which the caller drives the hosts of external flows.
+    /// The world of a run, at time zero, with external flows whose hosts the caller drives.
     ///
     /// # Errors
-    /// [`ScenarioError`] says what cannot be built.
+    /// [`ScenarioError`] names the part that cannot be built.
     pub fn build_with_hosts(&self, run: u32) -> Result<Built, ScenarioError> {
         self.build_world(run, &NoLaws)
     }
