@@ -1,7 +1,7 @@
-//! A client's capture: what it sees of the client's packets, and why it sees none.
+//! A client's capture: the client's packets in it, and the reasons if it has none.
 //!
-//! A capture runs on a thread of its own, and shows packets sooner or later than the socket does. It
-//! alone says which packets are a frame's; payloads and delays are the socket's.
+//! A capture runs on its own thread, and shows packets sooner or later than the socket does. It
+//! alone determines which packets belong to a frame; payloads and delays come from the socket.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,34 +16,35 @@ use crate::wlan::capture::{
     Capture, CaptureCounts, CaptureError, CaptureSource, Captured, Others, Seen, Station,
 };
 
-/// Packets taken before the socket is looked at again.
+/// Captured packets to process before the socket is checked again.
 const TAKEN_A_TURN: usize = 1024;
-/// If packets have come for this long and the capture has seen none of them, something is wrong.
+/// If packets have arrived for this long and the capture has seen none of them, it is
+/// misconfigured.
 const UNSEEN: Span = Span::from_secs(3);
 
-/// What came of a client's capture, the warm-up included.
+/// The results of a client's capture, including the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct CaptureReport {
-    /// What was captured.
+    /// The capture's counters.
     #[serde(flatten)]
     pub counts: CaptureCounts,
     /// Packets of this client's session among those of the server.
     pub ours: u64,
     /// Packets of other flows to the same station, which take places in its frames.
     pub others: u64,
-    /// Those of them that were counted in no frame, as neither the capture nor anybody else knows
-    /// their rate.
+    /// Packets of this session that were counted in no frame because neither the capture nor `rate`
+    /// provides their rate.
     pub unrated: u64,
 }
 
-/// What is wrong with a capture.
+/// A problem of a capture.
 #[derive(Debug)]
 pub enum CaptureTrouble {
-    /// Packets come, but the capture has seen none of them for some seconds.
+    /// Packets arrive, but the capture has seen none of them for some seconds.
     Unseen(CaptureReport),
-    /// It shows our packets, but nobody knows their rate.
+    /// It shows this client's packets, but their rate is unknown.
     Unrated,
-    /// It has ended, and why if it did not end well: no frames are counted any more.
+    /// It has ended, with the error if there was one: frames are no longer counted.
     Ended(Option<CaptureError>),
 }
 
@@ -51,9 +52,9 @@ pub enum CaptureTrouble {
 pub(super) struct Air {
     capture: Capture,
     report: CaptureReport,
-    /// Where this session's packets go, by the newest one.
+    /// The station that receives this session's packets, by the newest packet.
     station: Option<Station>,
-    /// Packets by socket and by capture, when that was last looked at.
+    /// The counts of packets by socket and by capture, at the time of the last check.
     looked: Option<(Time, [u64; 2])>,
     told_unseen: bool,
     told_unrated: bool,
@@ -82,7 +83,7 @@ impl Air {
         self.capture.set_server(server);
     }
 
-    /// Hands over what was captured; whether there may be more.
+    /// Processes captured packets; returns whether there may be more.
     pub(super) fn feed(
         &mut self,
         now: Time,
@@ -110,7 +111,7 @@ impl Air {
     ) {
         let Captured { station, stamp, payload, .. } = packet;
         let Ok(seq) = session.captured_seq(payload) else {
-            // Of another client, perhaps on the same machine.
+            // A packet of another client, perhaps on the same machine.
             return self
                 .on_others(Others { station: *station, stamp: *stamp, packets: 1 }, session);
         };
@@ -124,7 +125,7 @@ impl Air {
         }
     }
 
-    /// They take places in frames to this station.
+    /// Counts other packets, which take places in frames to this station.
     fn on_others(&mut self, others: Others, session: &mut Session) {
         if self.station == Some(others.station) {
             self.report.others += others.packets;
@@ -136,7 +137,7 @@ impl Air {
         CaptureReport { counts: self.capture.counts(), ..self.report }
     }
 
-    /// What is wrong, each once. `packets` have come by the socket.
+    /// Returns each problem once. `packets` have arrived by the socket.
     pub(super) fn trouble(&mut self, now: Time, packets: u64) -> Option<CaptureTrouble> {
         if self.capture.has_ended() {
             if std::mem::replace(&mut self.told_end, true) {
@@ -194,7 +195,7 @@ mod tests {
         out
     }
 
-    /// A record of pcap: an MPDU of an A-MPDU to a station, from this port of the server.
+    /// A pcap record: an MPDU of an A-MPDU to a station, from this port of the server.
     fn record(station: u8, ampdu: u32, port: u16, payload: &[u8]) -> Vec<u8> {
         let phy = Phy::Vht { mcs: 9, streams: 1, width: Width::Mhz80, guard: Guard::Long };
         let ampdu = Some(Ampdu { reference: ampdu, is_last: false });
@@ -219,7 +220,7 @@ mod tests {
         for frame in 0..20u32 {
             let own =
                 |of_frame| record(1, frame, 3775, &packet(5, u64::from(frame * 3 + of_frame)));
-            // Of another session on the same machine, and of another server.
+            // Packets of another session on the same machine, and of another server.
             let others = [record(1, frame, 3775, &packet(6, 0)), record(1, frame, 99, b"x")];
             let elsewhere = record(2, frame, 99, b"x");
             file.extend([own(0), others.concat(), own(1), elsewhere, own(2)].concat());

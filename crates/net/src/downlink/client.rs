@@ -1,4 +1,4 @@
-//! A client of a downlink: joins, takes packets with their times, and reports.
+//! A client of a downlink: joins, receives packets with their times, and reports.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -27,16 +27,16 @@ use crate::system::SystemError;
 use crate::via::Via;
 use crate::wlan::capture::{CaptureError, CaptureSource};
 
-/// Stands for a server whose address is not known yet: no packet comes from it.
+/// A placeholder for a server whose address is not known yet: no packet comes from it.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 const SOCKET: Token = Token(0);
 const ALARM: Token = Token(1);
 const WAKER: Token = Token(2);
 
-/// Datagrams taken before the timers are looked at again.
+/// Datagrams to receive before the timers are checked again.
 const RECEIVES_A_TURN: usize = 256;
 
-/// What a client needs to run.
+/// The configuration of a client.
 pub struct ClientConfig {
     /// The server: a name, of which every address is tried, or one address.
     pub server: Remote,
@@ -44,18 +44,18 @@ pub struct ClientConfig {
     pub transport: Transport,
     /// The session: name, token, patience.
     pub params: ClientParams,
-    /// Counts packets a frame: by the frames of `capture`, or by the kernel's times without one.
+    /// Counts packets per frame: by the frames of `capture`, or by the kernel's times without one.
     pub counter: Box<dyn LevelCounter>,
-    /// The rate of frames of which no capture tells it. Without a capture, packets count in no frame
-    /// until it is known.
+    /// The rate of frames whose rate the capture does not contain. Without a capture, packets count
+    /// in no frame until it is known.
     pub rate: SharedRate,
-    /// Where frames are seen. It opens a named pipe, and waits until somebody writes there.
+    /// The capture of the frames. Opening a named pipe blocks until a writer opens it.
     pub capture: Option<CaptureSource>,
-    /// What comes in this time from the start on counts in no summary.
+    /// Packets received in this time from the start on count in no summary.
     pub warm_up: Span,
 }
 
-/// Why a client cannot run, or cannot go on.
+/// Why a client cannot run, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The operating system refused something that the client needs.
@@ -64,13 +64,13 @@ pub enum ClientError {
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
-    /// Name or token do not fit.
+    /// The name or the token is too long.
     #[error(transparent)]
     Opening(#[from] OpeningTooLong),
     /// The server cannot be dialled by QUIC.
     #[error(transparent)]
     Dial(#[from] quic::DialError),
-    /// There is no capture to be had.
+    /// The capture is unavailable.
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// A capture cannot look into QUIC.
@@ -79,7 +79,7 @@ pub enum ClientError {
          trusted link, or count by the kernel's times, without a capture"
     )]
     Encrypted,
-    /// It has left its server.
+    /// The client has left its server.
     #[error("this client has left its server, and cannot join again: make another one")]
     Left,
 }
@@ -93,18 +93,18 @@ impl From<LinkError> for ClientError {
     }
 }
 
-/// A packet that came.
+/// A received packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
-    /// The server's number of it.
+    /// The server's number of the packet.
     pub seq: u64,
     /// When it was sent, on the server's clock.
     pub sent_at: Time,
-    /// When the kernel got it, by the wall clock; `None` where it did not say.
+    /// The kernel's receive time by the wall clock; `None` if the kernel did not report it.
     pub kernel: Option<KernelTime>,
-    /// When the kernel got it, by our clock.
+    /// The kernel's receive time by the program's clock.
     pub received_at: Time,
-    /// How long it took, once that is known.
+    /// Its one-way delay, when that is known.
     pub delay: Option<Span>,
     /// Bytes of the datagram.
     pub datagram: usize,
@@ -112,33 +112,33 @@ pub struct Received<'a> {
     pub payload: &'a [u8],
 }
 
-/// What happens to a running client.
+/// An event of a running client.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The first packet has come since it joined.
+    /// The first packet since the join has arrived.
     Joined,
-    /// No packet for too long; it joins again.
+    /// No packet has arrived for too long; the client joins again.
     Silent,
     /// The server ended or refused the downlink.
     Closed(CloseReason),
     /// The transport changed.
     Link(&'a LinkEvent),
-    /// Joins have got no answer so often, one after the other.
+    /// This many consecutive joins have got no answer.
     Unanswered(u64),
-    /// The capture is of no use.
+    /// The capture cannot be used.
     Capture(&'a CaptureTrouble),
 }
 
-/// Somebody who takes in what comes. Everything defaults to looking away; nothing may block.
+/// Receives events. Every method has an empty default implementation, and must not block.
 pub trait ClientWatch {
-    /// A packet has come.
+    /// A packet has arrived.
     fn packet(&mut self, _now: Time, _packet: &Received<'_>) {}
-    /// The capture has shown the packet with this number in a frame. Packets of one frame have the same
-    /// stamp ([`Captured::stamp`](crate::wlan::capture::Captured::stamp)), which is not a time of any
-    /// clock here. It comes before or after [`ClientWatch::packet`], and again if the packet was sent
-    /// again on the air.
+    /// The capture has shown the packet with this number in a frame. Packets of one frame have the
+    /// same stamp ([`Captured::stamp`](crate::wlan::capture::Captured::stamp)), which is not a time
+    /// of any clock here. This comes before or after [`ClientWatch::packet`], and again if the
+    /// packet was retransmitted on the air.
     fn captured(&mut self, _now: Time, _seq: u64, _frame: Time) {}
-    /// A report has been sent, of so much.
+    /// A report with this content has been sent.
     fn reported(&mut self, _now: Time, _seen: Option<Report>) {}
     /// Something else has happened.
     fn event(&mut self, _now: Time, _event: &Event<'_>) {}
@@ -157,11 +157,11 @@ pub struct Client {
     rate: SharedRate,
     air: Option<Air>,
     gathered: Gathered,
-    /// Until when it warms up.
+    /// The end of the warm-up.
     warm_at: Option<Time>,
-    /// The server has nothing more to send.
+    /// The server has no more payloads to send.
     is_done: bool,
-    /// A run has ended, and with it the session.
+    /// A run has ended, and the session with it.
     has_left: bool,
     datagram: Vec<u8>,
 }
@@ -170,7 +170,7 @@ impl Client {
     /// Opens the socket and starts the session.
     ///
     /// # Errors
-    /// [`ClientError`] says what is missing.
+    /// [`ClientError`] names the cause.
     pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
         let clock = Clock::new();
         let now = clock.now();
@@ -179,7 +179,7 @@ impl Client {
             (None, _) => None,
             (Some(_), Transport::Quic { .. }) => return Err(ClientError::Encrypted),
             (Some(source), _) => {
-                // Of a name, the address that answers is set later.
+                // For a name, the address that answers is set later.
                 let server = config.server.literal().unwrap_or(UNKNOWN);
                 Some(Air::open(source, server, sleeper.waker())?)
             }
@@ -221,7 +221,7 @@ impl Client {
         &self.session
     }
 
-    /// Whether the server has said that it has nothing more to send.
+    /// Whether the server has reported that it has nothing more to send.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
@@ -232,12 +232,12 @@ impl Client {
         self.gathered.report(&self.session, air, self.clock.now())
     }
 
-    /// Runs until `stop`, or until `until` has come, or the server has nothing more to send. A client runs
-    /// once: at the end it leaves the server.
+    /// Runs until `stop`, until the time `until`, or until the server has nothing more to send. A
+    /// client runs once: at the end it leaves the server.
     ///
     /// # Errors
-    /// [`ClientError`] where it cannot go on, and [`ClientError::Left`] for another run. Trouble with the
-    /// network is not an error: the client tries again.
+    /// [`ClientError`] if it cannot continue, and [`ClientError::Left`] for another run. Network
+    /// problems are not errors: the client tries again.
     pub fn run(
         &mut self,
         stop: &Stop,
@@ -250,18 +250,18 @@ impl Client {
         run::run(&mut Watched { client: self, watch }, stop, until)
     }
 
-    /// Reports to the session if its link can carry nothing (yet).
+    /// Informs the session if its link cannot carry packets (yet).
     fn mark_if_not_ready(&mut self, now: Time) {
         let state = match (self.link.is_ready(), self.link.is_down()) {
             (true, _) => return,
             (false, true) => TransportState::Down,
-            // Its address is looked up, or its handshake is not done.
+            // Its address lookup or its handshake is not complete.
             (false, false) => TransportState::Connecting,
         };
         self.session.handle_transport(now, state);
     }
 
-    /// Hands in what has arrived; whether there may be more.
+    /// Processes received datagrams; returns whether there may be more.
     fn receive(&mut self, watch: &mut dyn ClientWatch) -> Result<bool, ClientError> {
         let mut busy = true;
         for _ in 0..RECEIVES_A_TURN {
@@ -279,7 +279,7 @@ impl Client {
             let rate = rate.get().filter(|_| air.is_none());
             let stamp = rate.map(|rate| Stamp { at: received_at, rate });
             let datagram = ReceivedDatagram::at(received_at, Datagram::marked(datagram, dscp));
-            // One that is of no use is counted there.
+            // The session counts the datagrams that it ignores.
             if session.handle_stamped_datagram(now, stamp, datagram).is_ok() {
                 self.attend(now, kernel, watch)?;
             }
@@ -304,8 +304,8 @@ impl Client {
         Ok(busy)
     }
 
-    /// Does what the session wants, and reports what has happened to it; `kernel` is the time of a packet
-    /// among that.
+    /// Serves the requests of the session, and reports its events; `kernel` is the time of a packet
+    /// among them.
     fn attend(
         &mut self,
         now: Time,
@@ -337,7 +337,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends what may leave.
+    /// Sends due datagrams.
     fn transmit(&mut self, watch: &mut dyn ClientWatch) -> Result<(), ClientError> {
         let now = self.clock.now();
         while let Some(transmit) = self.session.poll_transmit(now, &mut self.datagram) {
@@ -353,14 +353,14 @@ impl Client {
     }
 }
 
-/// A packet for [`ClientWatch::packet`].
+/// Converts a packet for [`ClientWatch::packet`].
 fn received(packet: ReceivedPacket<'_>, kernel: Option<KernelTime>) -> Received<'_> {
     let ReceivedPacket { seq, sent_at, received_at, delay, payload } = packet;
     let datagram = Packet::HEADER_LEN + payload.len();
     Received { seq, sent_at, kernel, received_at, delay, datagram, payload }
 }
 
-/// A client that runs, and who hears of it.
+/// A running client, and the receiver of its events.
 struct Watched<'a> {
     client: &'a mut Client,
     watch: &'a mut dyn ClientWatch,

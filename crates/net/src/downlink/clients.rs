@@ -1,5 +1,5 @@
-//! The clients of a server: their sessions, what they are sent, and what is reported of them. Reads no
-//! clock and no socket.
+//! The clients of a server: their sessions, their payloads and their statistics. Reads no clock and
+//! no socket.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
@@ -20,19 +20,19 @@ use crate::refusal::{Refusal, Refusals};
 
 pub(super) struct Clients {
     pub(super) sessions: Sessions<Peer>,
-    /// Who may join.
+    /// The rules that decide which clients may join.
     pub(super) rules: Rules,
     pub(super) payloads: Box<dyn Payloads>,
     pub(super) refusals: Refusals,
-    /// The longest payload.
+    /// The maximum payload size.
     pub(super) max_payload: usize,
     details: Details,
-    /// Why there are no payloads any more.
+    /// The error that has ended the payloads.
     failed: Option<String>,
     payload: Vec<u8>,
-    /// Where answers are written.
+    /// The buffer for answers.
     out: Vec<u8>,
-    /// Clients without anything to send, in one look at them.
+    /// Clients found without a payload to send, in one pass over the clients.
     idle: Vec<ClientKey>,
 }
 
@@ -57,7 +57,7 @@ impl Clients {
         }
     }
 
-    /// A datagram has arrived; writes the answer to `reply`.
+    /// Handles a datagram; writes the answer to `reply`.
     pub(super) fn handle_datagram(
         &mut self,
         received: Received<'_>,
@@ -67,7 +67,7 @@ impl Clients {
         let check = self.rules.of(names);
         let access = check.as_ref().map(|check| check as &dyn Access);
         let datagram = ReceivedDatagram::at(at.received_at, Datagram::marked(datagram, dscp));
-        // What it is ignored for is counted there.
+        // The sessions count the reason if they ignore it.
         let _ = self.sessions.handle_checked_datagram(at.now, peer, access, datagram);
         let is_known = self.attend(at.now);
         let Some(answer) = self.sessions.poll_answer(&mut self.out) else {
@@ -78,10 +78,10 @@ impl Clients {
         Answer { len, dscp, is_known }
     }
 
-    /// Time has passed.
+    /// Handles due timers.
     ///
     /// # Errors
-    /// Says why there are no payloads any more.
+    /// The reason why there are no more payloads.
     pub(super) fn handle_timeout(&mut self, now: Time) -> Result<(), String> {
         self.sessions.handle_timeout(now);
         self.attend(now);
@@ -102,7 +102,7 @@ impl Clients {
         self.sessions.poll_timeout()
     }
 
-    /// Clients with nothing to send are looked at again when there is something.
+    /// Resumes clients without a payload when there are new payloads.
     pub(super) fn resume_if_news(&mut self, now: Time) {
         if self.payloads.has_news() {
             let idle = self.sessions.clients().filter(|(_, record)| record.is_idle());
@@ -114,9 +114,9 @@ impl Clients {
         }
     }
 
-    /// Puts other credentials in force, if there are some. Returns the number of clients that they do not
-    /// permit, or that came by a connection of `connections`, which is not trusted any more. These are
-    /// gone, and their connections were added to `connections`.
+    /// Puts new credentials in force, if there are any. Returns the number of clients that they do
+    /// not permit, or that use a connection of `connections`, which is no longer trusted. These
+    /// clients are removed, and their connections are added to `connections`.
     pub(super) fn replace_credentials(
         &mut self,
         now: Time,
@@ -138,13 +138,14 @@ impl Clients {
         number
     }
 
-    /// At most `most` clients; without what the transport refused.
+    /// Reports at most `most` clients; the transport's refusals are not included.
     pub(super) fn report(&self, times: [Time; 2], unsent: u64, most: usize) -> ServerReport {
         let dropped = |client| self.payloads.dropped(client);
         self.details.report(&self.sessions, times, unsent, most, dropped)
     }
 
-    /// Does what the sessions want, and notes what has happened to them; whether a client was heard.
+    /// Serves the requests of the sessions, and records their events; returns whether a client was
+    /// heard.
     fn attend(&mut self, now: Time) -> bool {
         let mut is_known = false;
         while let Some(event) = self.sessions.poll_event() {
@@ -174,7 +175,7 @@ impl Clients {
         is_known
     }
 
-    /// The packet of a client is due.
+    /// Sends the due packet of a client.
     fn answer(&mut self, now: Time, client: ClientKey) {
         self.payload.clear();
         let taken = self.payloads.take(now, client, self.max_payload, &mut self.payload);

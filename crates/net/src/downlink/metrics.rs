@@ -12,11 +12,11 @@ use super::report::{ClientStatus, ServerReport};
 use crate::ask::Asker;
 use crate::metrics::{self, Column, MetricsError, counters, gauges, total, totals};
 
-/// Serves `http://ADDRESS/metrics` on a thread of its own; `most` bounds the number of labels.
-/// Gives the address with the port that was chosen for port 0.
+/// Serves `http://ADDRESS/metrics` on its own thread; `most` bounds the number of labels. Returns
+/// the address with the port that the system chose for port 0.
 ///
 /// # Errors
-/// [`MetricsError`] where the address cannot be listened at.
+/// [`MetricsError`] if it cannot listen at the address.
 pub fn serve(
     address: SocketAddr,
     asker: Asker<ServerReport>,
@@ -27,7 +27,7 @@ pub fn serve(
     })
 }
 
-/// What the server told for one request.
+/// The server's report for one request.
 #[derive(Debug)]
 struct Snapshot(ServerReport);
 
@@ -35,7 +35,7 @@ const GAUGES: [Column<ClientStatus, Option<f64>>; 12] = [
     ("downlink_rate_bytes_per_second", "Rate of IP packets", |c| Some(c.rate_bps as f64 / 8.0)),
     (
         "downlink_limit_bytes_per_second",
-        "Limit of the rate by what the client's reports confirm",
+        "Limit of the rate that the client's reports confirm",
         |c| c.limit_bps.map(|bps| bps as f64 / 8.0),
     ),
     ("downlink_limited", "1 while the limit is below the law's rate, else 0", |c| {
@@ -45,7 +45,7 @@ const GAUGES: [Column<ClientStatus, Option<f64>>; 12] = [
     ("downlink_target", "Packets a frame that the law seeks", |c| c.target),
     (
         "downlink_overhead_seconds",
-        "What a frame costs beside its packets, as the law believes",
+        "Overhead per frame besides its packets, as the law estimates it",
         |c| c.overhead_ms.map(|ms| ms / 1e3),
     ),
     ("downlink_slowest_target", "Packets a frame that the law seeks for the slowest client", |c| {
@@ -103,8 +103,8 @@ impl Collector for Snapshot {
     }
 }
 
-/// Names are the clients' own choice, numbers are not shared. Whoever may look at metrics need not
-/// know a session's name, by which packets can be led elsewhere.
+/// Names are chosen by the clients, and numbers are not shared. A reader of metrics need not know a
+/// session's name, which could be used to redirect packets.
 fn labels(client: &ClientStatus) -> [(&'static str, String); 2] {
     let name = Some(&client.client).filter(|name| **name != client.number.to_string());
     [("client", name.cloned().unwrap_or_default()), ("number", client.number.to_string())]

@@ -1,5 +1,5 @@
-//! A downlink of packets on real clocks and sockets: a server that sends at the rates of its law, and
-//! clients that count packets a frame.
+//! A downlink of packets on real clocks and sockets: a server that sends at the rates of its law,
+//! and clients that count packets per frame.
 //!
 //! ```text
 //!  payloads ─► session::downlink::Server ─► carrier (UDP or QUIC) ─► access point ─►┐
@@ -13,11 +13,11 @@
 //!
 //! # Pacing
 //!
-//! Packets leave one by one, each when it is due, by a timer of the kernel's (`timerfd`). A timer that
-//! is late by less than [`CATCH_UP`](freshline_core::session::downlink::ServerParams) is made up by
-//! packets that follow closely, and by more is not. Segmentation offload would send bursts, and the
-//! kernel's pacing (`SO_TXTIME`) needs a queueing discipline that few devices have; what `sendmsg`
-//! makes of the spacing stands in the book.
+//! Packets leave one by one, each at its due time, by a kernel timer (`timerfd`). If a timer is
+//! late by less than [`CATCH_UP`](freshline_core::session::downlink::ServerParams), the following
+//! packets are sent more closely to catch up; if it is late by more, they are not. Segmentation
+//! offload would send bursts, and the kernel's pacing (`SO_TXTIME`) needs a queueing discipline
+//! that few devices have; the book documents the resulting spacing of `sendmsg`.
 
 mod air;
 mod client;

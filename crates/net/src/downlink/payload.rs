@@ -1,4 +1,4 @@
-//! What a server of packets sends: a file, a live stream, or made-up bytes.
+//! The payloads of a packet server: a file, a live stream, or synthetic bytes.
 //!
 //! ```text
 //!  Synthetic   always something
@@ -6,8 +6,8 @@
 //!  Live        each client what comes from when it joined; what gets too old is dropped
 //! ```
 //!
-//! Nothing here blocks the server: a stream is read by a thread of its own, and only so much of it is
-//! held.
+//! The server never blocks here: a stream is read by its own thread, which holds a bounded amount
+//! of data.
 
 use std::collections::VecDeque;
 use std::fs::File as OsFile;
@@ -22,43 +22,43 @@ use freshline_core::unit::{Span, Time};
 use crate::clock::Clock;
 use crate::waker::Waker;
 
-/// What there is to send.
+/// The result of asking for a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Take {
     /// The payload of the next packet has been written.
     Packet,
-    /// Nothing at the moment; the server is woken when there is.
+    /// No payload at the moment; the server is woken when there is one.
     NotYet,
-    /// Nothing any more.
+    /// No payloads any more.
     End,
-    /// It cannot be had, for good.
+    /// The payload is permanently unavailable, for this reason.
     Failed(String),
 }
 
 /// Payloads for many clients.
 pub trait Payloads: Send {
-    /// The server begins; payloads have at most `longest` bytes. `waker` wakes it.
+    /// The server starts; payloads have at most `longest` bytes. `waker` wakes it.
     fn start(&mut self, _clock: Clock, _waker: Arc<Waker>, _longest: usize) {}
 
-    /// A client has come.
+    /// A client has joined.
     fn joined(&mut self, _client: ClientKey) {}
 
     /// Writes the next payload of `client`, at most `longest` bytes, to `out`, which is empty.
     fn take(&mut self, now: Time, client: ClientKey, longest: usize, out: &mut Vec<u8>) -> Take;
 
-    /// Whether something has come since this was asked last, so that those who had to wait are to
-    /// be looked at again.
+    /// Whether payloads have arrived since the last call, so that the waiting clients must be
+    /// checked again.
     fn has_news(&mut self) -> bool {
         false
     }
 
-    /// Payloads that `client` did not get, since they had become too old.
+    /// The number of payloads that `client` did not get because they had become too old.
     fn dropped(&self, _client: ClientKey) -> u64 {
         0
     }
 }
 
-/// One value a client.
+/// One value per client.
 #[derive(Debug, Default)]
 struct ByClient<T>(Vec<T>);
 
@@ -79,7 +79,7 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// Of `size` bytes; fewer where packets take fewer.
+    /// Payloads of `size` bytes; shorter if packets take less.
     pub fn new(size: usize) -> Self {
         Self { size }
     }
@@ -92,7 +92,7 @@ impl Payloads for Synthetic {
     }
 }
 
-/// A file, for each client from its beginning.
+/// A file, sent to each client from its beginning.
 #[derive(Debug)]
 pub struct File {
     file: OsFile,
@@ -101,13 +101,13 @@ pub struct File {
 }
 
 impl File {
-    /// Opens it; with `repeat` it begins anew after its end.
+    /// Opens the file; with `repeat` it restarts after its end.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's errors.
     pub fn open(path: &Path, repeat: bool) -> io::Result<Self> {
         let file = OsFile::open(path)?;
-        // A folder opens, and only reading it fails.
+        // A directory can be opened, and fails only when it is read.
         file.read_at(&mut [0], 0)?;
         Ok(Self { file, repeat, read: ByClient::default() })
     }
@@ -123,7 +123,7 @@ impl Payloads for File {
         out.resize(longest, 0);
         loop {
             match self.file.read_at(out, *read) {
-                // An empty file has no next beginning.
+                // An empty file must not repeat forever.
                 Ok(0) if self.repeat && *read > 0 => *read = 0,
                 Ok(0) => return Take::End,
                 Ok(len) => {
@@ -138,21 +138,21 @@ impl Payloads for File {
     }
 }
 
-/// Bytes of a stream that are held at most.
+/// The maximum number of buffered bytes of a stream.
 const HELD: usize = 4 << 20;
 
-/// A stream that goes on whether it is sent or not.
+/// A stream that continues whether it is sent or not.
 pub struct Live {
     stream: Option<Box<dyn Read + Send>>,
-    /// For how long a piece is worth sending.
+    /// How long a piece is worth sending.
     fresh: Span,
     held: Arc<Mutex<Held>>,
-    /// What `has_news` knew last.
+    /// The piece number that the last `has_news` reported.
     seen: u64,
     cursors: ByClient<Cursor>,
 }
 
-/// How far a client is.
+/// A client's position.
 #[derive(Debug, Default)]
 struct Cursor {
     next: u64,
@@ -163,7 +163,7 @@ struct Cursor {
 #[derive(Debug, Default)]
 struct Held {
     pieces: VecDeque<Piece>,
-    /// Bytes of these.
+    /// The total bytes of the pieces.
     bytes: usize,
     /// The number of the next piece.
     next: u64,
@@ -199,7 +199,7 @@ impl Held {
 }
 
 impl Live {
-    /// What `stream` gives, each piece for as long as it is `fresh`.
+    /// Sends the pieces of `stream`, each for as long as it is `fresh`.
     pub fn new(stream: impl Read + Send + 'static, fresh: Span) -> Self {
         Self {
             stream: Some(Box::new(stream)),
@@ -224,7 +224,7 @@ impl Payloads for Live {
             loop {
                 let read = match stream.read(&mut piece) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    // A stream that breaks has ended.
+                    // A read error ends the stream.
                     read => read.unwrap_or(0),
                 };
                 let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,7 +233,7 @@ impl Payloads for Live {
                     len => held.push(clock.now(), &piece[..len], fresh),
                 }
                 drop(held);
-                // A waker fails only when its poll is gone, and then nobody waits.
+                // A waker fails only when its poll is gone, and then no thread waits.
                 if waker.wake().is_err() || read == 0 {
                     return;
                 }
@@ -289,7 +289,7 @@ mod tests {
     use freshline_core::wire::{Join, Opening, SessionId};
     use freshline_core::wlan::Fixed;
 
-    /// Keys are a server's to give.
+    /// Only a server can create keys.
     fn clients(count: u64) -> Vec<ClientKey> {
         let law = Box::new(Fixed::new(BitRate::from_mbps(1)));
         let params = ServerParams { admission: Admission::Proven, ..ServerParams::default() };
@@ -358,7 +358,7 @@ mod tests {
         }
         assert_eq!(taken(&mut live, at(80), one).unwrap(), b"a");
         assert_eq!(taken(&mut live, at(80), other).unwrap(), b"b");
-        // Of one's own, `b` is too old by then.
+        // The next piece of client `one` is `b`, which is too old by then.
         assert_eq!(taken(&mut live, at(160), one).unwrap(), b"c");
         assert_eq!(taken(&mut live, at(160), other).unwrap(), b"c");
         assert_eq!((live.dropped(one), live.dropped(other)), (1, 0));

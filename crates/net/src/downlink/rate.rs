@@ -1,4 +1,4 @@
-//! A station's rate, which several threads share.
+//! A station's rate, shared by several threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +10,17 @@ use freshline_core::unit::BitRate;
 pub struct SharedRate(Arc<AtomicU64>);
 
 impl SharedRate {
-    /// It is `rate` until it is set to another. By default it is unknown.
+    /// The rate is `rate` until it is set to another. By default it is unknown.
     pub fn new(rate: BitRate) -> Self {
         Self(Arc::new(AtomicU64::new(rate.as_bps())))
     }
 
-    /// It is `rate` now.
+    /// Sets the rate.
     pub fn set(&self, rate: BitRate) {
         self.0.store(rate.as_bps(), Ordering::Relaxed);
     }
 
-    /// What it is, if it is known.
+    /// The rate, if it is known.
     pub fn get(&self) -> Option<BitRate> {
         let bps = self.0.load(Ordering::Relaxed);
         (bps > 0).then(|| BitRate::from_bps(bps))

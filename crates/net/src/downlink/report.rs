@@ -1,4 +1,4 @@
-//! What both ends of a downlink tell.
+//! The reports of both ends of a downlink.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,46 +18,46 @@ use crate::carrier::Peer;
 use crate::marks::MarkReport;
 use crate::refusal::Refusals;
 
-/// Clients that have left of whom is told.
+/// The maximum number of departed clients in a report.
 const ENDED: usize = 100;
 
-/// A client as its server sees it at one moment.
+/// A client's status at its server.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClientStatus {
     /// The name that the client gave itself, or its number if it gave none.
     pub client: String,
-    /// How many clients had come to the server, with it.
+    /// The number of clients that had joined the server, including this one.
     pub number: u64,
-    /// Where it joined from.
+    /// The address from which it joined.
     pub address: SocketAddr,
-    /// For how long it has been there, in s.
+    /// How long it has been joined, in s.
     pub duration_s: f64,
     /// The rate of IP packets to it, in bit/s: the law's, or the limit if that is lower.
     pub rate_bps: u64,
-    /// The limit of that rate, by what the client's reports confirm, in bit/s; `None` without a
-    /// guard, and of a client that has left.
+    /// The limit of that rate that the client's reports confirm, in bit/s; `None` without a guard,
+    /// and for a client that has left.
     pub limit_bps: Option<u64>,
-    /// Whether the limit is below the law's rate: another link than the Wi-Fi is slower.
+    /// Whether the limit is below the law's rate: the bottleneck is not the Wi-Fi link.
     pub limited: bool,
-    /// The level that the law seeks for it, in packets a frame.
+    /// The law's target level for it, in packets per frame.
     pub target: Option<f64>,
-    /// ĉ, in ms: what the law believes that one frame costs beside its packets.
+    /// ĉ, in ms: the law's estimate of the overhead per frame besides its packets.
     pub overhead_ms: Option<f64>,
-    /// ν: the law's target of the slowest client's level, in packets a frame.
+    /// ν: the law's target for the slowest client's level, in packets per frame.
     pub slowest_target: Option<f64>,
-    /// z: the level from which the law calculates its rate, in packets a frame.
+    /// z: the level from which the law calculates its rate, in packets per frame.
     pub control_level: Option<f64>,
-    /// Packets a frame, the mean of its last report.
+    /// Packets per frame, the mean of its last report.
     pub level: Option<f64>,
-    /// Their standard deviation.
+    /// The standard deviation of packets per frame.
     pub level_deviation: Option<f64>,
-    /// The rate of its frames' data symbols in bit/s, as it said.
+    /// The rate of its frames' data symbols in bit/s, as the client reported it.
     pub mcs_rate_bps: Option<u64>,
-    /// The maximum number of packets in a frame, as it said; `None` if it did not.
+    /// The maximum number of packets in a frame, as the client reported it; `None` if it did not.
     pub max_packets: Option<NonZeroU16>,
-    /// The part of packets that did not come, of its last report.
+    /// The fraction of packets lost, from its last report.
     pub loss: Option<f64>,
-    /// How long the packet took of which the last report told, in ms.
+    /// The one-way delay of the packet in its last report, in ms.
     pub delay_ms: Option<f64>,
     /// The round trip of its last report, in ms.
     pub rtt_ms: Option<f64>,
@@ -65,9 +65,9 @@ pub struct ClientStatus {
     pub packets: u64,
     /// Payload of these, in bytes.
     pub payload_bytes: u64,
-    /// Payloads that it did not get since they had become too old.
+    /// Payloads that it did not get because they had become too old.
     pub dropped: u64,
-    /// Reports taken.
+    /// Reports received.
     pub reports: u64,
     /// The code points of packets and reports.
     pub marks: MarkReport,
@@ -80,30 +80,30 @@ pub struct ServerReport {
     pub duration_s: f64,
     /// The law's name.
     pub law: &'static str,
-    /// What was counted over all clients.
+    /// Counters over all clients.
     #[serde(flatten)]
     pub counters: ServerCounters,
-    /// What was refused, or gave way to newcomers, by reason.
+    /// Refused datagrams, or entries displaced by newcomers, by reason.
     #[serde(rename = "refused_by")]
     pub refusals: Refusals,
-    /// Packets that the socket did not take.
+    /// Packets that the socket refused.
     pub unsent: u64,
-    /// How many clients there are.
+    /// The number of joined clients.
     pub clients_active: usize,
-    /// The clients of now.
+    /// The clients that are joined now.
     pub clients: Vec<ClientStatus>,
-    /// The last that was known of clients that have left, the latest last, up to 100.
+    /// The last status of clients that have left, the latest last, up to 100.
     pub ended: Vec<ClientStatus>,
 }
 
-/// What is kept beside the sessions.
+/// Statistics kept in addition to the sessions.
 #[derive(Debug, Default)]
 pub(super) struct Details {
     ended: VecDeque<ClientStatus>,
 }
 
 impl Details {
-    /// A client has left; this is the last of it.
+    /// Records the last status of a client that has left.
     pub(super) fn end(&mut self, record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) {
         self.ended.push_back(status(record, dscp, now, dropped));
         if self.ended.len() > ENDED {
@@ -147,7 +147,7 @@ impl Details {
     }
 }
 
-/// Without what the law knows.
+/// The status without the law's values.
 fn status(record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) -> ClientStatus {
     let seen = record.seen;
     ClientStatus {
@@ -185,18 +185,18 @@ fn status(record: &ClientRecord<Peer>, dscp: Dscp, now: Time, dropped: u64) -> C
 pub struct ClientReport {
     /// Length of the run in s, without the warm-up.
     pub duration_s: f64,
-    /// Payload that came, in bit/s.
+    /// Payload received, in bit/s.
     pub goodput_bps: f64,
-    /// The mean of packets a frame.
+    /// The mean number of packets per frame.
     pub level: Option<f64>,
-    /// The mean of their standard deviation in a report.
+    /// The mean of the standard deviations in its reports.
     pub level_deviation: Option<f64>,
     /// Frames counted.
     pub frames: u64,
-    /// The part of packets that did not come, 0 to 1.
+    /// The fraction of packets lost, 0 to 1.
     pub loss: Option<f64>,
-    /// Mean one-way delay in ms, from the server's sending to the kernel's time here. By round
-    /// trips, with an error of at most half of the shortest.
+    /// Mean one-way delay in ms, from the server's sending to the kernel's receive time here. It is
+    /// derived from round trips, with an error of at most half of the minimum round trip.
     pub delay_mean_ms: Option<f64>,
     /// Median of the same.
     pub delay_p50_ms: Option<f64>,
@@ -204,20 +204,20 @@ pub struct ClientReport {
     pub delay_p99_ms: Option<f64>,
     /// Maximum of the same.
     pub delay_max_ms: Option<f64>,
-    /// What was counted, the warm-up included.
+    /// Counters, including the warm-up.
     #[serde(flatten)]
     pub counters: ClientCounters,
     /// The code point (DSCP) of the last packet as it came, 0 to 63.
     pub dscp: Option<Dscp>,
-    /// What came of the capture; `None` without one.
+    /// The capture's results; `None` without a capture.
     pub capture: Option<CaptureReport>,
 }
 
-/// What is gathered for a [`ClientReport`].
+/// The data gathered for a [`ClientReport`].
 #[derive(Debug)]
 pub(super) struct Gathered {
     since: Time,
-    /// What was counted until then.
+    /// The counters at the start.
     before: ClientCounters,
     delays: SpanHistogram,
     frames: u64,
@@ -238,7 +238,7 @@ impl Gathered {
         }
     }
 
-    /// All until now was warm-up.
+    /// Restarts the statistics: everything until now was warm-up.
     pub(super) fn restart(&mut self, now: Time, counters: &ClientCounters) {
         *self = Self { before: *counters, ..Self::new(now) };
     }

@@ -25,52 +25,53 @@ use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 use crate::system::SystemError;
 
-/// Packets before the sockets and the timers are looked at again.
+/// Packets to send before the sockets and the timers are checked again.
 const PACKETS_A_TURN: usize = 16;
-/// What QUIC has around a datagram: short header, number, frame's type and tag.
+/// QUIC's overhead per datagram: short header, number, frame's type and tag.
 const QUIC_HEADERS: u64 = 29;
 
-/// What a server needs to run.
+/// The configuration of a server.
 pub struct ServerConfig {
     /// Where to listen.
     pub listen: SocketAddr,
     /// QUIC's settings, or `None` for plain UDP.
     pub quic: Option<quic::ServerConfig>,
-    /// How fast to send. Where the transport takes smaller packets than its
-    /// [`packet`](freshline_core::wlan::DownlinkParams::packet), that is made smaller.
+    /// How fast to send. If the transport takes smaller packets than the law's
+    /// [`packet`](freshline_core::wlan::DownlinkParams::packet), that size is reduced.
     pub law: DownlinkLawConfig,
     /// The session's settings; `admission`, `max_clients`, `interval` and `headers` follow from
     /// the rest.
     pub params: ServerParams,
-    /// Who may join. Where these rules are not empty, they hold in place of `params.tokens`.
+    /// The rules that decide which clients may join. If they are not empty, they replace
+    /// `params.tokens`.
     pub rules: Rules,
     /// What to send.
     pub payloads: Box<dyn Payloads>,
 }
 
-/// Why a server cannot run, or cannot go on.
+/// Why a server cannot run, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Its socket, or what wakes it.
+    /// An error of its socket or its poll.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// The law's settings make no sense.
+    /// The law's settings are invalid.
     #[error(transparent)]
     Law(#[from] ParamsError),
-    /// Packets that carry nothing, or more than a client takes.
+    /// The packet size leaves no room for payload, or exceeds the limit of clients.
     #[error(
         "packets of {given} bytes are not possible here: they take from {least} to {most}, headers \
          included; give for example 1500B"
     )]
     Packet {
-        /// What was asked for.
+        /// The configured packet size.
         given: u64,
-        /// With one byte of payload.
+        /// The minimum size: one byte of payload.
         least: u64,
-        /// The largest.
+        /// The maximum size.
         most: u64,
     },
-    /// What is to be sent cannot be had any more.
+    /// The payload is no longer available.
     #[error("{0}")]
     Payload(String),
 }
@@ -78,13 +79,13 @@ pub enum ServerError {
 /// A server that is ready to run.
 pub struct Server {
     endpoint: Endpoint,
-    /// Whether its sockets may have something.
+    /// Whether its sockets may be readable.
     has_some: bool,
     clients: Clients,
     desk: Desk<ServerReport>,
     reloads: Reloads,
     began_at: Time,
-    /// Packets that the socket did not take.
+    /// Packets that the socket refused.
     unsent: u64,
     datagram: Vec<u8>,
 }
@@ -93,7 +94,7 @@ impl Server {
     /// Opens the socket.
     ///
     /// # Errors
-    /// [`ServerError`] says what is missing.
+    /// [`ServerError`] names the cause.
     pub fn bind(config: ServerConfig) -> Result<Self, ServerError> {
         let (law, headers) = fitted(config.law, config.listen, config.quic.is_some())?;
         let built = law.build()?;
@@ -121,25 +122,25 @@ impl Server {
         })
     }
 
-    /// Where it listens; tells the port that was chosen for port 0.
+    /// Its listening address, with the port that the system chose for port 0.
     ///
     /// # Errors
-    /// [`ServerError::Endpoint`] if the system does not say.
+    /// [`ServerError::Endpoint`] if the system does not report it.
     pub fn local_addr(&self) -> Result<SocketAddr, ServerError> {
         Ok(self.endpoint.local_addr()?)
     }
 
-    /// Something through which other threads ask how it goes.
+    /// A handle with which other threads request reports.
     pub fn asker(&self) -> Asker<ServerReport> {
         self.desk.asker()
     }
 
-    /// Something through which another thread puts other credentials in force.
+    /// A handle with which another thread replaces the credentials.
     pub fn reloader(&self) -> Reloader {
         self.reloads.reloader()
     }
 
-    /// What was counted so far.
+    /// The counters of the run until now.
     pub fn counters(&self) -> &ServerCounters {
         self.clients.sessions.counters()
     }
@@ -155,10 +156,10 @@ impl Server {
         ServerReport { refusals, ..self.clients.report(times, self.unsent, most) }
     }
 
-    /// Runs until `stop`, or until `until` has come, and says goodbye to all clients.
+    /// Runs until `stop`, or until the time `until`, and then closes the downlink of all clients.
     ///
     /// # Errors
-    /// [`ServerError`] where it cannot go on; trouble with single packets is none.
+    /// [`ServerError`] if it cannot continue; problems with single packets are not errors.
     pub fn run(&mut self, stop: &Stop, until: Option<Time>) -> Result<(), ServerError> {
         let Self { clients, endpoint, .. } = self;
         clients.payloads.start(endpoint.clock, endpoint.waker(), clients.max_payload);
@@ -166,7 +167,8 @@ impl Server {
         run::run(self, stop, until)
     }
 
-    /// Puts other credentials and authorities in force, if some have come, and ends what they do not permit.
+    /// Puts new credentials and authorities in force, if there are any, and ends sessions that they
+    /// do not permit.
     fn reload(&mut self, now: Time) {
         while let Some(Order { change, ended }) = self.reloads.next() {
             let quic = change.quic.as_ref();
@@ -175,18 +177,18 @@ impl Server {
             let number =
                 self.clients.replace_credentials(now, change.credentials, &mut connections);
             self.endpoint.revoke(now, &connections);
-            // The thread that has asked may have ended.
+            // The requesting thread may have ended.
             let _ = ended.send(number);
         }
     }
 
-    /// Hands in what has arrived, for some time; whether there may be more.
+    /// Processes received datagrams for a limited time; returns whether there may be more.
     fn receive(&mut self) -> Result<bool, ServerError> {
         let Self { endpoint, clients, .. } = self;
         Ok(endpoint.receive(|received, reply| clients.handle_datagram(received, reply))?)
     }
 
-    /// Sends the packets that are due, up to some.
+    /// Sends due packets, up to a maximum number.
     fn send_due(&mut self) -> Result<(), ServerError> {
         for _ in 0..PACKETS_A_TURN {
             let now = self.endpoint.clock.now();
@@ -203,7 +205,7 @@ impl Server {
         while let Some(transmit) = self.clients.poll_transmit(now, &mut self.datagram) {
             let ServerTransmit { peer, len, dscp, .. } = transmit;
             let sent = self.endpoint.send(now, peer, dscp, &self.datagram[..len]);
-            // It is lost like any other; the next one is fresher.
+            // It is lost like any other packet; the next one is fresher.
             self.unsent += u64::from(sent.is_err());
         }
     }
@@ -249,7 +251,7 @@ impl From<SystemError> for ServerError {
     }
 }
 
-/// The law with packets that the transport takes, and the headers in them.
+/// Adapts the law to the packet size and the headers of the transport.
 fn fitted(
     mut law: DownlinkLawConfig,
     listen: SocketAddr,

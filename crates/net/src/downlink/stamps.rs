@@ -1,8 +1,9 @@
-//! Datagrams with the time at which the kernel got each.
+//! Datagrams with the kernel's receive time of each.
 //!
 //! A socket asks for `SO_TIMESTAMPNS`, which needs no privilege, and does not ask for GRO, so that
-//! each datagram has a time of its own. The kernel tells the wall clock; what counts are differences,
-//! so the offset of the wall clock from ours is kept, and checked with each batch ([`Anchor`]).
+//! each datagram has its own time. The kernel reports the wall clock, but only differences matter:
+//! so the offset between the wall clock and the program's clock is kept, and checked with each
+//! batch ([`Anchor`]).
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -22,39 +23,39 @@ use crate::clock::{Anchor, Clock};
 use crate::link::Inlet;
 use crate::received::{Info, ask_for_dscp};
 
-/// Datagrams a system call: as many as the largest frame has.
+/// Datagrams per system call: as many as the largest frame has.
 const BATCH: usize = 64;
 
-/// The longest datagram that is taken: a jumbo frame's.
+/// The longest datagram that is accepted: a jumbo frame's.
 pub(super) const LONGEST: usize = 9_000;
 
-/// Wanted size of the kernel's receive buffer: 1 s at 30 Mbit/s and more than any frame.
+/// The requested size of the kernel's receive buffer: 1 s at 30 Mbit/s and more than any frame.
 const KERNEL_BUFFER: usize = 4 << 20;
 
-/// When the kernel got a datagram.
+/// The kernel's receive time of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KernelTime {
-    /// Since 1970, by the wall clock, as the kernel said.
+    /// Since 1970, by the wall clock, as the kernel reported it.
     pub unix: Duration,
-    /// The same by our clock.
+    /// The same, by the program's clock.
     pub at: Time,
 }
 
-/// What is known of a datagram besides its bytes.
+/// The metadata of a datagram.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Stamped {
-    /// When the kernel got it, if it said.
+    /// The kernel's receive time, if it reported one.
     pub(super) kernel: Option<KernelTime>,
-    /// Its code point, if the kernel told it.
+    /// Its code point, if the kernel reported it.
     pub(super) dscp: Option<Dscp>,
 }
 
-/// Receives datagrams with their times, many a system call.
+/// Receives datagrams with their times, many per system call.
 pub(super) struct Stamps {
     clock: Clock,
     buffers: Vec<u8>,
-    /// Of each datagram of the batch: its length, or `None` if it was too long; when it came; its code
-    /// point.
+    /// Per datagram of the batch: its length, or `None` if it was too long; its receive time; its
+    /// code point.
     batch: Vec<(Option<usize>, Option<TimeSpec>, Option<Dscp>)>,
     taken: usize,
     anchor: Anchor,
@@ -74,7 +75,8 @@ impl Stamps {
     fn fill(&mut self, socket: &UdpSocket) -> io::Result<()> {
         (self.taken, self.batch) = (0, std::mem::take(&mut self.batch));
         self.batch.clear();
-        // The kernel writes lengths into the headers, and nothing sets them back: they serve once.
+        // The kernel writes lengths into the headers, and nothing resets them: they can be used
+        // only once.
         let mut headers =
             MultiHeaders::<()>::preallocate(BATCH, Some(cmsg_space!(TimeSpec, i32, i32)));
         let mut buffers = self.buffers.chunks_exact_mut(LONGEST);
@@ -103,7 +105,7 @@ impl Inlet for Stamps {
 
     fn open(&mut self, socket: &UdpSocket) -> io::Result<()> {
         (self.taken, self.batch) = (0, Vec::with_capacity(BATCH));
-        // Less is enough to run, if the system does not grant it.
+        // A smaller buffer suffices if the system does not grant it.
         let _ = SockRef::from(socket).set_recv_buffer_size(KERNEL_BUFFER);
         setsockopt(socket, ReceiveTimestampns, &true)?;
         ask_for_dscp(socket)
@@ -132,7 +134,7 @@ mod tests {
     use freshline_core::unit::Span;
 
     use super::*;
-    /// The error of the offset between two clocks.
+    /// The error of the offset between the two clocks.
     const TOLERANCE: Span = Span::from_micros(50);
     use std::net::Ipv4Addr;
 
@@ -159,7 +161,7 @@ mod tests {
         for number in (0..100).chain([200]) {
             let (len, mark) = stamps.receive(&receiver, &mut out).unwrap();
             assert_eq!(out[..len], [number; 3][..if number == 200 { 1 } else { 3 }]);
-            let at = mark.kernel.expect("the kernel tells times").at;
+            let at = mark.kernel.expect("the kernel reports times").at;
             assert_eq!(mark.dscp, Some(Dscp::DEFAULT));
             assert!(last <= at + TOLERANCE && at <= clock.now() + TOLERANCE, "{at:?}");
             last = at;
