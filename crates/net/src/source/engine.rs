@@ -1,4 +1,4 @@
-//! A source without what its thread sleeps by, so that one thread can run many of them.
+//! A source without its sleeper, so that one thread can run many sources.
 
 use std::error::Error;
 
@@ -18,18 +18,18 @@ use crate::link::{Fetched, LinkEvent, SendStatus};
 use crate::run::Turn;
 use crate::stop::Stop;
 
-/// Datagrams taken from the socket before the timers are looked at again.
+/// Datagrams to receive before the timers are checked again.
 const RECEIVES_A_TURN: usize = 256;
 
-/// Session, links and sampler of a source. Its driver calls [`Engine::turn`] when a socket is ready, when it
-/// is woken, and at [`Engine::poll_timeout`].
+/// Session, links and sampler of a source. Its driver calls [`Engine::turn`] when a socket is
+/// ready, when it is woken, and at [`Engine::poll_timeout`].
 pub(crate) struct Engine {
     clock: Clock,
-    /// How long the machine had slept when that was last looked at.
+    /// The machine's total sleep time at the last check.
     slept: Span,
     links: Links,
     session: session::Source,
-    /// What receives the return direction, if anything does.
+    /// The receiver of the return direction, if there is one.
     incoming: Option<Box<dyn Receive + Send>>,
     feed: Feed,
     #[cfg(feature = "status")]
@@ -42,7 +42,7 @@ impl Engine {
     /// Opens the socket and starts the session.
     ///
     /// # Errors
-    /// [`SourceError`] says what is missing.
+    /// [`SourceError`] names the cause.
     pub(crate) fn new(config: SourceConfig, place: &Place<'_>) -> Result<Self, SourceError> {
         let clock = Clock::new();
         let now = clock.now();
@@ -73,22 +73,22 @@ impl Engine {
         Ok(engine)
     }
 
-    /// From now on it asks for the return direction, and hands it to `incoming`.
+    /// Requests the return direction from now on, and passes it to `incoming`.
     pub(super) fn receive(&mut self, incoming: Box<dyn Receive + Send>) {
         self.session.want_return();
         self.incoming = Some(incoming);
     }
 
-    /// From now on it puts its status.
+    /// Puts the source's status from now on.
     #[cfg(feature = "status")]
     pub(super) fn report_status(&mut self, interval: Span) {
         self.status = Some(Status::new(interval));
     }
 
-    /// What was received is handed out.
+    /// Hands out the data received so far.
     ///
     /// # Errors
-    /// Those of [`Receive::finish`].
+    /// The errors of [`Receive::finish`].
     pub(super) fn finish_incoming(
         &mut self,
         stop: &Stop,
@@ -98,10 +98,10 @@ impl Engine {
 
     // ---- the contract ----
 
-    /// Takes in what has come, does what is due, and sends what may leave.
+    /// Processes received datagrams and due timers, and sends due updates.
     ///
     /// # Errors
-    /// [`SourceError`] where it cannot go on.
+    /// [`SourceError`] if it cannot continue.
     pub(crate) fn turn(
         &mut self,
         registry: &Registry,
@@ -129,12 +129,13 @@ impl Engine {
         self.feed.failure().map_or(Ok(Turn::Over), |why| Err(SourceError::Sampler(why)))
     }
 
-    /// The sampler may have a state; whether one was awaited, so that a turn is due.
+    /// Notes that the sampler may have a state; returns whether a state was awaited, so that a turn
+    /// is due.
     pub(crate) fn on_woken(&mut self) -> bool {
         self.feed.on_woken(self.clock.now(), &mut self.session)
     }
 
-    /// When the next turn is due although nothing comes.
+    /// When the next turn is due, even if no event arrives.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let incoming = self.incoming.as_ref().and_then(|incoming| incoming.poll_timeout());
         #[cfg(feature = "status")]
@@ -153,12 +154,12 @@ impl Engine {
         }
     }
 
-    /// Closes the connections alone: to the monitor the source falls silent, and it keeps the name.
+    /// Closes only the connections: the monitor sees the source fall silent, and keeps its name.
     pub(crate) fn leave(&mut self, now: Time) {
         self.links.hang_up(now);
     }
 
-    /// That the machine has slept until now is no news.
+    /// Ignores the machine's sleep until now.
     pub(super) fn forget_sleep(&mut self) {
         self.slept = self.clock.slept();
     }
@@ -193,12 +194,13 @@ impl Engine {
 
     fn notice_sleep(&mut self) {
         if self.clock.has_slept(&mut self.slept) {
-            // Before acks are read that came just before the sleep, and would count as a round trip.
+            // Must precede the reading of acks that arrived just before the sleep, which would
+            // count as a round trip.
             self.session.handle_resume(self.clock.now());
         }
     }
 
-    /// Tells the session which of its paths can carry nothing (yet).
+    /// Informs the session which of its paths cannot carry packets (yet).
     fn mark_what_is_not_ready(&mut self, now: Time) {
         for id in self.links.ids().filter(|id| !self.links.is_ready(*id)) {
             let state = match self.links.is_dialling(id) {
@@ -209,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// Reports to the session what has left.
+    /// Reports the sent bytes to the session.
     fn count_bytes(&mut self) {
         let bytes = self.links.take_wire_bytes();
         if bytes > Bytes::ZERO {
@@ -217,9 +219,9 @@ impl Engine {
         }
     }
 
-    /// Sends what may leave.
+    /// Sends due updates.
     fn transmit(&mut self) -> Result<(), SourceError> {
-        // The sample may have taken its time.
+        // Taking the sample may have taken time.
         let now = self.clock.now();
         while let Some(incoming) = &mut self.incoming
             && let Some((path, len, dscp)) = incoming.poll_transmit(now, &mut self.datagram)
@@ -243,7 +245,7 @@ impl Engine {
     }
 }
 
-/// A turn of a source, and who hears of it.
+/// A turn of a source, with the receiver of its events.
 struct Turning<'a> {
     engine: &'a mut Engine,
     registry: &'a Registry,
@@ -251,7 +253,8 @@ struct Turning<'a> {
 }
 
 impl Turning<'_> {
-    /// Takes in what has come, and lets the links look at the time; whether there may be more.
+    /// Processes received datagrams, and handles the links' timers; returns whether there may be
+    /// more.
     fn receive(&mut self) -> Result<bool, SourceError> {
         self.look_around()?;
         let mut busy = false;
@@ -259,12 +262,12 @@ impl Turning<'_> {
             busy |= self.receive_by(id)?;
         }
         self.engine.mark_what_is_not_ready(self.engine.clock.now());
-        // Of QUIC's handshakes and acknowledgements.
+        // Bytes of QUIC's handshakes and acknowledgements.
         self.engine.count_bytes();
         Ok(busy)
     }
 
-    /// Looks which interfaces there are, and begins what is due to be dialled.
+    /// Updates the list of interfaces, and starts due dial attempts.
     fn look_around(&mut self) -> Result<(), SourceError> {
         let Engine { links, session, clock, .. } = &mut *self.engine;
         let now = clock.now();
@@ -316,7 +319,7 @@ impl Turning<'_> {
         Ok(busy)
     }
 
-    /// Does what the session wants, and reports what has happened to it.
+    /// Serves the requests of the session, and reports its events.
     fn attend(&mut self, now: Time) -> Result<(), SourceError> {
         for trouble in self.engine.feed.take_troubles() {
             self.report(now, &trouble);
@@ -327,7 +330,7 @@ impl Turning<'_> {
                     let Engine { feed, session, .. } = &mut *self.engine;
                     let troubles = feed.answer(now, need, session).map_err(SourceError::Sampler)?;
                     troubles.iter().for_each(|trouble| self.report(now, trouble));
-                    // By them the update is routed that leaves next.
+                    // The next update is routed by these queues.
                     let Engine { links, session, clock, .. } = &mut *self.engine;
                     links.show_queues(clock.now(), session);
                 }

@@ -1,5 +1,5 @@
-//! The answers of a sampler to a session that wants a state. Reads no clock and no socket, so that
-//! tests run it in virtual time.
+//! Passes states from samplers to a session that asks for them. Reads no clock and no socket, so
+//! that tests run it in virtual time.
 
 use freshline_core::session::{
     self, KeyError, MAX_STREAMS, Need, RecordError, RecordsView, StateTooLarge, TopicId,
@@ -11,47 +11,47 @@ use super::sampler::{Sampler, StampError, Supplied, Supply, Take};
 
 /// The states that a source sends.
 pub(crate) struct Feed {
-    /// One, or one for each topic; none with a supply.
+    /// One input, or one per topic; empty with a supply.
     inputs: Vec<Input>,
-    /// Of topics that are found, and whether it had nothing yet.
+    /// The supply of discovered topics, and whether it had nothing yet.
     supply: Option<(Box<dyn Supply>, bool)>,
     state: Vec<u8>,
-    /// Those that nobody has been told of.
+    /// Troubles that have not been reported.
     troubles: Vec<Trouble>,
 }
 
-/// Where the states of a source, or of one of its topics, are from.
+/// The origin of the states of a source, or of one of its topics.
 struct Input {
     topic: Option<TopicId>,
-    /// Whether its states do not wait for the law's next time.
+    /// Whether its states are sent before the law's next time.
     is_urgent: bool,
     sampler: Box<dyn Sampler>,
-    /// Of a topic of records.
+    /// For a topic of records.
     records: Option<Records>,
-    /// Whether the sampler had nothing yet, and wakes the source when it has.
+    /// Whether the sampler had nothing yet, and will wake the source.
     awaits_waker: bool,
-    /// A sampler that has failed rests until then.
+    /// A sampler that has failed is not asked before this time.
     rests_until: Option<Time>,
-    /// It has ended, which was said, or has failed for good.
+    /// It has ended, which was reported, or has failed permanently.
     over: Option<Result<(), String>>,
 }
 
-/// What an input has done with records.
+/// The statistics of an input's records.
 #[derive(Default)]
 struct Records {
     put: u64,
     refused: u64,
-    /// The session has no room for this one yet.
+    /// A record for which the session has no room yet.
     kept: Option<(Time, Vec<u8>)>,
 }
 
-/// The records of a topic, to those who count them.
+/// The statistics of a topic's records.
 pub(super) struct RecordTally {
-    /// Records that the session has taken in.
+    /// Records that the session has accepted.
     pub(super) put: u64,
     /// Records that were left out.
     pub(super) refused: u64,
-    /// Those that were read, and not taken in yet.
+    /// Records that were read but not accepted yet.
     pub(super) queued: usize,
 }
 
@@ -64,21 +64,21 @@ pub(crate) enum Trouble {
     TopicOver { topic: TopicId, why: Option<String> },
     /// A state is longer than the source sends.
     TooLarge(TooLarge),
-    /// A state of a key cannot be.
+    /// A state of a key is invalid.
     Key { topic: TopicId, why: KeyError },
     /// Records cannot be sent.
     Record { topic: TopicId, why: RecordError },
-    /// A generation time was not used; that of a source without topics has no topic.
+    /// A generation time was not used; without topics, `topic` is `None`.
     Stamp { topic: Option<TopicId>, why: StampError },
 }
 
-/// What an input says of the next state.
+/// An input's answer to a request for the next state.
 enum Said {
     /// It was put.
     Put,
-    /// Records were put: no state.
+    /// Records were put, but no state.
     Records,
-    /// It wakes the source.
+    /// It will wake the source.
     NotYet,
     NotBefore(Time),
     RetryAt(Time),
@@ -86,7 +86,7 @@ enum Said {
 }
 
 impl Feed {
-    /// The states of samplers that were started: of one, or of one for each topic of the session.
+    /// Uses samplers that were started: one, or one per topic of the session.
     pub(crate) fn new(samplers: Vec<Box<dyn Sampler>>, session: &session::Source) -> Self {
         let topics = session.topics().map(|(topic, params)| {
             (Some(topic), params.is_urgent, params.kind.is_every().then(Records::default))
@@ -106,16 +106,16 @@ impl Feed {
         Self { inputs, supply: None, state: Vec::new(), troubles: Vec::new() }
     }
 
-    /// The states of topics that are found.
+    /// Uses the states of discovered topics.
     pub(crate) fn supplied_by(supply: Box<dyn Supply>) -> Self {
         let supply = Some((supply, false));
         Self { inputs: Vec::new(), supply, state: Vec::new(), troubles: Vec::new() }
     }
 
-    /// The session wants a state: asks the samplers for theirs.
+    /// The session wants a state: asks the samplers for states.
     ///
     /// # Errors
-    /// Says why a sampler has failed for good, once all have ended.
+    /// The reason why a sampler has failed permanently, when all have ended.
     pub(crate) fn answer(
         &mut self,
         now: Time,
@@ -146,7 +146,7 @@ impl Feed {
             }
         }
         if !has_more {
-            // Records that were read are not lost because the stream fails behind them.
+            // Records that were read are not lost if the stream fails later.
             let is_waiting = |records: RecordsView| records.done < records.next;
             let are_waiting =
                 session.topics().filter_map(|(topic, _)| session.records(topic)).any(is_waiting);
@@ -163,7 +163,7 @@ impl Feed {
         Ok(troubles)
     }
 
-    /// Why one of the samplers has failed for good, if all have ended.
+    /// Why one of the samplers has failed permanently, if all have ended.
     pub(crate) fn failure(&self) -> Option<String> {
         let are_over = self.inputs.iter().all(|input| input.over.is_some());
         self.inputs.iter().find_map(Input::failure).filter(|_| are_over)
@@ -176,18 +176,18 @@ impl Feed {
         self.supply.is_some() || self.inputs.iter().any(may_put)
     }
 
-    /// A sampler has woken the source; whether one was awaited. It is asked for again when an update is due;
-    /// an urgent state and records are put now.
+    /// A sampler has woken the source; returns whether a state was awaited. The sampler is asked
+    /// again when an update is due; an urgent state and records are put now.
     pub(crate) fn on_woken(&mut self, now: Time, session: &mut session::Source) -> bool {
         let Self { inputs, supply, state, troubles } = self;
         let mut is_awaited = supply.as_mut().is_some_and(|(supply, awaits_waker)| {
             std::mem::take(awaits_waker) | supply.supply_records(now, session)
         });
-        // Of all of them, whichever it was.
+        // All samplers, because the waker does not identify the sampler.
         for input in inputs {
             is_awaited |= std::mem::take(&mut input.awaits_waker);
             if input.is_urgent || input.records.is_some() {
-                // What it says besides is said again when states are wanted.
+                // Other results are returned again when states are wanted.
                 let said = input.take(now, Need::Newer, state, session, troubles);
                 is_awaited |= matches!(said, Said::Put | Said::Records);
             }
@@ -198,12 +198,12 @@ impl Feed {
         is_awaited
     }
 
-    /// Troubles that nobody has been told of.
+    /// Takes the troubles that have not been reported.
     pub(super) fn take_troubles(&mut self) -> Vec<Trouble> {
         std::mem::take(&mut self.troubles)
     }
 
-    /// More of the records of a topic are done.
+    /// More records of a topic are done.
     pub(crate) fn on_records_done(
         &mut self,
         now: Time,
@@ -213,7 +213,7 @@ impl Feed {
         let Self { inputs, supply, state, troubles } = self;
         if let Some(((supply, _), records)) = supply.as_mut().zip(session.records(topic)) {
             supply.on_records_done(topic, &records);
-            // There may be room for those that found none.
+            // There may be room now for records that found none.
             supply.supply_records(now, session);
             return;
         }
@@ -224,12 +224,12 @@ impl Feed {
             input.sampler.on_records(now, &records);
         }
         if input.records.as_ref().is_some_and(|records| records.kept.is_some()) {
-            // What it says besides is said again when states are wanted.
+            // Other results are returned again when states are wanted.
             let _ = input.take(now, Need::Newer, state, session, troubles);
         }
     }
 
-    /// What was done with the records of a topic; `None` if it is not of records.
+    /// The statistics of a topic's records; `None` if the topic is not of records.
     pub(super) fn records(&self, topic: TopicId) -> Option<RecordTally> {
         let input = self.inputs.iter().find(|input| input.topic == Some(topic))?;
         let Records { put, refused, kept } = input.records.as_ref()?;
@@ -237,8 +237,8 @@ impl Feed {
         Some(RecordTally { put: *put, refused: *refused, queued })
     }
 
-    /// How many generation times were not used, of a topic, or of a source without topics; `None` if the states
-    /// have none.
+    /// The number of unused generation times of a topic, or of a source without topics; `None` if
+    /// the states have none.
     pub(super) fn invalid_stamps(&self, topic: Option<TopicId>) -> Option<u64> {
         self.inputs.iter().find(|input| input.topic == topic)?.sampler.invalid_stamps()
     }
@@ -268,7 +268,7 @@ impl Input {
         troubles.extend(stamps.map(|why| Trouble::Stamp { topic, why }));
         self.awaits_waker = matches!(taken, Take::NotYet | Take::NotBefore(_));
         match taken {
-            // A stream's end is taken with the next call.
+            // The next call takes the stream's end.
             Take::NotYet | Take::End if has_put && self.records.is_some() => Said::Records,
             Take::Key { .. } | Take::NotYet | Take::End if has_put => Said::Put,
             Take::Sample { .. } | Take::Key { .. } if self.records.is_some() => {
@@ -286,7 +286,7 @@ impl Input {
             Take::NotYet => Said::NotYet,
             Take::NotBefore(time) => Said::NotBefore(time),
             Take::RetryAt(time, why) => {
-                // A sampler of one kind of state is not asked before this time anyway.
+                // A sampler without topics is not asked before this time anyway.
                 self.rests_until = Some(time).filter(|_| self.topic.is_some());
                 troubles.push(Trouble::NoSample(why));
                 Said::RetryAt(time)
@@ -296,8 +296,8 @@ impl Input {
         }
     }
 
-    /// Hands on the states of keys, as many as there can be; gives what comes after them, and whether there were
-    /// some.
+    /// Passes on the states of keys, as many as possible; returns the result that follows them, and
+    /// whether there were states.
     fn take_keys(
         &mut self,
         now: Time,
@@ -333,8 +333,8 @@ impl Input {
         (Take::NotYet, has_put)
     }
 
-    /// Hands on records, as many as there are and the session has room for; gives what comes after them, and
-    /// whether there were some.
+    /// Passes on records, as many as there are and the session has room for; returns the result
+    /// that follows them, and whether there were records.
     fn take_records(
         &mut self,
         now: Time,
@@ -388,12 +388,12 @@ impl Input {
         Said::Ended
     }
 
-    /// Why it has failed for good.
+    /// Why it has failed permanently.
     fn failure(&self) -> Option<String> {
         self.over.clone()?.err()
     }
 
-    /// Hands the state on; reports one that is too long, and not the same one twice.
+    /// Passes the state on; reports a state that is too long, but the same state only once.
     fn put(
         &self,
         now: Time,
@@ -425,7 +425,8 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    /// A state that the test sets, and after the first second none before this time, if it is set.
+    /// A state that the test sets; after the first second there is none before this time, if it is
+    /// set.
     struct Set(Arc<Mutex<Vec<u8>>>, Option<Time>);
 
     impl Sampler for Set {
@@ -450,7 +451,7 @@ mod tests {
         monitor: Monitor<u8>,
         /// Whether updates arrive.
         is_up: bool,
-        /// What left.
+        /// The updates sent.
         sent: Vec<Vec<u8>>,
     }
 
@@ -474,7 +475,7 @@ mod tests {
             }
         }
 
-        /// What left in the next so many ms.
+        /// Runs for this many ms; returns the updates sent.
         fn run(&mut self, millis: u64) -> Vec<Vec<u8>> {
             let end = self.now + Span::from_millis(millis);
             self.sent.clear();
@@ -523,7 +524,7 @@ mod tests {
         let mut world = World::new(true);
         world.run(100);
         assert_eq!(world.run(10_000).len(), 10);
-        assert!(world.source.counters().unchanged > 900, "it is looked at at the law's rate");
+        assert!(world.source.counters().unchanged > 900, "it is sampled at the law's rate");
         assert!(World::new(false).run(10_000).len() >= 1_000, "without the flag each is sent");
     }
 
@@ -534,9 +535,9 @@ mod tests {
         let set = Box::new(Set(Arc::clone(&world.state), Some(late)));
         world.feed = Feed::new(vec![set], &world.source);
         world.run(500);
-        assert!(!world.feed.awaits_waker(), "it has states");
+        assert!(!world.feed.awaits_waker(), "the sampler has states");
         world.run(1_000);
-        assert!(world.feed.awaits_waker(), "its sampler has none");
+        assert!(world.feed.awaits_waker(), "the sampler has no states");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A source on real clocks and sockets: samples at the moment of sending, and sends when its law
-//! says so.
+//! A source on real clocks and sockets: takes samples at the moment of sending, at the times of its
+//! law.
 //!
 //! ```text
 //!   sampler ──► session::Source ──► link (UDP or QUIC), or one of several ──► monitor
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One thread, one `mio` poll, one timer. All protocol logic is in [`freshline_core::session`], and
-//! `feed` decides which state is sent; here are the socket and the clock.
+//! `feed` decides which state is sent; this module owns the socket and the clock.
 
 pub(crate) mod engine;
 pub(crate) mod feed;
@@ -68,13 +68,13 @@ use paths::Place;
 const ALARM: Token = Token(1);
 const WAKER: Token = Token(2);
 
-/// What a source needs to run.
+/// The configuration of a source.
 pub struct SourceConfig {
     /// The monitor: a name, of which every address is tried, or one address.
     pub monitor: Remote,
     /// How datagrams are carried.
     pub transport: Transport,
-    /// By which interfaces.
+    /// The network interfaces to use.
     pub paths: SourcePaths,
     /// The session: name, token, patience.
     pub params: SourceParams,
@@ -86,17 +86,17 @@ pub struct SourceConfig {
 
 /// The states of a source.
 pub enum States {
-    /// Of one kind.
+    /// Of one kind, without topics.
     Of(Box<dyn Sampler>),
     /// Of several topics, which share the session and the rate.
     Topics(Vec<Topic>),
-    /// Of topics that are found while the source runs.
+    /// Of topics that are discovered while the source runs.
     Found(Box<dyn Supply>),
 }
 
 impl States {
-    /// The topics that are known, if there are any, and where states are from: the samplers are in the same
-    /// order.
+    /// The known topics, if there are any, and the origin of the states: the samplers are in the
+    /// same order.
     fn split(self) -> (Vec<TopicParams>, Inputs) {
         match self {
             Self::Of(sampler) => (Vec::new(), Inputs::Samplers(vec![sampler])),
@@ -110,7 +110,7 @@ impl States {
     }
 }
 
-/// Where the states of a source are from.
+/// The origin of a source's states.
 enum Inputs {
     Samplers(Vec<Box<dyn Sampler>>),
     Supply(Box<dyn Supply>),
@@ -141,12 +141,12 @@ impl Inputs {
 pub struct Topic {
     /// Its name, weight and limits.
     pub params: TopicParams,
-    /// What to send; of a topic with keys such as [`sampler::Keys`], and [`sampler::Records`] of one of which
-    /// each record counts.
+    /// What to send: for a topic with keys, for example [`sampler::Keys`]; for a topic of records,
+    /// [`sampler::Records`].
     pub sampler: Box<dyn Sampler>,
 }
 
-/// Why a source cannot run, or cannot go on.
+/// Why a source cannot run, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The operating system refused something that the source needs.
@@ -155,19 +155,19 @@ pub enum SourceError {
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
-    /// Name or token do not fit.
+    /// The name or the token is too long.
     #[error(transparent)]
     Opening(#[from] OpeningTooLong),
-    /// There are no such topics.
+    /// The topics are invalid.
     #[error(transparent)]
     Topics(#[from] TopicError),
     /// The monitor cannot be dialled by QUIC.
     #[error(transparent)]
     Dial(#[from] quic::DialError),
-    /// There are no such paths.
+    /// The paths are invalid.
     #[error(transparent)]
     Paths(#[from] PathsError),
-    /// The sampler has failed for good.
+    /// The sampler has failed permanently.
     #[error("{0}")]
     Sampler(String),
     /// Its session has ended with a run.
@@ -184,49 +184,49 @@ impl From<LinkError> for SourceError {
     }
 }
 
-/// What happens to a running source.
+/// An event of a running source.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The session changed.
     Session(SourceEvent),
     /// The transport changed, of one of its paths.
     Link(&'a LinkEvent),
-    /// An interface by which a path leaves is there, or is gone.
+    /// The interface of a path has appeared or disappeared.
     Path {
         /// The path.
         path: PathId,
-        /// Whether it is there.
+        /// Whether the interface exists.
         is_there: bool,
     },
-    /// No sample could be taken; it is tried again.
+    /// No sample could be taken; it is retried.
     NoSample(&'a str),
     /// A state is too long and was left out; the next one may be shorter.
     TooLarge(TooLarge),
     /// A state of a key was left out, or its removal.
     KeyRefused {
-        /// Of which topic.
+        /// The topic.
         topic: TopicId,
         /// Why.
         why: &'a KeyError,
     },
     /// A record was left out, or several.
     RecordRefused {
-        /// Of which topic.
+        /// The topic.
         topic: TopicId,
         /// Why.
         why: &'a RecordError,
     },
-    /// A generation time that the application wrote was not used: the state counts as generated when it was
-    /// read. Only the first of each kind is an event; all are counted.
+    /// A generation time that the application wrote was not used: the state counts as generated
+    /// when it was read. Only the first of each kind is an event; all are counted.
     InvalidStamp {
-        /// Of which topic; `None` of a source without topics.
+        /// The topic; `None` for a source without topics.
         topic: Option<TopicId>,
         /// Why.
         why: &'a StampError,
     },
-    /// One of several topics has no more states; the others go on.
+    /// One of several topics has no more states; the others continue.
     TopicOver {
-        /// Which.
+        /// The topic.
         topic: TopicId,
         /// Why its stream cannot be read; `None` if it has ended.
         why: Option<&'a str>,
@@ -257,19 +257,19 @@ impl<'a> From<&'a Trouble> for Event<'a> {
 pub struct TooLarge {
     /// Its length in bytes, as far as it was read: at least one more than `max`.
     pub given: usize,
-    /// The length of the longest state that is sent: [`SourceParams::max_state`], or less where so many
-    /// parts are too many.
+    /// The maximum length of a state: [`SourceParams::max_state`], or less if the state would have
+    /// too many parts.
     pub max: usize,
 }
 
 /// Receives events. Every method has an empty default implementation.
 pub trait Watch {
-    /// Something has happened.
+    /// An event has occurred.
     fn event(&mut self, _now: Time, _source: &session::Source, _event: &Event<'_>) {}
-    /// By which means the queue of each path's device is seen, the first path first; comes before
-    /// each [`Watch::turn`] where there are several paths.
+    /// The means by which the queue of each path's device is read, in the order of the paths;
+    /// called before each [`Watch::turn`] if there are several paths.
     fn queues(&mut self, _seen_by: &mut dyn Iterator<Item = Option<SeenBy>>) {}
-    /// A turn of the loop has ended; comes after every wake-up.
+    /// A turn of the loop has ended; called after every wake-up.
     fn turn(&mut self, _now: Time, _source: &session::Source) {}
 }
 
@@ -279,7 +279,7 @@ impl Watch for () {}
 pub struct Source {
     engine: Engine,
     sleeper: Sleeper,
-    /// A run has ended, and with it the session.
+    /// A run has ended, and the session with it.
     has_ended: bool,
 }
 
@@ -287,23 +287,24 @@ impl Source {
     /// Opens the socket and starts the session.
     ///
     /// # Errors
-    /// [`SourceError`] says what is missing.
+    /// [`SourceError`] names the cause.
     pub fn new(config: SourceConfig) -> Result<Self, SourceError> {
         let sleeper = Sleeper::new([ALARM, WAKER])?;
         let engine = Engine::new(config, &Place::alone(&sleeper))?;
         Ok(Self { engine, sleeper, has_ended: false })
     }
 
-    /// The same that also receives what the monitor sends to those that want it. To be called before it
-    /// runs.
+    /// Also receives data that the monitor sends to clients of the return direction. To be called
+    /// before it runs.
     #[must_use]
     pub fn receiving(mut self, incoming: Box<dyn Receive + Send>) -> Self {
         self.engine.receive(incoming);
         self
     }
 
-    /// The same that also says how its law and its paths are, as JSON in the topic [`STATUS_TOPIC`], each
-    /// `interval`, at least [`MIN_STATUS_INTERVAL`]. Not without topics. To be called before it runs.
+    /// Also reports the state of its law and its paths, as JSON in the topic [`STATUS_TOPIC`], once
+    /// per `interval`, at least [`MIN_STATUS_INTERVAL`]. Requires topics. To be called before it
+    /// runs.
     #[cfg(feature = "status")]
     #[must_use]
     pub fn with_status(mut self, interval: Span) -> Self {
@@ -311,10 +312,10 @@ impl Source {
         self
     }
 
-    /// After a run: hands out what has been received and is still held, as [`Receive::finish`].
+    /// After a run: hands out the received data that is still held, as [`Receive::finish`].
     ///
     /// # Errors
-    /// Why some of it is lost.
+    /// Why some of the data is lost.
     pub fn finish_incoming(&mut self, stop: &Stop) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.engine.finish_incoming(stop)
     }
@@ -329,12 +330,12 @@ impl Source {
         self.engine.report()
     }
 
-    /// Runs until `stop`, or until `until` has come, or the sampler has no more to give. A source runs
-    /// once: at the end it closes its session and its connections.
+    /// Runs until `stop`, until the time `until`, or until the sampler has no more states. A source
+    /// runs once: at the end it closes its session and its connections.
     ///
     /// # Errors
-    /// [`SourceError`] where it cannot go on, and [`SourceError::Ended`] for another run. Trouble with the
-    /// network is not an error: the source tries again.
+    /// [`SourceError`] if it cannot continue, and [`SourceError::Ended`] for another run. Network
+    /// problems are not errors: the source tries again.
     pub fn run(
         &mut self,
         stop: &Stop,
@@ -349,7 +350,7 @@ impl Source {
     }
 }
 
-/// A source that runs, and who hears of it.
+/// A running source, and the receiver of its events.
 struct Watched<'a> {
     source: &'a mut Source,
     watch: &'a mut dyn Watch,

@@ -1,10 +1,11 @@
-//! The paths of a source to its monitor: a link each, by an interface or an address of this host.
+//! The paths of a source to its monitor: one link per path, each through an interface or an address
+//! of this host.
 //!
-//! A named path is there while its interface is up and has an address (for a monitor that is given
-//! as an address: one of the same family). Its link is made again when that address changes. If the
+//! A named path exists while its interface is up and has an address (for a monitor that is given as
+//! an address: one of the same family). Its link is re-created when that address changes. If the
 //! addresses of a monitor's name do not fit those of the interface, the path stays, and its dialler
-//! reports this and tries again with growing waits. Without `--via` there is one path, which follows
-//! the routes and is always there.
+//! reports this and retries with growing pauses. Without `--via` there is one path, which follows
+//! the routes and always exists.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,40 +25,41 @@ use crate::sleeper::Sleeper;
 use crate::via::{DeviceQueues, Interfaces, PathKey, SeenBy, Via, ViaPath};
 use crate::waker::Waker;
 
-/// How often it is looked which interfaces there are.
+/// How often to update the list of interfaces.
 const LOOK_AROUND: Span = Span::from_millis(250);
 
-/// The first token of a source's sockets, where it is the only one of its poll.
+/// The first token of a source's sockets, if the source has the poll for itself.
 const FIRST_TOKEN: usize = 8;
 
 /// The poll that watches the sockets of a source.
 pub(crate) struct Place<'a> {
     pub(crate) registry: &'a Registry,
-    /// Woken with states and with the resolver's answers: [`Engine::on_woken`] and [`Engine::turn`] are due.
+    /// Woken for states and for the resolver's answers: [`Engine::on_woken`] and [`Engine::turn`]
+    /// are due.
     pub(crate) waker: Arc<Waker>,
-    /// The token of the first path's socket; that of each further path is one more.
+    /// The token of the first path's socket; the tokens of further paths follow it.
     pub(crate) first_token: usize,
 }
 
 impl<'a> Place<'a> {
-    /// Of the only source of a thread.
+    /// For the only source of a thread.
     pub(super) fn alone(sleeper: &'a Sleeper) -> Self {
         let (registry, waker) = (sleeper.registry(), sleeper.waker());
         Self { registry, waker, first_token: FIRST_TOKEN }
     }
 }
 
-/// By which interfaces or addresses of this host a source sends, and how it chooses among them.
+/// The interfaces or addresses of this host by which a source sends, and the choice among them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourcePaths {
-    /// The paths to the monitor; none: as the routes are.
+    /// The paths to the monitor; if empty, packets follow the routes.
     pub vias: Vec<ViaPath>,
-    /// Chooses where there are several.
+    /// Chooses among several paths.
     pub scheduler: SchedulerConfig,
 }
 
 impl Default for SourcePaths {
-    /// As the routes are.
+    /// One path, which follows the routes.
     fn default() -> Self {
         let scheduler = SchedulerConfig::Freshest(Default::default());
         Self { vias: Vec::new(), scheduler }
@@ -65,7 +67,7 @@ impl Default for SourcePaths {
 }
 
 impl SourcePaths {
-    /// What keeps the books of them.
+    /// The scheduler's state for these paths.
     pub(crate) fn paths(&self) -> Result<Paths, PathsError> {
         Paths::new(self.vias.len().max(1), &self.scheduler)
     }
@@ -75,20 +77,20 @@ struct SourcePath {
     via: Via,
     remote: Remote,
     token: Token,
-    /// The device by which it leaves, if that is given.
+    /// The device by which it leaves, if one is given.
     device: Option<u32>,
-    /// The number of the interface that its sockets are bound to: one that comes anew under the same
-    /// name is another one.
+    /// The number of the interface that its sockets are bound to: an interface that re-appears
+    /// under the same name has another number.
     index: Option<u32>,
     /// `None` while its interface is gone.
     dial: Option<Dialler<Plain>>,
-    /// By which means the queue of its device was seen last.
+    /// The means by which the queue of its device was last read.
     seen_by: Option<SeenBy>,
 }
 
-/// What has become of a path.
+/// A change of a path.
 pub(super) enum Change {
-    /// Its interface is there, or there anew; what can be sent by it, its link's events say.
+    /// Its interface exists, or was re-created; the events of its link report whether it can send.
     There,
     /// Its interface is gone.
     Gone,
@@ -99,18 +101,19 @@ pub(super) struct Links {
     transport: Transport,
     waker: Arc<Waker>,
     paths: Vec<SourcePath>,
-    /// Whether interfaces were named, which come and go.
+    /// Whether interfaces were named, which can appear and disappear.
     are_named: bool,
-    /// Only of several paths: a single one's is not looked at, and each takes a descriptor.
+    /// Only for several paths: a single path's queue is not read, because each reader takes a
+    /// descriptor.
     queues: Option<DeviceQueues>,
-    /// Whether packets say when they left their device.
+    /// Whether packets are stamped when they leave their device.
     stamps_departures: bool,
     wire_bytes: WireBytes,
     look_at: Time,
 }
 
 impl Links {
-    /// Begins to dial; by interfaces that are not there (yet), later.
+    /// Starts to dial; interfaces that do not exist (yet) are dialled later.
     pub(super) fn open(
         paths: &SourcePaths,
         transport: Transport,
@@ -162,7 +165,7 @@ impl Links {
         }
     }
 
-    /// Interfaces may have come, gone, or changed their addresses: tells which paths did.
+    /// Updates the list of interfaces and their addresses; reports the paths that changed.
     pub(super) fn look_around(
         &mut self,
         now: Time,
@@ -173,7 +176,7 @@ impl Links {
             self.look_at = now + LOOK_AROUND;
             match Interfaces::read() {
                 Ok(interfaces) => self.look_at_interfaces(&interfaces, registry, &mut report)?,
-                // What was known still holds.
+                // The last known list remains in force.
                 Err(error) => tracing::debug!("interfaces cannot be listed: {error}"),
             }
         }
@@ -193,7 +196,7 @@ impl Links {
             path.device = interfaces.device(&path.via);
             let index = interfaces.index(&path.via);
             let is_there = interfaces.carries(&path.via, path.remote.literal());
-            // Other addresses may come and go: the link's own counts.
+            // Other addresses may appear and disappear: only the link's own matters.
             let is_same = path.index == index
                 && path.local_ip().is_none_or(|ip| interfaces.holds(&path.via, ip));
             if path.dial.is_some() && is_there && is_same {
@@ -213,7 +216,7 @@ impl Links {
         Ok(())
     }
 
-    /// The next datagram that has come by a path, and its code point; `on_left` gets the numbers of
+    /// The next datagram received by a path, and its code point; `on_left` gets the numbers of
     /// updates that left the path's device, and how long after they were sent.
     pub(super) fn receive(
         &mut self,
@@ -224,7 +227,7 @@ impl Links {
         dial.receive(&mut on_left)
     }
 
-    /// Sends update `seq` by a path; what cannot leave is as good as replaced.
+    /// Sends update `seq` by a path; an update that cannot leave counts as replaced.
     pub(super) fn send(
         &mut self,
         id: PathId,
@@ -243,12 +246,12 @@ impl Links {
             .map_or(Ok(SendStatus::Replaced), |dial| dial.send(now, dscp, datagram, tag))
     }
 
-    /// Bytes that have left by all of them since this was last asked, with all headers.
+    /// Bytes sent by all paths since the last call, with all headers.
     pub(super) fn take_wire_bytes(&self) -> Bytes {
         self.wire_bytes.take()
     }
 
-    /// Lets a link look at the time.
+    /// Handles a link's timers.
     pub(super) fn handle_timeout(&mut self, id: PathId, now: Time) -> Result<(), LinkError> {
         self.dial(id).map_or(Ok(()), |dial| dial.handle_timeout(now))
     }
@@ -263,7 +266,7 @@ impl Links {
         dials.filter_map(Dialler::poll_timeout).chain(look_at).min()
     }
 
-    /// Makes sockets and connections anew, of those that are down or of all.
+    /// Re-creates sockets and connections, of the links that are down or of all links.
     pub(super) fn renew(
         &mut self,
         now: Time,
@@ -278,24 +281,25 @@ impl Links {
         )
     }
 
-    /// Whether a path that cannot carry anything is being dialled.
+    /// Whether a path that cannot carry packets is being dialled.
     pub(super) fn is_dialling(&self, id: PathId) -> bool {
         let path = self.paths.get(usize::from(id.0));
         path.and_then(|path| path.dial.as_ref()).is_some_and(Dialler::is_dialling)
     }
 
-    /// Whether something can leave by a path.
+    /// Whether a path can carry packets.
     pub(super) fn is_ready(&self, id: PathId) -> bool {
         let path = self.paths.get(usize::from(id.0));
         path.and_then(|path| path.dial.as_ref()).is_some_and(Dialler::is_ready)
     }
 
-    /// Their numbers.
+    /// The numbers of the paths.
     pub(super) fn ids(&self) -> impl Iterator<Item = PathId> + use<> {
         (0..self.paths.len() as u8).map(PathId)
     }
 
-    /// By what each leaves, and for where: the address that has answered, or what was given.
+    /// The exit of each path, and its destination: the address that has answered, or the configured
+    /// name.
     pub(super) fn names(&self) -> impl Iterator<Item = (&Via, String)> {
         self.paths.iter().map(|path| {
             let address = path.dial.as_ref().and_then(Dialler::address);
@@ -306,7 +310,7 @@ impl Links {
         })
     }
 
-    /// What waits in front of a path on this host; `None` where nobody can tell.
+    /// The queue of a path on this host; `None` if it cannot be read.
     pub(super) fn queue(&mut self, id: PathId, now: Time) -> Option<DeviceQueue> {
         let path = self.paths.get_mut(usize::from(id.0))?;
         path.seen_by = None;
@@ -316,17 +320,17 @@ impl Links {
         Some(seen.queue)
     }
 
-    /// By which means the queue of each path's device was seen last.
+    /// The means by which the queue of each path's device was last read.
     pub(super) fn seen_by(&self) -> impl Iterator<Item = Option<SeenBy>> {
         self.paths.iter().map(|path| path.seen_by)
     }
 
-    /// Whether there is more than one.
+    /// Whether there is more than one path.
     pub(super) fn are_several(&self) -> bool {
         self.paths.len() > 1
     }
 
-    /// Shows the session the queues, where it has a choice.
+    /// Passes the queues to the session, if it has a choice.
     pub(super) fn show_queues(&mut self, now: Time, session: &mut session::Source) {
         if self.are_several() {
             for id in self.ids() {
@@ -335,14 +339,14 @@ impl Links {
         }
     }
 
-    /// Sends the last words by a path, and hangs up.
+    /// Sends the final datagram by a path, and closes the link.
     pub(super) fn close(&mut self, id: PathId, now: Time, farewell: &[u8]) {
         if let Some(dial) = self.dial(id) {
             dial.close(now, farewell);
         }
     }
 
-    /// Hangs up without a word of the session.
+    /// Closes all links without a final datagram of the session.
     pub(super) fn hang_up(&mut self, now: Time) {
         self.paths
             .iter_mut()
@@ -396,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_name_without_an_address_of_the_interfaces_family_does_not_make_its_path_flap() {
-        // The resolver reads `127.1` as an IPv4 address, but it is not written as one.
+        // The resolver accepts `127.1` as an IPv4 address, although it is not in the standard form.
         let monitor = Remote::new("127.1", 9);
         assert_eq!(monitor.literal(), None);
         let paths = SourcePaths { vias: vec![Via::from("::1").into()], ..SourcePaths::default() };

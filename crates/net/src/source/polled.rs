@@ -1,4 +1,4 @@
-//! A source in a loop of the caller's own.
+//! A source in the caller's own event loop.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -7,8 +7,8 @@ use freshline_core::session;
 use super::{Source, SourceError, SourceReport, Watch, Watched};
 use crate::run::{Driven, Turns};
 
-/// A source that a caller's own loop drives: wait until its descriptor is readable, beside those of the application,
-/// then call [`Polled::turn`].
+/// A source that the caller's own event loop drives: wait until its descriptor is readable,
+/// together with the application's descriptors, and then call [`Polled::turn`].
 pub struct Polled {
     source: Source,
     turns: Turns,
@@ -16,7 +16,7 @@ pub struct Polled {
 }
 
 impl Polled {
-    /// Its first turn is due at once.
+    /// Makes the source pollable; its first turn is due at once.
     ///
     /// # Errors
     /// [`SourceError::System`] if the system refuses a timer.
@@ -29,11 +29,11 @@ impl Polled {
         Ok(Self { source, turns, is_over: false })
     }
 
-    /// Takes in what has come, does what is due, and sends what may leave, without waiting. `false`: it is over, as
-    /// its states have ended.
+    /// Processes received datagrams and due timers, and sends due updates, without blocking.
+    /// Returns `false` when the source has ended, because its states have ended.
     ///
     /// # Errors
-    /// As [`Source::run`].
+    /// The same as for [`Source::run`].
     pub fn turn(&mut self, watch: &mut dyn Watch) -> Result<bool, SourceError> {
         if !self.is_over {
             let goes_on = self.turns.turn(&mut Watched { source: &mut self.source, watch })?;
@@ -47,7 +47,7 @@ impl Polled {
         self.source.session()
     }
 
-    /// Closes the session, and tells how it was.
+    /// Closes the session, and returns the report.
     pub fn close(mut self) -> SourceReport {
         if !self.is_over {
             let mut watched = Watched { source: &mut self.source, watch: &mut () };

@@ -1,4 +1,4 @@
-//! What a source receives from the other end of its session.
+//! The data that a source receives from the other end of its session.
 
 use std::error::Error;
 
@@ -12,7 +12,8 @@ use crate::stop::Stop;
 
 /// The receiving end of a source; [`monitor::Incoming`](crate::monitor::Incoming) is one.
 pub trait Receive {
-    /// A datagram came by a path from the peer of session `forward`; whether it was for this end.
+    /// Handles a datagram that came by a path from the peer of session `forward`; returns whether
+    /// it was for this end.
     fn handle_datagram(
         &mut self,
         now: Time,
@@ -20,17 +21,17 @@ pub trait Receive {
         by: PathId,
         datagram: Datagram<'_>,
     ) -> bool;
-    /// A turn of the loop: time has passed.
+    /// A turn of the loop: handles due timers.
     fn turn(&mut self, now: Time);
-    /// Writes the next answer to the front of `out`; gives its path, length and code point.
+    /// Writes the next answer to the front of `out`; returns its path, length and code point.
     fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(PathId, usize, Dscp)>;
-    /// An update of the source is at the front of `out` and leaves next, over a transport that carries datagrams of
-    /// `max_len` bytes: puts an ack behind it that waits for one, and gives the length of both.
+    /// An update of the source is at the front of `out` and leaves next, over a transport that
+    /// carries datagrams of `max_len` bytes: appends a pending ack, and returns the length of both.
     fn board(&mut self, now: Time, update: &Transmit, max_len: usize, out: &mut Vec<u8>) -> usize;
-    /// The source has ended: hands out what has been received, until `stop` is hurried.
+    /// The source has ended: hands out the data received so far, until `stop` is hurried.
     ///
     /// # Errors
-    /// Why some of it is lost.
+    /// Why some of the data is lost.
     fn finish(self: Box<Self>, stop: &Stop) -> Result<(), Box<dyn Error + Send + Sync>>;
     /// When the next turn is due.
     fn poll_timeout(&self) -> Option<Time>;

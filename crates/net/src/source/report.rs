@@ -1,4 +1,4 @@
-//! What a source tells at its end.
+//! The report of a source at its end.
 
 use freshline_core::age::AgeSummary;
 use freshline_core::path::PathId;
@@ -14,7 +14,7 @@ use crate::marks::MarkReport;
 use crate::via::{QueueReport, SeenBy, Via};
 
 /// A source's run in numbers. The ages are the source's own estimate from round trips, an upper
-/// bound by the way of the ack.
+/// bound: too high by the delay of the ack.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourceReport {
     /// The session's name on the wire.
@@ -39,11 +39,11 @@ pub struct SourceReport {
     pub updates_per_s: f64,
     /// Payload known to have arrived fresh, in bit/s.
     pub goodput_bps: f64,
-    /// Time average of updates sent and not acknowledged.
+    /// Time average of the number of updates sent and not acknowledged.
     pub backlog_mean: Option<f64>,
     /// Mean round trip in ms.
     pub rtt_mean_ms: Option<f64>,
-    /// Shortest round trip in ms.
+    /// Minimum round trip in ms.
     pub rtt_min_ms: Option<f64>,
     /// Updates sent.
     pub sent: u64,
@@ -51,22 +51,23 @@ pub struct SourceReport {
     pub ack_requests: u64,
     /// Fresh acks.
     pub acked: u64,
-    /// Acks that came after a fresher one.
+    /// Acks that arrived after a fresher one.
     pub late_acks: u64,
     /// Updates that a newer one replaced before they left the host.
     pub replaced: u64,
     /// Updates with a part of a state.
     pub parts: u64,
-    /// Of these, those with a symbol that was sent again or for repair.
+    /// Of these, updates with a symbol that was sent again or for repair.
     pub repair_parts: u64,
     /// States in parts that are complete at the monitor.
     pub large_states: u64,
     /// States in parts that newer ones replaced before they were complete.
     pub abandoned_states: u64,
-    /// States that were left out, as they were longer than the limit.
+    /// States that were left out because they were longer than the limit.
     pub too_large: u64,
-    /// Generation times before the states of a stream that were not used: the states count as generated when they
-    /// were read, or as old as the bound if the time is a date. `None` without such times, and of a source with topics.
+    /// Generation times before the states of a stream that were not used: the states count as
+    /// generated when they were read, or as old as the bound if the time is a date. `None` without
+    /// such times, and for a source with topics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid_stamps: Option<u64>,
     /// Updates that the monitor misses, as of the freshest ack (modulo 2³²).
@@ -77,19 +78,19 @@ pub struct SourceReport {
     pub unchanged: u64,
     /// Bytes of IP packets sent, with all headers.
     pub wire_bytes: u64,
-    /// The limit that held at the end: `max_rate`, `min_age_gain` or `max_bandwidth`.
+    /// The limit that was active at the end: `max_rate`, `min_age_gain` or `max_bandwidth`.
     pub limited_by: Option<&'static str>,
     /// The code points of updates and acks on the first path.
     pub marks: Option<MarkReport>,
-    /// Each of the paths that were named.
+    /// The named paths.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathReport>,
-    /// Each of the topics.
+    /// The topics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<TopicReport>,
 }
 
-/// One topic of a source. The ages are the source's own estimate, as those of [`SourceReport`].
+/// One topic of a source. The ages are the source's own estimate, like those of [`SourceReport`].
 #[derive(Debug, Clone, Serialize)]
 pub struct TopicReport {
     /// Its name.
@@ -112,16 +113,18 @@ pub struct TopicReport {
     pub unchanged: u64,
     /// Bytes of states that left.
     pub payload_bytes: u64,
-    /// Generation times before the topic's states that were not used, as [`SourceReport::invalid_stamps`].
+    /// Generation times before the topic's states that were not used, as
+    /// [`SourceReport::invalid_stamps`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid_stamps: Option<u64>,
     /// Keys that were removed.
     #[serde(skip_serializing_if = "is_zero")]
     pub removed: u64,
-    /// Its keys, of a topic with keys. The ages of the topic are the mean of theirs, and the largest.
+    /// Its keys, for a topic with keys. The topic's mean age is the mean over its keys, and its
+    /// maximum age the maximum over them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyReport>,
-    /// Its records, of a topic of records.
+    /// Its records, for a topic of records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub records: Option<RecordsReport>,
 }
@@ -129,19 +132,21 @@ pub struct TopicReport {
 /// The records of a topic of records.
 #[derive(Debug, Clone, Serialize)]
 pub struct RecordsReport {
-    /// Records that the source has taken in; after a restart with a spool also those that were not done.
+    /// Records that the source has accepted; after a restart with a spool, including the unfinished
+    /// ones.
     pub put: u64,
-    /// Those that the application at the monitor has got.
+    /// Records that the application at the monitor has received.
     pub done: u64,
-    /// The others, and those that were read and not taken in yet.
+    /// Accepted records that are not done, and records that were read but not accepted yet.
     pub waiting: u64,
-    /// Bytes of the topic's buffer that are in use: those of records, and 64 for each chunk of up to 512 bytes.
+    /// Bytes of the topic's buffer in use: those of records, and 64 for each chunk of up to 512
+    /// bytes.
     pub buffer_bytes: usize,
     /// The size of the buffer in bytes.
     pub max_buffer_bytes: usize,
-    /// Chunks that left once more, because they were lost or the session was opened again.
+    /// Chunks that were sent again because they were lost or the session was re-opened.
     pub repeated_chunks: u64,
-    /// Records that were left out, as they are longer than 64 KiB or than the buffer.
+    /// Records that were left out because they are longer than 64 KiB or than the buffer.
     pub too_long: u64,
 }
 
@@ -225,29 +230,30 @@ fn topics(source: &session::Source, feed: &Feed, now: Time) -> Vec<TopicReport> 
 pub struct PathReport {
     /// The interface or the address of this host by which it leaves.
     pub via: String,
-    /// Where the monitor is on it.
+    /// The monitor's address on this path.
     pub monitor: String,
     /// `live`, `silent`, `untried`, or `down`.
     pub state: &'static str,
     /// Updates sent by it, copies included.
     pub sent: u64,
-    /// Those of them that left by another path first.
+    /// Of these, the number that had left by another path first.
     pub copies: u64,
-    /// Part of all that was sent that left by it, 0 to 1.
+    /// The path's share of all sent updates, 0 to 1.
     pub share: f64,
     /// Updates sent by it per second.
     pub updates_per_s: f64,
-    /// Updates that were answered by it.
+    /// Updates that were acknowledged by it.
     pub acked: u64,
-    /// Updates by it that count as lost, they or their answers.
+    /// Updates sent by it that count as lost, because they or their acks were lost.
     pub lost: u64,
     /// Times it fell silent.
     pub silences: u64,
     /// Its smoothed round trip in ms.
     pub srtt_ms: Option<f64>,
-    /// The way there in ms, as far as clocks can tell: how paths differ is exact.
+    /// The one-way delay of the forward path in ms, as far as clocks allow: differences between
+    /// paths are exact.
     pub one_way_delay_ms: Option<f64>,
-    /// The queue of its device, and whether it is seen; a single path's is not looked at.
+    /// The queue of its device, and how it is read; a single path's queue is not read.
     #[serde(flatten)]
     pub queue: QueueReport,
     /// The code points of updates and acks on it.
@@ -283,7 +289,7 @@ impl PathReport {
     }
 }
 
-/// The paths of a source that were named.
+/// The named paths of a source.
 pub(super) fn paths(
     source: &session::Source,
     links: &Links,

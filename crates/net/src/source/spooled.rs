@@ -1,5 +1,6 @@
-//! Records from a stream to the application at a monitor, in virtual time: none is lost, none comes twice, and
-//! their order is kept, while the buffer is full and over a kill of the source at any moment.
+//! Records from a stream to the application at a monitor, in virtual time: none is lost or
+//! delivered twice, and they stay in order, with a full buffer and if the source is killed at any
+//! moment.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::clock::Anchor;
 /// The buffer: 16 records of 64 bytes.
 const BUFFER: u32 = 2048;
 
-/// What the wall clock shows at the start.
+/// The wall clock at the start.
 const WALL: Duration = Duration::from_secs(1_700_000_000);
 
 /// A process of the source, with the time at which its clock began.
@@ -30,7 +31,7 @@ struct Process {
     source: session::Source,
     feed: Feed,
     stream: ByHand,
-    /// What its clock shows at the start of the test.
+    /// Its clock's reading at the start of the test.
     ahead: Span,
 }
 
@@ -56,7 +57,7 @@ impl Process {
     }
 }
 
-/// What the wall clock shows.
+/// The wall clock at `now`.
 fn wall(now: Time) -> Duration {
     WALL + Duration::from(now.since(Time::ZERO))
 }
@@ -69,9 +70,9 @@ struct World {
     takes: bool,
     has_records: Option<(SourceKey, u16)>,
     taken: Vec<TakenRecord>,
-    /// Records that the writer of the stream could write.
+    /// Records that the writer of the stream was able to write.
     written: u8,
-    /// How long before that it has generated them.
+    /// How long before writing them it generated them.
     lag: Span,
 }
 
@@ -104,7 +105,7 @@ impl World {
         has_room
     }
 
-    /// Takes the next step; whether there is one.
+    /// Takes the next step; returns whether there was one.
     fn step(&mut self) -> bool {
         let Process { source, feed, stream, ahead } = &mut self.process;
         if source.has_finished() {
@@ -143,7 +144,7 @@ impl World {
     }
 
     fn kill_and_restart(&mut self, folder: &TempDir) {
-        // The clock of the next process began at another time.
+        // The clock of the next process has another origin.
         self.now += Span::from_secs(60);
         self.process = Process::new(9, Some(folder), self.now, Span::from_secs(1_000));
     }
@@ -155,7 +156,7 @@ impl World {
     }
 }
 
-/// Does what the session wants.
+/// Serves the requests of the session.
 fn attend(now: Time, source: &mut session::Source, feed: &mut Feed) {
     while let Some(event) = source.poll_event() {
         match event {
@@ -168,7 +169,7 @@ fn attend(now: Time, source: &mut session::Source, feed: &mut Feed) {
     }
 }
 
-/// The spool as a process leaves it that is killed.
+/// The spool as left by a killed process.
 fn copied(dir: &TempDir) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for file in std::fs::read_dir(dir.path()).unwrap() {
@@ -212,7 +213,8 @@ fn each_record_arrives_once_if_the_source_is_killed_at_any_step() {
         let mut world = World::new(Some(&dir));
         let (mut has_ended, mut at) = (false, 0);
         loop {
-            // Between any two of: a record is written, the source takes a step.
+            // Kills at any time between two events: a record is written, or the source takes a
+            // step.
             for part in [0, 1] {
                 if at == kill_at && copy.is_none() {
                     let folder = copy.insert(copied(&dir));

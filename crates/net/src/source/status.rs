@@ -1,4 +1,4 @@
-//! The topic in which a source says how its law and its paths are, for those who look at it from the monitor.
+//! The topic in which a source reports its law and its paths to observers at the monitor.
 
 use freshline_core::session::{self, Reach, TopicId, TopicParams};
 use freshline_core::source::{Limit, Phase};
@@ -10,13 +10,14 @@ use super::report::PathReport;
 /// The name of the topic. Its states are JSON, as `docs/json.md` lists them.
 pub const STATUS_TOPIC: &str = "freshline.status";
 
-/// The minimum interval of a status: more often it would take a noticeable part of a slow path.
+/// The minimum interval of a status: more frequent reports would take a noticeable share of a slow
+/// path.
 pub const MIN_STATUS_INTERVAL: Span = Span::from_millis(100);
 
-/// Its age counts less than that of the application's topics.
+/// A low weight, so that its age counts less than that of the application's topics.
 const WEIGHT: f64 = 0.1;
 
-/// Puts the status from time to time. A source without topics has none: its states have no names.
+/// Puts the status at intervals. A source without topics has none: its states have no names.
 pub(super) struct Status {
     interval: Span,
     next_at: Time,
@@ -48,12 +49,13 @@ impl Status {
         Self { interval: interval.max(MIN_STATUS_INTERVAL), next_at: Time::ZERO, topic: None }
     }
 
-    /// When it is time again; never once the session ends, or the end would wait for the newest status again and again.
+    /// When the next status is due; never once the session ends, or the end would wait for the
+    /// newest status again and again.
     pub(super) fn poll_timeout(&self, session: &session::Source) -> Option<Time> {
         Some(self.next_at).filter(|_| !session.is_finishing())
     }
 
-    /// Puts the status if it is time.
+    /// Puts the status if it is due.
     pub(super) fn turn(
         &mut self,
         now: Time,
@@ -64,7 +66,7 @@ impl Status {
             return;
         }
         self.next_at = now + self.interval;
-        // A source without states ends at once while no monitor answers.
+        // Before a monitor has answered, a source without states must be able to end at once.
         if session.reach() != Reach::Open {
             return;
         }
@@ -72,12 +74,12 @@ impl Status {
         self.topic = Some(topic);
         let report = StatusReport::of(now, session, paths(session));
         if let Ok(text) = serde_json::to_vec(&report) {
-            // It is left out where states may not be so long.
+            // It is left out if the state limit is too small for it.
             let _ = session.put_topic(now, topic, now, &text);
         }
     }
 
-    /// Once there are other topics: before, it would take the place of the state without a name.
+    /// Only if there are other topics: otherwise it would replace the state without a name.
     fn add_topic(&self, session: &mut session::Source) -> Option<TopicId> {
         session.topics().next()?;
         let params = TopicParams { weight: WEIGHT, ..TopicParams::new(STATUS_TOPIC) };

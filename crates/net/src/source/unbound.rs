@@ -6,8 +6,8 @@
 //!   poll_timeout ────┘                              └─► poll_timeout: when to call again
 //! ```
 //!
-//! Session and feed are those of [`Source`](super::Source), so that what a simulation measures is what runs
-//! over sockets.
+//! Session and feed are those of [`Source`](super::Source), so that simulations measure the same
+//! code that runs over sockets.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use super::{Event, Receive, SourceError, States, Watch};
 use crate::clock::Clock;
 use crate::waker::Waker;
 
-/// What an [`UnboundSource`] needs.
+/// The configuration of an [`UnboundSource`].
 pub struct UnboundConfig {
     /// The paths to the monitor.
     pub paths: Paths,
@@ -34,9 +34,9 @@ pub struct UnboundConfig {
     pub params: SourceParams,
     /// When to send.
     pub law: Box<dyn RateLaw>,
-    /// What to send, by samplers that read no clock of their own.
+    /// What to send, from samplers that read no clock of their own.
     pub states: States,
-    /// The secret of the session. A simulation that repeats draws it from its seed.
+    /// The secret of the session. A reproducible simulation draws it from its seed.
     pub secret: Secret,
 }
 
@@ -53,11 +53,11 @@ pub struct UnboundSource {
 }
 
 impl UnboundSource {
-    /// Starts the session at `now`. Samplers call `waker` when they have a state that was awaited; the caller
-    /// then calls [`UnboundSource::on_woken`].
+    /// Starts the session at `now`. Samplers call `waker` when they have an awaited state; the
+    /// caller then calls [`UnboundSource::on_woken`].
     ///
     /// # Errors
-    /// [`SourceError`] if names, topics or paths cannot be.
+    /// [`SourceError`] if names, topics or paths are invalid.
     pub fn new(config: UnboundConfig, now: Time, waker: &Arc<Waker>) -> Result<Self, SourceError> {
         let UnboundConfig { paths, params, law, states, secret } = config;
         let session = session::Source::new(params, secret, law, now)?;
@@ -74,7 +74,7 @@ impl UnboundSource {
         })
     }
 
-    /// The same that also receives what the monitor sends. To be called before the first datagram.
+    /// Also receives data that the monitor sends. To be called before the first datagram.
     #[must_use]
     pub fn receiving(mut self, incoming: Box<dyn Receive + Send>) -> Self {
         self.session.want_return();
@@ -82,7 +82,7 @@ impl UnboundSource {
         self
     }
 
-    /// The same with a status, as [`Source::with_status`](super::Source::with_status), without paths.
+    /// Adds a status, as [`Source::with_status`](super::Source::with_status), without paths.
     #[cfg(feature = "status")]
     #[must_use]
     pub fn with_status(mut self, interval: Span) -> Self {
@@ -92,10 +92,10 @@ impl UnboundSource {
 
     // ---- the contract ----
 
-    /// A datagram has come by a path.
+    /// Handles a datagram that has arrived by a path.
     ///
     /// # Errors
-    /// [`SourceError::Sampler`] if a sampler has failed for good.
+    /// [`SourceError::Sampler`] if a sampler has failed permanently.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -116,15 +116,15 @@ impl UnboundSource {
         }
     }
 
-    /// A sampler has called the waker; whether its state was awaited.
+    /// A sampler has called the waker; returns whether its state was awaited.
     pub fn on_woken(&mut self, now: Time) -> bool {
         self.feed.on_woken(now, &mut self.session)
     }
 
-    /// Time has passed.
+    /// Handles due timers.
     ///
     /// # Errors
-    /// [`SourceError::Sampler`] if a sampler has failed for good.
+    /// [`SourceError::Sampler`] if a sampler has failed permanently.
     pub fn handle_timeout(&mut self, now: Time, watch: &mut dyn Watch) -> Result<(), SourceError> {
         self.session.handle_timeout(now);
         if let Some(incoming) = &mut self.incoming {
@@ -139,7 +139,7 @@ impl UnboundSource {
         Ok(())
     }
 
-    /// Writes the next datagram to the front of `out`; gives its path and its length in bytes.
+    /// Writes the next datagram to the front of `out`; returns its path and its length in bytes.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(PathId, usize)> {
         if let Some(incoming) = &mut self.incoming
             && let Some((path, len, _)) = incoming.poll_transmit(now, out)
@@ -153,12 +153,12 @@ impl UnboundSource {
         Some((transmit.path, transmit.len))
     }
 
-    /// A datagram has left that takes this many bytes with all headers.
+    /// Notes that a datagram of this many bytes, with all headers, has left.
     pub fn on_sent(&mut self, now: Time, bytes: Bytes) {
         self.session.handle_wire_bytes(now, bytes);
     }
 
-    /// When to call [`UnboundSource::handle_timeout`] although nothing has come.
+    /// When to call [`UnboundSource::handle_timeout`], even if no datagram has arrived.
     pub fn poll_timeout(&self) -> Option<Time> {
         let incoming = self.incoming.as_ref().and_then(|incoming| incoming.poll_timeout());
         #[cfg(feature = "status")]
@@ -168,7 +168,7 @@ impl UnboundSource {
         Time::earliest([self.session.poll_timeout(), incoming, status])
     }
 
-    /// Ends the session; [`UnboundSource::poll_transmit`] writes the goodbye.
+    /// Ends the session; [`UnboundSource::poll_transmit`] writes the close.
     pub fn close(&mut self) {
         self.session.close();
     }

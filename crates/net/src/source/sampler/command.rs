@@ -12,16 +12,16 @@ use crate::clock::Clock;
 use crate::framing::beyond;
 use crate::waker::Waker;
 
-/// Runs a shell command for each update, on a thread of its own, so that acks are heard while it
-/// runs. The state counts as old as the command's start. Where the monitor may not have the last
-/// state, the command is run again rather than its old output repeated. A command that hangs holds
-/// back its own updates only: once it has run for longer than 1 s, the last state is repeated.
+/// Runs a shell command for each update, on its own thread, so that acks are processed while it
+/// runs. The state counts as old as the command's start. If the monitor may not have the last
+/// state, the command is run again, instead of repeating its old output. A command that hangs
+/// delays only its own updates: when it has run for longer than 1 s, the last state is repeated.
 pub struct Command {
     command: String,
     max_state: usize,
-    /// To ask for a run, and where its result comes; after the start.
+    /// Requests runs and receives their results; set by the start.
     worker: Option<(Sender<()>, Receiver<Run>)>,
-    /// Since when the command has been asked for.
+    /// When the pending run was requested.
     asked_at: Option<Time>,
     /// The last state, which is repeated while the command hangs.
     newest: Option<(Time, Vec<u8>)>,
@@ -29,11 +29,11 @@ pub struct Command {
     dropped: bool,
 }
 
-/// A command that runs for longer is not waited for with a state that the monitor needs.
+/// The source does not wait for a command that runs longer than this, if the monitor needs a state.
 const HANGS: Span = Span::from_secs(1);
 
-/// An output that was not taken for longer than this, and longer than the command takes, is old: the
-/// command is run again. Less is the source's own lateness.
+/// An output that was not taken for longer than this, and longer than the command takes, is old:
+/// the command is run again. A shorter delay is the source's own lateness.
 const OLD: Span = Span::from_millis(100);
 
 /// One run of the command.
@@ -44,14 +44,15 @@ pub(crate) struct Run {
 }
 
 impl Command {
-    /// Runs `command` by `sh -c`. At most a byte more than `max_state` of its output is read, so that the
-    /// source leaves a longer state out.
+    /// Runs `command` by `sh -c`. At most one byte more than `max_state` of its output is read, so
+    /// that the source leaves a longer state out.
     pub fn new(command: String, max_state: usize) -> Self {
         let (worker, asked_at, newest) = (None, None, None);
         Self { command, max_state, worker, asked_at, newest, dropped: false }
     }
 
-    /// A command that the test runs: what asks for a run, and what takes its result.
+    /// A command that the test runs: returns the receiver of run requests and the sender of
+    /// results.
     #[cfg(test)]
     pub(crate) fn by_hand() -> (Self, Receiver<()>, Sender<Run>) {
         let ((ask, asked), (answer, answers)) = (channel(), channel());
@@ -121,7 +122,7 @@ impl Sampler for Command {
     }
 }
 
-/// The standard output of a command that succeeds, or the beginning of one that is too long.
+/// The standard output of a successful command, or the beginning of an output that is too long.
 fn run(command: &str, max_state: usize) -> Result<Vec<u8>, String> {
     let failed = |error: io::Error| format!("cannot run `{command}`: {error}");
     let mut child = std::process::Command::new("sh")
@@ -155,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// A sampler that was started, and what waits for its waker.
+    /// A started sampler, and the poll of its waker.
     fn started(command: &str) -> (Command, Poll) {
         let poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap());
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_last_state_is_repeated_while_the_command_hangs() {
-        // It ends with the test, so that no process is left that holds the test's output open.
+        // It ends with the test, so that no process keeps the test's output open.
         let lock = tempfile::NamedTempFile::new().unwrap();
         let path = lock.path().display();
         let command = format!("while [ -e '{path}' ]; do sleep 0.1; done");

@@ -13,14 +13,14 @@ use crate::clock::{Anchor, Clock};
 use crate::framing::Framing;
 use crate::waker::Waker;
 
-/// Stands between key and state in a stream.
+/// Separates key and state in a stream.
 const TAB: u8 = b'\t';
 
-/// Keeps the newest state of each key of a stream, such as standard input. What is before the first tab of a state is
-/// its key; without a tab it is the key that is removed. For a topic with keys.
+/// Keeps the newest state of each key of a stream, such as standard input. The text before the
+/// first tab of a state is its key; a line without a tab removes that key. For a topic with keys.
 ///
-/// Keys whose states have not been taken yet are at most [`MAX_STREAMS`]: then the stream is not read on, so that no
-/// removal is lost.
+/// It holds at most [`MAX_STREAMS`] keys whose states have not been taken yet: then it stops
+/// reading the stream, so that no removal is lost.
 pub struct Keys<R> {
     stream: Option<R>,
     framing: Framing,
@@ -35,10 +35,10 @@ struct Shared {
     taken: Condvar,
 }
 
-/// What the stream has given and was not taken yet.
+/// Changes from the stream that have not been taken yet.
 #[derive(Default)]
 struct Changes {
-    /// The newest state of each key; `None`: it is removed.
+    /// The newest state of each key; `None` if it was removed.
     newest: BTreeMap<Vec<u8>, (Time, Option<Vec<u8>>)>,
     ended: Option<Result<(), String>>,
 }
@@ -58,14 +58,14 @@ impl Changes {
 }
 
 impl<R: Read + Send + 'static> Keys<R> {
-    /// The states of `stream`. One of more than `max_state` bytes, its key included, is an error, or left out
-    /// ([`Framing::read`]).
+    /// The states of `stream`. A state of more than `max_state` bytes, including its key, is an
+    /// error, or left out ([`Framing::read`]).
     pub fn new(stream: R, framing: Framing, max_state: usize) -> Self {
         let (stamps, shared) = (Stamps::default(), Arc::default());
         Self { stream: Some(stream), framing, max_state, stamps, shared }
     }
 
-    /// The same with its generation time and a tab between the key's tab and each state, as
+    /// Expects a generation time and a tab between the key's tab and each state, as
     /// [`Latest::stamped`](super::Latest::stamped). A removal has none.
     #[must_use]
     pub fn stamped(self, format: impl Into<Option<StampFormat>>) -> Self {
@@ -79,7 +79,7 @@ impl<R: Read + Send + 'static> Sampler for Keys<R> {
         let (shared, framing) = (Arc::clone(&self.shared), self.framing);
         let stamps = self.stamps.clone();
         let max_state = self.max_state.saturating_add(stamps.max_len());
-        // It ends with the stream, or with the process.
+        // The thread ends with the stream, or with the process.
         super::spawn(move || {
             let mut stream = BufReader::new(stream);
             loop {
@@ -95,7 +95,7 @@ impl<R: Read + Send + 'static> Sampler for Keys<R> {
                     }
                 }
                 let has_ended = changes.ended.is_some();
-                // Waking fails only when the source has ended.
+                // Waking fails only if the source has ended.
                 let is_gone = (is_news || has_ended) && waker.wake().is_err();
                 if is_gone || has_ended {
                     return;
@@ -113,7 +113,7 @@ impl<R: Read + Send + 'static> Sampler for Keys<R> {
             return match &changes.ended {
                 Some(Ok(())) => Take::End,
                 Some(Err(why)) => Take::Failed(why.clone()),
-                // The session holds the newest state of each key itself.
+                // The session itself holds the newest state of each key.
                 None => Take::NotYet,
             };
         };
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// When the tests read: the wall clock shows this many seconds more.
+    /// When the tests read, the wall clock shows this many seconds more.
     const WALL: u64 = 1_732_712_000;
 
     fn read_at(secs: u64) -> Anchor {

@@ -11,9 +11,9 @@ use crate::clock::{Anchor, Clock};
 use crate::framing::Framing;
 use crate::waker::Waker;
 
-/// Keeps only the newest state of a stream, such as standard input: states that come faster than
-/// they may be sent are replaced, the newest is repeated while the monitor does not have it, and the
-/// stream's end is the source's end once the last state has arrived.
+/// Keeps only the newest state of a stream, such as standard input: states that arrive faster than
+/// they may be sent are replaced, the newest is repeated while the monitor does not have it, and
+/// the end of the stream ends the source when the last state has arrived.
 pub struct Latest<R> {
     stream: Option<R>,
     framing: Framing,
@@ -30,8 +30,8 @@ struct Newest {
 }
 
 impl Newest {
-    /// The stream has given this; whether the source must be woken: it knows already of a state that
-    /// has not been taken.
+    /// Stores a result of the stream; returns whether the source must be woken: not if it already
+    /// knows of a state that has not been taken.
     fn put(&mut self, generated_at: Time, read: io::Result<Option<Vec<u8>>>) -> bool {
         let is_known = self.line.is_some() && !self.taken;
         match read {
@@ -49,8 +49,8 @@ impl Newest {
 
 #[cfg(test)]
 impl Latest<io::Empty> {
-    /// A stream that the test writes: a function that puts its next state, and whether the source must
-    /// be woken.
+    /// A stream that the test writes: a function that puts its next state, and returns whether the
+    /// source must be woken.
     pub(crate) fn by_hand() -> (Self, impl Fn(Time, Vec<u8>) -> bool) {
         let sampler = Self::new(io::empty(), Framing::Lines, usize::MAX);
         let newest = Arc::clone(&sampler.newest);
@@ -66,8 +66,9 @@ impl<R: Read + Send + 'static> Latest<R> {
         Self { stream: Some(stream), framing, max_state, stamps, newest }
     }
 
-    /// The same with its generation time and a tab before each state, which do not count for `max_state`; without
-    /// a format there are none. A state without a plausible time counts as generated when it is read.
+    /// Expects a generation time and a tab before each state, which do not count for `max_state`;
+    /// without a format, states have no times. A state without a plausible time counts as generated
+    /// when it is read.
     #[must_use]
     pub fn stamped(self, format: impl Into<Option<StampFormat>>) -> Self {
         Self { stamps: Stamps::new(format.into(), stamp::MAX_AGE), ..self }
@@ -80,7 +81,7 @@ impl<R: Read + Send + 'static> Sampler for Latest<R> {
         let (newest, framing) = (Arc::clone(&self.newest), self.framing);
         let stamps = self.stamps.clone();
         let max_state = self.max_state.saturating_add(stamps.max_len());
-        // It ends with the stream, or with the process.
+        // The thread ends with the stream, or with the process.
         super::spawn(move || {
             let mut stream = BufReader::new(stream);
             loop {
@@ -94,7 +95,7 @@ impl<R: Read + Send + 'static> Sampler for Latest<R> {
                 let is_news = newest.put(generated_at, read);
                 let ended = newest.ended.is_some();
                 drop(newest);
-                // Waking fails only when the source has ended.
+                // Waking fails only if the source has ended.
                 if (is_news && waker.wake().is_err()) || ended {
                     return;
                 }

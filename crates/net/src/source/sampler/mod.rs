@@ -1,4 +1,4 @@
-//! Where fresh state comes from: asked for at the moment of sending.
+//! Samplers, which are asked for fresh state at the moment of sending.
 
 mod command;
 mod keyed;
@@ -31,15 +31,15 @@ use crate::clock::Clock;
 use crate::framing::beyond;
 use crate::waker::Waker;
 
-/// Runs `work` on a thread of its own.
+/// Runs `work` on its own thread.
 fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().spawn(work).map(drop)
 }
 
-/// How long a sampler that failed rests.
+/// How long a sampler is not asked after a failure.
 const RETRY: Span = Span::from_secs(1);
 
-/// What a sampler gives.
+/// The result of asking a sampler.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Take {
     /// The state is in the buffer.
@@ -53,7 +53,7 @@ pub enum Take {
         generated_at: Time,
         /// Which key: 1 to 64 bytes.
         key: Vec<u8>,
-        /// Whether it has no state any more; the buffer does not count then.
+        /// Whether the key was removed; then the buffer is ignored.
         is_removed: bool,
     },
     /// The next record of a topic of records is in the buffer. There may be more at once.
@@ -61,7 +61,7 @@ pub enum Take {
         /// When it was generated.
         generated_at: Time,
     },
-    /// Records of such a topic were left out, as they cannot be sent.
+    /// Records of the topic were left out because they cannot be sent.
     Refused {
         /// How many.
         count: u64,
@@ -72,63 +72,65 @@ pub enum Take {
     NotYet,
     /// Nothing yet; the sampler will wake the source, which asks again at this time at the latest.
     NotBefore(Time),
-    /// Something is wrong, and may be better then.
+    /// A temporary error; it may be resolved at this time.
     RetryAt(Time, String),
-    /// There will be no more.
+    /// There are no more states.
     End,
-    /// There never will be any.
+    /// A permanent error.
     Failed(String),
 }
 
-/// A source of state. Must not block: what takes time belongs on a thread of its own.
+/// A source of state. It must not block: slow work belongs on a separate thread.
 pub trait Sampler: Send {
     /// Called once before the first [`Sampler::take`].
     ///
     /// # Errors
-    /// The system has no thread for it.
+    /// If the system cannot create a thread.
     fn start(&mut self, clock: Clock, waker: Arc<Waker>) -> io::Result<()>;
     /// Puts the state into the empty buffer.
     fn take(&mut self, now: Time, need: Need, into: &mut Vec<u8>) -> Take;
-    /// Some records of its topic were taken in by the session, or are done: they are so now.
+    /// The session has accepted more records of its topic, or more are done; these are the new
+    /// counts.
     fn on_records(&mut self, _now: Time, _records: &RecordsView) {}
-    /// Records that it has and that were not taken yet.
+    /// The number of records that it holds and that were not taken yet.
     fn queued(&self) -> usize {
         0
     }
-    /// By how much the generation time of the state that was taken last can be too late.
+    /// By how much the generation time of the last state taken can be too late.
     fn label_error(&self) -> Span {
         Span::ZERO
     }
-    /// How many of the generation times that the application writes were not used; `None` if it writes none.
+    /// The number of unused generation times of the application; `None` if it writes none.
     fn invalid_stamps(&self) -> Option<u64> {
         None
     }
-    /// Why generation times were not used: the first of each kind, once.
+    /// Why generation times were not used: the first of each kind, each reported once.
     fn take_stamp_errors(&mut self) -> Vec<StampError> {
         Vec::new()
     }
 }
 
-/// Puts the states of a source into its session, of topics that are found while it runs. Must not block.
+/// Puts the states of topics that are discovered at run time into a source's session. Must not
+/// block.
 pub trait Supply: Send {
-    /// The session wants states: puts those that are new into it, adding topics as need be
+    /// The session wants a state: puts new states into it, adding topics if needed
     /// ([`Source::add_topic`](session::Source::add_topic)).
     fn supply(&mut self, now: Time, need: Need, session: &mut session::Source) -> Supplied;
-    /// It has woken the source: puts the records that are new, which do not wait for the law's next time;
-    /// whether there were some.
+    /// It has woken the source: puts the new records, which are sent before the law's next time;
+    /// returns whether there were any.
     fn supply_records(&mut self, now: Time, session: &mut session::Source) -> bool;
-    /// More of the records of a topic are done: they are so now.
+    /// More of the records of a topic are done; these are the new counts.
     fn on_records_done(&mut self, topic: TopicId, records: &RecordsView);
 }
 
-/// What a [`Supply`] has done.
+/// The result of a [`Supply`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Supplied {
-    /// It has put something.
+    /// It has put states.
     Put,
     /// There is nothing new; it wakes the source when there is.
     NotYet,
-    /// The session has no room for a state; it is to ask again at this time.
+    /// The session has no room for a state; it must ask again at this time.
     RetryAt(Time),
 }
 
@@ -159,7 +161,7 @@ impl Sampler for Synthetic {
     }
 }
 
-/// A file that is read anew for every update: a sensor in sysfs, `/proc/loadavg`.
+/// A file that is read for every update, such as a sensor in sysfs or `/proc/loadavg`.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
@@ -167,8 +169,8 @@ pub struct File {
 }
 
 impl File {
-    /// Reads `path`. At most a byte more than `max_state` is read, so that the source leaves a longer state
-    /// out.
+    /// Reads `path`. At most one byte more than `max_state` is read, so that the source leaves a
+    /// longer state out.
     pub fn new(path: PathBuf, max_state: usize) -> Self {
         Self { path, max_state }
     }
@@ -180,7 +182,8 @@ impl Sampler for File {
     }
 
     fn take(&mut self, now: Time, _need: Need, into: &mut Vec<u8>) -> Take {
-        // A pipe without a writer must not hold up the source; to a regular file it is the same.
+        // A pipe without a writer must not block the source; for a regular file the flag has no
+        // effect.
         let read = std::fs::OpenOptions::new()
             .read(true)
             .custom_flags(OFlag::O_NONBLOCK.bits())

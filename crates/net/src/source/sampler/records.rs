@@ -1,4 +1,4 @@
-//! A stream of records, each of which counts.
+//! A stream of records, all of which are delivered.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
@@ -16,33 +16,35 @@ use crate::framing::Framing;
 use crate::source::spool::{Spool, SpooledRecord};
 use crate::waker::Waker;
 
-/// The number below which all is done is written down at most this often, and at the end.
+/// The number below which all chunks are done is written to the spool at most this often, and at
+/// the end.
 const MARK_EVERY: Span = Span::from_millis(100);
 
-/// Gives each record of a stream, such as standard input, for a topic of kind
+/// Returns each record of a stream, such as standard input, for a topic of kind
 /// [`TopicKind::Every`](freshline_core::session::TopicKind::Every).
 ///
-/// The stream is read only while the topic's buffer has room, so that the program that writes it is held up
-/// and no record is lost. A record that is longer than [`RecordChunk::MAX_RECORD`], or than the buffer, is
-/// reported and left out. With a [`Spool`] records are on disk before the session gets them, and those that
-/// the process before this one has left there come first. While the disk is full the stream is not read.
+/// The stream is read only while the topic's buffer has room, so that the writing program is
+/// blocked and no record is lost. A record that is longer than [`RecordChunk::MAX_RECORD`], or than
+/// the buffer, is reported and left out. With a [`Spool`], records are on disk before the session
+/// gets them, and the records that the previous process left there come first. While the disk is
+/// full, the stream is not read.
 pub struct Records<R> {
     stream: Option<R>,
     framing: Framing,
     max_read: usize,
     reader: Reader,
-    /// The number behind the last record that was taken, as the spool has it.
+    /// The number behind the last record that was taken, as in the spool.
     taken: u64,
     /// The last view of the session's records.
     seen: Option<RecordsView>,
     marked_at: Time,
 }
 
-/// What reads the stream, on a thread of its own.
+/// Reads the stream, on its own thread.
 #[derive(Clone)]
 struct Reader {
     shared: Arc<Shared>,
-    /// `None` inside once the source has ended.
+    /// The inner option is `None` once the source has ended.
     spool: Option<Arc<Mutex<Option<Spool>>>>,
     stamps: Stamps,
     max_record: usize,
@@ -55,14 +57,14 @@ struct Shared {
     changed: Condvar,
 }
 
-/// What the stream has given and was not taken yet.
+/// Records from the stream that have not been taken yet.
 #[derive(Default)]
 struct Queue {
     items: VecDeque<Item>,
-    /// What the records in here, and those in the session, cost of the buffer.
+    /// The bytes of the buffer that the records in here, and those in the session, take.
     queued: usize,
     in_session: usize,
-    /// Why a record cannot be written to the spool; once for each attempt.
+    /// Why a record cannot be written to the spool; set at each attempt.
     trouble: Option<String>,
     ended: Option<Result<(), String>>,
     is_source_over: bool,
@@ -73,7 +75,7 @@ enum Item {
         generated_at: Time,
         bytes: Vec<u8>,
     },
-    /// In a row, and the length of the last one.
+    /// Consecutive records, and the length of the last one.
     TooLong {
         count: u64,
         given: usize,
@@ -90,8 +92,8 @@ impl Shared {
 }
 
 impl<R: Read + Send + 'static> Records<R> {
-    /// The records of `stream`, for a topic with a buffer of `max_bytes`. A record of more than `max_read`
-    /// bytes ends the stream with an error, or is left out ([`Framing::read`]).
+    /// The records of `stream`, for a topic with a buffer of `max_bytes`. A record of more than
+    /// `max_read` bytes ends the stream with an error, or is left out ([`Framing::read`]).
     pub fn new(stream: R, framing: Framing, max_read: usize, max_bytes: u32) -> Self {
         let max_bytes = max_bytes as usize;
         let max_record = RecordChunk::max_record_within(max_bytes);
@@ -101,8 +103,9 @@ impl<R: Read + Send + 'static> Records<R> {
         Self { stream: Some(stream), framing, max_read, reader, taken, seen, marked_at }
     }
 
-    /// The same with its generation time and a tab before each record, which do not count for its length; without
-    /// a format there are none. A record without a plausible time counts as generated when it is read.
+    /// Expects a generation time and a tab before each record, which do not count for its length;
+    /// without a format, records have no times. A record without a plausible time counts as
+    /// generated when it is read.
     #[must_use]
     pub fn stamped(mut self, format: impl Into<Option<StampFormat>>) -> Self {
         self.reader.stamps = Stamps::new(format.into(), stamp::MAX_AGE);
@@ -110,7 +113,7 @@ impl<R: Read + Send + 'static> Records<R> {
         self
     }
 
-    /// The same with records on disk. The topic has the kind of this spool ([`Spool::kind`]).
+    /// Keeps the records on disk. The topic must have the kind of this spool ([`Spool::kind`]).
     #[must_use]
     pub fn with_spool(mut self, spool: Spool) -> Self {
         self.taken = spool.first();
@@ -125,7 +128,8 @@ pub(crate) struct ByHand(Reader);
 
 #[cfg(test)]
 impl ByHand {
-    /// A record, read when both clocks show these times; whether there was room for it.
+    /// Offers a record, read when both clocks showed these times; returns whether there was room
+    /// for it.
     pub(crate) fn offer(&self, read_at: &Anchor, record: &[u8]) -> bool {
         let mut record = record.to_vec();
         let unix = self.0.stamps.take_off(read_at.wall(), &mut record);
@@ -149,7 +153,8 @@ impl ByHand {
 
 #[cfg(test)]
 impl Records<std::io::Empty> {
-    /// With records of up to one chunk, a generation time before each. Both clocks show these times now.
+    /// With records of up to one chunk, and a generation time before each. Both clocks show these
+    /// times now.
     pub(crate) fn by_hand(max_bytes: u32, spool: Option<Spool>, now: Anchor) -> (Self, ByHand) {
         let records = Self::new(std::io::empty(), Framing::Lines, usize::MAX, max_bytes);
         let records = records.stamped(StampFormat::Unix);
@@ -165,8 +170,8 @@ impl Records<std::io::Empty> {
 }
 
 impl<R> Records<R> {
-    /// Lets the spool know what the session has and what is done, and writes it down now and then. While the
-    /// spool is being written this is left for the next time.
+    /// Passes the session's progress to the spool, which writes it to the file now and then. While
+    /// the spool is being written, this is left for the next time.
     fn follow(&mut self, now: Time, records: &RecordsView) {
         let Some(spool) = &self.reader.spool else { return };
         let mut spool = match spool.try_lock() {
@@ -182,9 +187,10 @@ impl<R> Records<R> {
     }
 }
 
-/// A spool follows the session; whether it was written to. What cannot be written is so the next time.
+/// Applies the session's progress to a spool; returns whether the spool's file was written. A
+/// failed write is repeated the next time.
 fn settle(spool: &mut Spool, taken: &mut u64, records: &RecordsView, may_mark: bool) -> bool {
-    // The monitor knows more of the stream than we had: its records go on behind those.
+    // The monitor knows more of the stream than this spool: new records are numbered after those.
     if let Some(ahead) = records.next.checked_sub(*taken).filter(|ahead| *ahead > 0) {
         let end = spool.next().saturating_add(ahead);
         if spool.renumber(end).is_err() {
@@ -200,7 +206,7 @@ impl<R> Drop for Records<R> {
     fn drop(&mut self) {
         self.reader.shared.lock().is_source_over = true;
         self.reader.shared.changed.notify_all();
-        // The reader may wait for its stream for ever: the spool is taken away from it.
+        // The reader may wait for its stream forever: the spool is taken away from it.
         let Some(spool) = &self.reader.spool else { return };
         let spool = spool.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(mut spool), Some(records)) = (spool, &self.seen) {
@@ -214,9 +220,9 @@ impl<R: Read + Send + 'static> Sampler for Records<R> {
         let Some(stream) = self.stream.take() else { return Ok(()) };
         let (reader, framing, max_read) = (self.reader.clone(), self.framing, self.max_read);
         reader.replay(&Anchor::of_now(clock));
-        // It fails only when the source has ended.
+        // This fails only if the source has ended.
         let _ = waker.wake();
-        // It ends with the stream, or with the process.
+        // The thread ends with the stream, or with the process.
         super::spawn(move || {
             let _ = reader.run(BufReader::new(stream), (framing, max_read), clock, &waker);
         })
@@ -240,7 +246,7 @@ impl<R: Read + Send + 'static> Sampler for Records<R> {
                 (Some(why), _) => Take::RetryAt(now + RETRY, why),
                 (_, Some(Ok(()))) => Take::End,
                 (_, Some(Err(why))) => Take::Failed(why.clone()),
-                // The session repeats records itself.
+                // The session itself repeats records.
                 (_, None) => Take::NotYet,
             },
         }
@@ -301,20 +307,20 @@ impl Reader {
         Ok(())
     }
 
-    /// Gives what the process before has left: all of it before the session opens, as the monitor may say then
-    /// that the application has got it.
+    /// Puts the records that the previous process left: all of them before the session opens,
+    /// because the monitor may report then that the application has received them.
     fn replay(&self, anchor: &Anchor) {
         while let Ok(Some(record)) = self.next_pending() {
             let at = match stamp::is_age_known(record.generated_at, anchor.wall()) {
                 true => anchor.time_of(record.generated_at),
-                // No reader takes it for a new one.
+                // An age at which no reader takes it for a new record.
                 false => anchor.time_of(anchor.wall()) - stamp::MAX_AGE,
             };
             self.put(at, record.bytes);
         }
     }
 
-    /// The next record that the process before has left.
+    /// The next record that the previous process left.
     fn next_pending(&self) -> Result<Option<SpooledRecord>, Over> {
         let Some(spool) = &self.spool else { return Ok(None) };
         let mut spool = spool.lock().unwrap_or_else(PoisonError::into_inner);
@@ -340,7 +346,8 @@ impl Reader {
         queue.queued + queue.in_session + RecordChunk::cost_of_record(len) <= self.max_bytes
     }
 
-    /// Writes a record to the spool, if there is one; whether that has worked. If not, it is reported.
+    /// Writes a record to the spool, if there is one; returns whether that succeeded. A failure is
+    /// reported.
     fn write(&self, unix: Duration, record: &[u8]) -> Result<bool, Over> {
         let Some(spool) = &self.spool else { return Ok(true) };
         let mut spool = spool.lock().unwrap_or_else(PoisonError::into_inner);
@@ -351,14 +358,14 @@ impl Reader {
         Ok(written.is_ok())
     }
 
-    /// Rests before a further attempt to write, or until the source ends.
+    /// Pauses before another attempt to write, or until the source ends.
     fn rest(&self) {
         let is_on = |queue: &mut Queue| !queue.is_source_over;
         let queue = self.shared.lock();
         drop(self.shared.changed.wait_timeout_while(queue, RETRY.into(), is_on));
     }
 
-    /// The source can take this record.
+    /// Makes a record available to the source.
     fn put(&self, generated_at: Time, bytes: Vec<u8>) {
         let mut queue = self.shared.lock();
         queue.queued += RecordChunk::cost_of_record(bytes.len());
@@ -388,7 +395,7 @@ mod tests {
     use super::*;
     use crate::source::spool::SpoolDir;
 
-    /// What a sampler gives next, with the bytes of a record.
+    /// The sampler's next result, with the bytes of a record.
     fn next(poll: &mut Poll, records: &mut impl Sampler) -> (Take, Vec<u8>) {
         loop {
             let mut record = Vec::new();
@@ -414,7 +421,7 @@ mod tests {
             Take::Record { generated_at } => Some(now.since(generated_at)),
             _ => None,
         });
-        // A clock that is set by some ms is no reason to take a record for an old one.
+        // A clock adjustment of some ms does not make a record an old one.
         let unknown = stamp::MAX_AGE;
         assert_eq!(ages.collect::<Vec<_>>(), [Span::ZERO, Span::ZERO, unknown, unknown]);
     }
@@ -429,7 +436,7 @@ mod tests {
         let mut poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap());
         records.start(Clock::new(), waker).unwrap();
-        // Each costs 500 bytes, so that there is room for two.
+        // Each costs 500 bytes, so there is room for two.
         let lines = [[b'a'; 436], [b'b'; 436], [b'c'; 436]];
         for line in &lines {
             write.write_all(&[&line[..], b"\n"].concat()).unwrap();

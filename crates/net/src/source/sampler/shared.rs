@@ -9,9 +9,9 @@ use super::{Need, Sampler, Take};
 use crate::clock::Clock;
 use crate::waker::Waker;
 
-/// The states of one sampler, of which each of several sessions sends the newest. It samples once for all
-/// sessions, as often as the fastest of them asks: a session gets a state that has come since its last one,
-/// and only asks for a further one if there is none.
+/// The states of one sampler, of which each of several sessions sends the newest. The sampler is
+/// asked as often as the fastest session asks, and its states serve all sessions: a session gets a
+/// state that has arrived since its last one, and asks for another only if there is no such state.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<Inner>>);
 
@@ -19,14 +19,14 @@ struct Inner {
     sampler: Box<dyn Sampler>,
     is_started: bool,
     newest: Option<Newest>,
-    /// A sampler that has failed is not asked before then.
+    /// A sampler that has failed is not asked before this time.
     rests_until: Option<Time>,
-    /// What it gives, before it counts.
+    /// The sampler's result, before it is accepted.
     buffer: Vec<u8>,
 }
 
 struct Newest {
-    /// Counts what the sampler has given. Generation times can go back.
+    /// Counts the sampler's states. Generation times can go back.
     number: u64,
     generated_at: Time,
     /// When it was taken from the sampler.
@@ -35,10 +35,10 @@ struct Newest {
     state: Vec<u8>,
 }
 
-/// What one session sends of it.
+/// The view of one session.
 struct Follower {
     shared: Shared,
-    /// When it has begun, or has got its last state.
+    /// When it started, or got its last state.
     took_at: Time,
     /// The number of that state.
     taken: Option<u64>,
@@ -58,10 +58,11 @@ impl Shared {
         })))
     }
 
-    /// Starts the sampler, unless it was started before. It wakes its sessions by this waker.
+    /// Starts the sampler, unless it was started before. The sampler wakes its sessions by this
+    /// waker.
     ///
     /// # Errors
-    /// The system has no thread for the sampler.
+    /// If the system cannot create a thread for the sampler.
     pub(crate) fn start(&self, clock: Clock, waker: &Arc<Waker>) -> io::Result<()> {
         let mut inner = self.lock();
         if !inner.is_started {
@@ -71,7 +72,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A sampler for one session, which begins now.
+    /// A sampler for one session, which starts now.
     pub(crate) fn follower(&self, now: Time) -> Box<dyn Sampler> {
         let (shared, label_error) = (self.clone(), Span::ZERO);
         Box::new(Follower { shared, took_at: now, taken: None, label_error })
@@ -83,7 +84,7 @@ impl Shared {
 }
 
 impl Inner {
-    /// Asks the sampler; a state is in `newest` then.
+    /// Asks the sampler; a new state is then in `newest`.
     fn ask(&mut self, now: Time, need: Need) -> Take {
         if let Some(at) = self.rests_until.filter(|at| *at > now) {
             // One session has reported the failure.
@@ -95,7 +96,8 @@ impl Inner {
             Take::Sample { generated_at } => {
                 let label_error = self.sampler.label_error();
                 let former = self.newest.take();
-                // A session that has just begun asks for the newest one, which the others may have.
+                // A session that has just started asks for the newest state, which the others may
+                // have.
                 let is_former =
                     |it: &Newest| it.generated_at == generated_at && it.state == self.buffer;
                 let next = |it: &Newest| it.number + u64::from(!is_former(it));
@@ -123,7 +125,7 @@ impl Sampler for Follower {
             Some(newest.number) > self.taken && newest.received_at >= self.took_at
         };
         if !inner.newest.as_ref().is_some_and(is_news) {
-            // What a stream gave last counts for a session that has none of it yet.
+            // The last state of a stream counts for a session that has no state of it yet.
             let need = if self.taken.is_none() { Need::Newest } else { need };
             let taken = inner.ask(now, need);
             if !matches!(taken, Take::Sample { .. }) {

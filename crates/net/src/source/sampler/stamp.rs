@@ -7,10 +7,11 @@
 //!                   CLOCK_REALTIME
 //! ```
 //!
-//! Our clock and the wall clock are read as the state is read, so a wall clock that is set between two states
-//! moves no generation time. A state is worth more than its stamp: one whose stamp is missing or implausible
-//! counts as generated when it was read. One whose stamp is plausible and older than the bound counts as old as the
-//! bound: whoever gets it sees that it is stale.
+//! The monotonic clock and the wall clock are read together with the state, so setting the wall
+//! clock between two states changes no generation time. A state is worth more than its stamp: a
+//! state with a missing or implausible stamp counts as generated when it was read. A state whose
+//! stamp is plausible and older than the bound counts as old as the bound, so the receiver sees
+//! that it is stale.
 
 use std::mem::{discriminant, take};
 use std::str::FromStr;
@@ -19,21 +20,24 @@ use std::time::Duration;
 
 use freshline_core::unit::Span;
 
-/// Stands behind a stamp.
+/// Follows a stamp.
 const TAB: u8 = b'\t';
 
 /// The longest stamp with its tab, in bytes: 20 digits, a dot, and 9 digits.
 const MAX_LEN: usize = 31;
 
-/// By how much a stamp may be ahead of our wall clock: it counts as now. Clocks that NTP synchronises over the
-/// Internet are within some tens of ms of each other (RFC 5905, section 1).
+/// By how much a stamp may be ahead of this host's wall clock: it then counts as now. Clocks that
+/// NTP synchronises over the Internet are within some tens of ms of each other (RFC 5905, section
+/// 1).
 const MAX_AHEAD: Span = Span::from_millis(100);
 
-/// The greatest age by a stamp, 30 days: a writer that was held up over an outage writes old records.
+/// The maximum age by a stamp, 30 days: a writer that was blocked during an outage writes old
+/// records.
 pub(super) const MAX_AGE: Span = Span::from_secs(30 * 86_400);
 
-/// Stamps before this are no dates: the first moment of 2000, since 1970. A clock that was never set shows such, and
-/// so does a stamp in seconds since boot; one in ms or ns is far in the future.
+/// Stamps before this are not dates: the first moment of 2000, since 1970. A clock that was never
+/// set has such values, and so has a stamp in seconds since boot; a stamp in ms or ns is far in the
+/// future.
 const FIRST_DATE: Duration = Duration::from_secs(946_684_800);
 
 /// How a generation time is written.
@@ -44,11 +48,11 @@ pub enum StampFormat {
 }
 
 impl StampFormat {
-    /// The generation time in front of a state, since 1970, and the state behind it. A time beyond the range of
-    /// [`Duration`] is its end.
+    /// The generation time in front of a state, since 1970, and the state behind it. A time beyond
+    /// the range of [`Duration`] becomes its maximum.
     ///
     /// # Errors
-    /// [`StampError::NoTab`] and [`StampError::NoTime`], where it has none.
+    /// [`StampError::NoTab`] and [`StampError::NoTime`] if there is no time.
     pub fn split(self, text: &[u8]) -> Result<(Duration, &[u8]), StampError> {
         let Self::Unix = self;
         let Some(tab) = text.iter().take(MAX_LEN).position(|byte| *byte == TAB) else {
@@ -59,7 +63,7 @@ impl StampFormat {
     }
 }
 
-/// Not the name of a format of stamps.
+/// Not a stamp format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown format of generation times; use `unix` for seconds since 1970, such as 1732712345.25"
@@ -83,7 +87,7 @@ pub enum StampError {
          seconds since 1970, such as 1732712345.25"
     )]
     NoTab,
-    /// There is something else in front of the tab.
+    /// The text in front of the tab is not a time.
     #[error(
         "the text before the tab of a state is no generation time: write seconds since 1970 with at most 9 \
          decimals, such as 1732712345.25"
@@ -106,7 +110,7 @@ pub enum StampError {
     Old {
         /// How long ago it is.
         age: Span,
-        /// The greatest age, 30 days.
+        /// The maximum age, 30 days.
         max: Span,
     },
     /// It is a date, and more than the greatest age ago: the state counts as that old.
@@ -117,12 +121,12 @@ pub enum StampError {
     Stale {
         /// How long ago it is.
         age: Span,
-        /// The greatest age, 30 days.
+        /// The maximum age, 30 days.
         max: Span,
     },
 }
 
-/// The stamps of a stream, if it has any. Clones count together: the thread that reads has one.
+/// The stamps of a stream, if it has any. Clones share their counts: the reading thread has one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stamps(Option<Rule>);
 
@@ -139,23 +143,23 @@ struct Tally {
     count: u64,
     /// The first of each kind.
     firsts: Vec<StampError>,
-    /// Those of them that were not reported.
+    /// The ones of these that have not been reported.
     news: Vec<StampError>,
 }
 
 impl Stamps {
-    /// Each state has one, which is at most `max_age` old; without a format none has.
+    /// Each state has a stamp, which is at most `max_age` old; without a format, no state has one.
     pub(super) fn new(format: Option<StampFormat>, max_age: Span) -> Self {
         Self(format.map(|format| Rule { format, max_age, tally: Arc::default() }))
     }
 
-    /// How much longer a state is in its stream, in bytes.
+    /// The extra length of a state in its stream, in bytes.
     pub(super) fn max_len(&self) -> usize {
         if self.0.is_some() { MAX_LEN } else { 0 }
     }
 
-    /// When a state was generated that was read when the wall clock showed `wall`: both since 1970. Takes its
-    /// stamp off.
+    /// Removes the stamp of a state, and returns its generation time; the state was read when the
+    /// wall clock showed `wall`. Both times are since 1970.
     pub(super) fn take_off(&self, wall: Duration, state: &mut Vec<u8>) -> Duration {
         let Some(rule) = &self.0 else { return wall };
         let split = rule.format.split(state).map(|(stamp, rest)| (stamp, state.len() - rest.len()));
@@ -175,21 +179,21 @@ impl Stamps {
         })
     }
 
-    /// How many were not used; `None` if there are none.
+    /// How many stamps were not used; `None` without a format.
     pub(super) fn invalid(&self) -> Option<u64> {
         self.0.as_ref().map(|rule| rule.tally().count)
     }
 
-    /// Why stamps were not used, the first of each kind, once.
+    /// Why stamps were not used: the first of each kind, each reported once.
     pub(super) fn take_news(&self) -> Vec<StampError> {
         self.0.as_ref().map_or_else(Vec::new, |rule| take(&mut rule.tally().news))
     }
 }
 
-/// Whether the age of a record that an earlier process has read is known when the wall clock shows `wall`: it may have
-/// gone back since, or may have been set since for the first time.
+/// Whether the age of a record that an earlier process has read is known when the wall clock shows
+/// `wall`: the clock may have gone back since, or may have been set for the first time.
 pub(super) fn is_age_known(generated_at: Duration, wall: Duration) -> bool {
-    // A clock that is never set begins again at each boot.
+    // A clock that is never set restarts at each boot.
     generated_at >= FIRST_DATE && generated_at.saturating_sub(wall) <= Duration::from(MAX_AHEAD)
 }
 
@@ -209,7 +213,7 @@ impl Tally {
     }
 }
 
-/// `1732712345.25` since 1970. What is beyond the range is its end.
+/// Parses `1732712345.25`, since 1970. A value beyond the range becomes the maximum.
 fn time(text: &[u8]) -> Option<Duration> {
     let dot = text.iter().position(|byte| *byte == b'.');
     let (whole, decimals) = match dot {
@@ -231,7 +235,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 /// The generation time by a stamp, not later than now.
 fn judge(stamp: Duration, wall: Duration, max_age: Span) -> Result<Duration, StampError> {
-    // For people: whole ms.
+    // Whole ms, for readability.
     let rounded =
         |span: Duration| Span::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
     let (ahead, age) = (stamp.saturating_sub(wall), wall.saturating_sub(stamp));
@@ -255,14 +259,14 @@ mod tests {
 
     use super::*;
 
-    /// What the wall clock shows as states are read.
+    /// The wall clock when the states are read.
     const WALL: Duration = Duration::new(1_732_712_345, 250_000_000);
 
     fn stamps() -> Stamps {
         Stamps::new(Some(StampFormat::Unix), MAX_AGE)
     }
 
-    /// How long ago a state was generated, and what is left of it.
+    /// The age of a state, and the state without its stamp.
     fn taken(stamps: &Stamps, text: &[u8]) -> (Duration, Vec<u8>) {
         let mut state = text.to_vec();
         let at = stamps.take_off(WALL, &mut state);
@@ -352,7 +356,7 @@ mod tests {
             is_age_known(WALL - boot, WALL) && is_age_known(WALL + Duration::from_millis(99), WALL)
         );
         assert!(!is_age_known(WALL + boot, WALL) && !is_age_known(boot, WALL));
-        assert!(!is_age_known(boot, 2 * boot), "of another boot");
+        assert!(!is_age_known(boot, 2 * boot), "a time since another boot");
     }
 
     #[test]

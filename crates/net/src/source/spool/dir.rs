@@ -18,17 +18,17 @@ pub enum SpoolError {
     /// The system refused something.
     #[error("cannot {what} {}: {error}", path.display())]
     System {
-        /// What was tried.
+        /// The failed action.
         what: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// Another source has the folder.
     #[error("{} is in use by another source: give each source a folder of its own", .0.display())]
     InUse(PathBuf),
-    /// The file is something else.
+    /// The file has another format.
     #[error("{} is not a spool of records: move it away, or give another folder", .0.display())]
     NotASpool(PathBuf),
     /// The file has the records of another topic.
@@ -36,7 +36,7 @@ pub enum SpoolError {
     OtherTopic {
         /// The file.
         path: PathBuf,
-        /// Whose records are in it.
+        /// The topic of its records.
         found: String,
     },
     /// The system gave no random numbers.
@@ -44,17 +44,17 @@ pub enum SpoolError {
     Random(getrandom::Error),
 }
 
-/// The id of a new stream of records, by the system's random numbers.
+/// The ID of a new stream of records, from the system's random numbers.
 ///
 /// # Errors
-/// [`SpoolError::Random`] if it has none.
+/// [`SpoolError::Random`] if they are unavailable.
 pub fn new_stream() -> Result<StreamId, SpoolError> {
     let mut id = [0; 8];
     getrandom::fill(&mut id).map_err(SpoolError::Random)?;
     Ok(StreamId(u64::from_be_bytes(id)))
 }
 
-/// A folder with a file for each topic, which one source at a time has.
+/// A folder with one file per topic, owned by one source at a time.
 #[derive(Debug)]
 pub struct SpoolDir {
     path: PathBuf,
@@ -62,10 +62,10 @@ pub struct SpoolDir {
 }
 
 impl SpoolDir {
-    /// Locks a folder, which is made if it is missing, for its user alone.
+    /// Locks a folder, which is created if it is missing, with access for its user only.
     ///
     /// # Errors
-    /// [`SpoolError`] if it cannot be made or opened, or if another source has it.
+    /// [`SpoolError`] if it cannot be created or opened, or if another source has it.
     pub fn open(path: &Path) -> Result<Self, SpoolError> {
         let failed = |what| move |error| SpoolError::System { what, path: path.to_owned(), error };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make"))?;
@@ -77,10 +77,10 @@ impl SpoolDir {
         }
     }
 
-    /// The spool of a topic, which is made if it is missing. To be opened once at a time.
+    /// The spool of a topic, which is created if it is missing. Must be opened only once at a time.
     ///
     /// # Errors
-    /// [`SpoolError`] if its file cannot be made or read, or is something else.
+    /// [`SpoolError`] if its file cannot be created or read, or has another format.
     pub fn topic(&self, topic: &str) -> Result<Spool, SpoolError> {
         let path = self.path.join(file_name(topic));
         let lock = Arc::clone(&self.lock);
@@ -107,7 +107,7 @@ impl SpoolDir {
             None => Spool::create(&path, topic, new_stream()?, lock).map_err(failed("write"))?,
         };
         if spool.next > RecordChunk::MAX_NUMBER {
-            // What a monitor has made of it; no source reaches this by counting.
+            // A monitor can cause this; no source reaches this number by counting.
             spool.stream = new_stream()?;
             spool.renumber(0).map_err(failed("write"))?;
         }

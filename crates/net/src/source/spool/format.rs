@@ -9,13 +9,13 @@ use crate::sha256::Sha256;
 
 const MAGIC: &[u8; 16] = b"freshline-spool1";
 
-/// Where the number is below which all is done.
+/// The offset of the number below which all chunks are done.
 pub(super) const DONE_AT: u64 = 32;
 
 /// The header without the topic's name.
 pub(super) const HEADER: usize = 41;
 
-/// What a record takes besides its bytes. It is less than [`RecordChunk::COST`].
+/// The overhead per record besides its bytes. It is less than [`RecordChunk::COST`].
 pub(super) const ENTRY: usize = 20;
 
 /// The header, before the records.
@@ -27,7 +27,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// `None` if it is something else.
+    /// `None` if the file has another format.
     pub(super) fn read(file: &mut impl Read) -> io::Result<Option<Self>> {
         let Some(fixed) = read_array::<HEADER>(file)? else { return Ok(None) };
         let mut name = vec![0; fixed[HEADER - 1].into()];
@@ -40,7 +40,7 @@ impl Header {
     }
 }
 
-/// Of a file of which no record is done.
+/// The header of a file in which no record is done.
 pub(super) fn header(topic: &str, stream: StreamId, first: u64) -> Vec<u8> {
     // Names of topics are shorter.
     let length = topic.len().min(u8::MAX.into());
@@ -64,7 +64,7 @@ pub(super) fn entry(generated_at: Duration, record: &[u8]) -> Vec<u8> {
     entry
 }
 
-/// The next record with its time; `None` if there is no whole one.
+/// The next record with its time; `None` if there is no complete one.
 pub(super) fn read_entry(file: &mut impl Read) -> io::Result<Option<(Duration, Vec<u8>)>> {
     let Some(fixed) = read_array::<ENTRY>(file)? else { return Ok(None) };
     let length = u32::from_be_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]) as usize;
@@ -80,7 +80,7 @@ pub(super) fn read_entry(file: &mut impl Read) -> io::Result<Option<(Duration, V
     Ok(Some((Duration::from_nanos(number_at(&entry, 0)), bytes)))
 }
 
-/// The first bytes of SHA-256 of a record's time and bytes, which also say its length.
+/// The first bytes of SHA-256 of a record's time and bytes, whose length is part of the input.
 fn checksum(entry: &[u8]) -> [u8; 8] {
     number_at(&Sha256::of(entry).0, 0).to_be_bytes()
 }
@@ -94,7 +94,7 @@ fn read_array<const N: usize>(file: &mut impl Read) -> io::Result<Option<[u8; N]
     Ok(read_whole(file, &mut bytes)?.then_some(bytes))
 }
 
-/// Whether there were as many bytes.
+/// Whether enough bytes could be read.
 fn read_whole(file: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     match file.read_exact(into) {
         Ok(()) => Ok(true),

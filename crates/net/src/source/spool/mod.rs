@@ -1,8 +1,8 @@
-//! Records on disk, so that they survive an end of the source's process.
+//! Records on disk, so that they survive the end of the source's process.
 //!
-//! A **spool** is the file of one topic. A record is appended before the session gets it, and the file says
-//! which records the application at the monitor is done with. After a restart the others are put again with
-//! their numbers.
+//! A **spool** is the file of one topic. A record is appended before the session gets it, and the
+//! file stores which records the application at the monitor is done with. After a restart the other
+//! records are put again with their numbers.
 //!
 //! | bytes | content of the file; numbers are big-endian |
 //! |---|---|
@@ -12,13 +12,14 @@
 //! | 8 | all chunks below this number are done |
 //! | 1, and as many | the length of the topic's name, and the name |
 //!
-//! and then for each record 4 bytes of its length, 8 of a checksum, 8 of the time of its generation by the
-//! wall clock in ns since 1970, and its bytes. The length of chunks is fixed, so that the numbers of records
-//! follow from their lengths. Writing is not forced to the disk (`fsync`): after a power failure the last
-//! records can be missing.
+//! Each record follows as 4 bytes of its length, 8 of a checksum, 8 of its generation time by the
+//! wall clock in ns since 1970, and its bytes. The length of chunks is fixed, so that the numbers
+//! of records follow from their lengths. Writing is not forced to the disk (`fsync`): after a power
+//! failure the last records can be missing.
 //!
-//! A process that is killed while it writes leaves a torn record at the end, which is cut off. When most of
-//! the file is done, it is written anew beside the old one and renamed.
+//! A process that is killed during a write leaves a torn record at the end, which is cut off. When
+//! most of the file is done, the rest is written to a new file, which is then renamed over the old
+//! one.
 
 mod dir;
 mod format;
@@ -39,7 +40,7 @@ use crate::rewrite;
 pub use dir::{SpoolDir, SpoolError, new_stream};
 use format::{DONE_AT, ENTRY, HEADER, Header, entry, header, read_entry};
 
-/// A file is not written anew while less than this is done.
+/// A file is not rewritten while less than this is done.
 const MIN_DONE: u64 = 256 << 10;
 
 /// A record of a spool that is not done.
@@ -47,11 +48,11 @@ const MIN_DONE: u64 = 256 << 10;
 struct Entry {
     /// The number behind its last chunk.
     end: u64,
-    /// Where it ends in the file.
+    /// Its end offset in the file.
     offset: u64,
 }
 
-/// A record from the process before this one.
+/// A record from the previous process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpooledRecord {
     /// The number of its first chunk.
@@ -63,28 +64,27 @@ pub struct SpooledRecord {
 }
 
 /// The records of a topic on disk.
-///
-/// Records that are not done cost at least as much of the topic's buffer as of the file. So the file is at
-/// most twice as long as the buffer of [`TopicKind::Every`], and 256 KiB; while it is written anew there are
-/// two.
+/// Records that are not done cost at least as much of the topic's buffer as of the file. So the
+/// file is at most 256 KiB longer than twice the buffer of [`TopicKind::Every`]; there are two
+/// files while it is rewritten.
 #[derive(Debug)]
 pub struct Spool {
     path: PathBuf,
     topic: String,
     file: File,
     stream: StreamId,
-    /// All chunks below are done, and the next record has the number `next`.
+    /// All chunks below this number are done; the next record has the number `next`.
     first: u64,
     next: u64,
-    /// Records that are not done, and where they begin in the file.
+    /// Records that are not done, and their start in the file.
     undone: VecDeque<Entry>,
     undone_from: u64,
-    /// Where the file ends.
+    /// The end of the file.
     len: u64,
-    /// The records before `replay_end` are those of the process before; the next of them that is handed out.
+    /// The next record of the previous process to hand out; these records end at `replay_end`.
     replay: u64,
     replay_end: u64,
-    /// What the file says is done.
+    /// The number in the file below which all chunks are done.
     marked: u64,
     cut: u64,
     _lock: Arc<Flock<File>>,
@@ -167,7 +167,8 @@ impl Spool {
             0 => Ok(()),
             _ => spool.file.set_len(offset),
         };
-        // More is done than there is in the file, if its end is missing: numbers go on there.
+        // More chunks are done than the file contains, if its end is missing: numbers continue
+        // there.
         let written = match spool.first > spool.next {
             true => written.and_then(|()| spool.renumber(spool.first)),
             false => written,
@@ -182,8 +183,8 @@ impl Spool {
 
     // ---- getters ----
 
-    /// The kind of a topic that goes on where the spool is, with a buffer of `max_bytes`, or one that has room
-    /// for all that is not done. That is to be put before the session opens.
+    /// The kind of a topic that continues from the spool, with a buffer of `max_bytes`, or more if
+    /// the unfinished records need it. They must be put before the session opens.
     pub fn kind(&self, max_bytes: u32) -> TopicKind {
         let starts = [self.undone_from].into_iter().chain(self.undone.iter().map(|it| it.offset));
         let lengths = starts.zip(&self.undone).map(|(start, it)| (it.offset - start) as usize);
@@ -212,15 +213,17 @@ impl Spool {
         self.len
     }
 
-    /// Bytes that were cut off at the end when it was opened: of a record that was being written when the
-    /// process ended, or, after a power failure, of all from the first damaged record on.
+    /// Bytes that were cut off at the end when it was opened: of a record that was being written
+    /// when the process ended, or, after a power failure, of all records from the first damaged one
+    /// on.
     pub fn cut_bytes(&self) -> u64 {
         self.cut
     }
 
     // ---- commands ----
 
-    /// The next record of the process before this one that is not done and was not handed out, to be put again.
+    /// The next record of the previous process that is not done and was not handed out, to be put
+    /// again.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -241,8 +244,8 @@ impl Spool {
         Ok(Some(SpooledRecord { number, generated_at, bytes }))
     }
 
-    /// Appends a record of at most [`RecordChunk::MAX_RECORD`] bytes, generated at this time of the wall clock
-    /// since 1970, and gives its number. Once it is there, it is to be put.
+    /// Appends a record of at most [`RecordChunk::MAX_RECORD`] bytes, generated at this time of the
+    /// wall clock since 1970, and returns its number. The caller must then put it.
     ///
     /// # Errors
     /// If it is too long, or cannot be written; then it is not in the file.
@@ -253,7 +256,7 @@ impl Spool {
         self.compact()?;
         let entry = entry(generated_at, record);
         if let Err(error) = self.file.write_all_at(&entry, self.len) {
-            // A part of it may be there.
+            // A part of it may have been written.
             let _ = self.file.set_len(self.len);
             return Err(error);
         }
@@ -264,7 +267,8 @@ impl Spool {
         Ok(number)
     }
 
-    /// All records are done of which all chunks are below this number. It is written down by [`Spool::mark`].
+    /// Records are done if all of their chunks are below this number. [`Spool::mark`] writes it to
+    /// the file.
     pub fn handle_done(&mut self, number: u64) {
         while let Some(entry) = self.undone.front().filter(|entry| entry.end <= number) {
             (self.first, self.undone_from) = (entry.end, entry.offset);
@@ -272,10 +276,10 @@ impl Spool {
         }
     }
 
-    /// Writes down what is done.
+    /// Writes the number of finished chunks to the file.
     ///
     /// # Errors
-    /// If that fails; then records are put again after a restart that are done.
+    /// If that fails; then finished records are put again after a restart.
     pub fn mark(&mut self) -> io::Result<()> {
         if self.marked != self.first {
             self.file.write_all_at(&self.first.to_be_bytes(), DONE_AT)?;
@@ -284,7 +288,8 @@ impl Spool {
         Ok(())
     }
 
-    /// The next record has the number `next`, and those that are not done have the numbers before it.
+    /// Sets the number of the next record to `next`; the unfinished records get the numbers before
+    /// it.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -301,7 +306,7 @@ impl Spool {
 
     // ---- steps ----
 
-    /// Writes the file anew if most of it is done.
+    /// Rewrites the file if most of it is done.
     fn compact(&mut self) -> io::Result<()> {
         let start = (HEADER + self.topic.len()) as u64;
         let (done, undone) = (self.undone_from - start, self.len - self.undone_from);
@@ -309,7 +314,8 @@ impl Spool {
             return Ok(());
         }
         if self.undone.is_empty() {
-            // This needs no room on a disk that is full. In between, more is done than there is in the file.
+            // This needs no space on a full disk. In between, more chunks are done than the file
+            // contains.
             self.mark()?;
             self.file.set_len(start)?;
             let numbers = [self.first.to_be_bytes(), self.first.to_be_bytes()].concat();
@@ -320,7 +326,7 @@ impl Spool {
         self.rewrite(self.first)
     }
 
-    /// Puts a file in its place that has what is not done alone, from this number on.
+    /// Replaces the file by one that has only the unfinished records, numbered from `first`.
     fn rewrite(&mut self, first: u64) -> io::Result<()> {
         let header = header(&self.topic, self.stream, first);
         let start = header.len() as u64;
@@ -344,7 +350,7 @@ impl Spool {
     }
 }
 
-/// Puts a file that only its user can read in the place of another one.
+/// Replaces a file by one that only its user can read.
 fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(true).mode(0o600);
@@ -381,7 +387,7 @@ mod tests {
         assert_eq!(spool.push(AT, b"first").unwrap(), 0);
         assert_eq!(spool.push(AT, &long).unwrap(), 1);
         assert_eq!(spool.push(AT, b"").unwrap(), 4);
-        assert_eq!(spool.next_pending().unwrap(), None, "what it was given is not given back");
+        assert_eq!(spool.next_pending().unwrap(), None, "its own records stay there");
         // In the middle of a record.
         spool.handle_done(3);
         spool.mark().unwrap();
@@ -393,7 +399,7 @@ mod tests {
         assert_eq!(spool.next(), 5);
         let record = spool.next_pending().unwrap().unwrap();
         assert_eq!((record.number, record.generated_at, record.bytes), (1, AT, long));
-        // Its end is done before it is asked for.
+        // Its end is done before it is handed out.
         assert_eq!(spool.push(AT, b"next").unwrap(), 5);
         spool.handle_done(5);
         assert_eq!(pending(&mut spool), []);
@@ -451,7 +457,7 @@ mod tests {
         let mut longest = 0;
         for number in 0..20_000 {
             assert_eq!(spool.push(AT, &[number as u8; 100]).unwrap(), number);
-            // 1000 records are held, which cost 164 bytes each of the buffer.
+            // 1000 records are held, each of which costs 164 bytes of the buffer.
             spool.handle_done(number.saturating_sub(1_000));
             longest = longest.max(spool.file_len());
         }
@@ -482,7 +488,7 @@ mod tests {
         let mut spool = open(dir.path());
         assert_eq!(pending(&mut spool), expected);
         let stream = spool.stream;
-        // Beyond all numbers that a source has, a new stream begins.
+        // Beyond the maximum number of a source, a new stream begins.
         spool.renumber(RecordChunk::MAX_NUMBER + 1).unwrap();
         drop(spool);
         let mut spool = open(dir.path());
