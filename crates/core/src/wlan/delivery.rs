@@ -3,7 +3,7 @@
 //! ```text
 //! excess = min of (received − sent) − base    over the last two buckets and eight slots;
 //!                                             queueing delay in s, for any clocks
-//! base   = min of the same over 30 to 60 s; a lone packet far below it does not count, nor does one
+//! base   = min of the same over 30 to 60 s; one packet far below it does not count, nor does one
 //!          whose time of sending contradicts later packets
 //! rate   = bytes of the last four whole buckets / their length
 //! bucket = interval/10, from 5 to 50 ms, of arrivals

@@ -197,7 +197,7 @@ impl KernelCounter {
         self.frames.next_frame(now).map(|(_, frame)| frame)
     }
 
-    /// Whether the last packet was taken for the first of a frame; `None` until the estimator has
+    /// Whether the last packet was taken for the first of its frame; `None` until the estimator has
     /// seen enough packets.
     pub const fn is_first(&self) -> Option<bool> {
         self.kernel.is_first

@@ -1,67 +1,69 @@
-//! The limit of one client's rate: see [`super`].
+//! The limit of one client's rate. The [parent module](super) describes its states.
 
 use crate::unit::{BitRate, Span, Time};
 use crate::wlan::delivery::Delivery;
 
-/// The limit of a client that has reported nothing, over all clients: 10 Mbit/s.
+/// The initial limit, for all clients together: 10 Mbit/s.
 const START: f64 = 10e6;
-/// No congestion lowers limits below this, over all clients: 500 kbit/s.
+/// Congestion does not lower limits below this, for all clients together: 500 kbit/s.
 const FLOOR: f64 = 500e3;
-/// Silence does, but not below 16 kbit/s: a packet in 0.75 s.
+/// Silence does not lower a limit below this: 16 kbit/s, a packet in 0.75 s.
 const SILENT: f64 = 16e3;
-/// Silence is counted in intervals, but not in shorter ones than this.
+/// Silence is counted in intervals of at least this.
 const SILENCE: Span = Span::from_millis(500);
-/// So many packets at the limit must have been due before silence means anything.
+/// The number of packets that must have been due at the limit before silence counts.
 const DUE: f64 = 2.5;
-/// No limit is above.
+/// The maximum limit, in bit/s.
 const CEILING: f64 = 1e12;
-/// An excess up to this is no queue.
+/// An excess up to this is not a queue.
 const CLEAN: Span = Span::from_millis(10);
-/// An excess above this is one. Between both the limit stays.
+/// An excess above this is a queue. In between, the limit does not change.
 const QUEUED: Span = Span::from_millis(20);
-/// The queueing delay at which a queue alone would take all of the rate.
+/// The queueing delay in s at which draining the queue would take all of the rate.
 const DRAIN: f64 = 0.5;
-/// What a limit is of the rate that arrives, at least.
+/// The minimum of u: a limit is at least this fraction of the arrival rate.
 const LEAST: f64 = 0.5;
-/// By what part confirmed rates are exceeded before the first congestion, in multiples.
+/// The limit in multiples of the confirmed rate, before the first congestion.
 const OPEN: f64 = 4.0;
-/// The same afterwards, unless the sender was late: then it is as before.
+/// The same afterwards, unless the sender was late: then it is [`OPEN`].
 const CAREFUL: f64 = 2.0;
-/// By how many times a limit that was not reached may grow a report before the first congestion.
+/// The maximum growth factor per report of a limit that was not reached, before the first
+/// congestion.
 const UNTRIED: f64 = 1.5;
-/// The first step after a probe that failed.
+/// The first step after a failed probe.
 const STEP: f64 = 0.05;
 /// The first step after other congestion.
 const FIRST_STEP: f64 = 0.2;
-/// How long the limit before a cut is the peak of those that follow.
+/// For how long the limit before a cut stays the peak for the cuts that follow.
 const EPISODE: Span = Span::from_secs(10);
-/// The part of the limit that must have been sent for it to count as tried. Not more: a sender on a
-/// busy host is late, and sends less than it may.
+/// The fraction of the limit that must have been sent for the limit to count as tried. Not more: a
+/// sender on a busy host is late, and sends less than allowed.
 const TRIED: f64 = 0.5;
-/// A limit returns to this part of the rate that arrived while a queue stood.
+/// A limit returns to this fraction of the rate that arrived while there was a standing queue.
 const BACK: f64 = 0.98;
-/// Losses up to this part are no congestion.
+/// A loss fraction up to this is not congestion.
 const STRAY: f64 = 0.002;
-/// Larger losses are answered at once, smaller ones once an interval, or half a second.
+/// Larger losses lower the limit at once, smaller ones once per interval, or per half a second.
 const SMALL_LOSS: f64 = 0.08;
 const ANSWER: Span = Span::from_millis(500);
-/// Losses up to this part may be those of others.
+/// A loss fraction up to this may be caused by other traffic.
 const STRAY_MOST: f64 = 0.05;
-/// How long losses must go on at lower rates until they are others'.
+/// How long losses must continue at lower rates until they count as caused by other traffic.
 const LOSS_PATIENCE: Span = Span::from_millis(1500);
-/// How long a queue may stay until it is others', in seconds.
+/// How long a queue may persist until it counts as that of other traffic, in seconds.
 const DRAIN_PATIENCE: f64 = 1.5;
-/// How long a queue or losses are believed to be others'.
+/// For how long a queue or losses are attributed to other traffic.
 const SHARED: Span = Span::from_secs(30);
-/// What arrives among others must be this part of what was sent, or the limit follows it.
+/// Behind a queue of other traffic: if less than this fraction of the sent rate arrives, the limit
+/// follows the arrival rate.
 const SLOW: f64 = 0.97;
-/// For how long small losses are no congestion, if there was none.
+/// For how long small losses are not congestion, before the first congestion.
 const STARTING: Span = Span::from_secs(10);
-/// A sender that gave up more of the time than this was the limit itself.
+/// If the sender gave up more than this fraction of the time, the sender was the bottleneck.
 const LATE: f64 = 0.1;
-/// What such a sender sent is taken to have taken this part of the time at least.
+/// The minimum fraction of the time that such a sender is assumed to have been sending.
 const BUSY: f64 = 0.05;
-/// A shorter time without packets is no outage.
+/// A shorter time without packets is not an outage.
 const GAP: Span = Span::from_millis(60);
 
 /// The minimum to which congestion lowers each client's limit, with this number of clients, in bit/s.
@@ -69,19 +71,19 @@ fn floor(clients: usize) -> f64 {
     (FLOOR / clients.max(1) as f64).max(SILENT)
 }
 
-/// What one report showed.
+/// The measurements between two reports.
 #[derive(Debug, Clone, Copy)]
 struct Period {
-    /// The rate of the latest arrivals, that of all, and that of what was sent, in bit/s.
+    /// The recent arrival rate, the mean arrival rate, and the sending rate, in bit/s.
     rate: f64,
     mean: f64,
     sent: f64,
-    /// How long those packets were sent, and took to arrive, in seconds.
+    /// For how long these packets were sent, and for how long they arrived, in seconds.
     sending: f64,
     span: f64,
-    /// How much of `sending` the sender gave up.
+    /// The part of `sending` that the sender gave up, in seconds.
     given_up: f64,
-    /// Packets that came, and that did not.
+    /// Packets received, and packets lost.
     packets: f64,
     lost: f64,
     /// Bits of the lost ones.
@@ -94,8 +96,8 @@ impl Period {
         self.lost / (self.packets + self.lost).max(1.0)
     }
 
-    /// Whether the sender was late or had little to send, so that arrivals are no measure of what the
-    /// path carries.
+    /// Whether the sender was late or had little to send, so that arrivals do not measure the
+    /// path's capacity.
     fn is_sender_limited(&self) -> bool {
         self.given_up > LATE * self.sending
     }
@@ -106,21 +108,22 @@ impl Period {
     }
 }
 
-/// A queue that should drain.
+/// A queue that is expected to drain.
 #[derive(Debug, Clone, Copy)]
 struct Draining {
-    /// Its delay at the beginning, and for how long less was sent than arrives, in seconds.
+    /// Its delay at the start, and for how long the sending rate was at most the arrival rate, in
+    /// seconds.
     excess: f64,
     seconds: f64,
 }
 
-/// Losses that should stop.
+/// Losses that are expected to stop.
 #[derive(Debug, Clone, Copy)]
 struct Losing {
     since: Time,
-    /// The limit then.
+    /// The limit at the start.
     rate: f64,
-    /// Packets sent below it, and how many of them were lost.
+    /// Packets received since then at a lower limit, and packets lost.
     packets: f64,
     lost: f64,
 }
@@ -131,16 +134,16 @@ pub(super) struct Limit {
     interval: Span,
     /// L without silence, in bit/s.
     rate: f64,
-    /// How many times it is halved by silence.
+    /// The number of halvings by silence.
     halvings: u32,
     /// C, once there was congestion.
     saturated: Option<f64>,
     step: f64,
-    /// The limit before it was lowered, perhaps several times.
+    /// The limit before it was lowered, possibly several times.
     peak: f64,
     /// When that was noted.
     peak_at: Time,
-    /// Whether it was raised by a step since it was last lowered.
+    /// Whether a step has raised it since it was last lowered.
     is_probing: bool,
     /// Probes in a row that ended in congestion.
     failures: u32,
@@ -156,13 +159,13 @@ pub(super) struct Limit {
     packet: f64,
     draining: Option<Draining>,
     losing: Option<Losing>,
-    /// Since when a gap is not judged, and how long it was.
+    /// A gap that is still to be classified: since when, and its length.
     gap: Option<(Time, Span)>,
-    /// Until when a queue is taken for others'.
+    /// Until when a queue is attributed to other traffic.
     shared_until: Option<Time>,
-    /// The part of packets that is lost whatever the rate, and until when that is believed.
+    /// The loss fraction that does not depend on the rate, and until when it applies.
     stray: Option<(f64, Time)>,
-    /// Whether there was nothing to send at times since the last report.
+    /// Whether the application had nothing to send at some time since the last report.
     is_app_limited: bool,
 }
 
@@ -203,18 +206,18 @@ impl Limit {
 
     /// L.
     pub(super) fn rate(&self) -> BitRate {
-        // 64 halvings of anything are the floor.
+        // 64 halvings of any rate are below the minimum.
         let halved = self.rate * libm::exp2(-f64::from(self.halvings.min(64)));
         BitRate::from_bps(halved.clamp(SILENT, CEILING) as u64)
     }
 
-    /// When silence halves it next; `None` where that changes nothing.
+    /// When silence halves the limit next; `None` if that has no effect.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let [first, further] = self.silence();
         (self.halvings < 64).then(|| self.heard_at + first + further * u64::from(self.halvings))
     }
 
-    /// How long it must be silent for the first halving, and for each further one.
+    /// The duration of silence until the first halving, and until each further one.
     fn silence(&self) -> [Span; 2] {
         let interval = self.interval.max(SILENCE);
         let due = Span::from_secs_f64(DUE * self.packet / self.rate.max(SILENT));
@@ -231,8 +234,8 @@ impl Limit {
         }
     }
 
-    /// A report has come. `headers` is what IP adds to a datagram, in bytes; `wanted` is the law's
-    /// rate; `clients` is the number of clients now.
+    /// A report has arrived. `headers` is the size of the IP and UDP headers of a datagram, in
+    /// bytes; `wanted` is the law's rate; `clients` is the number of clients now.
     pub(super) fn on_delivery(
         &mut self,
         now: Time,
@@ -243,7 +246,7 @@ impl Limit {
     ) {
         self.handle_timeout(now);
         let Some(before) = self.last.replace(*delivery) else {
-            // What came before nothing is compared with; the second report is.
+            // The first report has nothing to compare with; the second one has.
             self.confirm(now);
             return;
         };
@@ -266,16 +269,16 @@ impl Limit {
         if self.stray.is_some_and(|(_, until)| until <= now) {
             self.stray = None;
         }
-        // Packets of the time before the limit was lowered say less of it.
+        // Packets sent before the limit was lowered say little about the new limit.
         let straddles = before.newest_sent_at < self.cut_at;
         let is_queued = self.shared_until.is_none() && period.excess > QUEUED;
         let all = period.packets + period.lost;
         let stray = self.stray.map_or(STRAY * all, |(part, _)| {
-            // As many as by chance.
+            // The expected number, and two standard deviations.
             part * all + 2.0 * libm::sqrt(part * all)
         });
         let is_lossy = period.lost > stray && (period.lost > 1.0 || period.packets < 50.0);
-        // In a queue of others, one's own part of the arrivals is what counts.
+        // Behind a queue of other traffic, compare the flow's arrival rate with its sending rate.
         let is_slow = self.shared_until.is_some()
             && period.sending >= self.interval.as_secs_f64() / 2.0
             && period.mean < SLOW * period.sent;
@@ -284,7 +287,7 @@ impl Limit {
         }
         let is_of_before = before.newest_sent_at < self.big_cut_at;
         self.watch_losses(now, &period, is_lossy && !is_queued, is_of_before);
-        // At the start, what a step of 300 % loses in a slow link is more than stray losses.
+        // At the start, a step of 300 % loses more on a slow link than stray losses do.
         let is_starting = self.saturated.is_none() && now.since(self.joined_at) < STARTING;
         let is_forgiven = is_starting && !is_queued && period.loss() < SMALL_LOSS;
         if (is_queued || is_lossy || is_slow) && !is_forgiven {
@@ -297,7 +300,7 @@ impl Limit {
         self.rate = self.rate.clamp(floor(clients), CEILING);
     }
 
-    /// The client is there: silence ends, at the rate that it left.
+    /// The client has reported: silence ends, at the rate to which it has lowered the limit.
     fn confirm(&mut self, now: Time) {
         if self.halvings > 0 {
             // The halvings have already answered the losses of the silence.
@@ -305,19 +308,19 @@ impl Limit {
             self.cut_at = now;
             self.rate = self.rate().as_bps() as f64;
             self.halvings = 0;
-            // What it once had needs no small steps.
+            // A rate that was reached before does not need small steps.
             (self.step, self.failures, self.hold_until) = (1.0, 0, now);
             (self.is_probing, self.changed_at) = (true, now);
         }
         self.heard_at = now;
     }
 
-    /// `None` where two reports tell nothing.
+    /// The measurements between two reports; `None` if they do not allow any.
     fn period(&mut self, before: &Delivery, after: &Delivery, headers: u64) -> Option<Period> {
         let numbered = after.newest_seq.checked_sub(before.newest_seq)?;
         let span = after.newest_received_at.since(before.newest_received_at).as_secs_f64();
         let sending = after.newest_sent_at.since(before.newest_sent_at).as_secs_f64();
-        // Numbers wrap; late packets may come beside those of the period.
+        // Counts wrap; late packets may arrive in addition to those of the period.
         let packets = u64::from(after.packets.wrapping_sub(before.packets));
         let packets = packets.min(numbered.saturating_add(64));
         if numbered == 0 || span <= 0.0 || sending <= 0.0 {
@@ -348,7 +351,7 @@ impl Limit {
         })
     }
 
-    /// Whether a gap has just ended: what comes after it tells whether that was an outage.
+    /// Whether a gap has just ended: the packets after it will show whether it was an outage.
     fn awaits_rest(&mut self, now: Time, period: &Period, delivery: &Delivery) -> bool {
         let reported = delivery.delivered.map_or(Span::ZERO, |reported| reported.gap);
         let (since, before) = self.gap.unwrap_or((now, Span::ZERO));
@@ -362,12 +365,12 @@ impl Limit {
             && now.since(since) < self.interval
     }
 
-    /// Packets that were lost while nothing at all came, and the flow went on as before afterwards:
-    /// that was no queue.
+    /// Leaves out the losses of an outage: packets lost in a gap without arrivals, after which
+    /// packets arrived as fast as before. No queue caused these losses.
     fn leave_out_outage(&self, period: &mut Period, gap: Span) {
         let rest = period.span - gap.as_secs_f64();
         let gap = gap.as_secs_f64();
-        // A gap may be a pause of the application, or of the sender.
+        // The gap may be a pause of the application, or of the sender.
         if self.is_app_limited
             || period.given_up > gap / 2.0
             || period.packets < 8.0
@@ -385,10 +388,11 @@ impl Limit {
         }
     }
 
-    /// A queue that stays although no more is sent than arrives is others'.
+    /// Finds out whether a queue is that of other traffic: it persists although no more is sent
+    /// than arrives.
     ///
-    /// One's own would have shrunk to a twentieth: at the rate C·(1 − q/0.5 s) it falls with a time
-    /// constant of 0.5 s.
+    /// The flow's own queue would have shrunk to a twentieth: at the rate C·(1 − q/0.5 s) it falls
+    /// with a time constant of 0.5 s.
     fn watch_drain(&mut self, now: Time, period: &Period) {
         let excess = period.excess.as_secs_f64();
         let delivered_of = period.sent * (1.0 - period.loss());
@@ -409,7 +413,7 @@ impl Limit {
         }
     }
 
-    /// Losses that stay although less is sent are others'.
+    /// Finds out whether losses are caused by other traffic: they continue although less is sent.
     fn watch_losses(&mut self, now: Time, period: &Period, is_lossy: bool, is_of_before: bool) {
         let Some(losing) = &mut self.losing else {
             let rate = self.rate;
@@ -438,21 +442,22 @@ impl Limit {
         self.losing = None;
     }
 
-    /// L = C·u.
+    /// Lowers the limit: L = C·u.
     fn on_congestion(&mut self, now: Time, period: &Period, is_queued: bool, straddles: bool) {
         let is_small = !is_queued && period.loss() < SMALL_LOSS;
         if is_small && now.since(self.cut_at) < self.interval.min(ANSWER) {
             return;
         }
-        // The time since the last urgent report is newer than what the client calls its latest.
+        // The mean since the last urgent report is more recent than the client's recent rate.
         let is_short = (0.05..0.2).contains(&period.span) && period.packets >= 32.0;
         let rate = if is_short && !is_small { period.rate.min(period.mean) } else { period.rate };
-        // A late sender would lower its limit to what it sends, and send less below it: again and again.
+        // A late sender would lower its limit to its sending rate and then send even less,
+        // repeatedly.
         let rate = if period.is_sender_limited() { rate.max(period.busy_rate()) } else { rate };
         let known = self.saturated.map_or(self.rate, |saturated| saturated.max(self.rate));
-        // More than was ever sent comes only where something had held it up.
+        // An arrival rate above every sending rate so far is due to packets that were held up.
         let saturated = rate.min(known).max(SILENT);
-        // Where little was sent, a late or a lost packet says little of what the path carries.
+        // If little was sent, a late or lost packet says little about the path's capacity.
         let is_idle = self.is_app_limited && !self.is_tried(period);
         let saturated = if is_idle { saturated.max(LEAST * self.rate) } else { saturated };
         let stray = self.stray.map_or(0.0, |(part, _)| part);
@@ -473,7 +478,7 @@ impl Limit {
             self.is_probing = false;
         }
         if rate < self.peak / 4.0 {
-            // Many times less than before: what went wrong may soon be over.
+            // Less than a quarter of the peak: the cause may soon be over.
             self.step = 1.0;
         }
         self.hold_until = now + self.interval * u64::from(self.failures);
@@ -488,15 +493,15 @@ impl Limit {
         self.changed_at = now;
     }
 
-    /// The limit is about to be lowered. A peak grows old however many cuts follow it: where it stayed, a
-    /// path that has become slower would be probed by doubling for good.
+    /// Notes the peak before the limit is lowered. A peak expires, regardless of the number of cuts
+    /// after it: otherwise a path that has become slower would be probed by doubling forever.
     fn note_peak(&mut self, now: Time) {
         if self.peak == 0.0 || now.since(self.peak_at) > EPISODE {
             (self.peak, self.peak_at) = (self.rate, now);
         }
     }
 
-    /// Back to what arrived, then upwards by steps.
+    /// Returns the limit to the rate that arrived, then raises it by steps.
     fn on_clean(&mut self, now: Time, period: &Period, delivery: &Delivery, wanted: f64) {
         let since = delivery.newest_sent_at.since(self.changed_at);
         if delivery.newest_sent_at < self.changed_at {
@@ -504,8 +509,8 @@ impl Limit {
         }
         let Some(saturated) = self.saturated else {
             let confirmed = OPEN * period.rate.min(period.sent);
-            // A sender on a busy host is late, and the later the lower its rate: what it does not
-            // reach must not hold it there.
+            // A sender on a busy host is late, and the lower its rate, the later: a limit that it
+            // does not reach must still be able to rise.
             let untried = if self.is_app_limited { 0.0 } else { wanted.min(UNTRIED * self.rate) };
             self.rate = self.rate.max(confirmed).max(untried);
             self.changed_at = now;
@@ -516,7 +521,7 @@ impl Limit {
             (self.rate, self.changed_at) = (back, now);
             return;
         }
-        // At such a sender's bursts the path is tried at the limit.
+        // A late sender's bursts try the path at the limit.
         let is_late = period.is_sender_limited() && !self.is_app_limited;
         let is_tried = is_late || self.is_tried(period);
         if now < self.hold_until || since < self.interval / 2 || !is_tried {
@@ -532,7 +537,7 @@ impl Limit {
         (self.is_probing, self.changed_at, self.losing) = (true, now, None);
     }
 
-    /// Whether about as much was sent as the limit allows; two packets are as good as a part.
+    /// Whether at least half of the limit was sent, with a tolerance of two packets.
     fn is_tried(&self, period: &Period) -> bool {
         let slack = 1.0 + 2.0 / period.packets.max(1.0);
         period.sent * slack >= TRIED * self.rate

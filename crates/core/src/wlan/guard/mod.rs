@@ -1,8 +1,9 @@
-//! A limit above every law of the downlink, so that a slow backhaul is not overloaded.
+//! A limit on the rate of every downlink law, so that a slow backhaul is not overloaded.
 //!
-//! The laws steer by packets a frame, which tell of the Wi-Fi alone. Where another link on the path is
+//! The laws control packets per frame, which measure only the Wi-Fi. If another link on the path is
 //! slower, levels are low and a law raises its rate without bound ("detect when this is violated":
-//! Hassani, MSc thesis, section 4.5). The guard limits each client's rate to the rate that its reports confirm.
+//! Hassani, MSc thesis, section 4.5). The guard limits each client's rate to the rate that its
+//! reports confirm.
 //!
 //! ```text
 //! rate = min(law's rate, L)
@@ -14,55 +15,56 @@
 //!                                                 probing ───┘
 //!                                                  L ← L·(1 + s),  s = 5, 10, 20 … 100 %
 //!
-//! congestion: excess above 20 ms, or more than 0.2 % lost
-//! C = rate of arrivals then       u = 1 − excess/0.5 s − lost/(C·1 s), at least 1/2
-//! clean:      excess up to 10 ms, and no more lost
+//! congestion: excess above 20 ms, or a loss of more than 0.2 %
+//! C = arrival rate at that time   u = 1 − excess/0.5 s − lost/(C·1 s), at least 1/2
+//! clean:      excess up to 10 ms, and no congestion by loss
 //! ```
 //!
 //! Delays, losses and rates are the client's ([`Delivered`](super::Delivered)), counted in bytes with
 //! their headers.
 //!
-//! - **Open.** A client begins at 10 Mbit/s divided by the number of clients. As long as nothing
-//!   shows congestion its limit is four times the confirmed rate, or grows by half a report up to the
-//!   law's rate where there was always something to send.
-//! - **Limited.** C is at most the former limit, so that packets that were held up do not raise
-//!   it. Losses below 8 % lower the limit once an interval. Reports of packets that were sent before
-//!   the limit was lowered lower it to C at most, not to C·u again.
-//! - **Probing.** A step needs a report of packets that were sent half an interval after the one
-//!   before it, and at least half of the limit must have been sent. It leads to at most twice the
-//!   confirmed rate. The first step is 5 % after a probe that failed, 20 % after other congestion,
-//!   100 % where that took three quarters of the limit. After failed probes the limit holds for one,
-//!   then two intervals.
-//! - **Queues of others.** If the excess does not fall by 30 % in 1.5 s in which no more was sent than
-//!   arrived, it is not charged for 30 s. In this time the
-//!   limit follows the rate of arrivals, and steps do not double.
-//! - **Losses of others.** If up to 5 % are lost for 1.5 s although the limit has fallen, as many are
-//!   not charged for 30 s.
-//! - **Little to send.** Where the application paused and less than half of the limit was sent,
-//!   congestion leaves half of the limit at least.
-//! - **A late sender.** On a busy host packets leave late, and arrivals measure the sender. Where it gave
-//!   up more than a tenth of the time ([`Delivery::given_up`](super::Delivery::given_up)), C is the rate
-//!   of arrivals without that time, and a step leads to at most four times the confirmed rate and needs no
-//!   half of the limit to be sent. The same holds for the pauses of an application, with which C can be
-//!   as large as the limit: then an excess without loss leaves the limit as it is, as the queue drained.
-//! - **Outages.** Packets lost in a gap in which neither application nor sender paused, before and after
-//!   which packets came as fast as they were sent, are not charged.
-//! - **Silence.** Without a report for 3¼ intervals, and for each further one, the limit halves;
-//!   shorter intervals count as 0.5 s here, and 2.5 packets at the limit must have been due. A
-//!   report of one packet among many does not end silence. The limit goes on from where it was then,
-//!   by steps of 100 %.
+//! - **Open.** A client begins at 10 Mbit/s divided by the number of clients. Until the first
+//!   congestion, its limit is four times the confirmed rate; if there was always something to send,
+//!   it also grows by half per report, up to the law's rate.
+//! - **Limited.** C is at most the former limit, so that packets that were held up do not raise it.
+//!   Losses below 8 % lower the limit once per interval, or once per 0.5 s if that is shorter.
+//!   Reports of packets sent before the limit was lowered lower it to C, not to C·u again.
+//! - **Probing.** A step requires a report of packets sent at least half an interval after the
+//!   previous step, and a sending rate of at least half of the limit. It leads to at most twice the
+//!   confirmed rate. The first step is 5 % after a failed probe, 20 % after other congestion, and
+//!   100 % after congestion that took more than three quarters of the limit. After failed probes
+//!   the limit holds for one, then two intervals.
+//! - **Queues of other traffic.** If the excess does not fall by 30 % in 1.5 s in which no more was
+//!   sent than arrived, it is ignored for 30 s. In this time the limit follows the arrival rate,
+//!   and steps do not double.
+//! - **Losses by other traffic.** If up to 5 % are lost for 1.5 s although the limit has fallen,
+//!   this fraction is ignored for 30 s.
+//! - **Little to send.** If the application paused and less than half of the limit was sent,
+//!   congestion lowers the limit to no less than half.
+//! - **A late sender.** On a busy host packets are sent late, and arrivals measure the sender. If
+//!   it gave up more than a tenth of the time ([`Delivery::given_up`](super::Delivery::given_up)),
+//!   C is the arrival rate without that time, and a step leads to at most four times the confirmed
+//!   rate and does not require that half of the limit was sent. The same holds for pauses of an
+//!   application, with which C can be as large as the limit: then an excess without loss does not
+//!   lower the limit, as the queue drained in the pause.
+//! - **Outages.** Packets lost in a gap in which neither the application nor the sender paused are
+//!   ignored if, before and after it, packets arrived as fast as they were sent.
+//! - **Silence.** The limit halves after 3¼ intervals without a report, and after each further
+//!   interval; intervals count as at least 0.5 s here, and 2.5 packets must have been due at the
+//!   limit. A report of one packet among many does not end silence. Then the limit continues from
+//!   its halved value, by steps of 100 %.
 //!
 //! # The law below the guard
 //!
-//! While its rate is above the limit, a station whose level is below its target is application-limited
-//! to the law: integrators (z, x, ν) hold. A level above the target counts, so that a law lowers
-//! its rate where the Wi-Fi becomes the bottleneck. ĉ is learnt from the rate that was sent
-//! ([`DownlinkLaw::on_paced`]).
+//! While its rate is above the limit, a station whose level is below its target is
+//! application-limited for the law: its integrators (z, x, ν) hold. A level above the target
+//! counts, so a law lowers its rate when the Wi-Fi becomes the bottleneck. ĉ is learnt from the
+//! actual sending rate ([`DownlinkLaw::on_paced`]).
 //!
-//! # Strangers
+//! # Untrusted clients
 //!
-//! Each client has its own limit, from its own reports: one that lies gets no more than its law's
-//! rate, and does not raise the limit of others.
+//! Each client has its own limit, from its own reports: a client with false reports gets no more
+//! than the law's rate, and does not affect the limits of others.
 
 mod limit;
 
@@ -79,9 +81,9 @@ use crate::unit::{BitRate, Bytes, Span, Time};
 #[derive(Debug)]
 pub struct Guarded {
     law: Box<dyn DownlinkLaw>,
-    /// How often clients report; `None` where nothing is limited.
+    /// The interval of clients' reports; `None` without limits.
     interval: Option<Span>,
-    /// By their numbers.
+    /// Sorted by their numbers.
     stations: Vec<Guard>,
 }
 
@@ -100,7 +102,7 @@ impl Guarded {
         Self { law, interval: Some(interval), stations: Vec::new() }
     }
 
-    /// A law that decides alone.
+    /// A law without limits.
     pub fn without_limits(law: Box<dyn DownlinkLaw>) -> Self {
         Self { law, interval: None, stations: Vec::new() }
     }
@@ -115,8 +117,8 @@ impl Guarded {
         &*self.law
     }
 
-    /// `station` has told what came, each packet with `headers` around its datagram. Call it before
-    /// [`DownlinkLaw::on_report`] where a report has both.
+    /// `station` has reported its arrivals; `headers` is the size of the headers around each
+    /// datagram. Call it before [`DownlinkLaw::on_report`] if a report has both.
     pub fn on_delivery(
         &mut self,
         now: Time,
@@ -133,8 +135,8 @@ impl Guarded {
         self.note_bound(station);
     }
 
-    /// L: no more is sent to `station`, in bit/s of IP packets; `None` of one that is not there, and
-    /// where nothing is limited.
+    /// L: the maximum rate of IP packets to `station`; `None` for an unknown station, or without
+    /// limits.
     pub fn limit(&self, station: StationId) -> Option<BitRate> {
         self.find(station).ok().map(|at| self.stations[at].limit.rate())
     }
