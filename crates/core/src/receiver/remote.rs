@@ -39,9 +39,9 @@ use core::cell::RefCell;
 use super::variation::{Growth, Variation};
 use crate::unit::{Bytes, Span, Time};
 
-/// What all flows from one remote host know together. A flow that begins while others have a queue
-/// would take that for the path, and half a window of one flow in four shows nothing. Clones are
-/// the same one.
+/// The measurements and the test that all flows from one remote host share. Otherwise a flow that
+/// begins behind a competing queue would take it for the path, and half a window of one flow in
+/// four would show nothing. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Remote(Rc<RefCell<Knowledge>>);
 
@@ -51,11 +51,11 @@ struct Knowledge {
     base: Option<Span>,
     variation: Variation,
     state: State,
-    /// How many flows there have been.
+    /// The number of flows so far.
     flows: u32,
 }
 
-/// Which flow keeps the queue of a path.
+/// Which flow causes the queue of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueOwner {
     /// There is no queue.
@@ -71,7 +71,7 @@ pub enum QueueOwner {
 }
 
 impl QueueOwner {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 5] =
         [Self::None, Self::Own, Self::Competing, Self::Testing, Self::Unknown];
 
@@ -88,7 +88,7 @@ impl QueueOwner {
 }
 
 impl Remote {
-    /// Which flow keeps the queue, if there is one.
+    /// Which flow causes the queue, if there is one.
     pub(super) fn queue_owner(&self) -> QueueOwner {
         match self.0.borrow().state {
             State::Alone => QueueOwner::Own,
@@ -99,18 +99,18 @@ impl Remote {
         }
     }
 
-    /// RTTm, once there was a sample, without compensation.
+    /// RTTm without Δ; `None` before the first sample.
     pub fn base(&self) -> Option<Span> {
         self.0.borrow().base
     }
 
-    /// Δ as it is known from measurements; zero before the first, and where it is not learnt.
+    /// Δ by measurements; zero before the first, and if it is not learnt.
     pub fn delta(&self) -> Span {
         let knowledge = self.0.borrow();
         knowledge.variation.delta(knowledge.base.unwrap_or(Span::ZERO))
     }
 
-    /// The path is known to be as short as `known`.
+    /// Takes in a round trip: RTTm is at most `known`.
     pub fn learn(&self, known: Span) {
         let mut knowledge = self.0.borrow_mut();
         knowledge.base = Some(knowledge.base.map_or(known, |base| base.min(known)));
@@ -123,7 +123,7 @@ impl Remote {
     }
 }
 
-/// When to ask whose the queue is.
+/// When to test which flow causes the queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     pub(super) patience: u32,
@@ -132,54 +132,56 @@ pub(super) struct Rules {
     pub(super) learns: bool,
 }
 
-/// What the window is to be.
+/// The window to set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// As the law says.
+    /// By the law.
     Law,
-    /// As the law says, and the path is slower than it was.
+    /// By the law; the path is slower than before.
     LawRestarted,
-    /// Half of what is in flight.
+    /// Half of the data in flight.
     Half,
-    /// As small as it gets.
+    /// The minimum window.
     Least,
-    /// A few times as large as it is at least.
+    /// A multiple of the minimum window.
     More,
     /// As much as the sender wants.
     Free,
-    /// Larger than what is in flight, to measure Δ.
+    /// Larger than the data in flight, to measure Δ.
     Grow,
     /// The window before that measurement.
     Back,
 }
 
-/// How many round trips there are at least between tests of a shared queue; [`Rules::test_every`] is
-/// a least time beside it, for paths so short that these pass in no time. A test is half a window for
-/// some four, until it shows and [`Test::ROUNDS`] more: at 60 it costs 3 %. In a deep queue that is rarer than CUBIC's cycle, so that the
-/// room which a test leaves to others is won back before the next.
+/// The minimum number of round trips between tests of a shared queue; [`Rules::test_every`] is a
+/// minimum time as well, as this number of very short round trips passes quickly. A test halves the
+/// window for about four round trips, until the effect shows and [`Test::ROUNDS`] more: at 60 it
+/// costs 3 %. In a deep queue the interval is longer than CUBIC's cycle, so that the capacity which
+/// a test leaves to competing flows is won back before the next.
 const PAUSE: u64 = 60;
 
-/// What is longer by this is not for jitter, which cannot be halved: the thesis has 18 ms on LTE.
-/// On a path shorter than this, twice its length.
+/// A flow's first queue is tested at once if the round trip exceeds RTTm by this: it is longer than
+/// jitter, which half a window cannot shorten (the thesis has 18 ms on LTE). If RTTm is less than
+/// this, the limit is twice RTTm.
 const JITTER: Span = Span::from_millis(20);
 
-/// How many times `patience` a flow waits with a window that cannot be halved, before it asks
-/// with a larger one: where that makes a queue of its own, it shall be rare.
+/// A flow whose window cannot be halved waits for this multiple of `patience` before it tests with
+/// a larger one: if that causes a queue, it should be rare.
 const STUCK: u32 = 4;
 
-/// A flow's part in finding out whose the queue is. The flow that begins a test also ends it; the
-/// others of the host follow.
+/// A flow's part in the tests. The flow that begins a test also ends it; the others of the host
+/// follow.
 #[derive(Debug, Clone)]
 pub(super) struct Ownership {
     rules: Rules,
     remote: Remote,
     /// This flow's number at its host.
     flow: u32,
-    /// For how many rounds the queue has stood.
+    /// The number of rounds with a standing queue.
     standing_rounds: u32,
-    /// For how many a long one may: none, the first time.
+    /// The allowed number of rounds with a long queue: zero, the first time.
     patience: u32,
-    /// For how many it has though the window is too small to be halved.
+    /// The number of rounds with a standing queue and a window too small to be halved.
     stuck: u32,
     /// Rounds with a queue, less those without.
     queued: u32,
@@ -189,23 +191,23 @@ pub(super) struct Ownership {
 enum State {
     #[default]
     Alone,
-    /// Half windows.
+    /// Windows are halved.
     Halving(Test),
-    /// One window too small to be halved is larger.
+    /// The leader's window is larger, as it is too small to be halved.
     Raising(Test),
-    /// Since when.
+    /// A competing flow's queue, since this time.
     Shared { since: Time },
-    /// Least windows, and the round trips since.
+    /// Windows are at the minimum; the round trips since.
     Draining(Test, Drained),
-    /// Larger windows, to measure Δ.
+    /// Windows are larger, to measure Δ.
     Growing(Test, Growth),
 }
 
-/// Two samples in a row count: a single lucky one is no path.
+/// Two samples in a row count, not a single lucky one.
 #[derive(Debug, Clone, Copy, Default)]
 struct Drained {
     last: Option<Span>,
-    /// The least mean of two.
+    /// The minimum mean of two.
     least: Option<Span>,
 }
 
@@ -224,12 +226,12 @@ struct Test {
     rounds: u32,
     /// R̂TT before it takes effect.
     before: Span,
-    /// Whether the queue was thought to be others'.
+    /// Whether the queue was taken for a competing flow's.
     was_shared: bool,
 }
 
 impl Test {
-    /// Once no more arrives in a round than the window allows, one more shows the queue.
+    /// Rounds after the one in which no more arrives than the window allows.
     const ROUNDS: u32 = 2;
 
     /// Whether its leader has gone.
@@ -237,7 +239,7 @@ impl Test {
         now.since(self.since) > self.before * 8 * u64::from(Self::ROUNDS)
     }
 
-    /// One round later; those before the window has its effect do not count.
+    /// The test after a round; rounds before the window has its effect do not count.
     fn next(self, view: &View) -> Self {
         if view.is_settled {
             Self { rounds: self.rounds + 1, ..self }
@@ -246,7 +248,8 @@ impl Test {
         }
     }
 
-    /// One round later of another flow than the leader: nothing shows until all are settled.
+    /// The test after a round of a flow other than the leader: it shows nothing until all have
+    /// settled.
     fn followed(self, view: &View) -> Self {
         if view.is_settled { self } else { Self { rounds: self.rounds.min(1), ..self } }
     }
@@ -256,20 +259,20 @@ impl Test {
     }
 }
 
-/// What a flow sees at the end of a round.
+/// The measurements of a flow at the end of a round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
     /// R̂TT.
     pub(super) rtt: Span,
-    /// Whether the queue is longer than the law wants it.
+    /// Whether the queue is longer than the law's target.
     pub(super) is_standing: bool,
-    /// Whether half of the window is a window.
+    /// Whether half of the window is above the minimum.
     pub(super) may_halve: bool,
-    /// Whether all that an earlier, larger window allowed has arrived.
+    /// Whether all data that an earlier, larger window allowed has arrived.
     pub(super) is_settled: bool,
     /// ŵ.
     pub(super) flight: Bytes,
-    /// Whether the round trip is nearer to the wanted one than to that of the empty path.
+    /// Whether the round trip is nearer to the target than to RTTm.
     pub(super) has_queue: bool,
 }
 
@@ -279,7 +282,7 @@ impl Ownership {
         Self { rules, flow, remote, standing_rounds: 0, patience: 0, stuck: 0, queued: 0 }
     }
 
-    /// Whether windows are smaller than they would be, for a test.
+    /// Whether a test makes windows smaller.
     pub(super) fn is_testing(&self) -> bool {
         matches!(self.remote.0.borrow().state, State::Halving(_) | State::Draining(..))
     }
@@ -326,17 +329,17 @@ impl Ownership {
         verdict
     }
 
-    /// A test that this flow leads.
+    /// A test led by this flow.
     fn begin(&self, now: Time, view: &View, was_shared: bool) -> Test {
         Test { leader: self.flow, since: now, rounds: 0, before: view.rtt, was_shared }
     }
 
-    /// The least time between tests.
+    /// The minimum time between tests.
     fn pause(&self, view: &View) -> Span {
         self.rules.test_every.max(view.rtt * PAUSE)
     }
 
-    /// No competing flow is known.
+    /// The state without a known competing flow.
     fn alone(&mut self, now: Time, view: &View, knowledge: &mut Knowledge) -> (State, Verdict) {
         let base = knowledge.base.unwrap_or(Span::ZERO);
         let is_long = view.rtt >= base + base.min(JITTER);
@@ -350,7 +353,7 @@ impl Ownership {
             self.queued = 0;
             return (State::Growing(test, Growth::from(view.flight)), Verdict::Grow);
         }
-        // Δ is measured again, so that it can fall.
+        // Measures Δ again, so that it can fall.
         if is_due && !variation.delta(base).is_zero() && view.may_halve {
             knowledge.variation.begin(now);
             return (State::Halving(test), Verdict::Half);
@@ -364,7 +367,7 @@ impl Ownership {
         (State::Alone, Verdict::Law)
     }
 
-    /// Half windows.
+    /// The state of halved windows.
     fn halving(
         &self,
         test: Test,
@@ -372,7 +375,7 @@ impl Ownership {
         view: &View,
         knowledge: &mut Knowledge,
     ) -> (State, Verdict) {
-        // A flow that cannot take part would keep the queue from leaving.
+        // A flow that cannot take part would keep the queue from draining.
         if test.rounds == 0 && !view.may_halve {
             return (State::Alone, Verdict::Law);
         }
@@ -400,7 +403,7 @@ impl Ownership {
         (State::Shared { since: now }, Verdict::Free)
     }
 
-    /// Larger windows, to measure Δ.
+    /// The state of larger windows, to measure Δ.
     fn growing(
         &self,
         test: Test,
@@ -423,7 +426,7 @@ impl Ownership {
         (State::Growing(next, growth), Verdict::Grow)
     }
 
-    /// A larger window where half of it is none.
+    /// The state of a larger window, where half of it is below the minimum.
     fn raising(&self, test: Test, now: Time, view: &View) -> (State, Verdict) {
         if test.leader != self.flow {
             return (State::Raising(test), Verdict::Law);
@@ -438,7 +441,7 @@ impl Ownership {
         (State::Shared { since: now }, Verdict::Free)
     }
 
-    /// Least windows.
+    /// The state of minimum windows.
     fn draining(
         &self,
         test: Test,
@@ -461,13 +464,14 @@ impl Ownership {
     }
 }
 
-/// Whether R̂TT is nearer to what half a window leaves of an own queue than to what it was.
+/// Whether R̂TT is nearer to the value that half a window gives for an own queue than to its former
+/// value.
 fn has_halved(base: Span, before: Span, after: Span) -> bool {
     let own = base.max(before / 2);
     after < own.mul_f64(0.6) + before.mul_f64(0.4)
 }
 
-/// Whether less is left than of a queue of which half was others'.
+/// Whether the queue has drained more than one of which half belonged to competing flows.
 fn has_drained(before: Span, least: Span) -> bool {
     least < before.mul_f64(0.35)
 }

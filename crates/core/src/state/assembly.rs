@@ -1,4 +1,4 @@
-//! The receiving side of one topic of one source: puts parts together to states.
+//! The receiving side of one topic of one source: reassembles states from parts.
 //!
 //! At most two states are half received at a time, each in a place. Symbols are kept one after the other
 //! as they are received. As soon as a state has as many different symbols as it has data symbols it is
@@ -22,7 +22,8 @@
 //!
 //! # Damaged and forged parts
 //!
-//! A part whose number, layout or time is wrong begins a state that never completes. The cost of each kind:
+//! A part with a wrong number, layout or time begins a state that never completes. The cost of each
+//! kind:
 //!
 //! - *A wrong layout or time* has another identity, so it takes a place, not the state's symbols. If no
 //!   place is free, only the first symbol of a state can be replaced by it, and it by the next true one.
@@ -31,7 +32,8 @@
 //!   repair of the former state, until the false one was quiet for [`QUIET`] parts. Two of them hold both
 //!   places for as long. There is no limit on how far a number may be ahead: an outage of the source's path
 //!   makes true numbers jump by any amount.
-//! - *Wrong bytes* spoil their state. UDP's checksum or the transport's authentication is to catch them.
+//! - *Wrong bytes* corrupt their state. UDP's checksum or the transport's authentication should
+//!   catch them.
 //! - *A whole state with a false number far ahead*, which takes a single part if it has one data symbol,
 //!   makes all later states old. This cannot be undone here, as states would go back in time: the source
 //!   sees in acks a complete state that it has not sent, or updates that are stale, and opens a new
@@ -55,18 +57,18 @@ use super::half::{Half, Identity};
 use super::{Budget, Decoder, Part, code};
 use crate::unit::Time;
 
-/// States of a topic that are half received at most.
+/// Maximum number of half-received states of a topic.
 const PLACES: usize = 2;
 
-/// Parts of other states, after which a state that is newer than what is received now counts as false. A
-/// source sends no part of an older state after it has sent that many of newer ones, but in repair of the
-/// former state, which is in a place already.
+/// After this number of parts of other states, a state newer than those being received counts as
+/// false. A source sends no part of an older state after it has sent that many of newer ones,
+/// except in repair of the former state, which is in a place already.
 const QUIET: u64 = 64;
 
 /// Limits on the states that a receiver accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest state in bytes.
+    /// The maximum length of a state in bytes.
     pub max_len: usize,
 }
 
@@ -84,7 +86,7 @@ pub enum Outcome {
     Stored,
     /// Its symbol is stored, and the state is complete: take it ([`Assembly::take_into`]).
     Complete,
-    /// Its symbol had been received.
+    /// Its symbol had been received before.
     Copy,
     /// Its state is complete, or older than the two that are being received.
     Old,
@@ -135,7 +137,7 @@ pub enum Refusal {
 pub struct AssemblyCounters {
     /// Symbols stored.
     pub stored: u64,
-    /// Symbols that had been received.
+    /// Symbols that had been received before.
     pub copies: u64,
     /// Parts of states that are complete or given up.
     pub old: u64,
@@ -143,7 +145,7 @@ pub struct AssemblyCounters {
     pub refused: u64,
     /// Complete states.
     pub complete: u64,
-    /// States that were given up half received.
+    /// States that were given up when half received.
     pub dropped: u64,
 }
 
@@ -170,12 +172,12 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Nothing has been received.
+    /// An assembly that has received nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes in a part. A complete state is to be taken before the next part.
+    /// Takes in a part. A complete state must be taken before the next part.
     pub fn on_part(&mut self, part: &Part<'_>, limits: &Limits, budget: &mut Budget) -> Outcome {
         self.parts += 1;
         let outcome = match check(part, limits).and_then(|()| self.store(part, budget)) {
@@ -197,7 +199,8 @@ impl Assembly {
         outcome
     }
 
-    /// Replaces what `out` holds by the complete state, if there is one, and frees its symbols.
+    /// Replaces the contents of `out` by the complete state, if there is one, and frees its
+    /// symbols.
     pub fn take_into(
         &mut self,
         decoder: &mut Decoder,
@@ -257,8 +260,8 @@ impl Assembly {
         })
     }
 
-    /// The place of a state, by the rules above; none if its parts are old. Another state in that place is
-    /// to be given up.
+    /// The place of a state, by the rules above; `None` if its parts are old. Another state in that
+    /// place must be given up.
     fn place_for(&self, wanted: &Identity) -> Result<Option<usize>, Refusal> {
         let is_wanted =
             |half: &Option<Half>| half.as_ref().is_some_and(|half| half.identity == *wanted);
@@ -299,7 +302,7 @@ impl Assembly {
         self.newest = None;
     }
 
-    /// Drops what is half received of states up to this number, which a complete one supersedes.
+    /// Drops half-received states up to this number, which a complete one supersedes.
     pub fn drop_before(&mut self, complete: u64, budget: &mut Budget) {
         for place in 0..PLACES {
             let half = self.places[place].as_ref();

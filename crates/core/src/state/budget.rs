@@ -1,29 +1,29 @@
 //! The memory that all sources of a monitor may hold together.
 //!
-//! One party could use all of it up. So a reserve can be kept for the others: above the limit, a party may
-//! grow to a quarter of what is left then.
+//! One party could use all of it. So a reserve can be kept for the others: above the limit, a party
+//! may hold up to a quarter of the remaining bytes.
 //!
 //! | bytes used after a growth | allowed |
 //! |---|---|
 //! | up to `limit` | to each party |
 //! | up to `limit + reserve` | to a party that holds at most a quarter of the bytes left |
 //!
-//! So *n* parties that take all they can leave `reserve · (4/5)ⁿ`, after one that has used up the limit. What a
-//! party holds is never taken away from it.
+//! So *n* parties that take as much as they can leave `reserve · (4/5)ⁿ`, after one that has used
+//! up the limit. A party never loses memory that it holds.
 
 use alloc::collections::BTreeMap;
 
-/// A number for those that count together, such as the senders of a network.
+/// Identifies holders that count together, such as the senders of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Party(pub u64, pub u64);
 
-/// A party may hold one byte of the reserve for each of so many that are left then.
+/// The number of remaining bytes for each byte of the reserve that a party may hold.
 const LEFT: usize = 4;
 
-/// A bound on bytes that several holders share: half-received states, and payloads that are large.
+/// A bound on bytes that several holders share: half-received states, and large payloads.
 ///
-/// It is a plain counter: it owns no memory. Each holder remembers how much of it is charged for, and
-/// changes that by [`Budget::resize`] alone, before it allocates and after it has freed. A share must be
+/// It is a plain counter: it owns no memory. Each holder remembers its charged share, and changes
+/// that by [`Budget::resize`] alone, before it allocates and after it has freed. A share must be
 /// released before its holder is dropped. With a reserve, a share belongs to the party that has
 /// [entered](Budget::enter), and no other may change it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub struct Budget {
     used: usize,
     reserve: usize,
     party: Party,
-    /// What each party holds, of those that hold something; with a reserve alone.
+    /// The bytes of each party that holds some; only with a reserve.
     by_party: BTreeMap<Party, usize>,
-    /// How many times a share has become smaller.
+    /// The number of times that a share has become smaller.
     shrinks: u64,
 }
 
@@ -54,13 +54,13 @@ impl Budget {
         budget
     }
 
-    /// A budget of `limit` bytes, and a quarter more for parties that hold little: as of all that sources make a
-    /// monitor hold.
+    /// A budget of `limit` bytes, and a quarter more for parties that hold little, as for all
+    /// memory that sources use at a monitor.
     pub const fn of_parties(limit: usize) -> Self {
         Self::new(limit).with_reserve(limit / 4)
     }
 
-    /// From now on shares are those of this party.
+    /// Charges shares to this party from now on.
     pub fn enter(&mut self, party: Party) {
         self.party = party;
     }
@@ -75,12 +75,13 @@ impl Budget {
         self.used
     }
 
-    /// How many times a share has become smaller: as long as this is the same, what had no room has none.
+    /// The number of times that a share has become smaller: as long as it is unchanged, a refused
+    /// request would be refused again.
     pub const fn shrinks(&self) -> u64 {
         self.shrinks
     }
 
-    /// Whether this party may take so many bytes more now.
+    /// Whether this party may take `more` bytes now.
     pub fn allows(&self, party: Party, more: usize) -> bool {
         let Some(used) = self.used.checked_add(more) else { return false };
         if used <= self.limit || more == 0 {
@@ -90,14 +91,14 @@ impl Budget {
         left.is_some_and(|left| self.held(party).saturating_add(more) <= left / LEFT)
     }
 
-    /// A share of the party that has entered is another one's from now on, which may have more by that than it may
-    /// take.
+    /// Transfers a share of the party that has entered to another one, which may exceed its
+    /// allowance by that.
     pub fn pass(&mut self, share: usize, to: Party) {
         if self.reserve == 0 || share == 0 {
             return;
         }
         let from = self.party;
-        // It may take more now.
+        // The former party may take more now.
         self.shrinks += u64::from(from != to);
         for (party, held) in [
             (from, self.held(from).saturating_sub(share)),
@@ -120,7 +121,7 @@ impl Budget {
         true
     }
 
-    /// The holder has freed what it held.
+    /// Releases the share of a holder that has freed its memory.
     pub fn release(&mut self, share: &mut usize) {
         self.charge(share, 0);
     }
@@ -129,7 +130,7 @@ impl Budget {
         self.allows(self.party, wanted.saturating_sub(share))
     }
 
-    /// What a party holds.
+    /// The bytes that a party holds.
     fn held(&self, party: Party) -> usize {
         self.by_party.get(&party).copied().unwrap_or(0)
     }
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!((other, budget.used()), (0, 10));
     }
 
-    /// The most that a party can have now.
+    /// The maximum that a party can have now.
     fn greatest(budget: &mut Budget, party: u64) -> usize {
         budget.enter(Party(0, party));
         let mut share = 0;
@@ -189,7 +190,7 @@ mod tests {
     fn a_party_that_takes_all_it_can_leaves_the_reserve_to_the_others() {
         let mut budget = Budget::new(4_000).with_reserve(1_000);
         assert_eq!(greatest(&mut budget, 1), 4_000, "alone it has the whole limit, and no more");
-        // A fifth of what is left, each.
+        // A fifth of the remaining bytes, each.
         let others = [2, 3, 4].map(|party| greatest(&mut budget, party));
         assert_eq!(others, [200, 160, 128]);
         assert_eq!(budget.used(), 4_488);

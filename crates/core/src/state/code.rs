@@ -1,4 +1,4 @@
-//! The code that makes repair symbols: any `data` symbols of a state are enough to put it together.
+//! The code that makes repair symbols: any `data` symbols of a state are enough to reassemble it.
 //!
 //! It is the systematic Reed-Solomon code over GF(2^16) of Lin, Al-Naffouri, Han and Chung, "Novel
 //! polynomial basis with fast Fourier transform and its application to Reed-Solomon erasure codes" (IEEE
@@ -9,7 +9,7 @@
 //!
 //! # Cost
 //!
-//! `cargo bench -p freshline-core --bench state` prints what encoding and decoding cost.
+//! `cargo bench -p freshline-core --bench state` measures the cost of encoding and decoding.
 //!
 //! - Tables of 8.5 MiB are made at the first use of the code in a process; [`prepare`] does that at a time
 //!   that the caller chooses. They are never freed.
@@ -36,16 +36,17 @@ mod simd;
 /// Whether this build has the code.
 pub const AVAILABLE: bool = simd::AVAILABLE;
 
-/// Working space that a decoder keeps for the next state, in bytes. It frees a larger one after use, as the
-/// length of the largest state is the senders' choice.
+/// The working space in bytes that a decoder keeps for the next state. It frees a larger one after
+/// use, as the senders choose the length of the largest state.
 const KEEP: usize = 1 << 20;
 
-/// The most repair symbols that a state of so many data symbols can have; none in a build without the code.
+/// The maximum number of repair symbols of a state with this number of data symbols; 0 in a build
+/// without the code.
 pub fn max_repair(data: u32) -> u32 {
     if !AVAILABLE || data >= Layout::MAX_SYMBOLS {
         return 0;
     }
-    // Rounded up to a power of two, they must fit beside the data.
+    // Rounded up to a power of two, they must fit next to the data symbols.
     let room = Layout::MAX_SYMBOLS - data;
     data.min(1 << room.ilog2())
 }
@@ -55,15 +56,15 @@ pub fn prepare() {
     simd::prepare();
 }
 
-/// Makes repair symbols. One serves all states of a source; it keeps its working space, of about the length
-/// of the longest state so far.
+/// Makes repair symbols. One encoder serves all states of a source; it keeps its working space, of
+/// about the length of the longest state so far.
 #[derive(Default)]
 pub struct Encoder {
     simd: Option<simd::Encoder>,
     padded: Vec<u8>,
 }
 
-/// Puts states together from data and repair symbols. One serves all sources of a monitor.
+/// Reassembles states from data and repair symbols. One decoder serves all sources of a monitor.
 #[derive(Default)]
 pub struct Decoder {
     simd: Option<simd::Decoder>,
@@ -76,8 +77,8 @@ impl Encoder {
         Self::default()
     }
 
-    /// Replaces what `out` holds by the state's repair symbols, one after the other. `state` has the
-    /// layout's length, and the build has the code.
+    /// Replaces the contents of `out` by the state's repair symbols, one after the other. `state`
+    /// must have the layout's length, and the build must have the code.
     pub(super) fn encode(&mut self, layout: &Layout, state: &[u8], out: &mut Vec<u8>) {
         out.clear();
         let symbols = (0..layout.data()).filter_map(|index| state.get(layout.range(index)?));
@@ -91,9 +92,9 @@ impl Decoder {
         Self::default()
     }
 
-    /// Hands the data symbols that are missing among `received` to `restored`, with their indices; of the
-    /// last one, the padding is included. `received` are `data` different symbols of the layout. Returns
-    /// whether that went well: it does, unless the build has no code.
+    /// Passes the data symbols that are missing among `received` to `restored`, with their indices;
+    /// the last one includes its padding. `received` must be `data` different symbols of the
+    /// layout. Returns whether it succeeded, which it does unless the build has no code.
     pub(super) fn decode<'a>(
         &mut self,
         layout: &Layout,

@@ -105,8 +105,8 @@ impl Half {
         })
     }
 
-    /// Writes the complete state to `out`, and returns how many symbols were restored; `None` if the build
-    /// has no code, which takes no repair symbols.
+    /// Writes the complete state to `out`, and returns the number of restored symbols; `None` if
+    /// the build has no code, in which case repair symbols are not accepted.
     pub(super) fn put_together(&self, decoder: &mut Decoder, out: &mut Vec<u8>) -> Option<u32> {
         let layout = &self.identity.layout;
         out.clear();

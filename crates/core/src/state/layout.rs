@@ -29,7 +29,7 @@ pub struct Layout {
     data: u32,
 }
 
-/// Numbers that are no layout.
+/// Numbers that do not make a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The state is empty.
@@ -67,9 +67,9 @@ pub enum LayoutError {
 }
 
 impl Layout {
-    /// The most symbols of a state, data and repair together.
+    /// The maximum number of symbols of a state, data and repair together.
     pub const MAX_SYMBOLS: u32 = 1 << 16;
-    /// The longest symbols in bytes.
+    /// The maximum length of a symbol in bytes.
     pub const MAX_SYMBOL_LEN: u16 = u16::MAX - 1;
 
     /// A state of `len` bytes in symbols of `symbol_len` bytes, with `repair` repair symbols.
@@ -114,8 +114,8 @@ impl Layout {
         self.symbol_len as usize
     }
 
-    /// The number of data symbols, at least 1. As many different symbols of any kind are enough to put
-    /// the state together.
+    /// The number of data symbols, at least 1. This number of different symbols of any kind is
+    /// enough to reassemble the state.
     pub const fn data(&self) -> u32 {
         self.data
     }
@@ -140,7 +140,7 @@ impl Layout {
         Some(start..if end > self.len as usize { self.len as usize } else { end })
     }
 
-    /// How many bytes of a symbol travel; `None` if there is no such symbol.
+    /// The number of bytes sent for a symbol; `None` if there is no such symbol.
     pub const fn symbol_size(&self, index: u32) -> Option<usize> {
         if index >= self.symbols() {
             return None;
@@ -151,8 +151,8 @@ impl Layout {
         }
     }
 
-    /// The most bytes that a receiver holds of such a state before it is complete: the symbols, two bytes
-    /// each for their numbers, and a bit each for having been received.
+    /// The maximum memory in bytes of such a state at a receiver before it is complete: the
+    /// symbols, two bytes each for their numbers, and a bit each for having been received.
     pub const fn max_memory(&self) -> usize {
         let data = self.data as usize;
         data * (self.symbol_len as usize + 2) + 8 * (self.symbols() as usize).div_ceil(64)

@@ -1,8 +1,9 @@
-//! States larger than a datagram: cut into symbols, repaired, put together.
+//! States larger than a datagram: cut into symbols, repaired, reassembled.
 //!
-//! A **state** is what an application puts. An **update** is one datagram of its source. A state that does
-//! not fit into an update is cut into **symbols** of equal length, and each symbol travels in an update of
-//! its own as a [`Part`]. The receiver delivers a state whole or not at all, and the newest one wins.
+//! A **state** is the unit that an application puts. An **update** is one datagram of its source. A
+//! state that does not fit into an update is cut into **symbols** of equal length, and each symbol
+//! travels in an update of its own as a [`Part`]. The receiver delivers a state whole or not at
+//! all, and the newest one wins.
 //!
 //! ```text
 //!   source                                                         receiver
@@ -23,9 +24,10 @@
 //! - [`schedule`]: the rule that chooses the topic whose state leaves next.
 //! - [`Encoder`], [`Decoder`]: the code. A source has one encoder, a monitor one decoder.
 //!
-//! Everything here is without clock and socket. Parts come from the network: a receiver holds at most twice
-//! the bytes that it has received, plus 8 KiB per state, and does no more work per part than to copy it. A
-//! complete state costs a copy of its bytes, and the decoding if repair symbols are used.
+//! Everything here is without clock and socket. Parts come from the network: a receiver holds at
+//! most twice the bytes that it has received, plus 8 KiB per state, and does no more work per part
+//! than a copy. A complete state costs a copy of its bytes, and the decoding if repair symbols are
+//! used.
 
 mod assembly;
 mod budget;
@@ -57,7 +59,7 @@ pub struct Part<'a> {
     pub generated_at: Time,
     /// How the state is cut.
     pub layout: Layout,
-    /// Which symbol it is: data symbols first, then repair symbols.
+    /// The index of the symbol: data symbols first, then repair symbols.
     pub index: u32,
     /// The symbol, [`Layout::symbol_size`] bytes long.
     pub bytes: &'a [u8],

@@ -1,15 +1,16 @@
-//! Which topic's state leaves next.
+//! Chooses the topic whose state leaves next.
 //!
-//! Topics of one source share the rate that its law finds. Topic i has a weight wᵢ, and sᵢ bytes must leave
-//! for one of its states. The goal is a small weighted sum of ages. If topic i is sent every Tᵢ seconds over
-//! a path of c bytes/s, its age grows to about Tᵢ between two states:
+//! Topics of one source share the rate that its law sets. Topic i has a weight wᵢ, and sᵢ bytes
+//! must leave for one of its states. The goal is a small weighted sum of ages. If topic i is sent
+//! every Tᵢ seconds over a path of c bytes/s, its age grows to about Tᵢ between two states:
 //!
 //! ```text
 //! minimise  Σ wᵢ · Tᵢ / 2      where  Σ sᵢ / Tᵢ = c
 //! so that   wᵢ · Tᵢ² / sᵢ      is the same for all topics:   Tᵢ ∝ √(sᵢ / wᵢ)
 //! ```
 //!
-//! The rule serves the topic with the greatest **index**, which is that number at the moment of sending:
+//! The rule serves the topic with the maximum **index**, which is that number at the moment of
+//! sending:
 //!
 //! ```text
 //! index = w · (a² − (a − g)²) / s  =  w · g · (2a − g) / s
@@ -17,23 +18,24 @@
 //!         g  by how much the state that is ready is newer: g = a if it is sampled as it leaves
 //! ```
 //!
-//! The numerator is by how much the weighted sum of squared ages falls, the max-weight policy of Kadota,
-//! Sinha, Uysal-Biyikoglu, Singh and Modiano ("Scheduling policies for minimizing age of information in
-//! broadcast wireless networks", IEEE/ACM Transactions on Networking 26(6), 2018); a state that is not new
-//! is worth less, as in Hsu, Modiano and Duan ("Scheduling algorithms for minimizing age of information in
-//! wireless broadcast networks with random arrivals", IEEE Transactions on Mobile Computing 19(12), 2020).
-//! Dividing by s gives each byte its worth, and what is left of a state that is on its way weighs more and
-//! more as it comes to its end. As a grows without bound, no topic with a weight starves.
+//! The numerator is the fall of the weighted sum of squared ages, the max-weight policy of Kadota,
+//! Sinha, Uysal-Biyikoglu, Singh and Modiano ("Scheduling policies for minimizing age of
+//! information in broadcast wireless networks", IEEE/ACM Transactions on Networking 26(6), 2018); a
+//! state that is not new is worth less, as in Hsu, Modiano and Duan ("Scheduling algorithms for
+//! minimizing age of information in wireless broadcast networks with random arrivals", IEEE
+//! Transactions on Mobile Computing 19(12), 2020). The division by s gives the worth per byte, and
+//! the rest of a state in transmission weighs more and more as it comes to its end. As a grows
+//! without bound, no topic with a weight starves.
 //!
-//! **Small states share a datagram.** The headers of a datagram are paid once, by the state that leads it.
-//! Others join while they fit, in the order of their indices by their own bytes alone, as long as these are
-//! not below that of the leader: less worth per byte than what the path carries otherwise must wait. If the rate of datagrams is
-//! fixed, or a limit of the user holds it below what the path carries, bytes cost nothing, and all that fits
-//! joins.
+//! **Small states share a datagram.** The headers of a datagram are paid once, by the state that
+//! leads it. Others join while they fit, in the order of their indices by their own bytes alone, as
+//! long as these are not below that of the leader: a state with less worth per byte than the path's
+//! other traffic must wait. If the rate of datagrams is fixed, or a limit of the user keeps it
+//! below the path's capacity, bytes cost nothing, and every state that fits joins.
 
 use crate::unit::Span;
 
-/// Bytes of a datagram besides its frames: of IPv4, UDP and the header of an update.
+/// Bytes of a datagram without its frames: of IPv4, UDP and the header of an update.
 pub const HEADERS: usize = 28 + crate::wire::Update::HEADER_LEN;
 
 /// A state that could leave.
@@ -41,7 +43,7 @@ pub const HEADERS: usize = 28 + crate::wire::Update::HEADER_LEN;
 pub struct Candidate {
     /// The topic's weight, above 0.
     pub weight: f64,
-    /// The age at the monitor of what has been sent so far of the topic.
+    /// The age at the monitor of the topic's states sent so far.
     pub age: Span,
     /// By how much this state is newer, at most `age`.
     pub gain: Span,
@@ -50,7 +52,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The candidate's index: the greatest one leaves first. In s² per byte.
+    /// The candidate's index: the candidate with the maximum leaves first. In s² per byte.
     pub fn index(&self) -> f64 {
         let (age, gain) = (self.age.as_secs_f64(), self.gain.min(self.age).as_secs_f64());
         self.weight * gain * (2.0 * age - gain) / self.bytes.max(1) as f64

@@ -58,7 +58,7 @@ pub struct Transfer {
     /// The repair symbols, one after the other; empty until one is asked for.
     repair: Vec<u8>,
     symbols: Vec<Symbol>,
-    /// Those that are queued. Some may not be lost any more.
+    /// The queued lost symbols. Some may have been acknowledged or sent again since.
     lost: VecDeque<u32>,
     /// All data symbols before it have been sent.
     next_data: u32,
@@ -125,8 +125,8 @@ impl Transfer {
         Ok(())
     }
 
-    /// The receiver has forgotten everything: all symbols are unsent again. Acks and losses of updates
-    /// from before are of no use any more, and must not be handed in.
+    /// Restarts the transfer, as the receiver has forgotten everything: all symbols are unsent
+    /// again. Acks and losses of earlier updates no longer apply, and must not be passed in.
     pub fn restart(&mut self) {
         self.symbols.clear();
         self.symbols.resize(self.layout.symbols() as usize, Symbol::default());
@@ -256,7 +256,7 @@ impl Transfer {
         self.acked += 1;
     }
 
-    /// The receiver has the state, whatever is known of its symbols.
+    /// The receiver has the state, whatever the outcome of its symbols.
     pub fn complete(&mut self) {
         self.symbols
             .iter_mut()

@@ -15,9 +15,9 @@ pub struct Packets(u64);
 macro_rules! counted {
     ($type:ident, $unit:literal) => {
         impl $type {
-            /// None at all.
+            /// Zero.
             pub const ZERO: Self = Self(0);
-            /// More than there will ever be.
+            /// The maximum.
             pub const MAX: Self = Self(u64::MAX);
 
             #[doc = concat!("`count` ", $unit, ".")]

@@ -1,4 +1,4 @@
-//! Quantities with their units: what a number means is its type.
+//! Quantities with their units as types.
 //!
 //! | type | holds | prints and parses as |
 //! |---|---|---|
@@ -9,9 +9,9 @@
 //! | [`Bytes`] | a size | `1024B`, `64kB`, `1MiB` |
 //! | [`Packets`] | a count of packets | `100p` |
 //!
-//! Operators saturate at the ends of the range instead of wrapping or panicking: a law never
-//! dies of a hostile number. Where an overflow must be noticed there is a `checked_*` method.
-//! Printing is exact, and what is printed parses back to the same value.
+//! Operators saturate at the ends of the range instead of wrapping or panicking: a hostile number
+//! never stops a law. Where an overflow must be noticed there is a `checked_*` method. Printing is
+//! exact, and printed values parse back to the same value.
 
 mod bytes;
 mod parse;

@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// A quantity that could not be read: what was given and what would have been accepted.
+/// A quantity that could not be read: the text given, and an accepted form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a {what}: {reason}; write for example {example}")]
 pub struct ParseUnitError {
@@ -16,7 +16,7 @@ pub struct ParseUnitError {
 
 /// How a unit type is written: its suffixes with their worth in the type's base unit.
 pub(super) struct Notation {
-    /// What the quantity is called in an error.
+    /// The name of the quantity in an error.
     pub what: &'static str,
     /// An example for the error message.
     pub example: &'static str,
@@ -29,7 +29,7 @@ pub(super) struct Notation {
 }
 
 impl Notation {
-    /// What was given is a number without a unit.
+    /// The error for a number without a unit.
     fn no_unit(&self, given: &str) -> ParseUnitError {
         let mut error = self.error(given, "it has no unit");
         error.example = alloc::format!("`{}{}`", error.given.trim(), self.usual).into();
@@ -138,7 +138,7 @@ macro_rules! textual {
     };
 }
 
-/// Reads a quantity from a text. A number without a unit is refused with a unit that would do.
+/// Reads a quantity from a text. A number without a unit is refused with a proposed unit.
 #[cfg(feature = "serde")]
 pub(super) fn from_text<'de, T, D>(notation: &Notation, deserializer: D) -> Result<T, D::Error>
 where

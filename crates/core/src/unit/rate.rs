@@ -1,4 +1,4 @@
-//! Rates: bits per second and updates per second are different things.
+//! Rates: bits per second and updates per second, as different types.
 
 use core::fmt;
 use core::str::FromStr;
@@ -75,7 +75,7 @@ pub struct UpdateRate(f64);
 impl UpdateRate {
     /// The slowest rate that can be expressed: one update in about 292 years.
     pub const MIN: Self = Self(1e-10);
-    /// The fastest rate that can be expressed: one update a nanosecond.
+    /// The fastest rate that can be expressed: one update per nanosecond.
     pub const MAX: Self = Self(1e9);
 
     /// A rate of `per_second` updates per second, or `None` unless it lies between

@@ -6,8 +6,8 @@ use super::parse::{Notation, textual};
 
 /// A moment: nanoseconds since an arbitrary start (the start of a simulation, or of a clock).
 ///
-/// Times of two clocks must never be subtracted from each other; only differences of times of
-/// the same clock mean anything. The range is 584 years.
+/// Times of two clocks must never be subtracted from each other; only differences of times of the
+/// same clock are meaningful. The range is 584 years.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -18,7 +18,7 @@ pub struct Span(u64);
 impl Time {
     /// The start of the clock.
     pub const ZERO: Self = Self(0);
-    /// Later than everything that happens.
+    /// The maximum, later than any event.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The moment `nanos` after the start of the clock.
@@ -65,9 +65,9 @@ impl Time {
 }
 
 impl Span {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// Longer than everything that happens.
+    /// The maximum, longer than any real span.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A span of `nanos` ns.
@@ -125,7 +125,7 @@ impl Span {
         self.0 as f64 / 1e9
     }
 
-    /// Whether this is no time at all.
+    /// Whether it is zero.
     #[inline]
     pub const fn is_zero(self) -> bool {
         self.0 == 0

@@ -1,4 +1,4 @@
-//! The ack: what the monitor knows after one update.
+//! The ack: the monitor's state after one update.
 
 use core::ops::Deref;
 
@@ -12,18 +12,18 @@ const WAS_FRESH: u8 = 1;
 const PARTS: u8 = 2;
 const NO_ROOM: u8 = 4;
 
-/// A monitor's answer to one update. The counts are modulo 2³²: only differences between two
-/// acks mean anything.
+/// A monitor's answer to one update. The counts are modulo 2³²: only differences between two acks
+/// are meaningful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
     /// The session of the update.
     pub session: SessionId,
     /// The sequence number of the update.
     pub seq: u64,
-    /// When the update left, on the source's clock, as it says.
+    /// When the update left, on the source's clock, as stated in the update.
     pub sent_at: Time,
-    /// When the update arrived, on the monitor's own clock. Only differences between acks mean
-    /// anything: gaps between arrivals, and how the one-way delay varies.
+    /// When the update arrived, on the monitor's own clock. Only differences between acks are
+    /// meaningful: gaps between arrivals, and how the one-way delay varies.
     pub received_at: Time,
     /// How long the monitor held the update before it answered, in whole µs up to 71 minutes.
     pub hold: Span,
@@ -31,33 +31,33 @@ pub struct Ack {
     pub was_fresh: bool,
     /// Updates that were the freshest when they arrived.
     pub fresh: u32,
-    /// Updates that came after a fresher one (copies of an update are not counted).
+    /// Updates that arrived after a fresher one (copies of an update are not counted).
     pub stale: u32,
-    /// Updates sent before the freshest that have not come.
+    /// Updates sent before the freshest that have not arrived.
     pub missing: u32,
     /// The code points of the update and of this ack.
     pub marks: Marks,
-    /// What has come of states in parts, if the update is [of parts](super::Update::is_of_parts).
+    /// The arrivals of states in parts, if the update is [of parts](super::Update::is_of_parts).
     pub parts: Option<PartsAck>,
 }
 
-/// What has come of states that take several updates, and of topics.
+/// The arrivals of states that take several updates, and of topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PartsAck {
-    /// Which of the 64 updates before the acknowledged one have come: bit 0 is the one before it. Those with
-    /// a state for which there was no room have not.
+    /// Which of the 64 updates before the acknowledged one have arrived: bit 0 is the one before
+    /// it. An update with a state for which there was no room counts as missing.
     pub recent: u64,
     /// Whether there was no room for a state in the acknowledged update.
     pub no_room: bool,
-    /// The number of the newest whole state of the topic that [leads](super::Frames::lead) the update, if
-    /// there is one. If a record leads it, or a question for the cursor: the cursor of its stream, the number
-    /// of chunks that the application has got, if the stream is known.
+    /// The number of the newest whole state of the topic that [leads](super::Frames::lead) the
+    /// update, if there is one. If a record leads it, or a question for the cursor: the cursor of
+    /// its stream, the number of chunks delivered to the application, if the stream is known.
     pub newest: Option<u64>,
 }
 
 impl PartsAck {
-    /// Whether an ack of update `acked` says that update `seq` has arrived, with all that is in it. Acks name 64 updates before
-    /// their own; of older ones, and of later ones, nothing is known.
+    /// Whether an ack of update `acked` reports that update `seq` has arrived, with everything in
+    /// it. Acks name 64 updates before their own; they report nothing about older and later ones.
     pub fn names(&self, acked: u64, seq: u64) -> bool {
         match acked.checked_sub(seq) {
             Some(0) => !self.no_room,

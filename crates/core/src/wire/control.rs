@@ -1,4 +1,4 @@
-//! The beginning and the end of a session: challenge and close.
+//! Messages that begin and end a session: challenge and close.
 
 use super::cursor::{Reader, Writer};
 use super::{Cookie, HEADER_LEN, ParseError, SessionId};
@@ -12,7 +12,7 @@ pub(super) const CLOSE: u8 = 4;
 pub struct Challenge {
     /// The session of the update that is answered.
     pub session: SessionId,
-    /// What the next opening must carry.
+    /// The cookie that the next opening must carry.
     pub cookie: Cookie,
 }
 
@@ -41,40 +41,41 @@ pub struct Close {
     pub reason: CloseReason,
 }
 
-/// Why a session ends or never begins. The words are for who hears it, whichever end that is.
+/// Why a session ends or never begins. The messages are worded for the end that receives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
 pub enum CloseReason {
-    /// Who sends has nothing more to send: the source, or the server of a downlink.
+    /// The sender, which is the source or the server of a downlink, has nothing more to send.
     #[error("there is nothing more to send")]
     Done = 0,
     /// The monitor, or the server of a downlink, stops.
     #[error("the far end is shutting down")]
     ShuttingDown = 1,
-    /// It has as many sources, or clients, as it may have.
+    /// Its maximum number of sources, or clients, is reached.
     #[error("the far end serves as many as it may; raise its --max-sources or --max-clients")]
     Full = 2,
-    /// The token is not one that it accepts.
+    /// It does not accept the token.
     #[error("the far end does not accept the token")]
     BadToken = 3,
     /// It does not speak this version of the protocol.
     #[error("the far end speaks another version of the protocol")]
     Version = 4,
-    /// The payload is longer than it takes.
+    /// The payload exceeds its maximum.
     #[error("the payload is longer than the far end takes; raise its --max-payload")]
     TooLarge = 5,
-    /// Another source has the name: one that shows another certificate or another token.
+    /// Another source has the name, with another certificate or another token.
     #[error(
         "a source with another certificate or token has this name; it keeps it until it is silent"
     )]
     NameTaken = 6,
-    /// The name has characters that the monitor does not take.
+    /// The name has characters that the monitor does not accept.
     #[error(
         "the far end takes names of ASCII letters, digits and . _ : / @ + - that begin with a letter \
          or a digit and have no part `..`; choose such a name"
     )]
     BadName = 7,
-    /// The token or the certificate is known, but not for this name, or not for what is asked.
+    /// The token or the certificate is known, but not for this name, or not for the requested
+    /// right.
     #[error(
         "the far end knows the token or certificate, but does not permit it to use this name here; \
          choose a permitted name, or have the far end's --credentials changed"

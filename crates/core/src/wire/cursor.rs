@@ -1,4 +1,4 @@
-//! Reading and writing fields in order; reading never goes beyond the input.
+//! Reads and writes fields in order; reading never goes beyond the input.
 
 use super::{HEADER_LEN, MAGIC, ParseError, SessionId, VERSION};
 
@@ -19,7 +19,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// All that is left.
+    /// The rest of the input.
     #[inline]
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
@@ -63,14 +63,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether all has been read.
+    /// Whether everything has been read.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 }
 
-/// The greatest number that a [`Writer::varint`] carries.
+/// The maximum number that a [`Writer::varint`] carries.
 pub(super) const MAX_VARINT: u64 = (1 << 62) - 1;
 
 /// Bytes that a number takes; those above [`MAX_VARINT`] are written as that.

@@ -1,4 +1,4 @@
-//! The downlink's messages: a client joins, packets come, reports go back.
+//! The downlink's messages: join, packet and report.
 
 use core::num::NonZeroU16;
 
@@ -15,9 +15,9 @@ pub(super) const REPORT: u8 = 7;
 /// A client asks for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Join<'a> {
-    /// Chosen by the client.
+    /// The session, chosen by the client.
     pub session: SessionId,
-    /// What it shows in order to be let in.
+    /// Its credentials.
     pub opening: Opening<'a>,
 }
 
@@ -58,22 +58,22 @@ impl<'a> Join<'a> {
 /// One packet of a downlink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Whose it is.
+    /// The session.
     pub session: SessionId,
     /// Counts the packets of the session from 0.
     pub seq: u64,
-    /// When it was sent, on the server's clock. A report that shows it proves that the packet
-    /// came.
+    /// When it was sent, on the server's clock. A report that repeats it proves that the packet
+    /// arrived.
     pub sent_at: Time,
-    /// The server's estimate of (client's clock − server's clock) in ns, once it has one. With it
-    /// a client can tell the one-way delay without synchronised clocks.
+    /// The server's estimate of (client's clock − server's clock) in ns, once it has one. With it a
+    /// client can compute the one-way delay without synchronised clocks.
     pub clock_offset: Option<i64>,
-    /// Δ: how often the client shall report, in whole ms up to 65 s.
+    /// Δ: the interval of the client's reports, in whole ms up to 65 s.
     pub interval: Span,
-    /// The code point that reports shall have; without, the client decides. A client that does not
-    /// know of it ignores it.
+    /// The requested code point of reports; without it, the client decides. A client that does not
+    /// know the field ignores it.
     pub ack_mark: Option<AckMark>,
-    /// All the rest of the datagram.
+    /// The rest of the datagram.
     pub payload: &'a [u8],
 }
 
@@ -121,43 +121,43 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A client tells what came.
+/// A client's report of arrivals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Report {
-    /// Whose it is.
+    /// The session.
     pub session: SessionId,
     /// Counts the reports of the session from 0, modulo 2³².
     pub number: u32,
-    /// The newest packet that has come.
+    /// The newest packet that has arrived.
     pub newest_seq: u64,
-    /// When that was sent, as it said.
+    /// When that was sent, as stated in it.
     pub newest_sent_at: Time,
-    /// When it came, on the client's clock.
+    /// When it arrived, on the client's clock.
     pub newest_received_at: Time,
     /// How long ago that was, in whole µs up to 71 minutes.
     pub hold: Span,
-    /// Packets that have come in the session, modulo 2³².
+    /// Packets that have arrived in the session, modulo 2³².
     pub received: u32,
-    /// Packets a frame since the last report; `None` where too little came to tell.
+    /// Packets per frame since the last report; `None` if too few arrived to measure it.
     pub seen: Option<wlan::Report>,
-    /// The code points of that packet and of this report. Unknown of a client whose reports end
+    /// The code points of that packet and of this report. Unknown for a client whose reports end
     /// before these bytes.
     pub marks: Marks,
-    /// Arrivals, for the server's guard. `None` of a client whose reports end before these bytes.
+    /// Arrivals, for the server's guard. `None` for a client whose reports end before these bytes.
     pub delivered: Option<Delivered>,
-    /// Nmax: the maximum number of packets in a frame, as far as the client counts. `None` of a client
-    /// that does not know it, or whose reports end before these bytes.
+    /// Nmax: the maximum number of packets in a frame, as far as the client counts. `None` for a
+    /// client that does not know it, or whose reports end before these bytes.
     pub max_packets: Option<NonZeroU16>,
 }
 
 impl Report {
     /// Bytes on the wire.
     pub const LEN: usize = HEADER_LEN + 88;
-    /// Bytes of a client that says nothing of the maximum number of packets in a frame.
+    /// Bytes of a client that does not report the maximum number of packets in a frame.
     pub const LEN_WITHOUT_MAX_PACKETS: usize = HEADER_LEN + 84;
-    /// Bytes of a client that says nothing of arrivals.
+    /// Bytes of a client that does not report arrivals.
     pub const LEN_WITHOUT_ARRIVALS: usize = HEADER_LEN + 64;
-    /// Bytes of a client that says nothing of code points.
+    /// Bytes of a client that does not report code points.
     pub const LEN_WITHOUT_MARKS: usize = HEADER_LEN + 60;
 
     /// The report as bytes. Levels, deviations and losses are rounded to 32-bit floats.
@@ -213,7 +213,7 @@ impl Report {
         let rate = BitRate::from_bps(reader.u64()?);
         let [arrived, left, flags, _]: [u8; 4] = reader.array().unwrap_or_default();
         let delivered = read_delivered(&mut reader);
-        // Behind a group of fields that is cut, nothing is where it should be.
+        // After a group of fields that is cut off, the positions of later ones are unknown.
         let max_packets = delivered.and_then(|_| reader.u16().ok()).and_then(NonZeroU16::new);
         let delivered = delivered.filter(|_| flags & 1 != 0);
         let seen = wlan::Report { level, deviation, frames, rate, loss };

@@ -1,4 +1,4 @@
-//! Frames: what an update carries.
+//! Frames: the content of an update.
 //!
 //! ```text
 //!   update:  header │ opening │ frame │ frame │ … │ padding
@@ -11,21 +11,22 @@
 //! | 2 | part of a state | behind, age, length of the state, of a symbol, repair symbols, index; the symbol |
 //! | 3 | a state again, by its number alone | behind, age |
 //! | 4 | the topic's name | length (1), name; of a key: 1 (1), behind, key; of a stream: 2 (1), stream (8), first |
-//! | 5 | there is no state any more | behind, age |
+//! | 5 | the state is removed | behind, age |
 //! | 6 | a chunk of a [record](RecordChunk) | number, 1 (1) if the record ends with it, otherwise 0, age; its bytes |
-//! | 7 | how many chunks of records are there? | |
+//! | 7 | a question for the number of chunks of records | |
 //!
-//! All numbers but the name's length are varints. The **topic** is the number, 0 to 4095, of a topic or of
-//! one key of a topic with keys: either has states of its own. Its name frame says which it is; how far
-//! the first update that named this key is behind tells it from a former key of the same number.
+//! All numbers except the name's length are varints. The **topic** is the number, 0 to 4095, of a
+//! topic or of one key of a topic with keys: either has states of its own. Its name frame defines
+//! which. The distance (`behind`) to the first update that named this key distinguishes it from a
+//! former key of the same number.
 //!
-//! A state's **number** is the sequence number of the first update that carries it, or a part of it. A
-//! frame says how far that is behind its own update, which is 0 for most. So a newer state of a topic has
-//! a higher number, and a damaged field cannot raise it above what the update's own number allows.
+//! A state's **number** is the sequence number of the first update that carries it, or a part of
+//! it. A frame has the distance of that to its own update, which is 0 for most. So a newer state of
+//! a topic has a higher number, and a damaged field cannot raise it above the update's own number.
 //!
-//! A fresh state of topic 0 that is alone in its update travels bare: without kind, length,
-//! topic, number and age, as a flag of the update says. Kinds that a receiver does not know are skipped. Varints are
-//! those of RFC 9000 section 16.
+//! A fresh state of topic 0 that is alone in its update travels bare: without kind, length, topic,
+//! number and age, as marked by a flag of the update. Unknown kinds are skipped. Varints are those
+//! of RFC 9000 section 16.
 
 use alloc::vec::Vec;
 
@@ -52,7 +53,7 @@ const STREAM: u8 = 2;
 /// In a chunk: the record ends with it.
 const LAST: u8 = 1;
 
-/// The greatest number of a topic, or of a key.
+/// The maximum number of a topic, or of a key.
 pub const MAX_TOPIC: u16 = 4095;
 
 /// One frame of an update.
@@ -60,14 +61,14 @@ pub const MAX_TOPIC: u16 = 4095;
 pub enum Frame<'a> {
     /// A state that one datagram carries.
     State {
-        /// Which.
+        /// Its identity.
         id: StateId,
         /// Its bytes.
         bytes: &'a [u8],
     },
     /// One symbol of a state that takes several datagrams.
     Part(Part<'a>),
-    /// The state of this number is still the newest; whoever lacks it needs it whole.
+    /// The state of this number is still the newest; a receiver that lacks it needs it whole.
     Again(StateId),
     /// A topic's name.
     Name(TopicName<'a>),
@@ -75,7 +76,7 @@ pub enum Frame<'a> {
     Removed(StateId),
     /// A chunk of a record of a topic of records.
     Record(RecordChunk<'a>),
-    /// The ack shall have the cursor of the stream of this topic.
+    /// A request for the cursor of this topic's stream in the ack.
     Cursor(u16),
 }
 
@@ -87,7 +88,7 @@ pub struct TopicName<'a> {
     /// The topic's name, as that of a source: at most 63 bytes, without characters that
     /// [control](super::is_control) how text is shown.
     pub name: &'a str,
-    /// Which key of the topic, if it has keys.
+    /// The key of the topic, if it has keys.
     pub key: Option<TopicKey<'a>>,
     /// The stream of the topic, if each of its records counts. Such a topic has no keys.
     pub stream: Option<TopicStream>,
@@ -96,19 +97,19 @@ pub struct TopicName<'a> {
 /// A key of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicKey<'a> {
-    /// How far the first update with this key under this number is behind.
+    /// The distance to the first update with this key under this number.
     pub behind: u64,
     /// The key: any 1 to [`TopicKey::MAX_LEN`] bytes.
     pub bytes: &'a [u8],
 }
 
 impl TopicKey<'_> {
-    /// The longest key in bytes.
+    /// The maximum length of a key in bytes.
     pub const MAX_LEN: usize = MAX_KEY;
 }
 
 impl TopicName<'_> {
-    /// The most bytes of the frame with the name of a topic without keys.
+    /// The maximum bytes of the frame with the name of a topic without keys.
     pub const MAX_LEN: usize = 1 + 2 + 2 + 1 + MAX_NAME;
     /// The same with a key.
     pub const MAX_LEN_OF_KEY: usize = Self::MAX_LEN + 1 + 8 + MAX_KEY;
@@ -134,27 +135,28 @@ impl TopicName<'_> {
     }
 }
 
-/// Names a state of a session, and says how old it was when the update left.
+/// Names a state of a session, and gives its age when the update left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateId {
-    /// Of which topic or key: at most [`MAX_TOPIC`].
+    /// The topic or key: at most [`MAX_TOPIC`].
     pub topic: u16,
-    /// How far its number is behind that of the update: 0 if this update is the first that carries it.
+    /// The distance of its number to that of the update: 0 if this update is the first that carries
+    /// it.
     pub behind: u64,
     /// Time from its generation to the sending of the update; at most 2⁶² − 1 ns.
     pub age: Span,
 }
 
 impl StateId {
-    /// Of a state of topic 0 that was generated when the update left, which is the first to carry it.
+    /// A state of topic 0 that was generated when the update left, which is the first to carry it.
     pub const FRESH: Self = Self { topic: 0, behind: 0, age: Span::ZERO };
 
-    /// The number of the state, of an update with this one.
+    /// The number of the state, in update number `seq`.
     pub fn number(&self, seq: u64) -> u64 {
         seq.saturating_sub(self.behind)
     }
 
-    /// When the state was generated, on the source's clock, of an update that left at `sent_at`.
+    /// When the state was generated, on the source's clock, in an update that left at `sent_at`.
     pub fn generated_at(&self, sent_at: Time) -> Time {
         sent_at - self.age
     }
@@ -164,14 +166,14 @@ impl StateId {
     }
 }
 
-/// One symbol of a state: `symbol_len` bytes of it, or of what repairs it.
+/// One symbol of a state: `symbol_len` bytes of the state, or a repair symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// Which state.
+    /// The state.
     pub id: StateId,
     /// Its length, and how it is cut.
     pub layout: Layout,
-    /// Which symbol: those of the state from 0, then those of repair.
+    /// The index of the symbol: those of the state from 0, then those of repair.
     pub index: u32,
     /// The symbol.
     pub bytes: &'a [u8],
@@ -190,14 +192,14 @@ impl Part<'_> {
 }
 
 impl<'a> Frame<'a> {
-    /// The most bytes of a whole state's frame besides its own, of a topic up to 63.
+    /// The maximum overhead in bytes of a whole state's frame, of a topic up to 63.
     pub const MAX_OVERHEAD: usize = 1 + 4 + 1 + 8 + 8;
-    /// The most bytes of a part besides its symbol.
+    /// The maximum overhead in bytes of a part, without its symbol.
     pub const MAX_OVERHEAD_OF_PART: usize = Self::MAX_OVERHEAD + 4 + 4 + 4 + 4;
-    /// The most bytes of a chunk of a record besides its own.
+    /// The maximum overhead in bytes of a chunk of a record.
     pub const MAX_OVERHEAD_OF_RECORD: usize = 1 + 4 + 2 + 8 + 1 + 8;
 
-    /// Which state it is about; `None` of a name, and of records.
+    /// The state of the frame; `None` for a name, and for records.
     pub fn id(&self) -> Option<StateId> {
         match self {
             Self::State { id, .. }
@@ -208,7 +210,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The age of the record of which it is a chunk, when the update left.
+    /// The age of the chunk's record when the update left.
     pub(crate) fn record_age(&self) -> Option<Span> {
         match self {
             Self::Record(chunk) => Some(chunk.age),
@@ -216,7 +218,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Which topic or key it is about.
+    /// The topic or key of the frame.
     pub fn topic(&self) -> u16 {
         match self {
             Self::State { id, .. }
@@ -229,7 +231,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The length in bytes of the state that is in it, whole or in part.
+    /// The length in bytes of the state in it, whole or in part.
     #[inline]
     pub fn state_len(&self) -> usize {
         match self {
@@ -309,7 +311,7 @@ impl<'a> Frame<'a> {
         self.write(&mut Writer::new(&mut encoded[start..]));
     }
 
-    /// Reads the next frame of a kind that is known; `None` at the end.
+    /// Reads the next frame of a known kind; `None` at the end.
     fn read(reader: &mut Reader<'a>) -> Result<Option<Self>, ParseError> {
         while !reader.is_empty() {
             let kind = reader.u8()?;
@@ -357,7 +359,7 @@ fn read_topic(content: &mut Reader<'_>) -> Result<u16, ParseError> {
 /// The field of [`read_topic`].
 const TOPIC: &str = "number of a topic";
 
-/// `None` if the topic is of a kind that is not known.
+/// `None` if the topic is of an unknown kind.
 fn read_name<'a>(mut content: Reader<'a>) -> Result<Option<TopicName<'a>>, ParseError> {
     let (topic, len) = (read_topic(&mut content)?, content.u8()?);
     let name = str::from_utf8(content.take(len.into())?).ok();
@@ -391,7 +393,7 @@ fn narrow<T: TryFrom<u64>>(number: u64, field: &'static str) -> Result<T, ParseE
 #[derive(Clone, Copy)]
 pub struct Frames<'a> {
     one: Option<Frame<'a>>,
-    /// Others, as they came; they have been checked.
+    /// Other frames, as they arrived; they have been checked.
     encoded: &'a [u8],
 }
 
@@ -399,7 +401,7 @@ impl<'a> Frames<'a> {
     /// No frame.
     pub const NONE: Self = Self { one: None, encoded: &[] };
 
-    /// This frame alone.
+    /// A single frame.
     pub const fn one(frame: Frame<'a>) -> Self {
         Self { one: Some(frame), encoded: &[] }
     }
@@ -409,13 +411,13 @@ impl<'a> Frames<'a> {
         Self::one(Frame::State { id: StateId::FRESH, bytes })
     }
 
-    /// These, which [`Frame::append_to`] wrote.
+    /// The frames that [`Frame::append_to`] wrote.
     pub(crate) const fn appended(encoded: &'a [u8]) -> Self {
         Self { one: None, encoded }
     }
 
-    /// The first frame that is not a name: the ack has the number of the newest state, or the cursor, of its
-    /// topic. `None` where there is none.
+    /// The first frame that is not a name: the ack has the number of the newest state, or the
+    /// cursor, of its topic. `None` without one.
     pub fn lead(&self) -> Option<Frame<'a>> {
         self.iter().find(|frame| !matches!(frame, Frame::Name(_)))
     }

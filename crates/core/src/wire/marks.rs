@@ -1,5 +1,5 @@
-//! What messages say of code points (DSCP): which one an answer shall have, and which ones came and
-//! left. Each takes a byte that older versions send as zero and ignore.
+//! The code points (DSCP) in messages: the requested one of an answer, and those of arrivals and
+//! departures. Each takes a byte that older versions send as zero and ignore.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -7,27 +7,27 @@ use core::str::FromStr;
 
 use crate::dscp::Dscp;
 
-/// A byte with this bit says a code point in its lower six bits.
+/// A byte with this bit has a code point in its lower six bits.
 const SAID: u8 = 0x40;
 
 /// A byte with this bit asks for an echo.
 const ECHO: u8 = 0x80;
 
-/// Code points from here on are for the control of networks (RFC 2474 section 4.2.2.2): no peer may
-/// have them sent.
+/// Code points from here on are for the control of networks (RFC 2474 section 4.2.2.2): a peer
+/// cannot request them.
 const NETWORK_CONTROL: u8 = 48;
 
-/// With which code point answers shall leave: acks of updates, reports of a downlink's packets.
+/// The code point of answers: acks of updates, reports of a downlink's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AckMark {
-    /// With the code point with which the last update or packet came.
+    /// The code point with which the last update or packet arrived.
     Echo,
-    /// With this one.
+    /// This one.
     Set(Dscp),
 }
 
 impl AckMark {
-    /// The code point of an answer to something that came with `seen`.
+    /// The code point of an answer to a message that arrived with `seen`.
     pub fn of(self, seen: Option<Dscp>) -> Dscp {
         match self {
             Self::Echo => seen.unwrap_or_default(),
@@ -88,13 +88,13 @@ impl fmt::Display for AckMark {
     }
 }
 
-/// The code points that an answer tells of.
+/// The code points that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marks {
-    /// With which one the update or packet came that is answered; `None` where the receiver cannot
-    /// tell.
+    /// The code point of the answered update or packet on arrival; `None` if the receiver cannot
+    /// read it.
     pub seen: Option<Dscp>,
-    /// With which one the answer was sent; `None` where the receiver does not say.
+    /// The code point of the answer when sent; `None` if the receiver does not report it.
     pub sent: Option<Dscp>,
 }
 

@@ -1,4 +1,4 @@
-//! The formats on the wire, version 2: updates and what answers them; a downlink of packets.
+//! The formats on the wire, version 2: updates and their answers; a downlink of packets.
 //!
 //! ```text
 //!  source                         monitor
@@ -25,17 +25,17 @@
 //!
 //! All numbers are big-endian. Every message begins with the same 12 bytes:
 //!
-//! | at | bytes | what |
+//! | at | bytes | content |
 //! |---:|---:|---|
 //! | 0 | 2 | `FL` |
 //! | 2 | 1 | version, 2 |
 //! | 3 | 1 | type: 1 update, 2 ack, 3 challenge, 4 close, 5 join, 6 packet, 7 report |
 //! | 4 | 8 | session, random, chosen by the source, or by the client of a downlink |
 //!
-//! [`Message::parse`] is total: any bytes give a message or a [`ParseError`], without a panic,
-//! an allocation or a loop over more than the input. No answer is longer than what it answers
-//! ([`Update::MIN_LEN`]), so that a spoofed address gains nothing (RFC 9000 section 8 gives the
-//! reasoning). Byte by byte: `docs/protocol.md`.
+//! [`Message::parse`] is total: any bytes give a message or a [`ParseError`], without a panic, an
+//! allocation or a loop over more than the input. An answer is never longer than the message that
+//! it answers ([`Update::MIN_LEN`]), so that a spoofed address gains nothing (RFC 9000 section 8
+//! gives the reasoning). Byte by byte: `docs/protocol.md`.
 
 mod ack;
 mod control;
@@ -65,7 +65,7 @@ pub use update::{Opening, OpeningTooLong, Update};
 
 use cursor::Reader;
 
-/// The version that this code speaks.
+/// The version of this code.
 pub const VERSION: u8 = 2;
 
 /// The first bytes of each message.
@@ -101,58 +101,58 @@ const _: () = assert!(
         && Challenge::LEN <= Report::LEN
 );
 
-/// Names one session; random, so that who cannot see the traffic cannot guess it.
+/// Names one session; random, so that a host that cannot see the traffic cannot guess it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// Names a stream of records; random, so that no two are the same. It stays with the records over sessions and
-/// restarts of either end.
+/// Names a stream of records; random, so that no two are the same. It stays with the records over
+/// sessions and restarts of either end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StreamId(pub u64);
 
-/// Proof that the sender can be reached at the address that it claims; only the monitor that
-/// made it can read anything from it.
+/// Proof that the sender can be reached at its claimed address; only the monitor that made it can
+/// read anything from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cookie(pub [u8; 16]);
 
-/// Whatever may arrive.
+/// Any message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Message<'a> {
-    /// Fresh state from a source.
+    /// An update of a source.
     Update(Update<'a>),
     /// A monitor's answer to one update.
     Ack(Ack),
-    /// A monitor's demand to prove the address.
+    /// A monitor's request to prove the address.
     Challenge(Challenge),
     /// The end of a session, or its refusal.
     Close(Close),
-    /// A client's wish for a downlink.
+    /// A client's request for a downlink.
     #[cfg(feature = "wlan")]
     Join(Join<'a>),
-    /// One packet of it.
+    /// One packet of a downlink.
     #[cfg(feature = "wlan")]
     Packet(Packet<'a>),
-    /// What came of it.
+    /// A client's report on it.
     #[cfg(feature = "wlan")]
     Report(Report),
 }
 
-/// Why bytes are not a message of ours.
+/// Why bytes are not a message of this protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// Not a message of this protocol at all.
+    /// Not a message of this protocol.
     #[error("it does not begin like a Freshline message")]
     Foreign,
-    /// A version that we do not speak.
+    /// Another version of the protocol.
     #[error("it is of version {0}, this is version 2")]
     Version(u8),
     /// A type that version 2 does not have.
     #[error("its type {0} is unknown")]
     Type(u8),
-    /// It ends before its fields do.
+    /// It ends before its last field.
     #[error("it is cut short")]
     Truncated,
-    /// A field holds what it may not hold.
+    /// The value of a field is not allowed.
     #[error("its {0} is invalid")]
     Field(&'static str),
 }
@@ -206,11 +206,11 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What the header of a message says that has been parsed, or is to be.
+/// The content of a message's header, before or after the rest is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Heading {
-    /// An update with its sequence number; whether it wants states of the return direction, and whether an ack is
-    /// behind it.
+    /// An update with its sequence number; whether it wants states of the return direction, and
+    /// whether an ack follows it.
     Update { session: SessionId, seq: u64, wants_return: bool, has_rider: bool },
     /// An ack or a challenge: for a source.
     Answer(SessionId),
@@ -218,7 +218,7 @@ pub(crate) enum Heading {
     Close(SessionId),
 }
 
-/// For which end of a session a datagram is, without a look at the rest; `None` if for none.
+/// The end of a session that a datagram is for, without a look at the rest; `None` if for none.
 pub(crate) fn heading(datagram: &[u8]) -> Option<Heading> {
     let mut reader = Reader::new(datagram);
     let [magic @ .., version, kind]: [u8; 4] = reader.array().ok()?;
@@ -230,7 +230,7 @@ pub(crate) fn heading(datagram: &[u8]) -> Option<Heading> {
         update::TYPE => {
             let flags = reader.u8().ok()?;
             let (wants_return, has_rider) = (update::wants_return(flags), update::has_rider(flags));
-            // The code point of the ack, and the length of what the update carries.
+            // The code point of the ack, and the length of the update's content.
             reader.array::<3>().ok()?;
             let seq = reader.u64().ok()?;
             Some(Heading::Update { session, seq, wants_return, has_rider })
@@ -242,8 +242,8 @@ pub(crate) fn heading(datagram: &[u8]) -> Option<Heading> {
 }
 
 /// The session of an update whose version may be foreign: the header is the same in all versions.
-/// Only updates are answered; two monitors of different versions would otherwise answer each
-/// other's answers for ever, once anyone had sent one of them a message in the other's name.
+/// Only updates are answered; otherwise two monitors of different versions would answer each
+/// other's answers forever, after a single message with a forged source address.
 pub fn session_of_update(datagram: &[u8]) -> Option<SessionId> {
     let mut reader = Reader::new(datagram);
     let [magic @ .., _version, kind]: [u8; 4] = reader.array().ok()?;
@@ -298,7 +298,7 @@ mod tests {
             assert!(Message::parse(&buffer[..cut]).is_err(), "cut at {cut}");
         }
         assert_eq!(Message::parse(&buffer[..needed]), Ok(Message::Update(update)));
-        // What follows the frames is padding and is not looked at.
+        // Bytes after the frames are padding and ignored.
         assert_eq!(Message::parse(&buffer), Ok(Message::Update(update)));
     }
 

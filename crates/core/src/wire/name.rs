@@ -3,13 +3,13 @@
 use alloc::string::String;
 use core::fmt::{self, Display, Formatter, Write};
 
-/// The longest key in bytes.
+/// The maximum length of a key in bytes.
 pub(super) const MAX_KEY: usize = 64;
 
-/// The longest name in bytes.
+/// The maximum length of a name in bytes.
 pub(super) const MAX_NAME: usize = 63;
 
-/// Whether a character is none to see: a control character (C0, DEL, C1), or one that changes the
+/// Whether a character is invisible: a control character (C0, DEL, C1), or one that changes the
 /// direction of the text around it (Unicode Standard Annex 9, section 2).
 pub fn is_control(character: char) -> bool {
     let is_bidirectional = matches!(
@@ -19,7 +19,8 @@ pub fn is_control(character: char) -> bool {
     character.is_control() || is_bidirectional
 }
 
-/// Text in which characters that [control](is_control) how text is shown are escaped, as in `\u{1b}`.
+/// Text with an escape, as in `\u{1b}`, for characters that [control](is_control) how text is
+/// shown.
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -31,9 +32,9 @@ pub fn escaped(text: &str) -> String {
     shown
 }
 
-/// A key, which may be any bytes, as text that can be shown: bytes that are no UTF-8, characters that
-/// [control](is_control) how text is shown, and the backslash as `\xNN` each, so that no two keys look the
-/// same.
+/// A key, which may be any bytes, as printable text: bytes that are not UTF-8, characters that
+/// [control](is_control) how text is shown, and the backslash as `\xNN` each, so that no two keys
+/// look the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyText<'a>(pub &'a [u8]);
 

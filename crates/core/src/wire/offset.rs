@@ -7,13 +7,13 @@
 //!  └───────────────────────────────────────┴─────────┴──────────┘           in units of 64 ns
 //! ```
 //!
-//! An offset is never known to 256 ns, so that its lowest byte is free for the error. Both are rounded such
-//! that the age of a state is never taken for less than it may be: the offset down, the error up, by an
-//! eighth at most.
+//! An offset is never known to 256 ns, so its lowest byte is free for the error. Both are rounded
+//! so that the age of a state is never underestimated: the offset down, the error up, by an eighth
+//! at most.
 
 use crate::unit::Span;
 
-/// A source's estimate of (monitor's clock − source's clock), and how wrong it may be.
+/// A source's estimate of (monitor's clock − source's clock), and its error bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffsetEstimate(u64);
 
@@ -23,8 +23,8 @@ const UNIT: u64 = 64;
 const UNBOUNDED: u64 = 0xff;
 
 impl OffsetEstimate {
-    /// An estimate of `nanos` ns that is wrong by at most `error`, to either side. More than 1924 s count as
-    /// unbounded.
+    /// An estimate of `nanos` ns with an error of at most `error`, in either direction. More than
+    /// 1924 s count as unbounded.
     pub fn new(nanos: i64, error: Span) -> Self {
         Self(nanos.cast_unsigned() & !0xff | error_code(error))
     }
@@ -44,7 +44,8 @@ impl OffsetEstimate {
         (self.0 & !0xff).cast_signed()
     }
 
-    /// By how much it may be too great; [`Span::MAX`] if that is unknown. It may be too small by 256 ns more.
+    /// By how much it may be too large; [`Span::MAX`] if that is unknown. It may be too small by
+    /// 256 ns more.
     pub const fn error(self) -> Span {
         match self.0 & 0xff {
             UNBOUNDED => Span::MAX,

@@ -1,10 +1,11 @@
 //! Records of topics of records: chunks of them, and the stream that numbers the chunks.
 //!
-//! A topic's **stream** is its chunks, numbered from 0 without gaps. A record of up to [`RecordChunk::MAX_LEN`]
-//! bytes is one chunk; a longer one is cut into chunks of that length, of which the last one may be shorter
-//! and says that the record ends. The length does not depend on the path, so that a source that is restarted
-//! and puts its records again gives them the same numbers. The monitor answers with its **cursor**: the
-//! number of chunks that the application has got, in order.
+//! A topic's **stream** is its chunks, numbered from 0 without gaps. A record of up to
+//! [`RecordChunk::MAX_LEN`] bytes is one chunk; a longer one is cut into chunks of that length, of
+//! which the last one may be shorter and has a flag for the end of the record. The length does not
+//! depend on the path, so that a source that is restarted and puts its records again gives them the
+//! same numbers. The monitor answers with its **cursor**: the number of chunks delivered to the
+//! application, in order.
 
 use super::StreamId;
 use super::cursor::varint_len;
@@ -13,7 +14,7 @@ use crate::unit::{Span, Time};
 /// One chunk of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordChunk<'a> {
-    /// Of which topic: at most [`MAX_TOPIC`](super::MAX_TOPIC).
+    /// The topic: at most [`MAX_TOPIC`](super::MAX_TOPIC).
     pub topic: u16,
     /// Its number in the topic's stream, at most 2⁶² − 1.
     pub number: u64,
@@ -29,33 +30,34 @@ impl RecordChunk<'_> {
     /// The length of each chunk but the last of a record, which may be shorter, in bytes. A frame with one
     /// fits into the updates of all paths that carry packets of 1,200 bytes, the opening included.
     pub const MAX_LEN: usize = 512;
-    /// The longest record in bytes.
+    /// The maximum length of a record in bytes.
     pub const MAX_RECORD: usize = 64 << 10;
-    /// What a chunk counts for [`RecordChunk::WINDOW`] besides its bytes.
+    /// The cost of a chunk for [`RecordChunk::WINDOW`] in addition to its bytes.
     pub const COST: usize = 64;
     /// The chunks from the cursor on that a source may have sent, in bytes, each with
     /// [`RecordChunk::COST`]. 256 KiB: 3.5 Mbit/s over a round trip of 600 ms.
     pub const WINDOW: usize = 256 << 10;
-    /// The greatest number that a source gives to a chunk. The greatest one on the wire is never reached.
+    /// The maximum number that a source gives to a chunk. The maximum on the wire is never reached.
     pub const MAX_NUMBER: u64 = 1 << 61;
 
-    /// When the record was generated, on the source's clock, of an update that left at `sent_at`.
+    /// When the record was generated, on the source's clock, in an update that left at `sent_at`.
     pub fn generated_at(&self, sent_at: Time) -> Time {
         sent_at - self.age
     }
 
-    /// How many chunks a record of `len` bytes takes.
+    /// The number of chunks of a record of `len` bytes.
     pub fn count(len: usize) -> u64 {
         len.div_ceil(Self::MAX_LEN).max(1) as u64
     }
 
-    /// What a record of `len` bytes counts for the buffer of its topic: its bytes, and [`RecordChunk::COST`] for
-    /// each chunk.
+    /// The cost of a record of `len` bytes in the buffer of its topic: its bytes, and
+    /// [`RecordChunk::COST`] for each chunk.
     pub fn cost_of_record(len: usize) -> usize {
         len + Self::count(len) as usize * Self::COST
     }
 
-    /// The longest record that counts no more than `bytes`; 0 also if not even an empty one does.
+    /// The maximum length of a record that costs at most `bytes`; 0 also if not even an empty one
+    /// fits.
     pub fn max_record_within(bytes: usize) -> usize {
         let whole = Self::cost_of_record(Self::MAX_LEN);
         let rest = (bytes % whole).saturating_sub(Self::COST);
@@ -76,10 +78,10 @@ impl RecordChunk<'_> {
 /// The stream of a topic, as its name announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicStream {
-    /// Which.
+    /// Its identity.
     pub id: StreamId,
-    /// The lowest number that the source still has, at most 2⁶² − 1. The application has got all chunks
-    /// below, or nobody has them any more.
+    /// The lowest number that the source still has, at most 2⁶² − 1. All chunks below were
+    /// delivered to the application, or are lost.
     pub first: u64,
 }
 

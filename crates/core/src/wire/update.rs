@@ -1,4 +1,4 @@
-//! The update: what a source says at one moment.
+//! The update: a source's message with its states at one moment.
 
 use super::cursor::{Reader, Writer};
 use super::name::{MAX_NAME, is_control};
@@ -19,23 +19,23 @@ const RIDER: u8 = 32;
 /// One update: the states of a source, or parts of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Update<'a> {
-    /// Whose it is.
+    /// The session.
     pub session: SessionId,
-    /// Counts the updates of the session from 0; at one a nanosecond it lasts 584 years.
+    /// Counts the updates of the session from 0; at one per nanosecond it lasts 584 years.
     pub seq: u64,
     /// When it left, on the source's clock; a copy by another path has the same time.
     pub sent_at: Time,
-    /// The source's estimate of (monitor's clock − source's clock) and of its error, once it has one. With
-    /// it a monitor can tell the age without synchronised clocks, and a bound of it.
+    /// The source's estimate of (monitor's clock − source's clock) and of its error, once it has
+    /// one. With it a monitor can compute the age, and a bound of it, without synchronised clocks.
     pub clock_offset: Option<OffsetEstimate>,
-    /// Whether it asks for an ack. A monitor that does not know of updates without one answers all the
-    /// same, as it ignores unknown flags.
+    /// Whether it asks for an ack. A monitor that does not know the flag ignores it and always
+    /// answers.
     pub wants_ack: bool,
-    /// Whether the sender wants states of the return direction: a listener with some may open a session
-    /// towards it. One that does not know of it ignores it.
+    /// Whether the sender wants states of the return direction: a listener with some may open a
+    /// session to it. A listener that does not know the flag ignores it.
     pub wants_return: bool,
-    /// The code point that its ack shall have; without, the monitor decides. A monitor that does not
-    /// know of it ignores it.
+    /// The requested code point of its ack; without it, the monitor decides. A monitor that does
+    /// not know the field ignores it.
     pub ack_mark: Option<AckMark>,
     /// Asks for the session to be opened; carried until the first ack.
     pub opening: Option<Opening<'a>>,
@@ -43,7 +43,7 @@ pub struct Update<'a> {
     pub frames: Frames<'a>,
 }
 
-/// What a source shows in order to be let in.
+/// A source's credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening<'a> {
     /// The cookie of the last challenge, or zeroes.
@@ -60,7 +60,8 @@ pub enum OpeningTooLong {
     /// The name is too long.
     #[error("the name has {0} bytes; at most {max} are allowed", max = Opening::MAX_NAME)]
     Name(usize),
-    /// The name holds characters that would break a terminal or a log, or reorder what is next to it.
+    /// The name holds characters that would break a terminal or a log, or reorder the text around
+    /// them.
     #[error("the name holds control characters, or characters that change the direction of text")]
     ControlCharacters,
     /// The token is too long.
@@ -79,9 +80,9 @@ impl Opening<'_> {
             && name.split('/').all(|part| part != "..")
     }
 
-    /// The longest name in bytes.
+    /// The maximum length of a name in bytes.
     pub const MAX_NAME: usize = MAX_NAME;
-    /// The longest token in bytes.
+    /// The maximum length of a token in bytes.
     pub const MAX_TOKEN: usize = 255;
 
     /// Checks that name and token can be carried.
@@ -107,11 +108,10 @@ impl<'a> Update<'a> {
     pub const HEADER_LEN: usize = HEADER_LEN + 28;
     /// The shortest update: as long as an ack, so that no answer is longer than its question.
     pub const MIN_LEN: usize = Ack::LEN;
-    /// The shortest one that is answered with what has come of states in parts, and of topics.
+    /// The shortest update whose answer reports the arrivals of states in parts, and of topics.
     pub const MIN_LEN_OF_PARTS: usize = Ack::LEN_OF_PARTS;
 
-    /// Whether it has to do with a state that takes several updates, or with topics: its ack has
-    /// [`Ack::parts`].
+    /// Whether it contains parts of states, or topics: its ack has [`Ack::parts`].
     #[inline]
     pub fn is_of_parts(&self) -> bool {
         are_of_parts(&self.frames)
@@ -192,12 +192,12 @@ pub(super) fn wants_return(flags: u8) -> bool {
     flags & RETURN != 0
 }
 
-/// Whether an ack is behind an update with these flags.
+/// Whether an ack follows an update with these flags.
 pub(super) fn has_rider(flags: u8) -> bool {
     flags & RIDER != 0
 }
 
-/// An ack has been written behind this update.
+/// Sets the flag for an ack behind this update.
 pub(super) fn note_rider(datagram: &mut [u8]) {
     if let Some(flags) = datagram.get_mut(HEADER_LEN) {
         *flags |= RIDER;

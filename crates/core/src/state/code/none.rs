@@ -1,4 +1,4 @@
-//! In place of the code, where there is none.
+//! Replaces the code in a build without it.
 
 use alloc::vec::Vec;
 
@@ -6,9 +6,9 @@ use crate::state::Layout;
 
 pub(super) const AVAILABLE: bool = false;
 
-/// There is none.
+/// Not available.
 pub(super) enum Encoder {}
-/// There is none.
+/// Not available.
 pub(super) enum Decoder {}
 
 pub(super) fn prepare() {}

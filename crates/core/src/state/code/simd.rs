@@ -13,8 +13,8 @@ pub(super) const AVAILABLE: bool = true;
 pub(super) type Encoder = HighRateEncoder<Sparse>;
 pub(super) type Decoder = HighRateDecoder<Sparse>;
 
-/// Products of the number of missing symbols and the number of all, up to which the sums over the missing
-/// ones are computed directly. Beyond, the crate's transform is faster.
+/// Up to this product of the number of missing symbols and the number of all, the sums over the
+/// missing ones are computed directly. Beyond it, the crate's transform is faster.
 const DIRECT: usize = 1 << 18;
 
 /// The crate's engine with a shorter evaluation of polynomials that have few zeroes.

@@ -1,4 +1,4 @@
-//! How symbols are lost: the loss probability, and how far losses come in bursts.
+//! Measures symbol losses: the loss probability, and the burstiness of losses.
 //!
 //! ```text
 //!   p    = (lost + p₀·m₀) / (seen + m₀)              lost, seen: decaying sums over `memory` symbols
@@ -32,7 +32,7 @@ pub(super) struct Prior {
     pub(super) memory: f64,
 }
 
-/// The losses of symbols, in the order in which they are known.
+/// The losses of symbols, in the order in which their outcomes become known.
 #[derive(Debug, Clone)]
 pub(super) struct Losses {
     prior: Prior,

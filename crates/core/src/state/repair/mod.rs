@@ -1,9 +1,11 @@
-//! Repair: what leaves in the next slot for a state that is longer than a datagram.
+//! Repair: chooses the symbol that leaves in the next slot for a state that is longer than a
+//! datagram.
 //!
-//! The rate law grants slots of length τ, one symbol each. A state of n symbols is complete at the receiver
-//! when any n of its symbols have arrived, data or repair (a maximum distance separable code). This law
-//! decides which symbol a slot is for, so that the mean age of states at the receiver is low. It does not
-//! change the rate. `docs/large-states.md` has the derivations and what was measured.
+//! The rate law grants slots of length τ, one symbol each. A state of n symbols is complete at the
+//! receiver when any n of its symbols have arrived, data or repair (a maximum distance separable
+//! code). This law decides which symbol a slot is for, so that the mean age of states at the
+//! receiver is low. It does not change the rate. `docs/large-states.md` has the derivations and
+//! measurements.
 //!
 //! **Model.** Forward delay d, round trip R, loss probability p, q = 1 − p. Times below are in slots. A state
 //! is sampled when its first symbol leaves (pull), or is put at its own times (push). J is the number
@@ -85,7 +87,7 @@ use self::losses::{Losses, Prior};
 use self::shortfall::Shortfall;
 use crate::unit::{Span, UpdateRate};
 
-/// Symbols of one state with its repair symbols, at most.
+/// The maximum number of symbols of one state, including repair symbols.
 pub const MAX_SYMBOLS: u32 = 65_536;
 
 /// A loss is known when three later symbols are acknowledged: RFC 9002, section 6.1.1.
@@ -105,10 +107,11 @@ pub struct Params {
     /// The expected loss counts as this number of symbols. 20: after `memory` symbols without a loss
     /// the estimate is 1 in 20,000, too few for a repair symbol on states of fewer than 100 symbols.
     pub prior_weight: f64,
-    /// Outcomes over which losses are averaged, symbols, at least 16. 4096: the standard deviation of
-    /// a loss of 5 % is then below a tenth of it, with bursts of 2.
+    /// Outcomes over which losses are averaged, symbols, at least 16. 4096: the standard deviation
+    /// of a loss of 5 % is then below a tenth of it, with bursts of 2.
     pub memory: f64,
-    /// Repair symbols per data symbol, at most. 1: a bound on work and load; more was not measured.
+    /// The maximum number of repair symbols per data symbol. 1: a bound on work and load; more was
+    /// not measured.
     pub max_redundancy: f64,
     /// c: a state is sent to its end at least every c·n slots, although newer ones are put. 2.
     pub max_gap: f64,
@@ -129,11 +132,11 @@ impl Default for Params {
 /// The state before the current one, incomplete at the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormerState {
-    /// Symbols that the receiver has yet to get: n minus those that are acknowledged.
+    /// Symbols that the receiver still needs: n minus the acknowledged ones.
     pub needed: u32,
-    /// Symbols whose fate is unknown.
+    /// Symbols with an unknown outcome.
     pub in_flight: u32,
-    /// Its generation time minus that of the newest state that is delivered; [`Span::MAX`] if none is.
+    /// Its generation time minus that of the newest delivered state; [`Span::MAX`] without one.
     pub gain: Span,
 }
 
@@ -142,11 +145,11 @@ pub struct FormerState {
 pub struct CurrentState {
     /// Its data symbols, n.
     pub symbols: u32,
-    /// Data symbols that have yet to leave, the known losses included.
+    /// Data symbols that have yet to leave, including known losses.
     pub remaining: u32,
     /// Its generation time minus that of the former one.
     pub gain: Span,
-    /// The age, at the source, of the newest state that is delivered; [`Span::MAX`] if none is.
+    /// The age, at the source, of the newest delivered state; [`Span::MAX`] without one.
     pub delivered_age: Span,
     /// Slots since the last state was sent to its end, or since the first one began.
     pub spent: u32,
@@ -182,7 +185,7 @@ struct Plan {
 }
 
 impl Repair {
-    /// A law that has seen no symbol, with a round trip of zero.
+    /// A law without outcomes, with a round trip of zero.
     pub fn new(params: Params) -> Self {
         let Params { prior_loss, prior_weight, memory, .. } = params;
         let prior = Prior {
@@ -286,7 +289,7 @@ impl Repair {
         if self.slot > 0.0 { self.round_trip / self.slot } else { 0.0 }
     }
 
-    /// Symbols whose fate is unknown when all data have left.
+    /// Symbols with an unknown outcome when all data have left.
     fn unknown(&self, symbols: u32) -> u32 {
         (libm::ceil(self.round_trip_slots()).max(1.0) as u32).min(symbols)
     }
@@ -329,11 +332,11 @@ impl Repair {
     }
 }
 
-/// What the ages of the header depend on, except k.
+/// The inputs of the header's ages, except k.
 struct Cycle {
     /// Slots until all data have left.
     length: f64,
-    /// From a loss until it is known.
+    /// Slots from a loss until it is known.
     detection: f64,
     symbols: f64,
     tail: f64,
@@ -357,7 +360,7 @@ impl Cycle {
     }
 }
 
-/// E[J] of the beta negative binomial distribution; infinite where it has no mean.
+/// E[J] of the beta negative binomial distribution; infinite if it has no mean.
 fn mean_losses(n: f64, p: f64, rho: f64) -> f64 {
     let c = 1.0 / rho - 1.0;
     let b = (1.0 - p) * c;
@@ -449,7 +452,7 @@ mod tests {
         }
         let single = law(20, 100_000);
         assert!((bursts.loss() / single.loss() - 1.0).abs() < 0.25);
-        // A state of 20 symbols is mostly spared by bursts, one of 1000 has varying losses.
+        // A state of 20 symbols mostly falls between bursts, one of 1000 has varying losses.
         assert!(bursts.repair_symbols(20, 20) < single.repair_symbols(20, 20));
         assert!(bursts.dispersion(20) > 10.0 && single.dispersion(20) < 1.5);
     }
@@ -468,9 +471,9 @@ mod tests {
         let round = law.repair_round(&former, &current(90));
         assert!((4..8).contains(&round), "3 and some for their losses: {round}");
         assert_eq!(law.repair_round(&former, &current(10)), 0);
-        // What is in flight may be enough.
+        // The symbols in flight may be enough.
         assert_eq!(law.repair_round(&FormerState { in_flight: 3, ..former }, &current(90)), 0);
-        // It would hardly be newer than what the receiver has.
+        // It would hardly be newer than the receiver's state.
         assert_eq!(law.repair_round(&FormerState { gain: SLOT * 5, ..former }, &current(90)), 0);
         // Nothing is delivered yet.
         assert!(law.repair_round(&FormerState { gain: Span::MAX, ..former }, &current(20)) > 0);

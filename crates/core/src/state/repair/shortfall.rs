@@ -50,7 +50,7 @@ impl Shortfall {
     pub(super) fn new(n: f64, p: f64, rho: f64) -> Self {
         let c = 1.0 / rho - 1.0;
         let (a, b) = (p * c, (1.0 - p) * c);
-        // Of the losses among the n/q symbols that are sent in the mean.
+        // Standard deviation of the losses among the mean n/q symbols sent.
         let sent = n / (1.0 - p);
         let variance = sent * p * (1.0 - p) * (1.0 + (sent - 1.0) * rho) / ((1.0 - p) * (1.0 - p));
         let from = libm::floor((n * p / (1.0 - p) - 8.0 * sqrt(variance)).max(0.0));
