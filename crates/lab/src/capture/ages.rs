@@ -1,19 +1,19 @@
-//! The age over whole teeth of its sawtooth: from the first fresh update to the last.
+//! The age over complete teeth of its sawtooth: from the first fresh update to the last.
 //!
-//! A capture ends at some moment of its own, and a flow that has gone silent has no age to go on
-//! with; the growth after the last update is therefore left out.
+//! A capture ends at an arbitrary time, and a flow that has stopped sending has no defined age.
+//! Therefore the growth after the last update is left out.
 
 use freshline_core::age::{AgeMeter, Freshness};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
-/// Measures it. Takes its 59 KiB with the first update.
+/// Measures the age. Allocates its 59 KiB with the first update.
 #[derive(Debug, Default)]
 pub(super) struct Sawtooth {
     teeth: Option<(AgeMeter, Time)>,
 }
 
-/// What the age was.
+/// The distribution of the age.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ages {
     /// Time average in ms.
@@ -24,20 +24,20 @@ pub struct Ages {
     pub p95_ms: f64,
     /// The age in ms not exceeded during 99 % of the time.
     pub p99_ms: f64,
-    /// The largest age in ms.
+    /// The maximum age in ms.
     pub max_ms: f64,
     /// Mean of the ages just before each reset, in ms.
     pub peak_mean_ms: f64,
-    /// Mean time in ms from one fresh update to the next.
+    /// Mean interval in ms between fresh updates.
     pub inter_delivery_mean_ms: f64,
     /// Updates that reset the age, at least 2.
     pub fresh: u64,
-    /// From the first of them to the last, in s.
+    /// The time from the first of them to the last, in s.
     pub duration_s: f64,
 }
 
 impl Sawtooth {
-    /// An update that was generated at `generated_at` is known to have arrived.
+    /// A sign that an update generated at `generated_at` has arrived.
     pub(super) fn on_update(&mut self, now: Time, generated_at: Time) {
         let (meter, reset_at) = self.teeth.get_or_insert_with(|| (AgeMeter::new(), now));
         if meter.on_update(now, generated_at) == Freshness::Fresh {
@@ -45,7 +45,7 @@ impl Sawtooth {
         }
     }
 
-    /// `None` before the second fresh update.
+    /// The ages; `None` before the second fresh update.
     pub(super) fn ages(&self) -> Option<Ages> {
         let (meter, reset_at) = self.teeth.as_ref()?;
         let summary = meter.summary(*reset_at)?;

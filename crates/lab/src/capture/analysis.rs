@@ -1,4 +1,4 @@
-//! Which packet belongs where, within bounds.
+//! Assigns packets to flows and sessions, within bounds.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -15,27 +15,28 @@ use super::session::Session;
 use super::tcp::{Belongs, Far, TcpFlow};
 use super::{CaptureError, Frame, Timeless};
 
-/// What a capture may cost: at most `max_flows` · (`max_outstanding` · 32 B + 60 KiB) for TCP, and
-/// twice the 60 KiB for sessions. What is beyond is counted in the report.
+/// The limits on the memory of an analysis: at most `max_flows` · (`max_outstanding` · 32 B + 60
+/// KiB) for TCP, and twice the 60 KiB for sessions. Packets beyond the limits are counted in the
+/// report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Directions of TCP flows, and as many sessions.
+    /// The maximum number of directions of TCP flows, and of sessions.
     pub max_flows: usize,
-    /// Segments or updates under way in each of them.
+    /// The maximum number of segments or updates in flight in each of them.
     pub max_outstanding: usize,
 }
 
 impl Default for Limits {
-    /// Enough for 100 ms at 1.9 Gbit/s in packets of 1448 bytes; 570 MiB at the very worst.
+    /// Enough for 100 ms at 1.9 Gbit/s in packets of 1448 bytes; at most 570 MiB.
     fn default() -> Self {
         Self { max_flows: 1_000, max_outstanding: 16_384 }
     }
 }
 
-/// What was measured, and whether that is all of the file.
+/// The measurements, and the error that ended them, if any.
 #[derive(Debug)]
 pub struct Measured {
-    /// Of all that could be read.
+    /// The measurements of all readable packets.
     pub report: Report,
     /// Why the reading ended before the end of the file, if it did.
     pub error: Option<CaptureError>,
@@ -75,25 +76,25 @@ pub fn measure(input: impl Read, limits: Limits) -> Measured {
 struct Analysis {
     limits: Limits,
     packets: Packets,
-    /// The first link type that was not understood.
+    /// The first link type that is not supported.
     unknown_link: Option<u32>,
-    /// The earliest frame and the latest; files are not always in order.
+    /// The earliest and the latest frame; files are not always in order.
     period: Option<(Time, Time)>,
     flows: Vec<TcpFlow>,
     flow_of: HashMap<Ends, usize>,
     sessions: Vec<Session>,
     session_of: HashMap<SessionId, usize>,
-    /// Room for a datagram that was captured in part.
+    /// A buffer for a datagram that was captured in part.
     datagram: Vec<u8>,
 }
 
-/// Why a message was not taken.
+/// Why a message was not used.
 enum Unread {
-    /// It is not one.
+    /// It is not one of Freshline's.
     Foreign,
     /// Too little of it was captured.
     Cut,
-    /// Of a session beyond the limit.
+    /// It belongs to a session beyond the limit.
     Limit,
 }
 
@@ -134,11 +135,11 @@ impl Analysis {
         *count += 1;
     }
 
-    /// Returns where the packet counts.
+    /// Returns the counter of the packet.
     fn on_tcp(&mut self, now: Time, ends: Ends, segment: Segment) -> &mut u64 {
         let Segment { seq, ack, sacked, syn, len } = segment;
         if let (Some(ack), Some(flow)) = (ack, self.flow_of.get(&ends.reversed()).copied()) {
-            // What is acknowledged was not damaged.
+            // An acknowledged segment was not damaged.
             let answered = self.flows[flow].take_answered(ack);
             let flow = match answered {
                 Some(first) => self.begin_flow(ends.reversed(), first),
@@ -149,16 +150,17 @@ impl Analysis {
             }
         }
         if syn {
-            // The ports are used again.
+            // The ports are reused.
             self.flow_of.remove(&ends);
-            // So they are if what answers an opening has nothing to do with what was sent before.
+            // They are also reused if the ack that answers an opening acknowledges data that was
+            // not sent.
             let is_foreign = |flow: &usize| ack.is_some_and(|ack| !self.flows[*flow].has_sent(ack));
             if self.flow_of.get(&ends.reversed()).is_some_and(is_foreign) {
                 self.flow_of.remove(&ends.reversed());
             }
         }
         if len > 0 {
-            // A SYN takes a number too.
+            // A SYN takes a sequence number, too.
             let seq = seq.wrapping_add(syn.into());
             let known = self.flow_of.get(&ends).copied();
             let flow = match known.map(|flow| self.flows[flow].belongs(now, seq, len)) {
@@ -189,15 +191,15 @@ impl Analysis {
         Some(self.flows.len() - 1)
     }
 
-    /// Returns where the packet counts. It may hold several messages of one length, which a
-    /// network card will cut apart (GSO), or which it has put together (GRO).
+    /// Returns the counter of the packet. It may hold several messages of one length, which a
+    /// network card will split (GSO), or which it has merged (GRO).
     fn on_udp(&mut self, now: Time, ends: Ends, datagram: Datagram<'_>) -> &mut u64 {
         let Datagram { mut payload, mut len } = datagram;
         let mut is_first = true;
         loop {
             let message_len = match self.on_message(now, ends, payload, len) {
                 Ok(message_len) => message_len,
-                // What follows a message that was read is one of ours as well.
+                // A message after a readable one belongs to the same protocol.
                 Err(Unread::Foreign) if is_first => return &mut self.packets.other,
                 Err(Unread::Cut) if is_first => return &mut self.packets.truncated,
                 Err(Unread::Limit) if is_first => return &mut self.packets.over_limit,
@@ -220,8 +222,8 @@ impl Analysis {
         &mut self.packets.session
     }
 
-    /// Takes the first message of a datagram of `len` bytes, of which `payload` was captured; its
-    /// length, or 0 where it cannot be one of several.
+    /// Handles the first message of a datagram of `len` bytes, of which `payload` was captured.
+    /// Returns its length, or 0 if it cannot be one of several.
     fn on_message(
         &mut self,
         now: Time,
@@ -233,7 +235,7 @@ impl Analysis {
             Err(ParseError::Truncated) if payload.len() < Ack::LEN.min(len) => {
                 return Err(Unread::Cut);
             }
-            // What was cut off is the state itself, which nobody asks for.
+            // Only the state was cut off, which is not needed.
             Err(ParseError::Truncated) if payload.len() < len => {
                 self.datagram.clear();
                 self.datagram.extend_from_slice(payload);

@@ -1,4 +1,4 @@
-//! Numbers in headers, in the order of bytes of the network.
+//! Numbers in headers, in network byte order.
 
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))

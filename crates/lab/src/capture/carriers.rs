@@ -1,4 +1,4 @@
-//! Captures of what leaves the wired hops and cells of the lab.
+//! Captures of the packets that leave the wired hops and cells of the lab.
 
 use std::io::{self, Write};
 
@@ -7,47 +7,47 @@ use super::{LinkType, PcapWriter};
 use crate::scenario::{Built, Scenario};
 use crate::world::{Carrier, Left};
 
-/// Writes what leaves some hops and cells of a world into captures.
+/// Writes the packets that leave selected hops and cells of a world into captures.
 pub struct Captures<W> {
-    /// For each hop, the captures that it goes to.
+    /// For each hop, the indices of its captures.
     of_hop: Vec<Vec<usize>>,
-    /// The same for each cell.
+    /// For each cell, the indices of its captures.
     of_cell: Vec<Vec<usize>>,
     writers: Vec<PcapWriter<W>>,
     frames: Frames,
-    /// The first write that failed; after it, nothing is written.
+    /// The first write error, after which nothing more is written.
     failed: Option<io::Error>,
 }
 
-/// Nothing that carries packets has that name.
+/// There is no carrier with that name to capture.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchCarrier {
-    /// Nothing has it that a capture could be of.
+    /// There is no link, cell or mesh with the name.
     #[error(
         "there is no wired hop or cell `{name}`; give CELL, LINK, or LINK/reverse for the other \
          direction, where LINK or CELL is one of: {known}"
     )]
     Unknown {
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// The links and cells that there are.
+        /// The known links and cells.
         known: String,
     },
-    /// It is a mesh's.
+    /// It is the name of a mesh.
     #[error(
         "`{name}` is a mesh, of which there are no captures; give a CELL or LINK behind it, one of: \
          {known}"
     )]
     Mesh {
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// The links and cells that there are.
+        /// The known links and cells.
         known: String,
     },
 }
 
 impl<W: Write> Captures<W> {
-    /// No capture yet.
+    /// No captures yet.
     pub fn new(built: &Built) -> Self {
         Self {
             of_hop: vec![Vec::new(); built.world.hops().len()],
@@ -58,7 +58,8 @@ impl<W: Write> Captures<W> {
         }
     }
 
-    /// Begins a capture of what leaves each of `carriers`, as [`carrier_called`] knows them.
+    /// Begins a capture of the packets that leave each of `carriers`, as found by
+    /// [`carrier_called`].
     ///
     /// # Errors
     /// Those of `out`.
@@ -74,7 +75,7 @@ impl<W: Write> Captures<W> {
         Ok(())
     }
 
-    /// A packet has left what carried it.
+    /// A packet has left its carrier.
     pub fn on_left(&mut self, left: Left<'_>) {
         let captures = match left.carrier {
             Carrier::Hop(hop) => &self.of_hop[hop],
@@ -101,11 +102,11 @@ impl<W: Write> Captures<W> {
     }
 }
 
-/// The cell called CELL, or the hop called LINK or LINK/reverse: of links in series the first that a
-/// packet meets in that direction.
+/// The cell with the name CELL, or the hop with the name LINK or LINK/reverse: for links in series,
+/// the first hop in that direction.
 ///
 /// # Errors
-/// [`NoSuchCarrier`] names the links and cells that there are.
+/// [`NoSuchCarrier`] lists the known links and cells.
 pub fn carrier_called(
     name: &str,
     scenario: &Scenario,

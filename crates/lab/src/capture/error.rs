@@ -1,8 +1,8 @@
-//! Why a capture could not be read, or not to its end.
+//! Errors that end the reading of a capture.
 
 use std::io;
 
-/// Why a capture could not be read, or not to its end.
+/// An error that ends the reading of a capture, at its beginning or later.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// It does not begin like a capture.
@@ -15,36 +15,36 @@ pub enum CaptureError {
     Compressed {
         /// The name of the format.
         format: &'static str,
-        /// What unpacks it to standard output.
+        /// The command that decompresses it to standard output.
         unpack: &'static str,
     },
-    /// No frame in it has a time.
+    /// None of its frames has a timestamp.
     #[error(
         "none of the {0} packets has a time (simple packet blocks of pcapng); capture with times"
     )]
     Timeless(u64),
-    /// It ends within a packet, as when the disk was full or the writer was killed.
+    /// It ends within a packet, for example because the disk was full or the writer was killed.
     #[error("the file ends within packet {packet}, at byte {at}; all packets before it were read")]
     Truncated {
-        /// The packet that is not whole, counted from 1.
+        /// The number of the incomplete packet, counted from 1.
         packet: u64,
-        /// Bytes in the file.
+        /// The length of the file in bytes.
         at: u64,
     },
-    /// It holds what the format does not allow.
+    /// Its content violates the format.
     #[error(
         "the file is damaged in packet {packet} or before it, at byte {at}: {what}; all packets \
          before that were read"
     )]
     Damaged {
-        /// The packet that would come next, counted from 1.
+        /// The number of the next packet, counted from 1.
         packet: u64,
-        /// Where the block begins that cannot be read.
+        /// The offset of the unreadable block.
         at: u64,
-        /// What is wrong with it.
+        /// The violation.
         what: &'static str,
     },
-    /// All of its frames are of kinds that are not read here.
+    /// All of its frames have an unsupported link type.
     #[error(
         "frames of link type {0} cannot be read; capture on an interface with IP or Ethernet, or \
          convert the file"
@@ -53,17 +53,17 @@ pub enum CaptureError {
     /// The file could not be read.
     #[error("reading failed in packet {packet}, at byte {at}")]
     Read {
-        /// The packet that would come next, counted from 1.
+        /// The number of the next packet, counted from 1.
         packet: u64,
-        /// How far it went.
+        /// The offset up to which it was read.
         at: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl CaptureError {
-    /// Whether nothing of the file could be read, as it is of another kind.
+    /// Whether nothing could be read, as the file is of another kind.
     pub fn is_foreign(&self) -> bool {
         match self {
             Self::Foreign | Self::Compressed { .. } | Self::Timeless(_) | Self::LinkType(_) => true,
@@ -71,7 +71,7 @@ impl CaptureError {
         }
     }
 
-    /// The same, while packet `number` was read.
+    /// Adds the number of the packet in which it happened.
     pub(super) fn in_packet(mut self, number: u64) -> Self {
         match &mut self {
             Self::Truncated { packet, .. }
@@ -83,6 +83,6 @@ impl CaptureError {
     }
 }
 
-/// How many packets were left out because they have no time.
+/// The number of packets left out because they have no timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timeless(pub u64);

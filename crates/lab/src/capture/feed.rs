@@ -1,30 +1,30 @@
-//! A window on a stream that grows until a block is whole.
+//! A window on a stream that grows until it contains a complete block.
 
 use std::io::{self, Read};
 
 use super::CaptureError;
 
-/// How much is read at once.
+/// The size of a read.
 const CHUNK: usize = 256 << 10;
-/// The longest block, in bytes. Packets end far below it (Linux's largest have 512 KiB), but a
-/// pcapng file may hold a list of names or of secrets in one block.
+/// The maximum block, in bytes. Packets are far smaller (at most 512 KiB in Linux), but a pcapng
+/// file may have a list of names or of secrets in one block.
 const MAX_BLOCK: usize = 16 << 20;
 
-/// Why bytes are no block.
+/// Why bytes are not a block.
 pub(super) enum Stop {
-    /// More of them are needed.
+    /// The block is incomplete.
     Incomplete,
-    /// They never will be one.
+    /// The bytes cannot become a valid block.
     Damaged(&'static str),
 }
 
-/// The part of a file that is being looked at. Its errors do not know the number of the packet.
+/// The current part of a file. Its errors lack the number of the packet.
 ///
 /// Holds at most [`MAX_BLOCK`] bytes.
 pub(super) struct Feed<R> {
     input: R,
     buffer: Vec<u8>,
-    /// The window in the buffer.
+    /// The window's start in the buffer.
     start: usize,
     end: usize,
     /// Bytes of the file before the window.
@@ -37,8 +37,8 @@ impl<R: Read> Feed<R> {
         Self { input, buffer: vec![0; CHUNK], start: 0, end: 0, passed: 0, exhausted: false }
     }
 
-    /// Shows the window to `take` until that has found a block and tells its length; then goes on
-    /// behind it. `false` at the end of the file.
+    /// Passes the window to `take` until that has found a block and returned its length; then moves
+    /// the window past it. Returns `false` at the end of the file.
     pub(super) fn step(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<usize, Stop>,
@@ -92,7 +92,7 @@ impl<R: Read> Feed<R> {
 mod tests {
     use super::*;
 
-    /// Hands out one byte a time, as a slow pipe may.
+    /// Returns one byte at a time, as a slow pipe may.
     struct Dripping<'a>(&'a [u8]);
 
     impl Read for Dripping<'_> {
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// A block of the test: its length, and as many bytes.
+    /// A block of the test: one byte with its length, and as many bytes.
     fn block(bytes: &[u8]) -> Result<usize, Stop> {
         let len = 1 + usize::from(*bytes.first().ok_or(Stop::Incomplete)?);
         if bytes.len() < len { Err(Stop::Incomplete) } else { Ok(len) }

@@ -9,10 +9,10 @@ use super::LinkType;
 pub struct Frame<'a> {
     /// When it was captured, in ns since 1970.
     pub at: Time,
-    /// What its first header is.
+    /// The type of its first header.
     pub link: LinkType,
     /// Its length on the wire in bytes.
     pub wire_len: usize,
-    /// What was captured of it, from its beginning on.
+    /// The captured bytes, from its beginning on.
     pub bytes: &'a [u8],
 }

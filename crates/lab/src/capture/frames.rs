@@ -1,13 +1,13 @@
-//! Packets of the lab as they would stand on a wire: IPv4 with UDP or TCP.
+//! The lab's packets in wire format: IPv4 with UDP or TCP.
 //!
 //! ```text
-//! update, ack     IPv4 · UDP · our protocol, with clocks that agree
+//! update, ack     IPv4 · UDP · Freshline's protocol, with synchronised clocks
 //! segment         IPv4 · TCP with the options that Linux sends; numbers begin at 0
 //! cross traffic   IPv4 · UDP to the discard port
 //! ```
 //!
-//! Addresses and ports are those of the packet's header in the lab. Payload is zeroes, of which only the
-//! first are written out. A packet whose size leaves no room for its headers is cut.
+//! Addresses and ports are those of the packet's header in the lab. The payload is zeroes, of which
+//! only the first are written. A packet whose size leaves no room for its headers is truncated.
 
 use std::net::Ipv6Addr;
 
@@ -20,19 +20,20 @@ use freshline_core::wire::{self, Message};
 use crate::tcp::{Block, Segment};
 use crate::world::{Body, Left, UpdateFlow};
 
-/// So much of a packet is written out: all headers, and of our own messages all that is read.
+/// The number of bytes written per packet: enough for all headers, and for all parts of Freshline's
+/// messages that are read.
 const CAPTURED: usize = 128;
 
 /// The shift of a window in a header: 64 MiB fit, in steps of 1 KiB.
 const WINDOW_SCALE: u8 = 10;
-/// What a SYN says; the segments are as long as they are.
+/// The MSS in a SYN; segments have their own sizes.
 const MAXIMUM_SEGMENT: u16 = 1460;
 
-/// Room for the longest message.
+/// Room for a message of maximum size.
 const ROOM: usize = 1 << 16;
 static ZEROES: [u8; ROOM] = [0; ROOM];
 
-/// Makes frames, without a header in front of IP.
+/// Creates frames, without a header in front of IP.
 pub(super) struct Frames {
     message: Box<[u8; ROOM]>,
     frame: Vec<u8>,
@@ -43,7 +44,7 @@ impl Frames {
         Self { message: Box::new([0; ROOM]), frame: Vec::with_capacity(CAPTURED) }
     }
 
-    /// The front of a packet.
+    /// The first bytes of a packet.
     pub(super) fn frame(&mut self, left: Left<'_>) -> &[u8] {
         let Left { parcel, flow, .. } = left;
         let size = parcel.load.size;
@@ -57,7 +58,7 @@ impl Frames {
             }
             Body::Topics(number) => self.topics(left, number),
             Body::Segment(number) => self.tcp(left, number),
-            // Their messages are not ours to write.
+            // These packets do not carry Freshline's messages.
             Body::Paced(_) | Body::Report(_) | Body::Filler => self.datagram(left, 0),
         }
         let whole = usize::try_from(size.get()).unwrap_or(usize::MAX);
@@ -65,7 +66,7 @@ impl Frames {
         &self.frame
     }
 
-    /// A datagram of a source with topics or of its monitor, as it was written.
+    /// A datagram of a source with topics or of its monitor, as sent.
     fn topics(&mut self, left: Left<'_>, number: u32) {
         let datagram = left.flow.topics().and_then(|topics| topics.datagram(number));
         let front = datagram.map_or(&[][..], |bytes| &bytes[..bytes.len().min(ROOM)]);
@@ -73,7 +74,7 @@ impl Frames {
         self.datagram(left, length);
     }
 
-    /// Writes the segment with this number of whichever stream it is.
+    /// Writes the segment with this number, for any kind of stream.
     fn tcp(&mut self, left: Left<'_>, number: u32) {
         let direction = left.parcel.direction;
         if let Some(segment) = left.flow.stream().and_then(|stream| stream.segment(number)) {
@@ -88,8 +89,8 @@ impl Frames {
         }
     }
 
-    /// Puts a datagram of a session, in a packet of this size, to the front of `message` and returns its
-    /// length.
+    /// Writes a datagram of a session, in a packet of this size, to the front of `message`. Returns
+    /// its length.
     fn session(&mut self, updates: &UpdateFlow, number: u32, size: Bytes) -> usize {
         match updates.message(number) {
             Some(Message::Update(update)) => self.update(update, updates.sizes().payload, size),
@@ -99,20 +100,20 @@ impl Frames {
         }
     }
 
-    /// Puts bytes to the front of `message` and returns their number.
+    /// Writes bytes to the front of `message`. Returns their number.
     fn message(&mut self, bytes: &[u8]) -> usize {
         self.message[..bytes.len()].copy_from_slice(bytes);
         bytes.len()
     }
 
-    /// Writes an update with its payload, which the lab only counts, to the front of `message` and
-    /// returns its length.
+    /// Writes an update with its payload, which the lab only counts, to the front of `message`.
+    /// Returns its length.
     fn update(&mut self, update: wire::Update<'_>, payload: Bytes, size: Bytes) -> usize {
         let opening = update.opening.map_or(0, |_| OPENING);
         let headers = HEADERS_OF_UDP + wire::Update::HEADER_LEN as u64 + opening;
         let room = size.get().saturating_sub(headers);
         let payload = payload.get().min(room).min(ROOM as u64 - headers) as usize;
-        // Its state is empty, as it was written.
+        // Its state is empty, as sent.
         let frames = update.frames.state().map_or(wire::Frames::NONE, |(id, _)| {
             wire::Frames::one(wire::Frame::State { id, bytes: &ZEROES[..payload] })
         });
@@ -126,7 +127,7 @@ impl Frames {
         let FlowKey { source_port, destination_port, .. } = header.flow;
         let ip = ip(&header, left.parcel.load.size);
         let length_on_wire = ip.payload_len().unwrap_or(0);
-        // No checksum, as IPv4 allows: the message is not written out to its end.
+        // No checksum, as IPv4 permits: the message is not written completely.
         let udp = UdpHeader { source_port, destination_port, length: length_on_wire, checksum: 0 };
         self.frame.extend_from_slice(&ip.to_bytes());
         self.frame.extend_from_slice(&udp.to_bytes());
@@ -134,17 +135,17 @@ impl Frames {
         self.frame.resize(CAPTURED, 0);
     }
 
-    /// A segment that goes in `direction`, as its stream sees it, with bytes of other options, which
-    /// are left blank.
+    /// A segment in `direction`, from its stream's point of view, with bytes of other options,
+    /// which are left blank.
     fn segment(&mut self, left: Left<'_>, direction: Direction, segment: &Segment, padding: u64) {
         let header = left.parcel.header();
-        // One packet of several segments has their headers once, as in a capture of Linux.
+        // A packet of several segments has their headers once, as in a capture of Linux.
         let one = Segment { gso_size: 0, ..*segment };
         let repeated = segment.wire_size() - one.wire_size();
         let ip = ip(&header, left.parcel.load.size - repeated);
         let mut flow = header.flow;
         if direction != left.parcel.direction {
-            // The far end has opened the stream.
+            // The stream was opened by the far end.
             (flow.source_port, flow.destination_port) = (flow.destination_port, flow.source_port);
         }
         let mut tcp = tcp_header(&flow, segment, padding);
@@ -165,7 +166,7 @@ fn ip(header: &Header, size: Bytes) -> Ipv4Header {
             Ecn::Capable => IpEcn::Ect0,
             Ecn::Marked => IpEcn::CongestionExperienced,
         },
-        // 0 where it is too large for the field, as of packets that a network card will cut.
+        // 0 if it is too large for the field, as in packets that a network card will split.
         total_len: u16::try_from(size.get()).unwrap_or(0),
         dont_fragment: true,
         time_to_live: 64,
@@ -187,10 +188,10 @@ const OPENING: u64 = 18;
 fn tcp_header(flow: &FlowKey, segment: &Segment, padding: u64) -> TcpHeader {
     let FlowKey { source_port, destination_port, .. } = *flow;
     let flags = segment.flags;
-    // Offset 0 has the number behind that of the SYN, which is 0; both wrap at 32 bits.
+    // Offset 0 has the sequence number after that of the SYN, which is 0; both wrap at 32 bits.
     let number = |offset: u64| offset.wrapping_add(1) as u32;
     let sequence_number = if flags.syn { 0 } else { number(segment.seq) };
-    // The sending end of the lab receives nothing, and says no window: one that is never full.
+    // The lab's sender does not receive data, and has no window: write one that is never full.
     let window = if segment.window == 0 { 1 << 16 } else { segment.window };
     let scaled = if flags.syn { window } else { window >> WINDOW_SCALE };
     let window_size = u16::try_from(scaled).unwrap_or(u16::MAX);
@@ -198,14 +199,14 @@ fn tcp_header(flow: &FlowKey, segment: &Segment, padding: u64) -> TcpHeader {
     header.acknowledgment_number = if flags.ack { number(segment.ack) } else { 0 };
     (header.syn, header.fin, header.ack) = (flags.syn, flags.fin, flags.ack);
     (header.ece, header.cwr) = (flags.ece, flags.cwr);
-    // They are made to fit.
+    // The options fit.
     let mut options = options(segment);
     options.extend((0..padding).map(|_| TcpOptionElement::Noop));
     let _ = header.set_options(&options);
     header
 }
 
-/// In the order and with the padding of Linux, so that they are as long as in the lab.
+/// In the order and with the padding of Linux, so that their length is the same as in the lab.
 fn options(segment: &Segment) -> Vec<TcpOptionElement> {
     use TcpOptionElement::{
         MaximumSegmentSize, Noop, SelectiveAcknowledgement, SelectiveAcknowledgementPermitted,

@@ -1,8 +1,9 @@
-//! Frames in the order of their times, where the file has them nearly so.
+//! Sorts frames by time, if the file has them nearly in order.
 //!
-//! Captures of several interfaces or queues are written block by block, each in order: neighbours
-//! may be swapped, frames far apart are not. A window of frames is therefore held back, and the
-//! earliest of them is handed on. What comes later than that is handed on at once, and counted.
+//! Captures of several interfaces or queues are written block by block, each in order. So
+//! neighbouring frames may be swapped, but not frames far apart. Therefore a window of frames is
+//! held back, and the earliest of them is passed on. A frame that is earlier than one already
+//! passed on is passed on at once, and counted.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,21 +13,21 @@ use freshline_core::unit::Time;
 use super::Frame;
 use super::LinkType;
 
-/// Frames that are held back.
+/// The maximum number of frames held back.
 const FRAMES: usize = 1024;
-/// Bytes of them, in all.
+/// Their maximum total size in bytes.
 const BYTES: usize = 8 << 20;
 
 /// The window.
 #[derive(Debug, Default)]
 pub(super) struct InOrder {
-    /// The earliest first; those of one time in the order of the file.
+    /// The earliest first; frames with equal times in the order of the file.
     held: BinaryHeap<Reverse<Held>>,
     bytes: usize,
     next: u64,
-    /// The time of the last one that was handed on.
+    /// The time of the last frame passed on.
     passed: Time,
-    /// Frames that came too late to be put in order.
+    /// The number of frames that were too late to be sorted.
     pub(super) out_of_order: u64,
 }
 
@@ -40,7 +41,7 @@ struct Held {
 }
 
 impl InOrder {
-    /// Takes a frame, and hands on what must not wait any longer.
+    /// Adds a frame, and passes on frames that exceed the window.
     pub(super) fn put(&mut self, frame: &Frame<'_>, on_frame: &mut impl FnMut(&Frame<'_>)) {
         self.bytes += frame.bytes.len();
         self.held.push(Reverse(Held {
@@ -56,7 +57,7 @@ impl InOrder {
         }
     }
 
-    /// Hands on all that is left.
+    /// Passes on all remaining frames.
     pub(super) fn finish(&mut self, on_frame: &mut impl FnMut(&Frame<'_>)) {
         while !self.held.is_empty() {
             self.pass(on_frame);
@@ -76,7 +77,8 @@ impl InOrder {
 mod tests {
     use super::*;
 
-    /// The times at which frames are handed on, and how many were out of order.
+    /// The times of frames in the order in which they are passed on, and the number of frames out
+    /// of order.
     fn order(times: impl IntoIterator<Item = u64>) -> (Vec<u64>, u64) {
         let (mut window, mut found) = (InOrder::default(), Vec::new());
         let mut on_frame = |frame: &Frame<'_>| found.push(frame.at.as_nanos());

@@ -1,11 +1,11 @@
-//! What stands before the IP header of a captured frame.
+//! The link-layer headers before the IP header of a captured frame.
 //!
 //! Numbers and layouts: the LINKTYPE registry of tcpdump.org. IEEE 802.1Q tags are skipped,
 //! and so are headers of PPPoE.
 
 use super::bytes::u16_at;
 
-/// A PPPoE session (RFC 2516): six bytes, then the protocol of PPP.
+/// A PPPoE session (RFC 2516): six bytes, then the PPP protocol.
 const PPPOE: u16 = 0x8864;
 /// IPv4 and IPv6 in PPP.
 const PPP_IP: [u16; 2] = [0x0021, 0x0057];
@@ -13,23 +13,23 @@ const PPP_IP: [u16; 2] = [0x0021, 0x0057];
 /// The kind of a frame's first header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
-    /// BSD loopback: four bytes of address family, in whichever order (0), or big-endian (108).
+    /// BSD loopback: four bytes of address family, in either byte order (0), or big-endian (108).
     Loopback,
     /// Ethernet (1).
     Ethernet,
-    /// Nothing: IPv4 or IPv6 at once (101, and the older or narrower 12, 14, 228, 229).
+    /// No header: IPv4 or IPv6 at once (101, and the older or narrower 12, 14, 228, 229).
     Raw,
-    /// Linux "cooked", 16 bytes (113), of `tcpdump -i any`.
+    /// Linux "cooked", 16 bytes (113), written by `tcpdump -i any`.
     LinuxSll,
     /// Linux "cooked" version 2, 20 bytes (276).
     LinuxSll2,
-    /// One that is not read here, by its number.
+    /// An unsupported type, by its number.
     Other(u32),
 }
 
-/// An Ethernet type that says IPv4 or IPv6.
+/// Ethernet types of IPv4 and IPv6.
 const IP: [u16; 2] = [0x0800, 0x86DD];
-/// Those of a tag of four bytes, after which the next type stands.
+/// Ethernet types of a tag of four bytes, after which the next type follows.
 const VLAN: [u16; 3] = [0x8100, 0x88A8, 0x9100];
 
 impl LinkType {
@@ -57,7 +57,7 @@ impl LinkType {
         }
     }
 
-    /// What follows the link's headers in `frame`, if it says that IP does.
+    /// The bytes after the link's headers in `frame`, if these indicate IP.
     pub(super) fn ip(self, frame: &[u8]) -> Option<&[u8]> {
         let (type_at, header_len) = match self {
             Self::Raw => return Some(frame),
@@ -85,7 +85,7 @@ impl LinkType {
 mod tests {
     use super::*;
 
-    /// `before` zeroes, the type, `after` zeroes, and what the frame carries.
+    /// `before` zeroes, the type, `after` zeroes, and the payload.
     fn frame(before: usize, ether_type: u16, after: usize, rest: &[u8]) -> Vec<u8> {
         [&vec![0; before], &ether_type.to_be_bytes()[..], &vec![0; after], rest].concat()
     }
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(LinkType::Ethernet.ip(&frame(12, 0x0806, 0, b"arp")), None);
         assert_eq!(LinkType::Ethernet.ip(&frame(12, 0x8100, 1, b"")), None);
         assert_eq!(LinkType::LinuxSll2.ip(&[8, 0, 0]), None);
-        // A PPPoE session whose protocol is LCP, and one that is cut.
+        // A PPPoE session whose protocol is LCP, and one that is truncated.
         assert_eq!(LinkType::Ethernet.ip(&frame(12, 0x8864, 6, b"\xc0\x21lcp")), None);
         assert_eq!(LinkType::Ethernet.ip(&frame(12, 0x8864, 6, b"\0")), None);
         assert_eq!(LinkType::Other(127).ip(&[0; 100]), None);

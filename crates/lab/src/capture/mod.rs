@@ -1,15 +1,15 @@
-//! Packet captures: what a real one tells of age, and captures of the lab's own.
+//! Packet captures: measures ages in real ones, and writes captures of the lab's packets.
 //!
 //! ```text
 //! file ─► reader ─► packet ─┬─► tcp         age, delay and goodput of each direction of a flow
-//!         pcap,    link, IP,└─► session     age of our own sessions, at the source and at the
-//!         pcapng   TCP, UDP                 monitor
-//!                          analysis         which packet belongs where; all bounds, all counts
+//!         pcap,    link, IP,└─► session     age of Freshline's sessions, at the source and at
+//!         pcapng   TCP, UDP                 the monitor
+//!                          analysis         assigns packets to flows and sessions, within limits
 //! ```
 //!
-//! [`measure`] streams a file through this and returns a [`Report`], also where the file ends
-//! badly. The other way go the [`PcapWriter`] and, for what leaves hops and cells of the
-//! lab, [`Captures`].
+//! [`measure`] streams a file through this and returns a [`Report`], even if the file is damaged or
+//! truncated. [`PcapWriter`] writes captures, and [`Captures`] writes those of packets that leave
+//! hops and cells of the lab.
 
 mod ages;
 mod analysis;

@@ -1,27 +1,27 @@
-//! What was sent and is not acknowledged: bytes of a TCP flow, or updates of a session.
+//! Data sent and not acknowledged: bytes of a TCP flow, or updates of a session.
 
 use std::collections::VecDeque;
 
 use freshline_core::unit::Time;
 
-/// One segment, or one update, by its place in the sequence.
+/// One segment, or one update, by its position in the sequence.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unacked {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) at: Time,
-    /// Whether any of it was sent a second time: an ack may then be for either, and tells no time
-    /// (Karn, Partridge, "Improving Round-Trip Time Estimates in Reliable Transport Protocols",
-    /// SIGCOMM 1987).
+    /// Whether any of it was sent a second time. An ack may then be for either transmission, and
+    /// does not give a round trip (Karn, Partridge, "Improving Round-Trip Time Estimates in
+    /// Reliable Transport Protocols", SIGCOMM 1987).
     resent: bool,
 }
 
-/// A bounded list of it, in the order of the sequence.
+/// A bounded list of such data, in the order of the sequence.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     sent: VecDeque<Unacked>,
     limit: usize,
-    /// What there was no room for.
+    /// The number of segments or updates for which there was no room.
     untracked: u64,
 }
 
@@ -34,7 +34,7 @@ impl Outstanding {
         self.untracked
     }
 
-    /// `start..end` was sent for the first time, behind all that was sent before.
+    /// `start..end` was sent for the first time, after everything sent before.
     pub(super) fn on_sent(&mut self, at: Time, start: u64, end: u64) {
         debug_assert!(self.sent.back().is_none_or(|last| last.end <= start));
         if self.sent.len() < self.limit {
@@ -52,13 +52,14 @@ impl Outstanding {
         }
     }
 
-    /// The one that holds `place`, if it was sent but once.
+    /// The segment or update that contains `place`, if it was sent only once.
     pub(super) fn holding(&self, place: u64) -> Option<Unacked> {
         let index = self.sent.partition_point(|sent| sent.end <= place);
         self.sent.get(index).copied().filter(|sent| sent.start <= place && !sent.resent)
     }
 
-    /// Forgets all that lies wholly before `end` and returns the last that was sent but once.
+    /// Removes everything that lies completely before `end`. Returns the last element of it that
+    /// was sent only once.
     pub(super) fn clear_before(&mut self, end: u64) -> Option<Unacked> {
         let mut freshest = None;
         while let Some(sent) = self.sent.front().copied().filter(|sent| sent.end <= end) {
@@ -73,7 +74,7 @@ impl Outstanding {
 mod tests {
     use super::*;
 
-    /// Three of 10 each, sent at 1, 2 and 3 ns.
+    /// Three elements of 10 each, sent at 1, 2 and 3 ns.
     fn three() -> Outstanding {
         let mut outstanding = Outstanding::new(3);
         for number in 0..3 {

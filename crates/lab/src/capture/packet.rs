@@ -1,7 +1,7 @@
-//! From a frame to what the measurements need of it: a TCP segment or a UDP datagram.
+//! Parses a frame into the data that the measurements need: a TCP segment or a UDP datagram.
 //!
-//! A capture may hold only the front of each packet; lengths therefore come from the headers, and
-//! of TCP no more is asked for than its first 14 bytes. `etherparse` reads IP and its extensions.
+//! A capture may hold only the beginning of each packet. Therefore lengths come from the headers,
+//! and only the first 14 bytes of TCP are required. `etherparse` reads IP and its extensions.
 
 use std::net::SocketAddr;
 
@@ -35,13 +35,13 @@ pub(crate) enum Content<'a> {
     Udp(Datagram<'a>),
 }
 
-/// A TCP segment, or as many at once as the host handed to its network card.
+/// A TCP segment, or several that the host passed to its network card in one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) seq: u32,
-    /// The acknowledgement number, where there is one.
+    /// The acknowledgement number, if present.
     pub(crate) ack: Option<u32>,
-    /// The end of the first SACK block: the one that holds what came last (RFC 2018 section 4).
+    /// The end of the first SACK block, which contains the most recent data (RFC 2018 section 4).
     pub(crate) sacked: Option<u32>,
     pub(crate) syn: bool,
     /// Bytes of payload.
@@ -50,13 +50,13 @@ pub(crate) struct Segment {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Datagram<'a> {
-    /// As much of the payload as was captured.
+    /// The captured part of the payload.
     pub(crate) payload: &'a [u8],
     /// Its length on the wire.
     pub(crate) len: usize,
 }
 
-/// Why a frame tells nothing.
+/// Why a frame is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unused {
     /// Neither TCP nor UDP over IP.
@@ -73,13 +73,14 @@ pub(crate) fn dissect<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Unused> {
     dissect_ip(ip_bytes, on_wire)
 }
 
-/// The same from the IP header on; the packet has `on_wire` bytes in all.
+/// The same from the IP header on; the packet has a total of `on_wire` bytes.
 pub(crate) fn dissect_ip(ip_bytes: &[u8], on_wire: usize) -> Result<Packet<'_>, Unused> {
     let (ip, _) = LaxIpSlice::from_slice(ip_bytes).map_err(|_| Unused::Other)?;
     if ip.is_fragmenting_payload() {
         return Err(Unused::Fragment);
     }
-    // Both in bytes: the headers up to the transport's, and the packet by its own word.
+    // Both in bytes: the headers before the transport's, and the length of the packet according to
+    // its header.
     let (header_len, said) = match &ip {
         LaxIpSlice::Ipv4(ip) => {
             let auth = ip.extensions().auth.map_or(0, |auth| auth.slice().len());
@@ -95,7 +96,7 @@ pub(crate) fn dissect_ip(ip_bytes: &[u8], on_wire: usize) -> Result<Packet<'_>, 
             (header_len + ip.extensions().slice().len(), said)
         }
     };
-    // Hosts leave the field at 0 in packets that the network card will cut to size.
+    // Hosts leave the field at 0 in packets that the network card will split.
     let ip_len = if said < header_len { on_wire } else { said };
     let len = ip_len.saturating_sub(header_len);
     let bytes = ip_bytes.get(header_len..).ok_or(Unused::Cut)?;
@@ -171,14 +172,14 @@ mod tests {
         [&header, options].concat()
     }
 
-    /// A packet that says to have `said` bytes in all.
+    /// A packet with a total length of `said` bytes in its header.
     fn ipv4(said: u16, payload: &[u8]) -> Vec<u8> {
         let [high, low] = said.to_be_bytes();
         let header = [0x45, 0, high, low, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         [&header, payload].concat()
     }
 
-    /// A packet that says to have `said` bytes behind its first header.
+    /// A packet with a payload length of `said` bytes in its header.
     fn ipv6(next: u8, said: u16, payload: &[u8]) -> Vec<u8> {
         let [high, low] = said.to_be_bytes();
         [&[0x60, 0, 0, 0, high, low, next, 64][..], &[1; 32], payload].concat()
@@ -194,12 +195,12 @@ mod tests {
     #[test]
     fn lengths_are_those_that_the_headers_say() {
         let expected = Segment { seq: 9, ack: Some(7), sacked: None, syn: false, len: 100 };
-        // All but the headers was cut off.
+        // Everything but the headers was cut off.
         assert_eq!(segment_in(&ipv4(140, &tcp(&[])), 140), expected);
         // Ethernet pads short frames.
         let padded = ipv4(40, &[&tcp(&[])[..], &[0; 6]].concat());
         assert_eq!(segment_in(&padded, 46), Segment { len: 0, ..expected });
-        // A packet that the network card will cut says nothing.
+        // A packet that the network card will split has no length in its header.
         assert_eq!(segment_in(&ipv4(0, &tcp(&[])), 70_040), Segment { len: 70_000, ..expected });
         assert_eq!(segment_in(&ipv6(6, 120, &tcp(&[])), 160), expected);
         assert_eq!(

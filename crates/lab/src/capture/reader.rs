@@ -1,8 +1,8 @@
 //! Frames from a capture file, pcap or pcapng, as a stream.
 //!
-//! At most one block is held at a time, and one of more than 16 MiB is taken for damage, so that
-//! memory is bounded whatever the file says. Formats: the Internet-Drafts draft-ietf-opsawg-pcap
-//! and draft-ietf-opsawg-pcapng; the parsing of blocks is `pcap-parser`'s.
+//! At most one block is held at a time, and a block of more than 16 MiB is treated as damaged, so
+//! that memory is bounded for any input. Formats: the Internet-Drafts draft-ietf-opsawg-pcap and
+//! draft-ietf-opsawg-pcapng; blocks are parsed by `pcap-parser`.
 
 use std::io::Read;
 
@@ -20,20 +20,21 @@ use pcap_parser::{
 use super::feed::{Feed, Stop};
 use super::{CaptureError, Frame, LinkType, Timeless};
 
-/// How every pcapng file begins, in either order of bytes.
+/// The first bytes of every pcapng file, in either byte order.
 const PCAPNG: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
-/// The type of packet blocks before there were enhanced ones (draft-ietf-opsawg-pcapng, appendix).
+/// The type of packet blocks before enhanced ones were introduced (draft-ietf-opsawg-pcapng,
+/// appendix).
 const PACKET_BLOCK: u32 = 2;
-/// The most interfaces in one section of a pcapng file.
+/// The maximum number of interfaces in one section of a pcapng file.
 const MAX_INTERFACES: usize = 1 << 16;
 
-/// Hands every frame of `input` to `on_frame`, in the order of the file. Frames without a time
-/// (pcapng's simple packet blocks) are left out and counted.
+/// Passes every frame of `input` to `on_frame`, in the order of the file. Frames without a
+/// timestamp (pcapng's simple packet blocks) are left out and counted.
 ///
 /// # Errors
-/// [`CaptureError`] where the file is foreign, damaged, truncated or unreadable; the frames before
-/// that place have been handed over. [`CaptureError::Timeless`] where frames were left out and
-/// none was handed over.
+/// [`CaptureError`] if the file is foreign, damaged, truncated or unreadable; the frames before
+/// that position have been passed on. [`CaptureError::Timeless`] if frames were left out and no
+/// frame was passed on.
 pub fn read_frames(
     input: impl Read,
     mut on_frame: impl FnMut(Frame<'_>),
@@ -74,7 +75,8 @@ pub fn read_frames(
     }
 }
 
-/// How compressed files begin, with what unpacks them.
+/// The first bytes of compressed files, with the name of the format and the command that
+/// decompresses them.
 const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (&[0x1F, 0x8B], "gzip", "zcat"),
     (&[0x28, 0xB5, 0x2F, 0xFD], "zstd", "zstdcat"),
@@ -84,7 +86,7 @@ const COMPRESSED: [(&[u8], &str, &str); 4] = [
 
 type Parsed<'a, T> = nom::IResult<&'a [u8], T, PcapError<&'a [u8]>>;
 
-/// What `parse` finds at the front of `bytes`, with its length.
+/// The result of `parse` at the front of `bytes`, with its length.
 fn parse_with<'a, T>(
     parse: impl Fn(&'a [u8]) -> Parsed<'a, T>,
     bytes: &'a [u8],
@@ -107,11 +109,11 @@ fn read_pcap<R: Read>(
         Ok(len)
     });
     match head {
-        // The format has a magic number, which is all that can be wrong with its header.
+        // The magic number is the only part of a header that can be wrong.
         Err(CaptureError::Damaged { .. }) => return Err(CaptureError::Foreign),
         result => result?,
     };
-    // The upper half holds the length of a check sequence behind each frame.
+    // The upper half holds the length of a check sequence after each frame.
     let link = LinkType::from_number(header.network.0 as u32 & 0xFFFF);
     let tick = if header.is_nanosecond_precision() { 1 } else { 1_000 };
     let parse: for<'a> fn(&'a [u8]) -> Parsed<'a, LegacyPcapBlock<'a>> = if header.is_bigendian() {
@@ -151,7 +153,7 @@ fn read_pcapng<R: Read>(
             Block::InterfaceDescription(interface) => section.describe(&interface)?,
             Block::EnhancedPacket(packet) => on_packet(Some(section.frame(&packet)?)),
             Block::SimplePacket(_) => on_packet(None),
-            // The parser takes its type to be little-endian in every section.
+            // The parser assumes a little-endian type in every section.
             Block::Unknown(block)
                 if [block.block_type, block.block_type.swap_bytes()].contains(&PACKET_BLOCK) =>
             {
@@ -166,7 +168,7 @@ fn read_pcapng<R: Read>(
     Ok(())
 }
 
-/// What holds for the blocks of a pcapng file until its next section header.
+/// The state that applies to the blocks of a pcapng file until its next section header.
 #[derive(Default)]
 struct Section {
     big_endian: bool,
@@ -175,9 +177,9 @@ struct Section {
 
 struct Interface {
     link: LinkType,
-    /// The option `if_tsresol`: ticks a second as a power of 10, or of 2 with the top bit set.
+    /// The option `if_tsresol`: ticks per second as a power of 10, or of 2 with the top bit set.
     resolution: u8,
-    /// To add to every time, in s.
+    /// The offset to add to every time, in s.
     offset: i64,
 }
 
@@ -186,7 +188,7 @@ impl Section {
         if self.interfaces.len() == MAX_INTERFACES {
             return Err(Stop::Damaged("more than 65536 interfaces"));
         }
-        // The parser takes the option to be little-endian in every section.
+        // The parser assumes a little-endian option in every section.
         let offset = block.if_tsoffset;
         self.interfaces.push(Interface {
             link: LinkType::from_number(block.linktype.0 as u32),
@@ -208,7 +210,7 @@ impl Section {
             let bytes = [head[at], head[at + 1], head[at + 2], head[at + 3]];
             if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
         };
-        // The first field holds two: the interface, and how many packets were lost.
+        // The first field holds two values: the interface, and the number of packets lost.
         let interface = if self.big_endian { field(0) >> 16 } else { field(0) & 0xFFFF };
         let captured = data.get(..field(12) as usize).ok_or(DAMAGED)?;
         self.frame_of(interface, field(4), field(8), field(16), captured)
@@ -253,7 +255,7 @@ mod tests {
     /// When a frame was captured, in ns, and its bytes.
     type Found = (u64, Vec<u8>);
 
-    /// The frames of a file, and how it ended.
+    /// The frames of a file, and the result.
     fn frames(file: &[u8]) -> (Vec<Found>, Result<Timeless, CaptureError>) {
         let mut found = Vec::new();
         let end = read_frames(file, |frame| {

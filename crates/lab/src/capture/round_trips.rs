@@ -1,4 +1,4 @@
-//! Round-trip times, one a sample.
+//! Round-trip times, one per sample.
 
 use freshline_core::unit::Span;
 use serde::Serialize;
@@ -12,16 +12,16 @@ pub(super) struct RoundTrips {
     max: Span,
 }
 
-/// What the round trips were.
+/// The distribution of round-trip times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RoundTripTimes {
-    /// How many were measured, at least 1.
+    /// The number of samples, at least 1.
     pub samples: u64,
     /// Arithmetic mean in ms.
     pub mean_ms: f64,
-    /// The shortest in ms.
+    /// The minimum in ms.
     pub min_ms: f64,
-    /// The longest in ms.
+    /// The maximum in ms.
     pub max_ms: f64,
 }
 

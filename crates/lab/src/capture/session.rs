@@ -1,23 +1,23 @@
-//! The age of one of our own sessions over UDP, as a capture shows it.
+//! The age of a Freshline session over UDP, as measured in a capture.
 //!
 //! ```text
 //! at the source   age(t) = t − s    an update was captured at s, its ack at t
 //! at the monitor  age(r) = r − (g + o)
 //!                 generated at g: the ack repeats when the update left, and the update says how
-//!                 old its state was then; received at r, as the ack says;
-//!                 o: what the source's updates say of the distance between both clocks
+//!                 old its state was then; received at r, by the ack;
+//!                 o: the offset between both clocks, by the source's updates
 //! ```
 //!
-//! The second is drawn over the source's clock, t = r − o, which goes on where a monitor is replaced
-//! by another one with another clock. Such a change shows as a new opening: what was known of the
-//! offset ends with it.
+//! The second age is a function of the source's clock, t = r − o, which continues if a monitor is
+//! replaced by another one with another clock. Such a change is visible as a new opening, with
+//! which the known offset becomes invalid.
 //!
-//! The first is the source's own upper bound if the capture was made at the source, and too low by
-//! the way from the source to the place of the capture elsewhere. The second takes no time from
-//! the capture and is the same wherever it was made; it is as exact as the source's estimate of
-//! the offset ([`freshline_core::session::ClockOffset`]) and does not know of updates whose acks
-//! were not captured, or not asked for. A state that takes several updates counts when an ack names it as
-//! complete; s is then the time of its first part.
+//! The first age is the source's own upper bound if the capture was made at the source. Elsewhere,
+//! it is too low by the delay from the source to the capture. The second age uses no time of the
+//! capture, and is the same wherever that was made. It is as accurate as the source's estimate of
+//! the offset ([`freshline_core::session::ClockOffset`]), and does not include updates whose acks
+//! were not captured, or not requested. A state that takes several updates counts when an ack names
+//! it as complete; s is then the time of its first part.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ use super::packet::Ends;
 use super::report::SessionReport;
 use super::round_trips::RoundTrips;
 
-/// No session loses so many updates in a row.
+/// Sessions do not lose this many consecutive updates.
 const JUMP: u64 = 1 << 20;
 
 /// A state that takes several updates.
@@ -52,14 +52,14 @@ pub(super) struct Session {
     monitor: SocketAddr,
     began_at: Time,
     ended_at: Time,
-    /// One more than the highest number seen.
+    /// The highest number seen, plus one.
     next_seq: u64,
     clock_offset: Option<OffsetEstimate>,
     outstanding: Outstanding,
-    /// How old the newest whole state of an update was when it left, by number: where that is above zero, and of
-    /// updates whose acks tell of topics or states in parts.
+    /// The age of an update's newest complete state at departure, by update number: if it is above
+    /// zero, and for updates whose acks report topics or states in parts.
     ages: VecDeque<(u64, Span)>,
-    /// States in parts that have begun, in the order of their numbers.
+    /// Incomplete states in parts, in the order of their numbers.
     in_parts: VecDeque<InParts>,
     max_outstanding: usize,
     updates: u64,
@@ -68,7 +68,7 @@ pub(super) struct Session {
     late_acks: u64,
     early_acks: u64,
     strays: u64,
-    /// The number of an update that lies far from all before it.
+    /// The number of an update that is far from all before it.
     stray: Option<u64>,
     round_trips: RoundTrips,
     at_source: Sawtooth,
@@ -76,7 +76,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// The session `id`, of which the first update has been captured on its way between `ends`.
+    /// The session `id`, whose first update has been captured between `ends`.
     pub(super) fn new(now: Time, ends: Ends, id: SessionId, max_outstanding: usize) -> Self {
         Self {
             id,
@@ -114,10 +114,10 @@ impl Session {
         if let Some(opening) = update.opening.filter(|_| self.name.is_empty()) {
             opening.name.clone_into(&mut self.name);
         }
-        // A monitor that needs an opening has another clock than the one before, if there was one.
+        // A monitor that needs an opening has another clock than the previous one, if any.
         let known = self.clock_offset.filter(|_| update.opening.is_none());
         self.clock_offset = update.clock_offset.or(known);
-        // Numbers that go back are copies, or were overtaken before they came here.
+        // Lower numbers are copies, or updates that were overtaken before the capture.
         let Some(end) = update.seq.checked_add(1).filter(|end| *end > self.next_seq) else {
             self.copies += 1;
             return;
@@ -144,8 +144,8 @@ impl Session {
         }
     }
 
-    /// Whether a number lies so far from those before it that it may be damaged. Of two in a row
-    /// that are near each other, the second one is believed.
+    /// Whether a number is so far from those before it that it may be damaged. Of two consecutive
+    /// numbers that are near each other, the second one is accepted.
     fn is_stray(&mut self, seq: u64) -> bool {
         let is_near = |other: u64| seq.abs_diff(other) < JUMP;
         if self.updates == 0 || is_near(self.next_seq) {
@@ -155,7 +155,7 @@ impl Session {
         if self.stray.replace(seq).is_none_or(|stray| !is_near(stray)) {
             return true;
         }
-        // What was believed before was the damage, or a long part of the session is missing.
+        // The accepted numbers were damaged, or a long part of the session is missing.
         self.outstanding.clear_before(u64::MAX);
         (self.next_seq, self.stray) = (seq, None);
         false
@@ -179,7 +179,7 @@ impl Session {
             .clock_offset
             .filter(|_| is_near)
             .map(|offset| ClockOffset::translate(ack.received_at, offset.nanos().wrapping_neg()));
-        // Of an update that was not captured, a state that left when it was sampled is assumed.
+        // For an update that was not captured, assume a state sampled at departure.
         let age = self.age_of(ack.seq).or_else(|| ack.parts.is_none().then_some(Span::ZERO));
         let whole = age.map(|age| {
             let left_at = whole_left_at.map(|left_at| left_at - age);
@@ -208,7 +208,7 @@ impl Session {
         last.filter(|state| state.number == number)
     }
 
-    /// How old the state of an update was when it left, if that is known. Those before it are forgotten.
+    /// The age of an update's state at departure, if known. Entries before it are removed.
     fn age_of(&mut self, seq: u64) -> Option<Span> {
         while self.ages.front().is_some_and(|(before, _)| *before < seq) {
             self.ages.pop_front();
@@ -241,7 +241,8 @@ impl Session {
     }
 }
 
-/// How old the newest state is that an update has whole, or says to be the newest still.
+/// The age of the newest state that an update contains completely, or declares to be still the
+/// newest.
 fn newest_age(update: &Update<'_>) -> Option<Span> {
     let ages = update.frames.iter().filter_map(|frame| match frame {
         Frame::State { id, .. } | Frame::Again(id) => Some(id.age),

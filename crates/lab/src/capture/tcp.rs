@@ -1,28 +1,29 @@
-//! The age that an application with always fresh information would have seen at the far end of
-//! one direction of a TCP flow.
+//! The age that an application with always fresh information would have at the far end of one
+//! direction of a TCP flow.
 //!
 //! ```text
 //! segment sent at s, not acknowledged before, acknowledged at t:
 //!     rtt = t − s                      age at its arrival ≈ rtt
 //!     time between two deliveries      ≈ time between the acks
-//!     age(t) = t − s of the newest segment delivered in order, and grows until the next
+//!     age(t) = t − s of the newest segment delivered in order, growing until the next
 //! ```
 //!
-//! Shreedhar, Kaul, Yates, "An Empirical Study of Ageing in the Cloud", section I. A segment is
-//! taken to hold fresh information when it is sent; where packets are captured stands for the
-//! sender, so that a capture made elsewhere misses the way from the sender to there.
+//! Shreedhar, Kaul, Yates, "An Empirical Study of Ageing in the Cloud", section I. A segment counts
+//! as fresh information when it is sent. The place of the capture counts as the sender, so a
+//! capture made elsewhere omits the path from the sender to there.
 //!
 //! Where the paper is silent:
 //!
-//! - A segment of which any byte was sent twice gives neither age nor rtt, whichever ack it is.
-//! - An ack that covers several segments is one delivery, of the newest among them; that one's rtt
-//!   is the sample. A delayed ack therefore counts as later delivery, as it does for the sender.
-//! - A super-segment, which the network card cuts to size, is one segment and delivered with its
-//!   last byte; an ack within it is a sample all the same, since all of it left at once.
-//! - Bytes behind a gap wait for it in the receiver: they age until the cumulative ack. Their rtt
-//!   is that of the selective ack, which says that they have arrived.
-//! - What the capture has missed (it began within the flow, or lost packets) is not guessed: an
-//!   ack of bytes that were not seen is counted and changes nothing.
+//! - A segment of which any byte was sent twice gives neither an age nor an RTT, whichever
+//!   transmission the ack is for.
+//! - An ack that covers several segments is one delivery, that of the newest among them, whose RTT
+//!   is the sample. A delayed ack therefore counts as a later delivery, as it does for the sender.
+//! - A super-segment, which the network card splits, is one segment, delivered with its last byte;
+//!   an ack within it is a sample nevertheless, since all of it was sent at once.
+//! - Bytes after a gap are held back in the receiver: they age until the cumulative ack. Their RTT
+//!   is that of the selective ack that reports their arrival.
+//! - Data missing from the capture (because it began within the flow, or lost packets) is not
+//!   inferred: an ack of bytes that were not captured is counted and has no other effect.
 
 use freshline_core::unit::{BitRate, Bytes, Time};
 
@@ -32,7 +33,7 @@ use super::packet::Ends;
 use super::report::FlowReport;
 use super::round_trips::RoundTrips;
 
-/// A segment further than this many bytes from what was sent last is far: no window is larger (RFC
+/// A segment further than this many bytes from the last one sent is far: no window is larger (RFC
 /// 7323 section 2.3).
 const FAR: u64 = 1 << 30;
 
@@ -44,13 +45,13 @@ pub(super) struct Far {
     pub(super) len: u32,
 }
 
-/// Where a segment belongs.
+/// The connection of a segment.
 pub(super) enum Belongs {
-    /// To the flow.
+    /// This flow.
     Here,
-    /// It is damaged, or the first one of another connection.
+    /// None: it is damaged, or the first one of another connection.
     Nowhere,
-    /// To another connection with the same ports, whose opening was not captured and whose first
+    /// Another connection with the same ports, whose opening was not captured and whose first
     /// segment is this one.
     Another(Far),
 }
@@ -62,15 +63,16 @@ pub(super) struct TcpFlow {
     began_at: Time,
     /// When new bytes were last acknowledged.
     acked_at: Time,
-    /// Sequence numbers, continued beyond 32 bits: of the first byte, behind the last byte sent, behind the last one
-    /// acknowledged, and behind the last one that an ack of any kind has mentioned.
+    /// Sequence numbers, extended beyond 32 bits: of the first byte, after the last byte sent,
+    /// after the last byte acknowledged, and after the last byte that any kind of ack has reported.
     began: u64,
     sent: u64,
     acked: u64,
     mentioned: u64,
     outstanding: Outstanding,
     segments: u64,
-    /// Segments far from all others, and the last of them while no other one has come since.
+    /// The number of segments far from all others, and the last one of them until another segment
+    /// is captured.
     strays: u64,
     far: Option<Far>,
     resent: u64,
@@ -84,7 +86,7 @@ pub(super) struct TcpFlow {
 impl TcpFlow {
     /// A flow whose next segment begins at `seq`.
     pub(super) fn new(now: Time, ends: Ends, seq: u32, max_outstanding: usize) -> Self {
-        // Room for numbers before the first.
+        // Leave room for numbers before the first.
         let start = (1 << 32) + u64::from(seq);
         Self {
             ends,
@@ -123,10 +125,11 @@ impl TcpFlow {
         }
     }
 
-    /// The far end has acknowledged all before `ack`, and perhaps what lies before `sacked`.
+    /// The far end has acknowledged everything before `ack`, and has possibly received data before
+    /// `sacked`.
     pub(super) fn on_ack(&mut self, now: Time, ack: u32, sacked: Option<u32>) {
         let ack = self.place(ack);
-        // The end of the flow takes a number too.
+        // The end of the flow takes a sequence number, too.
         if ack > self.sent + 1 {
             self.unseen_acks += 1;
             return;
@@ -145,7 +148,7 @@ impl TcpFlow {
             self.acked_bytes += ack - self.acked;
             self.acked = ack;
             self.acked_at = now.max(self.acked_at);
-            // An ack that was captured before its segment says nothing of time.
+            // An ack that was captured before its segment does not give a round trip.
             let delivered = self.outstanding.clear_before(ack);
             if let Some(delivered) = delivered.filter(|delivered| delivered.at <= now) {
                 self.age.on_update(now, delivered.at);
@@ -153,13 +156,13 @@ impl TcpFlow {
         }
     }
 
-    /// Whether `ack` is of something that was sent.
+    /// Whether `ack` acknowledges data that was sent.
     pub(super) fn has_sent(&self, ack: u32) -> bool {
         (self.began..=self.sent + 1).contains(&self.place(ack))
     }
 
-    /// Where a segment with `len` bytes belongs, before [`TcpFlow::on_segment`]. One far segment may be
-    /// damaged; of two in a row that are near each other, both are believed.
+    /// The connection of a segment with `len` bytes, before [`TcpFlow::on_segment`]. A single far
+    /// segment may be damaged; two consecutive ones that are near each other are both accepted.
     pub(super) fn belongs(&mut self, now: Time, seq: u32, len: u32) -> Belongs {
         if self.place(seq).abs_diff(self.sent) <= FAR {
             self.far = None;
@@ -177,14 +180,14 @@ impl TcpFlow {
         Belongs::Nowhere
     }
 
-    /// The far segment that came last, if `ack` acknowledges it.
+    /// The last far segment, if `ack` acknowledges it.
     pub(super) fn take_answered(&mut self, ack: u32) -> Option<Far> {
         let far = self.far.take_if(|far| ack == far.seq.wrapping_add(far.len))?;
         self.strays -= 1;
         Some(far)
     }
 
-    /// The full sequence number of the 32 bits that came, nearest to what was sent last.
+    /// The full sequence number of 32 bits, nearest to the last byte sent.
     fn place(&self, seq: u32) -> u64 {
         let distance = seq.wrapping_sub(self.sent as u32) as i32;
         self.sent.wrapping_add_signed(distance.into())

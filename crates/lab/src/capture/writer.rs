@@ -1,7 +1,7 @@
-//! Captures of our own, in the format that every tool reads.
+//! Writes captures in the classic pcap format, which every tool reads.
 //!
-//! Classic pcap, little-endian, with times in ns: draft-ietf-opsawg-pcap. Times are of the lab's
-//! clock, so that a run begins in 1970.
+//! Little-endian, with timestamps in ns: draft-ietf-opsawg-pcap. Times are of the lab's clock, so
+//! that a run begins in 1970.
 
 use std::io::{self, Write};
 
@@ -9,9 +9,9 @@ use freshline_core::unit::{Bytes, Time};
 
 use super::LinkType;
 
-/// The magic number of times in ns.
+/// The magic number of timestamps in ns.
 const MAGIC: u32 = 0xA1B2_3C4D;
-/// No frame is captured longer than this; readers size their buffers by it.
+/// The maximum captured length of a frame; readers size their buffers by it.
 const SNAPLEN: u32 = 262_144;
 
 /// Writes frames to a capture. Does not buffer: hand it a [`std::io::BufWriter`].
@@ -21,10 +21,10 @@ pub struct PcapWriter<W> {
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Begins a capture in which every frame starts with `link`'s header.
+    /// Begins a capture in which every frame begins with `link`'s header.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn new(mut out: W, link: LinkType) -> io::Result<Self> {
         let (major, minor) = (2_u16, 4_u16);
         let mut header = [0; 24];
@@ -37,12 +37,12 @@ impl<W: Write> PcapWriter<W> {
         Ok(Self { out })
     }
 
-    /// Adds a frame that was seen at `at` and has `wire_len` bytes on the wire, of which `frame`
-    /// holds the first, or all: a simulated packet need not have its payload written out.
+    /// Adds a frame with the timestamp `at` and `wire_len` bytes on the wire, of which `frame`
+    /// holds the first, or all: the payload of a simulated packet need not be written.
     ///
     /// # Errors
-    /// Those of the output, and [`io::ErrorKind::InvalidInput`] for what the format cannot hold:
-    /// more than 262,144 bytes captured, a length of more than 32 bits, a time after 2106.
+    /// Errors of the output, and [`io::ErrorKind::InvalidInput`] for values that the format cannot
+    /// hold: more than 262,144 bytes captured, a length of more than 32 bits, a time after 2106.
     pub fn write(&mut self, at: Time, frame: &[u8], wire_len: Bytes) -> io::Result<()> {
         let field = |number: u64, what: &'static str| {
             u32::try_from(number).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, what))
@@ -68,7 +68,7 @@ impl<W: Write> PcapWriter<W> {
     /// Ends the capture: flushes the output and hands it back.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn into_inner(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

@@ -1,4 +1,4 @@
-//! A mesh as a scenario describes it.
+//! The configuration of a mesh in a scenario.
 
 use freshline_core::router::Packet;
 use freshline_core::unit::{Bytes, Packets};
@@ -15,34 +15,34 @@ use super::tree::{Tree, TreeError};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeshConfig {
-    /// Its name, for ways and reports.
+    /// Its name, for paths and reports.
     pub name: String,
-    /// Where nodes are, in m: the border router first, then nodes 1, 2, ….
+    /// The positions of nodes, in m: the border router first, then nodes 1, 2, ….
     pub at: Vec<[f64; 2]>,
-    /// So far nodes hear each other, in m.
+    /// The distance up to which nodes receive each other, in m.
     pub range: f64,
-    /// So far they disturb what others receive, in m; as far as they are heard unless said.
+    /// The distance up to which they interfere with reception, in m; default: `range`.
     pub interference_range: Option<f64>,
-    /// So far a node finds the channel busy, in m; as far as they are heard unless said.
+    /// The distance up to which a node senses a busy channel, in m; default: `range`.
     pub carrier_sense_range: Option<f64>,
-    /// A frame survives another one whose sender is so many times as far from the receiver; above 1.
-    /// None does unless said.
+    /// The capture ratio, above 1: a frame survives another one whose sender is this many times as
+    /// far from the receiver. Default: no capture.
     pub capture: Option<f64>,
-    /// The part of frames and of acks that a link loses to noise, 0 to below 1.
+    /// The fraction of frames and of acks that a link loses to noise, 0 to below 1.
     #[serde(default)]
     pub loss: f64,
-    /// Links that lose another part.
+    /// Links with a different loss.
     #[serde(default)]
     pub losses: Vec<LinkLoss>,
-    /// The parents of nodes 1, 2, …; those with the least ETX unless said.
+    /// The parents of nodes 1, 2, …; default: those with the minimum ETX.
     pub parents: Option<Vec<u32>>,
-    /// How many packets a node holds, with the one that it sends.
+    /// The maximum number of packets at a node, including the one that it sends.
     #[serde(default = "fifteen")]
     pub queue: Packets,
-    /// How many frames a node holds, of packets not yet sent, as BLIP's pool counts; no limit beside
-    /// `queue` unless said.
+    /// The maximum number of frames at a node, of packets not yet sent, as counted by BLIP's pool;
+    /// default: no limit except `queue`.
     pub queue_frames: Option<u32>,
-    /// The IPv6 header after compression.
+    /// The size of the IPv6 header after compression.
     #[serde(default = "header")]
     pub header: Bytes,
     /// Parameters of CSMA/CA.
@@ -50,96 +50,97 @@ pub struct MeshConfig {
     pub csma: Csma,
 }
 
-/// A link with its loss, both ways.
+/// A link with its loss, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkLoss {
     /// Its ends.
     pub between: [u32; 2],
-    /// The part of frames and of acks that it loses, 0 to 1; with 1 they do not hear each other.
+    /// The fraction of frames and of acks that it loses, 0 to 1; with 1 the nodes do not receive
+    /// each other.
     pub loss: f64,
 }
 
-/// A mesh that makes no sense.
+/// An invalid mesh.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MeshError {
-    /// No node, or too many.
+    /// No node, or too many nodes.
     #[error("`at` has {0} places; give from 2, the border router first, to {most}", most = MeshConfig::MAX_NODES)]
     Nodes(usize),
-    /// A range or place that is no length.
-    #[error("`{0}` is no length; give one in m")]
+    /// A range or place that is not a length.
+    #[error("`{0}` is not a length; give one in m")]
     Length(&'static str),
-    /// Who is heard is sensed.
+    /// A node senses every frame that it can receive.
     #[error(
-        "`carrier_sense_range` is below `range`; who is heard is sensed, so give at least as much"
+        "`carrier_sense_range` is below `range`; a node senses every frame that it can receive"
     )]
     Senses,
-    /// A capture that is none.
-    #[error("`capture` is {0}; give how many times as far a disturbance is, above 1")]
+    /// An invalid capture ratio.
+    #[error("`capture` is {0}; give a ratio of distances above 1")]
     Capture(f64),
-    /// No room for a packet.
+    /// A pool without frames.
     #[error("`queue_frames` is 0; give at least 1")]
     Frames,
-    /// Who is heard disturbs.
+    /// A frame that a node can receive also interferes.
     #[error(
-        "`interference_range` is below `range`; who is heard disturbs, so give at least as much"
+        "`interference_range` is below `range`; each frame that a node can receive can interfere"
     )]
     Disturbs,
-    /// A part that is none.
-    #[error("`{key}` is {value}; give a part of 1")]
+    /// An invalid fraction.
+    #[error("`{key}` is {value}; give a fraction of 1")]
     Part {
         /// `loss` or `losses`.
         key: &'static str,
         /// The value given.
         value: f64,
     },
-    /// A node that is not there.
+    /// An unknown node.
     #[error("`{key}` names node {node}, and the last is {last}")]
     NoNode {
         /// `losses` or `parents`.
         key: &'static str,
-        /// The node named.
+        /// The node in question.
         node: u32,
-        /// The last that there is.
+        /// The last existing node.
         last: usize,
     },
-    /// Not one parent a node.
+    /// The number of parents differs from the number of nodes.
     #[error(
         "`parents` has {given}; give one for each of the {nodes} nodes, the border router left out"
     )]
     Parents {
-        /// How many are given.
+        /// The number of parents given.
         given: usize,
-        /// How many nodes have one.
+        /// The number of nodes with a parent.
         nodes: usize,
     },
-    /// No tree.
+    /// The parents do not form a tree.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// A queue for nothing.
+    /// A queue without room.
     #[error("`queue` is 0p; give at least 1p")]
     Queue,
-    /// A header that no compression leaves.
-    #[error("`header` is {0}; give from 2B to 41B, that of IPv6 with the byte that says so")]
+    /// An impossible size of a compressed header.
+    #[error("`header` is {0}; give from 2B to 41B, an IPv6 header and its dispatch byte")]
     Header(Bytes),
-    /// Exponents beyond the standard's.
+    /// Exponents beyond the limit of the standard.
     #[error("`csma`: exponents are {min_be} and {max_be}; give min_be up to max_be, up to 8")]
     Exponents {
-        /// The smaller one.
+        /// The smaller exponent.
         min_be: u8,
-        /// The larger one.
+        /// The larger exponent.
         max_be: u8,
     },
 }
 
 impl MeshConfig {
-    /// So many nodes a mesh has at most: each may reach all others.
+    /// The maximum number of nodes: each may reach all others.
     pub const MAX_NODES: usize = 2_000;
 
-    /// The mesh at rest, with its random stream.
+    /// The mesh in its initial state, with its random stream.
     ///
     /// # Errors
-    /// [`MeshError`] names the key that makes no sense.
+    /// [`MeshError`] names the invalid key.
     pub fn build<P: Packet>(&self, rng: Pcg64) -> Result<Mesh<P>, MeshError> {
         self.check()?;
         let reach = self.reach();
@@ -217,7 +218,7 @@ impl MeshConfig {
         Ok(())
     }
 
-    /// By node, whom its frames reach.
+    /// The nodes that the frames of each node reach.
     fn reach(&self) -> Vec<Vec<Reach>> {
         let disturbs = self.interference_range.unwrap_or(self.range);
         let senses = self.carrier_sense_range.unwrap_or(self.range);

@@ -1,13 +1,13 @@
-//! When a node looks at the channel: the standard's back-off, and that of TinyOS's driver of the
-//! CC2420.
+//! The back-off before a node senses the channel: that of the standard, and that of TinyOS's driver
+//! of the CC2420.
 //!
 //! | | IEEE 802.15.4-2015, 6.2.5.1 | TinyOS, CC2420 |
 //! |---|---|---|
-//! | first back-off of a try | 0 … 2^3 − 1 periods of 320 µs | 11 … 320 jiffies: 0.34 to 9.8 ms |
+//! | first back-off | 0 … 2^3 − 1 periods of 320 µs | 11 … 320 jiffies: 0.34 to 9.8 ms |
 //! | after a busy channel | 0 … 2^BE − 1 periods, BE + 1 up to 5 | 11 … 80 jiffies: 0.34 to 2.4 ms |
 //! | idle channel | the CCA of 128 µs | and again 7 jiffies (214 µs) later |
-//! | waits for an ack | 864 µs | 256 jiffies: 7.8 ms |
-//! | gives a try up | after 4 more looks | never |
+//! | ack timeout | 864 µs | 256 jiffies: 7.8 ms |
+//! | abandons an attempt | after 4 more CCAs | never |
 //!
 //! A jiffy is 1/32768 s. TinyOS, `tos/chips/cc2420`: `CC2420.h` (`CC2420_BACKOFF_PERIOD` and
 //! `CC2420_MIN_BACKOFF` 10, `CC2420_TIME_ACK_TURNAROUND` 7, `CC2420_ACK_WAIT_DELAY` 256),
@@ -20,47 +20,47 @@ use rand_pcg::Pcg64;
 
 use super::phy::{ACK_WAIT, BACKOFF, CCA};
 
-/// Parameters of CSMA/CA, with the standard's defaults. In a scenario a table, in which
+/// Parameters of CSMA/CA, with the standard's defaults. In a scenario this is a table, in which
 /// `backoff = "cc2420"` makes [`Csma::cc2420`] the defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(from = "Table")]
 pub struct Csma {
-    /// Whose back-offs: the standard's.
+    /// The kind of back-off; default: that of the standard.
     pub backoff: Backoff,
-    /// `macMinBe`: 3; the standard's back-off alone.
+    /// `macMinBe`: 3; used by the standard's back-off alone.
     pub min_be: u8,
     /// `macMaxBe`: 5; up to 8.
     pub max_be: u8,
-    /// `macMaxCsmaBackoffs`: 4. So often a busy channel is met with another backoff; 255 is without
-    /// end.
+    /// `macMaxCsmaBackoffs`: 4. The maximum number of further back-offs because of a busy channel;
+    /// 255 means no limit.
     pub max_backoffs: u8,
     /// `macMaxFrameRetries`: 3.
     pub max_retries: u8,
-    /// How long a node waits before it sends a frame again: not at all.
+    /// The delay before a retry; default: zero.
     pub retry_delay: Span,
-    /// How long a node waits for an ack: `macAckWaitDuration`.
+    /// The ack timeout: `macAckWaitDuration`.
     pub ack_wait: Span,
-    /// So much later an idle channel is looked at again; once unless said.
+    /// The delay of a second CCA after an idle one; default: no second CCA.
     pub second_look: Option<Span>,
 }
 
-/// How long a node waits before it looks at the channel.
+/// The distribution of back-offs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backoff {
     /// Binary exponential.
     #[default]
     Standard,
-    /// Uniform, in a wide range at first, and in a narrow one after a busy channel.
+    /// Uniform: in a wide range at first, and in a narrow one after a busy channel.
     Cc2420,
 }
 
-/// Which look at the channel a back-off is for.
+/// The position of a back-off within an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The first of a try.
+    /// The first of an attempt.
     First,
-    /// One after a busy channel.
+    /// A later one, after a busy channel.
     Next,
 }
 
@@ -79,7 +79,7 @@ impl Default for Csma {
     }
 }
 
-/// As scenarios have it.
+/// The table in a scenario.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Table {
@@ -112,7 +112,7 @@ impl From<Table> for Csma {
     }
 }
 
-/// So long are `count` ticks of TinyOS's clock of 32 kHz.
+/// The duration of `count` ticks of TinyOS's 32 kHz clock.
 const fn jiffies(count: u64) -> Span {
     Span::from_nanos(count * 1_000_000_000 / 32_768)
 }
@@ -122,7 +122,8 @@ const FIRST: [u64; 2] = [11, 320];
 const NEXT: [u64; 2] = [11, 80];
 
 impl Csma {
-    /// What TinyOS's driver of the CC2420 does; retries are for those above it (`PacketLink`).
+    /// The behaviour of TinyOS's driver of the CC2420; retries are left to the layer above it
+    /// (`PacketLink`).
     pub fn cc2420() -> Self {
         Self {
             backoff: Backoff::Cc2420,
@@ -134,11 +135,11 @@ impl Csma {
         }
     }
 
-    /// From the beginning of a back-off to the end of the CCA behind it.
+    /// The time from the beginning of a back-off to the end of the CCA after it.
     pub(super) fn wait(&self, turn: Turn, exponent: u8, rng: &mut Pcg64) -> Span {
         match (self.backoff, turn) {
             (Backoff::Standard, _) => BACKOFF * rng.random_range(0..1u64 << exponent) + CCA,
-            // The radio listens all the time: its pin tells of the last 8 symbols.
+            // The radio receives all the time: its CCA pin reflects the last 8 symbols.
             (Backoff::Cc2420, Turn::First) => jiffies(rng.random_range(FIRST[0]..=FIRST[1])),
             (Backoff::Cc2420, Turn::Next) => jiffies(rng.random_range(NEXT[0]..=NEXT[1])),
         }

@@ -4,24 +4,24 @@
 //! a node's own packet ──►┐
 //!                        ├─► FIFO of 15 ─► frames ─► CSMA/CA ─► parent ─► … ─► border router ─► wire
 //! its children's ───────►┘                              ▲
-//!                             acks of TCP come down ────┘  the same queues, the other way
+//!                          TCP acks come down ──────────┘  the same queues, in reverse
 //! ```
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `phy` | times and sizes of the standard |
 //! | `radio` | CSMA/CA, acknowledgements, retries, hidden nodes, capture |
 //! | `csma` | back-offs: the standard's, and those of TinyOS's driver of the CC2420 |
 //! | `adaptation` | 6LoWPAN: headers and fragments, as far as sizes go |
 //! | `tree` | parents, given or by ETX |
-//! | `network` | queues, forwarding, what is dropped and where |
-//! | `saturation` | what throughput ought to be, by a published model |
+//! | `network` | queues, forwarding, drops and their places |
+//! | `saturation` | the expected throughput, by a published model |
 //!
 //! # What is left out
 //!
 //! Routing messages, beacons, duty cycles, encryption, and the time that a node's processor takes.
-//! Ranges are circles. A packet whose fragments got through in part
-//! is dropped by its sender, and reassembled by nobody.
+//! Ranges are circles. A packet whose fragments arrived only in part is dropped by its sender, and
+//! is not reassembled.
 
 mod adaptation;
 mod config;

@@ -1,4 +1,4 @@
-//! The mesh: nodes with a short queue each, on a tree to their border router.
+//! The mesh: nodes with one short queue each, in a tree below their border router.
 
 use std::collections::VecDeque;
 
@@ -9,16 +9,16 @@ use super::adaptation::Frames;
 use super::radio::{Event, Outcome, Radio, RadioStats};
 use super::tree::{ROOT, Tree};
 
-/// Why a packet went no further.
+/// Why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// 6LoWPAN has no name for one so large.
+    /// It is too large for 6LoWPAN.
     TooBig,
     /// It met a full queue.
     QueueFull,
-    /// No try of one of its frames was acknowledged.
+    /// None of the attempts of one of its frames was acknowledged.
     NoAck,
-    /// The channel was busy each time that the node looked.
+    /// The channel was busy at each CCA.
     NoChannel,
 }
 
@@ -27,49 +27,49 @@ impl DropReason {
     pub const ALL: [Self; 4] = [Self::TooBig, Self::QueueFull, Self::NoAck, Self::NoChannel];
 }
 
-/// A packet that went no further.
+/// A dropped packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drop<P> {
     /// The packet.
     pub packet: P,
-    /// The node at which that was.
+    /// The node that dropped it.
     pub node: u32,
-    /// Why.
+    /// The reason.
     pub reason: DropReason,
 }
 
-/// Who watches a mesh.
+/// An observer of a mesh.
 pub trait Observer<P> {
     /// A packet was dropped.
     fn dropped(&mut self, drop: Drop<P>);
 
-    /// A node that listens has heard `from`, its parent, send a packet, with its number there: once,
-    /// however often the radio had to repeat it.
+    /// A node that overhears `from`, its parent, has received a packet of it, with its number
+    /// there: once per packet, even if the radio repeats it.
     fn heard(&mut self, node: u32, from: u32, number: u64, packet: &P);
 }
 
-/// A packet that has come to its end of the mesh.
+/// A packet that has reached its end of the mesh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivered<P> {
-    /// When.
+    /// When it arrived.
     pub at: Time,
     /// The packet.
     pub packet: P,
 }
 
-/// What a node did since time zero.
+/// Counters of a node since time zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeStats {
-    /// Packets that it took in, its own and those of others.
+    /// Packets that it accepted, its own and those of others.
     pub taken: u64,
-    /// Packets that it sent on, to the last frame.
+    /// Packets that it forwarded, to the last frame.
     pub passed: u64,
     /// Packets that it dropped, by reason.
     drops: [u64; DropReason::ALL.len()],
 }
 
 impl NodeStats {
-    /// How many packets it dropped for `reason`.
+    /// The number of packets that it dropped for `reason`.
     pub const fn drops(&self, reason: DropReason) -> u64 {
         self.drops[reason as usize]
     }
@@ -78,48 +78,48 @@ impl NodeStats {
 /// A packet in a queue.
 #[derive(Debug)]
 struct Waiting<P> {
-    /// Until the next node has all of it.
+    /// Present until the next node has all of it.
     packet: Option<P>,
     /// Its number at this node, which its frames carry.
     number: u64,
     /// The node at which it leaves the mesh.
     to: u32,
     frames: Frames,
-    /// The frame that is under way, and how many the next node has.
+    /// The current frame, and the number of frames that the next node has received.
     frame: u8,
     arrived: u8,
 }
 
 impl<P> Waiting<P> {
-    /// Frames that it still has to send.
+    /// The number of frames still to be sent.
     fn frames_left(&self) -> u32 {
         u32::from(self.frames.count - self.frame)
     }
 }
 
-/// What a node holds at most, with what it is sending.
+/// The limit on a node's queue, including the packet being sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// Packets.
+    /// The maximum number of packets.
     pub packets: Packets,
-    /// Frames of them; no limit if `None`.
+    /// The maximum number of their frames; `None` for no limit.
     pub frames: Option<u32>,
 }
 
-/// Nodes 1 and on, and the border router, 0.
+/// The border router, node 0, and the nodes 1, 2, ….
 ///
-/// Input is [`Mesh::enqueue`], output [`Mesh::poll`], and [`Mesh::poll_timeout`] says when to poll
-/// next; `now` never goes back.
+/// Input is [`Mesh::enqueue`], output [`Mesh::poll`], and [`Mesh::poll_timeout`] returns the time
+/// of the next poll. `now` must not decrease.
 #[derive(Debug)]
 pub struct Mesh<P> {
     radio: Radio,
     tree: Tree,
     queues: Vec<VecDeque<Waiting<P>>>,
     limit: Limit,
-    /// An IPv6 header after compression.
+    /// The size of an IPv6 header after compression.
     header: Bytes,
     outbox: VecDeque<Delivered<P>>,
-    /// By node, the number of the packet that it has heard last of its parent; 0 for none.
+    /// Per node, the number of the packet last overheard from its parent; 0 for none.
     heard: Vec<u64>,
     stats: Vec<NodeStats>,
 }
@@ -142,16 +142,16 @@ impl<P: Packet> Mesh<P> {
         }
     }
 
-    /// From now on a node overhears what its parent sends.
+    /// From now on a node overhears the transmissions of its parent.
     pub fn listen(&mut self, node: u32) {
         self.radio.listen(node, self.tree.parent(node));
     }
 
-    /// Hands in a packet at the node `from`, for `to`.
+    /// Enqueues a packet at the node `from`, for `to`.
     ///
     /// # Panics
     ///
-    /// If there is no such node.
+    /// If the node does not exist.
     pub fn enqueue(
         &mut self,
         now: Time,
@@ -163,30 +163,30 @@ impl<P: Packet> Mesh<P> {
         self.take(now, from, to, packet, observer);
     }
 
-    /// The next packet that has come to its end by `now`; call it until there is none.
+    /// The next packet that has reached its end by `now`. Call it until it returns `None`.
     pub fn poll(&mut self, now: Time, observer: &mut impl Observer<P>) -> Option<Delivered<P>> {
         self.advance(now, observer);
         self.outbox.pop_front()
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub fn poll_timeout(&self) -> Option<Time> {
         let waiting = self.outbox.front().map(|delivered| delivered.at);
         Time::earliest([waiting, self.radio.poll_timeout()])
     }
 
-    /// Who is whose parent.
+    /// The tree of parents.
     pub const fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// How many packets a node holds.
+    /// The number of packets at a node.
     pub fn held(&self, node: u32) -> usize {
         let queue = &self.queues[node as usize];
         queue.iter().filter(|waiting| waiting.packet.is_some()).count()
     }
 
-    /// What each node did, with its radio.
+    /// The counters of each node and of its radio.
     pub fn stats(&self) -> impl Iterator<Item = (&NodeStats, &RadioStats)> + Clone {
         self.stats.iter().zip(self.radio.stats())
     }
@@ -200,7 +200,7 @@ impl<P: Packet> Mesh<P> {
         }
     }
 
-    /// A packet comes to a node, from above or from another one.
+    /// A node receives a packet, from its own upper layer or from another node.
     fn take(&mut self, at: Time, node: u32, to: u32, packet: P, observer: &mut impl Observer<P>) {
         let frames = Frames::of(packet.size(), self.header);
         let needed = frames.map_or(1, |frames| u32::from(frames.count));
@@ -216,7 +216,7 @@ impl<P: Packet> Mesh<P> {
         self.send_next(at, node);
     }
 
-    /// Whether there is no room for a packet of so many frames.
+    /// Whether a packet of `needed` frames does not fit.
     fn is_full(&self, node: u32, needed: u32) -> bool {
         let queue = &self.queues[node as usize];
         let held = || queue.iter().map(Waiting::frames_left).sum::<u32>();
@@ -224,7 +224,7 @@ impl<P: Packet> Mesh<P> {
             || self.limit.frames.is_some_and(|most| held() + needed > most)
     }
 
-    /// A node sends the next frame, if it has one and is free.
+    /// A node sends its next frame, if it has one and its radio is idle.
     fn send_next(&mut self, at: Time, node: u32) {
         if let Some(first) = self.queues[node as usize].front()
             && self.radio.is_idle(node)
@@ -236,7 +236,7 @@ impl<P: Packet> Mesh<P> {
 
     fn on_frame(&mut self, at: Time, from: u32, arrived: bool, observer: &mut impl Observer<P>) {
         let Some(first) = self.queues[from as usize].front_mut() else { return };
-        // The last of several frames tells what the packet was.
+        // The packet is identified with the last of its frames.
         if let Some(packet) =
             first.packet.as_ref().filter(|_| first.frame + 1 == first.frames.count)
         {
@@ -275,7 +275,7 @@ impl<P: Packet> Mesh<P> {
         first.frame += 1;
         if reason.is_some() || first.frame == first.frames.count {
             let packet = self.queues[from as usize].pop_front().and_then(|first| first.packet);
-            // What the next node has got all the same is not lost.
+            // A packet that the next node has received anyway is not lost.
             if let Some((packet, reason)) = packet.zip(reason) {
                 self.lose(from, packet, reason, observer);
             }
@@ -290,7 +290,7 @@ impl<P: Packet> Mesh<P> {
 }
 
 impl<P> Mesh<P> {
-    /// How many nodes there are, without the border router.
+    /// The number of nodes, without the border router.
     pub fn nodes(&self) -> u32 {
         self.queues.len() as u32 - ROOT - 1
     }

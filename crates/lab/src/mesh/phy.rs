@@ -8,17 +8,18 @@
 
 use freshline_core::unit::Span;
 
-/// Octets of a frame's PHY payload, at most (`aMaxPhyPacketSize`).
+/// The maximum size of a frame's PHY payload, in octets (`aMaxPhyPacketSize`).
 pub const MAX_OCTETS: u64 = 127;
-/// Frame control, number, PAN, two short addresses and checksum, within one PAN.
+/// The MAC header and checksum: frame control, number, PAN, two short addresses and checksum,
+/// within one PAN.
 pub const MAC_OCTETS: u64 = 2 + 1 + 2 + 2 + 2 + 2;
-/// What an acknowledgement has: frame control, number and checksum.
+/// The size of an acknowledgement: frame control, number and checksum.
 pub const ACK_OCTETS: u64 = 5;
 /// `aUnitBackoffPeriod`.
 pub const BACKOFF: Span = symbols(20);
-/// How long the channel is looked at before it counts as idle.
+/// The duration of a clear channel assessment (CCA).
 pub const CCA: Span = symbols(8);
-/// `aTurnaroundTime`, from receiving to sending or back: also between a frame and its ack.
+/// `aTurnaroundTime`, from receiving to sending or vice versa: also between a frame and its ack.
 pub const TURNAROUND: Span = symbols(12);
 /// `macAckWaitDuration`: a backoff period, a turnaround, the header before an ack and six octets.
 pub const ACK_WAIT: Span = symbols(20 + 12 + 10 + 12);
@@ -31,12 +32,12 @@ const fn symbols(count: u64) -> Span {
     Span::from_micros(16 * count)
 }
 
-/// How long a frame of so many octets is on the air.
+/// The airtime of a frame of `octets` octets.
 pub const fn airtime(octets: u64) -> Span {
     symbols(2 * (PHY_OCTETS + octets))
 }
 
-/// After an acknowledged frame of so many octets its sender pauses: SIFS or LIFS.
+/// The pause of a sender after an acknowledged frame of `octets` octets: SIFS or LIFS.
 pub const fn pause(octets: u64) -> Span {
     if octets <= MAX_SHORT_FRAME { symbols(12) } else { symbols(40) }
 }

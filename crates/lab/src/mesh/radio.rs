@@ -1,27 +1,27 @@
-//! The air: unslotted CSMA/CA, acknowledgements and retries among nodes of which not all hear each
-//! other.
+//! The radio channel: unslotted CSMA/CA, acknowledgements and retries among nodes that do not all
+//! hear each other.
 //!
 //! ```text
 //!            ┌────────── busy: NB + 1, BE + 1 ─────────┐
 //!            ▼                                         │
 //! send ─► backoff 0 … 2^BE − 1 ─► CCA ──idle──► turnaround ─► frame ─► ack? ─► pause
 //!            ▲                     NB > 4: no channel           │ none in 864 µs
-//!            └──────────────────────────────────────────────────┘ at most 3 more tries
+//!            └──────────────────────────────────────────────────┘ at most 3 retries
 //! ```
 //!
-//! IEEE 802.15.4-2015, 6.2.5.1 and 6.7.4. A frame is lost if another one disturbs its receiver at
-//! the same time, or if that one sends itself. With capture, a frame survives others whose senders
-//! are [`Radio::with_capture`] times as far from the receiver. A node finds the channel busy while
-//! it senses a frame ([`Reach::senses`]), and while its ack is due; what disturbs it without being
-//! sensed stays hidden from it.
+//! IEEE 802.15.4-2015, 6.2.5.1 and 6.7.4. A frame is lost if another one interferes at its receiver
+//! at the same time, or if the receiver is sending. With capture, a frame survives others whose
+//! senders are [`Radio::with_capture`] times as far from the receiver. A node finds the channel
+//! busy while it senses a frame ([`Reach::senses`]), and while it owes an ack. A frame that
+//! interferes without being sensed is from a hidden node.
 //!
-//! [`Csma::cc2420`] is what TinyOS's driver of the CC2420 does in place of the standard: back-offs
-//! are uniform in fixed ranges, and an idle channel is looked at again a turnaround later, so that
-//! the gap before an ack does not count as idle.
+//! [`Csma::cc2420`] is the behaviour of TinyOS's driver of the CC2420, which differs from the
+//! standard: back-offs are uniform in fixed ranges, and an idle channel is sensed again a
+//! turnaround later, so that the gap before an ack does not count as idle.
 //!
-//! What ends at an instant has ended before anybody looks at it, and who looks is done before what
-//! begins then: a CCA tells of the time before. So frames that only touch do not disturb each other,
-//! two who look at once both find an idle channel, and no outcome depends on a node's number.
+//! At equal times, frames end first, then CCAs complete, then frames begin: a CCA covers the time
+//! before it. So adjacent frames do not interfere, two nodes with simultaneous CCAs both find an
+//! idle channel, and no result depends on a node's number.
 
 use freshline_core::unit::Time;
 use rand::RngExt;
@@ -31,69 +31,69 @@ use super::csma::{Csma, Turn};
 use super::phy::{ACK_OCTETS, CCA, TURNAROUND, airtime, pause};
 use crate::engine::Agenda;
 
-/// Whom a node's frames reach.
+/// A node that another node's frames reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reach {
     /// The other node.
     pub node: u32,
-    /// How far away it is, in m.
+    /// Its distance, in m.
     pub distance: f64,
     /// Whether it can receive them.
     pub hears: bool,
-    /// Whether it finds the channel busy meanwhile.
+    /// Whether it senses a busy channel meanwhile.
     pub senses: bool,
-    /// Whether they spoil what it receives.
+    /// Whether they interfere with its reception.
     pub disturbs: bool,
-    /// The part of them that it loses to noise, 0 to 1.
+    /// The fraction of them that it loses to noise, 0 to 1.
     pub loss: f64,
 }
 
-/// What became of a frame.
+/// The outcome of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It was acknowledged.
     Acknowledged,
-    /// Nobody acknowledged any of its tries.
+    /// None of its attempts was acknowledged.
     NoAck,
-    /// The channel was busy each time it looked.
+    /// The channel was busy at each CCA.
     NoChannel,
 }
 
-/// What happens on the air that those above want to know.
+/// Events for the layer above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A frame of `from` has ended. It has come to its receiver for the first time, or not.
+    /// A frame of `from` has ended, and has reached its receiver for the first time or not.
     Ended {
         /// Its sender.
         from: u32,
-        /// Whether it has come.
+        /// Whether it has reached its receiver.
         arrived: bool,
     },
-    /// `from` is done with its frame, and may send another one.
+    /// `from` has finished its frame, and may send another one.
     Done {
         /// The sender.
         from: u32,
-        /// How it ended.
+        /// The outcome.
         outcome: Outcome,
     },
 }
 
-/// What a node's radio did since time zero.
+/// Counters of a node's radio since time zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RadioStats {
-    /// Frames sent, each try counted.
+    /// Frames sent, each attempt counted.
     pub sent: u64,
-    /// Of these, second and further tries.
+    /// The retries among them.
     pub retries: u64,
-    /// Of all sent, those that met another one at their receiver, or found it sending.
+    /// The frames among all sent that collided at their receiver, or found it sending.
     pub collisions: u64,
-    /// Those that were lost to noise.
+    /// The frames lost to noise.
     pub noise: u64,
-    /// Frames that came again, as their ack was lost.
+    /// Frames received again, because their ack was lost.
     pub duplicates: u64,
-    /// How often the channel was looked at.
+    /// The number of CCAs.
     pub looks: u64,
-    /// How often it was busy then.
+    /// The number of CCAs that found a busy channel.
     pub busy: u64,
 }
 
@@ -103,21 +103,22 @@ struct Frame {
     octets: u64,
     /// Whether its receiver has it.
     arrived: bool,
-    /// How often the channel was busy for this try, and its backoff exponent.
+    /// The number of back-offs of this attempt because of a busy channel, and its back-off
+    /// exponent.
     backoffs: u8,
     exponent: u8,
-    /// The channel was idle at the first look of two.
+    /// The first of two CCAs found an idle channel.
     was_idle: bool,
     tries: u8,
 }
 
-/// What a node does next; of what is due at the same instant, the first comes first.
+/// A node's next step; steps at equal times are taken in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     EndFrame,
     EndAck,
     MissAck,
-    /// At the channel, for the CCA before.
+    /// The end of a CCA.
     Look,
     BeginFrame,
     BeginAck,
@@ -128,11 +129,11 @@ impl Step {
         [Self::EndFrame, Self::EndAck, Self::MissAck, Self::Look, Self::BeginFrame, Self::BeginAck];
 }
 
-/// What a node is receiving.
+/// The frame that a node is receiving.
 #[derive(Debug, Clone, Copy)]
 struct Reception {
     from: u32,
-    /// From how far, in m.
+    /// The distance of its sender, in m.
     distance: f64,
     until: Time,
     intact: bool,
@@ -142,32 +143,33 @@ struct Reception {
 #[derive(Debug)]
 struct Node {
     frame: Option<Frame>,
-    /// The frame was sent, and its ack may come.
+    /// The frame was sent, and its ack is pending.
     awaits_ack: bool,
-    /// The pause behind its last frame ends.
+    /// When the pause after its last frame ends.
     ready_at: Time,
-    /// What it hears ends, with its own answer.
+    /// When the sensed transmissions end, including its own ack.
     busy_until: Time,
-    /// What disturbs it: from how far, in m, and until when.
+    /// Interfering frames: the distance of the sender, in m, and the end of the frame.
     disturbances: Vec<(f64, Time)>,
     sends_until: Time,
     reception: Reception,
-    /// To whom an ack is due, or being sent.
+    /// The node to which it owes or sends an ack.
     answers: Option<u32>,
-    /// Whose frames it wants to overhear.
+    /// The node whose frames it overhears.
     listens_to: Option<u32>,
 }
 
-/// The air with all radios on it.
+/// The channel with all radios.
 #[derive(Debug)]
 pub struct Radio {
     csma: Csma,
     nodes: Vec<Node>,
     /// By sender.
     reach: Vec<Vec<Reach>>,
-    /// How many times as far the sender of a disturbance must be for a frame to survive it.
+    /// The capture ratio: a frame survives an interfering one whose sender is this many times as
+    /// far away.
     capture: Option<f64>,
-    /// One entry a node for each [`Step`].
+    /// One entry per node for each [`Step`].
     agenda: Agenda,
     stats: Vec<RadioStats>,
     overheard: Vec<u32>,
@@ -175,7 +177,7 @@ pub struct Radio {
 }
 
 impl Radio {
-    /// Silent nodes, each with those that its frames reach.
+    /// Idle nodes, each with the nodes that its frames reach.
     pub fn new(csma: Csma, reach: Vec<Vec<Reach>>, rng: Pcg64) -> Self {
         let reception =
             Reception { from: 0, distance: 0.0, until: Time::ZERO, intact: false, loss: 0.0 };
@@ -203,18 +205,18 @@ impl Radio {
         }
     }
 
-    /// The same with capture: a frame survives another one whose sender is at least `ratio` times as
-    /// far from the receiver as its own; `ratio` is above 1.
+    /// Adds capture: a frame survives another one whose sender is at least `ratio` times as far
+    /// from the receiver as its own; `ratio` is above 1.
     pub fn with_capture(self, ratio: f64) -> Self {
         Self { capture: Some(ratio), ..self }
     }
 
-    /// From now on `node` overhears what `other` sends.
+    /// From now on `node` overhears the transmissions of `other`.
     pub fn listen(&mut self, node: u32, other: u32) {
         self.nodes[node as usize].listens_to = Some(other);
     }
 
-    /// Whether a node may be given a frame.
+    /// Whether a node can accept a frame.
     pub fn is_idle(&self, node: u32) -> bool {
         self.nodes[node as usize].frame.is_none()
     }
@@ -230,12 +232,12 @@ impl Radio {
         self.back_off(begins, from, Turn::First, exponent);
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.agenda.next().map(|(at, _)| at)
     }
 
-    /// The next event up to `now`, and when it was; call it until there is none.
+    /// The next event up to `now`, with its time. Call it until it returns `None`.
     pub fn poll(&mut self, now: Time) -> Option<(Time, Event)> {
         loop {
             let (at, entry) = self.agenda.next().filter(|(at, _)| *at <= now)?;
@@ -256,12 +258,12 @@ impl Radio {
         }
     }
 
-    /// Who overheard the frame of the last [`Event::Ended`], its receiver included.
+    /// The nodes that received or overheard the frame of the last [`Event::Ended`].
     pub fn overheard(&self) -> &[u32] {
         &self.overheard
     }
 
-    /// By node.
+    /// The counters of each node.
     pub fn stats(&self) -> &[RadioStats] {
         &self.stats
     }
@@ -275,7 +277,7 @@ impl Radio {
         self.set(node, Step::Look, Some(from + wait));
     }
 
-    /// The channel has been looked at.
+    /// A CCA has ended.
     fn look(&mut self, at: Time, node: u32) -> Option<Event> {
         let sender = &mut self.nodes[node as usize];
         let frame = sender.frame.as_mut()?;
@@ -314,12 +316,12 @@ impl Radio {
         None
     }
 
-    /// `node` is on the air until `end`.
+    /// `node` transmits until `end`.
     fn transmit(&mut self, at: Time, node: u32, end: Time) {
         let sender = &mut self.nodes[node as usize];
         sender.sends_until = end;
         sender.busy_until = sender.busy_until.max(end);
-        // It hears nothing meanwhile.
+        // It cannot receive meanwhile.
         sender.reception.intact &= sender.reception.until <= at;
         for reach in &self.reach[node as usize] {
             let other = &mut self.nodes[reach.node as usize];
@@ -346,7 +348,7 @@ impl Radio {
         }
     }
 
-    /// Whether what `from` has just ended to send has come to `node`.
+    /// Whether `node` has received the frame that `from` has just finished.
     fn receives(&mut self, at: Time, from: u32, node: u32) -> Result<(), Missed> {
         let Reception { from: heard, until, intact, loss, .. } =
             self.nodes[node as usize].reception;
@@ -389,7 +391,7 @@ impl Radio {
         Some(Event::Ended { from: node, arrived })
     }
 
-    /// `node` owes `to` an ack, and holds its own frames back for it.
+    /// `node` owes `to` an ack, and defers its own frames.
     fn answer(&mut self, at: Time, node: u32, to: u32) {
         let answers = &mut self.nodes[node as usize];
         answers.answers = Some(to);
@@ -436,7 +438,7 @@ impl Radio {
     }
 }
 
-/// Why a frame did not come.
+/// Why a frame was not received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Missed {
     Collision,

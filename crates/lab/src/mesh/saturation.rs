@@ -1,24 +1,26 @@
-//! What a saturated cell's throughput ought to be, by a fixed point.
+//! The expected throughput of a saturated cell, by a fixed-point model.
 //!
-//! n nodes that all hear each other always have a frame for a receiver that has none. After
-//! Srivastava, Kumar: Performance analysis of beacon-less IEEE 802.15.4 multi-hop networks, COMSNETS
-//! 2012 (arXiv:1201.3001), without hidden nodes: who backs off looks at the channel as a Poisson
-//! process, at the rate that its backoffs give, and a cycle begins with each idle period.
+//! n nodes that all hear each other always have a frame to send to one receiver, which does not
+//! send frames. The model follows Srivastava, Kumar: Performance analysis of beacon-less IEEE
+//! 802.15.4 multi-hop networks, COMSNETS 2012 (arXiv:1201.3001), without hidden nodes: a node in
+//! back-off senses the channel as a Poisson process, with the rate that results from its back-offs,
+//! and a cycle begins with each idle period.
 //!
 //! ```text
-//! β = Σ αⁱ / Σ αⁱ·((Wᵢ − 1)/2·σ + CCA)       looks a second while in backoff, i from 0 to NB
-//! who looks within a turnaround T of the first one finds it idle too: alone with e^(−(n−1)·β·T)
-//! α = looks at a busy channel / all looks      in a cycle; then again from the top
+//! β = Σ αⁱ / Σ αⁱ·((Wᵢ − 1)/2·σ + CCA)       CCAs per second in back-off, i from 0 to NB
+//! CCAs within a turnaround T after the first one are idle, too: P(no collision) = e^(−(n−1)·β·T)
+//! α = busy CCAs / all CCAs                 in a cycle; then again from the top
 //! ```
 //!
-//! Three things of the standard are added. Who has sent rests, for LIFS or for the ack's timeout, and
-//! does not contend meanwhile. In the turnaround before an ack the channel is idle, and longer so
-//! than a CCA: who looks just then sends into the ack, and its frame and the ack are lost. And a
-//! frame whose ack was lost comes again, and does not count twice, unless it is given up first.
+//! Three properties of the standard are added. A node that has sent pauses, for LIFS or for the ack
+//! timeout, and does not contend meanwhile. In the turnaround before an ack the channel is idle for
+//! longer than a CCA: a node whose CCA falls into this gap sends into the ack, and both its frame
+//! and the ack are lost. And a frame whose ack was lost is repeated, but counts only once, unless
+//! it is abandoned first.
 //!
-//! For one node all of this is exact: Latré et al., Throughput and delay analysis of unslotted IEEE
-//! 802.15.4, Journal of Networks 1(1), 2006, has the same sum without CCA and turnaround before the
-//! frame.
+//! For one node the model is exact: Latré et al., Throughput and delay analysis of unslotted IEEE
+//! 802.15.4, Journal of Networks 1(1), 2006, have the same sum without CCA and turnaround before
+//! the frame.
 
 use freshline_core::unit::Span;
 
@@ -28,7 +30,7 @@ use super::phy::{ACK_OCTETS, ACK_WAIT, BACKOFF, CCA, MAC_OCTETS, TURNAROUND, air
 /// A saturated cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Saturation {
-    /// How many nodes send, above 0.
+    /// The number of sending nodes, above 0.
     pub nodes: u32,
     /// Octets of each frame.
     pub octets: u64,
@@ -36,24 +38,24 @@ pub struct Saturation {
     pub csma: Csma,
 }
 
-/// What happens in a cycle, on average.
+/// The mean counts and durations of a cycle.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cycle {
     seconds: f64,
-    /// Frames that come and are acknowledged; that come, and their ack is lost; all sent.
+    /// Acknowledged frames; frames received whose ack is lost; all frames sent.
     acknowledged: f64,
     unanswered: f64,
     sent: f64,
-    /// Looks at a busy channel.
+    /// CCAs that find a busy channel.
     busy_looks: f64,
 }
 
-/// Iterations, and how far each goes: the fixed point is near long before.
+/// The number of iterations; the fixed point is reached long before.
 const ITERATIONS: u32 = 1_000;
 const STEP: f64 = 0.1;
 
 impl Saturation {
-    /// Frames delivered a second, all nodes together, each counted once.
+    /// Frames delivered per second, of all nodes, each counted once.
     pub fn frames_per_s(&self) -> f64 {
         let (mut alpha, mut success) = (0.0, 1.0);
         let mut cycle = Cycle::default();
@@ -70,7 +72,7 @@ impl Saturation {
         (cycle.acknowledged + cycle.unanswered * (1.0 - again)) / cycle.seconds
     }
 
-    /// What the frames carry behind the MAC's header, in bit/s.
+    /// The throughput of payload after the MAC header, in bit/s.
     pub fn throughput_bps(&self) -> f64 {
         self.frames_per_s() * 8.0 * (self.octets - MAC_OCTETS) as f64
     }
@@ -88,7 +90,7 @@ impl Saturation {
         looks / time
     }
 
-    /// A cycle, where the one before was a success with this probability.
+    /// A cycle, given the probability that the previous one was a success.
     fn cycle(&self, rate: f64, success: f64) -> Cycle {
         let nodes = f64::from(self.nodes);
         let ends = [(success, 1.0, pause(self.octets)), (1.0 - success, nodes.min(2.0), ACK_WAIT)];
@@ -108,7 +110,8 @@ impl Saturation {
         all
     }
 
-    /// Adds the busy part of a cycle in which so many others contend with the first to look.
+    /// Adds the busy part of a cycle in which `others` nodes contend with the first one to sense
+    /// the channel.
     fn add_busy(&self, all: &mut Cycle, weight: f64, others: f64, rate: f64) {
         let [turn, cca] = [TURNAROUND, CCA].map(seconds);
         let [frame, ack] = [self.octets, ACK_OCTETS].map(airtime).map(seconds);
@@ -118,12 +121,12 @@ impl Saturation {
         let (clean, gap, collision) = (single * quiet, single * (1.0 - quiet), 1.0 - single);
         let senders = 1.0 + others * (1.0 - (-rate * turn).exp());
         let colliding = if collision > 0.0 { (senders - single) / collision } else { 1.0 };
-        // The mean of what lies between the first and a later one, by equal chances.
+        // The mean distance between the first node's CCA and a later one, uniformly distributed.
         let (between, into_gap) = (turn / 2.0, cca + (turn - cca) / 2.0);
         let busy = clean * (frame + turn + ack)
             + gap * (frame + into_gap + turn + frame)
             + collision * (frame + between);
-        // A look counts as busy from a frame's beginning until a CCA after its end.
+        // A CCA counts as busy from a frame's beginning until one CCA after its end.
         let looks = clean * (frame + cca + ack + cca) * (nodes - 1.0)
             + gap * 2.0 * (frame + cca) * (nodes - 1.5)
             + collision * (frame + between + cca) * (nodes - colliding).max(0.0);

@@ -1,8 +1,9 @@
-//! Who is whose parent: a tree to the border router.
+//! The tree of parents, up to the border router.
 //!
-//! As RPL does with ETX as its metric (RFC 6550, RFC 6719): each node takes the parent over which a
-//! packet costs the fewest transmissions, 1/(q·q) a link, where q is the part of frames, and of
-//! acks, that it lets through. The tree is that of a network at rest, and stays.
+//! As in RPL with ETX as its metric (RFC 6550, RFC 6719), each node selects the parent with the
+//! minimum expected number of transmissions to the border router, which is 1/(q·q) per link, where
+//! q is the fraction of frames, and of acks, that the link delivers. The tree is that of a network
+//! at rest, and does not change.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,15 +14,15 @@ pub const ROOT: u32 = 0;
 /// A tree of nodes, with the border router at its root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
-    /// By node; the root is its own.
+    /// By node; the root is its own parent.
     parents: Vec<u32>,
     depths: Vec<u32>,
 }
 
-/// No tree.
+/// The parents do not form a tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
-    /// A parent that is out of reach, or not there.
+    /// A parent that is out of range, or does not exist.
     #[error("node {node} does not hear its parent {parent}; give another one, or raise `range`")]
     Deaf {
         /// The node.
@@ -29,18 +30,19 @@ pub enum TreeError {
         /// Its parent.
         parent: u32,
     },
-    /// A node that no way leads to.
+    /// A node without a path to the border router.
     #[error(
         "no way leads from node {0} to the border router; raise `range`, or give other parents"
     )]
     Apart(u32),
 }
 
-/// A link over which one node hears another, with the part of frames that get lost.
+/// A link over which a node receives another one, with the fraction of frames that are lost.
 pub type Hears = (u32, f64);
 
 impl Tree {
-    /// The tree of given parents, of nodes 1 and on; `hears` has, by node, whom it hears.
+    /// The tree with the given parents of nodes 1, 2, …; `hears` contains, for each node, the nodes
+    /// that it receives.
     pub fn given(parents: &[u32], hears: &[Vec<Hears>]) -> Result<Self, TreeError> {
         let all: Vec<u32> = [ROOT].into_iter().chain(parents.iter().copied()).collect();
         for (node, &parent) in all.iter().enumerate().skip(1) {
@@ -51,10 +53,11 @@ impl Tree {
         Self::of(all)
     }
 
-    /// The tree with the fewest expected transmissions from each node.
+    /// The tree with the minimum expected number of transmissions from each node.
     pub fn by_etx(hears: &[Vec<Hears>]) -> Result<Self, TreeError> {
         let mut parents = vec![u32::MAX; hears.len()];
-        // In thousandths of a transmission, so that costs are ordered and alike everywhere.
+        // In thousandths of a transmission, so that costs are totally ordered and equal on all
+        // platforms.
         let mut costs = vec![u64::MAX; hears.len()];
         let mut next = BinaryHeap::from([Reverse((0, ROOT, ROOT))]);
         while let Some(Reverse((cost, node, parent))) = next.pop() {
@@ -91,17 +94,17 @@ impl Tree {
         Ok(Self { parents, depths })
     }
 
-    /// Whom a node sends upwards to.
+    /// The parent of a node.
     pub fn parent(&self, node: u32) -> u32 {
         self.parents[node as usize]
     }
 
-    /// Hops from a node to the border router.
+    /// The number of hops from a node to the border router.
     pub fn depth(&self, node: u32) -> u32 {
         self.depths[node as usize]
     }
 
-    /// Whom `from` sends to for `to`: a child of its own that `to` is below, or else its parent.
+    /// The next hop from `from` to `to`: a child whose subtree contains `to`, or else the parent.
     pub fn next(&self, from: u32, to: u32) -> u32 {
         let mut at = to;
         while at != ROOT {
@@ -119,7 +122,7 @@ impl Tree {
 mod tests {
     use super::*;
 
-    /// 0 – 1 – 2 – 3, and a bad link between 0 and 2.
+    /// 0 – 1 – 2 – 3, and a lossy link between 0 and 2.
     fn hears(bad: f64) -> Vec<Vec<Hears>> {
         vec![
             vec![(1, 0.0), (2, bad)],
@@ -131,7 +134,7 @@ mod tests {
 
     #[test]
     fn two_good_hops_beat_a_bad_one_and_not_a_fair_one() {
-        // 1/0.5² is 4 transmissions, 1/0.8² are 1.56.
+        // 1/0.5² is 4 transmissions, 1/0.8² is 1.56.
         for (loss, parent) in [(0.5, 1), (0.2, 0)] {
             let tree = Tree::by_etx(&hears(loss)).unwrap();
             assert_eq!((tree.parent(2), tree.parent(3)), (parent, 2), "{loss}");
