@@ -355,7 +355,7 @@ fn a_check_fails_where_a_verdict_is_not_recorded() {
     let sample = ["reproduce", "sorpc/uploads", "--check", "--one-in", "2", "--draw", "3"];
     assert_says(&text(&bench.lab(&sample).stderr), &["verdicts are as recorded"]);
     let said = bench.is_refused(&["reproduce", "s.toml", "--record", "."]);
-    assert_says(&said, &["--record", "s.toml does not come with the program"]);
+    assert_says(&said, &["--record", "s.toml is not bundled with the program"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Observes this host, without changing anything.
+//! Observes this host without changing anything.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,12 +17,13 @@ use super::observation::{
 };
 use super::prober::Prober;
 
-/// How often the host is looked at: this many times in an observation, at most once per interval.
+/// The number of samples in an observation; at most one per [`MIN_INTERVAL`].
 const LOOKS: u64 = 200;
 const MIN_INTERVAL: Span = Span::from_millis(50);
-/// How long it takes at most until a stop is seen.
+/// The maximum time until a stop is noticed.
 const MAX_PAUSE: Span = Span::from_millis(100);
-/// Connections and peers that are followed; a host with more has the first ones of the kernel's list.
+/// The maximum number of connections and peers; of a larger host, the first ones of the kernel's
+/// list.
 const MAX_CONNECTIONS: usize = 4096;
 const MAX_PEERS: usize = 64;
 
@@ -50,7 +51,7 @@ pub(super) fn collect(
         if stop.is_stopped() || now.since(start) >= duration {
             break;
         }
-        // A prober reads its answers often, as their times count.
+        // A prober reads its answers often, because their arrival times count.
         let pause = if prober.is_some() { Span::from_millis(2) } else { MAX_PAUSE };
         std::thread::sleep(pause.min(next.since(now)).into());
     }
@@ -64,7 +65,7 @@ struct Collector {
     start: Time,
     route: Route,
     sockets: Sockets,
-    /// The kernel reports UDP sockets.
+    /// Whether the kernel reports UDP sockets.
     has_udp: bool,
     interfaces: HashMap<u32, Interface>,
     devices: HashMap<u32, NetDevice>,

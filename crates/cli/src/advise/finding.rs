@@ -1,10 +1,11 @@
-//! What a diagnosis finds: where time is lost, how that is known, and which remedies may help.
+//! The findings of a diagnosis: the place where time is lost, the evidence, and remedies that may
+//! help.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// A stop of the journey from source to receiver at which time is lost.
+/// A place on the path from source to receiver at which time is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Stop {
@@ -28,9 +29,9 @@ pub(super) enum Stop {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Direction {
-    /// What this host sends.
+    /// Traffic from this host.
     Up,
-    /// What this host receives.
+    /// Traffic to this host.
     Down,
     /// Both, or unknown.
     Both,
@@ -44,13 +45,13 @@ pub(super) enum Fault {
     SourceOverload,
     /// The send buffer of a program is too small for the path.
     SendBuffer,
-    /// This host's own queue delays what it sends.
+    /// This host's own queue delays its packets.
     HostQueue,
-    /// The queue of a router that this host is.
+    /// The queue of this host as a router.
     ForwardingQueue,
-    /// A standing queue beyond this host, of what it sends.
+    /// A standing queue beyond this host, of its outgoing packets.
     UpstreamQueue,
-    /// A standing queue of what this host receives.
+    /// A standing queue of its incoming packets.
     DownstreamQueue,
     /// Acks of downloads are delayed behind uploads.
     AckCongestion,
@@ -66,7 +67,7 @@ pub(super) enum Fault {
     SlowReader,
 }
 
-/// A number by which something is known.
+/// A measured value that supports a finding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Evidence {
     /// The measured quantity, with its unit at the end.
@@ -84,13 +85,13 @@ pub(super) struct Bottleneck {
     pub(super) base_rtt: f64,
     /// The queueing delay in seconds.
     pub(super) queue: f64,
-    /// How many connections share it.
+    /// The number of connections that share it.
     pub(super) flows: usize,
     /// The fraction of packets that is lost without a queue.
     pub(super) loss: f64,
     /// The rate at which the cause sends into it in bit/s, if it does not adapt.
     pub(super) offered_bps: f64,
-    /// The rate of the other direction in bit/s, where downloads suffer from uploads.
+    /// The rate of the other direction in bit/s, if uploads slow down downloads.
     pub(super) other_bps: f64,
     /// A window in bytes that limits a sender.
     pub(super) window: f64,
@@ -102,9 +103,10 @@ pub(super) struct Finding {
     pub(super) stop: Stop,
     pub(super) direction: Direction,
     pub(super) fault: Fault,
-    /// The interface that it is about.
+    /// The interface of the finding.
     pub(super) interface: Option<String>,
-    /// By which factor this slows packets or transfers down, as far as can be estimated; ranks findings.
+    /// The factor by which this slows packets or transfers down, as far as can be estimated; it
+    /// ranks findings.
     pub(super) slowdown: f64,
     pub(super) evidence: Vec<Evidence>,
     pub(super) bottleneck: Bottleneck,

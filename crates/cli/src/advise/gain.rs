@@ -9,16 +9,17 @@ use serde::Serialize;
 
 use super::finding::Bottleneck;
 
-/// A faster bottleneck is simulated at this rate in bit/s, with the same delays: its packets take the lab longer
-/// than they take the link.
+/// A faster bottleneck is simulated at this rate in bit/s, with the same delays, because the lab
+/// needs more time for its packets than the link does.
 const MAX_BPS: f64 = 20e6;
 const MIN_BPS: f64 = 50e3;
-/// More connections than this are simulated as this many.
+/// The maximum number of simulated connections.
 const MAX_FLOWS: usize = 8;
-/// The buffer of a bottleneck by the queueing delay that was measured: a queue that a transfer fills is not
-/// full at each moment.
+/// The buffer of a bottleneck, relative to the measured queueing delay: a queue that a transfer
+/// fills is not full all the time.
 const BUFFER: f64 = 1.25;
-/// A gain below this factor is not worth a change, and a guarded number may become worse down to this one.
+/// A gain below this factor is not worth a change; a guarded number may become worse by up to this
+/// factor.
 const MIN_GAIN: f64 = 1.1;
 const MIN_GUARD: f64 = 0.8;
 
@@ -28,14 +29,14 @@ pub(super) struct Trial {
     pub(super) without: Setup,
     pub(super) with: Setup,
     pub(super) metric: Compared,
-    /// What must not become much worse.
+    /// The number that must not become much worse.
     pub(super) guard: Option<Compared>,
 }
 
 /// A number of the lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Compared {
-    /// What it is, in words.
+    /// The number in words.
     pub(super) what: &'static str,
     /// The name of the metric, and of its flow.
     pub(super) name: &'static str,
@@ -48,13 +49,13 @@ pub(super) struct Compared {
 pub(super) struct Setup {
     pub(super) links: Vec<Link>,
     pub(super) flows: Vec<Flow>,
-    /// The base RTT in seconds, which the last link has.
+    /// The base RTT in seconds; it is that of the last link.
     pub(super) base_rtt: f64,
-    /// How long a law may need before it counts, in seconds.
+    /// The settling time of the law, in seconds.
     pub(super) settle: f64,
 }
 
-/// A link; each direction is a rate in bit/s and a queue, or without limits.
+/// A link; each direction has a rate in bit/s and a queue, or no limits.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Link {
     pub(super) up: Option<Hop>,
@@ -65,7 +66,7 @@ pub(super) struct Link {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Hop {
     pub(super) bps: f64,
-    /// As a scenario has it: in quotation marks, or a table.
+    /// In the syntax of a scenario: in quotation marks, or a table.
     pub(super) queue: String,
     pub(super) loss: f64,
 }
@@ -89,19 +90,19 @@ pub(super) struct Gain {
     pub(super) unit: String,
     pub(super) without: f64,
     pub(super) with: f64,
-    /// By which factor the remedy is better; below 1 it is worse.
+    /// The factor by which the remedy is better; below 1 it is worse.
     pub(super) ratio: f64,
     pub(super) guard: Option<Guard>,
 }
 
-/// What must not become much worse.
+/// The result for the number that must not become much worse.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Guard {
     pub(super) what: &'static str,
     pub(super) unit: String,
     pub(super) without: f64,
     pub(super) with: f64,
-    /// As of the gain.
+    /// The factor of the gain for this number.
     pub(super) ratio: f64,
 }
 
@@ -118,7 +119,7 @@ impl Gain {
 }
 
 impl Hop {
-    /// A queue that drops the packets for which it has no room.
+    /// A drop-tail queue.
     pub(super) fn drop_tail(bottleneck: &Bottleneck) -> Self {
         let bps = simulated(bottleneck.bps);
         let bytes = (bps / 8.0 * bottleneck.queue * BUFFER).max(15_000.0);
@@ -136,15 +137,15 @@ pub(super) fn simulated(bps: f64) -> f64 {
     bps.clamp(MIN_BPS, MAX_BPS)
 }
 
-/// As many connections as the lab simulates.
+/// The number of connections in the simulation.
 pub(super) fn simulated_flows(flows: usize) -> usize {
     flows.clamp(1, MAX_FLOWS)
 }
 
 impl Setup {
-    /// As a file of the lab.
+    /// The text of the scenario file.
     fn text(&self) -> String {
-        // Long enough for slow starts and for windows to be adapted to the path.
+        // Long enough for slow starts, and for windows to adapt to the path.
         let warm_up = 4.0 + 20.0 * self.base_rtt + self.settle;
         let mut text = format!(
             "title = \"advise\"\nduration = \"{:.0}ms\"\nwarm_up = \"{:.0}ms\"\n",
@@ -174,7 +175,8 @@ impl Setup {
         let text = self.text();
         let scenario = Scenario::parse(text.as_str());
         let result = scenario.and_then(|scenario| run(&scenario, || ()));
-        // A scenario of ours that the lab refuses is a mistake here; the advice goes on without a gain.
+        // If the lab rejects a generated scenario, that is a bug here; the advice goes on without a
+        // gain.
         let report = |error: &_| say!("the lab refuses a scenario of advise: {error}\n{text}");
         result.inspect_err(report).ok()
     }
@@ -191,7 +193,7 @@ fn hop_text(hop: Option<&Hop>, delay: f64) -> String {
 }
 
 impl Trial {
-    /// Runs both scenarios; `None` if the lab cannot say.
+    /// Runs both scenarios; `None` if the lab has no result.
     pub(super) fn gain(&self) -> Option<Gain> {
         let [without, with] = [self.without.run()?, self.with.run()?];
         let compare = |compared: &Compared| {

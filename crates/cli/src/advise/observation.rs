@@ -1,7 +1,7 @@
 //! The observation of a host: samples of its interfaces, sockets and routes.
 //!
-//! [`collect`](super::collect) fills an [`Observation`], [`diagnose`](super::diagnose) reads it. It holds no
-//! handle of the system, so a test can write one by hand.
+//! [`collect`](super::collect) fills an [`Observation`], [`diagnose`](super::diagnose) reads it. It
+//! holds no system handle, so a test can write one by hand.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,24 +18,24 @@ pub(super) struct Observation {
     pub(super) connections: Vec<Connection>,
     /// UDP sockets.
     pub(super) udp_sockets: Vec<UdpSocket>,
-    /// Peers whose next hop was another one at the end, or in between.
+    /// Peers whose next hop changed.
     pub(super) route_changes: Vec<RouteChange>,
-    /// The host forwards packets between its interfaces.
+    /// Whether the host forwards packets between its interfaces.
     pub(super) forwards: bool,
     /// Indices of devices with a default route, or the only ones that are up.
     pub(super) exits: Vec<u32>,
     /// Probes of `--target`, in the order of their sending.
     pub(super) probes: Vec<Probe>,
-    /// What the kernel offers.
+    /// The features of the kernel.
     pub(super) kernel: Kernel,
 }
 
-/// What the kernel offers to commands.
+/// The features of the kernel that commands need.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Kernel {
-    /// It has BTF, which programs in eBPF need.
+    /// Whether it has BTF, which eBPF programs need.
     pub(super) has_btf: bool,
-    /// The default congestion control of TCP, and all that are available.
+    /// The default congestion control of TCP, and all available ones.
     pub(super) congestion_control: String,
     pub(super) congestion_controls: Vec<String>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Interface {
     pub(super) name: String,
     /// The driver, or the kind of a virtual device.
     pub(super) driver: Option<String>,
-    /// Wi-Fi, by the kernel or by `--wlan`.
+    /// Whether it is Wi-Fi, by the kernel or by `--wlan`.
     pub(super) is_wireless: bool,
     /// The rate of the link as its driver reports it, in bit/s.
     pub(super) link_bps: Option<f64>,
@@ -61,7 +61,7 @@ pub(super) struct Interface {
     pub(super) samples: Vec<InterfaceSample>,
 }
 
-/// An interface at a moment. Counters are since the device was made.
+/// An interface at a moment. Counters start at the creation of the device.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InterfaceSample {
     /// Seconds since the observation began.
@@ -105,11 +105,11 @@ pub(super) struct UdpSocket {
     pub(super) local: SocketAddr,
     /// The mean of its bytes in queueing disciplines and devices.
     pub(super) queued_bytes: f64,
-    /// Datagrams that were dropped during the observation, as its receive buffer was full.
+    /// Datagrams that were dropped during the observation because the receive buffer was full.
     pub(super) drops: u32,
 }
 
-/// Packets to an address took another next hop.
+/// A change of the next hop to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RouteChange {
     pub(super) to: IpAddr,
@@ -124,15 +124,15 @@ pub(super) struct Probe {
     pub(super) at: f64,
     /// The round trip in seconds; `None` if there was no answer.
     pub(super) rtt: Option<f64>,
-    /// The target's clock at the arrival less ours at the sending, and ours at the return less the
-    /// target's, in seconds: each a one-way delay with an unknown constant. `None` if the target does not
-    /// report its clock.
+    /// The target's clock at the arrival minus this host's clock at the sending, and this host's
+    /// clock at the return minus the target's, in seconds: each a one-way delay with an unknown
+    /// constant. `None` if the target does not report its clock.
     pub(super) up: Option<f64>,
     pub(super) down: Option<f64>,
 }
 
 impl Interface {
-    /// The last sample less the first.
+    /// The last sample minus the first.
     pub(super) fn difference(&self, of: impl Fn(&InterfaceSample) -> u64) -> u64 {
         match (self.samples.first(), self.samples.last()) {
             (Some(first), Some(last)) => of(last).saturating_sub(of(first)),
@@ -151,7 +151,7 @@ impl Interface {
 }
 
 impl Connection {
-    /// The last sample less the first.
+    /// The last sample minus the first.
     pub(super) fn difference(&self, of: impl Fn(&TcpInfo) -> u64) -> u64 {
         match (self.samples.first(), self.samples.last()) {
             (Some(first), Some(last)) => of(&last.info).saturating_sub(of(&first.info)),
@@ -159,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// How long it was seen, in seconds.
+    /// How long the connection was observed, in seconds.
     pub(super) fn seconds(&self) -> f64 {
         match (self.samples.first(), self.samples.last()) {
             (Some(first), Some(last)) => last.at - first.at,
@@ -167,12 +167,12 @@ impl Connection {
         }
     }
 
-    /// Bytes that were acknowledged, and received.
+    /// Bytes of this host that were acknowledged.
     pub(super) fn sent(&self) -> u64 {
         self.difference(|info| info.bytes_acked)
     }
 
-    /// Likewise.
+    /// Bytes that were received.
     pub(super) fn received(&self) -> u64 {
         self.difference(|info| info.bytes_received)
     }
@@ -185,7 +185,7 @@ impl Connection {
     }
 }
 
-/// The value below which a fraction of the values is; `None` without values.
+/// The given quantile of the values; `None` without values.
 pub(super) fn quantile(mut values: Vec<f64>, fraction: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let at = ((values.len().checked_sub(1)?) as f64 * fraction).round() as usize;

@@ -12,7 +12,7 @@ use freshline_system::icmp::ClockProbe;
 
 use super::observation::Probe;
 
-/// The distance of ICMP requests, and of TCP handshakes.
+/// The intervals between ICMP requests, and between TCP handshakes.
 const ICMP_INTERVAL: Span = Span::from_millis(100);
 const TCP_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a handshake may take.
@@ -23,7 +23,7 @@ const TCP_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) struct Prober {
     means: Means,
     probes: Vec<Probe>,
-    /// It was reported that probes cannot be sent.
+    /// Whether it was already reported that probes cannot be sent.
     has_failed: bool,
 }
 
@@ -36,7 +36,8 @@ enum Means {
 }
 
 impl Prober {
-    /// ICMP timestamps to an IPv4 host, which need `CAP_NET_RAW`; with a port, TCP handshakes.
+    /// Probes by ICMP timestamps to an IPv4 host, which need `CAP_NET_RAW`; with a port, by TCP
+    /// handshakes.
     pub(super) fn open(host: IpAddr, port: Option<u16>) -> io::Result<Self> {
         let means = match (host, port) {
             (_, Some(port)) => Means::Tcp(handshakes(SocketAddr::new(host, port))),
@@ -70,7 +71,7 @@ impl Prober {
                     open.down = Some(now - target);
                 }
                 if now >= *next && *sent < u16::MAX {
-                    // A probe that cannot be sent is not answered either.
+                    // A probe that cannot be sent counts as unanswered.
                     if let Err(error) = probe.send(*sent)
                         && !std::mem::replace(&mut self.has_failed, true)
                     {
@@ -90,7 +91,7 @@ impl Prober {
     }
 }
 
-/// Connects again and again, on a thread of its own, until the receiver is dropped.
+/// Connects repeatedly, on a separate thread, until the receiver is dropped.
 fn handshakes(target: SocketAddr) -> Receiver<Probe> {
     let (report, done) = channel();
     let clock = Clock::new();

@@ -1,4 +1,4 @@
-//! Which commands may mend a fault, and how the lab tries each of them.
+//! Commands that may fix a fault, and the lab scenarios that test each of them.
 
 use super::diagnose::bulk_senders;
 use super::finding::{Bottleneck, Direction, Fault, Finding, Stop};
@@ -11,13 +11,14 @@ use super::words::quoted;
 /// link, and of Wi-Fi, whose rate varies.
 const SHAPED: f64 = 0.95;
 const SHAPED_WLAN: f64 = 0.85;
-/// How much more a path may carry than a transfer that does not use it.
+/// The minimum ratio of a path's capacity to the rate of a transfer that does not use it.
 const SPARE: f64 = 4.0;
-/// The capacity behind an overload whose drops this host does not see, as a fraction of what is sent.
+/// The assumed capacity behind an overload whose drops this host does not see, as a fraction of the
+/// offered rate.
 const OVERLOADED: f64 = 0.8;
 
-/// How long RTAC may take to find out that a queue is its own, if several downloads begin at the same time,
-/// in seconds.
+/// The maximum time in seconds in which RTAC finds out that a queue is its own, if several
+/// downloads start at the same time.
 const RTAC_SETTLES: f64 = 30.0;
 
 const SAMPLE_RTT: Compared = Compared {
@@ -34,12 +35,12 @@ const fn goodput(of: &'static str) -> Compared {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Remedy {
     pub(super) command: String,
-    /// Where to run it, if not on this host, or what it needs.
+    /// Where to run it, if not on this host, or its prerequisites.
     pub(super) note: Option<&'static str>,
     pub(super) trial: Trial,
 }
 
-/// Commands that may help against a finding; none where no command does.
+/// Commands that may help against a finding; empty if there are none.
 pub(super) fn remedies(seen: &Observation, finding: &Finding) -> Vec<Remedy> {
     let interface = seen.interfaces.iter().find(|it| Some(&it.name) == finding.interface.as_ref());
     let bottleneck = &finding.bottleneck;
@@ -57,7 +58,7 @@ pub(super) fn remedies(seen: &Observation, finding: &Finding) -> Vec<Remedy> {
     }
 }
 
-/// What can be said where no command helps.
+/// A note for findings for which no command helps.
 pub(super) fn note(seen: &Observation, finding: &Finding) -> Option<&'static str> {
     let interface = seen.interfaces.iter().find(|it| Some(&it.name) == finding.interface.as_ref());
     Some(match finding.fault {
@@ -67,15 +68,14 @@ pub(super) fn note(seen: &Observation, finding: &Finding) -> Option<&'static str
         }
         Fault::LongPath => "no law shortens propagation, and there is no other route to try",
         Fault::RouteChange => {
-            "routes change; `freshline source --law tenth` learns the new base RTT, and nothing needs \
-             to be done for TCP"
+            "routes change; `freshline source --law tenth` learns the new base RTT, and TCP needs no \
+             change"
         }
         Fault::Loss if seen.kernel.congestion_control == "bbr" => {
             "new connections of this host use BBR already, which a lost packet does not slow down"
         }
         Fault::SlowReader => {
-            "the program at this port reads more slowly than data arrives; no command of the network \
-             helps"
+            "the program at this port reads more slowly than data arrives; no network command helps"
         }
         Fault::UpstreamQueue if finding.direction == Direction::Both => {
             "this host does not cause the queue; look at the other hosts behind the same router, or run \
@@ -105,7 +105,7 @@ fn download(count: usize, receiver: &str) -> Flow {
     }
 }
 
-/// Small updates, whose round trips suffer from the queue.
+/// Small updates, whose round trips include the queueing delay.
 fn sample(is_download: bool) -> Flow {
     let table = "updates = { law = \"fixed\", rate = \"20/s\", payload = \"200B\" }".to_owned();
     Flow { name: "sample", count: 1, is_download, table }
@@ -125,7 +125,7 @@ fn rate(bps: f64) -> String {
     if bps >= 1e6 { format!("{:.1}mbit", bps / 1e6) } else { format!("{:.0}kbit", bps / 1e3) }
 }
 
-/// A standing queue beyond this host, of uploads and `others`: a shaper of this host in front of it.
+/// A standing queue beyond this host, of uploads and `others`: a shaper of this host before it.
 fn uplink(
     seen: &Observation,
     interface: &Interface,
@@ -230,7 +230,7 @@ fn own_queue(seen: &Observation, interface: &Interface, bottleneck: &Bottleneck)
     plain.into_iter().chain(ours).collect()
 }
 
-/// The queue of a router that this host is.
+/// The queue of this host as a router.
 fn router(interface: &Interface, bottleneck: &Bottleneck) -> Vec<Remedy> {
     let setup = |hop: Hop| Setup {
         links: vec![up(hop)],
@@ -263,8 +263,8 @@ fn router(interface: &Interface, bottleneck: &Bottleneck) -> Vec<Remedy> {
     [ours].into_iter().chain(plain).collect()
 }
 
-/// A source that does not adapt. With uploads of this host in the same queue, a shaper protects them; a source
-/// that adapts may not get its share beside them.
+/// A source that does not adapt. With uploads of this host in the same queue, a shaper protects
+/// them; a source that adapts may not get its share alongside them.
 fn overload(seen: &Observation, interface: &Interface, finding: &Finding) -> Vec<Remedy> {
     let seen_as = &finding.bottleneck;
     let uploads = bulk_senders(seen, interface);
@@ -290,7 +290,7 @@ fn updates(law: &str) -> Flow {
     Flow { name: "source", count: 1, is_download: false, table }
 }
 
-/// A source that adapts in place of this one.
+/// A source that adapts, instead of this one.
 fn source(bottleneck: &Bottleneck, fixed: Flow, uploads: usize) -> Remedy {
     let hop = Hop::drop_tail(bottleneck);
     let with_uploads = (uploads > 0).then(|| upload(simulated_flows(uploads), "single"));
@@ -303,7 +303,7 @@ fn source(bottleneck: &Bottleneck, fixed: Flow, uploads: usize) -> Remedy {
     Remedy {
         command: "freshline source quic://MONITOR:PORT --law tenth".to_owned(),
         note: Some(
-            "in place of the program that sends at a fixed rate, if newer data replaces older",
+            "instead of the program that sends at a fixed rate, if newer data replaces older",
         ),
         trial: Trial {
             without: setup(fixed),
@@ -319,7 +319,7 @@ fn source(bottleneck: &Bottleneck, fixed: Flow, uploads: usize) -> Remedy {
     }
 }
 
-/// Losses without a queue: a congestion control that does not take each loss for a queue.
+/// Losses without a queue: a congestion control that does not treat each loss as congestion.
 fn congestion_control(seen: &Observation, finding: &Finding) -> Option<Remedy> {
     let kernel = &seen.kernel;
     let is_up = finding.direction == Direction::Up;
@@ -345,7 +345,8 @@ fn congestion_control(seen: &Observation, finding: &Finding) -> Option<Remedy> {
     };
     Some(Remedy {
         command: "sysctl -w net.ipv4.tcp_congestion_control=bbr".to_owned(),
-        note: (!is_up).then_some("on the hosts that send, as the sender's law counts"),
+        note: (!is_up)
+            .then_some("on the sending hosts, because the sender chooses the congestion control"),
         trial: Trial {
             without: setup("cubic"),
             with: setup("bbr"),
@@ -378,7 +379,7 @@ fn buffers(finding: &Finding) -> Remedy {
             Some("a program that sets SO_RCVBUF itself must stop doing so"),
         ),
     };
-    // A buffer holds more than the window, as the kernel counts its overhead.
+    // A buffer is larger than the window, because the kernel counts its overhead.
     let small = format!(", {key} = [\"{:.0}B\", \"{:.0}B\"]", window * 2.0, window * 2.0);
     let setup = |buffer: &str| Setup {
         links: vec![up(hop.clone())],
@@ -495,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_remedy_that_the_lab_finds_useless_is_withheld() {
-        // Acks alone fill the uplink: bands cannot put them before anything, fair queueing can.
+        // Only acks fill the uplink: bands have nothing to prioritise, but fair queueing helps.
         let mut acks_only = finding(Fault::AckCongestion, Direction::Up, Stop::Router);
         (acks_only.bottleneck.bps, acks_only.bottleneck.other_bps) = (0.1e6, 8e6);
         let gains = remedies(&seen(), &acks_only).into_iter().map(|it| it.trial.gain().unwrap());

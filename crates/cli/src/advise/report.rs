@@ -1,4 +1,4 @@
-//! What `freshline advise` prints.
+//! The output of `freshline advise`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use super::words::{mbit, printable, summary, with_unit};
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     duration_s: f64,
-    /// The stop at which the most time is lost; null without a fault.
+    /// The place at which the most time is lost; null without a fault.
     stop: Option<Stop>,
     connections: usize,
     interfaces: Vec<InterfaceReport>,
@@ -52,13 +52,13 @@ struct FindingReport {
     note: Option<&'static str>,
 }
 
-/// A command with what the lab measured.
+/// A command with the results of the lab.
 #[derive(Debug, Serialize)]
 struct RemedyReport {
     command: String,
     note: Option<&'static str>,
     gain: Option<Gain>,
-    /// Why it is withheld.
+    /// Why it is not recommended.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -84,7 +84,7 @@ impl Report {
         }
     }
 
-    /// In plain words.
+    /// Prints the report in plain words.
     pub(super) fn print(&self) -> io::Result<()> {
         let mut text = Vec::new();
         self.write(&mut text)?;
@@ -149,7 +149,8 @@ impl FindingReport {
             RemedyReport { command: remedy.command, note: remedy.note, gain, reason }
         });
         let (mut good, withheld): (Vec<_>, Vec<_>) = tried.partition(|it| it.reason.is_none());
-        // The first one of equal ones is the preferred one, and gains of other quantities come behind its own.
+        // Among equal gains, the first remedy is preferred; gains of other quantities follow after
+        // those of its own.
         let first = good.first().and_then(RemedyReport::what);
         good.sort_by(|one, other| {
             let [one, other] = [one, other].map(|it| (it.what() == first, it.worth()));
@@ -191,12 +192,12 @@ impl FindingReport {
 }
 
 impl RemedyReport {
-    /// What was compared.
+    /// The compared quantity.
     fn what(&self) -> Option<&'static str> {
         self.gain.as_ref().map(|gain| gain.what)
     }
 
-    /// The gain in steps of a fifth, so that chance does not decide between equal remedies.
+    /// The gain in steps of a fifth, so that randomness does not decide between equal remedies.
     fn worth(&self) -> f64 {
         self.gain.as_ref().map_or(0.0, |gain| (gain.ratio.ln() * 5.0).round())
     }

@@ -1,4 +1,4 @@
-//! Which commands the queueing disciplines of an interface allow: none that undoes or repeats a
+//! Commands that the queueing disciplines of an interface allow: they never undo or repeat a
 //! configuration.
 
 use super::observation::Interface;
@@ -6,7 +6,7 @@ use super::words::quoted;
 
 /// Disciplines that do nothing but queue.
 const FIFOS: [&str; 3] = ["pfifo_fast", "pfifo", "bfifo"];
-/// Disciplines that keep flows apart.
+/// Disciplines that isolate flows.
 const FAIR: [&str; 3] = ["fq_codel", "cake", "fq"];
 /// Disciplines with classes, whose meaning is unknown here.
 const CLASSFUL: [&str; 8] = ["htb", "hfsc", "drr", "qfq", "prio", "ets", "mqprio", "taprio"];
@@ -17,10 +17,10 @@ fn is_fifo(kind: &str) -> bool {
     FIFOS.contains(&kind)
 }
 
-/// Whether another root may take the place of this one: it shapes nothing and has no classes.
+/// Whether the root may be replaced: it does not shape and has no classes.
 pub(super) fn is_replaceable(interface: &Interface) -> bool {
     let kind = interface.discipline.as_str();
-    // The kernel gives no handle to what it attaches by itself (net.core.default_qdisc).
+    // The kernel gives no handle to disciplines that it attaches itself (net.core.default_qdisc).
     let is_default = interface.discipline_major == 0 && FAIR.contains(&kind);
     is_fifo(kind) || matches!(kind, "noqueue" | "mq" | "fq") || is_default
 }
@@ -31,8 +31,8 @@ pub(super) fn takes_bands(interface: &Interface) -> bool {
         || (interface.discipline == "htb" && interface.discipline_major == OURS)
 }
 
-/// The place for FQ-CoDel, as `tc` has it; `None` if flows are kept apart already, or if a discipline of
-/// unknown meaning is there.
+/// The place for FQ-CoDel in the syntax of `tc`; `None` if flows are isolated already, or if there
+/// is a discipline of unknown purpose.
 pub(super) fn place_of_fq_codel(interface: &Interface) -> Option<String> {
     let name = quoted(&interface.name);
     let has_fifos = interface.leaves.iter().all(|kind| is_fifo(kind));
@@ -44,7 +44,7 @@ pub(super) fn place_of_fq_codel(interface: &Interface) -> Option<String> {
     }
 }
 
-/// Why there is no command; `None` if there is one. `is_own` is of a queue of this host.
+/// Why there is no command; `None` if there is one. `is_own` is true for a queue of this host.
 pub(super) fn note(interface: &Interface, is_own: bool) -> Option<&'static str> {
     let kind = interface.discipline.as_str();
     let is_possible =
@@ -58,10 +58,10 @@ pub(super) fn note(interface: &Interface, is_own: bool) -> Option<&'static str> 
             && (FAIR.contains(&kind)
                 || interface.leaves.iter().any(|leaf| FAIR.contains(&leaf.as_str()))) =>
         {
-            Some("the discipline keeps flows apart already, so a flow that queues delays itself")
+            Some("the discipline isolates flows already, so a flow that queues delays itself")
         }
         () => Some(
-            "no command replaces the root discipline of this interface, as it may have \
+            "no command replaces the root discipline of this interface, because it may have \
              been configured; if it was not, put a shaper there: `freshline uplink attach --rate`, or CAKE",
         ),
     }

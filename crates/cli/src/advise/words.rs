@@ -4,7 +4,7 @@ use freshline_core::wire::escaped;
 
 use super::finding::{Direction, Fault, Finding};
 
-/// The fault in a sentence or two, with the numbers.
+/// The fault in one or two sentences, with the numbers.
 pub(super) fn summary(finding: &Finding) -> String {
     let bottleneck = &finding.bottleneck;
     let queue = milliseconds(bottleneck.queue);
@@ -21,11 +21,11 @@ pub(super) fn summary(finding: &Finding) -> String {
              ({at}, base RTT {base})."
         ),
         (Fault::HostQueue, _) => format!(
-            "Packets are in this host's own queue of {on} for {queue}, which drains at {at}. Every packet \
-             that leaves is delayed by that, however small its flow is."
+            "Packets spend {queue} in this host's own queue of {on}, which drains at {at}. This delays \
+             every outgoing packet, however small its flow is."
         ),
         (Fault::ForwardingQueue, _) => format!(
-            "This host is a router, and packets are in its queue of {on} for {queue}, which drains at {at}."
+            "This host is a router, and packets spend {queue} in its queue of {on}, which drains at {at}."
         ),
         (Fault::UpstreamQueue, Direction::Both) => format!(
             "Round trips over {on} take {queue} more than their base RTT of {base}, and neither this \
@@ -33,15 +33,15 @@ pub(super) fn summary(finding: &Finding) -> String {
         ),
         (Fault::UpstreamQueue, _) => format!(
             "Uploads through {on} ({at}) keep a queue beyond this host: {queue} on top of a base RTT of \
-             {base}. Everything else that leaves is in the same queue."
+             {base}. All other outgoing packets share it."
         ),
         (Fault::DownstreamQueue, _) => format!(
             "Downloads over {on} ({at}) keep a queue on their path to this host: {queue} on top of a base \
-             RTT of {base}. Everything else that arrives is in the same queue."
+             RTT of {base}. All other incoming packets share it."
         ),
         (Fault::AckCongestion, _) => format!(
-            "The queue of what leaves through {on} ({at}) beyond this host delays the acks of downloads, \
-             too: {queue} on top of a base RTT of {base}. Downloads are slower than their direction allows."
+            "The queue of outgoing packets of {on} ({at}) beyond this host also delays the acks of \
+             downloads: {queue} on top of a base RTT of {base}. Downloads are slower than their direction allows."
         ),
         (Fault::Loss, direction) => format!(
             "The path over {on} loses about {:.1} % of the packets ({direction}) without a queue: a link \
@@ -63,7 +63,7 @@ pub(super) fn summary(finding: &Finding) -> String {
             bottleneck.window / 1e3
         ),
         (Fault::SlowReader, _) => {
-            "A program of this host does not read what it has received in time.".to_owned()
+            "A program on this host does not read received data in time.".to_owned()
         }
     }
 }
@@ -91,12 +91,12 @@ pub(super) fn mbit(bps: f64) -> String {
     format!("{:.2} Mbit/s", bps / 1e6)
 }
 
-/// Lines without characters that control a terminal.
+/// Text without control characters of terminals.
 pub(super) fn printable(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
-/// A word of a shell's command line: in quotation marks where it needs them.
+/// A word of a shell's command line, quoted if necessary.
 pub(super) fn quoted(word: &str) -> String {
     let is_plain = |one: char| one.is_ascii_alphanumeric() || "._:@-".contains(one);
     match !word.is_empty() && word.chars().all(is_plain) {

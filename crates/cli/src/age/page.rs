@@ -9,10 +9,10 @@ use freshline_report::{
 
 use crate::html::facts;
 
-/// Maximum number of drawn flows, those with the most payload, and of drawn sessions.
+/// The maximum number of drawn flows (those with the most payload), and of drawn sessions.
 const MAX_ROWS: usize = 20;
 
-/// The page of a capture; `error` is what ended its reading early.
+/// The page of a capture; `error` is why reading ended early.
 pub(super) fn page(report: &Report, name: &str, error: Option<&str>) -> Page {
     let mut flows: Vec<_> = report.flows.iter().collect();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   source ─► emulator ─┐
-//!   source ─► emulator ─┼─► monitor          the calling thread looks on
+//!   source ─► emulator ─┼─► monitor          the calling thread draws
 //!   …                  ─┘
 //! ```
 
@@ -25,7 +25,7 @@ use super::lane::{AtMonitor, AtSource, Lane};
 use super::view::View;
 use crate::loopback::{self, Curtain, LOOPBACK};
 
-/// Which laws run against each other, over what and for how long.
+/// The laws that run at the same time, their path and the duration.
 pub(super) struct Contest {
     pub(super) conditions: ConditionsConfig,
     /// Each law with the name of its run.
@@ -34,12 +34,12 @@ pub(super) struct Contest {
     pub(super) duration: Span,
 }
 
-/// What came of one law.
+/// The result of one law.
 pub(super) struct Run {
     pub(super) law: &'static str,
-    /// The age at the monitor; `None` if no update has come.
+    /// The age at the monitor; `None` if no update arrived.
     pub(super) age: Option<AgeSummary>,
-    /// What the source says.
+    /// The report of the source.
     pub(super) source: SourceReport,
 }
 

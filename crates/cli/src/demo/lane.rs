@@ -1,4 +1,4 @@
-//! One source of the demonstration as it is watched from all sides while it runs.
+//! One source of the demonstration, as observed at both ends.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ pub(super) const HISTORY: Span = Span::from_secs(5);
 /// Resets kept for drawing, whatever the rate.
 const RESETS: usize = 4096;
 
-/// A source's name and what is measured of it: the age by the monitor, the rest by the source.
+/// A source's name and its measurements: the age by the monitor, the rest by the source.
 pub(super) struct Lane {
     pub(super) law: &'static str,
     gauge: Mutex<Gauge>,
@@ -23,7 +23,7 @@ pub(super) struct Lane {
 #[derive(Default)]
 struct Gauge {
     meter: AgeMeter,
-    /// When the age was reset, from what to what.
+    /// The resets of the age: when, from which and to which value.
     resets: VecDeque<(Time, Span, Span)>,
     rate: Option<UpdateRate>,
     backlog: u64,
@@ -46,11 +46,11 @@ impl Lane {
     }
 
     fn gauge(&self) -> MutexGuard<'_, Gauge> {
-        // A panic elsewhere ends the run; what was measured stays whole.
+        // A panic elsewhere ends the run; the measurements stay valid.
         self.gauge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was measured of the age at the monitor, from the first update that came until `now`.
+    /// The age at the monitor, from the first update that arrived until `now`.
     pub(super) fn summary(&self, now: Time) -> Option<AgeSummary> {
         self.gauge().meter.summary(now)
     }
@@ -94,7 +94,7 @@ impl Gauge {
     }
 }
 
-/// The monitor's eyes: tells the lanes apart by the names that the sources give themselves.
+/// Observes the monitor. Sources are identified by their names.
 pub(super) struct AtMonitor<'a>(pub(super) &'a [Lane]);
 
 impl monitor::Watch for AtMonitor<'_> {
@@ -106,7 +106,7 @@ impl monitor::Watch for AtMonitor<'_> {
     }
 }
 
-/// The source's eyes.
+/// Observes the source.
 pub(super) struct AtSource<'a>(pub(super) &'a Lane);
 
 impl source::Watch for AtSource<'_> {

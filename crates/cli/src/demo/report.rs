@@ -1,4 +1,4 @@
-//! What the demonstration tells at its end.
+//! The final report of the demonstration.
 
 use std::io::{self, Write};
 
@@ -48,7 +48,7 @@ impl Report {
 
     pub(super) fn print_table(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        // 80 columns at most.
+        // At most 80 columns.
         writeln!(
             out,
             "{:<11} {:>8} {:>8} {:>8} {:>10} {:>8} {:>8} {:>8}",
@@ -70,7 +70,7 @@ impl Report {
         }
         writeln!(
             out,
-            "{:<11} {:>8.1}\n\n{}-byte payloads, of which the bottleneck carries {:.1} per second. Ages are\n\
+            "{:<11} {:>8.1}\n\n{}-byte payloads; the bottleneck carries {:.1} per second. Ages are\n\
              true ages at the monitor from the first update on, the search for the rate\n\
              included. Seed {}.",
             "lower bound",

@@ -1,6 +1,8 @@
-//! The demonstration while it runs: drawn on a terminal, a line per second on standard error elsewhere, or unseen.
+//! The view of the running demonstration: drawn on a terminal, one line per second on standard
+//! error otherwise, or hidden.
 //!
-//! All panels have one scale, which is logarithmic: under the fast fixed rate the age is many times that of the others.
+//! All panels share one logarithmic scale, because the age with the fast fixed rate is many times
+//! that of the others.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -19,10 +21,10 @@ use ratatui::{DefaultTerminal, Frame};
 
 use super::lane::{Glance, HISTORY, Lane};
 
-/// Between two looks: smooth to the eye, next to nothing for the processor.
+/// The time between two frames: smooth to the eye, at little processor load.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Somewhere to look at the lanes.
+/// Where the lanes are shown.
 pub(super) enum View {
     Unseen,
     Lines {
@@ -33,7 +35,8 @@ pub(super) enum View {
 }
 
 impl View {
-    /// Draws where both ends are a terminal, prints lines on standard error elsewhere, and nothing if `quiet`.
+    /// Draws if both ends are a terminal; otherwise prints lines on standard error, or nothing if
+    /// `quiet`.
     pub(super) fn new(quiet: bool) -> io::Result<Self> {
         if quiet {
             return Ok(Self::Unseen);
@@ -44,7 +47,7 @@ impl View {
         Ok(Self::Lines { shown: 0 })
     }
 
-    /// Shows the lanes, and takes a moment for it. A user who has enough pulls `stop`.
+    /// Shows the lanes for one frame. If the user quits, it sets `stop`.
     pub(super) fn show(&mut self, lanes: &[Lane], elapsed: Span, stop: &Stop) {
         let now = Clock::new().now();
         let glances = || lanes.iter().map(|lane| lane.glance(now)).collect::<Vec<_>>();
@@ -60,7 +63,7 @@ impl View {
                 thread::sleep(PAUSE);
             }
             Self::Screen(terminal) => {
-                // A terminal that cannot be drawn on or read from has gone: nobody looks on.
+                // A terminal that can neither be drawn on nor read from is gone, so the run ends.
                 let drawn = terminal.draw(|frame| draw(frame, &glances(), elapsed));
                 if drawn.is_err() || wants_to_quit().unwrap_or(true) {
                     stop.stop();
@@ -91,7 +94,7 @@ fn print_line(seconds: u64, glances: &[Glance], is_first: bool) {
     say!("{seconds:>5} s{ages}");
 }
 
-/// Waits for the next picture's turn; whether q or Ctrl-C was pressed meanwhile.
+/// Waits until the next frame; returns whether q or Ctrl-C was pressed.
 fn wants_to_quit() -> io::Result<bool> {
     if !event::poll(PAUSE)? {
         return Ok(false);
@@ -121,7 +124,7 @@ fn draw(frame: &mut Frame<'_>, glances: &[Glance], elapsed: Span) {
     }
 }
 
-/// The scale of all panels: from one age to another, in ms.
+/// The scale of all panels: minimum and maximum age in ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Scale {
     from: f64,
@@ -129,7 +132,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// From the lowest to the highest age that is drawn, to the next 1, 2 or 5 of a power of ten.
+    /// From the lowest to the highest drawn age, rounded to the next 1, 2 or 5 of a power of ten.
     fn of(glances: &[Glance]) -> Self {
         let ages = || glances.iter().flat_map(|glance| &glance.sawtooth).map(|(_, age)| *age);
         let ages = || ages().filter(|age| *age > 0.0);
@@ -150,10 +153,10 @@ impl Scale {
         age.max(self.from).log10()
     }
 
-    /// At the lower end, in the middle and at the upper end.
+    /// The labels of the lower end, the middle and the upper end.
     fn labels(self) -> [String; 3] {
         let middle = (self.from * self.to).sqrt();
-        // Two digits: as exact as a line of text is high.
+        // Two digits: the resolution of a line of text.
         let digit = 10f64.powf(middle.log10().floor() - 1.0);
         let middle = (middle / digit).round() * digit;
         [self.from, middle, self.to].map(|age| format!("{age:.0} ms"))
@@ -181,7 +184,7 @@ fn draw_lane(frame: &mut Frame<'_>, glance: &Glance, scale: Scale, area: Rect) {
     frame.render_widget(chart, area);
 }
 
-/// A sawtooth on the scale, with a point more in the middle of each rise, which is curved there.
+/// A sawtooth on the scale, with an extra point in the middle of each rise, which is curved there.
 fn on_scale(sawtooth: &[(f64, f64)], scale: Scale) -> Vec<(f64, f64)> {
     let middles = sawtooth.windows(2).map(|ends| {
         let [(from, low), (to, high)] = [ends[0], ends[1]];

@@ -1,4 +1,4 @@
-//! The report of an emulated path: what its hops and its cell did.
+//! The report of an emulated path: the counts of its hops and its cell.
 
 use freshline_core::link::HopConfig;
 use freshline_net::emulate::{CellReport, DirectionReport, HopReport};
@@ -8,14 +8,14 @@ use freshline_report::{
 
 use crate::html::facts;
 
-/// What both emulators report.
+/// The common part of both emulators' reports.
 pub(super) struct Emulated<'a> {
     pub(super) seed: u64,
     pub(super) duration_s: f64,
     pub(super) forward: &'a DirectionReport,
     pub(super) reverse: &'a DirectionReport,
     pub(super) cell: Option<&'a CellReport>,
-    /// What came of the clients or of the command.
+    /// The result for the clients, or of the command.
     pub(super) outcome: String,
 }
 
@@ -37,14 +37,14 @@ impl Emulated<'_> {
         sections.push(timing(&directions));
         let sum = |of: fn(&HopReport) -> u64| hops.iter().map(|(_, hop)| of(hop)).sum::<u64>();
         let passed = format!(
-            "In {} s the path's hops took {} packets and dropped {}. {}",
+            "In {} s the path's hops accepted {} packets and dropped {}. {}",
             short(self.duration_s),
             sum(|hop| hop.packets_in),
             sum(|hop| hop.drops.values().sum()),
             self.outcome
         );
         Page {
-            title: "What the emulated path did".to_owned(),
+            title: "The emulated path".to_owned(),
             summary: vec![passed],
             facts: facts(&[("Seed", self.seed.to_string())]),
             sections,
@@ -180,7 +180,7 @@ fn of_cell(cell: &CellReport) -> Section {
     }
 }
 
-/// How exactly the emulator kept its times.
+/// The timing accuracy of the emulator.
 fn timing(directions: &[(&str, &DirectionReport); 2]) -> Section {
     let mut table = Table::new(
         "How late packets were sent on, after their emulated arrival",

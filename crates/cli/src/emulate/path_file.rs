@@ -1,11 +1,11 @@
-//! Path files, and mistakes in them shown at their place.
+//! Path files; errors show the place in the file.
 
 use std::path::Path;
 
 use freshline_core::link::ConditionsConfig;
 use miette::{Diagnostic, IntoDiagnostic, NamedSource, SourceSpan, WrapErr};
 
-/// A path file that is not one, with the place that shows it.
+/// An invalid path file, with the place of the error.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{} is not a path file", file.name())]
 #[diagnostic(help("`freshline emulate run --help` shows a path file"))]

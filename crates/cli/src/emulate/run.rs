@@ -1,4 +1,4 @@
-//! `freshline emulate run`: any program behind a path.
+//! `freshline emulate run`: runs any program behind an emulated path.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -21,17 +21,17 @@ use crate::wrapped::Wrapped;
 
 /// Run a command behind an emulated path, whatever protocols it speaks. Needs root.
 ///
-/// The command gets a network namespace of its own, in which every route leads over the path.
-/// It finds this host at the address in its variable FRESHLINE_HOST, over IPv6 in
-/// FRESHLINE_HOST6. What it sends takes the forward hops, what it receives the reverse hops. A hop
-/// is a queue, a transmitter and a line, in this order; what is left out of it is ideal, and so is
-/// a direction without hops. When the command ends, so does all that it has started. A run within
-/// a run is behind both paths.
+/// The command gets its own network namespace, in which every route leads over the path. It reaches
+/// this host at the address in its variable FRESHLINE_HOST, over IPv6 in FRESHLINE_HOST6. Its
+/// outgoing packets take the forward hops, its incoming packets the reverse hops. A hop is a queue,
+/// a transmitter and a line, in this order; parts that are left out are ideal, and so is a
+/// direction without hops. When the command ends, all processes that it has started end, too. A run
+/// within a run is behind both paths.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = concat!("\
 EXAMPLES
 
-Reach this host over 2 Mbit/s and 40 ms, of which every hundredth packet is lost on the way back:
+Reach this host over 2 Mbit/s and 40 ms, with a loss of 1 % in the reverse direction:
 
     cat > path.toml <<END
     [[forward.hop]]
@@ -53,46 +53,46 @@ Reach this host over 2 Mbit/s and 40 ms, of which every hundredth packet is lost
 EXIT CODES
 
 That of the command, or 128 and the signal's number if a signal ended it. Before it starts:
-1  root, /dev/net/tun, the command or something else of the system is not to be had
+1  not root, cannot use /dev/net/tun or run the command, or out of system resources
 2  the flags or the file cannot be understood"))]
 pub(super) struct Args {
-    /// The path file (TOML).
+    /// Emulate the path in this file (TOML).
     #[arg(value_name = "PATH")]
     file: PathBuf,
     #[command(flatten)]
     wrapped: Wrapped,
-    /// Repeat the random choices of an earlier run; drawn and printed if left out.
+    /// Repeat the random choices of an earlier run. Default: a random seed, which is printed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Print the summary as one JSON document on standard output, after what the command prints
-    /// there; else it is a table on standard error.
+    /// Print the summary as one JSON document on standard output, after the output of the command;
+    /// by default it is a table on standard error.
     #[arg(long)]
     json: bool,
-    /// Capture packets, such as forward.1=sent.pcap for what leaves the first forward hop; hop 0
-    /// is what enters the path. May be given several times, for one file as well.
+    /// Capture packets, such as forward.1=sent.pcap for packets that leave the first forward hop;
+    /// hop 0 is the entry of the path. May be given several times, also for the same file.
     #[arg(long, value_name = "HOP=FILE", value_parser = capture)]
     pcap: Vec<Capture>,
-    /// Write the frames that come over the air into a CSV file.
+    /// Write the frames of the air into a CSV file.
     #[arg(long, value_name = "FILE")]
     frames: Option<PathBuf>,
-    /// Capture the air with radiotap headers, as a monitor beside the receiver would, into a pcap
-    /// file.
+    /// Capture the air with radiotap headers into a pcap file, as a monitor next to the receiver
+    /// would.
     #[arg(long, value_name = "FILE")]
     radiotap: Option<PathBuf>,
     /// Run the emulator with real-time priority (SCHED_FIFO), so that other programs do not delay
-    /// packets: where the system allows it, always (else fail), or never. The command has the usual
+    /// packets: auto (if the system permits it), on (or fail), or off. The command has the usual
     /// priority.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     realtime: RealTime,
-    /// Wake this long before a packet is due, such as 30us, and poll until then: packets are not late by
-    /// the time that the system takes to wake a thread, and the emulator takes more of its core.
+    /// Wake up this long before a packet is due, such as 30us, and poll until then: this avoids the
+    /// delay of waking a thread, but uses more processor time.
     #[arg(long, value_name = "SPAN", default_value = "0us")]
     busy_poll: Span,
     #[command(flatten)]
     html: HtmlArg,
 }
 
-/// `--realtime`.
+/// The values of `--realtime`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 enum RealTime {
     #[default]
@@ -134,7 +134,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     }
     print_conditions(&conditions);
 
-    // The sandbox switches the user, and has a thread of its own that starts the command.
+    // The sandbox switches the user, and has its own thread that starts the command.
     let command = args.wrapped.command(false);
     needs.give_up_others();
     let report = sandbox.run(command).map_err(failure)?;

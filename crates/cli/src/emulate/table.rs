@@ -1,4 +1,4 @@
-//! The conditions that are applied and what the hops did, for people.
+//! The emulated conditions and the counts of the hops as text.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use freshline_net::emulate::{CellReport, DirectionReport};
 
 use super::wlan;
 
-/// Says on standard error what is emulated.
+/// Prints the emulated conditions on standard error.
 pub(super) fn print_conditions(conditions: &ConditionsConfig) {
     print_path("forward", &conditions.forward);
     print_path("reverse", &conditions.reverse);
@@ -25,7 +25,7 @@ fn print_path(direction: &str, path: &PathConfig) {
     }
 }
 
-/// One line a hop.
+/// Prints one line per hop.
 pub(super) fn print_hops(
     out: &mut impl Write,
     forward: &DirectionReport,
@@ -68,7 +68,7 @@ fn print_direction(out: &mut impl Write, name: &str, path: &DirectionReport) -> 
     )
 }
 
-/// One line a station, of the cell if there is one.
+/// Prints one line per station, if there is a cell.
 pub(super) fn print_cell(out: &mut impl Write, cell: Option<&CellReport>) -> io::Result<()> {
     let Some(cell) = cell else { return Ok(()) };
     writeln!(
@@ -110,7 +110,7 @@ pub(super) fn print_cell(out: &mut impl Write, cell: Option<&CellReport>) -> io:
     let collisions: u64 = cell.stations.iter().map(|station| station.collisions).sum();
     writeln!(
         out,
-        "{:<10} busy {:.0} % of the time; {} exchanges, {} frames met others",
+        "{:<10} busy {:.0} % of the time; {} exchanges, {} frames collided",
         "",
         cell.utilisation * 100.0,
         cell.exchanges,

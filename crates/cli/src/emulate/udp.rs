@@ -1,4 +1,4 @@
-//! `freshline emulate udp`: a relay.
+//! `freshline emulate udp`: relays UDP over an emulated path.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -24,24 +24,24 @@ use crate::failure::Failure;
 use crate::html::HtmlArg;
 use crate::output::{print_json, printed};
 
-/// The first pause between look-ups of the target; twice as long each time.
+/// The first pause between look-ups of the target; it doubles each time.
 const FIRST_WAIT: Span = Span::from_millis(250);
 
-/// The longest pause.
+/// The maximum pause.
 const MAX_WAIT: Span = Span::from_secs(2);
 
 /// Relay UDP between clients and a target over an emulated path. Needs no root.
 ///
-/// Point the clients at --listen instead of at the target. All of them share one path there (the
-/// forward hops) and one back (the reverse hops). A hop is a queue, a transmitter and a line,
-/// in this order; what is left out of it is ideal, and so is a direction without hops. Packets
-/// count with their IP and UDP headers: 28 bytes over IPv4, 48 over IPv6.
+/// Point the clients at --listen instead of at the target. All of them share one path to the target
+/// (the forward hops) and one from the target (the reverse hops). A hop is a queue, a transmitter
+/// and a line, in this order; parts that are left out are ideal, and so is a direction without
+/// hops. Packets count with their IP and UDP headers: 28 bytes over IPv4, 48 over IPv6.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = concat!("\
 EXAMPLES
 
-Ask a name server behind 2 Mbit/s and 40 ms, of which every twentieth packet is lost on the way
-back, and see for ten seconds what the hops did:
+Ask a name server behind 2 Mbit/s and 40 ms, with a loss of 5 % in the reverse
+direction, and print the counts of the hops after ten seconds:
 
     freshline emulate udp --listen 127.0.0.1:5300 --to 9.9.9.9:53 --duration 10s \\
         --hop rate=2mbit,delay=20ms,queue=100p --reverse-hop delay=20ms,loss=0.05 &
@@ -65,48 +65,48 @@ The same as a file, for --file:
 EXIT CODES
 
 0  stopped by --duration or Ctrl-C, with the summary
-1  an address or the system's resources are not to be had
+1  cannot bind the address, or out of system resources
 2  the flags or the file cannot be understood"))]
 pub(super) struct Args {
-    /// Where clients send to, as ADDRESS:PORT; port 0 takes a free one and prints it.
+    /// Accept packets of clients at this ADDRESS:PORT; port 0 takes a free one and prints it.
     #[arg(long, value_name = "ADDR")]
     listen: SocketAddr,
-    /// The target, as ADDRESS:PORT or NAME:PORT.
+    /// Relay to this target: ADDRESS:PORT or NAME:PORT.
     #[arg(long, value_name = "ADDR")]
     to: String,
-    /// A path file (TOML).
+    /// Emulate the path in this file (TOML).
     #[arg(long, value_name = "PATH", conflicts_with_all = ["hop", "reverse_hop"])]
     file: Option<PathBuf>,
-    /// A hop from the clients to the target; give it once a hop, from first to last.
+    /// Add a hop from the clients to the target; repeat the flag for each hop, from first to last.
     #[arg(long, value_name = "HOP")]
     hop: Vec<HopConfig>,
-    /// A hop from the target back to the clients.
+    /// Add a hop from the target to the clients; repeat the flag for each hop.
     #[arg(long, value_name = "HOP")]
     reverse_hop: Vec<HopConfig>,
-    /// A Wi-Fi cell whose stations are the clients, such as
-    /// standard=802.11ac,rate=mcs9,width=80MHz. What they send goes over the air before the hops,
-    /// what is for them after the hops.
+    /// Make the clients stations of this Wi-Fi cell, such as
+    /// standard=802.11ac,rate=mcs9,width=80MHz. Their packets go over the air before the hops,
+    /// packets to them after the hops.
     #[arg(long, value_name = "CELL", value_parser = wlan::parse, conflicts_with = "file")]
     wlan: Option<CellConfig>,
-    /// Write the frames that come over the air into a CSV file.
+    /// Write the frames of the air into a CSV file.
     #[arg(long, value_name = "FILE")]
     frames: Option<PathBuf>,
-    /// Capture the air with radiotap headers, as a monitor beside the receiver would, into a pcap
-    /// file.
+    /// Capture the air with radiotap headers into a pcap file, as a monitor next to the receiver
+    /// would.
     #[arg(long, value_name = "FILE")]
     radiotap: Option<PathBuf>,
-    /// Let all packets leave with this code point (DSCP), as a network does that changes marks at its
+    /// Mark all packets with this code point (DSCP), like a network that changes marks at its
     /// border: 0 clears them. By default packets keep their own.
     #[arg(long, value_name = "CODE")]
     dscp: Option<Dscp>,
-    /// Serve at most N clients at a time. A further one takes the place of the client that has been
-    /// silent for the longest time, 250 ms at least, or is refused.
+    /// Serve at most N clients at a time. A further one replaces the client that has been silent
+    /// for the longest time, at least 250 ms, or is refused.
     #[arg(long, value_name = "N", default_value_t = EmulatorConfig::default().max_flows as u32, value_parser = value_parser!(u32).range(1..))]
     max_flows: u32,
-    /// Repeat the random choices of an earlier run; drawn and printed if left out.
+    /// Repeat the random choices of an earlier run. Default: a random seed, which is printed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Stop after this time, such as 10s; else Ctrl-C stops it.
+    /// Stop after this time, such as 10s; by default, Ctrl-C stops it.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Print the summary as one JSON document on standard output.
@@ -155,8 +155,8 @@ fn failure(error: EmulateError) -> Failure {
     if usage { Failure::Usage(report) } else { Failure::Runtime(report) }
 }
 
-/// The target's first address. A name without an address, as where the network is still down, is
-/// looked up again until it has one, for at most `patience`.
+/// The target's first address. A name without an address, for example while the network is still
+/// down, is looked up again for at most `patience`.
 fn resolve(target: &str, patience: Option<Span>) -> Result<SocketAddr, Failure> {
     let is_complete = target.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
@@ -192,7 +192,7 @@ fn page(report: &Report) -> Page {
         reverse: &report.reverse,
         cell: report.wlan.as_ref(),
         outcome: format!(
-            "Clients served: {}; packets of others refused: {}.",
+            "Clients served: {}; packets of further clients refused: {}.",
             report.flows.opened, report.flows.refused_packets
         ),
     };
@@ -206,7 +206,7 @@ fn print_summary(report: &Report) -> io::Result<()> {
     let flows = &report.flows;
     writeln!(
         out,
-        "{:.1} s; {} clients served, {} packets of others refused; target unreachable {} times, \
+        "{:.1} s; {} clients served, {} packets of further clients refused; target unreachable {} times, \
          {} other socket errors",
         report.duration_s,
         flows.opened,

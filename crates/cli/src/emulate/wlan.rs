@@ -3,7 +3,7 @@
 use freshline_core::wlan::mac::CellConfig;
 use toml::{Table, Value};
 
-/// Reads a cell from a flag. Its keys are those of the table in a file which are no tables.
+/// Reads a cell from a flag. Its keys are those keys of the table in a file that are not tables.
 pub(super) fn parse(text: &str) -> Result<CellConfig, String> {
     let mut table = Table::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -25,10 +25,10 @@ fn is_number(key: &str) -> bool {
         .is_ok_and(|table| table.get(key).is_some_and(Value::is_integer))
 }
 
-/// What [`parse`] reads; what has a table of its own in a file is named only.
+/// The inverse of [`parse`]; subtables are only named.
 pub(super) fn print(cell: &CellConfig) -> String {
     let mut table = Table::try_from(cell).expect("a cell is a table");
-    // That is for the clients to tell.
+    // Left out, as stations depend on the clients.
     table.remove("stations");
     let parts = table.iter().map(|(key, value)| match value {
         Value::String(text) => format!("{key}={text}"),

@@ -5,18 +5,18 @@ use std::io::{self, Write};
 use freshline_lab::contest::{Contested, Entry};
 use freshline_lab::scenario::Half;
 
-/// How far a law may be above the best fixed rate in nearly all families.
+/// The maximum ratio of a law's age to that of the best fixed rate in nearly all families.
 const NEAR: f64 = 1.10;
-/// And in every one.
+/// The maximum ratio in every family.
 const FAR: f64 = 1.30;
-/// How far above the better one of ACP+ and Lazy.
+/// The maximum ratio to the better one of ACP+ and Lazy.
 const OLDER: f64 = 1.05;
-/// Minimum of Jain's index of equal sources.
+/// The minimum of Jain's index of equal sources.
 const FAIR: f64 = 0.95;
 
-/// Two lines above the contests, whose laws are those of the first one.
+/// Two header lines for the contests, with the laws of the first one.
 pub(super) fn head(first: &Contested, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "true age, ms: mean and what 99 % of the time does not exceed")?;
+    writeln!(out, "true age, ms: mean and 99th percentile over time")?;
     let names: String = first.laws.iter().map(|law| format!("{:^21}", law.law)).collect();
     writeln!(out, "{:43}{names}{:^28}{:>8}{:>10}{:>7}", "", "best fixed rate", "over", "over", "")?;
     let columns = "     mean ±      p99 ".repeat(first.laws.len());
@@ -44,15 +44,15 @@ fn or_dash(figure: Option<f64>) -> String {
     figure.map_or("-".to_owned(), |figure| format!("{figure:.3}"))
 }
 
-/// Families with TCP: its goodput under each law, and the best fixed rate that leaves it what Lazy
-/// does.
+/// Prints families with TCP: its goodput with each law, and the best fixed rate that leaves it as
+/// much as Lazy does.
 pub(super) fn alongside_tcp(named: &[(&str, &Contested)], out: &mut impl Write) -> io::Result<()> {
     let all: Vec<_> = named.iter().filter(|(_, it)| it.best.tcp.is_some()).collect();
     let Some((_, first)) = all.first() else { return Ok(()) };
     let law = &first.laws[0].law;
     writeln!(
         out,
-        "\ngoodput of TCP, Mbit/s; polite: the best fixed rate that leaves it what lazy does"
+        "\ngoodput of TCP, Mbit/s; polite: the best fixed rate that leaves it as much as lazy does"
     )?;
     let names: String = first.laws.iter().map(|law| format!("{:>9}", law.law)).collect();
     writeln!(
@@ -84,10 +84,10 @@ pub(super) fn alongside_tcp(named: &[(&str, &Contested)], out: &mut impl Write) 
     Ok(())
 }
 
-/// A target for a figure of each family.
+/// A target for a number of each family.
 struct Target {
     what: String,
-    /// The figure; `None` where it does not apply.
+    /// The number; `None` if it does not apply.
     figure: fn(&Contested) -> Option<f64>,
     bound: f64,
     /// Whether the bound is a maximum, not a minimum.
@@ -108,11 +108,11 @@ fn targets(law: &str) -> [Target; 5] {
         age(FAR, "the best fixed rate", polite),
         age(OLDER, "the better of acp+ and lazy", Contested::over_published),
         floor(FAIR, format!("Jain's index from {FAIR}"), |contest| contest.laws[0].jain),
-        floor(1.0, format!("TCP has with {law} what it has with lazy"), Contested::tcp_over_lazy),
+        floor(1.0, format!("TCP has with {law} as much as with lazy"), Contested::tcp_over_lazy),
     ]
 }
 
-/// How many families of each half meet each target, and which ones do not.
+/// The number of families of each half that meet each target, and the families that do not.
 pub(super) fn summary(named: &[(&str, &Contested)], out: &mut impl Write) -> io::Result<()> {
     for half in [Half::Training, Half::HeldOut] {
         let mut of_half = named.iter().filter(|(_, contest)| contest.half == half).peekable();
@@ -136,7 +136,7 @@ pub(super) fn summary(named: &[(&str, &Contested)], out: &mut impl Write) -> io:
     if named.iter().any(|(_, contest)| contest.polite.is_some()) {
         writeln!(
             out,
-            "\nAlongside TCP the fixed rate is the polite one, where any leaves TCP what lazy does."
+            "\nAlongside TCP the fixed rate is the polite one, if any leaves TCP as much as lazy does."
         )?;
     }
     Ok(())

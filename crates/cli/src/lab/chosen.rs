@@ -1,4 +1,4 @@
-//! The scenario that a command line names, with its changes.
+//! The scenario on a command line, with its changes.
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use freshline_lab::library::{NotFound, Text, find};
@@ -17,7 +17,8 @@ impl From<NotFound> for Failure {
 /// A scenario with changes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Chosen {
-    /// A scenario file (TOML), or the name of a bundled one: see `freshline lab list`.
+    /// Run this scenario file (TOML), or the bundled scenario with this name: see
+    /// `freshline lab list`.
     scenario: String,
     #[command(flatten)]
     changed: Changed,
@@ -36,24 +37,25 @@ impl Chosen {
 /// Changes of a scenario.
 #[derive(Debug, clap::Args)]
 pub(super) struct Changed {
-    /// Change a key of the scenario, such as flow.source.count=12; give it once a change.
+    /// Change a key of the scenario, such as flow.source.count=12; repeat the flag for several
+    /// changes.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// The seed of all randomness, instead of the scenario's.
+    /// Use this seed of all randomness, instead of the scenario's.
     #[arg(long, value_name = "N", value_parser = seed())]
     seed: Option<i64>,
-    /// Independent runs, instead of the scenario's.
+    /// Make this number of independent runs, instead of the scenario's.
     #[arg(long, value_name = "N")]
     runs: Option<u32>,
 }
 
-/// Reads a `--seed`: as far as the numbers of a scenario's file go, which are TOML's.
+/// Reads a `--seed`, in the range of TOML integers, as in a scenario's file.
 fn seed() -> impl TypedValueParser<Value = i64> {
     RangedU64ValueParser::new().range(..=i64::MAX.cast_unsigned())
 }
 
 impl Changed {
-    /// Those of `--set`, and of the flags that stand for some.
+    /// The changes of `--set`, and of the flags that are short forms of it.
     pub(super) fn changes(&self) -> Result<Vec<Change>, Failure> {
         let own = |key, value: Option<i64>| value.map(|value| Change::new(key, value.into()));
         let set: Result<Vec<_>, _> = self.set.iter().map(|text| Change::parse(text)).collect();
@@ -64,7 +66,7 @@ impl Changed {
     }
 }
 
-/// What a scenario that cannot be run is to the user.
+/// The failure for a scenario that cannot be run.
 pub(super) fn bad(name: &str, error: &SetError) -> Failure {
     Failure::Usage(miette!("{name}: {error}"))
 }

@@ -1,4 +1,4 @@
-//! `freshline lab frames`: what clients see of frames, with where the bottleneck was.
+//! `freshline lab frames`: frames as seen by clients, with the true bottleneck.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,13 +12,13 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use super::chosen::{Chosen, bad};
 use crate::failure::Failure;
 
-/// Write the frames that the clients of downlinks counted, with where the bottleneck was: what a
-/// locator is trained on.
+/// Write the frames that the clients of downlinks counted, with the true bottleneck, to train a
+/// locator.
 ///
-/// Of all runs and all points of the sweep, numbered in their order; of flows with `locate`. Columns:
-/// run, flow, at_ns (when the frame came), level (packets in it), others (those of other flows among
-/// them), lost (packets of the flow lost before it), retried (packets of the flow in it that were sent
-/// again), truth (1 for the backhaul, 0 for the Wi-Fi).
+/// Writes the frames of all runs and all points of the sweep, numbered in their order, for flows
+/// with `locate`. Columns: run, flow, at_ns (arrival of the frame), level (packets in it), others
+/// (packets of other flows among them), lost (packets of the flow lost before it), retried
+/// (retransmitted packets of the flow in it), truth (1 for the backhaul, 0 for the Wi-Fi).
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -33,7 +33,7 @@ EXIT CODES
 pub(super) struct Args {
     #[command(flatten)]
     chosen: Chosen,
-    /// The CSV file.
+    /// Write to this CSV file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -44,7 +44,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         scenario.flows.iter().any(|flow| flow.downlink.as_ref().is_some_and(|it| it.locate))
     };
     if !points.iter().all(|point| locates(&point.scenario)) {
-        let what = "no flow is a downlink with `locate = true`, so that nobody counts frames";
+        let what = "no flow is a downlink with `locate = true`, so no frames are counted";
         return Err(Failure::Usage(miette!("{}: {what}", text.name)));
     }
     let mut out = create(&args.out)?;

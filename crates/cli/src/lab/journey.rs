@@ -1,4 +1,4 @@
-//! `freshline lab journey`: the laws of several stops on one path.
+//! `freshline lab journey`: the laws of several places on one path.
 
 mod page;
 mod report;
@@ -20,12 +20,13 @@ use crate::failure::Failure;
 use crate::html::HtmlArg;
 use crate::output::{print_json, printed};
 
-/// Switch the laws of several stops on and off on one path: each alone, one after the other, all, all but
-/// one.
+/// Switch the laws of several places on one path on and off: each alone, one after the other, all,
+/// all but one.
 ///
-/// The scenario's [journey] names the laws and the columns. Below the table, each column that a law is
-/// meant for compares all laws together with the best single law: up to 5 % worse holds, beyond is worse, and
-/// what the intervals cannot tell is undecided. The laws without which all others are better are named.
+/// The scenario's [journey] names the laws and the columns. Below the table, all laws together are
+/// compared with the best single law in each column for which a law is intended: up to 5 % worse
+/// holds, beyond is worse, and if the interval covers both, it is undecided. Laws without which all
+/// others are better are named.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLE
@@ -35,11 +36,12 @@ EXAMPLE
 
 EXIT CODES
 
-0  it ran, whatever the verdicts
+0  the scenario ran, whatever the verdicts
 1  a file cannot be written
 2  the flags or a scenario cannot be understood")]
 pub(crate) struct Args {
-    /// A scenario file, the name of a bundled one, or `all` bundled ones that have a [journey].
+    /// Run this scenario file, the bundled scenario with this name, or `all` bundled ones with a
+    /// [journey].
     name: String,
     #[command(flatten)]
     changed: Changed,

@@ -1,4 +1,4 @@
-//! `freshline lab list`: the scenarios that come with the program.
+//! `freshline lab list`: lists the bundled scenarios.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use super::chosen::bad;
 use crate::failure::Failure;
 use crate::output::{print_json, printed};
 
-/// List the scenarios that come with the program, and the figures that they reproduce.
+/// List the bundled scenarios, and the figures that they reproduce.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLE

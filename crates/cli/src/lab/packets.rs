@@ -1,4 +1,4 @@
-//! `freshline lab packets`: what clients of downlinks saw, packet by packet.
+//! `freshline lab packets`: the packets that clients of downlinks received.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,12 +11,12 @@ use miette::{IntoDiagnostic, WrapErr};
 use super::chosen::{Chosen, bad};
 use crate::failure::Failure;
 
-/// Write the packets of a scenario's downlinks as their clients saw them, to train estimators of
-/// Wi-Fi frames on.
+/// Write the packets of a scenario's downlinks as seen by their clients, to train estimators of
+/// Wi-Fi frames.
 ///
-/// A line a packet: the swept keys, the run, the flow and its number among those alike, the packet's
-/// sequence number, the kernel's stamp, and that of its frame by the network card, both in ns.
-/// Packets that never came are the numbers that are missing.
+/// Writes one line per packet: the swept keys, the run, the flow and its number among equal ones,
+/// the packet's sequence number, the kernel's timestamp, and that of its frame by the network card,
+/// both in ns. Missing numbers are packets that never arrived.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLE
@@ -25,13 +25,13 @@ EXAMPLE
 
 EXIT CODES
 
-0  it ran
+0  the scenario ran
 1  the file cannot be written
 2  the flags or the scenario cannot be understood")]
 pub(crate) struct Args {
     #[command(flatten)]
     chosen: Chosen,
-    /// The CSV file.
+    /// Write to this CSV file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! `freshline lab run`: one scenario, at all points of its sweep.
+//! `freshline lab run`: runs one scenario, at all points of its sweep.
 
 mod report;
 
@@ -19,9 +19,9 @@ use crate::failure::Failure;
 use crate::html::HtmlArg;
 use crate::output::{print_json, printed, quoted};
 
-/// Run a scenario in virtual time and print what it measured.
+/// Run a scenario in virtual time and print its metrics.
 ///
-/// The same scenario, seed and changes print the same numbers, on any machine and any number of
+/// The same scenario, seed and changes give the same numbers, on any machine and with any number of
 /// threads.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
@@ -33,7 +33,7 @@ EXAMPLES
 
 EXIT CODES
 
-0  it ran
+0  the scenario ran
 1  a result cannot be written
 2  the flags or the scenario cannot be understood")]
 pub(crate) struct Args {
@@ -50,11 +50,11 @@ pub(crate) struct Args {
     csv: Option<PathBuf>,
     #[command(flatten)]
     watched: Watched,
-    /// Draw the metric of --plot over the swept key, a curve per flow, into this file, whose name ends in
-    /// .svg, .png or .pdf.
+    /// Draw the metric of --plot over the swept key, a curve per flow, into this file, whose name
+    /// ends in .svg, .png or .pdf.
     #[arg(long, value_name = "FILE", requires = "plot")]
     figure: Option<PathBuf>,
-    /// The metric to draw, such as age_mean.
+    /// Draw this metric, such as age_mean.
     #[arg(long, value_name = "METRIC", requires = "figure")]
     plot: Option<String>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     args.figures.check()?;
     args.figure.as_deref().map(format_of).transpose()?;
     args.watched.run(&text.name, &points[0].scenario)?;
-    // Hidden by itself where standard error is no terminal.
+    // The bar hides itself if standard error is not a terminal.
     let bar = ProgressBar::new(points.iter().map(|point| u64::from(point.scenario.runs)).sum());
     let mut results = Vec::new();
     for point in &points {
@@ -123,7 +123,7 @@ fn draw_metric(args: &Args, measured: &report::Measured<'_>) -> Result<(), Failu
     draw_into(&Figure { title, panels, note: report::INTERVALS.to_owned() }, file)
 }
 
-/// Some flags need a sweep, others one point.
+/// Rejects flags that need a sweep, or that need a single point.
 fn refuse_what_does_not_fit(args: &Args, points: &[Point]) -> Result<(), Failure> {
     let swept: Vec<_> = points[0].set.keys().map(String::as_str).collect();
     let what = match swept[..] {
@@ -158,7 +158,7 @@ fn print_point(set: &BTreeMap<String, toml::Value>, metrics: &[Metric]) -> Resul
     printed(print())
 }
 
-/// A line a metric and point, the swept keys first.
+/// Writes a line per metric and point, with the swept keys first.
 fn write_csv(folder: &Path, name: &str, results: &[PointResult]) -> miette::Result<()> {
     let path = folder.join(name).with_extension("csv");
     let write = || -> io::Result<()> {
@@ -172,7 +172,7 @@ fn write_csv(folder: &Path, name: &str, results: &[PointResult]) -> miette::Resu
         for PointResult { set, metrics } in results {
             for Metric { name, of, value, unit, ci95 } in metrics {
                 for key in &keys {
-                    // A text as it is, anything else as TOML writes it.
+                    // Text as it is, other values in TOML syntax.
                     let value = &set[*key];
                     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                     write!(out, "{},", quoted(&text))?;

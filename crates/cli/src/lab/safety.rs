@@ -1,10 +1,10 @@
-//! Safety sweeps as a table: a line per violation, and how many there are by category and law.
+//! Safety sweeps as a table: a line per violation, and their numbers by category and law.
 
 use std::io::{self, Write};
 
 use freshline_lab::safety::{Figures, Judged, Safety, Violation};
 
-/// A line per violation: the point, the law and the figure beyond its bound.
+/// Prints a line per violation: the point, the law and the value beyond its bound.
 pub(super) fn violations(safety: &Safety, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "seed {}, {} points", safety.seed, safety.points.len())?;
     writeln!(
@@ -32,8 +32,8 @@ pub(super) fn violations(safety: &Safety, out: &mut impl Write) -> io::Result<()
     Ok(())
 }
 
-/// For each law and category: points, and of each kind of violation how many, and the worst figure; then the
-/// same of the load of the whole measured time.
+/// For each law and category: the number of points, and of each kind of violation the count and the
+/// worst value; then the same for the load over the whole measured time.
 pub(super) fn summary(safety: &Safety, out: &mut impl Write) -> io::Result<()> {
     let [overload, slowest, jain] = Violation::ALL.map(|it| match it {
         Violation::Overload => format!("overload > {}", it.bound()),
@@ -74,14 +74,14 @@ pub(super) fn summary(safety: &Safety, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How many points violate a bound, and the worst figure of all of them.
+/// The number of points that violate a bound, and the worst value of all of them.
 fn worst(violation: Violation, figures: &[&Figures]) -> String {
     let count = figures.iter().filter(|it| it.violations.contains(&violation)).count();
     let all = figures.iter().filter_map(|it| violation.figure(it));
     count_and_worst(count, all.reduce(|a, b| if violation.is_worse(b, a) { b } else { a }))
 }
 
-/// How many points are overloaded over the whole measured time, and the highest load.
+/// The number of points that are overloaded over the whole measured time, and the maximum load.
 fn worst_load(figures: &[&Figures]) -> String {
     let loads = || figures.iter().filter_map(|it| it.load);
     let count =

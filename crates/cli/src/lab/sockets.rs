@@ -27,11 +27,12 @@ use order::{Compared, Pair, Verdict};
 
 /// Compare the order of the laws' mean ages over real sockets with that in the lab.
 ///
-/// Runs each family of paths in the lab, and again in real time: sources send through the path emulator
-/// to a monitor, over UDP sockets on the loopback interface. All laws of a run send at the same time,
-/// each over a path of its own. Run it on a machine without other work, or with a higher priority:
-/// the lab knows nothing of a late processor. A run in which an emulator sent more than one packet in a
-/// hundred on by over 1 ms late is made again (--tries), and the one with the smallest lateness counts.
+/// Runs each family of paths in the lab, and again in real time: sources send through the path
+/// emulator to a monitor, over UDP sockets on the loopback interface. All laws of a run send at the
+/// same time, each over its own path. Run it on a machine without other load, or with a higher
+/// priority: the lab does not model processor delays. A run in which an emulator sent more than one
+/// in a hundred packets on by over 1 ms late is repeated (--tries), and the one with the smallest
+/// lateness counts.
 ///
 /// Two laws are a tie in the lab or over sockets if the 95 % interval of the difference of their mean
 /// ages, run by run, contains 0, or if the difference is below 2 % of the lower age.
@@ -44,13 +45,14 @@ EXAMPLES
 
 EXIT CODES
 
-0  done, and no two laws are in the other order over sockets
-1  two laws are in the other order, or a socket or something else of the system is not available
+0  done, and no two laws have the opposite order over sockets
+1  two laws have the opposite order, or cannot open a socket, or out of system resources
 2  the flags or a scenario cannot be understood
-130  Ctrl-C ended it: the families that were done have been printed")]
+130  Ctrl-C ended it: the finished families have been printed")]
 pub(crate) struct Args {
-    /// Scenarios with one flow of updates, by file or by name, with `/CASE` for one of several cases;
-    /// by default ten families of `freshline lab reproduce fresher`.
+    /// Compare the laws in these scenarios with one flow of updates, by file or by name, with
+    /// `/CASE` for one of several cases; by default ten families of
+    /// `freshline lab reproduce fresher`.
     #[arg(value_name = "FAMILY", default_values_t = FAMILIES.map(str::to_owned))]
     families: Vec<String>,
     /// The laws to compare.
@@ -62,7 +64,7 @@ pub(crate) struct Args {
         default_values = ["tenth", "acp+", "lazy"]
     )]
     law: Vec<LawName>,
-    /// Maximum length of a run, in the lab as over sockets; the warm-up is the scenario's.
+    /// Limit a run to this length, in the lab as over sockets; the warm-up is the scenario's.
     #[arg(
         long,
         value_name = "TIME",
@@ -70,7 +72,7 @@ pub(crate) struct Args {
         value_parser = run_length
     )]
     duration: Span,
-    /// Make a run up to N times in all while an emulator is late.
+    /// Repeat a run up to N times in total while an emulator is late.
     #[arg(
         long,
         value_name = "N",
@@ -85,8 +87,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Of the training half of `scenarios/fresher`: other capacities, round trips, queues, losses and jitter,
-/// a shared queue of 24 sources, Wi-Fi, and traces.
+/// Families of the training half of `scenarios/fresher`: different capacities, round trips, queues,
+/// losses and jitter, a shared queue of 24 sources, Wi-Fi, and traces.
 const FAMILIES: [&str; 10] = [
     "fresher/unequal-hops",
     "fresher/satellite",
@@ -100,11 +102,11 @@ const FAMILIES: [&str; 10] = [
     "fresher/cellular",
 ];
 
-/// Runs of each law, unless --runs gives a number.
+/// Runs of each law; --runs overrides it.
 const RUNS: i64 = 5;
 
-/// An emulator that is later shows another path than it should: this is a tenth of the lowest age of
-/// [`FAMILIES`].
+/// An emulator that is later than this no longer emulates the path; it is a tenth of the lowest age
+/// of [`FAMILIES`].
 const TIMELY_MS: f64 = 1.0;
 
 /// `docs/lab.md` describes each key.
@@ -193,7 +195,7 @@ impl Family {
         Ok(Self { name: name.to_owned(), text, changes })
     }
 
-    /// Runs it in the lab.
+    /// Runs the family in the lab.
     fn plan(&self, laws: &[&'static str]) -> Result<Plan, Failure> {
         let refused = |error: ScenarioError| bad(&self.name, &error.into());
         let with = |changes: &[Change]| {
@@ -222,7 +224,7 @@ impl Family {
     }
 }
 
-/// What a scenario sets for one of its cases.
+/// The changes of a scenario for one of its cases.
 fn changes_of(case: &str, text: &Text) -> Result<Vec<Change>, Failure> {
     let scenario =
         Scenario::parse(text.source()).map_err(|error| bad(&text.name, &error.into()))?;
@@ -253,7 +255,7 @@ struct PlannedLaw {
 }
 
 impl Plan {
-    /// Runs it over sockets; `None` if it was stopped.
+    /// Runs the family over sockets; `None` if it was stopped.
     fn compare(
         self,
         tries: u32,
@@ -290,8 +292,8 @@ impl Plan {
         }))
     }
 
-    /// A run in which the emulators were in time, or the one of several in which they were the least late;
-    /// `None` if it was stopped.
+    /// A run in which the emulators were on time, or the one with the smallest lateness; `None` if
+    /// it was stopped.
     fn timely_run(
         &self,
         run: u32,
@@ -330,12 +332,12 @@ impl Plan {
     }
 }
 
-/// How late the latest emulator was.
+/// The lateness of the latest emulator.
 fn late_ms(laws: &[Measured]) -> f64 {
     laws.iter().map(|law| law.late_ms).fold(0.0, f64::max)
 }
 
-/// The lab measures in s.
+/// Converts the lab's seconds to ms.
 fn in_ms(age: &Sampled) -> Sampled {
     age.minus(-999.0, age)
 }

@@ -1,4 +1,4 @@
-//! `freshline lab torture`: whole endpoints under faults drawn from seeds.
+//! `freshline lab torture`: tests whole endpoints under random faults.
 
 use std::io::{self, Write};
 
@@ -13,13 +13,13 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{print_json, printed, stop_on_signals};
 
-/// Put sources and a monitor through faults in virtual time, and check what must always hold.
+/// Test sources and a monitor under faults in virtual time, and check invariants.
 ///
-/// Each seed draws up to five sources with any law, their paths and clocks, and what happens to
-/// them: lost, late, copied, damaged, cut and foreign datagrams, partitions, restarts, processes that are
-/// stopped, changed addresses, clocks that step. Then all is healed, and service must resume. The first seed that
-/// fails is printed with what was drawn from it; the same seed gives the same world again in the
-/// same version.
+/// Each seed draws up to five sources with any law, their paths and clocks, and their faults: lost,
+/// late, duplicated, damaged, truncated and foreign datagrams, partitions, restarts, stopped
+/// processes, changed addresses, clock steps. Then all faults end, and service must resume. The
+/// first failing seed is printed with its drawn values; the same seed gives the same world again in
+/// the same version.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -32,7 +32,7 @@ EXIT CODES
 0  every property held under every seed
 1  some seed failed
 2  the flags cannot be understood
-130  Ctrl-C ended it: the report is of the seeds that were done; a second one ends it at once")]
+130  Ctrl-C ended it: the report covers the finished seeds; a second one ends it at once")]
 pub(crate) struct Args {
     /// Try the seeds from 0 to N - 1.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u64).range(1..))]
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Try this seed alone.
     #[arg(long, value_name = "S", conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// Print what was drawn and the last events.
+    /// Print the drawn values and the last events.
     #[arg(long, requires = "seed")]
     verbose: bool,
     /// Print one JSON document on standard output, and nothing else.
@@ -58,12 +58,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if report.wanted > report.seeds { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
-/// What is told of all seeds.
+/// The report of all seeds.
 #[derive(Serialize)]
 struct Report {
     version: &'static str,
     seeds: u64,
-    /// Seeds that were asked for; more than `seeds` if it was interrupted.
+    /// The requested number of seeds; more than `seeds` if it was interrupted.
     wanted: u64,
     simulated_s: f64,
     steps: u64,
@@ -78,12 +78,12 @@ struct Report {
     keys: u64,
     urgent: u64,
     failures: Vec<FailedSeed>,
-    /// Of a single seed that was asked for in detail.
+    /// The details of a single seed with `--verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Details>,
 }
 
-/// A seed under which something broke.
+/// A failed seed.
 #[derive(Serialize)]
 struct FailedSeed {
     property: &'static str,
@@ -93,7 +93,7 @@ struct FailedSeed {
     plan: Plan,
 }
 
-/// What was drawn from a seed, and how its world ended.
+/// The drawn values of a seed, and how its world ended.
 #[derive(Serialize)]
 struct Details {
     plan: Plan,
@@ -102,7 +102,7 @@ struct Details {
 
 impl Report {
     fn of_many(seeds: u64) -> Result<Self, Failure> {
-        // It hides itself where standard error is no terminal.
+        // The bar hides itself if standard error is not a terminal.
         let progress = ProgressBar::new(seeds).with_style(style());
         let stop = stop_on_signals()?;
         let report = torture_until(0..seeds, || progress.inc(1), || stop.is_stopped());
@@ -140,7 +140,7 @@ impl Report {
         }
     }
 
-    /// A failure if some seed failed.
+    /// A failure if any seed failed.
     fn verdict(&self) -> Result<(), Failure> {
         let Some(first) = self.failures.first() else { return Ok(()) };
         Err(Failure::Runtime(miette!(
@@ -165,7 +165,7 @@ impl Report {
             (None, None) => {}
         }
         for FailedSeed { plan, property, what, at_s, .. } in &self.failures {
-            writeln!(out, "seed {}, {at_s:.3} s: not so: {property}: {what}", plan.seed)?;
+            writeln!(out, "seed {}, {at_s:.3} s: violated: {property}: {what}", plan.seed)?;
         }
         if self.wanted > self.seeds {
             writeln!(out, "interrupted: {} of {} seeds were done", self.seeds, self.wanted)?;
@@ -223,7 +223,7 @@ mod tests {
         assert!(told.contains(&Plan::draw(17).to_string()), "{told}");
         for part in [
             env!("CARGO_PKG_VERSION"),
-            "seed 17, 1.500 s: not so: freshest never goes back: update 7 counts as fresh after 9",
+            "seed 17, 1.500 s: violated: freshest never goes back: update 7 counts as fresh after 9",
             "2000 seeds, 1 failed",
         ] {
             assert!(told.contains(part), "{part} in {told}");

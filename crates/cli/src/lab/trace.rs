@@ -40,23 +40,24 @@ EXIT CODES
 1  the trace cannot be written
 2  the options cannot be understood, or a value is outside its range")]
 pub(super) struct Args {
-    /// The model.
+    /// Use this model.
     #[arg(long, value_enum)]
     model: Model,
-    /// The seed of all draws.
+    /// Draw all random numbers from this seed.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Which of several traces of the seed: 0 forward, 1 reverse. Those of leo have the same satellites.
+    /// Select one of several traces of the seed: 0 forward, 1 reverse. Those of leo have the same
+    /// satellites.
     #[arg(long, value_name = "N", default_value_t = 0)]
     stream: u64,
-    /// The length of the trace, after which it repeats [default: 300s].
+    /// Generate a trace of this length, after which it repeats [default: 300s].
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// The mean rate: of cellular over a long time, outages included; of leo outside of outages
-    /// [default: cellular 4.1mbit, as --max-rate and --noise give it; leo 10mbit].
+    /// Set the mean rate: of cellular over a long time, including outages; of leo outside of
+    /// outages [default: cellular 4.1mbit, which follows from --max-rate and --noise; leo 10mbit].
     #[arg(long, value_name = "RATE")]
     mean_rate: Option<BitRate>,
-    /// The file to write [default: standard output].
+    /// Write to this file [default: standard output].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -97,56 +98,57 @@ macro_rules! options {
 }
 
 options! { Cellular of CellularModel under "Model cellular":
-    /// The maximum rate; scaled by --mean-rate [default: 12mbit].
+    /// Limit the rate to this; scaled by --mean-rate [default: 12mbit].
     #[arg(value_name = "RATE")]
     max_rate: BitRate = "max-rate",
-    /// The standard deviation of the change of the rate over 1 s; scaled by --mean-rate [default:
-    /// 2.4mbit].
+    /// Set the standard deviation of the change of the rate over 1 s; scaled by --mean-rate
+    /// [default: 2.4mbit].
     #[arg(value_name = "RATE")]
     noise: BitRate = "noise",
-    /// The rate at which an outage ends, the inverse of its mean length [default: 1/s].
+    /// End an outage at this rate, the inverse of its mean length [default: 1/s].
     #[arg(value_name = "RATE")]
     escape_rate: UpdateRate = "escape-rate",
-    /// The time between two changes of the rate [default: 20ms].
+    /// Change the rate at this interval [default: 20ms].
     #[arg(value_name = "TIME")]
     tick: Span = "tick",
 }
 
 options! { Leo of LeoModel under "Model leo":
-    /// The capacity of a slot is uniform in the mean rate times 1 ± this [default: 0.5].
+    /// Draw the capacity of a slot uniformly from the mean rate times 1 ± this [default: 0.5].
     #[arg(value_name = "PART")]
     spread: f64 = "spread",
-    /// The capacity of an interval is uniform in the slot's capacity times 1 ± this [default: 0.1].
+    /// Draw the capacity of an interval uniformly from the slot's capacity times 1 ± this [default:
+    /// 0.1].
     #[arg(value_name = "PART")]
     variation: f64 = "variation",
-    /// The time between two assignments of satellites [default: 15s].
+    /// Assign satellites at this interval [default: 15s].
     #[arg(value_name = "TIME")]
     slot: Span = "slot",
-    /// When the first slot begins [default: 12s].
+    /// Start the first slot at this time [default: 12s].
     #[arg(value_name = "TIME")]
     phase: Span = "phase",
-    /// The altitude of the satellites, in m [default: 550000].
+    /// Set the altitude of the satellites, in m [default: 550000].
     #[arg(value_name = "METRES")]
     altitude: f64 = "altitude",
-    /// The minimum elevation of a satellite, in degrees [default: 25].
+    /// Set the minimum elevation of a satellite, in degrees [default: 25].
     #[arg(value_name = "DEGREES")]
     elevation: f64 = "elevation",
-    /// The minimum one-way delay on the ground [default: 8ms].
+    /// Set the minimum one-way delay on the ground [default: 8ms].
     #[arg(value_name = "TIME")]
     ground_min: Span = "ground-min",
-    /// The maximum one-way delay on the ground [default: 18ms].
+    /// Set the maximum one-way delay on the ground [default: 18ms].
     #[arg(value_name = "TIME")]
     ground_max: Span = "ground-max",
-    /// The maximum variation of the delay within a slot, in either direction [default: 500us].
+    /// Limit the variation of the delay within a slot, in either direction [default: 500us].
     #[arg(value_name = "TIME")]
     wobble: Span = "wobble",
-    /// How long capacity and delay stay the same within a slot [default: 100ms].
+    /// Keep capacity and delay constant for this long within a slot [default: 100ms].
     #[arg(value_name = "TIME")]
     interval: Span = "interval",
-    /// The probability that a slot begins with an outage [default: 0.5].
+    /// Begin a slot with an outage with this probability [default: 0.5].
     #[arg(value_name = "P")]
     outage_probability: f64 = "outage-probability",
-    /// The maximum length of an outage [default: 280ms].
+    /// Limit an outage to this length [default: 280ms].
     #[arg(value_name = "TIME")]
     outage_max: Span = "outage-max",
 }
@@ -175,7 +177,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The model with all that was given; an option of the other one is refused.
+/// The model with all given options; an option of the other model is rejected.
 fn model_of(args: &Args) -> Result<TraceModel, Failure> {
     let (foreign, owner) = match args.model {
         Model::Cellular => (args.leo.given(), "leo"),

@@ -1,4 +1,4 @@
-//! What `freshline lab run` writes down of one run: captures and time series.
+//! The recordings of one run by `freshline lab run`: captures and time series.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -20,9 +20,9 @@ use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Watched {
-    /// Capture the packets that leave a wired hop in run 0: LINK, or LINK/reverse for the other direction; of
-    /// links in series the first that a packet meets. Or what arrives over the air of a Wi-Fi
-    /// cell: CELL. Those that name one FILE share it.
+    /// Capture the packets that leave a wired hop in run 0: LINK, or LINK/reverse for the other
+    /// direction; of links in series the first one. Or the packets that arrive over the air of a
+    /// Wi-Fi cell: CELL. Flags with the same FILE share it.
     #[arg(long, value_name = "HOP=FILE")]
     pcap: Vec<String>,
     /// Write time series of run 0 into this folder: flow-NAME.csv, link-NAME.csv and
@@ -33,7 +33,7 @@ pub(super) struct Watched {
     /// in .csv, .json (an array) or .jsonl (one object per line).
     #[arg(long, value_name = "FILE")]
     epochs: Option<PathBuf>,
-    /// The length of an interval of the time series.
+    /// Use this interval in the time series.
     #[arg(long, value_name = "SPAN", default_value = "100ms", requires = "series")]
     every: Span,
 }
@@ -45,7 +45,7 @@ impl Watched {
         !self.pcap.is_empty() || self.series.is_some() || self.epochs.is_some()
     }
 
-    /// Runs run 0 of the scenario once more, and writes down what is wanted of it.
+    /// Repeats run 0 of the scenario, and writes the requested recordings.
     pub(super) fn run(&self, name: &str, scenario: &Scenario) -> Result<(), Failure> {
         if !self.is_wanted() {
             return Ok(());

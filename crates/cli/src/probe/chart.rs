@@ -5,11 +5,11 @@ use std::fmt;
 const COLUMNS: usize = 64;
 const ROWS: usize = 14;
 
-/// Ages beyond this multiple of the lowest are drawn at the upper edge: there are queues, and
+/// Ages above this multiple of the minimum are drawn at the upper edge: they come from queues, and
 /// their height would flatten the rest.
 const TALLEST: f64 = 2.0;
 
-/// What stands at a point.
+/// The kind of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     Rate,
@@ -31,14 +31,14 @@ impl Mark {
 #[derive(Debug)]
 pub(super) struct Chart {
     rows: Vec<Vec<char>>,
-    /// ms at the lower and upper edge.
+    /// The ages at the lower and upper edge, in ms.
     ages: (f64, f64),
-    /// Updates/s at the left and right edge.
+    /// The rates at the left and right edge, in updates/s.
     rates: (f64, f64),
 }
 
 impl Chart {
-    /// Draws (updates/s, ms, mark); later marks cover earlier ones. `None` without any.
+    /// Draws (updates/s, ms, mark); later marks cover earlier ones. `None` without marks.
     pub(super) fn of(marks: &[(f64, f64, Mark)]) -> Option<Self> {
         let bounds = |values: &mut dyn Iterator<Item = f64>| {
             values.fold(None, |bounds: Option<(f64, f64)>, value| {

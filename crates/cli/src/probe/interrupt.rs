@@ -1,4 +1,4 @@
-//! Ctrl-C for work that is made of many runs.
+//! Ctrl-C for a measurement of many runs.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use freshline_core::unit::Span;
 use freshline_net::stop::Stop;
 
-/// Ends the run under way and all that would follow it.
+/// Ends the current run and all following runs.
 #[derive(Clone, Default)]
 pub(super) struct Interrupt {
     shared: Arc<Shared>,
@@ -40,7 +40,7 @@ impl Interrupt {
         self.state().interrupted
     }
 
-    /// What stops the next run; `None` if there is to be no other.
+    /// The stop of the next run; `None` if there is no further run.
     pub(super) fn next_run(&self) -> Option<Stop> {
         let mut state = self.state();
         state.run = Stop::new();

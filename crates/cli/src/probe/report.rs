@@ -20,7 +20,7 @@ pub(super) struct Report {
     rates: Vec<RateReport>,
     best: Option<RateReport>,
     laws: Vec<LawReport>,
-    /// Over all sessions; none without any.
+    /// The marks of all sessions; `None` without any.
     marks: Option<MarkReport>,
 }
 
@@ -81,7 +81,7 @@ impl Means {
         }
     }
 
-    /// The mean of each number; `None` of none.
+    /// The mean of each number; `None` without rounds.
     fn over(rounds: &[Self]) -> Option<Self> {
         let count = rounds.len() as f64;
         let mean = |number: fn(&Self) -> f64| rounds.iter().map(number).sum::<f64>() / count;

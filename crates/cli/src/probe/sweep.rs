@@ -1,28 +1,29 @@
-//! Which rates to try: a row of them, then more around the best.
+//! The rates to try: a series of rates, then more around the best one.
 
 use freshline_core::source::{Fixed, Lazy};
 use freshline_core::unit::{Span, UpdateRate};
 
 use super::trial::{Probe, Timing, Trial, TrialError};
 
-/// The row.
+/// The series of rates.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Range {
     Given(Vec<UpdateRate>),
-    /// From half an update a round trip, by [`GROWTH`], until the age is [`FAR`] times the best.
+    /// From half an update per round trip, by [`GROWTH`], until the age is [`FAR`] times the best
+    /// one.
     Found,
 }
 
-/// Six rates for every tenfold: enough to see the bowl.
+/// Six rates per decade: enough to show the minimum.
 const GROWTH: f64 = 1.5;
 
-/// Beyond twice the best age updates stand in a queue, and more would only make it longer.
+/// Beyond twice the best age, updates queue, and a higher rate would only lengthen the queue.
 const FAR: u64 = 2;
 
-/// The sweep begins at this rate at the latest, on paths with next to no delay.
+/// The maximum rate at the start of the sweep, for paths with almost no delay.
 const LATEST_START: f64 = 100.0;
 
-/// The sweep ends at this rate at the latest; the other laws go no further either.
+/// The maximum rate of the sweep; it is also the limit of the other laws.
 const CEILING: f64 = 1e4;
 
 pub(super) struct Sweep<'a> {
@@ -31,11 +32,11 @@ pub(super) struct Sweep<'a> {
     pub(super) range: Range,
     /// Rates to add on either side of the best.
     pub(super) refine: u32,
-    /// How long what follows the sweep takes.
+    /// The duration of the measurements that follow the sweep.
     pub(super) after: Span,
 }
 
-/// What a fixed rate led to.
+/// The result of a fixed rate.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Point {
     pub(super) rate: UpdateRate,
@@ -43,7 +44,7 @@ pub(super) struct Point {
 }
 
 impl Sweep<'_> {
-    /// The points from the lowest rate to the highest; those there are, if it was interrupted.
+    /// The points from the lowest rate to the highest; those so far, if it was interrupted.
     pub(super) fn run(&self) -> Result<Vec<Point>, TrialError> {
         let mut points = Vec::new();
         match &self.range {
@@ -79,7 +80,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Adds a point for each rate; at most `more` others will follow.
+    /// Adds a point for each rate; at most `more` others follow.
     fn try_all(
         &self,
         rates: &[UpdateRate],
@@ -94,7 +95,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Adds a point, behind which `more` others are known to follow; `false` if it was interrupted.
+    /// Adds a point; `more` others are known to follow. `false` if it was interrupted.
     fn try_rate(
         &self,
         rate: UpdateRate,
@@ -117,8 +118,8 @@ impl Sweep<'_> {
 }
 
 impl Sweep<'_> {
-    /// How long `more` rates and what follows the sweep take, without the time in which the path
-    /// drains. Where the range is found, it may become more.
+    /// The duration of `more` rates and of the measurements after the sweep, without the time in
+    /// which the path drains. If the range is found automatically, it may become longer.
     fn left(&self, more: usize) -> Span {
         (self.timing.settle + self.timing.measure) * more as u64 + self.after
     }

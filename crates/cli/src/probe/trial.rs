@@ -20,11 +20,11 @@ use super::interrupt::Interrupt;
 use crate::mark;
 use crate::output::Troubles;
 
-/// A monitor that has not answered for so long is taken to be absent, and a queue that has not
-/// drained by then is left to the settling time.
+/// A monitor without an answer for this long counts as absent. A queue that has not drained after
+/// it is left to the settling time.
 const PATIENCE: Span = Span::from_secs(5);
 
-/// A source that is sent over the path again and again, each time with another law.
+/// A source that runs over the path several times, each time with another law.
 pub(super) struct Probe {
     pub(super) monitor: Remote,
     pub(super) transport: Transport,
@@ -45,22 +45,22 @@ pub(super) struct Timing {
     pub(super) measure: Span,
 }
 
-/// What was measured of a law after the settling time, unless said otherwise.
+/// The measurements of a law after the settling time, except where noted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
-    /// Updates sent a second.
+    /// Updates sent per second.
     pub(super) updates_per_s: f64,
-    /// From round trips: an upper bound, by the way of the ack.
+    /// From round trips: an upper bound, as it includes the delay of the ack.
     pub(super) age_mean: Span,
-    /// The same with the settling time.
+    /// The mean age including the settling time.
     pub(super) age_mean_from_start: Span,
-    /// `None` if no ack came.
+    /// `None` if no ack arrived.
     pub(super) rtt_mean: Option<Span>,
-    /// The shortest, the settling time included.
+    /// The minimum, including the settling time.
     pub(super) rtt_min: Span,
-    /// Time average of updates sent and not acknowledged.
+    /// Time average of the number of updates sent and not acknowledged.
     pub(super) backlog_mean: f64,
-    /// How long what was under way at the end took to arrive at the pace of the acks.
+    /// How long the updates in flight at the end took to arrive at the rate of the acks.
     drain: Span,
 }
 
@@ -122,12 +122,12 @@ impl Probe {
     }
 }
 
-/// Looks at the source after each of its turns, and ends it when enough is known.
+/// Observes the source after each of its turns, and ends it once there is a result.
 struct Observer {
     timing: Timing,
     stop: Stop,
     stage: Stage,
-    /// Why the monitor may be absent, to be said behind its address.
+    /// Why the monitor may be absent, as a suffix of its address.
     reason: String,
 }
 
@@ -172,7 +172,7 @@ impl Watch for Observer {
     }
 }
 
-/// A source at the beginning of the measurement.
+/// The state of a source at the start of the measurement.
 struct Mark {
     at: Time,
     age: Integral,
@@ -190,7 +190,7 @@ impl Mark {
         }
     }
 
-    /// What has happened since; `None` if no time has passed, or no ack ever came.
+    /// The measurement since then; `None` if no time has passed, or no ack ever arrived.
     fn trial(&self, source: &session::Source, now: Time) -> Option<Trial> {
         let (age, counters) = (source.age().process(), source.counters());
         let seconds = now.since(self.at).as_secs_f64();

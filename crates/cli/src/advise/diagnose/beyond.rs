@@ -6,19 +6,20 @@ use super::{evidence, is_standing, stretch};
 use crate::advise::finding::{Bottleneck, Direction, Evidence, Fault, Finding, Stop};
 use crate::advise::observation::Connection;
 
-/// Of what left or arrived, a larger share that is not TCP's is the cause.
+/// The minimum share of other protocols than TCP, in the sent or received bytes, that makes them
+/// the cause.
 const CAUSE: f64 = 0.5;
 
-/// The fraction of the rate of Wi-Fi frames that gets through, at least, where Wi-Fi is the bottleneck.
+/// The minimum fraction of the rate of Wi-Fi frames that is delivered if Wi-Fi is the bottleneck.
 const WLAN_USED: f64 = 0.35;
 
-/// A queue as some connections see it.
+/// A queue as observed by some connections.
 #[derive(Debug, Clone, Copy)]
 struct Queue {
     /// In seconds.
     delay: f64,
     base: f64,
-    /// How many connections see it.
+    /// The number of connections that observe it.
     flows: usize,
 }
 
@@ -52,7 +53,8 @@ pub(super) fn finding(view: &View<'_>) -> Option<Finding> {
             if is_down {
                 return Some(made(view, queue, Fault::DownstreamQueue, Direction::Down));
             }
-            // Without traffic of ours the queue is another host's, and its direction is unknown.
+            // Without traffic of this host the queue is another host's, and its direction is
+            // unknown.
             let is_ours = is_uploading || probed == Some(Direction::Up);
             let direction = if is_ours { Direction::Up } else { Direction::Both };
             Some(made(view, queue, Fault::UpstreamQueue, direction))
@@ -61,7 +63,7 @@ pub(super) fn finding(view: &View<'_>) -> Option<Finding> {
     }
 }
 
-/// The queue of what this host sends, without its own.
+/// The queue of this host's outgoing packets, without its own queue.
 fn queue_of_senders(view: &View<'_>) -> Option<Queue> {
     let own = view.own_queue();
     seen_by(view, Connection::sent, |one| {
@@ -91,7 +93,8 @@ fn seen_by(
     Some(Queue { delay: of(|pair| pair.0)?, base: of(|pair| pair.1)?, flows: seen.len() })
 }
 
-/// Whether the Wi-Fi interface is the bottleneck: it carries about what its rate allows, or its rate is unknown.
+/// Whether the Wi-Fi interface is the bottleneck: it carries about as much as its rate allows, or
+/// its rate is unknown.
 fn is_at_wlan(view: &View<'_>, direction: Direction) -> bool {
     let [up, down] = view.delivered_bps();
     let bps = match direction {

@@ -6,7 +6,7 @@ use super::{evidence, is_standing, stretch};
 use crate::advise::finding::{Bottleneck, Direction, Fault, Finding, Stop};
 use crate::advise::observation::median;
 
-/// More than this share of the queued bytes, or of those that left, makes something the cause.
+/// The minimum share of the queued bytes, or of the sent bytes, that makes something the cause.
 const CAUSE: f64 = 0.5;
 
 /// A standing queue of this host, with its cause.
@@ -16,7 +16,7 @@ pub(super) fn finding(view: &View<'_>) -> Option<Finding> {
     let bps = drain_rate(interface)? * 8.0;
     let bases = view.connections.iter().filter_map(|one| one.min_rtt());
     let base = bases.reduce(f64::min);
-    // A short queue stays short, however short the base RTT is.
+    // A short queue counts as short, however short the base RTT is.
     if !is_standing(queue, base.unwrap_or_default().min(0.1)) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! From an [`Observation`] to ranked [`Finding`]s.
+//! Derives ranked [`Finding`]s from an [`Observation`].
 //!
 //! ```text
 //!   own queue of an interface ── local ───┐
@@ -11,12 +11,12 @@
 //!
 //! - **A standing queue** is a queueing delay whose median is at least [`STANDING`] and a quarter of the base
 //!   RTT: a queue that a law could keep empty, and not jitter or the few ms that CoDel allows.
-//! - **Whose queue it is** follows from where bytes are. Bytes in this host's queueing discipline are this
-//!   host's; the socket that owns them is the cause. A round trip above its minimum without such bytes is a
-//!   queue beyond this host, in the direction in which data flows.
+//! - **The owner of a queue** follows from the location of the bytes. Bytes in this host's queueing
+//!   discipline are this host's; the socket that owns them is the cause. A round trip above its
+//!   minimum without such bytes is a queue beyond this host, in the direction of the data.
 //! - **A loss without a queue** is the link's. With a standing queue it is the queue that overflows.
-//! - **A fault explains others**: a queue explains losses and a small share of a window, an overloading source
-//!   explains a queue, and a fault of any kind explains a path that seems long.
+//! - **A fault explains others**: a queue explains losses and a small share of a window, an
+//!   overloading source explains a queue, and any fault explains a path that seems long.
 //!
 //! # What passive observation cannot see
 //!
@@ -41,14 +41,14 @@ use view::View;
 
 pub(in crate::advise) use own::delay as queueing_delay;
 
-/// A queueing delay in seconds from which on a queue counts as standing: the increase of the round trip up
-/// to which tests of bufferbloat give their second best grade.
+/// The minimum queueing delay of a standing queue in seconds: up to this increase of the round
+/// trip, bufferbloat tests give their second best grade.
 pub(super) const STANDING: f64 = 0.030;
 
-/// A queueing delay in seconds that counts as no queue, if losses occur.
+/// The maximum queueing delay in seconds that counts as no queue, if losses occur.
 const NO_QUEUE: f64 = 0.010;
 
-/// Where time is lost, the costliest first; empty without a fault.
+/// The findings, the costliest first; empty without a fault.
 pub(super) fn diagnose(seen: &Observation) -> Vec<Finding> {
     let mut found = Vec::new();
     for interface in &seen.interfaces {
@@ -76,12 +76,12 @@ pub(super) fn diagnose(seen: &Observation) -> Vec<Finding> {
     found
 }
 
-/// How many connections send in bulk through an interface.
+/// The number of connections that send in bulk through an interface.
 pub(super) fn bulk_senders(seen: &Observation, interface: &Interface) -> usize {
     View::new(seen, interface).bulk_senders().count()
 }
 
-/// The queue is this host's own.
+/// Whether the queue is this host's own.
 fn is_local(fault: Fault) -> bool {
     matches!(fault, Fault::HostQueue | Fault::ForwardingQueue | Fault::SourceOverload)
 }
@@ -102,8 +102,8 @@ fn is_empty(queue: f64, base: f64) -> bool {
     queue < NO_QUEUE.max(base / 4.0)
 }
 
-/// How much longer a round trip takes than it would without the queue. A shorter base than 5 ms counts as
-/// that, as most paths are longer behind the first router.
+/// How much longer a round trip takes than it would without the queue. The base RTT counts as at
+/// least 5 ms, because most paths are longer behind the first router.
 fn stretch(queue: f64, base: f64) -> f64 {
     let base = base.max(0.005);
     (base + queue) / base

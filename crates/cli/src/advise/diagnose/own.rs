@@ -1,8 +1,8 @@
-//! How long bytes are in the queue of an interface: its queueing discipline, and the ring of the device.
+//! The queueing delay of an interface: in its queueing discipline, and in the ring of the device.
 
 use crate::advise::observation::{Interface, InterfaceSample, median};
 
-/// The fraction of samples in which a standing queue has bytes.
+/// The minimum fraction of samples in which a standing queue has bytes.
 const OCCUPIED: f64 = 0.4;
 
 /// Bytes in the discipline and in the ring.
@@ -20,8 +20,8 @@ pub(super) fn drain_rate(interface: &Interface) -> Option<f64> {
     (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds)
 }
 
-/// How long bytes are in the queue, in seconds: the median while it has any. `None` if it is empty for most
-/// of the time.
+/// The queueing delay in seconds: the median while the queue has any bytes. `None` if it is empty
+/// for most of the time.
 pub(in crate::advise) fn delay(interface: &Interface) -> Option<f64> {
     let rate = drain_rate(interface)?;
     let occupied = interface.samples.iter().map(queued).filter(|bytes| *bytes > 0);

@@ -1,17 +1,17 @@
-//! Probes of `--target`: in which direction the queue is.
+//! Probes of `--target`: they show in which direction the queue is.
 
 use crate::advise::finding::Direction;
 use crate::advise::observation::{Probe, quantile};
 
-/// Probes that a number needs.
+/// The minimum number of probes for a result.
 const MIN_PROBES: usize = 8;
-/// A variation of one-way delays in seconds that says something: the target's clock counts ms.
+/// The minimum significant variation of one-way delays in seconds: the target's clock counts ms.
 const MIN_VARIATION: f64 = 0.008;
-/// The factor by which the direction of the queue varies more than the other one.
+/// The minimum ratio of the variations of the two directions.
 const CLEARLY: f64 = 2.0;
 
-/// The direction whose one-way delays vary more; `None` if the target does not report its clock, or if
-/// neither direction varies clearly more.
+/// The direction whose one-way delays vary more; `None` if the target does not report its clock, or
+/// if neither direction clearly varies more.
 ///
 /// Clocks differ by an unknown constant, so a delay is known up to a constant, too. A queue that a transfer
 /// fills varies with the transfer's window.

@@ -5,14 +5,16 @@ use super::view::{View, single_rtts, spread};
 use crate::advise::finding::{Bottleneck, Direction, Fault, Finding, Stop};
 use crate::advise::observation::{Connection, InterfaceSample, median};
 
-/// A base RTT in seconds from which on a path counts as long: beyond any terrestrial path of a continent.
+/// The minimum base RTT of a long path in seconds: longer than any terrestrial path within a
+/// continent.
 const LONG: f64 = 0.150;
-/// A step of the round trip in seconds, which is more than a delayed ack, and as a fraction of the smaller one.
+/// The minimum step of the round trip in seconds, longer than a delayed ack, and as a fraction of
+/// the smaller value.
 const MIN_STEP: f64 = 0.045;
 const MIN_STEP_SHARE: f64 = 0.2;
-/// Samples on each side of a step.
+/// The minimum number of samples on each side of a step.
 const MIN_SAMPLES: usize = 4;
-/// The distance of the quartiles on both sides of a step, as a fraction of the step.
+/// The maximum interquartile range on both sides of a step, as a fraction of the step.
 const STEADY: f64 = 0.2;
 
 /// A change of the route: of the next hop, or a step of the round trip that no traffic explains.

@@ -1,4 +1,4 @@
-//! Observations that were made up, with one fault each.
+//! Synthetic observations, with one fault each.
 
 use freshline_core::unit::Span;
 use freshline_net::clock::Clock;

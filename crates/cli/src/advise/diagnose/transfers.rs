@@ -1,29 +1,30 @@
-//! What slows transfers down without a queue: losses, windows, buffers, and programs that read slowly.
+//! Causes of slow transfers without a queue: losses, windows, buffers, and programs that read
+//! slowly.
 
 use super::view::{MIN_SAMPLES, View, active};
 use super::{evidence, is_empty};
 use crate::advise::finding::{Bottleneck, Direction, Fault, Finding, Stop};
 use crate::advise::observation::{Connection, Observation, median};
 
-/// The fraction of bytes sent again from which on a path counts as lossy, and how many segments at least.
+/// The minimum fraction of retransmitted bytes of a lossy path, and the minimum number of segments.
 const LOSSY: f64 = 0.01;
 const MIN_LOST: f64 = 8.0;
-/// Of the samples in which data arrived, the fraction in which some arrived out of order, from which on losses
-/// cannot be told apart and are many; and how many losses are counted otherwise at least. A loss per
-/// reduction of a window, as a queue with AQM causes, is far below in both.
+/// The minimum fraction of samples with data in which some data arrived out of order, above which
+/// losses are too many to be counted singly; and the minimum number of losses that are counted
+/// otherwise. One loss per reduction of a window, as a queue with AQM causes, is far below both.
 const OUT_OF_ORDER: f64 = 0.25;
 const MIN_EVENTS: usize = 3;
-/// The fraction of the busy time from which on a limit is the limit.
+/// The minimum fraction of the busy time in which a limit applies, for it to be the cause.
 const LIMITED: f64 = 0.4;
-/// How much of the window a receiver must see in flight to say that the window is the limit.
+/// The fraction of the window that a receiver must see in flight for the window to be the limit.
 const FILLED: f64 = 0.6;
-/// Unread bytes that a program leaves, at least, and their share of the buffer.
+/// The minimum number of unread bytes of a slow program, and their share of the buffer.
 const UNREAD: f64 = 32_768.0;
 const UNREAD_SHARE: f64 = 0.5;
-/// Datagrams that a socket dropped, at least.
+/// The minimum number of datagrams that a socket dropped.
 const MIN_DROPS: u32 = 10;
 
-/// Faults of the connections of an interface, where no queue explains them.
+/// Faults of the connections of an interface that no queue explains.
 pub(super) fn findings(view: &View<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(limited_sender(view));
@@ -133,13 +134,14 @@ fn lossy_down(view: &View<'_>) -> Option<Finding> {
     Some(Finding { evidence: numbers, ..finding(view, what, 1.0 + 100.0 * loss, bottleneck) })
 }
 
-/// Losses on the path to a receiver: how often data began to arrive out of order.
+/// The number of losses on the path to a receiver: the times at which data began to arrive out of
+/// order.
 fn losses(connection: &Connection) -> usize {
     let late: Vec<u32> = connection.samples.iter().map(|sample| sample.info.out_of_order).collect();
     late.windows(3).filter(|three| three[0] == three[1] && three[1] < three[2]).count()
 }
 
-/// A sender that waits for the peer's window, or for its own send buffer.
+/// A sender limited by the peer's window, or by its own send buffer.
 fn limited_sender(view: &View<'_>) -> Option<Finding> {
     let senders: Vec<_> = view.bulk_senders().collect();
     let busy = sum(&senders, |one| one.difference(|info| info.busy));
@@ -166,7 +168,7 @@ fn limited_sender(view: &View<'_>) -> Option<Finding> {
     Some(Finding { evidence: numbers, ..finding(view, what, 1.0 + share, bottleneck) })
 }
 
-/// A download that fills the window which this host offers.
+/// A download that fills the window advertised by this host.
 fn window_of_receiver(view: &View<'_>) -> Option<Finding> {
     let one = view.bulk_receivers().find(|one| {
         let window = windows(one).unwrap_or(f64::MAX);
@@ -185,13 +187,13 @@ fn window_of_receiver(view: &View<'_>) -> Option<Finding> {
     Some(Finding { evidence: numbers, ..finding(view, what, 1.5, bottleneck) })
 }
 
-/// The largest window that a receiver offered.
+/// The maximum window that a receiver advertised.
 fn windows(connection: &Connection) -> Option<f64> {
     let max = connection.samples.iter().map(|sample| sample.info.receive_window).max()?;
     (max > 0).then(|| f64::from(max))
 }
 
-/// Bytes that are in flight to a receiver: its rate times its round trip.
+/// Bytes in flight to a receiver: its rate times its round trip.
 fn in_flight(view: &View<'_>, connection: &Connection) -> Option<f64> {
     let rate = connection.received() as f64 / connection.seconds().max(0.1);
     let rtt = view.base_of_receiver(connection)? + view.queue_of_receiver(connection)?;
@@ -203,7 +205,7 @@ pub(super) fn slow_reader(view: &View<'_>) -> Option<Finding> {
     let unread_of = |one: &Connection| {
         let unread = median(one.samples.iter().map(|s| s.unread.into()).collect())?;
         let window = median(one.samples.iter().map(|s| s.info.receive_window.into()).collect())?;
-        // A program that does not want more, as a paused video, is no fault.
+        // A program that pauses on purpose, such as a paused video, is not a fault.
         let is_unread = unread >= UNREAD && unread >= UNREAD_SHARE * (unread + window);
         (is_unread && one.received() > 0).then_some((unread, window))
     };
@@ -222,7 +224,7 @@ pub(super) fn slow_reader(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// A program whose UDP socket drops datagrams, as it does not read them in time.
+/// A program whose UDP socket drops datagrams, because it does not read them in time.
 pub(super) fn udp_reader(seen: &Observation) -> Option<Finding> {
     let socket = seen.udp_sockets.iter().max_by_key(|one| one.drops)?;
     if socket.drops < MIN_DROPS {

@@ -9,14 +9,14 @@ use crate::advise::observation::{
 
 /// Bytes of headers per segment: IPv4, TCP with timestamps.
 const HEADERS: u64 = 52;
-/// A connection that moved fewer bytes says little.
+/// A connection with fewer bytes is not significant.
 const MIN_BULK: u64 = 50_000;
-/// By how long Linux delays acks at most while it expects data to send along, in seconds.
+/// The maximum time by which Linux delays acks while it expects data to send along, in seconds.
 const ACK_DELAY: f64 = 0.040;
 /// A standing queue lets data arrive without pauses: the time since the newest data is below this fraction of
 /// the round trip. A sender with pauses makes the receiver's estimate of the round trip too long.
 const PAUSE: f64 = 0.25;
-/// Samples that a number needs.
+/// The minimum number of samples for a result.
 pub(super) const MIN_SAMPLES: usize = 3;
 
 /// One interface, with the connections that use it.
@@ -68,7 +68,7 @@ impl<'a> View<'a> {
         ]
     }
 
-    /// The fraction of the bytes that left, and of those that arrived, which TCP of this host did not move.
+    /// The fractions of the sent and of the received bytes that do not belong to TCP of this host.
     pub(super) fn foreign_shares(&self) -> [f64; 2] {
         let all = [
             self.interface.difference(|sample| sample.sent_bytes),
@@ -86,10 +86,10 @@ impl<'a> View<'a> {
         self.seen.forwards && arrived > sent / 2
     }
 
-    /// The rates at which packets got through, up and down, in bit/s: what peers acknowledged or this host
-    /// received. Packets may be dropped behind the device, so those that are not TCP's count up as
-    /// they leave, and are the upper bound of what gets through. What TCP sends counts while it fills a queue:
-    /// in between, the bottleneck is not used.
+    /// The rates of delivered packets, up and down, in bit/s: acknowledged by peers, or received by
+    /// this host. Packets may be dropped behind the device, so packets of other protocols count up
+    /// as they leave, which is an upper bound. TCP bytes count only while a queue exists; at other
+    /// times the bottleneck is not used.
     pub(super) fn delivered_bps(&self) -> [f64; 2] {
         let [foreign, _] = self.foreign_shares();
         let queued = self.queued_intervals();
@@ -109,8 +109,8 @@ impl<'a> View<'a> {
         ]
     }
 
-    /// The intervals between samples in which a bulk sender has data in flight and a queue in front of it: their
-    /// ends, as bits, with their lengths in seconds.
+    /// The intervals between samples in which a bulk sender has data in flight and a queue before
+    /// it: their ends, as bits, with their lengths in seconds.
     fn queued_intervals(&self) -> HashMap<u64, f64> {
         let mut all = HashMap::new();
         for one in self.bulk_senders() {
@@ -136,7 +136,7 @@ impl<'a> View<'a> {
         self.connections.iter().copied().filter(|one| self.is_bulk_receiver(one))
     }
 
-    /// Data arrives in each round trip.
+    /// Whether data arrives in each round trip.
     pub(super) fn is_bulk_receiver(&self, one: &Connection) -> bool {
         if one.received() < MIN_BULK {
             return false;
@@ -147,13 +147,13 @@ impl<'a> View<'a> {
         active >= 0.6 * samples.min(rounds)
     }
 
-    /// How long bytes were in this host's own queue when they left, in seconds.
+    /// How long outgoing bytes were in this host's own queue, in seconds.
     pub(super) fn own_queue(&self) -> f64 {
         super::own::delay(self.interface).unwrap_or_default()
     }
 
-    /// The round trips above the base RTT of a sender, when acks arrived, in seconds: the median. A sender
-    /// whose acks the peer may delay, as it does not send in bulk, has that delay less.
+    /// The median of a sender's round trips above the base RTT, when acks arrived, in seconds. For
+    /// a sender that does not send in bulk, the possible delay of acks is subtracted.
     pub(super) fn queue_of_sender(&self, connection: &Connection) -> Option<f64> {
         let base = self.base_rtt(connection);
         let rtt = |sample: &TcpSample| f64::from(sample.info.rtt) / 1e6 - base;
@@ -162,14 +162,14 @@ impl<'a> View<'a> {
         let in_flight =
             connection.samples.iter().filter(|sample| sample.info.in_flight > 0).count();
         if rtts.len() < MIN_SAMPLES && in_flight * 2 > connection.samples.len() {
-            // Most of its packets are lost: what it measured last still counts.
+            // Most packets of the sender are lost: its last measurement still counts.
             rtts = connection.samples.iter().map(rtt).collect();
         }
         let ack_delay = if is_bulk_sender(connection) { 0.0 } else { ACK_DELAY };
         Some((standing(rtts)? - ack_delay).max(0.0))
     }
 
-    /// The same of a receiver, by its own estimate; 0 if data arrives with pauses.
+    /// The same for a receiver, from its own estimate; 0 if data arrives with pauses.
     pub(super) fn queue_of_receiver(&self, connection: &Connection) -> Option<f64> {
         let rtts: Vec<f64> = active(connection, |sample| sample.info.bytes_received)
             .filter(|sample| sample.info.receiver_rtt > 0)
@@ -198,14 +198,14 @@ fn acked_within(one: &Connection, intervals: &HashMap<u64, f64>) -> u64 {
     within.map(|pair| pair[1].info.bytes_acked.saturating_sub(pair[0].info.bytes_acked)).sum()
 }
 
-/// Busy for most of the time, and not for want of data.
+/// Whether the sender is busy for most of the time, and not limited by the application.
 fn is_bulk_sender(one: &Connection) -> bool {
     let busy = one.difference(|info| info.busy) as f64 / 1e6;
     one.sent() >= MIN_BULK && busy >= 0.5 * one.seconds()
 }
 
-/// The round trips of a connection one by one, with their times, both in seconds: the kernel reports their
-/// moving average, in which each has a weight of 1/8.
+/// The individual round trips of a connection, with their times, both in seconds: the kernel
+/// reports their moving average, in which each has a weight of 1/8.
 pub(super) fn single_rtts(connection: &Connection) -> Vec<(f64, f64)> {
     let pairs = connection.samples.windows(2).map(|pair| (&pair[0], &pair[1]));
     let acked = pairs.filter(|(one, next)| next.info.bytes_acked > one.info.bytes_acked);
@@ -218,12 +218,12 @@ pub(super) fn single_rtts(connection: &Connection) -> Vec<(f64, f64)> {
     single.collect()
 }
 
-/// The median of enough samples.
+/// The median, if there are enough samples.
 fn standing(values: Vec<f64>) -> Option<f64> {
     (values.len() >= MIN_SAMPLES).then(|| median(values))?
 }
 
-/// Samples at which a counter has grown since the one before.
+/// Samples at which a counter has grown since the previous one.
 pub(super) fn active(
     connection: &Connection,
     counter: fn(&TcpSample) -> u64,
@@ -244,7 +244,7 @@ pub(super) fn weighted_median(mut values: Vec<(f64, u64)>) -> Option<f64> {
     at.or(values.last()).map(|(value, _)| *value)
 }
 
-/// The distance of the quartiles.
+/// The interquartile range.
 pub(super) fn spread(values: &[f64]) -> f64 {
     let of = |fraction| quantile(values.to_vec(), fraction).unwrap_or_default();
     of(0.75) - of(0.25)

@@ -17,13 +17,13 @@ pub(super) use self::recording::{ages_panel, recorded, series_panels};
 pub(super) use self::reproduction::{INTERVALS, reproduction_panels};
 use crate::failure::Failure;
 
-/// Where figures go, and how they are drawn.
+/// Where figures are written, and how they are drawn.
 #[derive(Debug, clap::Args)]
 pub(super) struct FigureArgs {
     /// Draw the figures as NAME.svg into this folder, or as NAME.png or NAME.pdf with --format.
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
-    /// The format of the figures in --figures.
+    /// Write the figures of --figures in this format.
     #[arg(long, value_enum, value_name = "FORMAT", requires = "figures")]
     format: Option<FormatName>,
     #[command(flatten)]
@@ -33,10 +33,11 @@ pub(super) struct FigureArgs {
 /// The axes of curves.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct Scales {
-    /// The horizontal axis of curves in figures and reports. `auto` is logarithmic from a ratio of 50 on.
+    /// Scale the horizontal axis of curves in figures and reports. `auto` is logarithmic for ratios
+    /// of 50 or more.
     #[arg(long, value_enum, value_name = "SCALE", default_value_t)]
     x_scale: ScaleName,
-    /// The axis of the values, likewise.
+    /// Scale the axis of the values, likewise.
     #[arg(long, value_enum, value_name = "SCALE", default_value_t)]
     y_scale: ScaleName,
 }
@@ -51,7 +52,7 @@ impl Scales {
     }
 }
 
-/// The formats, as flags have them.
+/// The formats of `--format`.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum FormatName {
     /// Scalable, for web pages.
@@ -72,7 +73,7 @@ impl From<FormatName> for Format {
     }
 }
 
-/// The scales, as flags have them.
+/// The scales of `--x-scale` and `--y-scale`.
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
 enum ScaleName {
     #[default]
@@ -101,13 +102,13 @@ impl FigureArgs {
         self.format.map_or(Format::Svg, Format::from)
     }
 
-    /// Refuses a format that this program cannot write, before anything runs.
+    /// Rejects a format that this program cannot write, before anything runs.
     pub(super) fn check(&self) -> Result<(), Failure> {
         available(self.format(), "--format")
     }
 
-    /// Draws a figure into the folder, if there is one, under the [name](name_of) of its scenario with `ending`.
-    /// A figure without panels is left out.
+    /// Draws a figure into the folder, if there is one, under the [name](name_of) of its scenario
+    /// with `ending`. A figure without panels is left out.
     pub(super) fn write(
         &self,
         scenario: &str,
@@ -150,7 +151,7 @@ fn draw(figure: &Figure, path: &Path, format: Format) -> Result<(), Failure> {
     write(figure, path, format).into_diagnostic().map_err(Failure::Runtime)
 }
 
-/// What the figure of a scenario is called: its name without the folder and the extension.
+/// The name of a scenario's figure: its name without the folder and the extension.
 pub(super) fn name_of(scenario: &str) -> Cow<'_, str> {
     Path::new(scenario).file_stem().unwrap_or_default().to_string_lossy()
 }

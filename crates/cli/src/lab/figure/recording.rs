@@ -17,14 +17,14 @@ const MAX_LINES: usize = 7;
 /// Number of intervals in a time series.
 const INTERVALS: u64 = 240;
 
-/// Runs run 0 of a scenario once more, and records its ages and time series.
+/// Repeats run 0 of a scenario, and records its ages and time series.
 pub(in crate::lab) fn recorded(scenario: &Scenario) -> Result<Recording, ScenarioError> {
     let every = (scenario.duration / INTERVALS).max(Span::from_millis(1));
     record(scenario, 0, &NoLaws, RecordOptions { every: Some(every), ages: true, packets: false })
 }
 
-/// A panel per column of the time series, a line per flow, link or cell. Columns that are zero or unknown
-/// everywhere are left out.
+/// A panel per column of the time series, with a line per flow, link or cell. Columns that are
+/// always zero or unknown are left out.
 pub(in crate::lab) fn series_panels(recording: &Recording) -> Vec<Panel> {
     let mut names: Vec<&str> = Vec::new();
     for column in recording.series.iter().flat_map(|table| &table.table.names) {
@@ -72,7 +72,7 @@ fn series_panel(tables: &[Named<Columns>], column: &str) -> Option<Panel> {
     }))
 }
 
-/// The distribution of each age after the warm-up; `None` if nothing has an age.
+/// The distribution of each age after the warm-up; `None` if there are no ages.
 pub(in crate::lab) fn ages_panel(
     recording: &Recording,
     scenario: &Scenario,
@@ -82,7 +82,7 @@ pub(in crate::lab) fn ages_panel(
     let all: Vec<_> = recording
         .ages
         .iter()
-        // Of a topic with keys the first one.
+        // Only the first key of a topic with keys.
         .filter(|ages| ages.key.is_none_or(|key| key == 0))
         .map(|ages| (name_of(ages, &recording.ages), distribution(ages, from)))
         .filter(|(_, points)| points.len() > 1)

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   rows of one metric ─┬─► a swept number: curves over it, expected as hollow marks
-//!                       ├─► many with an expected number: the lab over the paper
-//!                       └─► others: a line per row, with tolerances and bounds as bands
+//!   rows of one metric ─┬─► a swept number: curves over it, expected values as hollow marks
+//!                       ├─► many with an expected number: lab values over paper values
 //! ```
 
 use freshline_lab::reproduce::{Compared, Kind, Verdict};
@@ -17,11 +17,11 @@ use toml::Value;
 use super::Scales;
 use super::swept::{Candidate, Swept, keys, swept, value_in};
 
-/// What marks and bars are.
+/// The meaning of marks and bars.
 pub(in crate::lab) const INTERVALS: &str = "Filled marks are the lab's means, bars their 95 % intervals over \
-the runs. Hollow marks are expected: by the paper, by a model, or by us. Bands are tolerances and bounds.";
+the runs. Hollow marks are expected values: of the paper, of a model, or of this project. Bands are tolerances and bounds.";
 
-/// Rows beyond this number are drawn as the lab over the paper, or in several panels.
+/// Rows beyond this number are drawn as lab values over paper values, or in several panels.
 const MAX_ROWS: usize = 32;
 
 /// A row with its tolerance or bounds.
@@ -55,7 +55,7 @@ fn lines<'a>(reproduction: &'a Reproduction, rows: &'a [Compared]) -> Vec<Line<'
         .collect()
 }
 
-/// By metric, and whether it is a ratio, in the order of appearance.
+/// The lines by metric and by whether they are ratios, in the order of appearance.
 fn by_metric(lines: Vec<Line<'_>>) -> Vec<(String, Vec<Line<'_>>)> {
     let mut all: Vec<(String, Vec<Line<'_>>)> = Vec::new();
     for line in lines {
@@ -103,8 +103,8 @@ fn panels(title: &str, lines: &[Line<'_>], base: &Value, scales: Scales) -> Vec<
     panels
 }
 
-/// A row that looks for the best value of a key has no place on its axis. Keys that other rows set have the
-/// scenario's value.
+/// A row that searches for the best value of a key has no place on its axis. Keys that only other
+/// rows set have the scenario's value.
 fn candidate<'a>(asked: &'a Asked, all: &[Line<'_>], base: &Value) -> Candidate<'a> {
     let mut own = keys(&asked.set);
     if asked.best.is_none() {
@@ -169,7 +169,7 @@ const fn origin_in_words(origin: Origin) -> &'static str {
     }
 }
 
-/// The name at an axis: the title has the statistic, or the terms of a ratio.
+/// The label of an axis: the title has the statistic, or the terms of a ratio.
 fn value_name(lines: &[Line<'_>]) -> String {
     match lines.first() {
         Some(Line { asked: Asked { over: Some(_), .. }, .. }) => "Ratio".to_owned(),
@@ -178,7 +178,7 @@ fn value_name(lines: &[Line<'_>]) -> String {
     }
 }
 
-/// Measured over expected values; equal ones are on a line.
+/// Measured over expected values; equal ones lie on a line.
 fn agreement(title: &str, lines: &[Line<'_>], scales: Scales) -> Curves {
     let unit = lines.first().map_or("1", |line| &line.compared.unit);
     let pairs = lines.iter().map(|line| line.compared);

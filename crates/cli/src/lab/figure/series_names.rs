@@ -2,7 +2,7 @@
 
 use freshline_report::metric_in_words;
 
-/// Columns whose words do not follow from those of a metric.
+/// Columns whose names in words do not follow from those of a metric.
 const COLUMNS: &[(&str, &str, &str)] = &[
     ("cwnd_packets", "congestion window", "packets"),
     ("srtt_s", "smoothed round-trip time", "s"),

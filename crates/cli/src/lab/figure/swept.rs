@@ -1,7 +1,7 @@
-//! Which key of a scenario rows of a reproduction are a curve over.
+//! Finds the key of a scenario over which rows of a reproduction form curves.
 //!
 //! ```text
-//!   rows ─► keys with their values ─► for each key with numbers: which rows differ in it alone?
+//!   rows ─► keys with their values ─► for each key with numbers: which rows differ only in it?
 //!                                       └─► the key that joins the most rows, and its curves
 //! ```
 
@@ -10,14 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use freshline_report::number_with_unit;
 use toml::Value;
 
-/// Maximum number of places of a curve: with more, the key is probably one of several that change together.
+/// The maximum number of places of a curve: with more, the key is probably one of several that
+/// change together.
 const PLACES: std::ops::RangeInclusive<usize> = 3..=32;
 
-/// A row, as far as curves need it.
+/// The parts of a row that curves need.
 pub(super) struct Candidate<'a> {
     /// Its description in words.
     pub(super) what: &'a str,
-    /// Of which flow or link.
+    /// The flow or link of the row.
     pub(super) of: &'a str,
     /// The keys that it sets, one per value.
     pub(super) keys: BTreeMap<String, Value>,
@@ -30,11 +31,12 @@ pub(super) struct Swept {
     pub(super) key: String,
     /// Its base unit; empty for a plain number.
     pub(super) unit: &'static str,
-    /// The curves: each with its name, and the rows by their place, with the number of the key.
+    /// The curves: each with its name, and the indices of its rows with the number of the key.
     pub(super) curves: Vec<(String, Vec<(f64, usize)>)>,
 }
 
-/// The keys of a row's `set`, with tables taken apart: `link.up.queue = { limit = 3 }` is `link.up.queue.limit`.
+/// The keys of a row's `set`, with nested tables flattened: `link.up.queue = { limit = 3 }` is
+/// `link.up.queue.limit`.
 pub(super) fn keys(set: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     let mut keys = BTreeMap::new();
     for (key, value) in set {
@@ -68,14 +70,15 @@ pub(super) fn value_in(scenario: &Value, key: &str) -> Option<Value> {
     key.split('.').try_fold(scenario.clone(), |value, part| step(&value, part))
 }
 
-/// Minimum number of places that make a curve among many other rows.
+/// The minimum number of places that make a curve among many other rows.
 const LONG: usize = 5;
 
-/// Keys that only suit the length or the start of a run to others.
+/// Keys that only adapt the length or the start of a run to other keys.
 const INCIDENTAL: [&str; 7] =
     ["duration", "runs", "seed", "start", "start_spread", "stop", "warm_up"];
 
-/// The key over which the most rows are curves; `None` if that is less than half of them, and no curve is [`LONG`].
+/// The key over which the most rows are curves; `None` if that is less than half of the rows, and
+/// no curve is [`LONG`].
 pub(super) fn swept(rows: &[Candidate<'_>]) -> Option<Swept> {
     let keys: BTreeSet<&String> = rows.iter().flat_map(|row| row.keys.keys()).collect();
     let curves = keys.into_iter().filter_map(|key| over(key, rows));
@@ -85,7 +88,7 @@ pub(super) fn swept(rows: &[Candidate<'_>]) -> Option<Swept> {
         !INCIDENTAL.contains(&last)
     };
     let rank = |swept: &Swept| (joined(swept), is_meant(swept));
-    // Of two keys that change together the one that comes first.
+    // Of two keys that change together, the first one counts.
     let best = curves.reduce(|best, other| if rank(&other) > rank(&best) { other } else { best });
     let max = |swept: &Swept| swept.curves.iter().map(|(_, rows)| rows.len()).max();
     best.filter(|best| 2 * joined(best) >= rows.len() || max(best) >= Some(LONG))
@@ -127,8 +130,8 @@ fn over(key: &str, rows: &[Candidate<'_>]) -> Option<Swept> {
     Some(Swept { key: key.to_owned(), unit, curves })
 }
 
-/// The key itself, and those that suit their value to it: the length of runs, and numbers that only rise or only fall
-/// with it. A number that goes up and down is another dimension of the figure.
+/// The key itself, and the keys that adapt to it: the length of runs, and numbers that are monotone
+/// in it. A number that is not monotone is another dimension of the figure.
 fn bound_to<'a>(key: &'a str, rows: &'a [Candidate<'_>]) -> BTreeSet<&'a str> {
     let others: BTreeSet<&str> =
         rows.iter().flat_map(|row| row.keys.keys()).map(String::as_str).collect();
@@ -147,7 +150,7 @@ fn bound_to<'a>(key: &'a str, rows: &'a [Candidate<'_>]) -> BTreeSet<&'a str> {
     others.into_iter().filter(suits).collect()
 }
 
-/// Whether the numbers of `other` only rise or only fall with those of `key`.
+/// Whether the numbers of `other` are monotone in those of `key`.
 fn is_monotone(key: &str, other: &str, rows: &[Candidate<'_>]) -> bool {
     let pair = |row: &Candidate<'_>| {
         let of = |key: &str| row.keys.get(key).and_then(number).map(|(number, _)| number);
@@ -161,7 +164,7 @@ fn is_monotone(key: &str, other: &str, rows: &[Candidate<'_>]) -> bool {
     rises || pairs.windows(2).all(|ends| ends[0].1 >= ends[1].1)
 }
 
-/// A name per curve: the words that all of its rows share, without those that all curves share.
+/// A name per curve: the words that all of its rows share, without words that all curves share.
 fn names(rows: &[Candidate<'_>], curves: &[Vec<(f64, usize)>]) -> Vec<String> {
     let words = |place: &usize| words(rows[*place].what);
     let of_curves: Vec<Vec<&str>> = curves
@@ -197,7 +200,8 @@ fn names(rows: &[Candidate<'_>], curves: &[Vec<(f64, usize)>]) -> Vec<String> {
     all
 }
 
-/// The keys in which the first rows of the curves differ, with their values in the row `place`, and its subject.
+/// The keys in which the first rows of the curves differ, with their values in the row `place`, and
+/// its subject.
 fn differing(rows: &[Candidate<'_>], curves: &[Vec<(f64, usize)>], place: usize) -> String {
     let firsts = || curves.iter().map(|points| &rows[points[0].1]);
     let differs = |key: &str| {

@@ -62,7 +62,7 @@ fn line(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// As text in Markdown.
+/// Text escaped for Markdown.
 fn markdown(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('|', "\\|")
 }

@@ -30,7 +30,7 @@ pub(super) fn print(name: &str, journey: &Journey, out: &mut impl Write) -> io::
     writeln!(out)
 }
 
-/// The names of the columns with their units, and then a row per row.
+/// The names of the columns with their units, and then the rows.
 pub(super) fn cells(journey: &Journey) -> Vec<Vec<String>> {
     let scales: Vec<_> = (0..journey.columns.len()).map(|column| units(journey, column)).collect();
     let names = journey.columns.iter().zip(&scales).map(|(column, (_, unit))| match *unit {
@@ -48,11 +48,11 @@ pub(super) fn cells(journey: &Journey) -> Vec<Vec<String>> {
     [heads].into_iter().chain(rows).collect()
 }
 
-/// What the numbers of a column are divided by, and the unit that they then have: one for all rows.
+/// The divisor of the numbers of a column, and the resulting unit: one for all rows.
 fn units(journey: &Journey, column: usize) -> (f64, &str) {
     let most = journey.rows.iter().map(|row| row.values[column].value).fold(0.0, f64::max);
     let Heading { unit, .. } = &journey.columns[column];
-    // Of ages that range over decades ms are read with the least effort.
+    // Ages that range over decades are easiest to read in ms.
     match *unit {
         "s" => (1e-3, "ms"),
         unit => scaled(unit, most),

@@ -1,4 +1,4 @@
-//! `freshline lab reproduce`: figures of papers, ours beside theirs.
+//! `freshline lab reproduce`: figures of papers, compared with the lab's results.
 
 mod papers;
 mod record;
@@ -25,12 +25,12 @@ use crate::failure::Failure;
 use crate::html::HtmlArg;
 use crate::output::{INTERRUPTED, print_json, printed};
 
-/// Reproduce figures of papers: each number beside the one that is expected.
+/// Reproduce figures of papers: each number alongside the expected one.
 ///
-/// A line says who expects it: the paper, a model (a closed form), or ours. A verdict uses the 95 %
-/// interval over the runs: it holds, is broken, or is undecided where the interval covers both. A
-/// broken line is no failure of the command, unless it is to --check; why it is broken stands in
-/// docs/coverage.md.
+/// Each line shows the source of the expected value: the paper, a model (a closed form), or this
+/// project (ours). A verdict uses the 95 % interval over the runs: a line holds, is broken, or is
+/// undecided if the interval covers both. A broken line is not a failure of the command, except
+/// with --check; docs/coverage.md gives the reasons of broken lines.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 EXAMPLE
@@ -43,57 +43,58 @@ EXAMPLE
 
 EXIT CODES
 
-0  it ran, whatever the verdicts
+0  the scenarios ran, whatever the verdicts
 1  a file cannot be written, or a verdict is not the recorded one (--check)
 2  the flags or a scenario cannot be understood
 130  Ctrl-C ended it: the rows that were done have been printed")]
 pub(crate) struct Args {
-    /// A scenario file, the name of one that comes along or of a folder of such, or `all` of them.
+    /// Run this scenario file, or the bundled scenario or folder of scenarios with this name, or
+    /// `all` of them.
     name: String,
     #[command(flatten)]
     changed: Changed,
-    /// Print JSON on standard output: an object a scenario, in an array for a folder or `all`.
+    /// Print JSON on standard output: an object per scenario, in an array for a folder or `all`.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     figures: FigureArgs,
     #[command(flatten)]
     html: HtmlArg,
-    /// The null test: replace each new law by its baseline, as the scenario's [[reproduce.null]]
-    /// says. A line that still holds shows nothing of the law.
+    /// Run the null test: replace each new law by its baseline, as defined in [[reproduce.null]] of
+    /// the scenario. A line that still holds shows nothing about the law.
     #[arg(long)]
     null: bool,
-    /// Fail where a verdict differs from the recorded one (docs/coverage.json).
+    /// Fail if a verdict differs from the recorded one (docs/coverage.json).
     #[arg(long, conflicts_with_all = ["set", "seed", "runs"])]
     check: bool,
     /// Write the record that --check reads, and its page, into this folder. Scenarios that did not
-    /// run keep what the folder's record has of them. With --null, only what comes of the record's
-    /// lines without the law is written.
+    /// run keep their entries in the folder's record. With --null, only the verdicts without the
+    /// law are written.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["check", "one_in", "set", "seed", "runs"])]
     record: Option<PathBuf>,
-    /// Use the paper's number of runs and durations, where the scenario has shorter ones. This can
-    /// take hours.
+    /// Use the paper's number of runs and durations if the scenario has shorter ones. This can take
+    /// hours.
     #[arg(long, conflicts_with_all = ["check", "record"])]
     full: bool,
     /// Run only about one in N lines, with the rows that they need.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     one_in: Option<u64>,
-    /// Another number draws other lines.
+    /// Select other lines with another number.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "one_in")]
     draw: u64,
     /// Run one half of contests and safety sweeps: the cases on which a law may be developed, or
     /// the others.
     #[arg(long, value_enum, value_name = "HALF", conflicts_with_all = ["check", "record"])]
     half: Option<HalfName>,
-    /// Run only this point of a safety sweep; give it once per point.
+    /// Run only this point of a safety sweep; repeat the flag for several points.
     #[arg(long, value_name = "N", conflicts_with_all = ["check", "record"])]
     point: Vec<u32>,
-    /// Run only this case of a scenario with several contests; give it once per case.
+    /// Run only this case of a scenario with several contests; repeat the flag for several cases.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["check", "record"])]
     case: Vec<String>,
 }
 
-/// The halves, as flags have them.
+/// The values of `--half`.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum HalfName {
     Training,
@@ -137,7 +138,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let is_file = |text: &Text| library::all().iter().all(|known| known.name != text.name);
     if let Some(text) = texts.iter().find(|text| args.record.is_some() && is_file(text)) {
         return Err(Failure::Usage(miette!(
-            "--record: {} does not come with the program; `freshline lab list` shows what does",
+            "--record: {} is not bundled with the program; `freshline lab list` shows the scenarios that are",
             text.name
         )));
     }
@@ -169,7 +170,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the contests side by side, and how many lines hold.
+/// Prints the contests together, and the number of lines that hold.
 fn print_end(tables: &[Table], is_null: bool) -> Result<(), Failure> {
     let contests: Vec<(&str, &Contested)> = tables
         .iter()
@@ -202,11 +203,11 @@ struct Asked<'a> {
     rows: usize,
     /// A contest has no verdicts.
     contest: Option<&'a ContestConfig>,
-    /// Each with its name and the keys that it sets.
+    /// The cases, each with its name and the keys that it sets.
     cases: Vec<(String, Vec<Change>)>,
-    /// Whether the contest has cases, each of which is printed by itself.
+    /// Whether the contest has cases, each of which is printed separately.
     has_cases: bool,
-    /// A sweep takes half an hour, so it runs only where it is named.
+    /// A sweep takes half an hour, so it runs only if it is named.
     sweep: Option<&'a SafetyConfig>,
 }
 
@@ -294,7 +295,7 @@ fn bar(name: &str, steps: usize) -> ProgressBar {
     bar
 }
 
-/// The rows that are finished, shared with the handler of Ctrl-C.
+/// The finished rows, shared with the handler of Ctrl-C.
 #[derive(Clone)]
 struct Progress {
     known: Arc<Mutex<Known>>,
@@ -305,7 +306,7 @@ struct Progress {
 #[derive(Default)]
 struct Known {
     tables: Vec<Table>,
-    /// The scenario that runs.
+    /// The scenario that is running.
     current: Option<Table>,
 }
 
@@ -341,7 +342,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Prints the finished rows and ends the process: a row may take minutes.
+    /// Prints the finished rows and ends the process, because a row may take minutes.
     fn interrupt(&self) {
         let mut known = self.known();
         let Known { tables, current } = &mut *known;

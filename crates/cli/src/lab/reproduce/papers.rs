@@ -1,4 +1,4 @@
-//! The figures and tables of the papers, and the lines that show each of them.
+//! The figures and tables of the papers, and the lines that reproduce each of them.
 //!
 //! ```text
 //!   papers.toml: each figure, table, number ─┐
@@ -6,7 +6,7 @@
 //!   its scenario's `of`: "Figures 4, 15" ────┤                       or why no line shows it
 //!   `omitted`: "Figure 12: …" ───────────────┘
 //!
-//!   "001 Figure 6; 000 Figure 4.6": up to the next number, the text cites the paper of the one before it
+//!   "001 Figure 6; 000 Figure 4.6": a reference without a number cites the paper of the previous one
 //! ```
 
 use std::fmt::Write;
@@ -20,22 +20,22 @@ use super::table::{Table, cell, holds_without_law, is_judged};
 
 const PAPERS: &str = include_str!("papers.toml");
 
-/// A paper, and what it shows.
+/// A paper, and its figures and tables.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Paper {
-    /// As `of` of its scenarios begins.
+    /// The prefix of `of` in its scenarios.
     id: String,
     /// Authors and title.
     name: String,
-    /// Each figure and table, with what it shows.
+    /// Each figure and table, with a description.
     shows: Vec<(String, String)>,
-    /// Numbers of its text; only a test needs them.
+    /// The numbers in its text; only a test needs them.
     #[cfg_attr(not(test), expect(dead_code, reason = "the test of completeness alone needs it"))]
     says: Vec<String>,
 }
 
-/// The papers of which all figures are known.
+/// The papers whose figures are all known.
 pub(super) fn all() -> &'static [Paper] {
     #[derive(Deserialize)]
     struct File {
@@ -46,13 +46,13 @@ pub(super) fn all() -> &'static [Paper] {
     &ALL
 }
 
-/// What a scenario reproduces, with the papers' authors in place of their numbers.
+/// What a scenario reproduces, with the papers' authors instead of their numbers.
 pub(super) fn cited(of: &str) -> String {
     quoted(of, "")
 }
 
-/// A quotation or the text of an omitted entry, with the papers' authors in place of their numbers; the
-/// scenario's own paper is left out.
+/// A quotation or the text of an omitted entry, with the papers' authors instead of their numbers;
+/// the scenario's own paper is left out.
 pub(super) fn quoted(text: &str, of: &str) -> String {
     let parts = parts(text).into_iter().map(|(paper, text)| match paper {
         Some(paper) if !paper.has(of) => format!("{}, {text}", paper.authors()),
@@ -61,7 +61,7 @@ pub(super) fn quoted(text: &str, of: &str) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// A text cut before each paper's number, with the papers.
+/// A text split before each paper's number, with the papers.
 fn parts(text: &str) -> Vec<(Option<&'static Paper>, String)> {
     let mut parts: Vec<(Option<&Paper>, String)> = Vec::new();
     for word in text.split_whitespace() {
@@ -82,7 +82,7 @@ fn parts(text: &str) -> Vec<(Option<&'static Paper>, String)> {
     parts
 }
 
-/// An omitted entry, with the name of its scenario and what that reproduces.
+/// An omitted entry, with the name of its scenario and the reference of that scenario.
 pub(super) struct Left {
     pub(super) name: String,
     pub(super) of: String,
@@ -99,21 +99,21 @@ impl Paper {
         of.split_whitespace().next() == Some(&self.id)
     }
 
-    /// Whether a scenario's `of` cites it, first or later.
+    /// Whether a scenario's `of` cites the paper, in any position.
     fn is_in(&self, of: &str) -> bool {
         of.split_whitespace().any(|word| word == self.id)
     }
 
-    /// The figures and tables of this paper that a text of a scenario names.
+    /// The figures and tables of this paper that are named in a text of a scenario.
     fn labels(&self, text: &str, of: &str) -> Vec<String> {
         let cites = |paper: Option<&Paper>| paper.map_or(self.has(of), |paper| paper.id == self.id);
         let parts = parts(text).into_iter().filter(|(paper, _)| cites(*paper));
         parts.flat_map(|(_, text)| labels(&text)).collect()
     }
 
-    /// Whether a line is of a figure: its quotation or its words name it, or they name none of any
-    /// paper and it is the only one that the scenario shows. A line of a text beside several
-    /// figures is of none.
+    /// Whether a line belongs to a figure: its quotation or its words name it, or they name no
+    /// figure and the scenario reproduces only this one. A line with a quotation from the text
+    /// belongs to none of several figures.
     fn shows(&self, table: &Table, row: &Compared, label: &str) -> bool {
         if !is_judged(row) {
             return false;
@@ -172,7 +172,7 @@ impl Paper {
         )
     }
 
-    /// What of a figure no line shows, and why.
+    /// The parts of a figure that no line reproduces, with reasons.
     fn left_out(&self, left: &[Left], label: &str) -> Vec<String> {
         let of_paper = left.iter().filter(|left| self.is_in(&left.of));
         let entries = of_paper.filter(|Left { of, omitted, .. }| {
@@ -191,7 +191,7 @@ impl Paper {
     }
 }
 
-/// The figures and tables that a text names: "Figures 2.10 to 2.12, 2.17 and Table II".
+/// The figures and tables named in a text: "Figures 2.10 to 2.12, 2.17 and Table II".
 pub(super) fn labels(text: &str) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     let mut kind = None;
@@ -203,7 +203,7 @@ pub(super) fn labels(text: &str) -> Vec<String> {
             ("Table" | "Tables", _) => (kind, is_range) = (Some("Table"), false),
             ("and", Some(_)) => {}
             ("to", Some(_)) => is_range = true,
-            // A part of the figure before: "(b)".
+            // A part of the previous figure: "(b)".
             (_, Some(_)) if word.starts_with('(') && bare.len() <= 1 => {}
             (_, Some(which)) if is_label(whole(bare)) => {
                 let bare = whole(bare);
@@ -234,7 +234,7 @@ fn is_label(word: &str) -> bool {
     is_roman || word.splitn(2, '.').all(is_number)
 }
 
-/// The labels between two of one chapter.
+/// The labels between two labels of one chapter.
 fn between(from: &str, to: &str) -> Vec<String> {
     let split = |label: &str| {
         let at = label.rfind(['.', ' '])?;
@@ -288,7 +288,7 @@ mod tests {
 
     /// The lines of the papers' scenarios, and their omitted entries.
     fn known() -> (Vec<Table>, Vec<Left>) {
-        let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is not a record"));
         (tables, omitted(&library::all()))
     }
 

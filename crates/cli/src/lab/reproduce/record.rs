@@ -1,4 +1,4 @@
-//! The record of all verdicts, which a later run is checked against, and the page that shows it.
+//! The record of all verdicts, against which later runs are checked, and the page that shows it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,7 +19,7 @@ use super::table::{
 use crate::failure::Failure;
 use crate::lab::figure::{Scales, draw_into, name_of};
 
-/// The record that comes with the program.
+/// The record that is built into the program.
 const RECORD: &str = include_str!("../../../coverage.json");
 
 /// Scenarios that the page shows as figures.
@@ -32,7 +32,7 @@ const DRAWN: [&str; 6] = [
     "wlan/several-clients",
 ];
 
-/// The folder of figures, beside the page.
+/// The folder of figures, next to the page.
 const FIGURES: &str = "figures";
 
 /// Draws those figures into `folder`/[`FIGURES`].
@@ -50,21 +50,21 @@ fn has_verdicts(table: &&Table) -> bool {
     table.rows.iter().any(is_judged)
 }
 
-/// Whether a line is not as expected, so that a reader asks why.
+/// Whether a line is not as expected, so that the page shows a reason.
 fn is_missed(row: &Compared) -> bool {
     matches!(row.verdict, Verdict::Broken | Verdict::Undecided)
 }
 
-/// Reads the record that comes with the program.
+/// Reads the built-in record.
 pub(super) fn recorded() -> Result<Vec<Table>, Failure> {
     let read = serde_json::from_str(RECORD).into_diagnostic();
-    read.wrap_err("docs/coverage.json is no record of verdicts").map_err(Failure::Runtime)
+    read.wrap_err("docs/coverage.json is not a record of verdicts").map_err(Failure::Runtime)
 }
 
 /// A line by its scenario, kind and words.
 type Key<'a> = (&'a str, Kind, &'a str);
 
-/// What came of each line, or of those that `verdict` has an answer for.
+/// The verdicts of the lines for which `verdict` returns one.
 fn verdicts(
     tables: &[Table],
     verdict: impl Fn(&Compared) -> Option<Verdict>,
@@ -82,7 +82,7 @@ fn with_law(row: &Compared) -> Option<Verdict> {
     Some(row.verdict)
 }
 
-/// Of a null test: what came of a line in which a law was replaced.
+/// The verdict of a null test, for a line in which a law was replaced.
 fn null(row: &Compared) -> Option<Verdict> {
     row.replaced.then_some(row.verdict)
 }
@@ -115,15 +115,15 @@ pub(super) fn differences(tables: &[Table], record: &[Table], options: Options) 
     differences
 }
 
-/// Writes the record and its page into a folder. Scenarios that did not run keep what the folder's
-/// record has of them. Of a null test, only what came of the record's lines without the law.
+/// Writes the record and its page into a folder. Scenarios that did not run keep their entries in
+/// the folder's record. A null test only writes the verdicts without the law of recorded lines.
 pub(super) fn write(folder: &Path, ran: &[Table], is_null: bool) -> Result<(), Failure> {
     let texts = library::all();
     let path = folder.join("coverage.json");
     let known: Vec<Table> = match fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text)
             .into_diagnostic()
-            .wrap_err_with(|| format!("{} is no record of verdicts", path.display()))
+            .wrap_err_with(|| format!("{} is not a record of verdicts", path.display()))
             .map_err(Failure::Runtime)?,
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         Err(error) => {
@@ -145,7 +145,7 @@ pub(super) fn write(folder: &Path, ran: &[Table], is_null: bool) -> Result<(), F
     draw(&tables, folder)
 }
 
-/// What ran in place of what was known, in the order of the scenarios that come along.
+/// Known results updated by new ones, in the order of the bundled scenarios.
 fn merged(known: Vec<Table>, ran: &[Table], texts: &[Text]) -> Vec<Table> {
     let mut tables: Vec<_> = ran.to_vec();
     let null = verdicts(&known, recorded_null);
@@ -156,13 +156,13 @@ fn merged(known: Vec<Table>, ran: &[Table], texts: &[Text]) -> Vec<Table> {
     }
     tables.extend(known.into_iter().filter(|known| ran.iter().all(|ran| ran.name != known.name)));
     tables.retain(|table| texts.iter().any(|text| text.name == table.name));
-    // The record has judged lines only, and the page is that of the record.
+    // The record has only judged lines, and the page is that of the record.
     tables.iter_mut().for_each(|table| table.rows.retain(is_judged));
     tables.sort_by(|a, b| a.name.cmp(&b.name));
     tables
 }
 
-/// The record with what came of its lines in a null test.
+/// The record with the verdicts of its lines in a null test.
 fn with_null(mut known: Vec<Table>, ran: &[Table]) -> Vec<Table> {
     let null = verdicts(ran, null);
     for table in known.iter_mut().filter(|table| ran.iter().any(|ran| ran.name == table.name)) {
@@ -173,7 +173,7 @@ fn with_null(mut known: Vec<Table>, ran: &[Table]) -> Vec<Table> {
     known
 }
 
-/// The record as JSON, a line of the tables on a line of its own.
+/// The record as JSON, with each line of the tables on a separate line.
 fn json(tables: &[Table]) -> serde_json::Result<String> {
     let mut written = Vec::new();
     for Table { name, of, rows, .. } in tables.iter().filter(has_verdicts) {
@@ -186,7 +186,7 @@ fn json(tables: &[Table]) -> serde_json::Result<String> {
     Ok(format!("[\n{}\n]\n", written.join(",\n")))
 }
 
-/// What scenarios say that they leave out, with their names.
+/// The omitted entries of scenarios, with their names.
 pub(super) fn omitted(texts: &[Text]) -> Vec<Left> {
     let of_text = |text: &Text| {
         let reproduce = Scenario::parse(text.source()).ok()?.reproduce?;
@@ -203,7 +203,7 @@ const HEAD: &str = "\
 <!-- Written by `freshline lab reproduce all --record docs`. -->
 
 Each line of the tables is a number or an order that a paper prints (*paper*), that a closed form \
-gives (*model*), or that we expect (*ours*), beside what the lab has, with its 95 % interval. A line \
+gives (*model*), or that we expect (*ours*), alongside the lab's value, with its 95 % interval. A line \
 *holds* or is *broken* where the whole interval says so, and is *undecided* where the interval \
 covers both. Inputs, chosen so that a number comes out, are marked and not counted. \
 `freshline lab reproduce NAME` runs the scenario of a heading; `freshline lab reproduce all --check` \
@@ -228,9 +228,10 @@ pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
         let _ = writeln!(page, "\n## {}\n\n{}\n", table.name, papers::cited(&table.of));
         if DRAWN.contains(&&*table.name) {
             let file = table.name.rsplit('/').next().unwrap_or_default();
-            let _ = writeln!(page, "![What is expected, and ours]({FIGURES}/{file}.svg)\n");
+            let _ = writeln!(page, "![Expected values, and the lab's]({FIGURES}/{file}.svg)\n");
         }
-        page += "| what | says | expected | lab | verdict | why |\n|---|---|---:|---:|---|---|\n";
+        page +=
+            "| quantity | source | expected | lab | verdict | why |\n|---|---|---:|---:|---|---|\n";
         for row in table.rows.iter().filter(|row| is_judged(row)) {
             let ci95 = row.ci95.map_or(String::new(), |half| format!(" ± {}", short(half)));
             let ours = row.ours.map_or(String::new(), |ours| {
@@ -259,7 +260,7 @@ pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
         }
     }
     if !omitted.is_empty() {
-        page += "\n## What no row shows\n\n| what | why | said in |\n|---|---|---|\n";
+        page += "\n## Not shown in any row\n\n| quantity | why | scenario |\n|---|---|---|\n";
     }
     for Left { name, of, omitted: Omitted { what, why } } in omitted {
         let what = papers::quoted(what, of);
@@ -268,7 +269,7 @@ pub(super) fn page(tables: &[Table], omitted: &[Left]) -> String {
     page
 }
 
-/// How many of the papers' lines about a new law hold, and of these, how many its baseline fails.
+/// How many of the papers' lines about a new law hold, and how many of these its baseline fails.
 fn null_test(tables: &[Table]) -> String {
     let rows = || {
         let rows = tables.iter().flat_map(|table| &table.rows);
@@ -302,7 +303,7 @@ fn null_test(tables: &[Table]) -> String {
     text
 }
 
-/// Refuses a run that differs from the record.
+/// Rejects a run that differs from the record.
 pub(super) fn refuse(
     differences: &[String],
     tables: &[Table],
@@ -315,7 +316,7 @@ pub(super) fn refuse(
     }
     Err(Failure::Runtime(miette!(
         "{} of {ran} verdicts differ from the record:\n{}\nIf that is right, `freshline lab reproduce \
-         all{} --record docs` records it anew.",
+         all{} --record docs` updates the record.",
         differences.len(),
         differences.join("\n"),
         if is_null { " --null" } else { "" },
@@ -330,13 +331,13 @@ mod tests {
 
     #[test]
     fn the_page_is_that_of_the_record() {
-        let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is not a record"));
         let page = page(&tables, &omitted(&library::all()));
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         if fs::read_to_string(root.join("docs/coverage.md")).unwrap_or_default() != page {
             let made = root.join("target/coverage.md");
             fs::write(&made, page).unwrap();
-            panic!("docs/coverage.md is not what its record says; {} is", made.display());
+            panic!("docs/coverage.md differs from its record; {} is up to date", made.display());
         }
         let [made, shown] = [root.join("target"), root.join("docs")];
         draw(&tables, &made).unwrap_or_else(|_| panic!("cannot write to {}", made.display()));
@@ -345,13 +346,16 @@ mod tests {
                 fs::read_to_string(folder.join(FIGURES).join(format!("{name}.svg")))
             };
             let is_same = read(&made).unwrap() == read(&shown).unwrap_or_default();
-            assert!(is_same, "docs/figures/{name}.svg is not of the record; {made:?} has it");
+            assert!(
+                is_same,
+                "docs/figures/{name}.svg differs from the record; {made:?} is up to date"
+            );
         }
     }
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let tables = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is not a record"));
         let read: Vec<Table> = serde_json::from_str(&json(&tables).unwrap()).unwrap();
         assert_eq!(verdicts(&read, with_law), verdicts(&tables, with_law));
         assert_eq!(verdicts(&read, recorded_null), verdicts(&tables, recorded_null));
@@ -359,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_verdict_that_changed_is_a_difference_and_so_is_a_line_that_is_gone() {
-        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is not a record"));
         let table = record.iter().find(|table| table.rows.len() > 1).unwrap().clone();
         let one = || vec![table.clone()];
         assert!(differences(&one(), &record, Options::default()).is_empty());
@@ -387,7 +391,7 @@ mod tests {
         found.expect("a line about a new law holds")
     }
 
-    /// The same as a null test gives it, in which each law's line has the verdict.
+    /// The table of a null test, in which each law's line has the verdict.
     fn null_test_of(table: &Table, verdict: Verdict) -> Table {
         let mut ran = table.clone();
         for row in &mut ran.rows {
@@ -399,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_null_test_is_recorded_beside_the_verdicts_and_stays_when_they_are_recorded_anew() {
-        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is not a record"));
         let (table, line) = about_a_law(&record);
         let known = with_null(record.clone(), &[null_test_of(&table, Verdict::Undecided)]);
         assert_eq!(verdicts(&known, with_law), verdicts(&record, with_law));
@@ -412,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_null_test_is_checked_against_what_was_recorded_of_it() {
-        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is not a record"));
         let (table, line) = about_a_law(&record);
         let options = Options { null: true, ..Options::default() };
         let mut ran = null_test_of(&table, Verdict::Holds);
@@ -426,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_holds_without_the_law_is_counted_apart() {
-        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is not a record"));
         let (mut table, line) = about_a_law(&record);
         let mut row =
             Compared { source: Origin::Paper, kind: Kind::Trend, ..table.rows[line].clone() };
@@ -448,7 +452,7 @@ mod tests {
 
     #[test]
     fn scenarios_that_did_not_run_keep_their_lines() {
-        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is no record"));
+        let record = recorded().unwrap_or_else(|_| panic!("docs/coverage.json is not a record"));
         let mut ran = record[1].clone();
         ran.rows.truncate(1);
         let gone = Table { name: "no such scenario".to_owned(), ..ran.clone() };

@@ -40,7 +40,7 @@ fn panels(text: &Text, rows: &[Compared], scales: Scales) -> Vec<Panel> {
     parsed.map_or(Vec::new(), |it| reproduction_panels(&it, rows, &text.text, scales))
 }
 
-/// How many trends there are of each verdict; empty without any.
+/// The number of trends with each verdict; empty without any.
 fn trends_in_words(rows: &[Compared]) -> String {
     let trends = || rows.iter().filter(|row| row.kind == Kind::Trend);
     let count = |verdict| trends().filter(|row| row.verdict == verdict).count();
@@ -70,7 +70,7 @@ pub(super) fn write(args: &Args, tables: &[Table]) -> Result<(), Failure> {
     sections.extend((!contests.is_empty()).then(|| of_contests(&contests)));
     let title = match tables {
         [table] => format!("{}: {}", name_of(&table.name), cited(&table.of)),
-        tables => format!("{} scenarios beside their papers", tables.len()),
+        tables => format!("{} scenarios compared with their papers", tables.len()),
     };
     let rows: Vec<_> = tables.iter().flat_map(|table| &table.rows).collect();
     args.html.write(|| Page {
@@ -84,7 +84,7 @@ pub(super) fn write(args: &Args, tables: &[Table]) -> Result<(), Failure> {
 fn summary(rows: &[&Compared]) -> String {
     let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
     format!(
-        "{} lines: {} hold, {} broken, {} undecided, and {} of which no paper or model says what they should be. \
+        "{} lines: {} hold, {} broken, {} undecided, and {} without an expected value. \
          A verdict uses the 95 % interval over the runs.",
         rows.len(),
         count(Verdict::Holds),
@@ -94,7 +94,7 @@ fn summary(rows: &[&Compared]) -> String {
     )
 }
 
-/// A bundled scenario by its name, and another one by that of its file.
+/// A bundled scenario by its name, and another one by the name of its file.
 fn shown(name: &str) -> Cow<'_, str> {
     if name.ends_with(".toml") { name_of(name) } else { name.into() }
 }

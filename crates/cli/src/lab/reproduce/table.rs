@@ -1,4 +1,4 @@
-//! The lines of a reproduction as text, and how many of them hold.
+//! The lines of a reproduction as text, and the number of lines that hold.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -44,7 +44,7 @@ impl Table {
     }
 }
 
-/// What stands in front of what is expected.
+/// The source of an expected value.
 pub(super) const fn origin(source: Origin) -> &'static str {
     match source {
         Origin::Paper => "paper",
@@ -53,7 +53,7 @@ pub(super) const fn origin(source: Origin) -> &'static str {
     }
 }
 
-/// What is expected: a number, or bounds.
+/// The expected value: a number, or bounds.
 pub(super) fn expected(row: &Compared) -> String {
     let least = row.at_least.map(|least| format!("≥ {}", short(least)));
     let most = row.at_most.map(|most| format!("≤ {}", short(most)));
@@ -67,15 +67,16 @@ pub(super) fn short(value: f64) -> String {
     format!("{value:.*}", usize::try_from(4 - before_the_point).unwrap_or(0))
 }
 
-/// How many lines hold, are broken and are undecided, by who expects them. Inputs count apart.
+/// The numbers of lines that hold, are broken and are undecided, by the source of the expected
+/// value. Inputs are counted separately.
 #[derive(Default)]
 pub(super) struct Summary {
     judged: BTreeMap<(Kind, Origin), BTreeMap<&'static str, usize>>,
     calibrated: usize,
     not_judged: usize,
-    /// Lines that show baselines alone, in a null test.
+    /// Lines that show only baselines, in a null test.
     untouched: Option<usize>,
-    /// Lines of which the scenario says that no new law changes them, in a null test.
+    /// Lines that no new law changes according to the scenario, in a null test.
     unaffected: usize,
 }
 
@@ -97,7 +98,8 @@ impl Summary {
         summary
     }
 
-    /// As lines of a table: whose numbers or trends, how many, and how many of each verdict.
+    /// The lines of a table: the source of the numbers or trends, their count, and the count of
+    /// each verdict.
     pub(super) fn lines(&self) -> impl Iterator<Item = (String, usize, [usize; 3])> {
         self.judged.iter().map(|((kind, source), counts)| {
             let kind = match kind {
@@ -110,15 +112,15 @@ impl Summary {
         })
     }
 
-    /// What is not in those lines, as a sentence.
+    /// The lines that are not counted, as a sentence.
     pub(super) fn rest(&self) -> String {
         let mut rest =
             format!("Not counted: {} inputs that a scenario was chosen to meet.", self.calibrated);
         if self.not_judged > 0 {
-            rest += &format!(" Of {} lines nobody says what they should be.", self.not_judged);
+            rest += &format!(" {} lines have no expected value.", self.not_judged);
         }
         if let Some(untouched) = self.untouched {
-            rest += &format!(" {untouched} lines show baselines alone, and nothing was replaced.");
+            rest += &format!(" {untouched} lines show only baselines, and nothing was replaced.");
             rest += &format!(" {} lines are marked as unaffected by a new law.", self.unaffected);
         }
         rest
@@ -133,18 +135,19 @@ impl Summary {
     }
 }
 
-/// Whether a line holds with the law and with its baseline alike: it shows nothing of the law.
+/// Whether a line holds with the law and also with its baseline: then it shows nothing about the
+/// law.
 pub(super) fn holds_without_law(row: &Compared) -> bool {
     let both = (row.verdict, row.without_law);
     is_about_a_law(row) && both == (Verdict::Holds, Some(Verdict::Holds))
 }
 
-/// Whether a line is about a new law, so that the null test tells whether it shows something of it.
+/// Whether a line is about a new law, so that the null test applies to it.
 pub(super) fn is_about_a_law(row: &Compared) -> bool {
     row.without_law.is_some() && !row.unaffected && !row.calibrated
 }
 
-/// The record has no lines of which nobody says what they should be.
+/// Whether a line has an expected value; the record has only such lines.
 pub(super) fn is_judged(row: &Compared) -> bool {
     row.verdict != Verdict::NotJudged
 }

@@ -59,13 +59,14 @@ impl<'a> Measured<'a> {
         metric_panels(std::slice::from_ref(&self.run), &options)
     }
 
-    /// The scenario, if it has no sweep, whose runs are drawn over time.
+    /// The scenario, if it has no sweep; its runs are drawn over time.
     fn alone(&self) -> Option<&Scenario> {
         let [point] = self.points else { return None };
         point.set.is_empty().then_some(&point.scenario)
     }
 
-    /// Draws the metrics, and of a scenario without a sweep the time series and distributions of run 0.
+    /// Draws the metrics; for a scenario without a sweep also the time series and distributions of
+    /// run 0.
     pub(super) fn draw(&self, args: &FigureArgs) -> Result<(), Failure> {
         if !args.is_wanted() {
             return Ok(());

@@ -22,24 +22,24 @@ use miette::{IntoDiagnostic, miette};
 
 use crate::loopback::{self, Curtain, LOOPBACK};
 
-/// How long a source that has not started may take to see that the run was stopped.
+/// How long a source that has not started may take to notice that the run was stopped.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Which part of a run counts, from its start.
+/// The part of a run that counts, from its start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub(super) from: Span,
     pub(super) to: Span,
 }
 
-/// A run over sockets: means over its sources.
+/// The results of a run over sockets: means over its sources.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
     /// The true age at the monitor.
     pub(super) age_ms: f64,
-    /// Updates that a source sends.
+    /// Updates per second and source.
     pub(super) updates_per_s: f64,
-    /// How late the emulator sent packets on, in the later direction: exceeded by one in a hundred.
+    /// How late the emulator sent packets on, in the later direction: the 99th percentile.
     pub(super) late_ms: f64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Measured {
 pub(super) fn run(emulated: Emulated, window: Window, stop: &Stop) -> miette::Result<Measured> {
     let Emulated { conditions, seed, payload, limits, sources, .. } = emulated;
     let (mut monitor, target) = loopback::monitor()?;
-    // A source that opens its socket anew needs a second place.
+    // A source that re-opens its socket needs a second place.
     let config = EmulatorConfig { conditions, max_flows: 2 * sources.len(), ..Default::default() };
     let mut emulator = Emulator::bind(LOOPBACK, target, config, seed).into_diagnostic()?;
     let address = emulator.local_addr();
@@ -114,10 +114,10 @@ pub(super) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// The ages of all sources at the monitor; each source is called by its number.
+/// The ages of all sources at the monitor; the name of each source is its number.
 struct Ages {
     sources: Vec<AgeProcess>,
-    /// From where they count, once that time has come.
+    /// The integrals at the start of the window, once it has begun.
     marks: Vec<Integral>,
     from: Time,
     to: Time,
@@ -155,7 +155,7 @@ impl monitor::Watch for Ages {
     }
 }
 
-/// How much a source had sent before the window began.
+/// The updates that a source had sent before the window began.
 struct SentBefore {
     from: Time,
     before: Option<u64>,

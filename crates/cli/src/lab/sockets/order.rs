@@ -1,4 +1,4 @@
-//! Whether two laws are in the same order in the lab and over sockets.
+//! Whether two laws have the same order in the lab and over sockets.
 
 use freshline_lab::run::Sampled;
 use serde::Serialize;
@@ -17,12 +17,11 @@ pub(super) struct Compared {
     pub(super) runs: usize,
     pub(super) laws: Vec<Figures>,
     pub(super) pairs: Vec<Pair>,
-    /// How late the emulators were, ms: of each run the time that one packet in a hundred exceeds, and
-    /// the maximum of these.
+    /// How late the emulators were, ms: the 99th percentile of each run, and the maximum of these.
     pub(super) late_p99_ms: f64,
 }
 
-/// A law in both.
+/// The results of a law in the lab and over sockets.
 #[derive(Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) law: &'static str,
@@ -36,7 +35,7 @@ pub(super) struct Figure {
     pub(super) age_mean_ms: f64,
     /// Half the width of the 95 % interval; `null` with one run.
     pub(super) age_ci95_ms: Option<f64>,
-    /// Updates that each source sends.
+    /// Updates per second and source.
     pub(super) updates_per_s: f64,
 }
 
@@ -58,7 +57,7 @@ impl Law {
     }
 }
 
-/// Which of two laws is fresher.
+/// The fresher one of two laws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Order {
@@ -68,7 +67,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Of two laws by their ages in runs that had the same randomness, run by run.
+    /// The order of two laws by their ages in runs with the same randomness, run by run.
     fn of(first: &Sampled, second: &Sampled) -> Self {
         let difference = first.minus(1.0, second).metric();
         let lower = first.metric().value.min(second.metric().value);
@@ -91,19 +90,19 @@ pub(super) enum Verdict {
     Differs,
 }
 
-/// Two laws.
+/// A pair of laws.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Pair {
     pub(super) laws: [&'static str; 2],
-    /// Which of them is fresher in the lab.
+    /// The fresher one in the lab.
     pub(super) lab: Order,
-    /// The same over sockets.
+    /// The fresher one over sockets.
     pub(super) sockets: Order,
     pub(super) verdict: Verdict,
 }
 
 impl Pair {
-    /// Of all laws.
+    /// The pairs of all laws.
     pub(super) fn all(laws: &[Law]) -> Vec<Self> {
         let seconds = |first: usize| laws[first + 1..].iter().map(move |second| (first, second));
         let pairs = (0..laws.len()).flat_map(seconds);
@@ -143,7 +142,7 @@ mod tests {
         assert_eq!(apart(&[10.0, 10.1, 9.9], &[10.15, 10.25, 10.05]), Order::Tie);
         // Less by 2 in the mean, but between -8 and 4.
         assert_eq!(apart(&[10.0, 20.0, 30.0], &[18.0, 24.0, 26.0]), Order::Tie);
-        // Runs that vary together do not hide the difference between the laws.
+        // Common variation of the runs does not hide the difference between the laws.
         assert_eq!(apart(&[10.0, 20.0, 30.0], &[12.0, 22.0, 32.0]), Order::First);
         assert_eq!(apart(&[10.0], &[10.1]), Order::Tie);
         assert_eq!(apart(&[10.0], &[10.3]), Order::First);

@@ -24,7 +24,7 @@ pub(super) fn row(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, " {} | {:.2} |", order(&compared.pairs), compared.late_p99_ms)
 }
 
-/// How many pairs of laws are in which order.
+/// The number of pairs of laws with each order.
 pub(super) fn sum(pairs: &[Pair], out: &mut impl Write) -> io::Result<()> {
     let count = |verdict| pairs.iter().filter(|pair| pair.verdict == verdict).count();
     writeln!(
@@ -42,7 +42,7 @@ fn age(figure: &Figure) -> String {
     format!("{:.1}{ci95}", figure.age_mean_ms)
 }
 
-/// `same`, or the pairs that are not.
+/// `same`, or the pairs with another order.
 fn order(pairs: &[Pair]) -> String {
     let other = pairs.iter().filter_map(|pair| {
         let [first, second] = pair.laws;

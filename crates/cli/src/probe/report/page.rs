@@ -1,4 +1,4 @@
-//! The report of a probe: the age over the rate, and where laws are.
+//! The report of a probe: the age over the rate, with the laws.
 
 use freshline_report::{
     Axis, Cell, Curves, Page, Panel, Point, Scale, Section, Series, Stroke, Table, interval, short,
