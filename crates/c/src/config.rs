@@ -18,7 +18,7 @@ impl<B> Unstarted<B> {
         Self(Some(builder))
     }
 
-    /// Changes a setting to what `read` returns; nothing changes if that fails.
+    /// Sets a setting to the result of `read`; nothing changes if that fails.
     pub(crate) fn change<T>(
         &mut self,
         read: impl FnOnce() -> Result<T, Failure>,

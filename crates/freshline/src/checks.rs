@@ -7,7 +7,7 @@ use freshline_net::source::{MIN_STATUS_INTERVAL, STATUS_TOPIC};
 
 use crate::error::Error;
 
-/// Updates without a pause would leave with less.
+/// Updates would leave without a pause with less.
 pub(crate) fn check_keep_alive(interval: Span) -> Result<(), Error> {
     match interval < Span::from_millis(1) {
         true => Err(Error::Setting { setting: "`keep_alive`", why: "give at least 1 ms" }),
@@ -19,7 +19,8 @@ pub(crate) fn check_keep_alive(interval: Span) -> Result<(), Error> {
 #[cfg(feature = "status")]
 const MAX_STATUS: usize = 8_000;
 
-/// A status shall not take much of the path, and only topics have names that tell it from states.
+/// The status must not take much of the path, and it needs a named topic to distinguish it from
+/// states.
 #[cfg(feature = "status")]
 pub(crate) fn check_status(session: &session::Source, interval: Span) -> Result<(), Error> {
     let why = match session.topics().next() {

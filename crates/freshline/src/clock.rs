@@ -1,4 +1,4 @@
-//! What time it is, in the world or in a simulation.
+//! The current time, real or simulated.
 
 #[cfg(feature = "sim")]
 use std::sync::Arc;

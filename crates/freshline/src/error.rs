@@ -8,8 +8,8 @@ use freshline_net::source::SourceError;
 
 use crate::url::BadUrl;
 
-/// An error when a source, monitor or relay is built or while it runs. Network failures are not errors: the library
-/// retries and reports them as events.
+/// An error when a source, monitor or relay is built or while it runs. Network failures are not
+/// errors: the library retries and reports them as events.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -47,7 +47,7 @@ pub enum Error {
          authenticated: listen on quic://, or, on a network that is trusted, set `insecure`"
     )]
     Reachable {
-        /// Where it would listen.
+        /// The address to listen at.
         address: std::net::SocketAddr,
     },
     /// The certificates or authorities cannot be used.
@@ -62,9 +62,9 @@ pub enum Error {
     /// A file of tokens cannot be used.
     #[error("the token file {path}: {why}", path = path.display())]
     TokenFile {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The host of a URL has no address.
@@ -72,7 +72,7 @@ pub enum Error {
     Resolve {
         /// The host.
         host: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// An invalid pattern or maximum age.
@@ -83,9 +83,9 @@ pub enum Error {
         "`max_state` of {given} bytes: at most {max} can be sent by this transport, in 65536 parts"
     )]
     MaxState {
-        /// What was asked for.
+        /// The length asked for.
         given: usize,
-        /// The most.
+        /// The maximum.
         max: usize,
     },
     /// The source cannot run, or cannot go on.
@@ -123,7 +123,8 @@ pub enum Error {
     /// The system has no thread left.
     #[error("the system has no thread left: {0}")]
     Thread(io::Error),
-    /// The network thread panicked: a fault of the library, or of a function that the application gave it.
+    /// The network thread panicked: a fault of the library, or of a function that the application
+    /// gave it.
     #[error("the network thread panicked; its message is on standard error")]
     Panicked,
 }
@@ -166,6 +167,6 @@ impl Error {
 pub struct UnknownTopic {
     /// The name.
     pub name: String,
-    /// Those that there are.
+    /// The existing names.
     pub known: Vec<String>,
 }

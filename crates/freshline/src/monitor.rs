@@ -54,7 +54,7 @@ pub struct Monitor {
 /// Asks for this number of sources.
 pub(crate) type Ask = Box<dyn Fn(usize) -> Result<Vec<SourceStatus>, driver::Gone> + Send + Sync>;
 
-/// What a [`Monitor`] is made of.
+/// The parts of a [`Monitor`].
 #[cfg(feature = "sim")]
 pub(crate) struct Parts {
     pub(crate) address: SocketAddr,
@@ -80,8 +80,8 @@ pub struct MonitorBuilder {
 }
 
 impl Monitor {
-    /// A monitor that listens at `url`, such as `quic://0.0.0.0:3774`, or `udp://127.0.0.1:0` for a free port. A
-    /// URL that cannot be understood is an error of [`MonitorBuilder::spawn`].
+    /// A monitor that listens at `url`, such as `quic://0.0.0.0:3774`, or `udp://127.0.0.1:0` for a
+    /// free port. A URL that cannot be understood is an error of [`MonitorBuilder::spawn`].
     pub fn builder(url: &str) -> MonitorBuilder {
         MonitorBuilder::new(url.parse())
     }
@@ -96,14 +96,16 @@ impl Monitor {
         self.served.url()
     }
 
-    /// The fingerprint of its certificate, for [`SourceBuilder::pin`](crate::SourceBuilder::pin); none on `udp://`.
+    /// The fingerprint of its certificate, for [`SourceBuilder::pin`](crate::SourceBuilder::pin);
+    /// none on `udp://`.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         self.served.fingerprint()
     }
 
-    /// The newest state of the topic `source/topic`, or of a source without topics. For a topic with keys, the key that
-    /// changed last. `None` if no state has arrived, if it is older than [`MonitorBuilder::max_age`], after the session
-    /// has ended, and if several sources have a topic of this full name.
+    /// The newest state of the topic `source/topic`, or of a source without topics. For a topic
+    /// with keys, the key that changed last. `None` if no state has arrived, if it is older than
+    /// [`MonitorBuilder::max_age`], after the session has ended, and if several sources have a
+    /// topic of this full name.
     pub fn latest(&self, name: &str) -> Option<State> {
         self.board.latest(name)
     }
@@ -118,15 +120,16 @@ impl Monitor {
         self.board.keys(name)
     }
 
-    /// Subscribes to all topics whose full names match; `*` matches any characters. The subscription begins with the
-    /// current states.
+    /// Subscribes to all topics whose full names match; `*` matches any characters. The
+    /// subscription begins with the current states.
     pub fn subscribe(&self, pattern: &str) -> Subscription {
         self.board.subscribe(pattern)
     }
 
-    /// Subscribes as [`Monitor::subscribe`], to look only, as displays do. Records are states: a slow reader receives
-    /// the newest one, and reading one does not acknowledge it to its source. When a session ends, a removal
-    /// ([`State::is_removed`]) follows for each topic and key that it had.
+    /// Subscribes as [`Monitor::subscribe`], to look only, as displays do. Records are states: a
+    /// slow reader receives the newest one, and reading one does not acknowledge it to its source.
+    /// When a session ends, a removal ([`State::is_removed`]) follows for each topic and key that
+    /// it had.
     pub fn observe(&self, pattern: &str) -> Subscription {
         self.board.observe(pattern)
     }
@@ -140,8 +143,8 @@ impl Monitor {
         (self.ask)(max).map_err(|_| Error::Ended)
     }
 
-    /// Reloads the files of credentials and authorities, closes the sessions that they no longer permit, and returns the
-    /// number of closed sessions. If a file is invalid, nothing changes.
+    /// Reloads the files of credentials and authorities, closes the sessions that they no longer
+    /// permit, and returns the number of closed sessions. If a file is invalid, nothing changes.
     ///
     /// # Errors
     /// [`Error`] says which file cannot be used; [`Error::Ended`], and [`Error::OwnThread`].
@@ -224,7 +227,8 @@ impl MonitorBuilder {
         self
     }
 
-    /// Accepts only sources with a certificate that an authority of this file has signed (`quic://`).
+    /// Accepts only sources with a certificate that an authority of this file has signed
+    /// (`quic://`).
     pub fn client_ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
         self.listening = self.listening.client_ca_file(pem);
         self
@@ -242,7 +246,8 @@ impl MonitorBuilder {
         self
     }
 
-    /// Accepts only sources with this token of 1 to 255 bytes (`quic://`); call it again for further tokens.
+    /// Accepts only sources with this token of 1 to 255 bytes (`quic://`); call it again for
+    /// further tokens.
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.listening = self.listening.token(token);
         self
@@ -266,15 +271,16 @@ impl MonitorBuilder {
         self
     }
 
-    /// Maximum number of sources that reports and metrics list by name, and the time after which they forget a silent
-    /// source; 100 and a day by default.
+    /// Maximum number of sources that reports and metrics list by name, and the time after which
+    /// they forget a silent source; 100 and a day by default.
     pub fn detailed(mut self, sources: usize, forget: impl Into<Span>) -> Self {
         (self.detailed, self.forget) = (sources, forget.into());
         self
     }
 
-    /// Maximum age of topics that match the pattern, such as `robot/cmd` or `*/cmd`: older states are not delivered, and
-    /// [`MonitorEvent::Stale`] reports a topic without a younger state. The first matching pattern applies.
+    /// Maximum age of topics that match the pattern, such as `robot/cmd` or `*/cmd`: older states
+    /// are not delivered, and [`MonitorEvent::Stale`] reports a topic without a younger state. The
+    /// first matching pattern applies.
     pub fn max_age(mut self, pattern: &str, limit: Duration) -> Self {
         self.max_ages.add(MaxAge::new(pattern, limit.into()));
         self
@@ -310,8 +316,9 @@ impl MonitorBuilder {
         self
     }
 
-    /// Sends this topic to all receiving sources ([`SourceBuilder::receive`](crate::SourceBuilder::receive)): a name, or
-    /// [`TopicParams`] of the default kind.
+    /// Sends this topic to all receiving sources
+    /// ([`SourceBuilder::receive`](crate::SourceBuilder::receive)): a name, or [`TopicParams`] of
+    /// the default kind.
     pub fn topic(mut self, topic: impl Into<TopicParams>) -> Self {
         self.topics.push(topic.into());
         self
@@ -365,7 +372,7 @@ impl MonitorBuilder {
         Ok(Monitor { served, board, topics, ask, running })
     }
 
-    /// Handles for the topics that it sends, and what sends them.
+    /// Creates handles for the topics that it sends, and the configuration for sending them.
     pub(crate) fn make_topics(&mut self, clock: &Clock) -> (Vec<Topic>, ReturnConfig) {
         let limits = || topic::Limits { max_state: self.returning.max_state, clock: clock.clone() };
         let topics = self.topics.drain(..).map(|params| Topic::returned_within(params, limits()));
@@ -384,7 +391,7 @@ impl MonitorBuilder {
         Ok((driver::Monitor::bind(config)?, quic))
     }
 
-    /// What a driver needs.
+    /// The configuration for a driver.
     pub(crate) fn config(self) -> Result<(MonitorConfig, Option<Quic>), Error> {
         if !self.topics.is_empty() {
             let why = "a monitor sends topics with `spawn`; a relay sends none of its own";
@@ -412,7 +419,7 @@ impl MonitorBuilder {
     }
 }
 
-/// Tells the application that the thread has ended, also by a panic.
+/// Notifies the application that the thread has ended, also by a panic.
 pub(crate) struct Ended {
     pub(crate) topics: Vec<Topic>,
     pub(crate) board: Board,

@@ -1,4 +1,4 @@
-//! What one thread hands to another, to a task, or to a loop that polls a descriptor.
+//! Queues from one thread to another, to a task, or to a loop that polls a descriptor.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,14 +15,14 @@ use crate::clock::Clock;
 /// The number of a task that polls without a future of its own.
 const ONE_TASK: u64 = 0;
 
-/// What is pending.
+/// Pending items.
 pub(crate) trait Pending: Default {
     type Item;
 
     /// The next item, if there is one.
     fn take(&mut self) -> Option<Self::Item>;
 
-    /// Whether there is none.
+    /// Whether no item is pending.
     fn is_empty(&self) -> bool;
 
     /// Takes all items.
@@ -30,12 +30,12 @@ pub(crate) trait Pending: Default {
     fn take_all(&mut self) -> Self;
 }
 
-/// Items that wait for a reader. Putting one never waits for it.
+/// Items queued for a reader. Putting one never waits for the reader.
 #[derive(Debug)]
 pub(crate) struct Queue<P> {
     inner: Mutex<Inner<P>>,
     changed: Condvar,
-    /// Readable while there is something, for loops that poll; made when it is first asked for.
+    /// Readable while an item is pending, for loops that poll; created on first use.
     descriptor: OnceLock<EventFd>,
     /// Whether a reader can wait: not in virtual time.
     can_wait: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Queue<P> {
 struct Inner<P> {
     pending: P,
     is_closed: bool,
-    /// Of tasks that wait, by their numbers.
+    /// Wakers of waiting tasks, by their numbers.
     wakers: BTreeMap<u64, Waker>,
     last_task: u64,
 }
@@ -56,7 +56,7 @@ impl<P: Pending> Queue<P> {
         Self { inner, changed, descriptor: OnceLock::new(), can_wait }
     }
 
-    /// Changes what is pending, and wakes readers if there is something then. Does nothing after
+    /// Changes the pending items, and wakes readers if there are some then. Does nothing after
     /// [`Queue::close`].
     pub(crate) fn put(&self, change: impl FnOnce(&mut P)) {
         let mut inner = self.lock();
@@ -70,19 +70,19 @@ impl<P: Pending> Queue<P> {
         }
     }
 
-    /// Looks at what is pending.
+    /// Looks at the pending items.
     pub(crate) fn look<T>(&self, at: impl FnOnce(&P) -> T) -> T {
         at(&self.lock().pending)
     }
 
-    /// Drops what is pending.
+    /// Drops the pending items.
     pub(crate) fn clear(&self) {
         let pending = self.lock().pending.take_all();
-        // Not under the lock: records tell the monitor of their end, which looks at the queue.
+        // Not under the lock: records notify the monitor of their end, which looks at the queue.
         drop(pending);
     }
 
-    /// Nothing more comes.
+    /// Ends the queue: no more items follow.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;
@@ -106,7 +106,7 @@ impl<P: Pending> Queue<P> {
         self.take(&mut self.lock())
     }
 
-    /// The next item, when it comes; `None` once nothing more comes, and in virtual time if there is none.
+    /// Waits for the next item; `None` after the end, and in virtual time also if none is pending.
     pub(crate) fn next(&self) -> Option<P::Item> {
         let mut inner = self.lock();
         loop {
@@ -118,7 +118,7 @@ impl<P: Pending> Queue<P> {
         }
     }
 
-    /// The same, and `None` as well after `patience`.
+    /// The same, with `None` after `patience` as well.
     pub(crate) fn next_within(&self, patience: Duration) -> Option<P::Item> {
         let clock = Clock::real();
         let until = clock.now() + patience.into();
@@ -136,7 +136,7 @@ impl<P: Pending> Queue<P> {
         }
     }
 
-    /// The same for a task, which is woken when it may be tried again; for one task at a time.
+    /// The same for a task, which is woken when it may try again; for one task at a time.
     pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<P::Item>> {
         self.poll_as(ONE_TASK, context)
     }
@@ -148,7 +148,7 @@ impl<P: Pending> Queue<P> {
         Recv { queue: self, task: inner.last_task }
     }
 
-    /// Waits until nothing more comes, and takes nothing; any number of tasks at a time.
+    /// Waits for the end without taking an item; any number of tasks at a time.
     pub(crate) fn closed(&self) -> Closed<'_, P> {
         Closed(self.recv())
     }
@@ -165,18 +165,18 @@ impl<P: Pending> Queue<P> {
         }
     }
 
-    /// Whether nothing more comes.
+    /// Whether it has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().is_closed
     }
 
-    /// Whether nothing more comes, and nothing is pending.
+    /// Whether it has ended and no item is pending.
     pub(crate) fn is_over(&self) -> bool {
         let inner = self.lock();
         inner.is_closed && inner.pending.is_empty()
     }
 
-    /// A descriptor that is readable while something is pending, and once nothing more comes.
+    /// A descriptor that is readable while an item is pending, and after the end.
     pub(crate) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         if self.descriptor.get().is_none() {
             let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
@@ -209,7 +209,7 @@ impl<P: Pending> Queue<P> {
     }
 }
 
-/// A task that waits for the next item. What it has not given is not lost when it is dropped.
+/// A task that waits for the next item. Dropping it loses no item.
 pub(crate) struct Recv<'a, P: Pending> {
     queue: &'a Queue<P>,
     task: u64,

@@ -10,7 +10,7 @@ use crate::max_ages::MaxAges;
 use crate::store::{Board, Store};
 use crate::subscription::Subscription;
 
-/// What a source receives.
+/// The received states of a source.
 #[derive(Debug, Clone)]
 pub(crate) struct Receiving {
     board: Board,
@@ -18,7 +18,7 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// States are handed out by these maximum ages.
+    /// With these maximum ages of delivered states.
     pub(crate) fn new(clock: Clock, max_ages: MaxAges) -> Self {
         Self { board: Board::new(clock), max_ages }
     }
@@ -27,20 +27,20 @@ impl Receiving {
         &self.board
     }
 
-    /// What hands received states to the board.
+    /// The receiver that passes states on to the board.
     pub(crate) fn incoming(&self) -> Result<Box<dyn Receive + Send>, Error> {
         let (params, store) = self.store()?;
         Ok(Box::new(Incoming::new(params, store)?))
     }
 
-    /// The settings of its session, and what takes the states.
+    /// The settings of its session, and the store for its states.
     pub(crate) fn store(&self) -> Result<(MonitorParams, Store), Error> {
         let max_age = self.max_ages.get()?;
         let params = MonitorParams { max_age: max_age.clone(), ..MonitorParams::default() };
         Ok((params, self.board.store(max_age)))
     }
 
-    /// A reader; of a source that receives nothing, one that is over.
+    /// A reader; for a source that receives nothing, one that is over.
     pub(crate) fn subscribe(receiving: Option<&Self>, pattern: &str) -> Subscription {
         match receiving {
             Some(receiving) => receiving.board.subscribe(pattern),

@@ -1,8 +1,9 @@
-//! Records that applications have, and which of them are done.
+//! Records in the hands of applications, and which of them are done.
 //!
-//! A cursor says that all records before it are done, and an application may finish them in any order: a record is
-//! reported as done once all before it are. One that nobody has read comes again, with those after it, once the
-//! application has none of its stream in hand; until then no newer one of the stream is handed out.
+//! A cursor means that all records before it are done, and an application may finish them in any
+//! order: a record is reported as done once all before it are. An unread record is delivered again,
+//! with those after it, once the application holds none of its stream; until then no newer one of
+//! the stream is delivered.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,11 +15,12 @@ use freshline_core::state::Party;
 pub(crate) struct Records {
     streams: BTreeMap<Stream, VecDeque<Given>>,
     next_id: u64,
-    /// The topics of which newer records wait until those that were not read have come again; few at most.
+    /// The topics whose newer records wait until unread ones have been delivered again; few at
+    /// most.
     held_up: Vec<(SourceKey, Box<str>)>,
-    /// The application has got all before these.
+    /// The application has all records before these.
     done: VecDeque<(SourceKey, Cursor)>,
-    /// Of each of these topics all records come again that are not done.
+    /// Topics of which all records that are not done are delivered again.
     dropped: VecDeque<(SourceKey, Cursor)>,
 }
 
@@ -35,7 +37,7 @@ struct Given {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// The application has it, or a reader's queue.
+    /// The application, or a reader's queue, holds it.
     InHand,
     Done,
     Unread,
@@ -46,12 +48,12 @@ fn stream(cursor: &Cursor) -> Stream {
 }
 
 impl Records {
-    /// A record is handed out; gives a number for it.
+    /// Takes note of a delivered record; returns a number for it.
     pub(crate) fn give(&mut self, source: SourceKey, cursor: &Cursor) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         let given = self.streams.entry(stream(cursor)).or_default();
-        // A session that is opened again may hand out records again.
+        // A re-opened session may deliver records again.
         if given.back().is_some_and(|last| last.cursor.next >= cursor.next) {
             given.clear();
             self.held_up.retain(|(held, topic)| (*held, &**topic) != (source, &*cursor.topic));
@@ -60,7 +62,7 @@ impl Records {
         id
     }
 
-    /// The application has dropped a record, which it has read or not.
+    /// The application has dropped a record, read or unread.
     pub(crate) fn end(&mut self, cursor: &Cursor, id: u64, was_read: bool) {
         let stream = stream(cursor);
         let Some(given) = self.streams.get_mut(&stream) else { return };
@@ -82,7 +84,7 @@ impl Records {
         self.streams.remove(&stream);
     }
 
-    /// Whether newer records of a topic have to wait until those that were not read have come again.
+    /// Whether newer records of a topic have to wait until unread ones have been delivered again.
     pub(crate) fn is_held_up(&self, source: SourceKey, topic: &str) -> bool {
         self.held_up.iter().any(|(held, name)| *held == source && **name == *topic)
     }
@@ -95,7 +97,7 @@ impl Records {
     /// See [`Watch::poll_records_dropped`](freshline_net::monitor::Watch::poll_records_dropped).
     pub(crate) fn poll_dropped(&mut self) -> Option<Cursor> {
         let (source, cursor) = self.dropped.pop_front()?;
-        // From here on the session hands out the first of them next.
+        // From here on the session delivers the first of them next.
         self.held_up.retain(|(held, topic)| (*held, &**topic) != (source, &*cursor.topic));
         Some(cursor)
     }
@@ -136,7 +138,7 @@ mod tests {
         Cursor { source, party: None, topic, stream: StreamId(7), next }
     }
 
-    /// The cursors that are done, and whether records come again.
+    /// The cursors that are done, and whether records are delivered again.
     fn news(records: &mut Records) -> (Vec<u64>, bool) {
         let done = std::iter::from_fn(|| records.poll_done()).map(|(_, cursor)| cursor.next);
         let done = done.collect();
@@ -164,10 +166,11 @@ mod tests {
         records.end(&cursor(1), ids[0], true);
         assert_eq!(news(&mut records), (vec![1], false), "the third is in hand");
         records.end(&cursor(3), ids[2], true);
-        assert!(records.is_held_up(source, "log"), "the session has not begun anew");
+        assert!(records.is_held_up(source, "log"), "the session has not restarted");
         assert_eq!(news(&mut records), (vec![], true));
         assert!(!records.is_held_up(source, "log"));
-        // They are given again, by other numbers; a late end of the first round changes nothing.
+        // They are delivered again, with other numbers; a late end of the first round changes
+        // nothing.
         let again = [2, 3].map(|next| records.give(source, &cursor(next)));
         records.end(&cursor(2), ids[1], true);
         assert_eq!(news(&mut records), (vec![], false));

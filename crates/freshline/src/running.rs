@@ -1,4 +1,4 @@
-//! What runs a source or a monitor: a thread of its own, or a simulation.
+//! Runs a source or a monitor: on a thread of its own, or in a simulation.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,10 +11,11 @@ use freshline_net::stop::Stop;
 use crate::clock::Clock;
 use crate::error::Error;
 
-/// How often it is looked whether a thread has ended.
+/// How often it is checked whether a thread has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The number of a network thread. The standard library's own would be allocated for each thread that asks.
+/// The number of a network thread. The standard library's own would be allocated for each thread
+/// that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ThreadNumber(u64);
 
@@ -103,7 +104,8 @@ impl<R> Running<R> {
         }
     }
 
-    /// Waits until it ends by itself, for `patience` at most; whether it did. A simulation does not wait.
+    /// Waits until it ends by itself, for `patience` at most; whether it did. A simulation does not
+    /// wait.
     pub(crate) fn wait(&self, patience: Duration) -> bool {
         let clock = Clock::real();
         let until = clock.now() + patience.into();

@@ -57,7 +57,7 @@ pub struct Source {
     receiving: Option<Receiving>,
 }
 
-/// What a [`Source`] is made of.
+/// The parts of a [`Source`].
 #[cfg(feature = "sim")]
 pub(crate) struct Parts {
     pub(crate) topics: Vec<Topic>,
@@ -66,11 +66,11 @@ pub(crate) struct Parts {
     pub(crate) receiving: Option<Receiving>,
 }
 
-/// What the network thread tells.
+/// State that the network thread shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
     clock: Clock,
-    /// Bits of updates a second.
+    /// The bits of the rate, in updates per second.
     rate: AtomicU64,
     /// In ns; 0 while the monitor has nothing.
     delivered: AtomicU64,
@@ -84,7 +84,7 @@ pub(crate) struct Shared {
 pub struct SourceBuilder {
     pub(crate) url: Result<Url, BadUrl>,
     dialling: Dialling,
-    /// What the files of `dialling` had when they were read.
+    /// The contents of the files of `dialling` when they were read.
     dialled: Option<Dialled>,
     pub(crate) paths: SourcePaths,
     pub(crate) params: SourceParams,
@@ -107,8 +107,9 @@ struct Dialled {
 }
 
 impl Source {
-    /// A source for the monitor at `url`, such as `quic://monitor.example` or `udp://127.0.0.1:3774`. A URL that
-    /// cannot be understood is an error of [`SourceBuilder::spawn`].
+    /// A source for the monitor at `url`, such as `quic://monitor.example` or
+    /// `udp://127.0.0.1:3774`. A URL that cannot be understood is an error of
+    /// [`SourceBuilder::spawn`].
     pub fn builder(url: &str) -> SourceBuilder {
         SourceBuilder::new(url.parse())
     }
@@ -139,8 +140,9 @@ impl Source {
         self.topics[0].put(state)
     }
 
-    /// The age of the newest acknowledged state: an upper bound of the age at the monitor. `None` before the first ack.
-    /// With several topics it is the age of the state that was acknowledged last.
+    /// The age of the newest acknowledged state: an upper bound of the age at the monitor. `None`
+    /// before the first ack. With several topics it is the age of the state that was acknowledged
+    /// last.
     pub fn age(&self) -> Option<Duration> {
         let delivered = Time::from_nanos(self.shared.delivered.load(Ordering::Relaxed));
         (delivered > Time::ZERO).then(|| self.shared.clock.now().since(delivered).into())
@@ -166,13 +168,14 @@ impl Source {
         self.running.has_ended()
     }
 
-    /// Accepts no further states, and ends by itself once the monitor has the newest state of each topic and all records.
-    /// [`Events::ended`] waits for that end, and [`Source::close`] does not.
+    /// Accepts no further states, and ends by itself once the monitor has the newest state of each
+    /// topic and all records. [`Events::ended`] waits for that end, and [`Source::close`] does not.
     pub fn drain(&self) {
         self.topics.iter().for_each(Topic::finish);
     }
 
-    /// Waits until it has ended, such as after [`Source::drain`], for `patience` at most; whether it has.
+    /// Waits until it has ended, such as after [`Source::drain`], for `patience` at most; whether
+    /// it has.
     pub fn wait(&self, patience: Duration) -> bool {
         self.running.wait(patience)
     }
@@ -182,12 +185,13 @@ impl Source {
         self.running.stop();
     }
 
-    /// Waits until the monitor has the newest state of each topic and all records, for `patience` at most, then closes the
-    /// session and returns a report of the run. Topics accept no further states.
+    /// Waits until the monitor has the newest state of each topic and all records, for `patience`
+    /// at most, then closes the session and returns a report of the run. Topics accept no further
+    /// states.
     ///
     /// # Errors
-    /// [`Error::Undelivered`] if the monitor does not have all of them; in a simulation, always if it does not have them
-    /// yet. Otherwise as [`Source::close`].
+    /// [`Error::Undelivered`] if the monitor does not have all of them; in a simulation, always if
+    /// it does not have them yet. Otherwise as [`Source::close`].
     pub fn finish(mut self, patience: Duration) -> Result<SourceReport, Error> {
         self.drain();
         let is_over = self.wait(patience);
@@ -195,8 +199,8 @@ impl Source {
         if is_over { Ok(report) } else { Err(Error::Undelivered) }
     }
 
-    /// Closes the session, and returns a report of the run. Unsent states and undelivered records are lost; see
-    /// [`Source::finish`].
+    /// Closes the session, and returns a report of the run. Unsent states and undelivered records
+    /// are lost; see [`Source::finish`].
     ///
     /// # Errors
     /// [`Error`], if it could not go on.
@@ -244,8 +248,9 @@ impl SourceBuilder {
         self
     }
 
-    /// Adds a topic: a name, or [`TopicParams`] with its weight, deadline, kind and rates. All topics share the
-    /// session and its rate. Without topics the source has one state, without a name.
+    /// Adds a topic: a name, or [`TopicParams`] with its weight, deadline, kind and rates. All
+    /// topics share the session and its rate. Without topics the source has one state, without a
+    /// name.
     pub fn topic(mut self, topic: impl Into<TopicParams>) -> Self {
         self.topics.push(topic.into());
         self
@@ -275,7 +280,8 @@ impl SourceBuilder {
         self
     }
 
-    /// Maximum length of a state in bytes; 8 MiB by default. A state that exceeds a datagram is sent in several.
+    /// Maximum length of a state in bytes; 8 MiB by default. A state that exceeds a datagram is
+    /// sent in several.
     pub fn max_state(mut self, bytes: usize) -> Self {
         self.params.max_state = bytes;
         self
@@ -287,8 +293,9 @@ impl SourceBuilder {
         self
     }
 
-    /// Sends the state of the law and of the paths at this interval (at least 100 ms), as JSON in a topic of its own:
-    /// [`STATUS_TOPIC`](crate::driver::source::STATUS_TOPIC). The browser page shows it. A source without topics cannot have it.
+    /// Sends the state of the law and of the paths at this interval (at least 100 ms), as JSON in a
+    /// topic of its own: [`STATUS_TOPIC`](crate::driver::source::STATUS_TOPIC). The browser page
+    /// shows it. A source without topics cannot have it.
     #[cfg(feature = "status")]
     pub fn status(mut self, interval: impl Into<Span>) -> Self {
         self.status = Some(interval.into());
@@ -349,21 +356,23 @@ impl SourceBuilder {
         self
     }
 
-    /// The code points (DSCP) of updates and of acks; by default 0 for updates, and the monitor's choice for acks.
+    /// The code points (DSCP) of updates and of acks; by default 0 for updates, and the monitor's
+    /// choice for acks.
     pub fn marks(mut self, updates: Dscp, acks: Option<AckMark>) -> Self {
         (self.params.dscp, self.params.ack_mark) = (updates, acks);
         self
     }
 
-    /// Receives the topics that the monitor sends ([`MonitorBuilder::topic`](crate::MonitorBuilder::topic)).
+    /// Receives the topics that the monitor sends
+    /// ([`MonitorBuilder::topic`](crate::MonitorBuilder::topic)).
     #[cfg(feature = "monitor")]
     pub fn receive(mut self) -> Self {
         self.receiving.get_or_insert_with(MaxAges::default);
         self
     }
 
-    /// Maximum age of received topics that match the pattern, such as `monitor/cmd`: older states are not delivered.
-    /// Implies [`SourceBuilder::receive`].
+    /// Maximum age of received topics that match the pattern, such as `monitor/cmd`: older states
+    /// are not delivered. Implies [`SourceBuilder::receive`].
     #[cfg(feature = "monitor")]
     pub fn max_age(mut self, pattern: &str, limit: Duration) -> Self {
         let limit = session::MaxAge::new(pattern, limit.into());
@@ -371,8 +380,8 @@ impl SourceBuilder {
         self
     }
 
-    /// Reads the files of certificates and tokens now instead of in `spawn`, for processes that drop privileges in
-    /// between.
+    /// Reads the files of certificates and tokens now instead of in `spawn`, for processes that
+    /// drop privileges in between.
     ///
     /// # Errors
     /// As [`SourceBuilder::spawn`].
@@ -390,7 +399,8 @@ impl SourceBuilder {
     /// Opens the sockets, and runs the source on a thread of its own.
     ///
     /// # Errors
-    /// [`Error`] describes an invalid setting or a failed system call. An unreachable monitor is not an error.
+    /// [`Error`] describes an invalid setting or a failed system call. An unreachable monitor is
+    /// not an error.
     pub fn spawn(self) -> Result<Source, Error> {
         let (mut driver, ended) = self.prepare()?;
         let Ended { topics, shared, .. } = &ended;
@@ -435,12 +445,13 @@ impl SourceBuilder {
         Ok((driver, ended))
     }
 
-    /// Builds a source without a thread and without [`Topic`] handles; see [`driver`](crate::driver). For an event loop,
-    /// use [`SourceBuilder::polled`].
+    /// Builds a source without a thread and without [`Topic`] handles; see
+    /// [`driver`](crate::driver). For an event loop, use [`SourceBuilder::polled`].
     ///
     /// # Errors
     /// As [`SourceBuilder::spawn`], and [`Error::Setting`] with a [`SourceBuilder::topic`] or
-    /// [`SourceBuilder::receive`], which `states` and [`driver::Source::receiving`] take the place of.
+    /// [`SourceBuilder::receive`], which `states` and [`driver::Source::receiving`] take the place
+    /// of.
     pub fn build(self, states: States) -> Result<driver::Source, Error> {
         #[cfg(feature = "monitor")]
         let receives = self.receiving.is_some();
@@ -453,7 +464,7 @@ impl SourceBuilder {
         self.build_with(states)
     }
 
-    /// What it receives, as far as that was asked for.
+    /// The received states, if receiving is enabled.
     #[cfg(feature = "monitor")]
     pub(crate) fn take_receiving(&mut self, clock: &Clock) -> Option<Receiving> {
         self.receiving.take().map(|max_ages| Receiving::new(clock.clone(), max_ages))
@@ -482,8 +493,8 @@ impl SourceBuilder {
         Ok(driver)
     }
 
-    /// Handles for the topics, or for the one state without a name. `stream` is drawn anew for each source: it
-    /// tells its records from those of others.
+    /// Handles for the topics, or for the one state without a name. `stream` is a random number of
+    /// this source, which distinguishes its records from those of others.
     pub(crate) fn make_topics(&mut self, clock: &Clock, stream: u64) -> Vec<Topic> {
         let max_state = self.params.max_state;
         let limits = || topic::Limits { max_state, clock: clock.clone() };
@@ -510,7 +521,7 @@ fn random() -> Result<u64, Error> {
     stream.map(|stream| stream.0).map_err(|error| Error::Random(error.to_string()))
 }
 
-/// Where the driver takes the states from.
+/// The driver's access to the states.
 pub(crate) fn states(params: &[TopicParams], topics: &[Topic]) -> States {
     match params {
         [] => States::Of(topics[0].sampler()),
@@ -535,7 +546,7 @@ impl Shared {
     }
 }
 
-/// Tells the application that the thread has ended, also by a panic.
+/// Notifies the application that the thread has ended, also by a panic.
 pub(crate) struct Ended {
     pub(crate) topics: Vec<Topic>,
     pub(crate) shared: Arc<Shared>,
@@ -553,7 +564,7 @@ impl Drop for Ended {
     }
 }
 
-/// Tells the application what happens.
+/// Reports events to the application.
 pub(crate) struct Watch(pub(crate) Arc<Shared>);
 
 impl driver::Watch for Watch {

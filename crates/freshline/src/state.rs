@@ -10,8 +10,9 @@ use freshline_core::unit::{Span, Time};
 
 use crate::clock::Clock;
 
-/// A received state or record. It is cheap to clone. A record is acknowledged to its source when its last clone is
-/// dropped. A record that no application has read is delivered again, to the next subscription.
+/// A received state or record. It is cheap to clone. A record is acknowledged to its source when
+/// its last clone is dropped. A record that no application has read is delivered again, to the next
+/// subscription.
 #[derive(Clone)]
 pub struct State(Arc<Inner>);
 
@@ -23,21 +24,21 @@ pub(crate) struct Inner {
     pub(crate) payload: Option<Box<[u8]>>,
     pub(crate) seq: u64,
     pub(crate) generated: Generated,
-    /// Until when it may be handed out; `None`: for ever.
+    /// The time until which it may be delivered; `None`: forever.
     pub(crate) fresh_until: Option<Time>,
     pub(crate) clock: Clock,
     /// Of a record.
     pub(crate) ticket: Option<Ticket>,
 }
 
-/// When a state was generated, by the clock here: known later than the state, at times.
+/// When a state was generated, by the local clock: sometimes known later than the state.
 pub(crate) struct Generated {
     /// In ns, and 0 while it is unknown.
     at: AtomicU64,
     uncertainty: AtomicU64,
 }
 
-/// Tells at its end whether a record was read, and is done.
+/// Reports at its end whether a record was read, and is done.
 pub(crate) struct Ticket {
     is_read: AtomicBool,
     is_done: AtomicBool,
@@ -50,7 +51,7 @@ impl Ticket {
         Self { is_read, is_done, end: Box::new(end) }
     }
 
-    /// The application has it.
+    /// The application has read it.
     pub(crate) fn read(&self) {
         self.is_read.store(true, Ordering::Relaxed);
     }
@@ -130,7 +131,8 @@ impl State {
         self.0.ticket.is_some()
     }
 
-    /// Acknowledges a record to its source now, although clones of it are held. Does nothing with a state.
+    /// Acknowledges a record to its source now, although clones of it are held. Does nothing with a
+    /// state.
     pub fn done(&self) {
         self.0.ticket.iter().for_each(Ticket::done);
     }
@@ -151,7 +153,8 @@ impl State {
         Some(Duration::from_nanos(self.0.generated.uncertainty.load(Ordering::Relaxed)))
     }
 
-    /// Whether the state is younger than the monitor's maximum age; always `true` without a maximum age.
+    /// Whether the state is younger than the monitor's maximum age; always `true` without a maximum
+    /// age.
     pub fn is_usable(&self) -> bool {
         self.is_usable_at(self.0.clock.now())
     }

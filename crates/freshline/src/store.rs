@@ -1,4 +1,4 @@
-//! The newest states that a monitor holds, for its application, and who reads them.
+//! The newest states that a monitor holds, for its application, and their readers.
 //!
 //! ```text
 //!   network thread ─ Watch ─► store ─┬─► latest: by name
@@ -25,7 +25,7 @@ use crate::records::Records;
 use crate::state::{Generated, Inner, State, Ticket, full_name};
 use crate::subscription::{Reader, Subscription};
 
-/// What applications see of a monitor, or of the return direction of a source.
+/// The states of a monitor, or of the return direction of a source, as applications see them.
 #[derive(Clone)]
 pub(crate) struct Board(Arc<Shared>);
 
@@ -43,7 +43,7 @@ struct Held {
     /// By the names of source and topic.
     sources: BTreeMap<Box<str>, BTreeMap<Box<str>, Topic>>,
     readers: Vec<Weak<Reader>>,
-    /// A reader has come, or a record is done.
+    /// A reader was added, or a record is done.
     has_room_again: bool,
     is_closed: bool,
 }
@@ -62,18 +62,19 @@ impl Board {
         Self(Arc::new(Shared { clock, held, events, records, waker }))
     }
 
-    /// What hands in the states.
+    /// The store that puts states in.
     pub(crate) fn store(&self, max_ages: Vec<MaxAge>) -> Store {
         Store { board: self.clone(), max_ages, names: HashMap::new(), _closing: None }
     }
 
-    /// What wakes the network thread when there is room for records again.
+    /// The waker of the network thread, for when there is room for records again.
     pub(crate) fn set_waker(&self, waker: Arc<Waker>) {
-        // There is one.
+        // One is set already.
         let _ = self.0.waker.set(waker);
     }
 
-    /// The newest state of a topic, by [`State::name`]; of a topic with keys, that which came last.
+    /// The newest state of a topic, by [`State::name`]; of a topic with keys, the key that changed
+    /// last.
     pub(crate) fn latest(&self, name: &str) -> Option<State> {
         let held = self.held();
         held.topic(name)?.newest.clone().filter(State::is_usable)
@@ -92,7 +93,7 @@ impl Board {
         keys.filter(|state| state.is_usable()).cloned().collect()
     }
 
-    /// A reader of the topics that match; first it gets the states that there are.
+    /// A reader of the topics that match; it begins with the current states.
     pub(crate) fn subscribe(&self, pattern: &str) -> Subscription {
         self.subscribe_as(pattern, false)
     }
@@ -130,7 +131,7 @@ impl Board {
         Subscription(reader)
     }
 
-    /// There may be room for records that had none.
+    /// Checks for room for records that had none.
     fn look_for_records(&self) {
         self.held().has_room_again = true;
         self.wake();
@@ -140,7 +141,7 @@ impl Board {
         &self.0.events
     }
 
-    /// Nothing more comes.
+    /// Ends the board: no more states follow.
     pub(crate) fn close(&self) {
         let mut held = self.held();
         held.is_closed = true;
@@ -174,8 +175,8 @@ impl fmt::Debug for Board {
 }
 
 impl Held {
-    /// The topic of this full name. Both of its parts may contain slashes: if several sources have such a topic, none
-    /// is meant, as one of them could pass for another.
+    /// The topic of this full name. Both of its parts may contain slashes: if several sources have
+    /// such a topic, the result is `None`, as one of them could pass for another.
     fn topic(&self, name: &str) -> Option<&Topic> {
         let splits = name.match_indices('/').map(|(at, _)| (&name[..at], &name[at + 1..]));
         let mut found = splits
@@ -185,13 +186,13 @@ impl Held {
         found.next().is_none().then_some(first)
     }
 
-    /// Those that want a topic, by its name.
+    /// The readers of a topic, by its name.
     fn readers_of(&self, name: &str) -> Vec<Arc<Reader>> {
         let readers = self.readers.iter().filter_map(Weak::upgrade);
         readers.filter(|reader| reader.wants(name)).collect()
     }
 
-    /// Those of them that take records.
+    /// The readers that take records.
     fn takers_of(&self, name: &str) -> Vec<Arc<Reader>> {
         let mut readers = self.readers_of(name);
         readers.retain(|reader| !reader.is_observer());
@@ -210,7 +211,7 @@ impl Held {
 pub(crate) struct Store {
     board: Board,
     max_ages: Vec<MaxAge>,
-    /// As applications see them, with the names of their topics.
+    /// The names of sources as applications see them, with the names of their topics.
     names: HashMap<SourceKey, Box<str>>,
     _closing: Option<Closing>,
 }
@@ -224,7 +225,7 @@ impl Drop for Closing {
     }
 }
 
-/// A state that has come.
+/// An arrived state.
 struct Arrived<'a> {
     topic: &'a str,
     key: Option<&'a [u8]>,
@@ -251,14 +252,14 @@ impl Store {
         MaxAge::of(&self.max_ages, &record.name, topic)
     }
 
-    /// Hands a state on; with a maximum age, once its age is known.
+    /// Passes a state on; with a maximum age, once its age is known.
     fn show(&self, now: Time, record: &Record, arrived: &Arrived<'_>) {
         if let Some(state) = self.state(now, record, arrived) {
             self.put(state);
         }
     }
 
-    /// The state, if it may be handed on.
+    /// The state, if it may be passed on.
     fn state(&self, now: Time, record: &Record, arrived: &Arrived<'_>) -> Option<State> {
         let Arrived { topic, key, payload, age } = *arrived;
         let limit = self.limit(record, topic);
@@ -296,7 +297,7 @@ impl Store {
         readers.iter().for_each(|reader| reader.put(state.clone()));
     }
 
-    /// The age of a state that was shown before is known now.
+    /// Adds the age of a state that was shown before.
     fn show_age(&self, now: Time, record: &Record, arrived: &Arrived<'_>) {
         let Arrived { topic, key, age, .. } = *arrived;
         if self.limit(record, topic).is_some() {
@@ -436,14 +437,14 @@ impl Watch for Store {
         taken: &TakenRecord,
     ) {
         let (board, cursor) = (self.board.clone(), taken.cursor.clone());
-        // First: whoever subscribes later gets those that were not read before.
+        // First, so that a later subscriber gets the unread records.
         let name = full_name(&Self::source(record), topic);
         let readers = self.board.held().takers_of(&name);
         self.see_record(now, source, record, topic, taken);
         let mut records = self.board.records();
         if records.is_held_up(source, topic) {
-            // A reader has left since it was asked for; this one comes again with those that were not read, in the
-            // next turn.
+            // A reader has left since the room was asked for; this record is delivered again with
+            // the unread ones, in the next turn.
             drop(records);
             return self.board.look_for_records();
         }
@@ -503,7 +504,7 @@ impl Watch for Store {
     fn opened(&mut self, _: Time, source: SourceKey, record: &Record) {
         let name = Self::source(record);
         self.board.events().put(MonitorEvent::Opened { source: name.clone() });
-        // What an earlier session of the name has left is not held any more.
+        // Removes states of an earlier session with this name.
         self.forget(&name);
         self.names.insert(source, name);
         // Records may have been refused while its name was unknown.

@@ -13,7 +13,8 @@ use freshline_core::pattern;
 use crate::queue::{Pending, Queue};
 use crate::state::{State, Ticket};
 
-/// Maximum number of pending states per subscription. When it is exceeded, the oldest one is dropped.
+/// Maximum number of pending states per subscription. When it is exceeded, the oldest one is
+/// dropped.
 const MAX_STATES: usize = 1 << 16;
 
 /// The same in bytes.
@@ -24,21 +25,24 @@ pub(crate) const MAX_RECORDS: usize = 1024;
 
 /// Delivers the states of all topics that match a pattern.
 ///
-/// A slow reader receives the newest state of each topic and key, in turn. It slows down neither the network nor other
-/// readers, and [`Subscription::replaced`] counts the states that it missed. Records are never replaced: a record stays
-/// at its source until all subscriptions to its topic have room for it.
+/// A slow reader receives the newest state of each topic and key, in turn. It slows down neither
+/// the network nor other readers, and [`Subscription::replaced`] counts the states that it missed.
+/// Records are never replaced: a record stays at its source until all subscriptions to its topic
+/// have room for it.
 ///
-/// The iterator blocks, and ends when the monitor or source ends. With the feature `tokio` a subscription is a `Stream`,
-/// and [`Subscription::descriptor`] is readable while a state is pending.
+/// The iterator blocks, and ends when the monitor or source ends. With the feature `tokio` a
+/// subscription is a `Stream`, and [`Subscription::descriptor`] is readable while a state is
+/// pending.
 pub struct Subscription(pub(crate) Arc<Reader>);
 
-/// One that reads.
+/// A reader of states.
 pub(crate) struct Reader {
     pattern: Box<str>,
-    /// Whether it only observes: it gets records as states, and a removal for each state of a session that ends.
+    /// Whether it only observes: it gets records as states, and a removal for each state of a
+    /// session that ends.
     is_observer: bool,
     queue: Queue<Newest>,
-    /// Is called when there is room for a record, and there was none.
+    /// Called when there is room for a record again.
     on_room: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -55,7 +59,7 @@ struct Newest {
     replaced: u64,
 }
 
-/// Whose turn it is.
+/// The next item in turn.
 enum Turn {
     State(Key),
     Record(State),
@@ -153,7 +157,7 @@ impl Reader {
         state
     }
 
-    /// Whether it wants the states of a topic, by [`State::name`]; none once it is closed.
+    /// Whether it wants the states of a topic, by [`State::name`]; `false` once it is closed.
     pub(crate) fn wants(&self, name: &str) -> bool {
         !self.queue.is_closed() && pattern::matches(&self.pattern, name)
     }
@@ -177,8 +181,8 @@ impl Subscription {
         self.0.taken(self.0.queue.try_next())
     }
 
-    /// Blocks until a state arrives. Returns `None` after the monitor or source has ended. In a simulation it does not
-    /// block.
+    /// Blocks until a state arrives. Returns `None` after the monitor or source has ended. In a
+    /// simulation it does not block.
     pub fn next_state(&self) -> Option<State> {
         self.0.taken(self.0.queue.next())
     }
@@ -193,8 +197,8 @@ impl Subscription {
         self.0.queue.poll_next(context).map(|state| self.0.taken(state))
     }
 
-    /// Waits for the next state without blocking the thread, on any executor and in any number of tasks. It is safe to
-    /// cancel: no state is lost.
+    /// Waits for the next state without blocking the thread, on any executor and in any number of
+    /// tasks. It is safe to cancel: no state is lost.
     pub async fn recv(&self) -> Option<State> {
         self.0.taken(self.0.queue.recv().await)
     }
@@ -209,8 +213,8 @@ impl Subscription {
         self.0.queue.is_over()
     }
 
-    /// Ends the subscription: drops pending states, and other threads that wait get `None`. Unread records are delivered
-    /// again, to the next subscription.
+    /// Ends the subscription: drops pending states, and other threads that wait get `None`. Unread
+    /// records are delivered again, to the next subscription.
     pub fn close(&self) {
         self.0.close();
         self.0.queue.clear();

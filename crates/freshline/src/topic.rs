@@ -5,8 +5,8 @@
 //!             └── wakes it only if it waits
 //! ```
 //!
-//! A slot is locked for the duration of a move, so `put` never waits for the network. A thread that puts a million
-//! states per second wakes the network thread once per transmitted update.
+//! A slot is locked for the duration of a move, so `put` never waits for the network. A thread that
+//! puts a million states per second wakes the network thread once per transmitted update.
 
 mod content;
 #[cfg(feature = "monitor")]
@@ -27,8 +27,8 @@ use crate::clock::Clock;
 use crate::put_error::PutError;
 use content::{Content, Kind};
 
-/// A handle to one topic of a [`Source`](crate::Source), or of a monitor's return direction. It is cheap to clone and
-/// can be used by several threads at the same time.
+/// A handle to one topic of a [`Source`](crate::Source), or of a monitor's return direction. It is
+/// cheap to clone and can be used by several threads at the same time.
 #[derive(Clone)]
 pub struct Topic(Arc<Slot>);
 
@@ -40,7 +40,7 @@ struct Slot {
     inner: Mutex<Inner>,
 }
 
-/// Writes a state into an empty buffer, or says why there is none.
+/// Writes a state into an empty buffer, or returns the reason why it cannot.
 type Sample = Box<dyn FnMut(&mut Vec<u8>) -> Result<(), String> + Send>;
 
 /// When a function that failed is called again.
@@ -49,9 +49,9 @@ const RETRY: Span = Span::from_millis(100);
 #[derive(Default)]
 struct Inner {
     content: Content,
-    /// What is called for a state at the moment of sending; away while it is called.
+    /// The function for states at the moment of sending; taken out while it is called.
     sample: Option<Sample>,
-    /// How often the application has said where states come from: by a function, or by putting them.
+    /// How often the application has switched between a function and put states.
     choice: u64,
     /// When the function was called last.
     sampled_at: Option<Time>,
@@ -61,14 +61,14 @@ struct Inner {
     /// Whether each new state wakes it, as urgent states and records do.
     is_urgent: bool,
     is_closed: bool,
-    /// Nothing is put any more, and the source ends when all has arrived.
+    /// No more states are put, and the source ends when all have arrived.
     is_ending: bool,
     /// States that a newer one replaced before they were sent.
     replaced: u64,
 }
 
 impl Topic {
-    /// A topic that no source has yet.
+    /// A topic without a source.
     pub(crate) fn new(name: &str, kind: &TopicKind, is_urgent: bool, limits: Limits) -> Self {
         let kind = match *kind {
             TopicKind::Latest => Kind::Latest,
@@ -86,8 +86,8 @@ impl Topic {
         &self.0.name
     }
 
-    /// Sets the newest state, sampled now. It never waits for the network. Returns the previous state if it was
-    /// replaced before it was sent.
+    /// Sets the newest state, sampled now. It never waits for the network. Returns the previous
+    /// state if it was replaced before it was sent.
     ///
     /// # Errors
     /// [`PutError`].
@@ -95,8 +95,8 @@ impl Topic {
         self.put_at(self.0.clock.now(), state.into())
     }
 
-    /// Sets the newest state, sampled at `generated_at`, such as the time of a camera's exposure. In a simulation the
-    /// sampling time is always now.
+    /// Sets the newest state, sampled at `generated_at`, such as the time of a camera's exposure.
+    /// In a simulation the sampling time is always now.
     ///
     /// # Errors
     /// [`PutError`].
@@ -130,8 +130,9 @@ impl Topic {
         self.put_at(now - age.into(), state.into())
     }
 
-    /// Calls `sample` for each update, at the moment of sending, to write the state to an empty buffer: this gives the
-    /// freshest state. `sample` runs on the network thread and must not block. [`Topic::put`] ends it.
+    /// Calls `sample` for each update, at the moment of sending, to write the state to an empty
+    /// buffer: this gives the freshest state. `sample` runs on the network thread and must not
+    /// block. [`Topic::put`] ends it.
     ///
     /// # Errors
     /// [`PutError::Closed`], and [`PutError::Kind`] of a topic with keys or records.
@@ -146,8 +147,8 @@ impl Topic {
     }
 
     /// [`Topic::sample_with`] for a function that can fail: then no update leaves,
-    /// [`SourceEvent::Trouble`](crate::SourceEvent::Trouble) gives the reason, and the function is called again after
-    /// 100 ms.
+    /// [`SourceEvent::Trouble`](crate::SourceEvent::Trouble) gives the reason, and the function is
+    /// called again after 100 ms.
     ///
     /// # Errors
     /// As [`Topic::sample_with`].
@@ -156,7 +157,7 @@ impl Topic {
         sample: impl FnMut(&mut Vec<u8>) -> Result<(), String> + Send + 'static,
     ) -> Result<(), PutError> {
         self.check_kind(matches!(self.0.kind, Kind::Latest))?;
-        // Dropped after the lock is: what it has captured may use the topic.
+        // Dropped after the lock: its captured values may use the topic.
         let _former;
         let mut inner = self.open()?;
         inner.content.newest = None;
@@ -165,8 +166,8 @@ impl Topic {
         Ok(())
     }
 
-    /// Sets the newest state of a key of 1 to 64 bytes, for topics of kind [`TopicKind::Keyed`]. Otherwise the same as
-    /// [`Topic::put`].
+    /// Sets the newest state of a key of 1 to 64 bytes, for topics of kind [`TopicKind::Keyed`].
+    /// Otherwise the same as [`Topic::put`].
     ///
     /// # Errors
     /// [`PutError`].
@@ -188,11 +189,13 @@ impl Topic {
         self.change_key(key.as_ref(), None)
     }
 
-    /// Queues a record of at most 64 KiB, for topics of kind [`TopicKind::Every`]: each record arrives once and in order.
-    /// It is held in memory until then, and lost if the source is closed before.
+    /// Queues a record of at most 64 KiB, for topics of kind [`TopicKind::Every`]: each record
+    /// arrives once and in order. It is held in memory until then, and lost if the source is closed
+    /// before.
     ///
     /// # Errors
-    /// [`PutError::Full`], which returns the record, while the buffer is full, and the other errors.
+    /// [`PutError::Full`], which returns the record, while the buffer is full, and the other
+    /// errors.
     pub fn push(&self, record: impl Into<Vec<u8>>) -> Result<(), PutError> {
         let record = record.into();
         let Kind::Every { max_bytes } = self.0.kind else {
@@ -220,7 +223,7 @@ impl Topic {
         self.lock().replaced
     }
 
-    /// What takes its states on the network's side.
+    /// The network's access to its states.
     pub(crate) fn sampler(&self) -> Box<dyn Sampler> {
         Box::new(Taker(self.clone()))
     }
@@ -232,9 +235,9 @@ impl Topic {
         newest.is_some() || sample.is_some() || !keys.is_empty() || !records.is_empty()
     }
 
-    /// Nothing more is put, and the source ends when all has arrived.
+    /// Ends input: no more states are put, and the source ends when all have arrived.
     pub(crate) fn finish(&self) {
-        // Dropped after the lock is, as in `put`.
+        // Dropped after the lock, as in `put`.
         let _former;
         let mut inner = self.lock();
         (inner.is_closed, inner.is_ending) = (true, true);
@@ -245,9 +248,9 @@ impl Topic {
         }
     }
 
-    /// Nothing more is taken.
+    /// Ends the topic: no more states are taken.
     pub(crate) fn close(&self) {
-        // Dropped after the lock is: what it has captured may use the topic, or wait for it elsewhere.
+        // Dropped after the lock: its captured values may use the topic, or wait for it elsewhere.
         let _former;
         let mut inner = self.lock();
         inner.is_closed = true;
@@ -258,7 +261,7 @@ impl Topic {
     fn put_at(&self, at: Time, state: Vec<u8>) -> Result<Option<Vec<u8>>, PutError> {
         self.check_kind(matches!(self.0.kind, Kind::Latest))?;
         self.check_len(state.len())?;
-        // Dropped after the lock is: what it has captured may use the topic.
+        // Dropped after the lock: its captured values may use the topic.
         let _former;
         let mut inner = self.open()?;
         _former = inner.choose(None);
@@ -324,7 +327,7 @@ impl Topic {
     }
 }
 
-/// What a topic shares with the others of its source.
+/// Limits and handles that a topic shares with the others of its source.
 pub(crate) struct Limits {
     pub(crate) max_state: usize,
     pub(crate) clock: Clock,
@@ -337,13 +340,13 @@ impl fmt::Debug for Topic {
 }
 
 impl Inner {
-    /// From now on states come from `sample`, or from being put; gives the former function.
+    /// From now on states come from `sample`, or from being put; returns the former function.
     fn choose(&mut self, sample: Option<Sample>) -> Option<Sample> {
         self.choice += 1;
         std::mem::replace(&mut self.sample, sample)
     }
 
-    /// Something is new: wakes the network thread if it waits for that.
+    /// Wakes the network thread if it waits for a new state or record.
     fn wake(&mut self) {
         if (std::mem::take(&mut self.awaits) || self.is_urgent)
             && let Some(waker) = &self.waker
@@ -375,7 +378,7 @@ impl Sampler for Taker {
             // It may use the topic itself.
             drop(inner);
             let sampled = sample(into);
-            // Dropped after the lock is, as in `put`.
+            // Dropped after the lock, as in `put`.
             let mut replaced = Some(sample);
             let mut inner = self.0.lock();
             if inner.choice == choice {
@@ -495,7 +498,7 @@ mod tests {
         let taken = sampler.take(Time::from_nanos(5), Need::Newer, &mut state);
         let again = Time::from_nanos(5) + RETRY;
         assert_eq!(taken, Take::RetryAt(again, "the sensor is off".to_owned()));
-        assert!(state.is_empty(), "half a state is none");
+        assert!(state.is_empty(), "an incomplete state is dropped");
         assert!(matches!(sampler.take(again, Need::Newer, &mut state), Take::Sample { .. }));
         assert_eq!(state, [2]);
     }
@@ -511,7 +514,7 @@ mod tests {
             })
             .unwrap();
         assert_eq!(take(&mut *sampler, Need::Newer).1, [1]);
-        assert_eq!(take(&mut *sampler, Need::Newer).1, [2], "what was put replaces the function");
+        assert_eq!(take(&mut *sampler, Need::Newer).1, [2], "the put state replaces the function");
     }
 
     /// Uses its topic when it is dropped.

@@ -133,7 +133,7 @@ impl Table {
         self.0.column_by_name(name).is_some()
     }
 
-    /// All columns as lists, by their names; unknown values are None.
+    /// All columns as lists, by their names; None marks an unknown value.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         for (field, array) in self.0.schema_ref().fields().iter().zip(self.0.columns()) {
@@ -288,8 +288,9 @@ impl Column {
         if flags & ffi::PyBUF_WRITABLE != 0 {
             return Err(PyBufferError::new_err("a column cannot be written"));
         }
-        // SAFETY: CPython gives a view to be filled. What it points to lives as long as the column, which the view
-        // holds, and neither moves nor changes: arrays are immutable, and the column is frozen.
+        // SAFETY: CPython gives a view to be filled. Its memory lives as long as the column, which
+        // the view holds, and neither moves nor changes: arrays are immutable, and the column is
+        // frozen.
         unsafe {
             (*view).buf = values.cast_mut().cast::<c_void>();
             (*view).len = column.shape[0] * column.strides[0];

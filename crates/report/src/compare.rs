@@ -30,9 +30,10 @@ pub struct Difference {
     pub other: SavedMetric,
     /// The other minus the first.
     pub value: f64,
-    /// Half the width of its 95 % interval by Welch's t-test; `None` if one of the two has a single run.
+    /// Half the width of its 95 % interval by Welch's t-test; `None` if one of the two has a single
+    /// run.
     pub half: Option<f64>,
-    /// What that shows.
+    /// The verdict on it.
     pub verdict: Verdict,
 }
 
@@ -65,7 +66,8 @@ impl Verdict {
 }
 
 impl Comparison {
-    /// Compares each run with the first one, metric by metric. Metrics that one of both lacks are left out.
+    /// Compares each run with the first one, metric by metric. Metrics that one of both lacks are
+    /// left out.
     pub fn new(runs: Vec<SavedRun>) -> Self {
         let mut differences = Vec::new();
         let (first, others) = match runs.split_first() {
@@ -267,7 +269,7 @@ impl Difference {
         Some(100.0 * self.value / first.abs())
     }
 
-    /// Metric, of what, first, other, difference, percent, verdict.
+    /// Metric, its subject, first, other, difference, percent, verdict.
     fn cells(&self) -> [String; 7] {
         let number = |metric: &SavedMetric| {
             interval(metric.value.unwrap_or(f64::NAN), metric.ci95, &metric.unit)
@@ -289,8 +291,8 @@ impl Difference {
     }
 }
 
-/// Half the width of the 95 % interval of a difference of two means, each with half the width of its own interval and
-/// its number of runs. `None` if one has fewer than two.
+/// Half the width of the 95 % interval of a difference of two means, each with half the width of
+/// its own interval and its number of runs. `None` if one has fewer than two.
 fn welch((a, runs_a): (f64, u32), (b, runs_b): (f64, u32)) -> Option<f64> {
     let variance = |half: f64, runs: u32| -> Option<(f64, f64)> {
         let freedom = f64::from(runs.checked_sub(1).filter(|it| *it > 0)?);

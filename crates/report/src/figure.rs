@@ -7,7 +7,7 @@ pub struct Figure {
     pub title: String,
     /// One per quantity.
     pub panels: Vec<Panel>,
-    /// A sentence below, such as what an interval is.
+    /// A sentence below, such as the meaning of an interval.
     pub note: String,
 }
 
@@ -82,7 +82,7 @@ pub struct Series {
     pub name: String,
     /// How it is drawn.
     pub stroke: Stroke,
-    /// Whether it is what somebody expects, such as a paper: hollow marks.
+    /// Whether it is an expected value, for example of a paper: hollow marks.
     pub is_expected: bool,
     /// Series with the same number have the same colour.
     pub color: usize,
@@ -130,7 +130,7 @@ pub struct Rows {
 pub struct RowSeries {
     /// Its name in the legend.
     pub name: String,
-    /// Whether it is what somebody expects, such as a paper: hollow marks.
+    /// Whether it is an expected value, for example of a paper: hollow marks.
     pub is_expected: bool,
 }
 

@@ -47,7 +47,7 @@ pub struct Section {
     pub text: Vec<String>,
     /// One picture per panel.
     pub panels: Vec<Panel>,
-    /// Below the pictures, such as what an interval is; may be empty.
+    /// A note below the pictures, such as the meaning of an interval; may be empty.
     pub note: String,
     /// Below that.
     pub tables: Vec<Table>,

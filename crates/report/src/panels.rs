@@ -26,8 +26,8 @@ pub struct PanelOptions {
     pub y: Scale,
 }
 
-/// A panel per metric, in the order of the metrics. Metrics that are zero everywhere are left out, unless the metric
-/// was asked for.
+/// A panel per metric, in the order of the metrics. Metrics that are zero everywhere are left out,
+/// unless the metric was asked for.
 pub fn metric_panels(runs: &[SavedRun], options: &PanelOptions) -> Vec<Panel> {
     let mut names: Vec<&str> = Vec::new();
     for metric in runs.iter().flat_map(|run| &run.points).flat_map(|point| &point.metrics) {
@@ -75,7 +75,8 @@ struct Swept {
 }
 
 impl Swept {
-    /// The key with the most values that are numbers of one unit, else the first key; `None` if there is none.
+    /// The key with the most values that are numbers of one unit, else the first key; `None`
+    /// without keys.
     fn of(runs: &[SavedRun]) -> Option<Self> {
         let mut values: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
         for (key, value) in runs.iter().flat_map(|run| &run.points).flat_map(|point| &point.set) {

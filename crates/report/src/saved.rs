@@ -89,7 +89,7 @@ pub enum SavedError {
 /// The most bytes of a saved run.
 const MAX_LENGTH: u64 = 64 << 20;
 
-/// The document as it stands in a file.
+/// The document in a file.
 #[derive(Deserialize)]
 struct Document {
     #[serde(default)]

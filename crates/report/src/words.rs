@@ -1,6 +1,6 @@
 //! Keys of scenarios and names of metrics in words, for axes and tables.
 
-/// What metrics are called, by the name without its statistic.
+/// Words for metrics, by the name without its statistic.
 const METRICS: &[(&str, &str)] = &[
     ("age", "age"),
     ("source_age", "age at the source"),
@@ -89,7 +89,8 @@ pub fn metric_in_words(metric: &str) -> String {
     metric.replace('_', " ")
 }
 
-/// The quantity of a metric, without its statistic, for an axis: `age_p99` is an age, `age_jain` an index.
+/// The quantity of a metric, without its statistic, for an axis: `age_p99` is an age, `age_jain` an
+/// index.
 pub fn quantity_in_words(metric: &str) -> String {
     if METRICS.iter().any(|(known, _)| *known == metric) {
         return metric_in_words(metric);

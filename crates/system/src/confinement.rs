@@ -1,8 +1,8 @@
-//! Confinement of a process to the files that it needs (Landlock): it writes and makes files below given
+//! Confines a process to the files that it needs (Landlock): it writes and makes files below given
 //! folders only, and executes nothing. Reading is not confined.
 //!
-//! Kernels before 5.13, and those that were built or started without Landlock, confine nothing; older
-//! versions of Landlock confine what they know.
+//! Kernels before 5.13, and kernels that were built or started without Landlock, confine nothing;
+//! older versions of Landlock confine less.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub enum ConfinementError {
 /// How far the kernel confines the calling thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confined {
-    /// As asked for.
+    /// As requested.
     Fully,
     /// As far as this kernel's version of Landlock can.
     Partly,
@@ -36,8 +36,8 @@ pub enum Confined {
     Not,
 }
 
-/// Has the calling thread, and those that it starts from now on, write and make files only below these
-/// folders, and execute no file. Files that are open stay as they are.
+/// Restricts the calling thread, and all threads that it starts from now on: they write and make
+/// files only below these folders, and execute no file. Open files are not affected.
 ///
 /// # Errors
 /// [`ConfinementError`]; nothing is confined then.

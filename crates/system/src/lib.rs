@@ -1,6 +1,6 @@
-//! What the crates that meet the operating system share: locks on folders, netlink, network devices, ICMP,
-//! privileges and access to files that a process gives up, real-time priority, and the user that runs a
-//! command.
+//! The common base of the crates that use the operating system: locks on folders, netlink, network
+//! devices, ICMP, restriction of privileges and file access, real-time priority, and the user that
+//! runs a command.
 
 #[cfg(feature = "confinement")]
 pub mod confinement;

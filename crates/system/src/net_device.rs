@@ -1,7 +1,7 @@
-//! What sysfs and procfs report about network devices.
+//! Reads sysfs and procfs about network devices.
 //!
-//! A mount of sysfs shows the devices of the network namespace in which it was mounted, which may be another
-//! one than the process's own. A device is read only if its index is the expected one.
+//! A mount of sysfs shows the devices of the network namespace in which it was mounted, which may
+//! be another one than the process's own. A device is read only if its index is the expected one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,10 +28,12 @@ impl NetDevice {
         is_it.then_some(Self { folder })
     }
 
-    /// The rate of the link in bit/s; `None` where the driver does not report it, as for virtual devices.
+    /// The rate of the link in bit/s; `None` where the driver does not report it, as for virtual
+    /// devices.
     #[must_use]
     pub fn link_bps(&self) -> Option<u64> {
-        // -1 for an unknown rate; Linux's tun and veth report 10 Gbit/s, which is no rate of a link.
+        // -1 for an unknown rate; Linux's tun and veth report 10 Gbit/s, which is no rate of a
+        // link.
         let is_virtual = !self.folder.join("device").exists();
         let mbit = read_number(&self.folder.join("speed")).filter(|mbit| *mbit > 0)?;
         (!is_virtual).then_some(mbit * 1_000_000)

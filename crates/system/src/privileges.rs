@@ -1,7 +1,8 @@
 //! Privileges (Linux capabilities) that a process gives up once it does not need them any more.
 //!
-//! Capabilities belong to threads. A thread has those of the thread that started it, so a process gives
-//! them up before it starts further threads, and starts threads that need none by [`without`].
+//! Capabilities belong to threads. A thread has those of the thread that started it, so a process
+//! gives them up before it starts further threads, and starts threads that need none by
+//! [`without`].
 
 use std::collections::HashSet;
 use std::thread;
@@ -16,9 +17,9 @@ pub use caps::Capability as Privilege;
 #[error("the system did not take back privileges: {0}")]
 pub struct PrivilegesError(#[from] caps::errors::CapsError);
 
-/// Has the calling thread, and those that it starts from now on, keep these privileges alone, as far as it
-/// has them. Neither it nor a command that it runs can get others later, by set-user-ID programs or as
-/// root. It stays the user that it was: files of that user remain accessible.
+/// Restricts the calling thread, and all threads that it starts from now on, to these privileges,
+/// as far as it has them. Neither it nor a command that it runs can get others later, by
+/// set-user-ID programs or as root. The user stays the same: files of that user remain accessible.
 ///
 /// # Errors
 /// [`PrivilegesError`]; some may be gone all the same.
@@ -41,8 +42,8 @@ pub fn keep_only(kept: &[Privilege]) -> Result<(), PrivilegesError> {
     Ok(())
 }
 
-/// Does something on a thread that has given up all privileges but `kept`, as do the threads that it
-/// starts.
+/// Does something on a thread that has given up all privileges but `kept`, as do the threads that
+/// it starts.
 pub fn with_only<T: Send>(kept: &[Privilege], action: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let thread = scope.spawn(|| {

@@ -1,6 +1,6 @@
 //! The user that runs a command which this process starts.
 //!
-//! Unsafe: what runs between `fork` and `exec` is the caller's responsibility. Here it is three system
+//! Unsafe: code between `fork` and `exec` is the caller's responsibility. Here it is three system
 //! calls, with arguments that were made before.
 #![allow(unsafe_code)]
 
@@ -62,9 +62,9 @@ impl FromStr for User {
 }
 
 impl User {
-    /// Has the command run as this user: with its groups, and without any privilege of this process. HOME,
-    /// USER and LOGNAME are the user's; the rest of the environment and the directory stay. Comes after
-    /// what else is done in the new process ([`CommandExt::pre_exec`]).
+    /// Runs the command as this user: with its groups, and without any privilege of this process.
+    /// HOME, USER and LOGNAME are the user's; the rest of the environment and the directory stay.
+    /// Comes after all other work in the new process ([`CommandExt::pre_exec`]).
     pub fn runs(&self, command: &mut Command) {
         command.env("HOME", &self.home).env("USER", &self.name).env("LOGNAME", &self.name);
         let Self { uid, gid, ref groups, .. } = *self;

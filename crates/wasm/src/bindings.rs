@@ -50,8 +50,8 @@ impl Lab {
         Ok(Self(Live::new(settings).map_err(refused)?))
     }
 
-    /// Takes other settings, as JSON, and measures anew. Returns whether another run has begun at
-    /// time zero.
+    /// Takes other settings, as JSON, and restarts the measurement. Returns whether another run has
+    /// begun at time zero.
     ///
     /// # Errors
     /// Settings out of range, with which nothing changes.
@@ -60,7 +60,7 @@ impl Lab {
         self.0.set(settings).map_err(refused)
     }
 
-    /// Forgets all measurements: the means begin anew from now on.
+    /// Discards all measurements and restarts them now.
     #[wasm_bindgen(js_name = beginMeasuring)]
     pub fn begin_measuring(&mut self) {
         self.0.begin_measuring();
@@ -109,8 +109,8 @@ impl Lab {
         self.0.take_ages()
     }
 
-    /// The packets that were dropped since this was last called: by the queue, for a newer one of
-    /// the same flow, and on the line.
+    /// The packets that were dropped since the last call: by the queue, for a newer one of the same
+    /// flow, and on the line.
     pub fn drops(&mut self) -> Vec<f64> {
         let drops = self.0.drops();
         [drops.queue, drops.replaced, drops.lost].map(|count| count as f64).to_vec()

@@ -112,9 +112,9 @@ impl Live {
         Ok(Self { settings, built, dial, drops: Drops::default(), ages: Vec::new() })
     }
 
-    /// Takes other settings, with which the measurement begins anew. Law, rates, delays, jitter and
-    /// loss change while the run goes on. Another seed, number of sources, queue or cross traffic
-    /// begins another run at time zero, and the answer is true.
+    /// Takes other settings, and restarts the measurement. Law, rates, delays, jitter and loss
+    /// change while the run goes on. Another seed, number of sources, queue or cross traffic begins
+    /// another run at time zero, and the answer is true.
     ///
     /// # Errors
     /// [`BadSettings`], with which nothing changes.
@@ -146,7 +146,7 @@ impl Live {
         Ok(false)
     }
 
-    /// Forgets all measurements: the means begin anew from now on.
+    /// Discards all measurements and restarts them now.
     pub fn begin_measuring(&mut self) {
         self.built.world.begin_measuring();
     }

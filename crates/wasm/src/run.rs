@@ -13,7 +13,7 @@ use crate::settings::{BadSettings, Settings};
 /// end; `name` is SCENARIO. `seed` is at most 2⁶³ − 1, TOML's largest number.
 ///
 /// # Errors
-/// Those of the scenario, which may not name files: there are none in a page.
+/// Those of the scenario, which cannot name files in a page.
 pub fn run(name: &str, toml: &str, seed: u64) -> Result<String, SetError> {
     let seed = i64::try_from(seed).unwrap_or(i64::MAX);
     let source = Source { text: toml, read_file: &no_file };

@@ -28,10 +28,10 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The time for the handshake of TLS.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// A connection from which nothing comes for so long is closed; a WebSocket has acks.
+/// The maximum time without data on a connection; a WebSocket has acks.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The send buffer of a connection, in bytes: what lies there has missed its chance to be replaced.
+/// The send buffer of a connection, in bytes: data in it can no longer be replaced.
 const SEND_BUFFER: usize = 64 << 10;
 
 /// The time for the head of a request, and its longest length in bytes.

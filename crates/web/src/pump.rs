@@ -254,7 +254,7 @@ impl Command {
         let state = match (self.text, self.base64) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(base64)) => {
-                STANDARD.decode(base64).map_err(|error| format!("`base64` is none: {error}"))?
+                STANDARD.decode(base64).map_err(|error| format!("`base64` is invalid: {error}"))?
             }
             _ => return Err("a command has `text` or `base64`".into()),
         };

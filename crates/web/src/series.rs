@@ -1,15 +1,16 @@
 //! The numbers by which a browser knows series and sources.
 //!
-//! A series is the states of a topic of a source, or of one key. Both have 2-byte ids, which keys of the gateway's topics
-//! are. An id is not given again before all others were, so that a late update never names something else.
+//! A series is the states of a topic of a source, or of one key. Both have 2-byte ids, which keys
+//! of the gateway's topics are. An id is not given again before all others were, so that a late
+//! update never names something else.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use freshline::State;
 
-/// The most series of a browser, and the most sources: with names, states and sources, below the 4096 numbers of a
-/// session.
+/// The most series of a browser, and the most sources: with names, states and sources, below the
+/// 4096 numbers of a session.
 pub(crate) const MAX: usize = 1300;
 
 /// Whose states: names of source and topic, and the key.
@@ -44,7 +45,7 @@ impl<K> Default for Ids<K> {
     }
 }
 
-/// What [`Ids::get`] has found.
+/// The result of [`Ids::get`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Id {
     Known(u16),

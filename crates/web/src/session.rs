@@ -1,6 +1,8 @@
-//! A browser's session: a source of the Freshline protocol whose topics carry the browser's subscription.
+//! A browser's session: a source of the Freshline protocol whose topics carry the browser's
+//! subscription.
 //!
-//! Free of clocks, sockets and tasks: [`pump`](crate::pump) drives it. Its topics (`docs/dashboard.md` has their formats):
+//! Free of clocks, sockets and tasks: [`pump`](crate::pump) drives it. Its topics
+//! (`docs/dashboard.md` has their formats):
 //!
 //! | topic | key | state |
 //! |---|---|---|
@@ -33,7 +35,8 @@ const CUT: u8 = 2;
 /// Flags, length and the error of the age in front of a state.
 const HEADER: usize = 9;
 
-/// The most bytes of states of a browser, below the 64 MiB that a page holds; beyond it states are cut.
+/// The most bytes of states of a browser, below the 64 MiB that a page holds; beyond it states are
+/// cut.
 const MAX_BYTES: usize = 48 << 20;
 
 /// Names that found no room are counted up to this number.
@@ -78,7 +81,7 @@ pub(crate) struct Session {
     bytes: usize,
     /// Smoothed round trip, s.
     srtt: Option<f64>,
-    /// It has asked for states, and there were none.
+    /// It has requested states before any had arrived.
     is_hungry: bool,
     /// A state with its header.
     buffer: Vec<u8>,
@@ -245,8 +248,8 @@ impl Session {
         }
     }
 
-    /// The sources as the monitor sees them. Of those that are not among them any more, or not wanted, only those with
-    /// series stay.
+    /// Puts the sources as the monitor sees them. A source that is not among them any more, or is
+    /// not wanted, stays only if it has series.
     pub(crate) fn put_statuses(
         &mut self,
         now: Time,
@@ -379,7 +382,7 @@ impl Session {
     }
 }
 
-/// A key as text; in hexadecimal digits if it is none.
+/// A key as text; in hexadecimal digits if it is not UTF-8.
 fn shown_key(key: &[u8]) -> String {
     match str::from_utf8(key) {
         // Or it would pass for the key whose digits these are.

@@ -9,7 +9,8 @@ use subtle::ConstantTimeEq;
 
 use crate::error::GatewayError;
 
-/// The token that a browser must show for states: letters, digits, `-`, `_`, `.` and `~`, so that it can be in a URL.
+/// The token that a browser must show for states: letters, digits, `-`, `_`, `.` and `~`, so that
+/// it can be in a URL.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -43,7 +44,8 @@ impl Token {
         &self.0
     }
 
-    /// Whether it was shown. How long that takes tells nothing of where they differ, nor of its length.
+    /// Whether `shown` is this token. The time of the comparison reveals neither the first
+    /// difference nor the length.
     pub(crate) fn is(&self, shown: &str) -> bool {
         let of = |text: &str| digest(&SHA256, text.as_bytes());
         of(&self.0).as_ref().ct_eq(of(shown).as_ref()).into()

@@ -22,7 +22,8 @@ use crate::shared::{MAX_CONTROL, Place, Shared, WEBTRANSPORT};
 /// The time for QUIC's handshake and the request.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Handshakes at the same time, beyond which a newcomer must first show that its address is its own,
+/// Handshakes at the same time, beyond which a newcomer must first show that its address is its
+/// own,
 const UNPROVEN: usize = 16;
 
 /// and beyond which it is left aside.
@@ -34,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(15);
 /// A bound on memory, not on the rate, which the law sets: see [`Unlimited`].
 const IN_FLIGHT: u64 = 8 << 20;
 
-/// Bytes of datagrams that wait for the socket: what waits there ages.
+/// Bytes of datagrams queued for the socket: they age there.
 const SEND_BUFFER: usize = 64 << 10;
 
 /// The socket of all browsers.

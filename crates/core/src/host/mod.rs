@@ -69,7 +69,7 @@ pub enum Outgoing {
     Other,
 }
 
-/// Chooses the band of each packet, by what the host knows about it. It has no state.
+/// Chooses the band of each packet, from the host's information about it. It has no state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BandLaw {
     /// No priorities, as on a host that does not classify packets.

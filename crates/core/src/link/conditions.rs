@@ -1,4 +1,4 @@
-//! Both directions between two ends, with the Wi-Fi between them if there is any.
+//! Both directions of a path between two ends, with a Wi-Fi cell if there is one.
 //!
 //! ```text
 //! clients ─► ┌─────┐ ─► forward hops ─► ends
@@ -6,14 +6,14 @@
 //! clients ◄─ └─────┘ ◄─ reverse hops ◄── ends
 //! ```
 //!
-//! The clients are the stations of one cell and its station 0 is their access point: what they
-//! send goes over the air before it goes over the forward hops, and what is for them comes over
-//! the reverse hops before it goes over the air. The air is one, so both contend for it. Without a
-//! cell, the two directions know nothing of each other.
+//! The clients are the stations of one cell, and station 0 is their access point. Packets from
+//! clients cross the air before the forward hops, and packets to clients cross the reverse hops
+//! before the air. Both directions share the air and contend for it. Without a cell, the two
+//! directions are independent.
 //!
-//! [`Conditions`] is driven like a [`Path`], with a [`Direction`] at its input and its output. A driver
-//! that is late changes nothing here either: packets enter the cell, and leave it, at the times at
-//! which the hops delivered them.
+//! [`Conditions`] is driven like a [`Path`], with a [`Direction`] at its input and its output. A
+//! late driver does not change the result: packets enter and leave the cell at the times at which
+//! the hops delivered them.
 
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -38,7 +38,7 @@ impl Direction {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Forward, Self::Reverse];
 
-    /// The name, as people write it.
+    /// The name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -59,16 +59,16 @@ pub trait Airborne: Packet {
     fn station(&self) -> u32;
 }
 
-/// A packet that passed a point between both ends.
+/// A packet that passed a point on the path.
 #[derive(Debug)]
 pub enum Passage<'a, P> {
-    /// It left a hop.
+    /// A packet that left a hop: direction, the hop's index, and the packet.
     Hop(Direction, usize, &'a Delivered<P>),
-    /// It came over the air.
+    /// A packet that crossed the air.
     Air(&'a mac::Delivered<P>),
 }
 
-/// What is between two ends: see the head of this file.
+/// The path between two ends, in both directions; see the head of this file.
 #[derive(Debug)]
 pub struct Conditions<P> {
     forward: Path<Discipline<P>, P, Pcg64>,
@@ -79,20 +79,20 @@ pub struct Conditions<P> {
 #[derive(Debug)]
 struct Air<P> {
     cell: Cell<P>,
-    /// Packets for clients, in the order in which they came. A client's network card hands the packets
-    /// of a frame over together, at the frame's end.
+    /// Packets for clients, in the order of arrival. A client's network card delivers all packets
+    /// of a frame together, at the frame's end.
     arrived: VecDeque<Delivered<P>>,
-    /// When the last of them is handed over.
+    /// When the last of them is delivered.
     handed_at: Time,
 }
 
 impl<P> Air<P> {
-    /// The station that is the access point.
+    /// The station number of the access point.
     const ACCESS_POINT: u32 = 0;
 }
 
 impl<P: Airborne> Conditions<P> {
-    /// Hands in a packet that takes `direction`.
+    /// Queues a packet in `direction`.
     ///
     /// # Panics
     ///
@@ -112,7 +112,7 @@ impl<P: Airborne> Conditions<P> {
         }
     }
 
-    /// The next packet that has arrived in `direction` by `now`; call it until there is none.
+    /// The next packet that has arrived in `direction` by `now`; call until it returns `None`.
     pub fn poll(
         &mut self,
         now: Time,
@@ -130,7 +130,8 @@ impl<P: Airborne> Conditions<P> {
         }
     }
 
-    /// When a packet can leave a hop or the cell next: call [`Conditions::poll`] for both ways then.
+    /// When a packet can leave a hop or the cell next: call [`Conditions::poll`] for both
+    /// directions then.
     pub fn poll_timeout(&self) -> Option<Time> {
         let air = self.air.as_ref().and_then(|air| {
             let arrived = air.arrived.front().map(|delivered| delivered.at);
@@ -152,11 +153,11 @@ impl<P: Airborne> Conditions<P> {
         self.air.as_ref().map(|air| &air.cell)
     }
 
-    /// Hands on what left a hop or the cell until `now`, and shows it to `watch`.
+    /// Forwards packets that left a hop or the cell until `now`, and passes each to `watch`.
     ///
     /// [`Conditions::enqueue`] and [`Conditions::poll`] do this without a watch; a driver that
-    /// wants to see everything calls it before them, with the same `now`. What leaves the last hop
-    /// towards an end, and not into the air, is seen by [`Conditions::poll`].
+    /// records every packet calls it before them, with the same `now`. Packets that leave the last
+    /// hop towards an end, not into the air, appear in [`Conditions::poll`].
     pub fn advance(
         &mut self,
         now: Time,
@@ -231,8 +232,8 @@ pub struct ConditionsConfig {
     pub forward: PathConfig,
     /// From the target back to the clients.
     pub reverse: PathConfig,
-    /// The cell of which the clients are stations; none if they have no Wi-Fi. How many `stations`
-    /// it has is not for the file to say: one for the access point, one for each client.
+    /// The cell of which the clients are stations; unset if they have no Wi-Fi. `stations` must not
+    /// be given: there is one for the access point and one for each client.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub wlan: Option<CellConfig>,
 }
@@ -240,7 +241,7 @@ pub struct ConditionsConfig {
 /// Conditions that cannot be built.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConditionsError {
-    /// A hop makes no sense.
+    /// An invalid hop.
     #[error("{direction} path, {source}")]
     Path {
         /// The path.
@@ -251,16 +252,16 @@ pub enum ConditionsError {
     /// The number of stations was given.
     #[error("wlan: `stations` follows from the clients, one each; leave it out")]
     Stations,
-    /// More clients than a cell takes, or none.
+    /// More clients than a cell can have, or zero.
     #[error("wlan: a cell takes 1 to {most} clients, not {0}; serve as many", most = CellConfig::MAX_STATIONS - 1)]
     Clients(usize),
-    /// The cell makes no sense.
+    /// An invalid cell.
     #[error("wlan: {0}")]
     Cell(#[from] CellError),
 }
 
 impl ConditionsConfig {
-    /// Above the streams of all hops.
+    /// The random stream of the cell, above the streams of all hops.
     const AIR_STREAM: u128 = 1 << 64;
 
     /// Whether packets that enter in `direction` together always leave together
@@ -273,16 +274,16 @@ impl ConditionsConfig {
         self.wlan.is_none() && path.hop.iter().all(HopConfig::keeps_together)
     }
 
-    /// The conditions for so many clients. All that is random follows from `seed`: the n-th packet
-    /// over a hop always meets the same fate. So do the traces of models that state no seed: hops of both
-    /// directions have one seed and different streams.
+    /// Builds the conditions for `clients` clients. All random numbers follow from `seed`: the n-th
+    /// packet over a hop always has the same loss and delay. Traces of models without their own
+    /// seed follow from it too: hops of both directions have the same seed and different streams.
     pub fn build<P: Airborne>(
         &self,
         seed: u64,
         clients: usize,
     ) -> Result<Conditions<P>, ConditionsError> {
         let rng = |stream| Pcg64::new(seed.into(), stream);
-        // The hops of both ways take the random streams in turn.
+        // The hops of both directions take the random streams alternately.
         let path = |direction, config: &PathConfig| {
             let config = config.or_trace_seeds(seed, |hop| direction as u64 + 2 * hop as u64);
             let path = config.build(|hop| rng(direction as u128 + 2 * hop as u128));
@@ -301,7 +302,7 @@ impl ConditionsConfig {
     }
 }
 
-/// The cell that `config` tells, with a station for each client.
+/// The cell of `config`, with one station per client.
 fn cell_of(config: &CellConfig, clients: usize) -> Result<CellConfig, ConditionsError> {
     if config.stations != CellConfig::default().stations {
         return Err(ConditionsError::Stations);

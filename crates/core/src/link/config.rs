@@ -1,4 +1,4 @@
-//! Hops and paths as people write them, in files and in flags.
+//! The configuration of hops and paths, in files and flags.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -14,10 +14,11 @@ use super::{
 use crate::router::{Discipline, Limit, Packet, QdiscConfig};
 use crate::unit::{BitRate, Bytes, Span};
 
-/// One hop. What is left out is ideal: no rate is infinitely fast, no delay is none.
+/// One hop. Unset fields are ideal: without a rate it is infinitely fast, and the default delay
+/// is 0.
 ///
-/// In a flag it is written as it prints, `rate=6mbit,delay=10ms,jitter=1ms,loss=0.01,queue=100p`,
-/// where each part may be left out; in a file each part is a key of a table.
+/// A flag has the printed form, `rate=6mbit,delay=10ms,jitter=1ms,loss=0.01,queue=100p`, where each
+/// part may be left out; in a file each part is a key of a table.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -25,8 +26,8 @@ pub struct HopConfig {
     /// The rate of transmission, above zero.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub rate: Option<BitRate>,
-    /// A trace of delivery opportunities, in place of a rate, and of delays, on top of `delay`: a file
-    /// or a model. One of delays alone makes the delay of a link vary that has a rate.
+    /// A trace of delivery opportunities, instead of a rate, and of delays, in addition to `delay`:
+    /// a file or a model. A trace with delays only varies the delay of a link with a rate.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub trace: Option<TraceConfig>,
     /// The largest IP packet that the hop takes, at least [`HopConfig::MIN_MTU`].
@@ -42,18 +43,18 @@ pub struct HopConfig {
     pub jitter: Span,
     /// Whether jitter may reorder packets: `kept` (it may not) or `free`.
     pub order: Order,
-    /// The probability that a packet is lost behind the transmitter, from 0 to 1; with `to_bad`,
-    /// in the good state.
+    /// The probability that a packet is lost after transmission, from 0 to 1; with `to_bad`, in the
+    /// good state.
     pub loss: f64,
-    /// Loss in bursts ([`GilbertElliott`]): the probability with which a packet turns the good
-    /// state bad, from 0 to 1.
+    /// Loss in bursts ([`GilbertElliott`]): the probability per packet that the good state turns
+    /// bad, from 0 to 1.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub to_bad: Option<f64>,
-    /// The probability with which a packet turns the bad state good, above 0 and at most 1;
-    /// needed with `to_bad`.
+    /// The probability per packet that the bad state turns good, above 0 and at most 1; required
+    /// with `to_bad`.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub to_good: Option<f64>,
-    /// The probability of loss in the bad state, from 0 to 1; 1 unless said.
+    /// The probability of loss in the bad state, from 0 to 1; default: 1.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub bad_loss: Option<f64>,
     /// The queue in front of the transmitter.
@@ -67,7 +68,7 @@ impl HopConfig {
     /// The smallest MTU: every IPv4 link takes packets of 68 bytes (RFC 791, section 3.2).
     pub const MIN_MTU: Bytes = Bytes::new(68);
 
-    /// Reads the trace file that it names, if it names one, from what `read` makes of the name.
+    /// Reads its trace file, if it has one, from the text that `read` returns for the name.
     pub fn read_trace<E>(
         &mut self,
         read: impl FnOnce(&str) -> Result<String, E>,
@@ -78,8 +79,8 @@ impl HopConfig {
         }
     }
 
-    /// The same hop, whose model of a trace has this seed and stream where it states none itself. Hops
-    /// with one seed and different streams can be the two directions of one link.
+    /// The same hop, with this seed and stream for its trace model if they are unset. Hops with the
+    /// same seed and different streams can be the two directions of one link.
     pub fn or_trace_seed(&self, seed: u64, stream: u64) -> Self {
         let mut hop = self.clone();
         if let Some(TraceConfig::Model(model)) = hop.trace {
@@ -88,10 +89,10 @@ impl HopConfig {
         hop
     }
 
-    /// Whether packets that arrive together always leave together: nothing treats packets one by one, so
-    /// a super-packet may pass as a whole. A queue that counts packets is empty then.
+    /// Whether packets that arrive together always leave together: if no field treats packets one
+    /// by one, a super-packet may pass as a whole. A queue with a limit in packets is empty then.
     pub fn keeps_together(&self) -> bool {
-        // Every field is named, so that a new one is considered here. Frames matter to a rate only.
+        // Every field is named, so that a new one is considered here. Framing affects only a rate.
         let Self {
             rate,
             trace,
@@ -166,7 +167,7 @@ impl HopConfig {
         Ok(Loss::GilbertElliott(GilbertElliott { good_loss, bad_loss, to_bad, to_good }))
     }
 
-    /// The hop, with its random stream.
+    /// Builds the hop, with its random stream.
     pub fn build<P: Packet, R: Rng + SeedableRng>(
         &self,
         mut rng: R,
@@ -221,7 +222,7 @@ pub enum ParseHopError {
     BadValue {
         /// The key.
         key: String,
-        /// What is wrong with the value, and what to write.
+        /// The problem with the value, and the remedy.
         reason: String,
     },
 }
@@ -322,7 +323,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// The hops of one direction, from first to last. With none, the path is one ideal hop.
+/// The hops of one direction, from first to last. Without hops, the path is one ideal hop.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -337,12 +338,12 @@ pub struct PathConfig {
 pub struct PathError {
     /// Which hop, counted from 1.
     pub hop: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: FieldError,
 }
 
 impl PathConfig {
-    /// Reads the traces that its hops name from what `read` makes of the names.
+    /// Reads the traces of its hops from the texts that `read` returns for their names.
     pub fn read_traces<E>(
         &mut self,
         mut read: impl FnMut(&str) -> Result<String, E>,

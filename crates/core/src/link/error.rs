@@ -6,10 +6,10 @@ use super::TraceModelError;
 use crate::router::QdiscError;
 use crate::unit::{Bytes, Span};
 
-/// A field of a hop with a value that makes no sense.
+/// A field of a hop with an invalid value.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FieldError {
-    /// A rate of zero sends nothing, ever.
+    /// A rate of zero, at which nothing is ever sent.
     #[error("`rate` is zero; give a rate above zero, or leave it out for an infinitely fast link")]
     ZeroRate,
     /// More jitter than delay would deliver packets before they were sent.
@@ -34,13 +34,13 @@ pub enum FieldError {
     /// A bad state without a beginning.
     #[error("`{0}` means nothing without `to_bad`; add `to_bad`, or leave it out")]
     NoBadState(&'static str),
-    /// No IPv4 packet is sure to pass.
+    /// An MTU below the IPv4 minimum.
     #[error("`mtu` is {0}; give at least 68B, which every IPv4 link takes")]
     MtuTooSmall(Bytes),
-    /// Two ways to say when packets are sent.
+    /// Both a rate and a trace.
     #[error("`rate` and `trace` exclude each other; leave one out")]
     RateAndTrace,
-    /// A trace of which nobody read the file.
+    /// A trace whose file has not been read.
     #[error("the trace `{0}` has not been read; traces can be used in files only")]
     TraceNotRead(String),
     /// A model that cannot generate a trace.
@@ -52,13 +52,13 @@ pub enum FieldError {
         /// When it would happen.
         at: Span,
     },
-    /// A change that changes nothing.
+    /// A change without a rate or a delay.
     #[error("`change` at {at} has neither `rate` nor `delay`; give one of them")]
     EmptyChange {
         /// When it would happen.
         at: Span,
     },
-    /// A queue that makes no sense.
+    /// An invalid queue.
     #[error("`queue`: {0}")]
     Queue(#[from] QdiscError),
 }

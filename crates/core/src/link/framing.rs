@@ -20,15 +20,15 @@ use core::str::FromStr;
 
 use crate::unit::Bytes;
 
-/// The encoding below the frames of a link.
+/// The encoding of frames on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cells {
-    /// Frames as they are.
+    /// No further encoding.
     #[default]
     None,
     /// Cells of 53 bytes that carry 48: ADSL with ATM.
     Atm,
-    /// 65 bytes for each 64 or part of them: VDSL2 with PTM.
+    /// 65 bytes per started block of 64: VDSL2 with PTM.
     Ptm,
 }
 
@@ -51,7 +51,7 @@ impl Cells {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub struct Framing {
-    /// What the link's headers and trailers add to each packet, at most [`Framing::MAX`].
+    /// The size of the link's headers and trailers per packet, at most [`Framing::MAX`].
     pub overhead: Bytes,
     /// The smallest size of a packet with its overhead (minimum packet unit), at most
     /// [`Framing::MAX`]: smaller ones are padded.
@@ -86,7 +86,7 @@ impl Framing {
         Self { overhead: Bytes::new(overhead), mpu: Bytes::new(mpu), cells }
     }
 
-    /// Whether it adds nothing to any packet.
+    /// Whether it adds no bytes to any packet.
     pub fn is_raw(self) -> bool {
         self == Self::default()
     }
@@ -103,7 +103,7 @@ impl Framing {
     }
 }
 
-/// A text that describes no framing.
+/// Why a text is not a framing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseFramingError {
     /// An unknown word.

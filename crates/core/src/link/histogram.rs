@@ -1,11 +1,11 @@
-//! How a length of time is spread: mean, maximum and quantiles in fixed memory.
+//! The distribution of time spans: mean, maximum and quantiles in fixed memory.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
 use crate::unit::Span;
 
-/// Each power of two is cut into this many (a power of two) equal buckets.
+/// Each power of two is divided into this many (a power of two) equal buckets.
 const CUTS: u64 = 64;
 const CUT_BITS: u32 = CUTS.ilog2();
 /// Every `u64` has a bucket: `CUTS` for each power of two, and the exact ones below.
@@ -35,7 +35,7 @@ impl SpanHistogram {
         self.record_times(1, span);
     }
 
-    /// Counts `span` so many times: what somebody else has counted.
+    /// Counts `span` `times` times, to merge another histogram.
     pub fn record_times(&mut self, times: u64, span: Span) {
         if times == 0 {
             return;
@@ -54,7 +54,7 @@ impl SpanHistogram {
     /// The mean, rounded down to a ns; zero if nothing was counted.
     pub fn mean(&self) -> Span {
         let mean = self.sum_nanos.checked_div(u128::from(self.count)).unwrap_or(0);
-        // A mean of `u64` values is one.
+        // A mean of `u64` values fits into a `u64`.
         Span::from_nanos(mean as u64)
     }
 

@@ -14,13 +14,13 @@ use crate::unit::{BitRate, Bytes, Packets, Span, Time};
 /// A packet at the end of a hop or path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivered<P> {
-    /// When it arrived there, which is before `now` if the driver is late.
+    /// When it arrived, which is before `now` if the driver is late.
     pub at: Time,
     /// The packet.
     pub packet: P,
 }
 
-/// A moment from which on a hop has another rate or delay.
+/// A change of a hop's rate or delay at a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -38,21 +38,21 @@ pub struct HopChange {
 
 /// A queue `Q` in front of a link for packets `P`, with the random stream `R`.
 ///
-/// Input is [`Hop::enqueue`], output [`Hop::poll`], and [`Hop::poll_timeout`] says when to poll
-/// next; `now` never goes back. See the [module](super) for what happens in between.
+/// Input is [`Hop::enqueue`], output [`Hop::poll`], and [`Hop::poll_timeout`] returns when to poll
+/// next; `now` must not go back. The [module](super) describes the steps in between.
 #[derive(Debug)]
 pub struct Hop<Q, P, R> {
     link: LinkParams,
     queue: Q,
     transmitter: Transmitter,
     in_transmission: Option<Transmission<P>>,
-    /// What is cut from the next transmissions; see [`Hop::make_up`].
+    /// The time by which the next transmissions are shortened; see [`Hop::make_up`].
     owed: Span,
     loss: LossProcess,
     line: Line<P>,
     rng: R,
     stats: HopStats,
-    /// Those that lie ahead, in ascending order.
+    /// Future changes, in ascending order.
     changes: VecDeque<HopChange>,
 }
 
@@ -70,9 +70,9 @@ impl<P> Transmission<P> {
 }
 
 impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
-    /// How many packets a line holds: 1 Gbit/s of full Ethernet frames for 790 ms.
+    /// The maximum number of packets on the line: 1 Gbit/s of full Ethernet frames for 790 ms.
     pub const LINE_PACKETS: usize = Line::<P>::PACKETS;
-    /// How many bytes a line holds: 1 Gbit/s for 540 ms.
+    /// The maximum number of bytes on the line: 1 Gbit/s for 540 ms.
     pub const LINE_BYTES: Bytes = Line::<P>::BYTES;
 
     /// An idle hop.
@@ -91,13 +91,13 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
-    /// The same hop, which changes its rate or delay at these moments, in ascending order.
+    /// The same hop with these changes of rate or delay, in ascending order.
     pub fn with_changes(mut self, changes: &[HopChange]) -> Self {
         self.changes = changes.iter().copied().collect();
         self
     }
 
-    /// Hands in a packet.
+    /// Queues a packet.
     pub fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
         self.advance(now, drops);
         self.stats.arrived.count_all(&packet);
@@ -111,7 +111,7 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
-    /// The next packet that has arrived by `now`; call it until there is none.
+    /// The next packet that has arrived by `now`; call until it returns `None`.
     pub fn poll(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
         self.advance(now, drops);
         let (at, packet) = self.line.arrived(now)?;
@@ -119,9 +119,9 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         Some(Delivered { at, packet })
     }
 
-    /// When something happens next: call [`Hop::poll`] then.
+    /// The time of the next event: call [`Hop::poll`] then.
     pub fn poll_timeout(&self) -> Option<Time> {
-        // A change matters to what is in transmission; all else meets it in time.
+        // A change affects the packet in transmission; otherwise it is applied when it is needed.
         let change = self.next_change().filter(|_| self.in_transmission.is_some());
         Time::earliest([self.line.next_arrival(), self.next_departure(), change])
     }
@@ -135,25 +135,25 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         Time::earliest([self.line.next_arrival(), delayed])
     }
 
-    /// No packet is on the line for less time from now on.
+    /// The minimum delay of all packets from now on.
     fn min_delay(&self) -> Span {
         let later = self.changes.iter().filter_map(|change| change.delay);
         later.fold(self.link.delay, Span::min) - self.link.jitter
     }
 
-    /// What went through so far.
+    /// The counters so far.
     pub fn stats(&self) -> &HopStats {
         &self.stats
     }
 
-    /// For how long the link transmitted until `now`.
+    /// The total transmission time of the link until `now`.
     pub fn busy(&self, now: Time) -> Span {
         let in_flight = |sending: &Transmission<P>| now.since(sending.start).min(sending.duration);
         self.stats.busy + self.in_transmission.as_ref().map_or(Span::ZERO, in_flight)
     }
 
-    /// The part of the link's capacity between `since`, which is before the first packet, and
-    /// `now` that was used, from 0 to 1: of the time for a rate, of the opportunities for a trace.
+    /// The used fraction of the link's capacity between `since`, which is before the first packet,
+    /// and `now`, from 0 to 1: of the time for a rate, of the opportunities for a trace.
     pub fn utilisation(&self, since: Time, now: Time) -> f64 {
         let elapsed = now.since(since).as_secs_f64();
         match &self.transmitter.pace {
@@ -163,8 +163,8 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
-    /// How many bits the link can carry from `since` until `until` at the rate that it has now, or
-    /// by its trace, with their frames; `None` without a limit.
+    /// The capacity of the link from `since` until `until` in bits, frames included, at its present
+    /// rate or by its trace; `None` without a limit.
     pub fn capacity_bits(&self, since: Time, until: Time) -> Option<f64> {
         match &self.transmitter.pace {
             Pace::Trace(replay) => Some(replay.capacity_bits(since, until)),
@@ -175,9 +175,9 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
-    /// Transmits at `rate`, above zero, from now on, also where a trace was followed before. What
-    /// is left of the packet in transmission takes as long as at `rate`, or what is left if that is
-    /// less: a rate that was too low by mistake can be taken back.
+    /// Transmits at `rate`, above zero, from now on, also after a trace. The rest of the present
+    /// transmission takes no longer than its whole packet takes at `rate`: so a rate that was too
+    /// low by mistake can be corrected.
     pub fn set_rate(&mut self, now: Time, rate: BitRate) {
         self.link.rate = Some(rate);
         self.transmitter.set_rate(rate);
@@ -188,11 +188,11 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
-    /// Bounds what a transmitter that was not driven for a while sends at once: a transmission that
-    /// ended before `earliest` ends then, and the time in between is lost. Without this a hop makes
-    /// up for any pause, as the emulator of a link has to; a shaper in front of a real link, whose
-    /// process was stopped for a second, would send a second's packets into that link at once.
-    /// Call it before the other methods, with an `earliest` a few ms before their `now`.
+    /// Bounds the burst of a transmitter that was not driven for some time: a transmission that
+    /// ended before `earliest` ends then, and the time in between is lost. Without this, a hop
+    /// makes up for any pause, as an emulator must; but a shaper in front of a real link whose
+    /// process was stopped for a second would send a second's worth of packets into that link at
+    /// once. Call it before the other methods, with an `earliest` a few ms before their `now`.
     pub fn forgo_until(&mut self, earliest: Time) {
         if let Some(sending) = &mut self.in_transmission
             && sending.end() < earliest
@@ -201,9 +201,9 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
-    /// Makes up for `idle`, the time in which the link was idle because a packet that this hop
-    /// transmitted did not exist any more: the current transmission ends earlier by this time, and
-    /// so do the next ones until it is used up, or the queue is empty. For a link with a rate.
+    /// Makes up for `idle`, the time for which the link was idle because a packet that this hop
+    /// transmitted no longer existed: the present transmission ends earlier by this time, and so do
+    /// the next ones until it is used up, or the queue is empty. For a link with a rate.
     pub fn make_up(&mut self, idle: Span) {
         if let Some(sending) = &mut self.in_transmission {
             let cut = idle.min(sending.duration);
@@ -212,19 +212,21 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         }
     }
 
-    /// What is transmitted from now on is under way for `delay`, at least the jitter; what is under
-    /// way already is not hurried.
+    /// Sets the delay of packets transmitted from now on, at least the jitter; packets in flight
+    /// are not affected.
     pub fn set_delay(&mut self, delay: Span) {
         self.link.delay = delay.max(self.link.jitter);
     }
 
-    /// The delay of what is transmitted from now on varies by `jitter`, and is at least as long.
+    /// Sets the jitter of packets transmitted from now on, and raises the delay to at least
+    /// `jitter`.
     pub fn set_jitter(&mut self, jitter: Span) {
         self.link.jitter = jitter;
         self.set_delay(self.link.delay);
     }
 
-    /// What is transmitted from now on meets `loss`; a channel with two states starts in the good one.
+    /// Sets the loss of packets transmitted from now on; a channel with two states starts in the
+    /// good one.
     pub fn set_loss(&mut self, loss: Loss) {
         self.loss = LossProcess::new(loss);
     }
@@ -234,36 +236,35 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         &self.queue
     }
 
-    /// The queue, for what its discipline lets change while it runs.
+    /// The queue, to change the settings that its discipline allows to change at run time.
     pub fn queue_mut(&mut self) -> &mut Q {
         &mut self.queue
     }
 
-    /// What waits, without what is in transmission.
+    /// The queued packets, without the packet in transmission.
     pub fn backlog(&self) -> Backlog {
         self.queue.backlog()
     }
 
-    /// How many packets the queue marked in place of dropping them.
+    /// The number of packets that the queue marked instead of dropping them.
     pub fn marked(&self) -> Packets {
         self.queue.marked()
     }
 
-    /// How many packets are in the device in front of the line: waiting and in transmission.
+    /// The number of packets in the device before the line: queued and in transmission.
     pub fn held(&self) -> Packets {
         self.queue.backlog().packets + Packets::new(u64::from(self.in_transmission.is_some()))
     }
 
-    /// The packet in transmission, and the fraction of it that is sent at `now`, from 0 to 1.
+    /// The packet in transmission, and the fraction of it that has been sent by `now`, from 0 to 1.
     pub fn in_transmission(&self, now: Time) -> Option<(&P, f64)> {
         let sending = self.in_transmission.as_ref()?;
         let sent = now.since(sending.start).as_secs_f64() / sending.duration.as_secs_f64();
-        // Of a transmission that takes no time, nothing remains to be sent.
+        // A transmission without duration is complete.
         Some((&sending.packet, if sent.is_nan() { 1.0 } else { sent.min(1.0) }))
     }
 
-    /// The packets between the transmitter and the end of the hop with the times at which they
-    /// arrive there, in that order.
+    /// The packets in flight with their arrival times, in the order of arrival.
     pub fn propagating(&self) -> impl Iterator<Item = (Time, &P)> {
         self.line.packets()
     }
@@ -273,15 +274,15 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         self.link.delay + self.link.jitter
     }
 
-    /// How many packets are in the hop: waiting, in transmission and under way.
+    /// The number of packets in the hop: queued, in transmission and in flight.
     pub fn inside(&self) -> Packets {
         let sending = self.in_transmission.as_ref();
         let sending = sending.map_or(Packets::ZERO, |sending| sending.packet.packets());
         self.queue.backlog().packets + sending + self.line.traffic().packets
     }
 
-    /// When the transmitter acts next: the end of a transmission, or the start of one for which
-    /// the trace or the queue makes it wait.
+    /// The transmitter's next event: the end of a transmission, or a start delayed by the trace or
+    /// the queue.
     #[inline]
     fn next_departure(&self) -> Option<Time> {
         match &self.in_transmission {
@@ -294,11 +295,11 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         self.changes.front().map(|change| Time::ZERO + change.at)
     }
 
-    /// Everything that the transmitter does until `now`, and every change, in order.
+    /// Processes all transmissions and changes until `now`, in order.
     #[inline]
     pub(super) fn advance(&mut self, now: Time, drops: &mut Drops<'_, P>) {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-        // Nearly always nothing is due.
+        // The fast path: usually no event is due.
         if is_due(self.next_departure()) || is_due(self.next_change()) {
             self.catch_up(now, drops);
         }
@@ -325,14 +326,15 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
                 self.put_on_line(at, sent.packet, drops);
             }
             let started = self.transmit_next(at, drops);
-            // A queue that gave nothing is not asked again for the same moment.
+            // A queue that returned nothing is not polled again at the same time.
             if !started && self.next_departure().is_none_or(|next| next <= at) {
                 break;
             }
         }
     }
 
-    /// Whether there was something to transmit, and it may be transmitted now.
+    /// Starts the next transmission, if a packet is queued and may be sent now; returns whether it
+    /// did.
     fn transmit_next(&mut self, now: Time, drops: &mut Drops<'_, P>) -> bool {
         if self.queue.backlog().packets == Packets::ZERO {
             self.transmitter.rest();
@@ -365,7 +367,7 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
     }
 }
 
-/// A sink that counts before it passes on.
+/// A sink that counts drops before it passes them on.
 fn counted<P: Packet>(stats: &mut HopStats, drops: &mut Drops<'_, P>) -> impl FnMut(Drop<P>) {
     move |drop: Drop<P>| {
         stats.drops.count_all(drop.reason, drop.packet.packets());

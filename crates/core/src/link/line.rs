@@ -1,4 +1,4 @@
-//! Propagation: delay and jitter, and the packets that are under way.
+//! Propagation: delay and jitter, and the packets in flight.
 
 use alloc::collections::VecDeque;
 
@@ -13,20 +13,20 @@ use crate::unit::{Bytes, Span, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Order {
-    /// A packet arrives no earlier than those sent before it: a small delay drawn behind a large
-    /// one is prolonged to it, as in a queue. Where packets follow each other more closely than
-    /// the jitter, this makes the mean delay larger than the configured one.
+    /// A packet arrives no earlier than packets sent before it: a small delay drawn after a large
+    /// one is extended, as in a queue. If packets are sent at shorter intervals than the jitter,
+    /// the mean delay becomes larger than the configured one.
     #[default]
     Kept,
-    /// Each packet arrives after the delay drawn for it, overtaking others where that is shorter.
+    /// Each packet arrives after the delay drawn for it, and may overtake others.
     Free,
 }
 
-/// The packets under way, in the order of their arrival.
+/// The packets in flight, in the order of their arrival.
 #[derive(Debug)]
 pub(super) struct Line<P> {
     in_flight: VecDeque<(Time, P)>,
-    /// The sum of them.
+    /// Their number and size.
     traffic: Traffic,
     /// The latest arrival so far.
     horizon: Time,
@@ -40,9 +40,9 @@ impl<P: Packet> Line<P> {
         Self { in_flight: VecDeque::new(), traffic: Traffic::default(), horizon: Time::ZERO }
     }
 
-    /// Takes a packet whose transmission ended at `sent`, or gives it back when the line is full.
-    // A packet that is handed over in memory is read as soon as it is written, which takes longer than all
-    // of the rest.
+    /// Takes a packet whose transmission ended at `sent`, or returns it if the line is full.
+    // Inlined: a packet passed in memory would be read right after it is written, which takes
+    // longer than the rest of this function.
     #[inline(always)]
     pub(super) fn send(
         &mut self,
@@ -73,7 +73,7 @@ impl<P: Packet> Line<P> {
         Ok(())
     }
 
-    /// The next packet to arrive, if it has by `now`, and when it did.
+    /// The next packet, if it has arrived by `now`, and its arrival time.
     pub(super) fn arrived(&mut self, now: Time) -> Option<(Time, P)> {
         self.next_arrival().filter(|arrival| *arrival <= now)?;
         let (arrival, packet) = self.in_flight.pop_front()?;

@@ -1,14 +1,14 @@
-//! Random loss on a link: independent of each other, or in bursts.
+//! Random loss on a link: independent per packet, or in bursts.
 
 use rand::{Rng, RngExt};
 
 /// Random loss on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Loss {
-    /// Nothing is lost.
+    /// No loss.
     #[default]
     Never,
-    /// Each packet is lost with this probability (0 to 1), whatever happened to the others.
+    /// Each packet is lost with this probability (0 to 1), independently of the others.
     Bernoulli(f64),
     /// Loss in bursts.
     GilbertElliott(GilbertElliott),
@@ -24,24 +24,25 @@ pub enum Loss {
 ///            to_good
 /// ```
 ///
-/// The link starts good. Each packet meets the loss of the present state, and then the state
-/// changes or not. Bad times last 1 / `to_good` packets in the mean, good ones 1 / `to_bad`.
-/// Source: Elliott, "Estimates of Error Rates for Codes on Burst-Noise Channels", Bell System
-/// Technical Journal 42 (1963), with the transition probabilities named instead of lettered.
+/// The link starts in the good state. Each packet is subject to the loss of the present state, and
+/// then the state may change. The mean duration of the bad state is 1 / `to_good` packets, that of
+/// the good state 1 / `to_bad`. Source: Elliott, "Estimates of Error Rates for Codes on Burst-Noise
+/// Channels", Bell System Technical Journal 42 (1963), with the transition probabilities named
+/// instead of lettered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GilbertElliott {
     /// The probability that a packet is lost in the good state, from 0 to 1.
     pub good_loss: f64,
     /// The same in the bad state.
     pub bad_loss: f64,
-    /// The probability with which a packet turns the good state bad, from 0 to 1.
+    /// The probability per packet that the good state turns bad, from 0 to 1.
     pub to_bad: f64,
-    /// The probability with which a packet turns the bad state good, from 0 to 1.
+    /// The probability per packet that the bad state turns good, from 0 to 1.
     pub to_good: f64,
 }
 
 impl GilbertElliott {
-    /// The probability that a packet is lost, over a long time.
+    /// The long-run probability that a packet is lost.
     pub fn mean_loss(&self) -> f64 {
         let changes = self.to_bad + self.to_good;
         let bad = if changes > 0.0 { self.to_bad / changes } else { 0.0 };
@@ -49,7 +50,7 @@ impl GilbertElliott {
     }
 }
 
-/// The loss of one link as it goes on.
+/// The state of the loss on one link.
 #[derive(Debug)]
 pub(super) struct LossProcess {
     loss: Loss,
@@ -62,7 +63,7 @@ impl LossProcess {
         Self { loss, is_bad: false }
     }
 
-    /// Whether the next packet is lost.
+    /// Draws whether the next packet is lost.
     pub(super) fn strikes(&mut self, rng: &mut impl Rng) -> bool {
         let mut happens = |probability: f64| rng.random::<f64>() < probability;
         match self.loss {

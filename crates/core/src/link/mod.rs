@@ -1,5 +1,5 @@
-//! The link's stop: rate, delay and loss, as a [`Hop`], and hops in series as a [`Path`]. Both
-//! directions between two ends, with the Wi-Fi between them if there is any, are [`Conditions`].
+//! Emulated links: a [`Hop`] has a rate, a delay and loss; a [`Path`] is a series of hops;
+//! [`Conditions`] are both directions between two ends, with a Wi-Fi cell if there is one.
 //!
 //! ```text
 //! enqueue ─► mtu ─► qdisc ─► transmitter ─► loss ─► line (delay ± jitter) ─► poll
@@ -8,8 +8,8 @@
 //!           drops   drops                   drops   drops
 //! ```
 //!
-//! Everything here is a state machine on the driver's time. The canonical loop hands packets in
-//! as they come, takes out all that is due, and sleeps until the next event:
+//! Everything here is a state machine on the driver's time. The canonical loop queues packets as
+//! they arrive, polls all that are due, and sleeps until the next event:
 //!
 //! ```
 //! # use freshline_core::link::PathConfig;
@@ -33,29 +33,29 @@
 //!
 //! # Time
 //!
-//! A driver that is late changes nothing: what happened between two calls is worked out in the
-//! order in which it happened, at the times at which it happened. A transmission starts at the
-//! very end of the one before it, and a packet enters a hop when the hop before delivered it.
-//! When a departure and an arrival coincide, the departure comes first; so what arrives at the
-//! very time of a trace's delivery opportunity is too late for it.
+//! A late driver does not change the result: all events between two calls are computed in order,
+//! with their own times. A transmission starts exactly when the previous one ends, and a packet
+//! enters a hop when the previous hop delivered it. If a departure and an arrival coincide, the
+//! departure comes first; so a packet that arrives exactly at a trace's delivery opportunity is too
+//! late for it.
 //!
 //! # Change
 //!
-//! A hop may get another rate or delay at given times ([`HopChange`]). A new rate counts at once,
-//! also for what is left of the packet in transmission; a new delay counts for packets whose
-//! transmission ends after it, and with the order kept none of them overtakes another. The delay lines
-//! of a trace ([`Trace`]) act in the same way, on top of the delay of the hop.
+//! A hop may change its rate or delay at given times ([`HopChange`]). A new rate applies at once,
+//! also to the rest of the packet in transmission. A new delay applies to packets whose
+//! transmission ends after the change; with [`Order::Kept`], no packet overtakes another. The delay
+//! lines of a trace ([`Trace`]) act in the same way, in addition to the delay of the hop.
 //!
 //! # Randomness
 //!
-//! Each hop owns one generator, handed to it when it is made, so the n-th packet over a hop
-//! meets the same fate whatever happens elsewhere and whenever the driver looks.
+//! Each hop owns one random generator, passed at construction, so the n-th packet over a hop always
+//! has the same loss and delay, independent of other hops and of the driver's timing.
 //!
 //! # Memory
 //!
-//! A hop holds what its qdisc's limit allows, one packet in transmission, and a line of at most
-//! [`Hop::LINE_PACKETS`] and [`Hop::LINE_BYTES`]. What comes in excess onto the line is dropped
-//! as [`DropReason::LineFull`](crate::router::DropReason::LineFull).
+//! A hop holds packets up to its qdisc's limit, one packet in transmission, and a line of at most
+//! [`Hop::LINE_PACKETS`] and [`Hop::LINE_BYTES`]. Packets beyond the line's limit are dropped as
+//! [`DropReason::LineFull`](crate::router::DropReason::LineFull).
 
 mod conditions;
 mod config;
@@ -93,21 +93,21 @@ use alloc::sync::Arc;
 
 use crate::unit::{BitRate, Bytes, Span};
 
-/// What a link does to packets behind its queue.
+/// The parameters of a link, after its queue.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LinkParams {
-    /// The largest packet that it takes; `None` is any size. A larger one is dropped in front of
-    /// the queue.
+    /// The largest packet that it takes; `None` is any size. Larger packets are dropped before the
+    /// queue.
     pub mtu: Option<Bytes>,
     /// The rate of transmission; `None` is infinitely fast.
     pub rate: Option<BitRate>,
-    /// The times at which packets are transmitted, in place of a rate, and changes of what is added to
-    /// `delay`.
-    /// It starts at [`Time::ZERO`].
+    /// The times at which packets are transmitted, instead of a rate, and the delays added to
+    /// `delay`. It starts at [`Time::ZERO`].
     ///
     /// [`Time::ZERO`]: crate::unit::Time::ZERO
     pub trace: Option<Arc<Trace>>,
-    /// The bytes that the link layer adds to each packet: they take time at the rate or of the trace.
+    /// The bytes that the link layer adds to each packet: they use the rate or the trace's
+    /// opportunities.
     pub framing: Framing,
     /// The propagation delay, from the end of the transmission to the delivery; a trace may add
     /// to it.

@@ -22,24 +22,24 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
         Self { hops: vec![hop] }
     }
 
-    /// Adds `hop` behind the last one, before any packet has come.
+    /// Adds `hop` after the last one, before any packet has arrived.
     pub fn push(&mut self, hop: Hop<Q, P, R>) {
         self.hops.push(hop);
     }
 
-    /// Hands in a packet.
+    /// Queues a packet at the first hop.
     pub fn enqueue(&mut self, now: Time, packet: P, drops: &mut Drops<'_, P>) {
         self.hand_on(now, drops, &mut |_, _| ());
         self.hops[0].enqueue(now, packet, drops);
     }
 
-    /// The next packet that has arrived at the end by `now`; call it until there is none.
+    /// The next packet that has arrived at the end by `now`; call until it returns `None`.
     pub fn poll(&mut self, now: Time, drops: &mut Drops<'_, P>) -> Option<Delivered<P>> {
         self.hand_on(now, drops, &mut |_, _| ());
         self.hops.last_mut()?.poll(now, drops)
     }
 
-    /// When something happens next: call [`Path::poll`] then.
+    /// The time of the next event: call [`Path::poll`] then.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.hops.iter().filter_map(Hop::poll_timeout).min()
     }
@@ -54,16 +54,16 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Path<Q, P, R> {
         &self.hops
     }
 
-    /// How many packets are on the path.
+    /// The number of packets on the path.
     pub fn inside(&self) -> Packets {
         self.hops.iter().fold(Packets::ZERO, |sum, hop| sum + hop.inside())
     }
 
-    /// Hands on from hop to hop what left one until `now`, and shows it to `watch` with the number
-    /// of the hop that it left, counted from 0.
+    /// Forwards packets that left a hop until `now` to the next hop, and passes each to `watch`
+    /// with the index of the hop that it left, counted from 0.
     ///
-    /// [`Path::enqueue`] and [`Path::poll`] do this without a watch; a driver that wants to see
-    /// everything calls it before them, with the same `now`. What leaves the last hop is seen by
+    /// [`Path::enqueue`] and [`Path::poll`] do this without a watch; a driver that records every
+    /// packet calls it before them, with the same `now`. Packets that leave the last hop appear in
     /// [`Path::poll`]; its transmissions until `now` are in the statistics.
     pub fn advance(
         &mut self,

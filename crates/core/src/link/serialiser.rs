@@ -1,4 +1,4 @@
-//! Puts packets on the wire one after the other, at exactly the rate.
+//! Transmits packets one after the other, at exactly the configured rate.
 
 use crate::unit::{BitRate, Bytes, Span, Time};
 
@@ -6,15 +6,14 @@ const NANOS_PER_SEC: u128 = 1_000_000_000;
 
 /// The sender of a link.
 ///
-/// Ends of transmissions are whole ns, rounded up; what the rounding took is given back to the
-/// next packet of a busy period, so packet n of a burst ends at start + ⌈Σ bits / rate⌉ and the
-/// rate has no drift.
+/// Transmissions end at whole ns, rounded up. The rounding is credited to the next packet of the
+/// busy period, so packet n of a burst ends at start + ⌈Σ bits / rate⌉ and the rate has no drift.
 #[derive(Debug)]
 pub(super) struct Serialiser {
     rate: Option<BitRate>,
     /// When the last transmission ended.
     free_at: Time,
-    /// What the last end was rounded up by, in ns × bit/s: always below the rate.
+    /// The rounding of the last end, in ns × bit/s: always below the rate.
     rounding: u128,
 }
 
@@ -23,7 +22,7 @@ impl Serialiser {
         Self { rate, free_at: Time::ZERO, rounding: 0 }
     }
 
-    /// Sends `size` from `start`, which is not before the last end: how long it takes.
+    /// Sends `size` from `start`, which is not before the last end; returns the duration.
     pub(super) fn send(&mut self, start: Time, size: Bytes) -> Span {
         let duration = match self.rate.map(|rate| u128::from(rate.as_bps())) {
             None => Span::ZERO,
@@ -33,7 +32,7 @@ impl Serialiser {
                     self.rounding = 0;
                 }
                 let bit_nanos = u128::from(size.get()) * 8 * NANOS_PER_SEC;
-                // A tiny packet on a fast link may not even use up what is owed.
+                // A tiny packet on a fast link may take less time than the credit.
                 let nanos = bit_nanos.saturating_sub(self.rounding).div_ceil(bps);
                 self.rounding = self.rounding + nanos * bps - bit_nanos;
                 Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

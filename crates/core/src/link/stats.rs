@@ -1,4 +1,4 @@
-//! What went through a hop, what did not, and how long it waited.
+//! The counters of a hop: packets delivered and dropped, and queueing delays.
 
 use super::SpanHistogram;
 use crate::router::{DropReason, Packet};
@@ -7,9 +7,9 @@ use crate::unit::{Bytes, Packets, Span};
 /// An amount of traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
-    /// How many packets.
+    /// The number of packets.
     pub packets: Packets,
-    /// Their sizes together.
+    /// The sum of their sizes.
     pub bytes: Bytes,
 }
 
@@ -33,12 +33,12 @@ impl Traffic {
 pub struct DropCounts([u64; DropReason::ALL.len()]);
 
 impl DropCounts {
-    /// How many packets were dropped for `reason`.
+    /// The number of packets dropped for `reason`.
     pub fn of(&self, reason: DropReason) -> Packets {
         Packets::new(self.0[reason as usize])
     }
 
-    /// How many packets were dropped in all.
+    /// The total number of dropped packets.
     pub fn total(&self) -> Packets {
         Packets::new(self.0.iter().sum())
     }
@@ -63,14 +63,14 @@ impl DropCounts {
 /// The statistics of one hop since its start.
 #[derive(Debug, Clone, Default)]
 pub struct HopStats {
-    /// What was handed to the hop.
+    /// Packets handed to the hop.
     pub arrived: Traffic,
-    /// What came out at its end.
+    /// Packets delivered at its end.
     pub delivered: Traffic,
-    /// What was lost on the way.
+    /// Packets dropped or lost in it.
     pub drops: DropCounts,
-    /// How long packets waited in the queue before their transmission.
+    /// The sojourn time of packets in the queue before their transmission.
     pub sojourn: SpanHistogram,
-    /// For how long the link transmitted, without the transmission going on now.
+    /// The total transmission time of the link, without the present transmission.
     pub busy: Span,
 }

@@ -1,5 +1,4 @@
-//! Links that carry what a recorded or modelled one did: delivery opportunities and delays at given
-//! times.
+//! Traces of recorded or modelled links: delivery opportunities and delays at given times.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -7,7 +6,7 @@ use core::fmt;
 
 use crate::unit::{Bytes, Span, Time};
 
-/// Delivery opportunities and delays, repeated without end, in the format of mahimahi's traces
+/// Delivery opportunities and delays, repeated indefinitely, in the format of mahimahi's traces
 /// (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015) with one
 /// addition.
 ///
@@ -17,15 +16,15 @@ use crate::unit::{Bytes, Span, Time};
 /// - `15000` is an opportunity to deliver 1500 bytes at 15,000 ms. Several lines with one time are
 ///   several opportunities.
 /// - `15000 delay=31.5ms` sets the delay from 15,000 ms on. It is added to the link's own delay.
-///   Before the first such line the trace adds none. mahimahi has no such lines.
+///   Before the first such line the trace adds no delay. mahimahi has no such lines.
 ///
-/// A trace of delays alone leaves the link its rate.
+/// With a trace that has only delays, the link keeps its rate.
 ///
-/// After the time of its last line the trace begins anew, shifted by that time; a delay lasts until
-/// the next delay line, also across repetitions.
+/// After the time of its last line the trace repeats, shifted by that time; a delay lasts until the
+/// next delay line, also across repetitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// In ascending order; empty in a trace of delays alone.
+    /// In ascending order; empty in a trace with delays only.
     opportunities: Vec<Span>,
     /// Delays and their start times, in ascending order.
     delays: Vec<(Span, Span)>,
@@ -36,12 +35,12 @@ pub struct Trace {
 /// A trace that cannot be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// A line that is no time.
+    /// A line that is not a time.
     #[error("line {line}: `{text}` is not a time in whole ms; write one number a line")]
     NotATime {
         /// Which line, counted from 1.
         line: usize,
-        /// What stands there.
+        /// The text of the line.
         text: String,
     },
     /// A line that goes back in time.
@@ -50,17 +49,17 @@ pub enum TraceError {
         /// Which line, counted from 1.
         line: usize,
     },
-    /// A line with something behind its time that is not a delay.
+    /// A line whose text after the time is not a delay.
     #[error("line {line}: `{text}` is not a delay: {reason}; write for example `15000 delay=31ms`")]
     NotADelay {
         /// Which line, counted from 1.
         line: usize,
-        /// What follows the time.
+        /// The text of the line.
         text: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A trace that takes no time cannot be repeated.
+    /// A trace without a duration, which cannot be repeated.
     #[error("the last time is not above 0 ms, so the trace cannot be repeated; add later times")]
     NoDuration,
     /// A trace without any line.
@@ -69,7 +68,7 @@ pub enum TraceError {
 }
 
 impl Trace {
-    /// What one opportunity delivers.
+    /// The number of bytes that one opportunity delivers.
     pub const OPPORTUNITY: Bytes = Bytes::new(1500);
     /// The latest time that a trace may give, in ms: a year.
     const MAX_MILLIS: u64 = 365 * 86_400_000;
@@ -121,17 +120,17 @@ impl Trace {
         Ok(Self { opportunities, delays, period })
     }
 
-    /// After how long it begins anew.
+    /// The period after which it repeats.
     pub fn period(&self) -> Span {
         self.period
     }
 
-    /// How many opportunities it has before it begins anew.
+    /// The number of opportunities per period.
     pub fn opportunities(&self) -> usize {
         self.opportunities.len()
     }
 
-    /// What it adds to the delay of a packet whose transmission ends at `time`.
+    /// The delay that it adds for a packet whose transmission ends at `time`.
     pub fn delay_at(&self, time: Time) -> Span {
         let (rounds, rest) = self.round_of(time);
         let begun = self.delays.partition_point(|(at, _)| *at <= rest);
@@ -143,13 +142,14 @@ impl Trace {
         current.map_or(Span::ZERO, |(_, delay)| *delay)
     }
 
-    /// How often it has begun anew by `time`, and for how long the present round has lasted.
+    /// The number of complete periods by `time`, and the time since the start of the present one.
     fn round_of(&self, time: Time) -> (u64, Span) {
         let (nanos, period) = (time.since(Time::ZERO).as_nanos(), self.period.as_nanos());
         (nanos / period, Span::from_nanos(nanos % period))
     }
 
-    /// When opportunity `number`, counted from 0 over all repetitions, comes; never without any.
+    /// The time of opportunity `number`, counted from 0 over all repetitions; never in a trace
+    /// without opportunities.
     fn time_of(&self, number: u64) -> Time {
         let count = self.opportunities.len() as u64;
         if count == 0 {
@@ -159,7 +159,7 @@ impl Trace {
         Time::ZERO + before + self.opportunities[(number % count) as usize]
     }
 
-    /// How many opportunities come until `time`, those at `time` included.
+    /// The number of opportunities until `time`, including those at `time`.
     pub(super) fn count_until(&self, time: Time) -> u64 {
         let (rounds, rest) = self.round_of(time);
         let in_round = self.opportunities.partition_point(|at| *at <= rest);
@@ -194,14 +194,15 @@ impl fmt::Display for Trace {
 
 /// The transmitter of a link that follows a trace.
 ///
-/// An opportunity delivers what waits when it comes, up to 1500 bytes; a packet may take several
-/// opportunities, and several packets may share one. What nothing waits for is gone.
+/// An opportunity delivers queued packets, up to 1500 bytes; a packet may take several
+/// opportunities, and several packets may share one. An opportunity without a queued packet is
+/// lost.
 #[derive(Debug)]
 pub(super) struct Replay<T> {
     trace: T,
-    /// The opportunity that is waited for or was not used up, if anything is to be sent.
+    /// The next opportunity, or one with bytes left, if there is something to send.
     next: Option<u64>,
-    /// What is left of the present opportunity.
+    /// The unused bytes of the present opportunity.
     left: Bytes,
     used: Bytes,
 }
@@ -211,7 +212,7 @@ impl<T: core::ops::Deref<Target = Trace>> Replay<T> {
         Self { trace, next: None, left: Bytes::ZERO, used: Bytes::ZERO }
     }
 
-    /// Whether a packet may start at `now`; if not, [`Replay::next_start`] says when.
+    /// Whether a packet may start at `now`; if not, [`Replay::next_start`] returns when it may.
     pub(super) fn may_start(&mut self, now: Time) -> bool {
         if self.left > Bytes::ZERO {
             return true;
@@ -229,7 +230,7 @@ impl<T: core::ops::Deref<Target = Trace>> Replay<T> {
         self.next.map(|next| self.trace.time_of(next))
     }
 
-    /// Sends `size` from `start`, where [`Replay::may_start`] held: how long it takes.
+    /// Sends `size` from `start`, after [`Replay::may_start`] returned true; returns the duration.
     pub(super) fn send(&mut self, start: Time, size: Bytes) -> Span {
         self.used += size;
         let missing = size.get().saturating_sub(self.left.get());
@@ -244,13 +245,13 @@ impl<T: core::ops::Deref<Target = Trace>> Replay<T> {
         self.trace.time_of(last).since(start)
     }
 
-    /// Nothing waits any more: what is left of the opportunity is gone.
+    /// The queue is empty: the rest of the opportunity is lost.
     pub(super) fn rest(&mut self) {
         self.next = None;
         self.left = Bytes::ZERO;
     }
 
-    /// The part of what the trace offered between `since` and `now` that was used, from 0 to 1.
+    /// The used fraction of the trace's opportunities between `since` and `now`, from 0 to 1.
     pub(super) fn utilisation(&self, since: Time, now: Time) -> f64 {
         let count = self.trace.count_until(now).saturating_sub(self.trace.count_until(since));
         if count == 0 {
@@ -259,7 +260,7 @@ impl<T: core::ops::Deref<Target = Trace>> Replay<T> {
         self.used.get() as f64 / (count as f64 * Trace::OPPORTUNITY.get() as f64)
     }
 
-    /// What the trace offers after `since`, until `until`, in bits.
+    /// The capacity of the trace after `since`, until `until`, in bits.
     pub(super) fn capacity_bits(&self, since: Time, until: Time) -> f64 {
         let count = self.trace.count_until(until).saturating_sub(self.trace.count_until(since));
         8.0 * count as f64 * Trace::OPPORTUNITY.get() as f64

@@ -1,4 +1,4 @@
-//! Traces as configurations name them: a file, or a model that generates one.
+//! Traces in configurations: a file, or a model that generates a trace.
 
 use alloc::sync::Arc;
 
@@ -6,7 +6,7 @@ use rand::{Rng, RngExt};
 
 use super::{FieldError, Trace, TraceFile, TraceModel};
 
-/// Where a hop's trace comes from. In a file a string is a [`TraceFile`], and a table with a `model`
+/// The source of a hop's trace. In a file, a string is a [`TraceFile`], and a table with a `model`
 /// is a [`TraceModel`].
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

@@ -1,11 +1,12 @@
-//! Traces as configurations name them. Files are the driver's affair; this asks it for them.
+//! Trace files as named in configurations. The driver reads the files; this module requests them by
+//! name.
 
 use alloc::string::String;
 use alloc::sync::Arc;
 
 use super::{Trace, TraceError};
 
-/// A trace by the name of its file. Two of them are equal if the names are.
+/// A trace by the name of its file. Two are equal if their names are equal.
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(from = "String", into = "String"))]
@@ -14,7 +15,7 @@ pub struct TraceFile {
     trace: Option<Arc<Trace>>,
 }
 
-/// A trace that cannot be had.
+/// Why a trace is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TraceFileError<E> {
     /// The file cannot be read.
@@ -22,10 +23,10 @@ pub enum TraceFileError<E> {
     Unreadable {
         /// The name of the trace.
         name: String,
-        /// What the reader said.
+        /// The reader's error.
         reason: E,
     },
-    /// The file is no trace.
+    /// The file is not a trace.
     #[error("the trace `{name}`, {reason}")]
     Malformed {
         /// The name of the trace.
@@ -46,12 +47,12 @@ impl TraceFile {
         &self.name
     }
 
-    /// What was read.
+    /// The trace, once read.
     pub fn trace(&self) -> Option<Arc<Trace>> {
         self.trace.clone()
     }
 
-    /// Reads the trace from what `read` makes of its name.
+    /// Reads the trace from the text that `read` returns for its name.
     pub fn read<E>(
         &mut self,
         read: impl FnOnce(&str) -> Result<String, E>,

@@ -1,4 +1,4 @@
-//! What puts packets on a link: at a rate, or when a trace allows it.
+//! The transmitter of a link: it sends packets at a rate, or at the opportunities of a trace.
 
 use alloc::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) struct Transmitter {
     pub(super) pace: Pace,
 }
 
-/// What paces it.
+/// The pacing of a transmitter.
 #[derive(Debug)]
 pub(super) enum Pace {
     Rate(Serialiser),
@@ -24,19 +24,19 @@ pub(super) enum Pace {
 impl Transmitter {
     pub(super) fn new(link: &LinkParams) -> Self {
         let pace = match &link.trace {
-            // One with delays alone leaves the rate as it is.
+            // A trace with delays only does not change the rate.
             Some(trace) if trace.opportunities() > 0 => Pace::Trace(Replay::new(Arc::clone(trace))),
             _ => Pace::Rate(Serialiser::new(link.rate)),
         };
         Self { framing: link.framing, pace }
     }
 
-    /// Goes on at `rate`, exactly from the next transmission on.
+    /// Continues at `rate`, from the next transmission on.
     pub(super) fn set_rate(&mut self, rate: BitRate) {
         self.pace = Pace::Rate(Serialiser::new(Some(rate)));
     }
 
-    /// Whether a packet that waits may start at `now`, where nothing is in transmission.
+    /// Whether a queued packet may start at `now`, if nothing is in transmission.
     pub(super) fn may_start(&mut self, now: Time) -> bool {
         match &mut self.pace {
             Pace::Rate(_) => true,
@@ -44,7 +44,7 @@ impl Transmitter {
         }
     }
 
-    /// When a packet may start for which [`Transmitter::may_start`] did not hold.
+    /// When a packet may start for which [`Transmitter::may_start`] returned false.
     pub(super) fn next_start(&self) -> Option<Time> {
         match &self.pace {
             Pace::Rate(_) => None,
@@ -52,7 +52,7 @@ impl Transmitter {
         }
     }
 
-    /// Sends an IP packet of `size` from `start`, in its frame: how long it takes.
+    /// Sends an IP packet of `size` from `start`, in its frame; returns the duration.
     pub(super) fn send(&mut self, start: Time, size: Bytes) -> Span {
         let size = self.framing.on_wire(size);
         match &mut self.pace {
@@ -61,7 +61,7 @@ impl Transmitter {
         }
     }
 
-    /// Nothing may be sent now.
+    /// The queue is empty, or may not be sent now.
     pub(super) fn rest(&mut self) {
         if let Pace::Trace(replay) = &mut self.pace {
             replay.rest();

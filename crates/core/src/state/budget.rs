@@ -110,8 +110,8 @@ impl Budget {
         }
     }
 
-    /// Changes the share of a holder from `share` to `wanted` bytes. Returns whether there was room;
-    /// otherwise nothing changes. A share can always become smaller.
+    /// Changes the share of a holder from `share` to `wanted` bytes. Returns whether there was
+    /// room; otherwise nothing changes. A share can always become smaller.
     #[must_use]
     pub fn resize(&mut self, share: &mut usize, wanted: usize) -> bool {
         if !self.has_room(*share, wanted) {
@@ -197,7 +197,7 @@ mod tests {
         let mut share = others[0];
         budget.enter(Party(0, 2));
         assert!(!budget.resize(&mut share, 201) && budget.resize(&mut share, 100));
-        assert!(budget.resize(&mut share, 101), "it holds less than a quarter of what is left");
+        assert!(budget.resize(&mut share, 101), "it holds less than a quarter of the rest");
     }
 
     #[test]

@@ -193,9 +193,9 @@ pub trait DownlinkLaw: fmt::Debug + Send {
     /// level belongs to this rate. Laws that do not learn from rates ignore it.
     fn on_paced(&mut self, _now: Time, _station: StationId, _rate: BitRate) {}
 
-    /// Frames to `station` have at most this many packets, as its client's latest report says: Nmax for
-    /// this station in place of [`DownlinkParams::max_packets`], which `None` restores. It is brought into 2 to
-    /// 1024. Laws without levels ignore it.
+    /// Frames to `station` have at most this many packets, as reported by its client: Nmax
+    /// for this station instead of [`DownlinkParams::max_packets`], which `None` restores. It is
+    /// clamped to 2 to 1024. Laws without levels ignore it.
     fn on_max_packets(&mut self, _station: StationId, _packets: Option<NonZeroU16>) {}
 
     /// The time of [`DownlinkLaw::poll_timeout`] has come; earlier calls have no effect.

@@ -1,4 +1,4 @@
-//! Moves virtual time on: the world with its packets, the hosts, and what is due next.
+//! Advances virtual time: the world with its packets, the hosts, and due events.
 //!
 //! ```text
 //!   next ─► advance: clock ─► world ─► arrivals ─► hosts that are due ─► their datagrams ─► world
@@ -18,7 +18,7 @@ use super::hosts::{HEADERS, MonitorHost, SourceHost};
 use super::tally::Tally;
 use crate::clock::Clock;
 
-/// What the clocks of hosts show at the start, a year: a time of 0 stands for an unknown one.
+/// The clocks of hosts at the start, a year: a time of 0 means unknown.
 const START: Span = Span::from_secs(365 * 86_400);
 
 /// All datagrams of one source in one direction.
@@ -108,7 +108,7 @@ impl Driver {
         self.sources.push(attached);
     }
 
-    /// What was before counts no more.
+    /// Discards earlier counts.
     pub(super) fn begin_measuring(&mut self) {
         self.built.world.begin_measuring();
         self.tally.measure_from(local(self.now));
@@ -117,7 +117,7 @@ impl Driver {
         }
     }
 
-    /// When there is something to do next.
+    /// The time of the next event.
     pub(super) fn next(&self) -> Option<Time> {
         let is_due = |source: &Attached| source.is_due || source.host.woken().is_set();
         let is_monitor_due = self.monitor.as_ref().is_some_and(|(host, _)| host.woken().is_set());
@@ -130,7 +130,7 @@ impl Driver {
         Time::earliest([hosts, self.built.world.poll_timeout()])
     }
 
-    /// Moves time on to `at`, unless it is past, and does what is due.
+    /// Moves time on to `at`, unless it is past, and handles due events.
     pub(super) fn advance(&mut self, at: Time) {
         self.now = self.now.max(at);
         self.nanos.store(local(self.now).as_nanos(), Ordering::Relaxed);
@@ -141,7 +141,7 @@ impl Driver {
         self.turn_monitor(has_arrivals);
     }
 
-    /// Hands arrived datagrams to hosts; whether some were for the monitor.
+    /// Passes arrived datagrams to hosts; returns whether some were for the monitor.
     fn take_arrivals(&mut self) -> bool {
         let Self { built, monitor, sources, datagram, out: reply, .. } = self;
         let (world, now) = (&mut built.world, local(self.now));
@@ -216,7 +216,7 @@ fn send(world: &mut World, (flow, path): (usize, PathId), direction: Direction, 
 }
 
 impl Drop for Driver {
-    /// Tells the handles that nothing more comes.
+    /// Notifies the handles of the end.
     fn drop(&mut self) {
         self.sources.iter().for_each(|source| source.host.abandon());
         if let Some((host, _)) = &self.monitor {

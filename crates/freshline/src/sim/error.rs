@@ -22,7 +22,7 @@ pub enum SimError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system reports.
+        /// The system's error.
         error: io::Error,
     },
     /// The source or the monitor cannot be built.

@@ -1,11 +1,13 @@
 //! The hosts of a simulation: a source each, and the monitor.
 //!
-//! The driver and the application's handle share a host: the handle ends it, and asks for its report.
+//! The driver and the application's handle share a host: the handle ends it, and asks for its
+//! report.
 //!
-//! The driver holds a host's lock while it runs a step of it. A step can call a function of the application, such as
-//! that of `Topic::sample_with`, and this function can use the handle of the same host. So no call of a handle takes
-//! the lock then: `has_ended` reads an atomic, and `end` sets one that the driver acts on after the step. What a
-//! step drops of the application's is dropped outside of the lock.
+//! The driver holds a host's lock while it runs a step of it. A step can call a function of the
+//! application, such as that of `Topic::sample_with`, and this function can use the handle of the
+//! same host. So no call of a handle takes the lock then: `has_ended` reads an atomic, and `end`
+//! sets one that the driver acts on after the step. A step's values of the application are dropped
+//! outside of the lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,11 +60,11 @@ pub(super) struct Host<E, W, G> {
     shared: Arc<Shared>,
 }
 
-/// What is read without the lock of [`Inner`].
+/// The fields that are read without the lock of [`Inner`].
 #[derive(Default)]
 struct Shared {
     woken: Flag,
-    /// The host has ended, or ends after the present step.
+    /// The host has ended, or ends after the current step.
     has_ended: AtomicBool,
     /// The thread that runs a step.
     steps_on: Mutex<Option<ThreadId>>,
@@ -72,7 +74,7 @@ pub(super) struct Inner<E, W, G> {
     pub(super) endpoint: E,
     pub(super) watch: W,
     clock: Clock,
-    /// Dropped at the end: tells the application's handles.
+    /// Dropped at the end: notifies the application's handles.
     guard: Option<G>,
     /// Why it cannot go on.
     error: Option<Error>,
@@ -111,7 +113,8 @@ impl Shared {
         *self.steps_on.lock().unwrap_or_else(PoisonError::into_inner) = thread;
     }
 
-    /// Whether the caller is a function that a step calls, so that this thread holds the lock of [`Inner`].
+    /// Whether the caller is a function that a step calls, so that this thread holds the lock of
+    /// [`Inner`].
     fn is_in_step(&self) -> bool {
         let thread = self.steps_on.lock().unwrap_or_else(PoisonError::into_inner);
         thread.is_some_and(|id| id == thread::current().id())
@@ -123,12 +126,12 @@ impl Shared {
 
     fn set_ended(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
-        // It may have a goodbye to send.
+        // It may have a close message to send.
         self.woken.set();
     }
 }
 
-/// An endpoint that says goodbye.
+/// An endpoint that sends a close message.
 pub(super) trait Close {
     fn close(&mut self, now: Time);
 }
@@ -152,7 +155,8 @@ impl<E: Close, W, G> Host<E, W, G> {
         Self { inner: Arc::new(Mutex::new(inner)), shared: Arc::new(shared) }
     }
 
-    /// Runs a step of the driver, then ends the host if the step failed or if one of its functions asked for the end.
+    /// Runs a step of the driver, then ends the host if the step failed or if one of its functions
+    /// asked for the end.
     pub(super) fn step<R>(&self, step: impl FnOnce(&mut Inner<E, W, G>) -> R) -> R {
         let running = Step::new(&self.shared);
         let mut inner = self.lock();
@@ -176,7 +180,7 @@ impl<E: Close, W, G> Host<E, W, G> {
         &self.shared.woken
     }
 
-    /// The simulation has ended: nothing more comes to the application.
+    /// The simulation has ended: the application gets no more events.
     pub(super) fn abandon(&self) {
         let guard = self.lock().guard.take();
         self.shared.set_ended();
@@ -189,7 +193,7 @@ impl<E: Close, W, G> Host<E, W, G> {
 }
 
 impl<E: Close, W, G> Inner<E, W, G> {
-    /// Says goodbye, once; the caller drops the guard after the lock.
+    /// Sends the close message, once; the caller drops the guard after the lock.
     fn close(&mut self) -> Option<G> {
         let guard = self.guard.take()?;
         self.endpoint.close(self.clock.now());
@@ -204,7 +208,7 @@ impl<E: Close, W, G> Inner<E, W, G> {
 // ---- sources ----
 
 impl Inner<UnboundSource, source::Watch, source::Ended> {
-    /// A datagram has come by a path.
+    /// A datagram has arrived by a path.
     pub(super) fn handle_datagram(&mut self, now: Time, by: PathId, datagram: &[u8]) {
         if !self.has_ended() {
             let handled = self.endpoint.handle_datagram(now, by, datagram, &mut self.watch);
@@ -219,7 +223,7 @@ impl Inner<UnboundSource, source::Watch, source::Ended> {
         }
     }
 
-    /// Does what is due, and sends; gives when it is to be called again.
+    /// Handles due events, and sends; returns the time of the next call.
     pub(super) fn turn(
         &mut self,
         now: Time,
@@ -271,7 +275,7 @@ impl Simulated<SourceReport> for SourceHost {
 // ---- the monitor ----
 
 impl Inner<UnboundMonitor, MeasuredStore, monitor::Ended> {
-    /// A datagram has come; the answer is in `reply`, if there is one.
+    /// A datagram has arrived; the answer is in `reply`, if there is one.
     pub(super) fn handle_datagram(
         &mut self,
         now: Time,
@@ -285,7 +289,7 @@ impl Inner<UnboundMonitor, MeasuredStore, monitor::Ended> {
         }
     }
 
-    /// Does what is due, and sends; gives when it is to be called again.
+    /// Handles due events, and sends; returns the time of the next call.
     pub(super) fn turn(
         &mut self,
         now: Time,

@@ -13,8 +13,8 @@ use super::driver::{Attached, Driver};
 use super::error::SimError;
 use super::tally::{Measured, Which};
 
-/// The results of a simulation, measured from its start, or from the end of the scenario's `warm_up`. [`fmt::Display`]
-/// prints a summary, for the message of an assertion.
+/// The results of a simulation, measured from its start, or from the end of the scenario's
+/// `warm_up`. [`fmt::Display`] prints a summary, for the message of an assertion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     duration: Duration,
@@ -52,7 +52,7 @@ pub struct Age {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Delay {
-    /// How many arrived; of states, those that were fresher than all before them.
+    /// How many arrived; for states, only those fresher than all before them.
     pub count: u64,
     /// The mean.
     pub mean: Duration,
@@ -139,9 +139,9 @@ impl Report {
         self.duration
     }
 
-    /// The age of a topic at the monitor, by its name: `source/topic`, or `source` for a source without topics. It is
-    /// measured from the first state on that the application puts, even if that does not arrive. Of a topic with keys
-    /// it is the age of the key that changed last.
+    /// The age of a topic at the monitor, by its name: `source/topic`, or `source` for a source
+    /// without topics. It is measured from the first state on that the application puts, even if
+    /// that does not arrive. Of a topic with keys it is the age of the key that changed last.
     ///
     /// # Errors
     /// [`SimError::UnknownTopic`], and [`SimError::NotMeasured`] if no time has passed.
@@ -158,8 +158,8 @@ impl Report {
         self.topic(&which)?.age.ok_or_else(|| SimError::NotMeasured(name.to_owned()))
     }
 
-    /// The age of a topic of the return direction, such as `monitor/cmd`, at the source `source`, from the arrival of
-    /// its first state on.
+    /// The age of a topic of the return direction, such as `monitor/cmd`, at the source `source`,
+    /// from the arrival of its first state on.
     ///
     /// # Errors
     /// As [`Report::age`].
@@ -200,7 +200,8 @@ impl Report {
         find(&self.links, "link", link).map(|[_, reverse]| *reverse)
     }
 
-    /// The goodput of a TCP stream or of cross traffic of the scenario in bit/s; of flows with a `count`, the sum.
+    /// The goodput of a TCP stream or of cross traffic of the scenario in bit/s; of flows with a
+    /// `count`, the sum.
     ///
     /// # Errors
     /// [`SimError::Unknown`], also for other kinds of flows.
@@ -301,7 +302,7 @@ impl LinkDirection {
         for hop in hops {
             let stats = hop.stats();
             utilisation = utilisation.max(hop.utilisation(Time::ZERO, now));
-            // What comes out of the last one.
+            // The packets that leave the last hop.
             delivered = stats.delivered.packets.get();
             dropped += stats.drops.total().get();
             mean += stats.sojourn.mean();

@@ -1,7 +1,7 @@
-//! What a simulation measures at the hosts that receive: true ages, and delays.
+//! Measures true ages and delays at the receiving hosts of a simulation.
 //!
-//! All hosts of a simulation have one clock, which the sessions do not know, so that the age of a state is exact
-//! here: now less its generation time.
+//! All hosts of a simulation have one clock, which the sessions do not know, so the age of a state
+//! is exact here: the current time minus its generation time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::state::full_name;
 use crate::store::Store;
 use crate::topic::Topic;
 
-/// What is measured, and where: at the monitor, or at a source that receives.
+/// The measured quantity, and where: at the monitor, or at a source that receives.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Which {
     /// The name of the source; empty for the monitor.
@@ -95,7 +95,7 @@ impl Tally {
         }
     }
 
-    /// What was before `now` does not count.
+    /// Discards measurements before `now`.
     pub(super) fn measure_from(&self, now: Time) {
         let mut inner = self.lock();
         for measured in inner.measured.values_mut() {
@@ -105,7 +105,8 @@ impl Tally {
         inner.measured_from = now;
     }
 
-    /// All measurements, and the time since which they are; topics without a state are as old as that.
+    /// All measurements, and the time since which they are; topics without a state are as old as
+    /// that.
     pub(super) fn snapshot(&self) -> (BTreeMap<Which, Measured>, Time) {
         let inner = self.lock();
         let mut measured = inner.measured.clone();
@@ -137,10 +138,10 @@ impl Tally {
     }
 }
 
-/// A store, and what measures alongside.
+/// A store, and the measurement alongside.
 pub(super) type MeasuredStore = Both<Box<Store>, Box<Measuring>>;
 
-/// Measures the ages and delays of what arrives.
+/// Measures the ages and delays of arrivals.
 pub(super) struct Measuring {
     tally: Tally,
     /// See [`Which::at`].
@@ -148,7 +149,7 @@ pub(super) struct Measuring {
 }
 
 impl Measuring {
-    /// This store, and what measures alongside.
+    /// This store, and the measurement alongside.
     pub(super) fn with(store: Store, tally: Tally, at: &str) -> MeasuredStore {
         Both { first: Box::new(store), other: Box::new(Self { tally, at: at.into() }) }
     }

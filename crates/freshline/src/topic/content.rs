@@ -1,4 +1,4 @@
-//! What a topic holds until the network takes it.
+//! The states of a topic until the network takes them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +7,7 @@ use freshline_core::unit::Time;
 use freshline_core::wire::RecordChunk;
 use freshline_net::source::sampler::Take;
 
-/// What a topic can be given.
+/// The kinds of a topic's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Latest,
@@ -21,7 +21,7 @@ pub(super) struct Content {
     /// The newest state, and whether it was taken.
     pub(super) newest: Option<(Time, Vec<u8>)>,
     pub(super) is_taken: bool,
-    /// Of keys: the newest state that was not taken; `None`: the key is removed.
+    /// By key: the newest state that was not taken; `None`: the key is removed.
     pub(super) keys: BTreeMap<Vec<u8>, (Time, Option<Vec<u8>>)>,
     pub(super) records: VecDeque<(Time, Vec<u8>)>,
     /// The bytes of `records`.

@@ -8,8 +8,9 @@ use super::{Limits, Topic};
 use crate::clock::Clock;
 
 impl Topic {
-    /// A topic that a monitor sends which the application runs itself: its handle, and what
-    /// [`ReturnConfig`](freshline_net::monitor::ReturnConfig) needs. States have at most `max_state` bytes.
+    /// A topic of a monitor that the application runs itself: its handle, and the part for
+    /// [`ReturnConfig`](freshline_net::monitor::ReturnConfig). States have at most `max_state`
+    /// bytes.
     pub fn returned(params: TopicParams, max_state: usize) -> (Self, ReturnTopic) {
         Self::returned_within(params, Limits { max_state, clock: Clock::real() })
     }

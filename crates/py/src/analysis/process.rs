@@ -18,7 +18,7 @@ const MAX_SECONDS: f64 = 3.2e9;
 #[pyclass(frozen, module = "freshline")]
 pub(crate) struct AgeProcess {
     process: Process,
-    /// What is subtracted from all times.
+    /// The offset that is subtracted from all times.
     base: f64,
     end: Time,
     /// Between two falls: when it begins, and the age there and at its end.

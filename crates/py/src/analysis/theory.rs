@@ -1,4 +1,4 @@
-//! What the mean age ought to be, and statistics.
+//! The mean age that theory predicts, and statistics.
 
 use freshline_core::age::theory::{Hop, Queues as Closed, path_lower_bound as bound};
 use freshline_core::unit::{Span, UpdateRate};

@@ -13,8 +13,9 @@ use super::text::{changes_of, text_of};
 use crate::error;
 use crate::table::{Columns, Table};
 
-/// Runs a scenario once for each seed of each job, which is what it changes and its seeds. The rows (job, seed, of, name,
-/// value, unit) are in the order of jobs and seeds, and do not depend on the number of threads.
+/// Runs a scenario once for each seed of each job; a job is its changes to the scenario and its
+/// seeds. The rows (job, seed, of, name, value, unit) are in the order of jobs and seeds, and do
+/// not depend on the number of threads.
 #[pyfunction]
 #[pyo3(signature = (name, text, folder, jobs, threads=None, progress=None))]
 pub(crate) fn run_batch(

@@ -4,7 +4,7 @@
 //!   lab ─ on_sent, on_ack, on_timeout ─► object ─ rate, next_update(), next_timeout() ─► what the lab asks for next
 //! ```
 //!
-//! After each input the answers are asked for once and kept.
+//! After each input the answers are requested once and kept.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ pub(crate) struct PyLaws {
     fate: Fate,
 }
 
-/// What ends runs early: an exception of a law, or of the caller.
+/// The reason why runs end early: an exception of a law, or of the caller.
 #[derive(Clone, Default)]
 struct Fate {
     raised: Arc<Mutex<Option<PyErr>>>,
@@ -55,7 +55,7 @@ impl PyLaws {
         &self.fate.stop
     }
 
-    /// What a law has raised, if one has.
+    /// Returns the exception of a law, if there was one.
     pub(crate) fn check(&self) -> PyResult<()> {
         self.fate.raised.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
@@ -83,7 +83,7 @@ struct PyLaw {
     wanted: Option<UpdateRate>,
     /// When the last update was due, and the wanted rate when it left.
     last: Option<(Time, Option<UpdateRate>)>,
-    /// What `next_update()` gave.
+    /// The last result of `next_update()`.
     given: Option<Time>,
     next_timeout: Option<Time>,
 }
@@ -99,10 +99,10 @@ struct Methods {
     next_timeout: bool,
 }
 
-/// What a law learns from an ack. Times are in s.
+/// The measurements of one ack, for a law. Times are in s.
 #[pyclass(frozen, name = "Ack", module = "freshline.lab", get_all)]
 pub(crate) struct PyAck {
-    /// The update that is acknowledged; updates are numbered in the order of sending.
+    /// The acknowledged update; updates are numbered in the order of sending.
     seq: u64,
     /// When that update's state was sampled, on the source's clock.
     generated_at: f64,
@@ -112,7 +112,7 @@ pub(crate) struct PyAck {
     len: u32,
     /// How long the monitor held it before it answered.
     hold: f64,
-    /// When it arrived, on the monitor's clock: only differences between acks mean anything.
+    /// When it arrived, on the monitor's clock: only differences between acks are meaningful.
     received_at: f64,
     /// The number of fresh updates that the monitor had received by then.
     fresh: u32,
@@ -174,7 +174,7 @@ impl PyLaw {
         self.fate.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Calls the object's method for an input, if it has one, and asks the object what it wants.
+    /// Calls the object's method for an input, if it has one, and reads the object's answers.
     fn notify(
         &mut self,
         has_method: bool,
@@ -214,7 +214,7 @@ impl PyLaw {
         };
         self.wanted = rate.map(valid).transpose()?;
         if let Some((_, at_departure @ None)) = &mut self.last {
-            // None was known then: the first one that is known counts.
+            // No rate was known then: the first known one counts.
             *at_departure = self.wanted;
         }
         if self.has.next_update {

@@ -24,7 +24,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` on a thread of its own; `look` is called meanwhile, and what it raises sets `stop`.
+/// Runs `work` on a thread of its own; `look` is called meanwhile, and its exception sets `stop`.
 pub(crate) fn while_looking<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,

@@ -38,8 +38,9 @@ struct Job {
 
 #[pymethods]
 impl Prepared {
-    /// The scenario `name`: a file, or one that comes with the package; or `text`, which names files relative to
-    /// `folder`. `set` has what is changed of it, by keys such as "flow.robot.updates.law".
+    /// The scenario `name`: a file, or one that comes with the package; or `text`, which names
+    /// files relative to `folder`. `set` has changes to it, by keys such as
+    /// "flow.robot.updates.law".
     #[new]
     #[pyo3(signature = (name, text=None, folder=None, set=None))]
     fn new(
@@ -73,16 +74,17 @@ impl Prepared {
         self.points[0].scenario.seed
     }
 
-    /// What each point of the sweep sets; one point without a sweep.
+    /// The settings of each point of the sweep; one point without a sweep.
     #[getter]
     fn points<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let sets = self.points.iter().map(|point| Ok(pythonize::pythonize(py, &point.set)?));
         sets.collect()
     }
 
-    /// Runs all points: their metrics, and the numbers of each run, both with what a point sets in front. With `seeds` a
-    /// point has one run for each seed. `laws` has a callable for each flow, by its name, which makes the law of a
-    /// source. `progress` is called with the number of runs that are done.
+    /// Runs all points: their metrics, and the numbers of each run, both with the point's settings
+    /// in front. With `seeds` a point has one run for each seed. `laws` has a callable for each
+    /// flow, by its name, which makes the law of a source. `progress` is called with the number of
+    /// finished runs.
     #[pyo3(signature = (seeds=None, laws=None, threads=None, progress=None))]
     fn run(
         &self,
@@ -109,7 +111,8 @@ impl Prepared {
         Ok((self.table_of_metrics(&jobs, runs)?, numbers))
     }
 
-    /// Runs one run of a point again, and records what happens: series with a line per `every` seconds, ages, packets.
+    /// Runs one run of a point again, and records its events: series with a line per `every`
+    /// seconds, ages, packets.
     #[pyo3(signature = (point, seed, run, laws=None, every=None, ages=false, packets=false))]
     #[expect(clippy::too_many_arguments, reason = "Python calls it with names")]
     fn record(
@@ -138,8 +141,8 @@ impl Prepared {
         Ok(Recording::of(recorded?.into_iter().next()))
     }
 
-    /// Runs one run of a point again, and returns a capture (pcap) of what leaves the hops and cells: LINK, LINK/reverse, or
-    /// CELL, as `--pcap` of `freshline lab run` has it.
+    /// Runs one run of a point again, and returns a capture (pcap) of packets leaving hops and
+    /// cells: LINK, LINK/reverse, or CELL, as `--pcap` of `freshline lab run` has it.
     #[pyo3(signature = (point, seed, run, carriers, laws=None))]
     fn capture<'py>(
         &self,
@@ -199,7 +202,8 @@ impl Prepared {
         self.points.iter().enumerate().flat_map(of_point).collect()
     }
 
-    /// The columns of what points set, for rows of these points: numbers if all values are, else texts.
+    /// The columns of points' settings, for rows of these points: numbers if all values are, else
+    /// texts.
     fn set_columns(&self, rows: &[usize]) -> Columns {
         let number = |value: &Value| value.as_float().or_else(|| Some(value.as_integer()? as f64));
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use crate::table::{Columns, Table};
 use crate::time::seconds;
 
-/// What happened in one run.
+/// The recording of one run.
 #[pyclass(frozen, module = "freshline._native")]
 pub(crate) struct Recording(freshline_lab::record::Recording);
 

@@ -6,11 +6,11 @@ use pyo3::types::PyBytes;
 
 /// An event of a source or a monitor.
 ///
-/// Kinds of a source: "opened", "silent", "closed", "unreachable", "trouble". Kinds of a monitor, and of what a source
-/// receives: "opened", "gone", "stale", "recovered".
+/// Kinds of a source: "opened", "silent", "closed", "unreachable", "trouble". Kinds of a monitor,
+/// and of a source's return direction: "opened", "gone", "stale", "recovered".
 #[pyclass(frozen, module = "freshline")]
 pub(crate) struct Event {
-    /// What happened.
+    /// The kind of the event.
     #[pyo3(get)]
     kind: &'static str,
     /// The name of the source, of a monitor's event.
@@ -98,7 +98,7 @@ impl From<MonitorEvent> for Event {
 pub(crate) enum AnyEvents {
     /// Of a source.
     Source(freshline::Events<SourceEvent>),
-    /// Of a monitor, or of what a source receives.
+    /// Of a monitor, or of the return direction.
     Monitor(freshline::Events<MonitorEvent>),
 }
 

@@ -23,7 +23,7 @@ pub(crate) enum Endpoint<'py> {
 
 #[pymethods]
 impl Events {
-    /// The events of a source or a monitor; with `received`, those of what a source receives.
+    /// The events of a source or a monitor; with `received`, those of a source's return direction.
     #[new]
     #[pyo3(signature = (endpoint, *, received=false))]
     fn new(endpoint: Endpoint<'_>, received: bool) -> PyResult<Self> {

@@ -1,4 +1,5 @@
-//! A source or a monitor that is open until it is closed, and what is still open when the interpreter ends.
+//! Handles of sources and monitors that can be closed, and the list of open ones for the
+//! interpreter's exit.
 
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};

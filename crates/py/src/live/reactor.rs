@@ -1,4 +1,4 @@
-//! How tasks of an event loop wait.
+//! Lets tasks of an event loop wait.
 //!
 //! ```text
 //!   network's thread ─ wakes ─► ready: numbers of waiters ─► descriptor readable ─► event loop: poll each
@@ -20,7 +20,7 @@ use super::events::{Endpoint, Events};
 use super::state::State;
 use super::subscription::Subscription;
 
-/// Tells an event loop which of its waiters to poll.
+/// Gives an event loop the numbers of the waiters to poll.
 #[pyclass(frozen, module = "freshline._native")]
 pub(crate) struct Reactor(Arc<Ready>);
 
@@ -76,7 +76,7 @@ impl Wake for Signal {
     }
 }
 
-/// What a waiter waits for.
+/// The object that a waiter waits for.
 #[derive(FromPyObject)]
 pub(crate) enum Awaited<'py> {
     /// The next state.
@@ -87,7 +87,7 @@ pub(crate) enum Awaited<'py> {
     End(Endpoint<'py>),
 }
 
-/// What came.
+/// The result of waiting.
 #[derive(IntoPyObject)]
 enum Item {
     State(State),
@@ -133,7 +133,8 @@ impl Waiter {
         Self { waiting: Mutex::new(Some(waiting)), waker }
     }
 
-    /// Whether it is done, and what came: None at the end. Not done, it will wake its reactor.
+    /// Whether it is done, and the result, with `None` at the end. Not done, it will wake its
+    /// reactor.
     fn poll(&self) -> (bool, Option<Item>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(future) = &mut *waiting else { return (true, None) };

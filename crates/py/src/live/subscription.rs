@@ -18,7 +18,8 @@ pub(crate) struct Subscription(pub(crate) Arc<freshline::Subscription>);
 
 #[pymethods]
 impl Subscription {
-    /// Subscribes to topics of a monitor, or to those that a source receives; `*` matches any characters.
+    /// Subscribes to topics of a monitor, or to received topics of a source; `*` matches any
+    /// characters.
     #[new]
     fn new(endpoint: Endpoint<'_>, pattern: &str) -> PyResult<Self> {
         let subscription = match endpoint {

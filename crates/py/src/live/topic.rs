@@ -19,7 +19,7 @@ pub(crate) struct Topic {
     process: u32,
 }
 
-/// What was replaced, as bytes.
+/// The replaced state, as bytes.
 type Replaced<'py> = Option<Bound<'py, PyBytes>>;
 
 impl Topic {
@@ -120,10 +120,10 @@ impl Topic {
         self.here()?.push(bytes_of(record)?).map_err(|error| error::of_put(&error))
     }
 
-    /// Calls `sample()` for each update, at the moment of sending, which gives the freshest state. It runs on the
-    /// network's thread and must be quick. If it raises, no update leaves, the event "trouble" gives the reason, and
-    /// it is called again after 100 ms. `put` ends it. The source holds the function, and what that refers to, until it is
-    /// closed.
+    /// Calls `sample()` for each update, at the moment of sending, which gives the freshest state.
+    /// It runs on the network's thread and must be quick. If it raises, no update leaves, the event
+    /// "trouble" gives the reason, and it is called again after 100 ms. `put` ends it. The source
+    /// holds the function, and everything that it refers to, until it is closed.
     fn sample_with(&self, sample: Py<PyAny>) -> PyResult<()> {
         if !Python::attach(|py| sample.bind(py).is_callable()) {
             return Err(PyTypeError::new_err("sample_with needs a function that returns a state"));

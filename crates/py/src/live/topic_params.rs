@@ -1,4 +1,4 @@
-//! What a topic is, before its source is built.
+//! The parameters of a topic, before its source is built.
 
 use freshline::TopicKind;
 use pyo3::prelude::*;

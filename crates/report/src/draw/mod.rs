@@ -39,7 +39,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<T, E> = Result<T, DrawingAreaErrorKind<E>>;
 type SvgError = <SVGBackend<'static> as DrawingBackend>::ErrorType;
 
-/// What appears when the pointer is near a mark: its place, and its text.
+/// The tooltip of a mark: its place, and its text.
 type Hover = ((i32, i32), String);
 
 /// An entry of a legend.
@@ -103,7 +103,8 @@ pub fn svg(figure: &Figure) -> Result<String, OutputError> {
     Ok(finished(&text, label, &hovers))
 }
 
-/// The upper left corners of panels, each in the column that is shortest so far, and where the tallest column ends.
+/// The upper left corners of panels, each in the column that is shortest so far, and where the
+/// tallest column ends.
 fn placed(panels: &[Laid<'_>], columns: usize, top: u32) -> (Vec<(u32, u32)>, u32) {
     let mut ends = vec![top; columns];
     let mut place = |panel: &Laid<'_>| {

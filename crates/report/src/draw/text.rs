@@ -44,7 +44,7 @@ pub(super) fn wrapped(text: &str, size: f64, max: f64) -> Vec<String> {
     lines
 }
 
-/// Without what XML cannot hold and what turns the direction of text.
+/// The text without characters that XML does not allow or that change the direction of text.
 pub(crate) fn plain(text: &str) -> String {
     let is_hidden = |c: char| {
         c.is_control()

@@ -17,8 +17,8 @@ use super::error::NetlinkError;
 use super::limits::MAX_DUMPS;
 use super::request::{Requests, Writer};
 
-/// How long a client waits for the kernel where it may wait. The kernel usually answers before a request
-/// has returned.
+/// How long a client waits for the kernel where it may wait. The kernel usually answers before a
+/// request has returned.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The size of the receive buffer in bytes: the kernel fills 32 KiB of a list at once.
@@ -48,10 +48,11 @@ impl Protocol {
     }
 }
 
-/// A socket to the kernel, in the network namespace in which the calling thread was when it opened it.
+/// A socket to the kernel, in the network namespace in which the calling thread was when it opened
+/// it.
 ///
-/// After [`NetlinkError::Endless`] or [`NetlinkError::TooLong`] a list is unfinished, and the kernel refuses to
-/// begin another one on the same socket: a new client is needed.
+/// After [`NetlinkError::Endless`] or [`NetlinkError::TooLong`] a list is unfinished, and the
+/// kernel refuses to begin another one on the same socket: a new client is needed.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -62,8 +63,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens a socket, which receives messages from the kernel only. A request waits for its answer for
-    /// `timeout`; with zero it never waits, which is enough for kernels that answer at once, as Linux does.
+    /// Opens a socket, which receives messages from the kernel only. A request waits for its answer
+    /// for `timeout`; with zero it never waits, which is enough for kernels that answer at once, as
+    /// Linux does.
     ///
     /// # Errors
     /// [`NetlinkError::System`]: `EPROTONOSUPPORT` where the kernel was built without the protocol.
@@ -109,7 +111,8 @@ impl Client {
         self.ask(requests, acks, |_, _| ())?.result()
     }
 
-    /// Asks for one object: the first of which `read` makes something, by its message's type and body.
+    /// Requests one object: the first for which `read` returns a value, by its message's type and
+    /// body.
     ///
     /// # Errors
     /// [`NetlinkError`].
@@ -130,7 +133,7 @@ impl Client {
         found.ok_or(NetlinkError::Empty)
     }
 
-    /// Lists objects: what `read` makes of them, by their message's type and body. A list that changes
+    /// Lists objects: the results of `read`, by their message's type and body. A list that changes
     /// meanwhile is read again.
     ///
     /// # Errors
@@ -165,8 +168,9 @@ impl Client {
     /// The next datagram, for [`replies`](super::replies). Never waits.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if no datagram is queued, `ENOBUFS` if the kernel had more than the receive
-    /// buffer holds, and [`io::ErrorKind::InvalidData`] if the datagram is longer than `buffer`.
+    /// [`io::ErrorKind::WouldBlock`] if no datagram is queued, `ENOBUFS` if the kernel had more
+    /// than the receive buffer holds, and [`io::ErrorKind::InvalidData`] if the datagram is longer
+    /// than `buffer`.
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
         Ok(receive(&self.socket, buffer, MsgFlags::MSG_DONTWAIT)?)
     }
@@ -182,7 +186,7 @@ impl Client {
         self.send(requests)?;
         let is_patient = !self.timeout.is_zero();
         let flags = if is_patient { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
-        // What the kernel sends after a refusal is skipped with the next request.
+        // The kernel's messages after a refusal are skipped with the next request.
         while !answer.is_over() {
             match receive(&self.socket, &mut self.buffer, flags) {
                 Ok(datagram) => answer.on_datagram(datagram, &mut on_object)?,
@@ -304,7 +308,8 @@ mod tests {
     #[test]
     fn a_kernel_that_does_not_answer_is_waited_for_no_longer_than_the_limit() {
         let mut client = Client::open(Protocol::Route, Duration::from_millis(20)).unwrap();
-        // Not acknowledged, as an acknowledgement is expected of a request that does not ask for one.
+        // Not acknowledged, as an acknowledgement is expected of a request that does not ask for
+        // one.
         let mut silent = one(1, 0, |_| ());
         let error = client.ask(&mut silent, 1, |_, _| ()).unwrap_err();
         assert!(matches!(error, NetlinkError::NoAnswer(_)), "{error:?}");

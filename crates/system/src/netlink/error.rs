@@ -17,8 +17,8 @@ pub enum NetlinkError {
         /// The kernel's explanation (extended ack).
         text: Option<String>,
     },
-    /// The kernel acknowledged the request without the object that was asked for.
-    #[error("the kernel's answer does not hold what was asked for")]
+    /// The kernel acknowledged the request without the requested object.
+    #[error("the kernel's answer does not hold the requested object")]
     Empty,
     /// The kernel did not answer.
     #[error("the kernel did not answer a netlink request within {0:?}")]
@@ -49,7 +49,8 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
-    /// The system's number of the error, as in `errno.h`; `None` if the kernel did not refuse anything.
+    /// The system's number of the error, as in `errno.h`; `None` if the kernel did not refuse
+    /// anything.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {

@@ -14,7 +14,8 @@ use super::request::Writer;
 /// The length of the header of generic netlink, in bytes.
 pub const GENERIC_HEADER: usize = 4;
 
-/// The family that knows the numbers of all families, its command, and the attributes of its answer.
+/// The family that knows the numbers of all families, its command, and the attributes of its
+/// answer.
 const CONTROLLER: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -45,7 +46,8 @@ impl Generic {
         }
     }
 
-    /// Lists what a command gives: what `read` makes of each message, from the header of generic netlink on.
+    /// Lists the objects of a command: the results of `read` for each message, from the header of
+    /// generic netlink on.
     ///
     /// # Errors
     /// [`NetlinkError`].

@@ -1,8 +1,9 @@
-//! Bounds of what is read.
+//! Limits of reading.
 
-/// How many messages are read for one answer. A list of all queueing disciplines of a large host has some
+/// The maximum number of messages read for one answer. A list of all queueing disciplines of a
+/// large host has some thousands.
 /// thousands.
 pub(super) const MAX_MESSAGES: usize = 1 << 16;
 
-/// How often a list is read that changes meanwhile.
+/// The maximum number of attempts to read a list that changes meanwhile.
 pub(super) const MAX_DUMPS: usize = 8;

@@ -24,11 +24,11 @@ pub struct Reply<'a> {
     pub seq: u32,
     /// The listed objects changed while the kernel listed them.
     pub is_interrupted: bool,
-    /// What it says.
+    /// Its content.
     pub content: Content<'a>,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content<'a> {
     /// An object: the type of the message, and all that follows its header.
@@ -38,7 +38,7 @@ pub enum Content<'a> {
         /// All that follows netlink's header.
         body: &'a [u8],
     },
-    /// The kernel has done what was requested, or the list is complete.
+    /// The kernel has completed the request, or the list.
     Done {
         /// A warning.
         text: Option<&'a str>,
@@ -89,8 +89,8 @@ fn reply<'a>(datagram: &mut &'a [u8]) -> Result<Reply<'a>, MalformedReply> {
     Ok(Reply { seq: header.sequence_number, is_interrupted, content })
 }
 
-/// `struct nlmsgerr`: a number, the request's header, with an error also the rest of the request, and
-/// attributes. An ack is an error with number 0.
+/// `struct nlmsgerr`: a number, the request's header, with an error also the rest of the request,
+/// and attributes. An ack is an error with number 0.
 fn of_error(flags: u16, payload: &[u8]) -> Result<Content<'_>, MalformedReply> {
     let error = ErrorBuffer::new_checked(payload).map_err(|_| MalformedReply)?;
     let echo = error.payload();

@@ -11,7 +11,7 @@ const ALIGNMENT: usize = 4;
 pub mod flags {
     use netlink_packet_core as core;
 
-    /// The kernel confirms that it has done what was requested.
+    /// The kernel confirms that it has completed the request.
     pub const ACK: u16 = core::NLM_F_ACK;
     /// Notifications of the change are also sent to the socket that requested it.
     pub const ECHO: u16 = core::NLM_F_ECHO;
@@ -37,8 +37,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Adds a message of this type. That it is a request (`NLM_F_REQUEST`) is added to its flags; its sequence
-    /// number is set when it is sent.
+    /// Adds a message of this type. That it is a request (`NLM_F_REQUEST`) is added to its flags;
+    /// its sequence number is set when it is sent.
     pub fn push(&mut self, kind: u16, flags: u16, body: impl FnOnce(&mut Writer<'_>)) {
         let start = self.bytes.len();
         let mut header = NetlinkHeader::default();
@@ -120,7 +120,7 @@ impl Writer<'_> {
         self
     }
 
-    /// What one of the libraries knows how to write.
+    /// Writes a part that one of the libraries can encode.
     pub(super) fn emit(&mut self, part: &impl Emitable) -> &mut Self {
         let start = self.0.len();
         self.0.resize(start + part.buffer_len(), 0);
@@ -161,7 +161,8 @@ impl Writer<'_> {
         value(&mut Writer(self.0));
         let len = self.0.len() - start;
         debug_assert!(len <= usize::from(u16::MAX), "{len} bytes in one attribute");
-        // Not by `NlaBuffer`, whose calls cost more than all the rest: verdicts on packets are written here.
+        // Not by `NlaBuffer`, whose calls cost more than all the rest: verdicts on packets are
+        // written here.
         let ([a, b], [c, d]) = ((len as u16).to_ne_bytes(), kind.to_ne_bytes());
         self.0[start..][..NLA_HEADER_SIZE].copy_from_slice(&[a, b, c, d]);
         self.0.resize(start + len.next_multiple_of(ALIGNMENT), 0);

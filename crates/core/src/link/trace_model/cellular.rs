@@ -44,14 +44,14 @@ pub struct CellularModel {
     /// Which of several independent traces of the seed, such as one per direction.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub stream: Option<u64>,
-    /// After how long the trace repeats: 1 ms to 24 h. Default: 300 s.
+    /// The period after which the trace repeats: 1 ms to 24 h. Default: 300 s.
     pub duration: Span,
     /// The mean rate over a long time, above zero: `max_rate` and `noise` are scaled by the factor
     /// that it needs. Default: no scaling.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub mean_rate: Option<BitRate>,
-    /// λ_max: the rate does not exceed it; above zero. Default: 12 Mbit/s, the paper's 1000 packets/s
-    /// of 1500 bytes.
+    /// λ_max: the maximum rate, above zero. Default: 12 Mbit/s, the paper's 1000 packets/s of 1500
+    /// bytes.
     pub max_rate: BitRate,
     /// σ, the noise power: the standard deviation of the change of the rate over 1 s, which grows with
     /// the square root of time; above zero, and σ·√τ at most λ_max/2. Default: 2.4 Mbit/s per √s, the
@@ -59,7 +59,7 @@ pub struct CellularModel {
     pub noise: BitRate,
     /// λ_z, the rate at which an outage ends. Default: 1/s, the paper's.
     pub escape_rate: UpdateRate,
-    /// τ: how often the rate changes, at least 1 ms. Default: 20 ms, the paper's.
+    /// τ: the interval between changes of the rate, at least 1 ms. Default: 20 ms, the paper's.
     pub tick: Span,
 }
 
@@ -78,7 +78,7 @@ impl Default for CellularModel {
     }
 }
 
-/// What a model does over a long time.
+/// The long-run averages of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LongRun {
     /// The fraction of time in outages.
@@ -113,8 +113,8 @@ impl CellularModel {
         Ok(draft.finish())
     }
 
-    /// What the rate does over a long time. An approximation in closed form: within 1 % of the chain
-    /// where σ·√τ is at most a tenth of λ_max, and within 4 % for larger steps.
+    /// The long-run averages of the rate. An approximation in closed form: within 1 % of the exact
+    /// Markov chain if σ·√τ is at most a tenth of λ_max, and within 4 % for larger steps.
     ///
     /// # Errors
     /// A parameter outside its range.

@@ -1,4 +1,4 @@
-//! A path over satellites in low earth orbit, which are assigned anew at fixed times.
+//! A path over satellites in low earth orbit, which are reassigned at fixed times.
 //!
 //! ```text
 //!   user terminal ─── d(t) ─── satellite ─── d(t) ─── gateway ─── ground ─── the other end
@@ -15,7 +15,7 @@
 //! and χ), the delay on the ground, a capacity, and whether there is an outage. Within the slot the delay
 //! follows the satellite, and delay and capacity vary from interval to interval.
 //!
-//! # Measured by others
+//! # From measurements
 //!
 //! - Satellites are assigned to terminals every 15 s, for all terminals at the 12th, 27th, 42nd and 57th
 //!   second of the minute, and the delay steps then (Tanveer, Puchol, Singh, Bianchi, Nithyanand,
@@ -23,9 +23,10 @@
 //!   CoNEXT Companion 2023). Latency and throughput change with these globally synchronised intervals
 //!   (Mohan, Ferguson, Cech, Bose, Renatin, Marina, Ott, "A Multifaceted Look at Starlink Performance",
 //!   WWW 2024). Hence `slot` and `phase`; the trace begins with a minute.
-//! - The delay has a spike of some 140 ms length at the start of each such interval (Casparsen, Jakobsen,
-//!   Nielsen, Popovski, Leyva-Mayorga, "Statistical Characterization and Prediction of E2E Latency over LEO
-//!   Satellite Networks", 2026). Hence the mean length of an outage, in which packets wait.
+//! - The delay has a spike of about 140 ms duration at the start of each such interval (Casparsen,
+//!   Jakobsen, Nielsen, Popovski, Leyva-Mayorga, "Statistical Characterization and Prediction of
+//!   E2E Latency over LEO Satellite Networks", 2026). Hence the mean length of an outage, in which
+//!   packets are queued.
 //!
 //! # By geometry
 //!
@@ -41,9 +42,9 @@
 //!   the gateway on. With the defaults a round trip over two such directions takes 22 to 53 ms.
 //! - The capacity of a slot is uniform in `mean_rate`·(1 ± `spread`), that of an interval in the slot's
 //!   capacity·(1 ± `variation`), and the wobble uniform in ±`wobble`.
-//! - An outage begins with a slot, with `outage_probability`, and is uniform in length up to `outage_max`:
-//!   half of the handovers, 140 ms in the mean. Nothing is transmitted meanwhile; packets that the
-//!   queue cannot hold are lost.
+//! - An outage begins with a slot, with `outage_probability`, and is uniform in length up to
+//!   `outage_max`: half of the handovers, with a mean of 140 ms. During an outage nothing is
+//!   transmitted; packets beyond the queue's limit are lost.
 //! - The two directions of a path (streams of one seed) have the same satellites, ground delays and
 //!   outages, and their own capacity and wobble.
 
@@ -64,15 +65,15 @@ pub struct LeoModel {
     /// Which of several traces over the same satellites, such as one per direction.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub stream: Option<u64>,
-    /// After how long the trace repeats: 1 ms to 24 h. Default: 300 s, 20 slots.
+    /// The period after which the trace repeats: 1 ms to 24 h. Default: 300 s, 20 slots.
     pub duration: Span,
     /// The mean capacity outside of outages, above zero. Default: 10 Mbit/s, an uplink.
     pub mean_rate: BitRate,
-    /// By which part of `mean_rate` the capacity of a slot differs from it at most, 0 to below 1.
-    /// Default: 0.5.
+    /// The maximum deviation of a slot's capacity from `mean_rate`, as a fraction of it, 0 to
+    /// below 1. Default: 0.5.
     pub spread: f64,
-    /// By which part of the slot's capacity that of an interval differs at most, 0 to below 1. Default:
-    /// 0.1.
+    /// The maximum deviation of an interval's capacity from its slot's, as a fraction of that, 0 to
+    /// below 1. Default: 0.1.
     pub variation: f64,
     /// The time between two assignments of satellites, at least `interval`. Default: 15 s.
     pub slot: Span,

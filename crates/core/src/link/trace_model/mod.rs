@@ -52,7 +52,7 @@ impl TraceModel {
         }
     }
 
-    /// The seed that it states itself.
+    /// Its own seed, if set.
     pub const fn seed(&self) -> Option<u64> {
         match self {
             Self::Cellular(model) => model.seed,
@@ -60,7 +60,7 @@ impl TraceModel {
         }
     }
 
-    /// The same model with this seed and stream where it states none itself.
+    /// The same model with this seed and stream where they are unset.
     pub fn or_seed(mut self, seed: u64, stream: u64) -> Self {
         let (own_seed, own_stream) = match &mut self {
             Self::Cellular(model) => (&mut model.seed, &mut model.stream),
@@ -177,7 +177,7 @@ mod tests {
             assert_eq!(first, trace(1, 0));
             assert_ne!(first, trace(2, 0));
             assert_ne!(first, trace(1, 1));
-            // What the model states itself takes precedence.
+            // The model's own values take precedence.
             let own = model.clone().or_seed(1, 0);
             assert_eq!(own.clone().or_seed(7, 7), own);
         }

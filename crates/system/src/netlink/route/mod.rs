@@ -54,7 +54,7 @@ impl Route {
         self.client.get(kind, flags, written(message), |_, body| read(body))
     }
 
-    /// Reads each entry of a list; those that `read` does not take are left out.
+    /// Reads each entry of a list; entries for which `read` returns `None` are left out.
     fn dump<T>(
         &mut self,
         message: &RouteNetlinkMessage,
@@ -68,7 +68,7 @@ fn written(message: &RouteNetlinkMessage) -> impl FnOnce(&mut Writer<'_>) {
     move |put| _ = put.emit(message)
 }
 
-/// What follows the fixed header `H` of a message.
+/// The part of a message after its fixed header `H`.
 fn behind<H: Emitable + Default>(body: &[u8]) -> Option<&[u8]> {
     body.get(H::default().buffer_len()..)
 }

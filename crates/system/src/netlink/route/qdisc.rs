@@ -46,7 +46,7 @@ impl From<Handle> for u32 {
     }
 }
 
-/// What a queue has counted.
+/// The counters of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueStats {
     /// Queued packets; a super-packet is one.
@@ -68,13 +68,13 @@ pub struct Qdisc {
     pub device: u32,
     /// Its own number.
     pub handle: Handle,
-    /// The class, or the discipline, below which it is.
+    /// The class, or the discipline, directly above it.
     pub parent: Handle,
     /// The name of its kind.
     pub kind: String,
-    /// Its kind and options, encoded as the kernel sent them: what makes another one like it.
+    /// Its kind and options, encoded as the kernel sent them; they can create an equal one.
     pub settings: Vec<u8>,
-    /// `None` where the kernel sent none.
+    /// `None` if the kernel sent none.
     pub stats: Option<QueueStats>,
 }
 
@@ -119,7 +119,7 @@ fn stats(attributes: &[u8]) -> Option<QueueStats> {
 }
 
 impl Route {
-    /// All queueing disciplines of a device that were made or chosen for it, the root among them.
+    /// All queueing disciplines of a device that were created or chosen for it, including the root.
     ///
     /// # Errors
     /// [`NetlinkError`].
@@ -139,7 +139,7 @@ impl Route {
     /// [`NetlinkError`]: `ENODEV` if there is no such device.
     pub fn root_qdisc(&mut self, device: u32) -> Result<Qdisc, NetlinkError> {
         let message = message(device, Handle::ROOT, Handle::UNSPEC);
-        // Without ECHO the kernel describes a single discipline only to those that subscribed to changes.
+        // Without ECHO the kernel describes a single discipline only to subscribers of changes.
         self.get(&RouteNetlinkMessage::GetQueueDiscipline(message), ECHO, Qdisc::parse)
     }
 

@@ -1,5 +1,5 @@
-//! What a host looks like from the outside: its links with their counters, its queueing disciplines, and by
-//! what it reaches an address.
+//! A host's network: its links with their counters, its queueing disciplines, and its next hop to
+//! an address.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ const STATS64: u16 = 23;
 const OUTPUT: u16 = 4;
 const GATEWAY: u16 = 5;
 
-/// A link with what it has counted.
+/// A link with its counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LinkReport {
     /// The device's index.
@@ -41,7 +41,7 @@ pub struct LinkReport {
     pub sent_bytes: u64,
 }
 
-/// By what packets to an address leave.
+/// The next hop of packets to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NextHop {
     /// The device's index.
@@ -96,7 +96,7 @@ impl Route {
         self.dump(&RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()), Qdisc::parse)
     }
 
-    /// By what packets to an address leave.
+    /// The next hop of packets to an address.
     ///
     /// # Errors
     /// [`NetlinkError`]: `ENETUNREACH` if there is no route.

@@ -4,8 +4,9 @@
 //! nlmsghdr │ inet_diag_msg (72 bytes) │ INET_DIAG_INFO (struct tcp_info) │ INET_DIAG_SKMEMINFO
 //! ```
 //!
-//! Layout and numbers are those of `linux/inet_diag.h`, `linux/sock_diag.h` and `linux/tcp.h`. A kernel
-//! that is older than a field of `tcp_info` sends a shorter structure; such a field reads as 0.
+//! Layout and numbers are those of `linux/inet_diag.h`, `linux/sock_diag.h` and `linux/tcp.h`. A
+//! kernel that is older than a field of `tcp_info` sends a shorter structure; such a field reads as
+//! 0.
 
 mod tcp_info;
 
@@ -32,16 +33,17 @@ const CLOSED: u32 = 7;
 /// An established TCP connection of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpSocket {
-    /// What all sockets have.
+    /// The fields that all sockets have.
     pub socket: Socket,
-    /// What TCP knows about the connection.
+    /// TCP's information about the connection.
     pub info: TcpInfo,
 }
 
 /// A socket of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Socket {
-    /// The kernel's number of the socket, which no other socket gets until the next start of the host.
+    /// The kernel's number of the socket, which no other socket gets until the next start of the
+    /// host.
     pub cookie: u64,
     /// Its address and port.
     pub local: SocketAddr,
@@ -55,7 +57,7 @@ pub struct Socket {
     pub memory: SocketMemory,
 }
 
-/// The memory of a socket in bytes, with what the kernel spends around the data.
+/// The memory of a socket in bytes, including the kernel's overhead around the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SocketMemory {
     /// Of received packets.

@@ -1,11 +1,12 @@
-//! What TCP knows about a connection (`struct tcp_info`).
+//! TCP's information about a connection (`struct tcp_info`).
 
 use crate::netlink::attributes::ne_u32;
 
-/// The fields of `struct tcp_info` (`linux/tcp.h`) by which time that is lost can be found. Times are in µs.
+/// The fields of `struct tcp_info` (`linux/tcp.h`) that show where time is lost. Times are in µs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpInfo {
-    /// The application had less to send than the path takes, when `delivery_rate` was measured.
+    /// The application had less to send than the path's capacity, when `delivery_rate` was
+    /// measured.
     pub is_app_limited: bool,
     /// The sender's segment in bytes.
     pub mss: u32,
