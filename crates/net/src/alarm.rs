@@ -1,4 +1,4 @@
-//! Waking up on the microsecond.
+//! Wake-ups with microsecond accuracy.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -13,29 +13,29 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 /// A timer that wakes a [`mio::Poll`].
 ///
-/// The timeout of `epoll_wait` is in whole ms and may be stretched by the kernel's timer slack;
-/// a `timerfd` has neither fault. It need not be read: setting it again rearms it.
+/// The timeout of `epoll_wait` is in whole ms and may be extended by the kernel's timer slack; a
+/// `timerfd` has neither problem. It need not be read: setting it again rearms it.
 #[derive(Debug)]
 pub struct Alarm {
     timer: TimerFd,
-    /// What it was set to last.
+    /// The time to which it was last set.
     set_to: Option<Time>,
 }
 
 impl Alarm {
-    /// A silent alarm.
+    /// A disarmed alarm.
     pub fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         Ok(Self { timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?, set_to: None })
     }
 
-    /// Has a poll that begins `now` return at `wake`, and not before: the timeout to give to it.
-    /// `None` is never; what is due already needs no alarm.
+    /// Makes a poll that begins `now` return at `wake`, and not before: returns the timeout to give
+    /// to it. `None` means never; a due time needs no alarm.
     pub fn poll_until(&mut self, now: Time, wake: Option<Time>) -> io::Result<Option<Duration>> {
         if wake.is_some_and(|wake| wake <= now) {
             return Ok(Some(Duration::ZERO));
         }
-        // Setting a timer of a virtual machine takes some microseconds, asking for it far less.
+        // In a virtual machine, setting a timer takes some microseconds, reading it far less.
         if wake != self.set_to || self.timer.get()?.is_none() {
             self.set(wake.map(|wake| wake.since(now)))?;
             self.set_to = wake;
@@ -43,10 +43,10 @@ impl Alarm {
         Ok(None)
     }
 
-    /// Rings once after `wait`, in place of what was set before; `None` is never.
+    /// Rings once after `wait`, replacing any earlier setting; `None` means never.
     fn set(&self, wait: Option<Span>) -> io::Result<()> {
         let Some(wait) = wait else { return Ok(self.timer.unset()?) };
-        // A zero would silence the timer, and a wait of centuries is beyond the kernel's range.
+        // Zero would disarm the timer, and a wait of centuries is beyond the kernel's range.
         let wait = wait.clamp(Span::from_nanos(1), Span::from_secs(365 * 86_400));
         let wait = TimeSpec::from_duration(Duration::from(wait));
         Ok(self.timer.set(Expiration::OneShot(wait), TimerSetTimeFlags::empty())?)

@@ -1,4 +1,4 @@
-//! Questions to a running endpoint, answered between two turns of its loop.
+//! Requests to a running endpoint, answered between two turns of its loop.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,7 +15,7 @@ struct Question<R> {
     answer: Sender<R>,
 }
 
-/// Asks an endpoint that runs on another thread for its report `R`.
+/// Requests the report `R` of an endpoint that runs on another thread.
 pub struct Asker<R> {
     questions: Sender<Question<R>>,
     waker: Arc<Waker>,
@@ -28,10 +28,10 @@ impl<R> Clone for Asker<R> {
 }
 
 impl<R> Asker<R> {
-    /// The run until now, with at most `most` peers.
+    /// The report of the run until now, with at most `most` peers.
     ///
     /// # Errors
-    /// [`Gone`] if the endpoint does not run any more.
+    /// [`Gone`] if the endpoint is no longer running.
     pub fn report(&self, most: usize) -> Result<R, Gone> {
         let (answer, answered) = channel();
         self.questions.send(Question { most, answer }).map_err(|_| Gone)?;
@@ -58,7 +58,7 @@ impl<R> Desk<R> {
 
     pub(crate) fn answer(&self, report: impl Fn(usize) -> R) {
         while let Ok(Question { most, answer }) = self.questions.try_recv() {
-            // Who has asked may have gone meanwhile.
+            // The requester may have gone meanwhile.
             let _ = answer.send(report(most));
         }
     }

@@ -1,7 +1,7 @@
-//! A listener for HTTP that slow clients cannot fill: it holds [`MAX_CONNECTIONS`] at a time, each for
-//! [`MAX_LIFE`] at most, and closes the oldest one for a newcomer. So neither descriptors nor memory
-//! grow with the number of clients that connect and say nothing, and an honest one is answered among
-//! them.
+//! A listener for HTTP that slow clients cannot exhaust: it holds at most [`MAX_CONNECTIONS`] at a
+//! time, each for at most [`MAX_LIFE`], and closes the oldest one for a new one. So neither
+//! descriptors nor memory grow with the number of idle clients, and an honest client is served
+//! among them.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,16 +19,16 @@ use tokio::time::{Sleep, sleep};
 /// Connections at a time. A few scrapers need one each.
 pub(crate) const MAX_CONNECTIONS: usize = 64;
 
-/// How long one connection lasts. Ten times what the largest answer takes on a slow link; scrapers
-/// connect again.
+/// The maximum lifetime of a connection. Ten times the duration of the largest answer on a slow
+/// link; scrapers reconnect.
 const MAX_LIFE: Duration = Duration::from_secs(10);
 
-/// The wait after a failure to accept, such as a lack of descriptors.
+/// The pause after a failure to accept, for example for lack of descriptors.
 const RETRY: Duration = Duration::from_millis(100);
 
 pub(crate) struct BoundedListener {
     listener: TcpListener,
-    /// Dropped, an entry closes its connection. The oldest first.
+    /// Dropping an entry closes its connection. The oldest is first.
     open: VecDeque<oneshot::Sender<()>>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Bounded {
 }
 
 impl Bounded {
-    /// An error once the connection has to end.
+    /// Returns an error when the connection must end.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if self.end.as_mut().poll(context).is_ready() {
             return Err(io::ErrorKind::TimedOut.into());
@@ -147,7 +147,7 @@ mod tests {
         let mut answer = String::new();
         honest.read_to_string(&mut answer).expect("text");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        // Most of the silent ones are closed, without a word from them.
+        // Most of the silent connections are closed, although their clients did nothing.
         let is_closed = |mut stream: &TcpStream| {
             stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time-out");
             matches!(stream.read(&mut [0]), Ok(0))

@@ -1,5 +1,5 @@
-//! How datagrams come to a server of many, a monitor or that of a downlink, and how its own go to
-//! them: plain UDP, or QUIC over it.
+//! Carries datagrams between a server (a monitor or a downlink's server) and its peers: over plain
+//! UDP, or QUIC.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -21,14 +21,15 @@ use crate::queues::Later;
 use crate::quic::{self, ConnKey, SendOutcome, Server};
 use crate::refusal::Refusals;
 
-/// Where a datagram came from, and where what is for its sender goes.
+/// The sender of a datagram, and the address for answers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) address: Address,
-    /// QUIC's.
+    /// The QUIC connection.
     connection: Option<ConnKey>,
-    /// By what its places count. With QUIC that of the handshake, as later addresses can be forged; over
-    /// UDP that of this datagram, which only counts once a cookie has proven its address.
+    /// The party that is charged for its places. With QUIC it is the origin of the handshake, as
+    /// later addresses can be forged; over UDP it is the origin of this datagram, which only counts
+    /// once a cookie has proven its address.
     origin: Origin,
 }
 
@@ -37,12 +38,13 @@ impl Peer {
         self.address.remote
     }
 
-    /// By what its places count; the owner stands for the certificate that it has shown, 0 without.
+    /// The party that is charged for its places; the owner identifies the certificate that it has
+    /// presented, 0 without one.
     pub(crate) fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// A peer that came so.
+    /// A peer with these properties.
     pub(crate) fn new(address: Address, connection: Option<ConnKey>, origin: Origin) -> Self {
         Self { address, connection, origin }
     }
@@ -52,12 +54,12 @@ impl Peer {
         self.connection
     }
 
-    /// The number of its QUIC connection, never used again for another.
+    /// The number of its QUIC connection, never reused for another.
     pub(crate) fn serial(&self) -> Option<NonZeroU64> {
         self.connection.map(ConnKey::serial)
     }
 
-    /// What must stay the same: a QUIC connection may move from address to address.
+    /// The part that must stay the same: a QUIC connection may move from address to address.
     fn place(&self) -> (Option<ConnKey>, Option<Address>) {
         (self.connection, self.connection.is_none().then_some(self.address))
     }
@@ -87,15 +89,15 @@ pub(crate) struct Quic {
     packet: Vec<u8>,
 }
 
-/// A datagram that has come.
+/// A received datagram.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received<'a> {
-    /// When it came, and when it is handed up.
+    /// When it arrived, and when it is handed up.
     pub(crate) at: Clocked,
     pub(crate) peer: Peer,
-    /// Its code point, if the kernel told it.
+    /// Its code point, if the kernel reported it.
     pub(crate) dscp: Option<Dscp>,
-    /// The names in the certificate that its sender has shown, if it was asked for one.
+    /// The names in the certificate that its sender has presented, if it was asked for one.
     pub(crate) names: &'a [Box<str>],
     pub(crate) datagram: &'a [u8],
 }
@@ -103,11 +105,11 @@ pub(crate) struct Received<'a> {
 /// The answer to a datagram.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Answer {
-    /// Bytes that were written; 0 for none.
+    /// The number of bytes written; 0 for no answer.
     pub(crate) len: usize,
-    /// The code point with which they leave.
+    /// The code point of the answer.
     pub(crate) dscp: Dscp,
-    /// Whether it belongs to a session that was let in.
+    /// Whether the datagram belongs to an accepted session.
     pub(crate) is_known: bool,
 }
 
@@ -125,7 +127,7 @@ impl Carrier {
         }
     }
 
-    /// The longest datagram that is sent by it.
+    /// The maximum length of a datagram over this carrier.
     pub(crate) fn max_datagram(&self) -> usize {
         match self {
             Self::Udp(_) => MAX_UNFRAGMENTED,
@@ -133,7 +135,7 @@ impl Carrier {
         }
     }
 
-    /// What an address is worth here.
+    /// The admission by address here.
     pub(crate) fn admission(&self) -> Admission {
         match self {
             Self::Udp(_) => Admission::Cookie,
@@ -141,8 +143,8 @@ impl Carrier {
         }
     }
 
-    /// Hands up datagrams, and sends the answers or gathers them. Those that begin a connection are put off,
-    /// if they can be.
+    /// Hands datagrams up, and sends or collects the answers. Datagrams that begin a connection are
+    /// deferred if possible.
     pub(crate) fn take_in<const N: usize>(
         &mut self,
         socket: &Socket,
@@ -152,7 +154,7 @@ impl Carrier {
         mut answer: impl FnMut(Received<'_>, &mut [u8; N]) -> Answer,
     ) {
         let mut reply = [0; N];
-        // One look at the clock a train: its datagrams came in one packet of the kernel's.
+        // One clock reading per train: its datagrams came in one packet from the kernel.
         let (now, dscp) = (clock.now(), train.dscp);
         match self {
             Self::Udp(outbox) => {
@@ -187,7 +189,7 @@ impl Carrier {
         }
     }
 
-    /// Sends the answers that were gathered.
+    /// Sends the collected answers.
     pub(crate) fn send_answers(&mut self, socket: &Socket) {
         if let Self::Udp(outbox) = self {
             outbox.flush(socket);
@@ -204,14 +206,14 @@ impl Carrier {
         }
     }
 
-    /// Newcomers come faster than they are looked at.
+    /// Newcomers arrive faster than they are processed.
     pub(crate) fn on_crowd(&mut self, now: Instant) {
         if let Self::Quic(quic) = self {
             quic.server.on_crowd(now);
         }
     }
 
-    /// What QUIC refused.
+    /// QUIC's refusals.
     pub(crate) fn refusals(&self) -> Refusals {
         match self {
             Self::Udp(_) => Refusals::default(),
@@ -226,11 +228,11 @@ impl Carrier {
         }
     }
 
-    /// Sends one datagram at once, with this code point; gives the bytes that have left for its peer, with
+    /// Sends one datagram at once, with this code point; returns the bytes sent to its peer, with
     /// all headers.
     ///
     /// # Errors
-    /// Those of the socket; with QUIC also `NotConnected`, and then the peer has to come again.
+    /// The socket's errors; with QUIC also `NotConnected`: the peer must then reconnect.
     pub(crate) fn send(
         &mut self,
         socket: &Socket,
@@ -264,8 +266,8 @@ impl Carrier {
         }
     }
 
-    /// From now on certificates are taken by another configuration. Returns the numbers of the connections
-    /// that it does not take.
+    /// Checks certificates by another configuration from now on. Returns the numbers of the
+    /// connections that it does not accept.
     pub(crate) fn replace_clients(&mut self, config: &quic::ServerConfig) -> HashSet<NonZeroU64> {
         match self {
             Self::Udp(_) => HashSet::new(),
@@ -273,8 +275,8 @@ impl Carrier {
         }
     }
 
-    /// Ends these connections, and tells their peers why. Over UDP there is none: a peer learns of the
-    /// end by its next datagram.
+    /// Ends these connections, and sends the reason to their peers. UDP has no connections: a peer
+    /// learns of the end by its next datagram.
     pub(crate) fn close_connections(
         &mut self,
         socket: &Socket,
@@ -288,7 +290,7 @@ impl Carrier {
         }
     }
 
-    /// Tells all these sessions that the server stops.
+    /// Notifies all these sessions that the server stops.
     pub(crate) fn say_goodbye(
         &mut self,
         socket: &Socket,
@@ -332,8 +334,8 @@ impl Quic {
                 self.server.keep(connection, now);
             }
             if len > 0 {
-                // An answer that replaces an older one, or comes to a connection that has just
-                // ended, is no loss.
+                // An answer that replaces an older one, or is for a connection that has just ended,
+                // is not a loss.
                 let _ = self.server.send_marked(connection, &reply[..len], mark);
             }
         }
@@ -343,7 +345,7 @@ impl Quic {
         self.flush_with(socket, now, |_, _| {});
     }
 
-    /// Sends what may leave; `on_sent` gets where each packet goes, and its length.
+    /// Sends due packets; `on_sent` gets the destination and length of each.
     fn flush_with(
         &mut self,
         socket: &Socket,
@@ -352,7 +354,7 @@ impl Quic {
     ) {
         while let Some(transmit) = self.server.poll_transmit(now, &mut self.packet) {
             let to = Address { remote: transmit.to, local: transmit.local_ip };
-            // A packet that the socket does not take is lost like any other.
+            // A packet that the socket refuses is lost like any other.
             let _ = socket.send(to, transmit.dscp, &self.packet, self.packet.len());
             on_sent(transmit.to, self.packet.len());
         }

@@ -1,4 +1,4 @@
-//! The one place where the project asks what time it is.
+//! The only place where the project reads the time.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,26 +7,26 @@ use std::time::{Duration, Instant, SystemTime};
 use freshline_core::unit::{Span, Time};
 use nix::time::{ClockId, clock_gettime};
 
-/// What the clocks of this process show at their start, one year: a state that is older than the
-/// process has a time too.
+/// The value of this process's clocks at their start, one year: so a state that is older than the
+/// process has a time, too.
 const START: Span = Span::from_secs(365 * 86_400);
 
-/// When the clocks of this process start: at the first one's making.
+/// When the clocks of this process start: at the creation of the first one.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The time that the system has slept since the start, in ns.
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
-/// By how much the time since boot is ahead of the monotonic clock, which stands still while the system
-/// is suspended; zero where the system has no such clock. A delay between the two readings makes it
-/// less, never more.
+/// By how much the time since boot is ahead of the monotonic clock, which stops while the system is
+/// suspended; zero if the system has no such clock. A delay between the two readings makes it
+/// smaller, never larger.
 fn ahead() -> Duration {
     let read = |id| clock_gettime(id).map(Duration::from).unwrap_or_default();
     let boot = read(ClockId::CLOCK_BOOTTIME);
     boot.saturating_sub(read(ClockId::CLOCK_MONOTONIC))
 }
 
-/// What [`ahead`] was at the start: the most of a few readings.
+/// The value of [`ahead`] at the start: the maximum of a few readings.
 static AHEAD_BEFORE: LazyLock<Duration> =
     LazyLock::new(|| (0..3).map(|_| ahead()).max().unwrap_or_default());
 
@@ -41,15 +41,15 @@ fn slept() -> Duration {
     now
 }
 
-/// `known`, unless the clocks differ by so much more that it is no noise of their readings.
+/// Returns `known`, unless the clocks differ by more than the noise of their readings.
 fn slept_by(known: Duration, difference: Duration) -> Duration {
-    // A sleep that is shorter is not counted: by so much a state can be older than its age says.
+    // A shorter sleep is not counted: a state can be older than its age by at most this much.
     const NOISE: Duration = Duration::from_millis(5);
     if difference < known + NOISE { known } else { difference }
 }
 
-/// The time since the process began, suspend included (`CLOCK_BOOTTIME`), as [`Time`], so that a state
-/// grows older while the machine sleeps. All clocks of a process tell the same.
+/// The time since the process began, including suspension (`CLOCK_BOOTTIME`), as [`Time`], so that
+/// a state ages while the machine sleeps. All clocks of a process show the same time.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     origin: Instant,
@@ -67,24 +67,25 @@ impl Clock {
         Time::ZERO + START + (self.origin.elapsed() + slept()).into()
     }
 
-    /// As [`Clock::now`], but it stands still while the system is suspended (`CLOCK_MONOTONIC`), as the
-    /// kernel's timeouts do.
+    /// Like [`Clock::now`], but it stops while the system is suspended (`CLOCK_MONOTONIC`), like
+    /// the kernel's timeouts.
     pub(crate) fn awake(&self) -> Time {
         Time::ZERO + START + self.origin.elapsed().into()
     }
 
-    /// For how long the system has slept since the start.
+    /// The total time that the system has slept since the start.
     pub(crate) fn slept(&self) -> Span {
         slept().into()
     }
 
-    /// Whether the system has slept since it was `known` for how long; that is known afterwards.
+    /// Whether the system has slept for longer than `known`, which is then updated.
     pub(crate) fn has_slept(&self, known: &mut Span) -> bool {
         let slept = self.slept();
         std::mem::replace(known, slept) < slept
     }
 
-    /// The time of a moment of the standard library; the start of time for one before that.
+    /// Converts a moment of the standard library; a moment before the start of time becomes the
+    /// start.
     pub fn time_of(&self, moment: Instant) -> Time {
         let start = Time::ZERO + START + slept().into();
         match moment.checked_duration_since(self.origin) {
@@ -96,8 +97,8 @@ impl Clock {
         }
     }
 
-    /// The moment of `time` for interfaces of the standard library; what is beyond their range
-    /// becomes a moment a hundred years ahead.
+    /// Converts `time` for interfaces of the standard library; a time beyond their range becomes a
+    /// moment a hundred years ahead.
     pub fn instant_of(&self, time: Time) -> Instant {
         const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
         let start = Time::ZERO + START + slept().into();
@@ -110,7 +111,8 @@ impl Clock {
     }
 }
 
-/// The wall clock since 1970, as a label for people; it may jump, so nothing is measured with it.
+/// The wall clock since 1970, as a label for people; it may jump, so it is never used for
+/// measurements.
 pub fn wall_clock() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
@@ -120,7 +122,7 @@ pub fn wall_clock_ms() -> u64 {
     u64::try_from(wall_clock().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// One moment by the wall clock and by ours, to convert times that the kernel stamps.
+/// One moment by the wall clock and by the process's clock, to convert the kernel's timestamps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Anchor {
     wall: Duration,
@@ -128,27 +130,27 @@ pub(crate) struct Anchor {
 }
 
 impl Anchor {
-    /// How far the wall clock may drift from ours before the offset is taken anew.
+    /// How far the wall clock may drift from the process's clock before the offset is updated.
     const TOLERANCE: Span = Span::from_micros(50);
 
-    /// With the offset as of now.
+    /// Uses the present offset.
     pub(crate) fn of_now(clock: Clock) -> Self {
         Self { ours: clock.now(), wall: wall_clock() }
     }
 
-    /// This moment.
+    /// Uses this moment.
     #[cfg(test)]
     pub(crate) fn at(ours: Time, wall: Duration) -> Self {
         Self { wall, ours }
     }
 
-    /// As if the wall clock had been behind by this much.
+    /// Simulates a wall clock that was behind by this much.
     #[cfg(test)]
     pub(crate) fn with_wall_behind(self, by: Duration) -> Self {
         Self { wall: self.wall - by, ..self }
     }
 
-    /// The moment by our clock.
+    /// The moment by the process's clock.
     pub(crate) fn ours(&self) -> Time {
         self.ours
     }
@@ -159,7 +161,7 @@ impl Anchor {
         self.wall
     }
 
-    /// The time of a moment of the wall clock since 1970.
+    /// Converts a moment of the wall clock since 1970.
     pub(crate) fn time_of(&self, unix: Duration) -> Time {
         match unix.checked_sub(self.wall) {
             Some(later) => self.ours + later.into(),
@@ -170,8 +172,8 @@ impl Anchor {
         }
     }
 
-    /// Follows a wall clock that was set or is being slewed; by how much it differs from what was
-    /// expected.
+    /// Follows a wall clock that was set or is being slewed; returns by how much it differs from
+    /// its expected value.
     pub(crate) fn follow(&mut self, newer: Self) -> Span {
         let expected = self.time_of(newer.wall);
         let drift = newer.ours.since(expected).max(expected.since(newer.ours));
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(stamped(&anchor, 1_000_000_010), ours + Span::from_micros(10));
         assert_eq!(stamped(&anchor, 999_999_990) + Span::from_micros(10), ours);
         let later = ours + Span::from_secs(1);
-        // By a little it is the noise of two readings.
+        // A small difference is the noise of two readings.
         let drift =
             anchor.follow(Anchor { wall: Duration::from_micros(1_001_000_020), ours: later });
         assert_eq!(drift, Span::from_micros(20));

@@ -1,5 +1,5 @@
-//! What one that serves many stands on, a monitor or the server of a downlink: its sockets, one
-//! poll, one timer.
+//! The common part of servers, a monitor or the server of a downlink: its sockets, one poll, one
+//! timer.
 
 use std::collections::HashSet;
 use std::io;
@@ -26,21 +26,21 @@ use crate::waker::Waker;
 
 const ALARM: Token = Token(0);
 const WAKER: Token = Token(1);
-/// The first one of its sockets.
+/// The token of its first socket.
 const SOCKETS: Token = Token(2);
 
-/// What a peer hears whose session has been revoked.
+/// The close message of a revoked session.
 const REVOKED: &str = "the far end has revoked the token or the certificate, or does not permit it to use this name any more";
 
-/// Why an endpoint cannot run, or cannot go on.
+/// Why an endpoint cannot run, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The address cannot be listened at.
     #[error("cannot listen at {address}: {error}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The operating system refused something else.
@@ -51,14 +51,14 @@ pub enum EndpointError {
     Random(getrandom::Error),
 }
 
-/// A secret that nobody knows.
+/// A random secret.
 pub(crate) fn secret() -> Result<Secret, EndpointError> {
     let mut secret = [0; 16];
     getrandom::fill(&mut secret).map_err(EndpointError::Random)?;
     Ok(Secret::new(secret))
 }
 
-/// Sockets that listen, and what wakes their one thread.
+/// Listening sockets, and the poll and timer of their thread.
 pub(crate) struct Endpoint {
     pub(crate) clock: Clock,
     sleeper: Sleeper,
@@ -83,34 +83,35 @@ impl Endpoint {
         Ok(Self { clock, sleeper, queues, carrier })
     }
 
-    /// Where it listens; tells the port that was chosen for port 0.
+    /// Its listening address, with the port that the system chose for port 0.
     pub(crate) fn local_addr(&self) -> Result<SocketAddr, EndpointError> {
         Ok(self.queues.socket().udp.local_addr().map_err(system("learn its own address"))?)
     }
 
-    /// What wakes it from another thread.
+    /// The waker for other threads.
     pub(crate) fn waker(&self) -> Arc<Waker> {
         self.sleeper.waker()
     }
 
-    /// What an address is worth here.
+    /// The admission by address here.
     pub(crate) fn admission(&self) -> Admission {
         self.carrier.admission()
     }
 
-    /// The longest datagram that is sent.
+    /// The maximum length of a datagram.
     pub(crate) fn max_datagram(&self) -> usize {
         self.carrier.max_datagram()
     }
 
-    /// What the transport and the kernel refused.
+    /// The refusals of the transport and the kernel.
     pub(crate) fn refusals(&self) -> Refusals {
         let mut refusals = self.carrier.refusals();
         self.queues.count_drops(&mut refusals);
         refusals
     }
 
-    /// Hands up what has come, for some time, and sends the answers; whether there may be more.
+    /// Hands received datagrams up for a limited time, and sends the answers; returns whether there
+    /// may be more.
     pub(crate) fn receive<const N: usize>(
         &mut self,
         mut answer: impl FnMut(Received<'_>, &mut [u8; N]) -> Answer,
@@ -127,10 +128,10 @@ impl Endpoint {
         Ok(served.map_err(system("receive"))?)
     }
 
-    /// Sends one datagram at once, with this code point; gives the bytes that have left, with all headers.
+    /// Sends one datagram at once, with this code point; returns the bytes sent, with all headers.
     ///
     /// # Errors
-    /// Those of [`Carrier::send`].
+    /// The errors of [`Carrier::send`].
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -141,41 +142,41 @@ impl Endpoint {
         self.carrier.send(self.queues.socket(), peer, dscp, datagram, self.clock.instant_of(now))
     }
 
-    /// Time has passed: the transport looks at its timers.
+    /// Handles the timers of the transport.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.carrier.handle_timeout(self.queues.socket(), self.clock.instant_of(now));
     }
 
-    /// When the transport wants [`Endpoint::handle_timeout`].
+    /// When the transport needs [`Endpoint::handle_timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let at = self.carrier.poll_timeout()?;
         let now = self.clock.now();
         Some(now + at.saturating_duration_since(self.clock.instant_of(now)).into())
     }
 
-    /// The clock, and what it sleeps by.
+    /// The clock and the sleeper.
     pub(crate) fn sleeper(&mut self) -> (Clock, &mut Sleeper) {
         (self.clock, &mut self.sleeper)
     }
 
-    /// Something that the poll watches has an event; whether it is one of the sockets.
+    /// Handles an event of the poll; returns whether it is of one of the sockets.
     pub(crate) fn on_ready(&mut self, event: &Event) -> bool {
         self.queues.on_ready(SOCKETS, event.token())
     }
 
-    /// From now on certificates are taken by another configuration with the same identity. Returns the
-    /// numbers of the connections that it does not take, which go on until they are revoked.
+    /// Checks certificates by another configuration with the same identity from now on. Returns the
+    /// numbers of the connections that it does not accept, which continue until they are revoked.
     pub(crate) fn replace_clients(&mut self, config: &quic::ServerConfig) -> HashSet<NonZeroU64> {
         self.carrier.replace_clients(config)
     }
 
-    /// Ends these QUIC connections because their sessions are not permitted any more.
+    /// Ends these QUIC connections because their sessions are no longer permitted.
     pub(crate) fn revoke(&mut self, now: Time, connections: &HashSet<NonZeroU64>) {
         let now = self.clock.instant_of(now);
         self.carrier.close_connections(self.queues.socket(), connections, REVOKED, now);
     }
 
-    /// Tells all these sessions that the endpoint stops.
+    /// Notifies all these sessions that the endpoint stops.
     pub(crate) fn say_goodbye(
         &mut self,
         now: Time,

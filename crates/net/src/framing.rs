@@ -1,4 +1,4 @@
-//! Where a state ends in a stream of bytes: what a source reads, and a monitor writes.
+//! The boundaries of states in a stream of bytes that a source reads, or a monitor writes.
 //!
 //! | framing | a state is | in front | after it |
 //! |---|---|---|---|
@@ -7,27 +7,27 @@
 //! | `u32` | any bytes | its length, four bytes, big-endian | |
 //! | `cobs` | any bytes | | encoded by Consistent Overhead Byte Stuffing (Cheshire and Baker, 1999), then a zero byte |
 //!
-//! A reader of `cobs` that begins in the middle, or whose stream was damaged, finds the next state at the
-//! next zero; a reader of `u32` finds none any more. Neither has a checksum: a damaged frame of `cobs` that
-//! can still be decoded is a wrong state.
+//! A reader of `cobs` that starts in the middle, or whose stream was damaged, finds the next state
+//! at the next zero; a reader of `u32` finds no more states. Neither has a checksum: a damaged
+//! frame of `cobs` that can still be decoded is a wrong state.
 
 use std::io::{self, BufRead, Read};
 use std::str::FromStr;
 use std::sync::Once;
 
-/// Where a state ends in a stream.
+/// How states are delimited in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     /// At the end of a line, of UTF-8 text without control characters but tabs. Other input is
     /// refused: binary states contain line feeds, which would cut them into halves.
     #[default]
     Lines,
-    /// At a byte of zero, as `find -print0` writes. The last state needs one, too.
+    /// At a zero byte, as `find -print0` writes. The last state needs one, too.
     Null,
-    /// After as many bytes as the four bytes in front of it say, the most significant first.
+    /// By the length in the four bytes in front of it, the most significant first.
     U32,
-    /// At a byte of zero, which Consistent Overhead Byte Stuffing has taken out of the state. Frames that
-    /// cannot be decoded, are empty or too long are left out, and the next one is read.
+    /// At a zero byte, which Consistent Overhead Byte Stuffing has removed from the state. Frames
+    /// that cannot be decoded, are empty or too long are skipped.
     Cobs,
 }
 
@@ -54,12 +54,12 @@ impl FromStr for Framing {
 }
 
 impl Framing {
-    /// The next state of at most `max` bytes, or `None` at the end of the stream. Takes memory for the
-    /// bytes of one such state that have come, whatever the stream promises.
+    /// The next state of at most `max` bytes, or `None` at the end of the stream. Uses memory only
+    /// for the received bytes of one such state, whatever length the stream announces.
     ///
     /// # Errors
-    /// If the stream fails, ends within a state, or has no such states. A longer state is an error, too,
-    /// except with [`Framing::Cobs`], which leaves it out.
+    /// If the stream fails, ends within a state, or has another framing. A longer state is an
+    /// error, too, except with [`Framing::Cobs`], which skips it.
     pub fn read(self, stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>>> {
         match self {
             Self::Lines => read_line(stream, max),
@@ -101,20 +101,21 @@ fn read_line(lines: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>>
     Ok((read > 0).then_some(line))
 }
 
-/// Whether this is UTF-8 without control characters, but tabs, the carriage return of lines that end
-/// in two characters, and the escapes of terminals' colours.
+/// Whether this is UTF-8 without control characters, except tabs, the carriage return of lines that
+/// end in two characters, and the escapes of terminals' colours.
 fn is_text(line: &[u8]) -> bool {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | 0x1b);
     str::from_utf8(line).is_ok() && !line.iter().any(is_control)
 }
 
-/// How much is read at most of a state of up to `max` bytes: enough to see that it is longer.
+/// The maximum number of bytes to read of a state of up to `max` bytes: enough to see that it is
+/// longer.
 pub(crate) fn beyond(max: usize) -> u64 {
     (max as u64).saturating_add(1)
 }
 
-/// What helps if a state is too long.
+/// The remedy if a state is too long.
 const LIMIT: &str = " (--max-state)";
 
 const CUT: &str = "the stream ends within a frame";
@@ -127,7 +128,7 @@ fn read_to_zero(stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<
     }
     match state.pop() {
         Some(0) => Ok(Some(state)),
-        // One byte was taken off.
+        // One byte was removed.
         Some(_) if state.len() == max => Err(io::Error::other(format!(
             "a state is longer than {max} bytes{LIMIT}: is there a zero byte after each?"
         ))),
@@ -137,7 +138,7 @@ fn read_to_zero(stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<
 
 /// The next frame that can be decoded, or `None` at the end of the stream.
 fn read_cobs(stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>>> {
-    // Without its zero: a byte more for each 254 that are begun.
+    // Without its zero: one byte more for each 254 that are begun.
     let max_frame = max.saturating_add(max.div_ceil(254));
     let mut frame = Vec::new();
     loop {
@@ -154,7 +155,7 @@ fn read_cobs(stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>
                 continue;
             }
         }
-        // Two zeroes in a row: a sender that marks where a frame begins, too.
+        // Two zeros in a row: a sender that also marks the start of frames.
         if frame.is_empty() {
             continue;
         }
@@ -165,7 +166,7 @@ fn read_cobs(stream: &mut impl BufRead, max: usize) -> io::Result<Option<Vec<u8>
     }
 }
 
-/// Leaves out all up to the next zero byte.
+/// Skips all bytes up to the next zero byte.
 fn skip_to_zero(stream: &mut impl BufRead) -> io::Result<()> {
     loop {
         let bytes = stream.fill_buf()?;
@@ -180,7 +181,7 @@ fn skip_to_zero(stream: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// Reports the first frame of this process that is left out; a noisy line has many.
+/// Reports the first frame of this process that is skipped; a noisy line has many.
 fn left_out(why: &str) {
     static REPORT: Once = Once::new();
     REPORT
@@ -288,7 +289,7 @@ mod tests {
     #[test]
     fn a_damaged_frame_of_cobs_costs_itself_and_no_other() {
         let mut stream = Vec::new();
-        // Begun in the middle; a frame with a byte cut out; one without an end in sight.
+        // A start in the middle; a frame with a byte missing; and one without an end.
         stream.extend_from_slice(b"\x7fiddle\0\0");
         push_cobs(b"\x0a\0\xff", &mut stream);
         stream.extend_from_slice(b"\x05abc\0");

@@ -1,20 +1,24 @@
-//! How many QUIC handshakes are taken: each costs a signature, and a monitor has one thread.
+//! Limits the rate of QUIC handshakes: each costs a signature, and a monitor has one thread.
 //!
-//! 1. An address, its network and all together have a rate and a burst each ([`Rates`]). Since one network
-//!    cannot use up the total, newcomers of other networks get in at once during its flood.
-//! 2. A newcomer whose address is not proven gets in only while half of the total's burst is left, and by
-//!    rates of its own, as any host may forge it. Otherwise it proves its address by a Retry, which costs no
-//!    signature and no memory.
-//! 3. A Retry token is bound to an address and port, good for [`TOKEN_LIFETIME`], and good once.
+//! 1. Each address, each network and the total have a rate and a burst ([`Rates`]). Since one
+//!    network cannot use up the total, newcomers of other networks are accepted at once during its
+//!    flood.
+//! 2. A newcomer whose address is not proven is accepted only while half of the total's burst is
+//!    left, and within separate rates, as any host may forge the address. Otherwise it must prove
+//!    its address by a Retry, which costs no signature and no memory.
+//! 3. A Retry token is bound to an address and port, is valid for [`TOKEN_LIFETIME`], and can be
+//!    used once.
 //!
-//! 4. In a crowd, an address and its network also have a rate of first packets, [`PACKETS`] times that of
-//!    handshakes, beyond which these are dropped unread: reading one costs a derivation of keys.
+//! 4. In a crowd, an address and its network also have a rate of first packets, [`PACKETS`] times
+//!    that of handshakes, beyond which these are dropped unread: reading one costs a derivation of
+//!    keys.
 //!
-//! Handshakes beyond a rate are dropped without an answer: the peer's QUIC repeats its first packet, so that
-//! an honest one gets in a little later.
+//! Handshakes beyond a rate are dropped without an answer: the peer's QUIC repeats its first
+//! packet, so an honest peer is accepted a little later.
 //!
-//! Rates of parties are held in a table of constant size. Each has two cells of it, by a keyed hash, and may
-//! enter if one of them has room, so that it shares its rate with a flood only where both its cells do.
+//! Rates of parties are held in a table of constant size. Each party has two cells of it, by a
+//! keyed hash, and is accepted if one of them has room, so that it shares its rate with a flood
+//! only if both its cells do.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -24,7 +28,8 @@ use std::time::{Duration, Instant};
 use crate::network::{Host, Network};
 use crate::refusal::Refusal;
 
-/// So many handshakes per second, and so many at once after a pause. Both are at least 1.
+/// A rate in handshakes per second, and the burst accepted at once after a pause. Both are at least
+/// 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Handshakes per second.
@@ -33,21 +38,21 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// How many handshakes are taken.
+/// The rates at which handshakes are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// Of all together.
+    /// For all together.
     pub total: Rate,
-    /// Of one network: 24 bits of IPv4, 48 of IPv6.
+    /// For one network: 24 bits of IPv4, 48 of IPv6.
     pub network: Rate,
-    /// Of one address: 64 bits of IPv6.
+    /// For one address: 64 bits of IPv6.
     pub address: Rate,
 }
 
 impl Default for Rates {
-    /// 1000 in total, a third of what one core does. 200 a network, so that four of them that flood leave
-    /// a part to others, and 100 an address; 600 and 500 at once, for fleets behind one address whose
-    /// monitor was restarted.
+    /// 1000 in total, a third of the capacity of one core. 200 per network, so that four flooding
+    /// networks leave a share to others, and 100 per address; bursts of 600 and 500, for fleets
+    /// behind one address whose monitor was restarted.
     fn default() -> Self {
         Self {
             total: Rate { per_second: 1000, burst: 1000 },
@@ -57,22 +62,23 @@ impl Default for Rates {
     }
 }
 
-/// What to do with a newcomer.
+/// The decision on a newcomer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// Take the handshake.
+    /// Accept the handshake.
     In,
-    /// Let it prove its address first.
+    /// Require proof of its address first.
     Prove,
     /// Drop it.
     Out(Refusal),
 }
 
-/// How long a Retry token is good, and so how long it is remembered: some round trips of the slowest links.
+/// How long a Retry token is valid, and so how long it is remembered: some round trips of the
+/// slowest links.
 pub(crate) const TOKEN_LIFETIME: Duration = Duration::from_secs(15);
 
-/// Packets by which a handshake begins: the first one and that with a Retry token, each sent again if it or
-/// its answer is lost, and those that acknowledge the server's.
+/// Packets by which a handshake begins: the first one and the one with a Retry token, each sent
+/// again if it or its answer is lost, and the acknowledgements of the server's packets.
 const PACKETS: u32 = 8;
 
 /// The cells of an address or a network, and its rate.
@@ -81,7 +87,7 @@ type Party = ([usize; 2], Rate);
 /// Cells of the table, of 8 bytes.
 const CELLS: usize = 4096;
 
-/// Decides on handshakes.
+/// Decides whether to accept handshakes.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     rates: Rates,
@@ -104,8 +110,8 @@ impl Handshakes {
         }
     }
 
-    /// A newcomer from this address; `token` tells the Retry token apart by which it has proven that, if
-    /// it has.
+    /// Decides on a newcomer from this address; `token` identifies the Retry token that has proven
+    /// the address, if there is one.
     pub(crate) fn decide(&mut self, now: Instant, from: IpAddr, token: Option<impl Hash>) -> Entry {
         let now_ns = now.saturating_duration_since(self.start).as_nanos() as u64;
         let is_proven = token.is_some();
@@ -132,7 +138,8 @@ impl Handshakes {
         Entry::In
     }
 
-    /// Whether the first packets of a newcomer from this address, one of them now, are looked at in a crowd.
+    /// Whether the first packets of a newcomer from this address, one of them now, are processed in
+    /// a crowd.
     pub(crate) fn may_ask(&mut self, now: Instant, from: IpAddr) -> bool {
         let now_ns = now.saturating_duration_since(self.start).as_nanos() as u64;
         let parties = [
@@ -165,7 +172,7 @@ impl Handshakes {
 }
 
 impl Rate {
-    /// The time that one is paid for with, in ns.
+    /// The time that pays for one handshake, in ns.
     fn step(self) -> u64 {
         1_000_000_000 / u64::from(self.per_second.max(1))
     }
@@ -181,13 +188,13 @@ impl Rate {
     }
 }
 
-/// The state of a rate, by the generic cell rate algorithm (ITU-T I.371, Annex A): the time at which all that
-/// was taken will have been paid for, in ns.
+/// The state of a rate, by the generic cell rate algorithm (ITU-T I.371, Annex A): the time at
+/// which all accepted handshakes will have been paid for, in ns.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cell(u64);
 
 impl Cell {
-    /// The time for what was taken and is not paid for yet, in ns.
+    /// The time for accepted handshakes that are not paid for yet, in ns.
     fn backlog(self, now: u64) -> u64 {
         self.0.saturating_sub(now)
     }
@@ -196,22 +203,22 @@ impl Cell {
         self.backlog(now) + rate.step() <= rate.span()
     }
 
-    /// Takes one, also without room: the backlog is at most the burst.
+    /// Accepts one handshake, even without room: the backlog is at most the burst.
     fn take(&mut self, now: u64, rate: Rate) {
         self.0 = now + (self.backlog(now) + rate.step()).min(rate.span());
     }
 }
 
-/// The tokens that were used lately: no more than the total rate allows.
+/// Recently used tokens: no more than the total rate allows.
 #[derive(Debug, Default)]
 struct UsedTokens {
-    /// Those of this period of [`TOKEN_LIFETIME`], and of the one before.
+    /// The tokens of this period of [`TOKEN_LIFETIME`], and of the previous one.
     periods: [HashSet<u64>; 2],
     until: Option<Instant>,
 }
 
 impl UsedTokens {
-    /// Whether it is a new one.
+    /// Adds a token; returns whether it is new.
     fn insert(&mut self, now: Instant, token: u64) -> bool {
         if self.until.is_none_or(|until| until <= now) {
             let is_long_ago = self.until.is_none_or(|until| until + TOKEN_LIFETIME <= now);
@@ -254,7 +261,7 @@ mod tests {
             self.handshakes.decide(self.now, from.into(), Some(self.tokens))
         }
 
-        /// How many of a thousand per second get in, over ten seconds.
+        /// The number of accepted handshakes of a thousand per second, over ten seconds.
         fn flood(&mut self, from: impl Fn(u32) -> [u8; 4]) -> u32 {
             let mut taken = 0;
             for number in 0..10_000 {

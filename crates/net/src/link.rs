@@ -1,5 +1,5 @@
-//! What carries the datagrams of a source, or of a downlink's client: a UDP socket, or a QUIC
-//! connection over one.
+//! The link of a source, or of a downlink's client, which carries its datagrams: a UDP socket, or a
+//! QUIC connection over one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,7 +34,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The longest datagram that a source sends by it; a longer state is cut into parts.
+    /// The longest datagram that a source sends over it; a longer state is cut into parts.
     pub fn max_datagram(&self) -> usize {
         match self {
             Self::Udp => MAX_UNFRAGMENTED,
@@ -43,21 +43,21 @@ impl Transport {
     }
 }
 
-/// What happens to a link.
+/// An event of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
     /// Datagrams can be sent: there is a UDP socket, or QUIC's handshake is done.
     Ready,
     /// The QUIC connection is gone.
     Lost(LostReason),
-    /// The peer's host says that no program listens there.
+    /// The peer's host has reported that the port is unreachable.
     Unreachable,
-    /// The peer's address is unknown, or this host has no route to it; it is tried again. The text
-    /// says what the system said.
+    /// The peer's address is unknown, or this host has no route to it; it is retried. The text is
+    /// the system's message.
     Waiting(String),
 }
 
-/// Why there is no link, or none any more.
+/// Why there is no link, or no link any more.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     /// The operating system refused something.
@@ -68,35 +68,36 @@ pub(crate) enum LinkError {
     Dial(#[from] quic::DialError),
 }
 
-/// Takes datagrams from a socket.
+/// Reads datagrams from a socket.
 pub(crate) trait Inlet {
-    /// What is known of a datagram beside its bytes.
+    /// The metadata of a datagram.
     type Mark: Copy + Default;
 
     /// Prepares a socket.
     fn open(&mut self, socket: &UdpSocket) -> io::Result<()>;
 
-    /// The next datagram; its bytes are in `out`, those beyond its room are lost.
+    /// Reads the next datagram into `out`; bytes beyond its room are lost.
     fn receive(&mut self, socket: &UdpSocket, out: &mut [u8]) -> io::Result<(usize, Self::Mark)>;
 }
 
-/// What was found at a socket.
+/// The result of reading a socket.
 #[derive(Debug)]
 pub(crate) enum Fetched<T> {
     Datagram(T),
-    /// Nothing more, until the socket wakes the poll.
+    /// No more datagrams until the socket wakes the poll.
     Nothing,
     /// No datagram yet, and maybe more packets: timers come first.
     Busy,
 }
 
-/// Packets without a datagram of the protocol that are read in a row: acknowledgements of QUIC, or forged ones.
+/// The maximum number of consecutive packets without a datagram of the protocol: acknowledgements
+/// of QUIC, or forged ones.
 const PACKETS_IN_A_ROW: usize = 256;
 
-/// A datagram, and what is known of it.
+/// A datagram and its metadata.
 pub(crate) type Received<'a, I> = (&'a [u8], <I as Inlet>::Mark);
 
-/// One after the other, each with its code point.
+/// Reads datagrams one after the other, each with its code point.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Plain;
 
@@ -113,26 +114,26 @@ impl Inlet for Plain {
     }
 }
 
-/// What became of a datagram.
+/// The result of sending a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendStatus {
-    /// It left, or will with the next chance.
+    /// It has left, or will leave at the next opportunity.
     Gone,
-    /// It takes the place of one that had not left yet, or was itself dropped by a full socket.
+    /// It replaces a datagram that had not left yet, or was itself dropped by a full socket.
     Replaced,
 }
 
-/// Counts the bytes that leave by links that share it: IP packets, with all headers.
+/// Counts the bytes sent by the links that share it: IP packets, with all headers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WireBytes(Arc<AtomicU64>);
 
 impl WireBytes {
-    /// A datagram left for `remote`.
+    /// Counts a datagram to `remote`.
     fn add(&self, remote: SocketAddr, datagram: &[u8]) {
         self.0.fetch_add(wire_bytes(remote, datagram.len()).get(), Ordering::Relaxed);
     }
 
-    /// What has left since this was last asked.
+    /// The bytes sent since the last call.
     pub(crate) fn take(&self) -> Bytes {
         Bytes::new(self.0.swap(0, Ordering::Relaxed))
     }
@@ -153,15 +154,15 @@ const IPV6_UDP: usize = 40 + 8;
 pub(crate) struct Link<I: Inlet> {
     clock: Clock,
     wire_bytes: WireBytes,
-    /// By what it leaves, and for where.
+    /// Its exit, and its destination.
     ends: (Via, SocketAddr),
     token: Token,
     socket: UdpSocket,
     inlet: I,
-    /// Of the packet that came last.
+    /// The metadata of the last packet received.
     mark: I::Mark,
     quic: Option<Quic>,
-    /// When packets left their device, where that is asked for.
+    /// Departure times from the device, if requested.
     departures: Option<Departures<u64>>,
     events: VecDeque<LinkEvent>,
     /// Received bytes: of the socket, and of QUIC's last datagram.
@@ -171,7 +172,8 @@ pub(crate) struct Link<I: Inlet> {
 struct Quic {
     client: Client,
     state: State,
-    /// The datagram that has not left yet, as of [`Link::send`], and when it was given to QUIC.
+    /// The tag of the datagram that has not left yet, as passed to [`Link::send`], and when it was
+    /// given to QUIC.
     tag: Option<(Time, u64)>,
     /// An outgoing packet, kept while the socket is full, and the datagram in it.
     packet: Vec<u8>,
@@ -191,15 +193,15 @@ enum State {
 /// The longest UDP payload over IPv4; over IPv6 it is 20 bytes longer.
 const MAX_UDP_PAYLOAD: usize = 65_507;
 
-/// The longest UDP payload that Ethernet carries in one packet of 1500 bytes, by either family. IP cuts a
-/// longer one into fragments: one lost fragment then costs the whole datagram, fragments take memory at
-/// hosts and middleboxes, and many middleboxes drop them (RFC 8900). A path with a smaller MTU, such as a
-/// tunnel, still fragments.
+/// The longest UDP payload that Ethernet carries in one packet of 1500 bytes, by either family. IP
+/// cuts a longer one into fragments: one lost fragment then loses the whole datagram, fragments
+/// take memory at hosts and middleboxes, and many middleboxes drop them (RFC 8900). A path with a
+/// smaller MTU, such as a tunnel, still fragments.
 pub(crate) const MAX_UNFRAGMENTED: usize = 1500 - IPV6_UDP;
 
 impl<I: Inlet> Link<I> {
-    /// A link by `via` to `remote`, whose socket wakes a poll as `token`; `wire_bytes` counts what
-    /// leaves by it.
+    /// Opens a link by `via` to `remote`, whose socket wakes a poll as `token`; `wire_bytes` counts
+    /// the bytes sent.
     pub(crate) fn open(
         transport: Transport,
         (via, remote): (Via, SocketAddr),
@@ -246,8 +248,7 @@ impl<I: Inlet> Link<I> {
         Ok(link)
     }
 
-    /// From now on [`Link::fetch`] says when datagrams with a tag left their device, where the kernel
-    /// does.
+    /// Makes [`Link::fetch`] report when tagged datagrams left their device, if the kernel does.
     pub(crate) fn stamp_departures(&mut self) {
         self.departures = Some(Departures::new(self.clock));
     }
@@ -260,11 +261,11 @@ impl<I: Inlet> Link<I> {
         self.quic.as_ref().is_some_and(|quic| quic.state == State::Down)
     }
 
-    /// The length of the next datagram of the protocol that has come, now at the front of
-    /// [`Link::buffer`], and what is known of it. Read the clock afterwards: before, a datagram that
-    /// came while this process waited for a processor would seem to have come too early, and round
-    /// trips too short. Before that, `on_left` gets the tags of datagrams that left their device, each
-    /// with the time since [`Link::send`].
+    /// The length of the next received datagram of the protocol, which is now at the front of
+    /// [`Link::buffer`], and its metadata. Read the clock afterwards: with an earlier reading, a
+    /// datagram that arrived while this process waited for a processor would seem to have arrived
+    /// too early, and round trips would be too short. Before that, `on_left` gets the tags of
+    /// datagrams that left their device, each with the time since [`Link::send`].
     pub(crate) fn fetch(
         &mut self,
         on_left: &mut dyn FnMut(u64, Span),
@@ -300,18 +301,18 @@ impl<I: Inlet> Link<I> {
         Ok(Fetched::Busy)
     }
 
-    /// What [`Link::fetch`] has written.
+    /// The data that [`Link::fetch`] has written.
     pub(crate) fn buffer(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// This host's address, as the routes chose it.
+    /// This host's address, as chosen by the routes.
     pub(crate) fn local_ip(&self) -> Option<IpAddr> {
         Some(self.socket.local_addr().ok()?.ip())
     }
 
-    /// Sends a datagram with this code point. With a tag, [`Link::fetch`] says when it left its device,
-    /// if departures are stamped.
+    /// Sends a datagram with this code point. With a tag, [`Link::fetch`] reports when it left its
+    /// device, if departures are stamped.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -368,13 +369,13 @@ impl<I: Inlet> Link<I> {
         self.events.pop_front()
     }
 
-    /// Makes a new socket, as the host may have moved to another network, and dials again.
+    /// Makes a new socket, as the host may have moved to another network, and redials.
     pub(crate) fn renew(&mut self, now: Time, registry: &Registry) -> Result<(), LinkError> {
         let (via, remote) = &self.ends;
         if let Ok(socket) = connect(via, *remote, registry, self.token)
             && self.inlet.open(&socket).is_ok()
         {
-            // Dropping the old socket takes it out of the poll.
+            // Dropping the old socket removes it from the poll.
             self.socket = socket;
             self.departures = self.departures.take().map(|_| Departures::new(self.clock));
         }
@@ -385,13 +386,13 @@ impl<I: Inlet> Link<I> {
         self.flush(now)
     }
 
-    /// Sends the last words; whether they arrive is the network's affair.
+    /// Sends the final datagram, without a guarantee that it arrives.
     pub(crate) fn close(&mut self, now: Time, farewell: &[u8]) {
         let _ = self.send(now, Dscp::DEFAULT, farewell, None);
         self.hang_up(now);
     }
 
-    /// Ends a QUIC connection, and tells the peer.
+    /// Ends a QUIC connection, and notifies the peer.
     pub(crate) fn hang_up(&mut self, now: Time) {
         if let Some(quic) = &mut self.quic {
             quic.client.close(self.clock.instant_of(now));
@@ -399,7 +400,7 @@ impl<I: Inlet> Link<I> {
         let _ = self.flush(now);
     }
 
-    /// Hands QUIC's packets to the socket until either has enough.
+    /// Passes QUIC's packets to the socket until QUIC has no more or the socket is full.
     fn flush(&mut self, now: Time) -> Result<(), LinkError> {
         let Self { socket, ends: (_, remote), departures, quic, wire_bytes, .. } = self;
         let Some(quic) = quic else { return Ok(()) };
@@ -422,7 +423,7 @@ impl<I: Inlet> Link<I> {
                     quic.unsent = true;
                     return Ok(());
                 }
-                // Lost like any other packet; QUIC's own timers take care of it.
+                // Lost like any other packet; QUIC's own timers handle it.
                 Err(error) => {
                     if error.kind() == io::ErrorKind::ConnectionRefused {
                         self.events.push_back(LinkEvent::Unreachable);
@@ -432,7 +433,7 @@ impl<I: Inlet> Link<I> {
         }
     }
 
-    /// Errors of a UDP socket speak of packets sent before, or of the network: none is the end.
+    /// Errors of a UDP socket concern earlier packets, or the network: none ends the link.
     fn notice(&mut self, error: &io::Error) {
         if error.kind() == io::ErrorKind::ConnectionRefused && self.events.len() < 8 {
             self.events.push_back(LinkEvent::Unreachable);
@@ -440,7 +441,7 @@ impl<I: Inlet> Link<I> {
     }
 }
 
-/// Sends by a socket that is connected to `remote`, and notes the call where departures are stamped.
+/// Sends by a socket that is connected to `remote`, and records the call if departures are stamped.
 fn send_by(
     socket: &UdpSocket,
     departures: &mut Option<Departures<u64>>,
@@ -466,7 +467,7 @@ fn send_by(
     sent
 }
 
-/// A socket that talks with `remote` alone: the kernel drops what others send to it.
+/// A socket connected to `remote`: the kernel drops packets from other senders.
 fn connect(
     via: &Via,
     remote: SocketAddr,

@@ -1,7 +1,7 @@
-//! Sends datagrams with a code point (DSCP) of their own.
+//! Sends each datagram with its own code point (DSCP).
 //!
-//! `quinn-udp` sends the field with each datagram, because of ECN, and its code point is always 0; an
-//! option of the socket (`IP_TOS`) would be overridden by that, and would mark all that leaves.
+//! `quinn-udp` sends the field with each datagram, because of ECN, and its code point is always 0;
+//! this would override an option of the socket (`IP_TOS`), which would also mark all packets.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -17,11 +17,11 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 pub(crate) struct Marked<'a> {
     /// The code point.
     pub(crate) dscp: Dscp,
-    /// Where it goes.
+    /// The destination.
     pub(crate) remote: SocketAddr,
     /// Whether the socket is connected to `remote`.
     pub(crate) is_connected: bool,
-    /// The address of this host from which it leaves; `None` leaves it to the system.
+    /// The address of this host from which it leaves; `None` leaves the choice to the system.
     pub(crate) local: Option<IpAddr>,
     /// The length of each of several datagrams, of which the last may be shorter (GSO).
     pub(crate) segment: Option<u16>,
@@ -33,12 +33,12 @@ impl Marked<'_> {
     /// Sends it.
     ///
     /// # Errors
-    /// Those of `sendmsg`: `WouldBlock` where the socket is full, `EINVAL` or `EIO` where the device
-    /// does not take several.
+    /// The errors of `sendmsg`: `WouldBlock` if the socket's buffer is full, `EINVAL` or `EIO` if
+    /// the device does not accept several datagrams.
     pub(crate) fn send(&self, socket: &impl AsRawFd) -> io::Result<()> {
         let class = self.dscp.traffic_class();
         let wide_class = i32::from(class);
-        // A socket of IPv6 sends packets of IPv4 to mapped addresses.
+        // An IPv6 socket sends IPv4 packets to mapped addresses.
         let mark = match self.remote.ip().to_canonical() {
             IpAddr::V4(_) => ControlMessage::Ipv4Tos(&class),
             IpAddr::V6(_) => ControlMessage::Ipv6TClass(&wide_class),

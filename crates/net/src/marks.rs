@@ -1,5 +1,5 @@
-//! What a sender reports of its code points (DSCP): with which ones its packets leave, and whether the
-//! path keeps them.
+//! A sender's report of its code points (DSCP): those of its packets at departure, and whether the
+//! path preserves them.
 
 use freshline_core::dscp::Dscp;
 use freshline_core::session::{MarkCheck, MarkVerdict, PathMarks};
@@ -8,9 +8,9 @@ use serde::Serialize;
 /// The code points on one path, numbers from 0 to 63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct MarkReport {
-    /// With which one updates or packets leave.
+    /// The code point of departing updates or packets.
     pub dscp: Dscp,
-    /// How they arrive, as their receiver says.
+    /// How they arrive, as their receiver reports.
     pub forward: DirectionMarks,
     /// How its acks or reports arrive here.
     pub reverse: DirectionMarks,
@@ -19,21 +19,21 @@ pub struct MarkReport {
 /// The code points in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DirectionMarks {
-    /// With which one the last one left; none if the receiver does not say.
+    /// The code point of the last packet at departure; none if the receiver does not report it.
     #[serde(skip)]
     pub sent_as: Option<Dscp>,
-    /// The last one that arrived; none if the receiver does not say.
+    /// The code point of the last packet on arrival; none if the receiver does not report it.
     pub received_dscp: Option<Dscp>,
-    /// Whether the last ones arrived as they were sent; none if that is unknown.
+    /// Whether the last packet arrived unchanged; none if that is unknown.
     pub is_preserved: Option<bool>,
-    /// Packets that arrived as they were sent.
+    /// Packets that arrived with their original code point.
     pub preserved: u64,
-    /// Packets that arrived with another one.
+    /// Packets that arrived with another code point.
     pub remarked: u64,
 }
 
 impl MarkReport {
-    /// What is known of a path on which packets leave with `dscp`.
+    /// The report of a path on which packets leave with `dscp`.
     pub fn of(dscp: Dscp, marks: &PathMarks) -> Self {
         Self {
             dscp,
@@ -44,7 +44,8 @@ impl MarkReport {
 }
 
 impl MarkReport {
-    /// This session and a later one on the same path: packets of both, and how the last ones arrived.
+    /// Combines this session and a later one on the same path: packets of both, and the last
+    /// arrivals of the later one.
     pub fn and(self, later: Self) -> Self {
         Self {
             dscp: later.dscp,
@@ -55,7 +56,7 @@ impl MarkReport {
 }
 
 impl DirectionMarks {
-    /// Where nothing is known of the later session, the earlier one counts.
+    /// If nothing is known of the later session, the earlier one counts.
     fn and(self, later: Self) -> Self {
         Self {
             sent_as: later.sent_as.or(self.sent_as),

@@ -20,13 +20,13 @@ use prometheus_client::registry::Registry;
 
 use crate::bounded_listener::BoundedListener;
 
-/// A number of something by name, with what it is.
+/// A metric's name, its help, and the function that reads it.
 pub type Column<S, T> = (&'static str, &'static str, fn(&S) -> T);
 
-/// One metric, for each that has it, told apart by labels; none if there is nobody.
+/// A metric for each labelled entry; omitted if there are no entries.
 ///
 /// # Errors
-/// Those of the encoder.
+/// The encoder's errors.
 pub fn family<L: EncodeLabelSet, M: EncodeMetric>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -42,10 +42,10 @@ pub fn family<L: EncodeLabelSet, M: EncodeMetric>(
     Ok(())
 }
 
-/// A gauge a column, of each that has it, told apart by labels.
+/// One gauge per column, for each labelled entry that has a value.
 ///
 /// # Errors
-/// Those of the encoder.
+/// The encoder's errors.
 pub fn gauges<'a, S: 'a, T: Into<Option<f64>>, L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
     table: &[Column<S, T>],
@@ -54,10 +54,10 @@ pub fn gauges<'a, S: 'a, T: Into<Option<f64>>, L: EncodeLabelSet>(
     columns(encoder, table, of, ConstGauge::<f64>::new)
 }
 
-/// A counter a column, of each that has it, told apart by labels.
+/// One counter per column, for each labelled entry that has a value.
 ///
 /// # Errors
-/// Those of the encoder.
+/// The encoder's errors.
 pub fn counters<'a, S: 'a, T: Into<Option<u64>>, L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
     table: &[Column<S, T>],
@@ -80,10 +80,10 @@ fn columns<'a, S: 'a, N, T: Into<Option<N>>, L: EncodeLabelSet, M: EncodeMetric>
     Ok(())
 }
 
-/// A counter a column, without labels.
+/// One counter per column, without labels.
 ///
 /// # Errors
-/// Those of the encoder.
+/// The encoder's errors.
 pub fn totals<S>(
     encoder: &mut DescriptorEncoder<'_>,
     table: &[Column<S, u64>],
@@ -116,11 +116,11 @@ pub struct MetricsError {
     error: io::Error,
 }
 
-/// Serves `http://ADDRESS/metrics` on a thread of its own, each time what `collect` gives, or why
-/// it gives nothing. Gives the address with the port that was chosen for port 0.
+/// Serves `http://ADDRESS/metrics` on its own thread; each request calls `collect` and serves its
+/// result, or its error. Returns the address with the port that the system chose for port 0.
 ///
 /// # Errors
-/// [`MetricsError`] where the address cannot be listened at.
+/// [`MetricsError`] if it cannot listen at the address.
 pub fn serve<C: Collector>(
     address: SocketAddr,
     collect: impl Fn() -> Result<C, String> + Send + Sync + 'static,
@@ -165,7 +165,7 @@ async fn metrics<C: Collector>(
     }
 }
 
-/// How metrics are written.
+/// The format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// The text format of Prometheus, version 0.0.4.
@@ -176,8 +176,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a client prefers by its `Accept` header: OpenMetrics where that is named
-    /// with at least the quality of plain text, and Prometheus's text for all other clients.
+    /// The format that a client prefers by its `Accept` header: OpenMetrics if it is listed with at
+    /// least the quality of plain text, and Prometheus's text for all other clients.
     pub fn accepted(accept: &str) -> Self {
         let quality = |wanted: &[&str]| {
             let offers = accept.split(',').filter_map(|offer| {
@@ -222,7 +222,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 /// Metrics of a collector in the text format of Prometheus, with the prefix `freshline_`.
 ///
 /// # Errors
-/// Those of the collector.
+/// The collector's errors.
 pub fn render(collector: impl Collector) -> Result<String, fmt::Error> {
     render_as(collector, Format::Prometheus)
 }
@@ -230,7 +230,7 @@ pub fn render(collector: impl Collector) -> Result<String, fmt::Error> {
 /// Metrics of a collector in a format, with the prefix `freshline_`.
 ///
 /// # Errors
-/// Those of the collector.
+/// The collector's errors.
 pub fn render_as(collector: impl Collector, format: Format) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("freshline");
     registry.register_collector(Box::new(collector));
@@ -242,8 +242,8 @@ pub fn render_as(collector: impl Collector, format: Format) -> Result<String, fm
     })
 }
 
-/// OpenMetrics text as text of Prometheus. There a counter's family has the name of its samples,
-/// with `_total`; and there is neither `# UNIT` nor `# EOF`.
+/// Converts OpenMetrics text to Prometheus text. There a counter's family has the name of its
+/// samples, with `_total`, and there is neither `# UNIT` nor `# EOF`.
 fn prometheus(open: &str) -> String {
     let mut out = String::with_capacity(open.len() + open.len() / 8);
     let mut help = None;
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn open_metrics_are_for_clients_that_prefer_them() {
-        // What Prometheus 2.42 and 3 send, and what curl, a browser and others do.
+        // The headers of Prometheus 2.42 and 3, and of curl, a browser and others.
         let open = [
             "application/openmetrics-text;version=1.0.0,application/openmetrics-text;\
              version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",

@@ -1,10 +1,11 @@
-//! Where a peer is from: its network, and its host in it, as numbers by which places and rates are shared.
+//! The origin of a peer: its network, and its host in it, as numbers for sharing places and rates.
 
 use std::net::{IpAddr, SocketAddr};
 
 use freshline_core::session::Origin;
 
-/// An IPv4 network of 24 bits, or an IPv6 one of 48: a host with one address of it can often use all.
+/// An IPv4 network of 24 bits, or an IPv6 network of 48: a host with one address in it can often
+/// use all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Network(u64);
 
@@ -15,7 +16,7 @@ pub(crate) struct Host(u64);
 impl Network {
     pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
-            // No IPv6 network that is routed begins with zeros.
+            // No routed IPv6 network begins with zeros.
             IpAddr::V4(address) => Self((address.to_bits() >> 8).into()),
             IpAddr::V6(address) => Self((address.to_bits() >> 80) as u64),
         }
@@ -31,8 +32,8 @@ impl Host {
     }
 }
 
-/// By what a place counts that is held from an address; `identity` stands for the certificate shown, 0
-/// without.
+/// The party that is charged for a place held from an address; `identity` identifies the presented
+/// certificate, 0 without one.
 pub(crate) fn origin(address: SocketAddr, identity: u64) -> Origin {
     let address = address.ip();
     Origin { owner: identity, network: Network::of(address).0, address: Host::of(address).0 }

@@ -12,10 +12,10 @@ const GET_STATION: u8 = 17;
 /// The command of a message that describes a station.
 pub(crate) const NL80211_CMD_NEW_STATION: u8 = 19;
 const ATTR_IFINDEX: u16 = 3;
-/// What is known of a station, nested.
+/// The nested attributes of a station.
 pub(crate) const NL80211_ATTR_STA_INFO: u16 = 21;
 
-/// A socket that knows the number of nl80211.
+/// A socket with the family number of nl80211.
 #[derive(Debug)]
 pub(crate) struct Nl80211(Generic);
 
@@ -23,17 +23,17 @@ impl Nl80211 {
     /// Opens a socket and asks for the family's number.
     ///
     /// # Errors
-    /// `EPROTONOSUPPORT` or `ENOENT` where the kernel has no nl80211.
+    /// `EPROTONOSUPPORT` or `ENOENT` if the kernel has no nl80211.
     pub(crate) fn open() -> Result<Self, NetlinkError> {
         Generic::open("nl80211").map(Self)
     }
 
-    /// Lists the stations that an interface knows: what `read` makes of the message of each, from its
+    /// Lists the stations that an interface knows: `read` converts the message of each, from its
     /// header of generic netlink on.
     ///
     /// # Errors
-    /// `ENODEV` or `EINVAL` where the interface is not Wi-Fi, `EOPNOTSUPP` where its driver does not
-    /// list them.
+    /// `ENODEV` or `EINVAL` if the interface is not Wi-Fi, `EOPNOTSUPP` if its driver does not list
+    /// them.
     pub(crate) fn stations<T>(
         &mut self,
         interface: u32,

@@ -1,5 +1,6 @@
-//! Messages to the service manager that has started this process (`sd_notify(3)`): datagrams of lines
-//! `KEY=VALUE` to the socket that `NOTIFY_SOCKET` names. Without it nothing is sent.
+//! Messages to the service manager that has started this process (`sd_notify(3)`): datagrams of
+//! lines `KEY=VALUE` to the socket that `NOTIFY_SOCKET` names. Without this variable nothing is
+//! sent.
 
 use std::env;
 use std::io;
@@ -8,16 +9,16 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use freshline_core::unit::Span;
 
-/// Where messages go, and how often the manager wants a sign of life.
+/// The destination of messages, and how often the manager expects a watchdog message.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     socket: Option<UnixDatagram>,
-    /// `WatchdogSec=`; nothing if it watches no or another process.
+    /// `WatchdogSec=`; `None` if the manager watches no process or another one.
     watchdog: Option<Span>,
 }
 
 impl Notifier {
-    /// As the environment says.
+    /// Reads the environment.
     pub(crate) fn from_env() -> Self {
         let text = |name| env::var(name).ok();
         let Some(address) = text("NOTIFY_SOCKET") else { return Self::default() };
@@ -30,30 +31,30 @@ impl Notifier {
     }
 
     fn new(address: &str, watchdog: Option<&str>) -> io::Result<Self> {
-        // A name in place of a path begins with `@`.
+        // An abstract name begins with `@` instead of a path.
         let address = match address.strip_prefix('@') {
             Some(name) => SocketAddr::from_abstract_name(name)?,
             None => SocketAddr::from_pathname(address)?,
         };
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
-        // A manager that hangs must not hold this process up.
+        // A manager that hangs must not block this process.
         socket.set_nonblocking(true)?;
         let micros = watchdog.and_then(|micros| micros.parse().ok()).filter(|micros| *micros > 0);
         Ok(Self { socket: Some(socket), watchdog: micros.map(Span::from_micros) })
     }
 
-    /// How often a sign of life is to be sent: twice as often as the manager needs one.
+    /// How often to send a watchdog message: twice as often as the manager needs one.
     pub(crate) fn every(&self) -> Option<Span> {
         self.watchdog.map(|watchdog| watchdog / 2)
     }
 
-    /// The process does its work.
+    /// The process is ready.
     pub(crate) fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// A sign of life.
+    /// Sends a watchdog message.
     pub(crate) fn alive(&self) {
         if self.watchdog.is_some() {
             self.send("WATCHDOG=1");

@@ -1,9 +1,11 @@
-//! The sockets of a server, each with a receive buffer of its own, and how they share the time of its thread.
+//! The sockets of a server, each with its own receive buffer, and how they share the time of its
+//! thread.
 //!
-//! In each turn each queue of connections gets [`A_TURN`], then those of strangers get [`STRANGERS`] together.
-//! So a flood delays other queues by its turns, and loses packets of its own queue only. Module `sieve` says
-//! which datagrams are in which. After a Retry a newcomer's packet comes to a queue of connections; it is put
-//! off until strangers are served, as a handshake takes hundreds of times as long as a packet of a connection.
+//! In each turn, each queue of connections gets [`A_TURN`], then all queues of strangers get
+//! [`STRANGERS`] together. So a flood delays other queues only by its turns, and loses packets only
+//! of its own queue. Module `sieve` assigns datagrams to queues. After a Retry, a newcomer's packet
+//! arrives in a queue of connections; it is deferred until strangers are served, as a handshake
+//! takes hundreds of times as long as a packet of a connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,28 +23,29 @@ use crate::clock::Clock;
 use crate::refusal::{Refusal, Refusals};
 use crate::sieve::{self, PER_CLASS, Tag};
 
-/// The time of a queue in a turn. Beyond it comes what its last packet takes, a handshake some 0.5 ms.
+/// The time of a queue in a turn. It may be exceeded by the duration of the last packet, some 0.5
+/// ms for a handshake.
 const A_TURN: Span = Span::from_micros(500);
 
-/// The time of all strangers in a turn, likewise.
+/// The time of all strangers together in a turn, likewise.
 const STRANGERS: Span = Span::from_millis(1);
 
-/// Datagrams of each queue that can be put off.
+/// The maximum number of deferred datagrams per queue.
 const MAX_LATER: usize = 64;
 
-/// Wanted size of a receive buffer where there are several, in bytes.
+/// The requested size of a receive buffer if there are several, in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// Whose datagrams a queue has.
+/// The senders of a queue's datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Connections,
     Strangers,
-    /// As there is no other queue.
+    /// All senders, because there is no other queue.
     All,
 }
 
-/// Datagrams of a socket that were received and not handed up.
+/// Datagrams of a socket that were received but not handed up.
 struct Queue {
     class: Class,
     inbox: Inbox,
@@ -56,7 +59,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// Hands up for [`A_TURN`]. It has the first socket, and answers leave by the second one.
+    /// Hands datagrams up for [`A_TURN`]. The queue reads the first socket; answers leave by the
+    /// second one.
     fn serve(
         &mut self,
         (socket, out): (&Socket, &Socket),
@@ -88,7 +92,7 @@ impl Queue {
     }
 }
 
-/// A datagram that was put off.
+/// A deferred datagram.
 struct Held {
     received_at: Time,
     from: Address,
@@ -96,12 +100,12 @@ struct Held {
     bytes: Box<[u8]>,
 }
 
-/// Datagrams of a queue of connections that are served as those of strangers.
+/// Datagrams of a queue of connections that are served together with strangers.
 #[derive(Default)]
 pub(crate) struct Later(VecDeque<Held>);
 
 impl Later {
-    /// Puts one off; whether there was room.
+    /// Defers a datagram; returns whether there was room.
     pub(crate) fn push(
         &mut self,
         received_at: Time,
@@ -116,7 +120,7 @@ impl Later {
         has_room
     }
 
-    /// Hands up for [`A_TURN`].
+    /// Hands datagrams up for [`A_TURN`].
     fn serve(&mut self, out: &Socket, clock: Clock, take: &mut impl FnMut(Served<'_>)) {
         let began_at = clock.now();
         while clock.now().since(began_at) < A_TURN
@@ -129,30 +133,30 @@ impl Later {
 
 /// The queues of a server.
 pub(crate) struct Queues {
-    /// One of each queue.
+    /// One socket per queue.
     sockets: Vec<Socket>,
     queues: Vec<Queue>,
-    /// From which queue on strangers are served next.
+    /// The queue of strangers that is served next.
     next: usize,
 }
 
-/// What is served.
+/// An item to serve.
 pub(crate) enum Served<'a> {
-    /// Datagrams, when they were received, and by which socket answers leave. Those of a connection's queue
-    /// that begin a connection can be put off.
+    /// Datagrams, their receive time, and the socket by which answers leave. Datagrams in a
+    /// connection's queue that begin a connection can be deferred.
     Train(&'a Socket, Time, Train<'a>, Option<&'a mut Later>),
     /// Strangers send faster than they are served.
     Crowd,
 }
 
 impl Queues {
-    /// Binds an address. With the tag of a QUIC server there are several queues, unless the system refuses
-    /// that; `key` is a random number.
+    /// Binds an address. With the tag of a QUIC server there are several queues, unless the system
+    /// refuses that; `key` is a random number.
     ///
     /// # Errors
-    /// The first socket cannot be bound: the address is not of this host, or taken.
+    /// The first socket cannot be bound: the address is not of this host, or in use.
     pub(crate) fn bind(address: SocketAddr, quic: Option<(Tag, u32)>) -> io::Result<Self> {
-        // Without SO_REUSEPORT, so that the port of another server is taken.
+        // Without SO_REUSEPORT, so that binding the port of another server fails.
         let first = UdpSocket::bind(address)?;
         first.set_nonblocking(true)?;
         let others = match quic {
@@ -184,7 +188,7 @@ impl Queues {
                 let _ = SockRef::from(&socket.udp).set_recv_buffer_size(BUFFER);
             }
             if class == Class::Strangers {
-                // Each datagram alone, so that the filter sees it.
+                // Sends each datagram alone, so that the filter sees it.
                 let _ = setsockopt(&socket.udp, UdpGroSegment, &false);
             }
             let (received_at, done, later) = (Time::ZERO, 0, Later::default());
@@ -206,7 +210,7 @@ impl Queues {
         &self.sockets[0]
     }
 
-    /// Makes the sockets known to a poll, by tokens from `first` on.
+    /// Registers the sockets with a poll, with tokens from `first` on.
     pub(crate) fn register(&mut self, registry: &Registry, first: Token) -> io::Result<()> {
         let tokens = (first.0..).map(Token);
         self.sockets.iter_mut().zip(tokens).try_for_each(|(socket, token)| {
@@ -214,17 +218,17 @@ impl Queues {
         })
     }
 
-    /// A poll says that what has this token is ready; whether it is a socket of these.
+    /// Notes that the source with this token is ready; returns whether it is one of these sockets.
     pub(crate) fn on_ready(&mut self, first: Token, token: Token) -> bool {
         let queue = token.0.checked_sub(first.0).and_then(|index| self.queues.get_mut(index));
         queue.map(|queue| queue.is_ready = true).is_some()
     }
 
-    /// Hands up what has come: of connections each queue for [`A_TURN`], then of strangers for
-    /// [`STRANGERS`]. Whether there may be more.
+    /// Hands received datagrams up: each queue of connections for [`A_TURN`], then strangers for
+    /// [`STRANGERS`]. Returns whether there may be more.
     ///
     /// # Errors
-    /// Those of receiving.
+    /// The errors of receiving.
     pub(crate) fn serve(
         &mut self,
         clock: Clock,
@@ -253,7 +257,7 @@ impl Queues {
         Ok(queues.iter().any(|queue| queue.is_ready || !queue.later.0.is_empty()))
     }
 
-    /// Counts what the kernel dropped. Where all have one socket, most of that is not of connections.
+    /// Counts the kernel's drops. With a single socket, most of them are not of connections.
     pub(crate) fn count_drops(&self, refusals: &mut Refusals) {
         for queue in &self.queues {
             let reason = match queue.class {
@@ -265,7 +269,7 @@ impl Queues {
     }
 }
 
-/// Sockets beside one that is bound: the others of strangers, and those of connections.
+/// Opens sockets in addition to a bound one: more for strangers, and those for connections.
 fn split(first: &UdpSocket, tag: Tag, key: u32) -> io::Result<Vec<UdpSocket>> {
     let address = first.local_addr()?;
     let reference = SockRef::from(first);
@@ -301,7 +305,7 @@ mod tests {
         format!("{address}:0").parse().expect("an address")
     }
 
-    /// The queues at an address of all, and where they are reached at this one.
+    /// Queues bound to an unspecified address, and the address at which they are reached.
     fn world(any: &str, near: &str, tag: Option<Tag>) -> (Queues, SocketAddr) {
         let queues = Queues::bind(local(any), tag.map(|tag| (tag, KEY))).expect("an address");
         let port = queues.socket().udp.local_addr().expect("it is bound").port();
@@ -310,7 +314,7 @@ mod tests {
         (queues, address)
     }
 
-    /// What has come: which classes of queue, of which number, have datagrams of which length.
+    /// The datagrams received: the class and number of their queue, and their length.
     fn come(queues: &mut Queues) -> Vec<(Class, usize, usize)> {
         let mut come = Vec::new();
         for (index, (socket, queue)) in queues.sockets.iter().zip(&mut queues.queues).enumerate() {
@@ -369,7 +373,7 @@ mod tests {
 
     #[test]
     fn each_network_has_its_queue_and_they_are_spread() {
-        // At addresses of both families, whose packets of IPv4 have headers of IPv4.
+        // With addresses of both families; IPv4 packets always have IPv4 headers.
         for any in ["0.0.0.0", "[::]"] {
             if UdpSocket::bind(local(any)).is_err() {
                 println!("skipped: needs IPv6");
@@ -407,7 +411,7 @@ mod tests {
         let came = lengths(&all, Class::Strangers).len();
         assert!(came < 10_000);
 
-        // The kernel's count comes with the next packet.
+        // The kernel's count arrives with the next packet.
         send(&packet(0xc0, 1, &[7; 8], 1200));
         for index in 0..queues.queues.len() {
             queues.on_ready(Token(0), Token(index));

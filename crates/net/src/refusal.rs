@@ -1,4 +1,4 @@
-//! Why something was refused, counted for metrics.
+//! The reasons for refusals, counted for metrics.
 
 use std::fmt;
 
@@ -12,18 +12,19 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 #[cfg(feature = "metrics")]
 use crate::metrics::family;
 
-/// Why a monitor, or a server of packets or of a bond, refused something, or ended it to make room.
+/// Why a monitor, or a server of packets or of a bond, refused a request, or ended a session to
+/// make room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// A message of another version of the protocol.
     Version,
     /// A payload beyond `--max-payload`.
     Payload,
-    /// A token that is not one of those that open.
+    /// An unknown token.
     Token,
     /// A name or a right that the token or certificate does not permit.
     NotPermitted,
-    /// A name that is not taken.
+    /// A name that is not accepted.
     Name,
     /// A name that another token or certificate holds.
     NameTaken,
@@ -42,18 +43,18 @@ pub enum Refusal {
     HandshakeRateTotal,
     /// A Retry token of QUIC that was shown before.
     TokenReplayed,
-    /// A QUIC connection beyond the number of those by which sessions come.
+    /// A QUIC connection beyond the maximum number of those with sessions.
     Connections,
-    /// A QUIC connection that gave its place to a newcomer.
+    /// A QUIC connection that was displaced by a newcomer.
     ConnectionDisplaced,
-    /// A QUIC connection, or a handshake, by which no session came in time.
+    /// A QUIC connection, or a handshake, on which no session opened in time.
     NoSession,
     /// A connection of a bond's client to a destination that is forbidden, or did not answer.
     Destination,
-    /// A packet that the kernel dropped: one that no connection and no newcomer can have sent, or one of
-    /// strangers for which their receive buffer had no room.
+    /// A packet that the kernel dropped: one that no connection and no newcomer can have sent, or a
+    /// packet of a stranger for which the receive buffer had no room.
     Strange,
-    /// A packet of a connection that the kernel dropped, as the receive buffer had no room.
+    /// A packet of a connection that the kernel dropped because the receive buffer had no room.
     Overflow,
 }
 
@@ -105,7 +106,7 @@ impl Refusal {
         }
     }
 
-    /// That of a message which was answered by a close; `None` where the session just ends.
+    /// The refusal of a message that was answered by a close; `None` if the session just ends.
     pub(crate) fn of(reason: CloseReason) -> Option<Self> {
         match reason {
             CloseReason::Version => Some(Self::Version),
@@ -133,12 +134,12 @@ impl Refusals {
         self.0[reason as usize] += number;
     }
 
-    /// How many there were.
+    /// The number of refusals for this reason.
     pub fn of(&self, reason: Refusal) -> u64 {
         self.0[reason as usize]
     }
 
-    /// Those of both.
+    /// The sums of both.
     pub(crate) fn and(mut self, others: &Self) -> Self {
         self.0.iter_mut().zip(others.0).for_each(|(count, others)| *count += others);
         self
@@ -152,18 +153,18 @@ impl Refusals {
     /// Writes `refused_total{reason="…"}`, with all reasons, so that rates begin at zero.
     ///
     /// # Errors
-    /// Those of the encoder.
+    /// The encoder's errors.
     #[cfg(feature = "metrics")]
     pub fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let counts = self
             .iter()
             .map(|(reason, count)| ([("reason", reason.label())], ConstCounter::new(count)));
-        family(encoder, "refused", "Refusals by reason, and what gave way to newcomers", counts)
+        family(encoder, "refused", "Refusals by reason, also to make room for newcomers", counts)
     }
 }
 
 impl Serialize for Refusals {
-    /// An object of the reasons that there were.
+    /// An object with the reasons that occurred.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (reason, count) in self.iter().filter(|(_, count)| *count > 0) {

@@ -1,15 +1,15 @@
-//! Files that are written anew.
+//! Atomic replacement of files.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Puts a file in the place of another one, or where none is, once `write` has written it: whenever the process
-/// ends, one of the two is there, whole. Gives what `write` makes of the file.
+/// Creates or replaces a file after `write` has written the new content: whenever the process ends,
+/// either the old or the new file is there, complete. Returns the result of `write`.
 ///
 /// # Errors
-/// If it cannot be written; then the former file is there.
+/// If it cannot be written; then the former file remains.
 pub(crate) fn replace<T>(
     path: &Path,
     options: &OpenOptions,

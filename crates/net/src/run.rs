@@ -1,4 +1,5 @@
-//! The one loop in which endpoints run: wake up, take in what came, do what is due, send, sleep.
+//! The event loop of all endpoints: wake up, process received datagrams and due timers, send,
+//! sleep.
 
 use freshline_core::unit::Time;
 use mio::Events;
@@ -9,17 +10,18 @@ use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 use crate::system::SystemError;
 
-/// Events of the poll that are taken in one turn; the others come in the next.
+/// The maximum number of events processed per turn; the others follow in the next turn.
 const EVENTS_A_TURN: usize = 256;
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// All that has come was taken in.
+    /// All input was processed.
     Idle,
-    /// There may be more, of which the poll does not report again: the next turn follows at once.
+    /// There may be more input, which the poll does not report again: the next turn follows at
+    /// once.
     Busy,
-    /// There is nothing more to do.
+    /// The endpoint has ended.
     Over,
 }
 
@@ -31,26 +33,26 @@ impl Turn {
 
 /// An endpoint with its sockets.
 pub(crate) trait Driven {
-    /// Why it cannot go on.
+    /// Why it cannot continue.
     type Error: From<SystemError>;
 
-    /// The clock, and what it sleeps by.
+    /// The clock and the sleeper.
     fn sleeper(&mut self) -> (Clock, &mut Sleeper);
 
-    /// Something that the poll watches has an event.
+    /// Handles an event of the poll.
     fn on_ready(&mut self, _event: &Event) {}
 
-    /// Takes in what has come, does what is due, and sends what may leave.
+    /// Processes received datagrams and due timers, and sends due datagrams.
     fn turn(&mut self) -> Result<Turn, Self::Error>;
 
-    /// When the next turn is due although nothing comes.
+    /// When the next turn is due, even if no event arrives.
     fn poll_timeout(&mut self) -> Option<Time>;
 
-    /// Says goodbye to its peers.
+    /// Sends a close to its peers.
     fn close(&mut self, now: Time);
 }
 
-/// Runs an endpoint until `stop`, until `until` has come, or until it is over.
+/// Runs an endpoint until `stop`, until the time `until`, or until it has ended.
 pub(crate) fn run<D: Driven>(
     driven: &mut D,
     stop: &Stop,
@@ -75,13 +77,14 @@ pub(crate) fn run<D: Driven>(
     }
 }
 
-/// Turns of an endpoint in a caller's own loop, which waits for the descriptor of its [`Sleeper`].
+/// Turns of an endpoint in a caller's event loop, which waits for the descriptor of its
+/// [`Sleeper`].
 pub(crate) struct Turns {
     events: Events,
 }
 
 impl Turns {
-    /// None yet; the first is due at once.
+    /// Starts without a turn; the first is due at once.
     pub(crate) fn new<D: Driven>(driven: &mut D) -> Result<Self, D::Error> {
         let (clock, sleeper) = driven.sleeper();
         let now = clock.now();
@@ -89,8 +92,8 @@ impl Turns {
         Ok(Self { events: Events::with_capacity(EVENTS_A_TURN) })
     }
 
-    /// Takes in what has come, does what is due, and lets the descriptor be readable when the next turn is due; whether
-    /// there is one. It does not wait.
+    /// Processes received datagrams and due timers, and makes the descriptor readable when the next
+    /// turn is due. Returns `false` when the endpoint has ended. It does not block.
     pub(crate) fn turn<D: Driven>(&mut self, driven: &mut D) -> Result<bool, D::Error> {
         let (clock, sleeper) = driven.sleeper();
         let now = clock.now();

@@ -1,4 +1,4 @@
-//! Digests by SHA-256, written `sha256:` and 64 hexadecimal digits.
+//! SHA-256 digests, written `sha256:` and 64 hexadecimal digits.
 
 use std::fmt;
 
@@ -17,12 +17,12 @@ impl Sha256 {
         Self(bytes)
     }
 
-    /// Its first 64 bits, which stand for it in tables.
+    /// Its first 64 bits, which identify it in tables.
     pub(crate) fn number(&self) -> u64 {
         self.0.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
-    /// Of its 64 hexadecimal digits, without `sha256:`.
+    /// Parses 64 hexadecimal digits, without `sha256:`.
     pub(crate) fn from_digits(digits: &str) -> Option<Self> {
         let digits = digits.as_bytes();
         if digits.len() != 2 * BYTES {

@@ -1,4 +1,4 @@
-//! How the one thread of a loop sleeps.
+//! The sleep of a loop's thread.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use crate::alarm::Alarm;
 use crate::system::{SystemError, system};
 use crate::waker::Waker;
 
-/// A poll, a timer that ends its sleep on the microsecond, and what other threads wake it by.
+/// A poll, a timer that ends its sleep with microsecond accuracy, and a waker for other threads.
 pub(crate) struct Sleeper {
     poll: Poll,
     alarm: Alarm,
@@ -19,7 +19,7 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// The timer and the waker have these tokens.
+    /// Creates a sleeper; the timer and the waker have these tokens.
     pub(crate) fn new([alarm_token, waker_token]: [Token; 2]) -> Result<Self, SystemError> {
         let poll = Poll::new().map_err(system("make a poll"))?;
         let registry = poll.registry();
@@ -31,19 +31,19 @@ impl Sleeper {
         Ok(Self { poll, alarm, waker: Arc::new(waker) })
     }
 
-    /// Where sockets are made known to the poll.
+    /// The registry for sockets.
     pub(crate) fn registry(&self) -> &Registry {
         self.poll.registry()
     }
 
-    /// What wakes it from another thread.
+    /// The waker for other threads.
     pub(crate) fn waker(&self) -> Arc<Waker> {
         Arc::clone(&self.waker)
     }
 
-    /// Its poll's descriptor is readable when something has come, and from `wake` on.
+    /// Makes the descriptor readable when an event arrives, and from `wake` on.
     pub(crate) fn ring(&mut self, now: Time, wake: Option<Time>) -> Result<(), SystemError> {
-        // An alarm for a time that has passed is not set.
+        // An alarm for a past time would not be set.
         let wake = wake.map(|wake| wake.max(now + Span::from_nanos(1)));
         self.alarm.poll_until(now, wake).map(drop).map_err(system("set a timer"))
     }
@@ -53,7 +53,8 @@ impl Sleeper {
         self.poll.registry().as_fd()
     }
 
-    /// Sleeps until something comes, somebody wakes it, or it is `wake`; `events` tell what came.
+    /// Sleeps until an event arrives, another thread wakes it, or until the time `wake`; `events`
+    /// receives the events.
     pub(crate) fn sleep(
         &mut self,
         now: Time,

@@ -1,11 +1,12 @@
-//! Ending endpoints that run on other threads.
+//! Ends endpoints that run on other threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::waker::Waker;
 
-/// Shared by a running endpoint and whoever may end it: a signal handler, a test, another thread.
+/// Shared by a running endpoint and the code that may end it: a signal handler, a test, another
+/// thread.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     shared: Arc<Shared>,
@@ -18,16 +19,16 @@ struct Shared {
 }
 
 impl Stop {
-    /// Nothing is stopped yet.
+    /// Not stopped yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends whatever runs with this; it cannot be undone.
+    /// Ends all endpoints that run with this; it cannot be undone.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
         for sleeper in &*self.shared.sleepers.lock().unwrap_or_else(PoisonError::into_inner) {
-            // A waker fails only when its poll is gone, and then nobody sleeps there.
+            // A waker fails only if its poll is gone, and then no thread sleeps there.
             let _ = sleeper.wake();
         }
     }
@@ -37,7 +38,7 @@ impl Stop {
         self.shared.stopped.load(Ordering::SeqCst)
     }
 
-    /// `sleeper` is to be woken by [`Stop::stop`].
+    /// Registers `sleeper`, to be woken by [`Stop::stop`].
     pub(crate) fn wakes(&self, sleeper: Arc<Waker>) {
         self.shared.sleepers.lock().unwrap_or_else(PoisonError::into_inner).push(sleeper);
         if self.is_stopped() {

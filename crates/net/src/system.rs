@@ -1,4 +1,4 @@
-//! What the operating system refused.
+//! The operating system's refusals.
 
 use std::io;
 
@@ -6,13 +6,13 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what}: {error}")]
 pub struct SystemError {
-    /// What was tried.
+    /// The failed action.
     pub what: &'static str,
-    /// What the system said.
+    /// The system's error.
     pub error: io::Error,
 }
 
-/// Says what was tried.
+/// Names the failed action.
 pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> SystemError {
     move |error| SystemError { what, error }
 }

@@ -4,11 +4,11 @@ use std::{fmt, io};
 
 use mio::{Registry, Token};
 
-/// Wakes a loop from another thread, whatever the loop sleeps on.
+/// Wakes an event loop from another thread, independent of its poller.
 pub struct Waker(Box<dyn Fn() -> io::Result<()> + Send + Sync>);
 
 impl Waker {
-    /// `wake` ends the loop's sleep, or its next one if it is awake, without blocking.
+    /// `wake` must end the loop's sleep, or its next one if it is awake, without blocking.
     pub fn new(wake: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Self {
         Self(Box::new(wake))
     }
@@ -22,7 +22,7 @@ impl Waker {
     /// Wakes the loop.
     ///
     /// # Errors
-    /// The system refused, as when the loop has ended.
+    /// The system refused, for example because the loop has ended.
     pub fn wake(&self) -> io::Result<()> {
         (self.0)()
     }

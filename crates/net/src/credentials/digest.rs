@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::sha256::Sha256;
 
-/// A secret that is shown at the opening of a session: printable, and hard to guess.
+/// A secret that is presented when a session opens: printable, and hard to guess.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -61,7 +61,7 @@ impl Digest {
         self.0.0.ct_eq(&other.0.0).into()
     }
 
-    /// Its first 64 bits, which stand for the token in tables.
+    /// Its first 64 bits, which identify the token in tables.
     pub fn number(&self) -> u64 {
         self.0.number()
     }
@@ -96,7 +96,7 @@ impl FromStr for Digest {
     }
 }
 
-/// A text that is not a digest. It is not repeated: it may be a token.
+/// A text that is not a digest. It is not repeated, because it may be a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "the third field is not the SHA-256 digest of a token: give `sha256:` and 64 hexadecimal digits, or \

@@ -1,4 +1,5 @@
-//! Which token may open a session, under which names, and for what: the lines of a credentials file.
+//! The tokens that may open sessions, with the names and rights of each: the lines of a credentials
+//! file.
 //!
 //! ```text
 //! # name-pattern  right      token-digest
@@ -7,8 +8,8 @@
 //! wall-display    subscribe  sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
 //! ```
 //!
-//! The file holds digests, so that its reader learns no token. A token may have several lines. Blank
-//! lines are skipped, and from a field that begins with `#` on a line is a comment.
+//! The file holds digests, so that its reader learns no token. A token may have several lines.
+//! Blank lines are skipped, and a field that begins with `#` starts a comment.
 
 mod digest;
 mod pattern;
@@ -29,7 +30,7 @@ pub use reload::{Change, Reloader};
 pub(crate) use reload::{Order, Reloads};
 pub use rules::Rules;
 
-/// What a token permits.
+/// A permission of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Right {
     /// To send states to a monitor.
@@ -41,7 +42,7 @@ pub enum Right {
 }
 
 impl Right {
-    /// As in a credentials file.
+    /// The right's word in a credentials file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Publish => "publish",
@@ -66,22 +67,22 @@ impl Grant {
     }
 }
 
-/// The accepted tokens, and what each permits.
+/// The accepted tokens, with the permissions of each.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// By [`Digest::number`]. The table's hash is keyed, so the time that a look-up takes reveals nothing
-    /// of the digests; those of one number are compared in constant time.
+    /// By [`Digest::number`]. The table's hash is keyed, so the time of a look-up reveals nothing
+    /// about the digests; digests with the same number are compared in constant time.
     grants: HashMap<u64, Vec<Grant>>,
 }
 
-/// The longest file that is read: 100,000 lines and more.
+/// The maximum size of a file: 100,000 lines and more.
 const MAX_FILE: u64 = 16 << 20;
 
 impl Credentials {
     /// Reads a credentials file that must have a line with this right.
     ///
     /// # Errors
-    /// [`CredentialsError`] says which file and line, what is wrong and what to do.
+    /// [`CredentialsError`] reports the file, the line, the problem and the remedy.
     pub fn read(path: &Path, right: Right) -> Result<Self, CredentialsError> {
         let mut text = Vec::new();
         let read = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut text));
@@ -109,7 +110,7 @@ impl Credentials {
     /// Reads the text of a credentials file.
     ///
     /// # Errors
-    /// The number of the first line that is wrong, from 1, and what is wrong.
+    /// The number of the first invalid line, from 1, and the problem.
     pub fn parse(text: &[u8]) -> Result<Self, (usize, LineError)> {
         let mut credentials = Self { grants: HashMap::new() };
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
@@ -134,7 +135,7 @@ impl Credentials {
         self.grants.entry(grant.digest.number()).or_default().push(grant);
     }
 
-    /// The number that stands for a token, if it has this right under this name.
+    /// The number that identifies the token, if it has this right under this name.
     ///
     /// # Errors
     /// [`CloseReason::BadToken`] if the token is unknown, [`CloseReason::NotPermitted`] if only name or
@@ -152,15 +153,15 @@ impl Credentials {
         Err(refusal)
     }
 
-    /// Whether a token that [`Credentials::check`] has accepted before, and maybe by other lines, still
-    /// has this right under this name.
+    /// Whether a token that [`Credentials::check`] accepted before, perhaps because of other lines,
+    /// still has this right under this name.
     pub fn permits(&self, number: u64, right: Right, name: &str) -> bool {
         let grants = self.grants.get(&number);
         grants.is_some_and(|grants| grants.iter().any(|grant| grant.covers(right, name)))
     }
 }
 
-/// The grant of a line; `None` where there is none.
+/// The grant of a line; `None` if the line is blank or a comment.
 fn grant(line: &[u8]) -> Result<Option<Grant>, LineError> {
     let line = std::str::from_utf8(line).map_err(|_| LineError::NotText)?;
     let fields: Vec<_> =
@@ -182,7 +183,7 @@ fn shown(word: &str) -> String {
     word.chars().take(32).flat_map(char::escape_debug).collect()
 }
 
-/// What is wrong with a line.
+/// A problem of a line.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LineError {
     /// It is not UTF-8.
@@ -216,7 +217,7 @@ pub enum CredentialsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A line is wrong.
@@ -226,10 +227,10 @@ pub enum CredentialsError {
         path: PathBuf,
         /// Its line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         problem: LineError,
     },
-    /// No line has the right that matters here: an empty file, or one that is for other commands.
+    /// No line has the required right: the file is empty, or is for other commands.
     #[error(
         "{} has no `{right}` line, so every peer would be refused; add one (`freshline token new` prints it)",
         path.display()

@@ -1,4 +1,4 @@
-//! Patterns of names, in which `*` stands for any characters, also none.
+//! Patterns of names, in which `*` matches any number of characters, including none.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,12 +12,12 @@ use thiserror::Error;
 pub struct Pattern(Box<str>);
 
 impl Pattern {
-    /// Matches all names, also the empty one of peers without a name.
+    /// Matches all names, including the empty name of peers without one.
     pub fn all() -> Self {
         Self("*".into())
     }
 
-    /// Whether all of `name` matches. The work is at most the product of both lengths.
+    /// Whether the whole `name` matches. The work is at most the product of both lengths.
     pub fn matches(&self, name: &str) -> bool {
         pattern::matches(&self.0, name)
     }

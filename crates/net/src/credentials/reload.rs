@@ -8,32 +8,33 @@ use crate::ask::Gone;
 use crate::quic::ServerConfig;
 use crate::waker::Waker;
 
-/// What takes the place of what is in force.
+/// The settings to replace.
 #[derive(Default)]
 pub struct Change {
-    /// Who may open a session.
+    /// The tokens that may open sessions.
     pub credentials: Option<Credentials>,
     /// The settings of QUIC, for the same identity, with other authorities of clients.
     pub quic: Option<ServerConfig>,
 }
 
-/// A change, and where to report how many sessions ended by it.
+/// A change, and a channel to report how many sessions it ended.
 pub(crate) struct Order {
     pub(crate) change: Change,
     pub(crate) ended: Sender<usize>,
 }
 
-/// Gives a running endpoint new credentials and authorities.
+/// Gives new credentials and authorities to a running endpoint.
 pub struct Reloader {
     orders: Sender<Order>,
     waker: Arc<Waker>,
 }
 
 impl Reloader {
-    /// Puts this in force. Returns the number of sessions that it does not permit: those have ended.
+    /// Puts a change in force. Returns the number of sessions that it does not permit, which have
+    /// been ended.
     ///
     /// # Errors
-    /// [`Gone`] if the endpoint does not run any more.
+    /// [`Gone`] if the endpoint is no longer running.
     pub fn replace(&self, change: Change) -> Result<usize, Gone> {
         let (ended, answer) = channel();
         self.orders.send(Order { change, ended }).map_err(|_| Gone)?;

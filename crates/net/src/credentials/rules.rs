@@ -1,16 +1,17 @@
-//! The rules of one endpoint, put to the session layer.
+//! The rules of one endpoint, for the session layer.
 
 use freshline_core::session::Access;
 use freshline_core::wire::{CloseReason, Opening};
 
 use super::{Credentials, Right};
 
-/// Who may open a session at a monitor, or at the server of a downlink.
+/// The rules for opening sessions at a monitor, or at the server of a downlink.
 #[derive(Debug)]
 pub struct Rules {
-    /// What a session needs.
+    /// The right that a session needs.
     pub right: Right,
-    /// The accepted tokens; `None`: no token is asked for, unless the session's settings name some.
+    /// The accepted tokens; `None` if no token is required, unless the session's settings name
+    /// some.
     pub credentials: Option<Credentials>,
     /// Whether a peer may take only names that its certificate lists (subject alternative names, DNS or
     /// URI).
@@ -23,18 +24,20 @@ impl Rules {
         Self { right, credentials: None, certified_names: false }
     }
 
-    /// The rules for a peer whose certificate lists these names; `None` where there are no rules.
+    /// The rules for a peer whose certificate lists these names; `None` if there are no rules.
     pub(crate) fn of<'a>(&'a self, names: &'a [Box<str>]) -> Option<Check<'a>> {
         let are_some = self.credentials.is_some() || self.certified_names;
         are_some.then_some(Check { rules: self, names })
     }
 
-    /// Whether a session that was permitted before still is. What its certificate lists has not changed.
+    /// Whether a session that was permitted before still is. The names in its certificate cannot
+    /// have changed.
     pub(crate) fn permit(&self, credential: u64, name: &str) -> bool {
         self.grant(self.right, credential, name)
     }
 
-    /// Whether an open session has this right, too. Without credentials there are no rights to check.
+    /// Whether an open session also has this right. Without credentials there are no rights to
+    /// check.
     pub(crate) fn grant(&self, right: Right, credential: u64, name: &str) -> bool {
         let permits = |known: &Credentials| known.permits(credential, right, name);
         self.credentials.as_ref().is_none_or(permits)

@@ -8,11 +8,11 @@
 //!      └──────────────────────┘ none could begin
 //! ```
 //!
-//! - **An attempt** is a link of its own: a UDP socket, or a QUIC handshake. What is sent goes by
-//!   all of them; the first that receives a datagram, or finishes its handshake, stays, and the
-//!   others are closed. A refused UDP attempt stays open, as the peer may start later.
-//! - **Trouble is waited out**: a name that cannot be resolved, a missing route, an interface
-//!   without a fitting address. Each is reported by [`LinkEvent::Waiting`].
+//! - **An attempt** is a separate link: a UDP socket, or a QUIC handshake. Datagrams are sent by
+//!   all attempts; the first attempt that receives a datagram, or finishes its handshake, stays,
+//!   and the others are closed. A refused UDP attempt stays open, as the peer may start later.
+//! - **Temporary errors are retried**: a name that cannot be resolved, a missing route, an
+//!   interface without a fitting address. Each is reported by [`LinkEvent::Waiting`].
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -31,31 +31,31 @@ use crate::quic::DialError;
 use crate::via::Via;
 use crate::waker::Waker;
 
-/// The wait before the first retry, doubled with each up to [`MAX_WAIT`].
+/// The pause before the first retry, doubled with each retry up to [`MAX_WAIT`].
 const FIRST_WAIT: Span = Span::from_millis(250);
 
-/// The longest wait between retries: one small question then costs the network nothing.
+/// The maximum pause between retries: the load of one small query per pause is negligible.
 const MAX_WAIT: Span = Span::from_secs(2);
 
-/// What a dialler needs to know.
+/// The settings of a dialler.
 pub(crate) struct Settings<I> {
     /// How datagrams are carried.
     pub(crate) transport: Transport,
-    /// By what they leave.
+    /// The local interface or address.
     pub(crate) via: Via,
     /// The peer.
     pub(crate) remote: Remote,
-    /// Its sockets wake the poll as this.
+    /// The token by which its sockets wake the poll.
     pub(crate) token: Token,
-    /// Takes datagrams from a new socket.
+    /// Creates the inlet that reads datagrams from a new socket.
     pub(crate) inlet: fn(Clock) -> I,
     /// The clock.
     pub(crate) clock: Clock,
-    /// Whether lost QUIC connections are dialled again without [`Dialler::renew`].
+    /// Whether lost QUIC connections are redialled without [`Dialler::renew`].
     pub(crate) redials: bool,
-    /// Whether [`Dialler::receive`] says when datagrams with a tag left their device.
+    /// Whether [`Dialler::receive`] reports when tagged datagrams left their device.
     pub(crate) stamps_departures: bool,
-    /// Counts what leaves.
+    /// Counts the bytes sent.
     pub(crate) wire_bytes: WireBytes,
     /// Woken with the resolver's answers.
     pub(crate) waker: Arc<Waker>,
@@ -64,32 +64,32 @@ pub(crate) struct Settings<I> {
 struct Attempt<I: Inlet> {
     address: SocketAddr,
     link: Link<I>,
-    /// The peer's host says that no program listens there.
+    /// The peer's host has reported that the port is unreachable.
     refused: bool,
 }
 
 pub(crate) struct Dialler<I: Inlet> {
     settings: Settings<I>,
     lookup: Lookup,
-    /// What the resolver said last.
+    /// The resolver's last answer.
     addresses: Vec<SocketAddr>,
-    /// While no attempt has succeeded.
+    /// Present while no attempt has succeeded.
     race: Option<Race>,
     /// One, unless there is a race.
     attempts: Vec<Attempt<I>>,
     winner: Option<SocketAddr>,
     events: VecDeque<LinkEvent>,
-    /// Without an attempt: when to look the name up again; and how long the next wait is.
+    /// Without an attempt: when to look the name up again, and the length of the next pause.
     retry: (Time, Span),
-    /// Why the last attempt could not begin.
+    /// Why the last attempt could not start.
     trouble: Option<String>,
 }
 
 impl<I: Inlet> Dialler<I> {
-    /// Begins to dial; of a literal address, its first attempt has begun when this returns.
+    /// Starts to dial; for a literal address, the first attempt has started when this returns.
     ///
     /// # Errors
-    /// [`LinkError::Dial`] where the name or the address cannot be one of a peer.
+    /// [`LinkError::Dial`] if the name or the address cannot belong to a peer.
     pub(crate) fn new(settings: Settings<I>, registry: &Registry) -> Result<Self, LinkError> {
         let now = settings.clock.now();
         let mut dialler = Self {
@@ -107,10 +107,10 @@ impl<I: Inlet> Dialler<I> {
         Ok(dialler)
     }
 
-    /// Takes in the resolver's answer and begins the attempts that are due.
+    /// Processes the resolver's answer and starts the attempts that are due.
     ///
     /// # Errors
-    /// [`LinkError::Dial`] where the name or an address cannot be one of a peer.
+    /// [`LinkError::Dial`] if the name or an address cannot belong to a peer.
     pub(crate) fn turn(&mut self, now: Time, registry: &Registry) -> Result<(), LinkError> {
         if self.attempts.is_empty() && self.race.is_none() && now >= self.retry.0 {
             self.wait(now);
@@ -178,8 +178,8 @@ impl<I: Inlet> Dialler<I> {
         Ok(())
     }
 
-    /// The next datagram that has come; the attempt that it came by has succeeded. `on_left` gets the
-    /// tags of datagrams that left their device, and how long after they were sent.
+    /// The next received datagram; its attempt has succeeded. `on_left` gets the tags of datagrams
+    /// that left their device, and how long after they were sent.
     pub(crate) fn receive(
         &mut self,
         on_left: &mut dyn FnMut(u64, Span),
@@ -199,7 +199,7 @@ impl<I: Inlet> Dialler<I> {
         Ok(if is_busy { Fetched::Busy } else { Fetched::Nothing })
     }
 
-    /// Sends by all attempts; what cannot leave is as good as replaced. The tag is that of
+    /// Sends by all attempts; a datagram that cannot leave counts as replaced. The tag is that of
     /// [`Dialler::receive`].
     pub(crate) fn send(
         &mut self,
@@ -217,7 +217,7 @@ impl<I: Inlet> Dialler<I> {
         Ok(all)
     }
 
-    /// Lets the attempts look at the time.
+    /// Handles the timers of the attempts.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> Result<(), LinkError> {
         self.attempts.iter_mut().try_for_each(|attempt| attempt.link.handle_timeout(now))
     }
@@ -231,7 +231,7 @@ impl<I: Inlet> Dialler<I> {
         links.chain(race).chain((is_waiting || redials).then_some(self.retry.0)).min()
     }
 
-    /// The next event. Attempts that fail are not reported while another one may succeed.
+    /// The next event. Failed attempts are not reported while another one may succeed.
     pub(crate) fn poll_event(&mut self) -> Option<LinkEvent> {
         let now = self.settings.clock.now();
         let mut at = 0;
@@ -266,11 +266,11 @@ impl<I: Inlet> Dialler<I> {
         self.events.pop_front()
     }
 
-    /// Makes the socket and the connection anew, as the host may have moved to another network, and
-    /// the peer to another address: looks its name up again, and tries its other addresses too.
+    /// Re-creates the socket and the connection, as the host may have moved to another network, and
+    /// the peer to another address: looks its name up again, and tries its other addresses, too.
     ///
     /// # Errors
-    /// [`LinkError`] as of the link.
+    /// [`LinkError`], as returned by the link.
     pub(crate) fn renew(&mut self, now: Time, registry: &Registry) -> Result<(), LinkError> {
         let is_racing = self.race.as_ref().is_some_and(|race| race.next_at().is_some());
         let Some(first) = self.attempts.first_mut().filter(|_| !is_racing) else { return Ok(()) };
@@ -286,17 +286,17 @@ impl<I: Inlet> Dialler<I> {
         Ok(())
     }
 
-    /// Sends the last words; whether they arrive is the network's affair.
+    /// Sends the final datagram, without a guarantee that it arrives.
     pub(crate) fn close(&mut self, now: Time, farewell: &[u8]) {
         self.attempts.iter_mut().for_each(|attempt| attempt.link.close(now, farewell));
     }
 
-    /// Ends the QUIC connections, and says nothing else.
+    /// Ends the QUIC connections without a final datagram.
     pub(crate) fn hang_up(&mut self, now: Time) {
         self.attempts.iter_mut().for_each(|attempt| attempt.link.hang_up(now));
     }
 
-    /// Whether nothing can be sent until one of the handshakes that have begun is done.
+    /// Whether no datagram can be sent before one of the pending handshakes is complete.
     pub(crate) fn is_dialling(&self) -> bool {
         !self.attempts.is_empty() && self.attempts.iter().all(|one| one.link.is_dialling())
     }
@@ -306,12 +306,12 @@ impl<I: Inlet> Dialler<I> {
         !self.attempts.is_empty() && self.attempts.iter().all(|one| one.link.is_down())
     }
 
-    /// Whether something can be sent.
+    /// Whether datagrams can be sent.
     pub(crate) fn is_ready(&self) -> bool {
         self.attempts.iter().any(|one| !one.link.is_dialling() && !one.link.is_down())
     }
 
-    /// The address that has answered, or else the first that is tried.
+    /// The address that has answered, or else the first address tried.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.attempts.first().map(|attempt| attempt.address).or(self.winner)
     }
@@ -342,7 +342,7 @@ impl<I: Inlet> Dialler<I> {
         race || others.any(|(_, other)| !other.refused && !other.link.is_down())
     }
 
-    /// Whether the next attempt may succeed in spite of this. An address that no host can have is
+    /// Whether the next attempt may succeed despite this error. An address that no host can have is
     /// the resolver's fault and not the user's, unless it was given as an address.
     fn is_passing(&self, error: &LinkError) -> bool {
         match error {
@@ -375,12 +375,12 @@ mod tests {
     use crate::link::Plain;
     use crate::quic::{ClientConfig, Trust};
 
-    /// The one waker that a poll may have.
+    /// The only waker that a poll may have.
     fn waker(poll: &Poll) -> Arc<Waker> {
         Arc::new(Waker::of_poll(poll.registry(), Token(0)).unwrap())
     }
 
-    /// Of a dialler by UDP that does not dial again.
+    /// The settings of a UDP dialler that does not redial.
     fn settings(waker: Arc<Waker>, remote: SocketAddr) -> Settings<Plain> {
         Settings {
             transport: Transport::Udp,
@@ -396,7 +396,7 @@ mod tests {
         }
     }
 
-    /// A dialler whose resolver has given these addresses.
+    /// A dialler whose resolver has returned these addresses.
     fn dialler(poll: &Poll, addresses: &[SocketAddr]) -> Dialler<Plain> {
         let mut dialler =
             Dialler::new(settings(waker(poll), addresses[0]), poll.registry()).unwrap();
@@ -407,7 +407,8 @@ mod tests {
 
     #[test]
     fn a_dead_address_does_not_keep_a_live_one_from_being_found() {
-        // Nobody answers at the first one: it is bound, so that no ICMP says that it is dead.
+        // No process answers at the first address: it is bound, so that no ICMP error reports it as
+        // dead.
         let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
         let alive = UdpSocket::bind("127.0.0.1:0").unwrap();
         let addresses = [dead.local_addr().unwrap(), alive.local_addr().unwrap()];

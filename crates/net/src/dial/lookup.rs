@@ -1,5 +1,5 @@
-//! Looks up one name on a thread of its own: the system's resolver blocks, for half a minute where
-//! no name server answers.
+//! Looks up one name on its own thread: the system's resolver blocks, for half a minute if no name
+//! server answers.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::waker::Waker;
 /// The addresses of a peer, or why they are unknown.
 pub(crate) type Answer = Result<Vec<SocketAddr>, String>;
 
-/// At most one question at a time about the addresses of one peer.
+/// At most one pending query for the addresses of one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Lookup {
     asked: Option<Receiver<Answer>>,
 }
 
 impl Lookup {
-    /// Asks for the addresses of `remote`, unless a question is unanswered still; `waker` is woken
-    /// with the answer. A literal address needs no resolver: its answer is there at once.
+    /// Queries the addresses of `remote`, unless a query is pending; `waker` is woken with the
+    /// answer. A literal address needs no resolver: its answer is available at once.
     pub(crate) fn ask(&mut self, remote: &Remote, waker: &Arc<Waker>) {
         if self.asked.is_some() {
             return;
@@ -36,17 +36,17 @@ impl Lookup {
         let resolver = std::thread::Builder::new().name("resolver".into()).spawn(move || {
             // It reads answers that other hosts have written.
             let _ = keep_only(&[]);
-            // Both fail only when the endpoint has ended meanwhile.
+            // Both fail only if the endpoint has ended meanwhile.
             let _ = answer.send(resolve(&remote));
             let _ = waker.wake();
         });
         if let Err(error) = resolver {
-            // A limit on threads was reached; it may have passed by the next question.
+            // A limit on threads was reached; it may have passed by the next query.
             let _ = no_thread.send(Err(format!("cannot start a thread for the resolver: {error}")));
         }
     }
 
-    /// The answer, once.
+    /// The answer, returned once.
     pub(crate) fn poll(&mut self) -> Option<Answer> {
         let answer = match self.asked.as_ref()?.try_recv() {
             Ok(answer) => answer,
@@ -57,7 +57,7 @@ impl Lookup {
         Some(answer)
     }
 
-    /// Whether a question is unanswered.
+    /// Whether a query is pending.
     pub(crate) fn is_asking(&self) -> bool {
         self.asked.is_some()
     }
@@ -67,7 +67,7 @@ fn resolve(remote: &Remote) -> Answer {
     let found = (remote.host(), remote.port()).to_socket_addrs();
     let found =
         found.map_err(|error| format!("cannot find the address of {}: {error}", remote.host()))?;
-    // Filters of DNS answer with an unspecified address (0.0.0.0 or ::), which no host has.
+    // DNS filters answer with an unspecified address (0.0.0.0 or ::), which no host has.
     let found: Vec<_> =
         found.filter(|address| !address.ip().to_canonical().is_unspecified()).collect();
     match found.is_empty() {

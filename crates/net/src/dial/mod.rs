@@ -1,7 +1,7 @@
-//! How a peer is reached that may have several addresses, or none yet: its name is looked up, again
-//! and again while there is no answer, and its addresses are tried in the order and at the
-//! intervals of RFC 8305 ("Happy Eyeballs"), sections 4 and 5. Its section 3 is not followed: no
-//! separate questions for AAAA and A with a delay of 50 ms between the answers, since the system's
+//! Reaches a peer that may have several addresses, or none yet: its name is looked up repeatedly
+//! while there is no answer, and its addresses are tried in the order and at the intervals of RFC
+//! 8305 ("Happy Eyeballs"), sections 4 and 5. Section 3 is not followed: there are no separate
+//! queries for AAAA and A with a delay of 50 ms between the answers, since the system's
 //! `getaddrinfo` waits for both.
 
 mod dialler;
@@ -40,7 +40,7 @@ impl Remote {
         self.port
     }
 
-    /// Its address, where it was given as one: then there is no other.
+    /// Its address, if it was given as one: then there is no other.
     pub fn literal(&self) -> Option<SocketAddr> {
         self.literal
     }

@@ -1,13 +1,13 @@
-//! Happy Eyeballs (RFC 8305): which address of a name is tried next, and when.
+//! Happy Eyeballs (RFC 8305): the next address of a name to try, and when.
 //!
 //! ```text
 //!   addresses ──► families alternate, the last winner first ──► one attempt each 250 ms,
 //!                                                               at once after a failure
 //! ```
 //!
-//! A pure state machine: it knows neither sockets nor clocks. The driver asks [`Race::begin`] for
-//! the address to try, reports failures by [`Race::on_failed`], and drops the race when an attempt
-//! has succeeded.
+//! A pure state machine, without sockets and clocks. The driver asks [`Race::begin`] for the
+//! address to try, reports failures by [`Race::on_failed`], and drops the race when an attempt has
+//! succeeded.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,23 +17,23 @@ use freshline_core::unit::{Span, Time};
 /// The time between two attempts: RFC 8305 section 8, "Connection Attempt Delay".
 pub(crate) const ATTEMPT_DELAY: Span = Span::from_millis(250);
 
-/// The most addresses of a name that are tried, so that a hostile answer costs a bounded number of
-/// sockets.
+/// The maximum number of addresses tried per name, so that a hostile answer costs a bounded number
+/// of sockets.
 pub(crate) const MAX_ADDRESSES: usize = 8;
 
 /// Attempts to reach one peer under several addresses.
 #[derive(Debug, Clone)]
 pub(crate) struct Race {
-    /// Not begun yet, in order.
+    /// Not started yet, in order.
     pending: VecDeque<SocketAddr>,
-    /// Begun or pending.
+    /// Started or pending.
     known: Vec<SocketAddr>,
-    /// When the next attempt begins.
+    /// When the next attempt starts.
     next_at: Time,
 }
 
 impl Race {
-    /// A race over `addresses`, in the resolver's order of preference, which begins `now`. The
+    /// A race over `addresses`, in the resolver's order of preference, which starts `now`. The
     /// `favourite`, the address that answered last time, goes first if it is among them.
     pub(crate) fn new(addresses: &[SocketAddr], favourite: Option<SocketAddr>, now: Time) -> Self {
         let mut known = interleave(addresses, favourite);
@@ -41,7 +41,7 @@ impl Race {
         Self { pending: known.iter().copied().collect(), known, next_at: now }
     }
 
-    /// A race in which the attempt at `first` has begun already, now; others follow.
+    /// A race in which the attempt at `first` has just started; others follow.
     pub(crate) fn begun(first: SocketAddr, addresses: &[SocketAddr], now: Time) -> Self {
         let mut race = Self::new(addresses, Some(first), now);
         race.pending.retain(|address| *address != first);
@@ -52,7 +52,7 @@ impl Race {
         race
     }
 
-    /// The resolver has answered again: addresses that are new are tried after the others.
+    /// The resolver has answered again: new addresses are tried after the others.
     pub(crate) fn add(&mut self, addresses: &[SocketAddr]) {
         for address in interleave(addresses, None) {
             if self.known.len() < 2 * MAX_ADDRESSES && !self.known.contains(&address) {
@@ -62,7 +62,7 @@ impl Race {
         }
     }
 
-    /// The address at which an attempt begins now, if one is due. Call it until it gives `None`.
+    /// The address of the attempt to start now, if one is due. Call it until it returns `None`.
     pub(crate) fn begin(&mut self, now: Time) -> Option<SocketAddr> {
         if now < self.next_at {
             return None;
@@ -72,12 +72,12 @@ impl Race {
         Some(address)
     }
 
-    /// An attempt has failed: the next one begins now.
+    /// An attempt has failed: the next one starts now.
     pub(crate) fn on_failed(&mut self, now: Time) {
         self.next_at = self.next_at.min(now);
     }
 
-    /// When [`Race::begin`] gives the next address; `None` when all attempts have begun.
+    /// When [`Race::begin`] returns the next address; `None` when all attempts have started.
     pub(crate) fn next_at(&self) -> Option<Time> {
         (!self.pending.is_empty()).then_some(self.next_at)
     }

@@ -1,4 +1,4 @@
-//! The source's end: one connection to one monitor, dialled again as often as asked.
+//! The source's end: one connection to one monitor, which can be redialled.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -23,16 +23,16 @@ pub enum DialError {
     /// Neither a host name nor an IP address.
     #[error("`{name}` is neither a host name nor an IP address")]
     BadName {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// Port 0, or no particular host.
     #[error("nothing can listen at {addr}: give the monitor's own address and port")]
     BadAddress {
-        /// What was given.
+        /// The given address.
         addr: SocketAddr,
     },
-    /// QUIC has another objection.
+    /// Another error of QUIC.
     #[error("cannot dial: {0}")]
     Quic(ConnectError),
 }
@@ -47,13 +47,13 @@ impl From<ConnectError> for DialError {
     }
 }
 
-/// What happened to the connection.
+/// An event of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// The monitor has proved who it is, and datagrams can be sent. Whether it accepts
-    /// *our* certificate is known only when the first answer comes.
+    /// The monitor has proved its identity, and datagrams can be sent. Whether it accepts *our*
+    /// certificate is known only when the first answer arrives.
     Connected,
-    /// The connection was not made or is gone. [`Client::redial`] makes a new one.
+    /// The connection was not established or is lost. [`Client::redial`] makes a new one.
     Lost(LostReason),
 }
 
@@ -72,7 +72,7 @@ pub struct Client {
     server: SocketAddr,
     name: String,
     link: Option<Link>,
-    /// The last words of a connection that was given up.
+    /// The final packets of a closed connection.
     farewell: Written,
     events: VecDeque<ClientEvent>,
 }
@@ -82,7 +82,7 @@ struct Link {
     handle: ConnectionHandle,
     connection: Connection,
     phase: Phase,
-    /// Of the datagram that waits.
+    /// The code point of the pending datagram.
     mark: Dscp,
 }
 
@@ -92,16 +92,16 @@ enum Phase {
         give_up_at: Instant,
     },
     Connected,
-    /// Reported as lost; stays until QUIC has said its last word.
+    /// Reported as lost; stays until QUIC has sent its final packets.
     Lost,
 }
 
 impl Client {
-    /// Dials `server`, which is to show a certificate for `name` (not compared when a
-    /// fingerprint is pinned).
+    /// Dials `server`, which must present a certificate for `name` (not compared if a fingerprint
+    /// is pinned).
     ///
     /// # Errors
-    /// [`DialError`] when the address or the name cannot be one of a monitor.
+    /// [`DialError`] if the address or the name cannot belong to a monitor.
     pub fn new(
         config: &ClientConfig,
         server: SocketAddr,
@@ -124,7 +124,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Takes a UDP datagram from `from`; `local_ip` is the address it came to, if known.
+    /// Handles a UDP datagram from `from`; `local_ip` is its destination address, if known.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -133,7 +133,7 @@ impl Client {
         bytes: &[u8],
     ) {
         let path = FourTuple::new(from, local_ip);
-        // Replies to unknown packets stay unsent: a source owes strangers nothing.
+        // Replies to unknown packets are not sent: a source need not answer strangers.
         let mut unsent = Vec::new();
         let event = self.endpoint.handle(now, path, None, bytes.into(), &mut unsent);
         if let (Some(DatagramEvent::ConnectionEvent(_, event)), Some(link)) =
@@ -144,8 +144,7 @@ impl Client {
         }
     }
 
-    /// Acts on the passage of time; due at [`poll_timeout`](Self::poll_timeout), harmless
-    /// before.
+    /// Handles due timers; to be called at [`poll_timeout`](Self::poll_timeout), harmless before.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Some(link) = &mut self.link else { return };
         match link.phase {
@@ -160,12 +159,12 @@ impl Client {
         }
     }
 
-    /// Makes `datagram` the next to leave, in place of one that still waits.
+    /// Makes `datagram` the next to leave, replacing one that is still pending.
     pub fn send(&mut self, datagram: &[u8]) -> SendOutcome {
         self.send_marked(datagram, Dscp::DEFAULT)
     }
 
-    /// The same, in a packet with this code point.
+    /// Like [`send`](Self::send), in a packet with this code point.
     pub fn send_marked(&mut self, datagram: &[u8], dscp: Dscp) -> SendOutcome {
         match &mut self.link {
             Some(Link { connection, phase: Phase::Connected, mark, .. }) => {
@@ -176,14 +175,14 @@ impl Client {
         }
     }
 
-    /// Whether a datagram waits to leave.
+    /// Whether a datagram is pending.
     pub(crate) fn is_datagram_waiting(&mut self) -> bool {
         self.link.as_mut().is_some_and(|link| outbox::is_waiting(&mut link.connection))
     }
 
-    /// Drops the connection, if there is one, and makes a new one from the same socket.
-    /// For the layer above to call, with its backoff, after [`ClientEvent::Lost`] or when
-    /// it hears nothing from the monitor.
+    /// Drops the connection, if there is one, and makes a new one from the same socket. The layer
+    /// above calls it, with its backoff, after [`ClientEvent::Lost`] or when it receives nothing
+    /// from the monitor.
     pub fn redial(&mut self, now: Instant) {
         self.hang_up(now);
         if let Err(error) = self.dial(now) {
@@ -191,14 +190,14 @@ impl Client {
         }
     }
 
-    /// Ends the connection and tells the monitor; [`poll_transmit`](Self::poll_transmit)
-    /// has one more packet to send.
+    /// Ends the connection and notifies the monitor; [`poll_transmit`](Self::poll_transmit) has one
+    /// more packet to send.
     pub fn close(&mut self, now: Instant) {
         self.hang_up(now);
     }
 
-    /// Tells the monitor of this host's new address (RFC 9000 §9) rather than wait for
-    /// the next update to show it; restarts any backed-off timers.
+    /// Announces this host's new address to the monitor (RFC 9000 §9), instead of waiting for the
+    /// next update to show it; restarts any backed-off timers.
     pub fn local_address_changed(&mut self, now: Instant) {
         if let Some(link) = &mut self.link {
             link.connection.handle_network_change(None, now);
@@ -216,7 +215,7 @@ impl Client {
         self.link.as_mut()?.connection.datagrams().recv().map(Datagram)
     }
 
-    /// Writes the next outgoing UDP datagram into `buf`, in place of what it holds.
+    /// Writes the next outgoing UDP datagram into `buf`, replacing its content.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
         if let Some((transmit, bytes)) = self.farewell.pop_front() {
@@ -229,7 +228,7 @@ impl Client {
         transmit
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due. Ask again after any other call.
+    /// When [`handle_timeout`](Self::handle_timeout) is due. Query it again after any other call.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let link = self.link.as_ref()?;
         let give_up_at = match link.phase {
@@ -247,8 +246,7 @@ impl Client {
         Ok(())
     }
 
-    /// Forgets the connection; its closing packets, if it has any left, are the
-    /// farewell.
+    /// Forgets the connection; its closing packets, if it has any left, become the farewell.
     fn hang_up(&mut self, now: Instant) {
         let Some(mut link) = self.link.take() else { return };
         link.connection.close(now, VarInt::from_u32(0), Bytes::from_static(b"the source left"));
@@ -259,7 +257,7 @@ impl Client {
         self.endpoint.handle_event(link.handle, EndpointEvent::drained());
     }
 
-    /// Carries the connection's events to the endpoint and to the caller.
+    /// Passes the connection's events to the endpoint and to the caller.
     fn settle(&mut self, now: Instant) {
         let Some(link) = &mut self.link else { return };
         let mut drained = false;

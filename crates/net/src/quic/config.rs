@@ -12,11 +12,11 @@ use super::{Authorities, Identity, Trust, TrustError, outbox};
 use crate::handshakes::{Rates, TOKEN_LIFETIME};
 use crate::sieve::{Tag, TaggedIds};
 
-/// A connection without a sign of the peer for this long is lost, unless configured.
+/// A connection without a packet from the peer for this long is lost, unless configured otherwise.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Assumed RTT until one is measured. A lost handshake packet is sent again after three
-/// of these: at RFC 9002's 333 ms a source on a lossy path would wait a second each time.
+/// The assumed RTT until one is measured. A lost handshake packet is sent again after three of
+/// these: at RFC 9002's 333 ms a source on a lossy path would wait a second each time.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// Received datagrams held for [`Client::recv`] or [`Server::recv`], per connection, in
@@ -30,23 +30,23 @@ const UPDATES_IN_FLIGHT: u64 = 16 << 20;
 /// and acknowledges none costs a few megabytes and no more.
 const ACKS_IN_FLIGHT: u64 = 1 << 20;
 
-/// What a source needs to dial a monitor.
+/// The settings with which a source dials a monitor.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     quic: noq_proto::ClientConfig,
-    /// How long a handshake may take before the connection counts as lost. 3 s: enough
-    /// for four tries, short enough to tell a user that nobody is there.
+    /// How long a handshake may take before the connection counts as lost. 3 s: enough for four
+    /// tries, and short enough to report an absent monitor to a user.
     pub connect_timeout: Duration,
-    /// How long the monitor may be silent before the connection counts as lost; the
-    /// monitor's own limit holds where it is shorter. 30 s.
+    /// How long the monitor may be silent before the connection counts as lost; the monitor's own
+    /// limit holds if it is shorter. 30 s.
     pub idle_timeout: Duration,
 }
 
 impl ClientConfig {
-    /// Believes the monitor on `trust`, and shows it `identity` if it asks.
+    /// Verifies the monitor by `trust`, and presents `identity` if requested.
     ///
     /// # Errors
-    /// [`TrustError`] when TLS cannot use the certificates.
+    /// [`TrustError`] if TLS cannot use the certificates.
     pub fn new(trust: &Trust, identity: Option<&Identity>) -> Result<Self, TrustError> {
         Ok(Self {
             quic: noq_proto::ClientConfig::new(Arc::new(source_tls(trust, identity, ALPN)?)),
@@ -62,40 +62,41 @@ impl ClientConfig {
     }
 }
 
-/// Shortest time between two stateless resets, of any connection: after a restart, a
-/// thousand sources a second learn of it.
+/// The minimum time between two stateless resets, of any connection: after a restart, a thousand
+/// sources per second are notified.
 const RESET_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How much of the monitor its peers may take.
+/// The resources of the monitor that its peers may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most connections by which a session has come, of some 40 kB each. Beyond it, a connection of the
-    /// party that has most gives way to one of a party with fewer, and others are refused; see
-    /// [`Shares`](freshline_core::session::Shares).
+    /// The maximum number of connections with a session, of some 40 kB each. Beyond it, a
+    /// connection of a party with fewer displaces one of the party that has most, and others are
+    /// refused; see [`Shares`](freshline_core::session::Shares).
     pub max_connections: usize,
-    /// Most connections by which none comes, handshakes and closing ones included, as large. Beyond it, the oldest one of
-    /// the network that has the most (24 bits of IPv4, 48 of IPv6) gives way.
+    /// The maximum number of connections without a session, including handshakes and closing ones,
+    /// of the same size. Beyond it, the oldest one of the network that has the most (24 bits of
+    /// IPv4, 48 of IPv6) is displaced.
     pub max_strangers: usize,
-    /// Unfinished handshakes from which on a newcomer must first prove its address by a
-    /// Retry, which takes it one more round trip and us no state. 0: always.
+    /// The number of unfinished handshakes from which on a newcomer must first prove its address by
+    /// a Retry, which costs it one more round trip and us no state. 0: always.
     pub retry_above: usize,
-    /// How many handshakes are taken.
+    /// The rates at which handshakes are accepted.
     pub handshakes: Rates,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
     /// How long a connection may last without a session.
     pub opening_timeout: Duration,
-    /// How long a source may be silent; longer than its updates are apart.
+    /// How long a source may be silent; longer than the interval between its updates.
     pub idle_timeout: Duration,
-    /// Bytes to one peer that it has yet to acknowledge, at most. A peer that takes all and
+    /// The maximum number of unacknowledged bytes to one peer. A peer that accepts everything and
     /// acknowledges nothing costs several times as much memory.
     pub in_flight: u64,
 }
 
 impl Default for Limits {
-    /// 10 000 connections and 1024 without a session, for at most a minute each, 5 s of which for the
-    /// handshake; Retry from 32 handshakes on, as many as restarted sources plausibly make at once;
-    /// 30 s of silence; 1 MiB in flight.
+    /// 10 000 connections and 1024 without a session, for at most a minute each, 5 s of which for
+    /// the handshake; Retry from 32 handshakes on, a plausible number of simultaneously restarted
+    /// sources; 30 s of silence; 1 MiB in flight.
     fn default() -> Self {
         Self {
             max_connections: 10_000,
@@ -111,17 +112,17 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Room for 500 Mbit/s over 64 ms, for those who send packets rather than acknowledgements.
+    /// Room for 500 Mbit/s over 64 ms, for peers that send packets rather than acknowledgements.
     pub const DOWNLINK_IN_FLIGHT: u64 = 4 << 20;
 
-    /// [`Limits::max_connections`] for so many sessions: half as many more, and 64, for those that come
-    /// by several paths, and for connections of processes that have ended without a word.
+    /// [`Limits::max_connections`] for this number of sessions: 1.5 times as many plus 64, for
+    /// peers with several paths, and for connections of processes that have ended without a close.
     pub fn connections_for(sessions: usize) -> usize {
         sessions.saturating_add(sessions / 2).saturating_add(64)
     }
 }
 
-/// What a monitor needs to take connections.
+/// The settings with which a monitor accepts connections.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub(super) endpoint: Arc<EndpointConfig>,
@@ -133,11 +134,11 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Shows `identity` to every source and, if `clients` is given, takes only sources
-    /// with a certificate of one of these authorities.
+    /// Presents `identity` to every source and, if `clients` is given, accepts only sources with a
+    /// certificate of one of these authorities.
     ///
     /// # Errors
-    /// [`TrustError`] when TLS cannot use the certificates.
+    /// [`TrustError`] if TLS cannot use the certificates.
     pub fn new(
         identity: &Identity,
         clients: Option<&Authorities>,
@@ -161,26 +162,26 @@ impl ServerConfig {
         Ok(Self { endpoint: Arc::new(endpoint), quic, limits, verifier, tag })
     }
 
-    /// What the ids of its connections begin with.
+    /// The tag with which the IDs of its connections begin.
     pub(crate) fn tag(&self) -> Tag {
         self.tag
     }
 }
 
 /// A source that sends less often than this keeps its connection, and the bindings of NATs on the
-/// path, by a small packet. 10 s: a third of the idle timeout.
+/// path, alive by a small packet. 10 s: a third of the idle timeout.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// No tokens for later connections (NEW_TOKEN frames): they are packets without a state, and noq-proto sends them as
-/// soon as another package of a program asks for its feature `bloom`.
+/// No tokens for later connections (NEW_TOKEN frames): they are packets without a state, and
+/// noq-proto sends them as soon as another package of a program enables its feature `bloom`.
 pub(crate) fn no_tokens() -> ValidationTokenConfig {
     let mut tokens = ValidationTokenConfig::default();
     tokens.sent(0);
     tokens
 }
 
-/// The QUIC settings that both sides share. `in_flight` bounds the bytes that the peer
-/// has yet to acknowledge.
+/// The QUIC settings that both sides share. `in_flight` bounds the bytes that the peer has not
+/// acknowledged.
 fn transport(
     idle_timeout: Duration,
     in_flight: u64,

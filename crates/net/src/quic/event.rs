@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use super::LostReason;
 
-/// Names one connection of a [`Server`](super::Server); never used again for another.
+/// Identifies one connection of a [`Server`](super::Server); never reused for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnKey {
     pub(super) serial: u64,
@@ -18,27 +18,27 @@ impl ConnKey {
         Self { serial, slot: 0 }
     }
 
-    /// A number of the connection's own.
+    /// The connection's unique number.
     pub(crate) fn serial(self) -> NonZeroU64 {
         NonZeroU64::MIN.saturating_add(self.serial)
     }
 }
 
-/// What happened to a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
     /// A handshake failed; there never was a connection.
     Refused {
-        /// Who tried.
+        /// The peer's address.
         from: SocketAddr,
-        /// What was wrong.
+        /// The reason.
         reason: LostReason,
     },
-    /// An established connection is gone, and its key with it.
+    /// An established connection is lost, and its key is invalid.
     Lost {
-        /// Which one.
+        /// The connection.
         key: ConnKey,
-        /// Why.
+        /// The reason.
         reason: LostReason,
     },
 }

@@ -1,14 +1,13 @@
-//! Who an endpoint is: a certificate, its private key, and what derives from them.
+//! The identity of an endpoint: a certificate, its private key, and the secrets derived from them.
 //!
-//! A monitor needs an identity; a source needs one only where the monitor asks for a
-//! client certificate. It comes from PEM files that the operator keeps, or it is
-//! generated once and kept in a state directory, so that a restarted monitor still has
-//! the fingerprint that its sources have pinned.
+//! A monitor needs an identity; a source needs one only if the monitor requires a client
+//! certificate. It comes from the operator's PEM files, or it is generated once and kept in a state
+//! directory, so that a restarted monitor still has the fingerprint that its sources have pinned.
 //!
-//! Two secrets are derived from the private key rather than drawn at random: the key of
-//! stateless resets (RFC 9000 §10.3) and the key that marks our connection IDs. With
-//! both the same after a restart, the monitor recognises a packet of a connection that
-//! it no longer knows and can tell the source so at once.
+//! Two secrets are derived from the private key instead of being random: the key of stateless
+//! resets (RFC 9000 §10.3) and the key that marks our connection IDs. As both are the same after a
+//! restart, the monitor recognises a packet of a connection that it no longer knows and can notify
+//! the source at once.
 
 use std::fmt;
 use std::fs::{self, DirBuilder};
@@ -28,7 +27,7 @@ use thiserror::Error;
 use crate::sha256::Sha256;
 use crate::sieve::Tag;
 
-/// The cryptography behind all of our TLS.
+/// The cryptography provider of all TLS here.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -44,12 +43,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads a certificate chain (leaf first) and a private key from PEM files, which
-    /// may be one and the same file.
+    /// Reads a certificate chain (leaf first) and a private key from PEM files, which may be the
+    /// same file.
     ///
     /// # Errors
-    /// [`IdentityError`] when a file cannot be read or holds no such item, or when the
-    /// key does not belong to the certificate.
+    /// [`IdentityError`] if a file cannot be read or holds no such item, or if the key does not
+    /// belong to the certificate.
     pub fn from_pem_files(certificate: &Path, key: &Path) -> Result<Self, IdentityError> {
         let chain = read_certificates(certificate)?;
         let key_text = read(key)?;
@@ -67,13 +66,13 @@ impl Identity {
         Ok(Self { chain, key: key_der })
     }
 
-    /// The identity kept in the directory `state`; the first call generates it, with a
-    /// self-signed certificate for `localhost` that does not expire, and keeps it in
-    /// `identity.pem`, readable by its owner only.
+    /// The identity kept in the directory `state`; the first call generates it, with a self-signed
+    /// certificate for `localhost` that does not expire, and stores it in `identity.pem`, readable
+    /// by its owner only.
     ///
     /// # Errors
-    /// [`IdentityError`] when the directory cannot be made or written, or when the file
-    /// in it is damaged or readable by others.
+    /// [`IdentityError`] if the directory cannot be created or written, or if the file in it is
+    /// damaged or readable by others.
     #[cfg(feature = "listen")]
     pub fn from_state_dir(state: &Path) -> Result<Self, IdentityError> {
         let path = state.join(STATE_FILE);
@@ -108,19 +107,19 @@ impl Identity {
         hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref())
     }
 
-    /// What our connection IDs begin with, where the kernel looks at them.
+    /// The tag with which our connection IDs begin, when the kernel checks them.
     pub(crate) fn connection_id_tag(&self) -> Tag {
         let secret = self.derive(b"freshline quic connection id tag v1");
         Tag(secret.as_ref().iter().take(4).fold(0, |tag, &byte| tag << 8 | u32::from(byte)))
     }
 
-    /// The key that marks connection IDs as ours, where it does not.
+    /// The key that marks connection IDs as ours, when the kernel does not check them.
     pub(crate) fn connection_id_key(&self) -> u64 {
         let secret = self.derive(b"freshline quic connection id v1");
         secret.as_ref().iter().take(8).fold(0, |key, &byte| key << 8 | u64::from(byte))
     }
 
-    /// A secret of its own for each `label`, none of which reveals the private key.
+    /// A separate secret for each `label`, none of which reveals the private key.
     fn derive(&self, label: &[u8]) -> hmac::Tag {
         hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, self.key.secret_der()), label)
     }
@@ -150,8 +149,8 @@ fn read(path: &Path) -> Result<Vec<u8>, IdentityError> {
     fs::read(path).map_err(|source| IdentityError::Read { path: path.into(), source })
 }
 
-/// Writes a new identity beside `path` and links it into place whole. If another process
-/// was first, its identity stands and ours is thrown away.
+/// Writes a new identity next to `path` and links it into place as a whole. If another process was
+/// first, its identity remains and ours is discarded.
 #[cfg(feature = "listen")]
 fn generate(state: &Path, path: &Path) -> Result<(), IdentityError> {
     let key = rcgen::KeyPair::generate().map_err(IdentityError::Generate)?;
@@ -161,7 +160,7 @@ fn generate(state: &Path, path: &Path) -> Result<(), IdentityError> {
 
     let write = || -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(state)?;
-        // Made with mode 0600.
+        // Created with mode 0600.
         let mut file = tempfile::NamedTempFile::new_in(state)?;
         file.write_all(key.serialize_pem().as_bytes())?;
         file.write_all(certificate.pem().as_bytes())?;
@@ -174,8 +173,8 @@ fn generate(state: &Path, path: &Path) -> Result<(), IdentityError> {
     write().map_err(|source| IdentityError::Write { path: path.into(), source })
 }
 
-/// SHA-256 of a certificate in DER: what a source pins. Written `sha256:` and 64
-/// hexadecimal digits.
+/// The SHA-256 of a certificate in DER, which a source pins. Written `sha256:` and 64 hexadecimal
+/// digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(Sha256);
 
@@ -206,7 +205,7 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// A text that is no fingerprint.
+/// A text that is not a fingerprint.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error(
     "`{text}` is no fingerprint: give `sha256:` and 64 hexadecimal digits, as the monitor prints at its start"
@@ -215,7 +214,7 @@ pub struct BadFingerprint {
     text: String,
 }
 
-/// Why there is no identity to work with.
+/// Why the identity cannot be used.
 #[derive(Debug, Error)]
 pub enum IdentityError {
     /// A file cannot be read.
@@ -223,37 +222,37 @@ pub enum IdentityError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file is no PEM.
+    /// A file is not PEM.
     #[error("{} is not valid PEM ({source}): export it again as PEM", path.display())]
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong in it.
+        /// The parser's error.
         source: pem::Error,
     },
-    /// A file has no certificate in it.
+    /// A file has no certificate.
     #[error("{} holds no certificate: it needs a `BEGIN CERTIFICATE` section", path.display())]
     NoCertificate {
         /// The file.
         path: PathBuf,
     },
-    /// A file has no private key in it.
+    /// A file has no private key.
     #[error("{} holds no private key: it needs an unencrypted `BEGIN PRIVATE KEY` section", path.display())]
     NoKey {
         /// The file.
         path: PathBuf,
     },
-    /// The key does not belong to the certificate, or is of a kind that TLS 1.3 lacks.
+    /// The key does not belong to the certificate, or TLS 1.3 does not support its type.
     #[error("the key in {} cannot serve the certificate in {}: {source}", key.display(), certificate.display())]
     Unusable {
         /// The file of the certificate.
         certificate: PathBuf,
         /// The file of the key.
         key: PathBuf,
-        /// What does not fit.
+        /// The error of the TLS library.
         source: rustls::Error,
     },
     /// The generated identity is readable by others, so it may have been copied.
@@ -262,12 +261,12 @@ pub enum IdentityError {
         /// The file.
         path: PathBuf,
     },
-    /// A generated identity cannot be kept.
+    /// A generated identity cannot be stored.
     #[error("cannot keep the new identity in {}: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// No key or certificate could be generated.

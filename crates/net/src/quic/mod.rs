@@ -1,9 +1,9 @@
-//! Datagrams over QUIC: encrypted, authenticated, and never late on purpose.
+//! Datagrams over QUIC: encrypted, authenticated, and never delayed on purpose.
 //!
-//! The layer above speaks in datagrams of bytes: updates one way, acknowledgements the
-//! other. Here they travel as QUIC DATAGRAM frames (RFC 9221) over TLS 1.3. A source
-//! drives a [`Client`], a monitor drives a [`Server`]; both are state machines without
-//! socket or clock, in one contract:
+//! The layer above exchanges datagrams of bytes: updates in one direction, acknowledgements in the
+//! other. Here they travel as QUIC DATAGRAM frames (RFC 9221) over TLS 1.3. A source drives a
+//! [`Client`], a monitor drives a [`Server`]; both are state machines without socket or clock, with
+//! one contract:
 //!
 //! - **in**: `handle` takes a received UDP datagram, `handle_timeout` the passage of time,
 //!   `send` a datagram of the layer above;
@@ -40,32 +40,32 @@
 //!
 //! # Freshness first
 //!
-//! QUIC was made to deliver everything; we want the newest. Four choices follow:
+//! QUIC was designed to deliver everything; Freshline needs the newest data. Four decisions follow:
 //!
-//! - **No window, no pacing** (`unlimited`). The source law decides when an update
-//!   leaves; a second controller below it would only make updates wait.
-//! - **One datagram waits, the newest** (`outbox`). If the socket is full or the path is
-//!   not validated yet, a newer datagram takes the place of the waiting one, and
-//!   [`SendOutcome::Replaced`] says so.
+//! - **No window, no pacing** (`unlimited`). The source law decides when an update leaves; a second
+//!   controller below it would only delay updates.
+//! - **One pending datagram, the newest** (`outbox`). If the socket is full or the path is not
+//!   validated yet, a newer datagram replaces the pending one, and [`SendOutcome::Replaced`]
+//!   reports it.
 //! - **One packet size.** A datagram of [`MAX_DATAGRAM`] bytes fits the 1200-byte packet
 //!   that every QUIC path carries, so the limit does not move with the path, and no MTU
 //!   probe takes the place of an update.
-//! - **No ECN mark.** A sender that marks its packets promises to slow down when they
-//!   come back marked. The law above does not hear of marks, so we do not promise.
+//! - **No ECN mark.** A sender that marks its packets promises to slow down when congestion marks
+//!   come back. The law above does not receive marks, so the packets are not ECN-capable.
 //!
 //! # What it costs
 //!
-//! A packet has some 29 bytes around its datagram. QUIC acknowledges for itself, beside the
-//! layer above: at most one more packet of some 33 bytes for every update, one for every
-//! two at 100 updates/s and more. A connection takes the monitor about 40 kB.
+//! A packet has some 29 bytes around its datagram. QUIC sends its own acknowledgements, in addition
+//! to the layer above: at most one more packet of some 33 bytes for every update, one for every two
+//! at 100 updates/s and more. A connection costs the monitor about 40 kB.
 //!
 //! # What a stranger can cost
 //!
-//! No streams; small buffers; capped numbers of connections and of handshakes; a Retry
-//! (RFC 9000 §8.1.2) before the first state once handshakes pile up ([`Limits`]). The
-//! endpoint has the kernel keep packets of strangers apart from those of connections. The
-//! acknowledgement frequency extension would save packets, but is left off: in noq-proto
-//! 1.4.0 a peer's `min_ack_delay` above the RTT breaks the bounds of a `clamp`.
+//! No streams; small buffers; limited numbers of connections and of handshakes; a Retry (RFC 9000
+//! §8.1.2) before the first state when handshakes accumulate ([`Limits`]). The endpoint makes the
+//! kernel separate packets of strangers from packets of connections. The acknowledgement frequency
+//! extension would save packets, but is disabled: in noq-proto 1.4.0 a peer's `min_ack_delay` above
+//! the RTT breaks the bounds of a `clamp`.
 
 mod client;
 mod config;

@@ -4,11 +4,11 @@ use freshline_core::wire::Opening;
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-/// The most names of one certificate that count, so that a connection's memory is bounded.
+/// The maximum number of names of a certificate, so that a connection's memory is bounded.
 const MAX_NAMES: usize = 64;
 
-/// The subject alternative names that a source can take: DNS names and URIs, as they are written.
-/// Wildcards are names like others, so they match no plain name.
+/// The subject alternative names that a source can use: DNS names and URIs, unchanged. Wildcards
+/// are names like others, so they match no plain name.
 pub(super) fn of(certificate: &CertificateDer<'_>) -> Box<[Box<str>]> {
     let Ok(certificate) = EndEntityCert::try_from(certificate) else { return Box::default() };
     let names = certificate.valid_dns_names().chain(certificate.valid_uri_names());

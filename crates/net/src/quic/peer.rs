@@ -16,20 +16,20 @@ pub(super) struct Peer {
     pub(super) key: ConnKey,
     pub(super) connection: Connection,
     pub(super) phase: Phase,
-    /// Where its handshake came from.
+    /// The address from which its handshake came.
     pub(super) from: SocketAddr,
     pub(super) network: Network,
-    /// By what its place counts once a session comes by it.
+    /// The party that is charged for its place when a session opens on it.
     pub(super) origin: Origin,
-    /// Stands for the certificate that it has shown, if any.
+    /// Identifies the certificate that it has presented, if any.
     pub(super) identity: Option<NonZeroU64>,
     /// The names in this certificate.
     pub(super) names: Box<[Box<str>]>,
-    /// Of the datagram that waits.
+    /// The code point of the pending datagram.
     pub(super) mark: Dscp,
     /// Its entry in `timers`.
     pub(super) wake_at: Option<Instant>,
-    /// Whether it stands in `sendable` and in `readable`.
+    /// Whether it is listed in `sendable` and in `readable`.
     pub(super) sendable: bool,
     pub(super) readable: bool,
 }
@@ -39,15 +39,16 @@ pub(super) enum Phase {
     Handshake {
         give_up_at: Instant,
     },
-    /// By which no session comes: it gives way to newcomers. Before the first one it has so much time.
+    /// Without a session: it is displaced by newcomers, and has a time limit before the first
+    /// session.
     Stranger {
         close_at: Option<Instant>,
     },
-    /// By which a session comes. It is a stranger again if nothing of one came until then.
+    /// With a session. It becomes a stranger again if nothing of a session arrives until then.
     Kept {
         until: Instant,
     },
-    /// Reported as lost; stays until QUIC has said its last word.
+    /// Reported as lost; stays until QUIC has sent its final packets.
     Lost,
 }
 
@@ -62,7 +63,7 @@ impl Peer {
         [self.connection.poll_timeout(), give_up_at].into_iter().flatten().min()
     }
 
-    /// The event that tells of this loss, if it is one.
+    /// The event that reports this loss, if there is one.
     pub(super) fn lose(&mut self, reason: LostReason) -> Option<ServerEvent> {
         match std::mem::replace(&mut self.phase, Phase::Lost) {
             Phase::Handshake { .. } => {

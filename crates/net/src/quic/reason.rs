@@ -1,19 +1,19 @@
-//! Why a connection ended, in words for the person who has to do something about it.
+//! The reasons why a connection ended, in words for the person who must act on it.
 
 use noq_proto::{ConnectionError, TransportError, TransportErrorCode};
 use rustls::{AlertDescription, CertificateError};
 use thiserror::Error;
 
-/// Most characters of a peer's own words that are passed on.
+/// The maximum number of characters of a peer's own text that are passed on.
 const MAX_WORDS: usize = 200;
 
-/// Why a connection was not made, or was lost.
+/// Why a connection was not established, or was lost.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LostReason {
-    /// The handshake found no answer within the connect timeout.
+    /// The handshake got no answer within the connect timeout.
     #[error("no answer: is the monitor running there, and does a firewall let UDP through?")]
     NoAnswer,
-    /// Nothing came from the peer for the idle timeout.
+    /// Nothing arrived from the peer for the idle timeout.
     #[error("the peer has gone silent")]
     Silent,
     /// The peer does not know this connection: it was restarted.
@@ -22,7 +22,7 @@ pub enum LostReason {
     /// This side does not trust the peer, or cannot agree with it on TLS.
     #[error("handshake broken off: {0}")]
     Distrusted(String),
-    /// The peer turned the connection down.
+    /// The peer refused the connection.
     #[error("refused by the peer: {0}")]
     Refused(String),
     /// The peer closed the connection, in its own words.
@@ -51,17 +51,17 @@ impl From<ConnectionError> for LostReason {
     }
 }
 
-/// What this side's TLS objected to, if it was TLS.
+/// The objection of this side's TLS, if TLS was the cause.
 fn distrust(error: &TransportError) -> Option<String> {
     let tls = error.crypto.as_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match tls {
-        // Our own verifier's words, without the wrapping.
+        // The message of our own verifier, without the wrapping.
         rustls::Error::InvalidCertificate(CertificateError::Other(ours)) => ours.to_string(),
         other => other.to_string(),
     })
 }
 
-/// What the peer objected to, if its code is a TLS alert (RFC 9001 §4.8) or a refusal.
+/// The peer's objection, if its code is a TLS alert (RFC 9001 §4.8) or a refusal.
 fn refusal(code: TransportErrorCode) -> Option<String> {
     if code == TransportErrorCode::CONNECTION_REFUSED {
         return Some("it has as many connections as it takes".into());
@@ -84,7 +84,7 @@ fn refusal(code: TransportErrorCode) -> Option<String> {
     })
 }
 
-/// A peer's words made safe to print: it may be hostile.
+/// Makes a peer's text safe to print: the peer may be hostile.
 fn words(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().take(MAX_WORDS).flat_map(char::escape_debug).collect()
 }

@@ -1,9 +1,8 @@
 //! The monitor's end: many connections behind one socket.
 //!
-//! Every connection has a slot, numbered as in noq-proto's endpoint. Three indices keep
-//! the work of a turn proportional to what happened in it, whatever the number of
-//! connections: timers in order of time, slots with something to send, slots with
-//! something to read.
+//! Every connection has a slot, numbered as in noq-proto's endpoint. Three indices keep the work of
+//! a turn proportional to the number of events, independent of the number of connections: timers in
+//! order of time, slots with something to send, slots with something to read.
 
 mod certified;
 mod crowd;
@@ -36,15 +35,15 @@ use crate::handshakes::{Entry, Handshakes};
 use crate::network::{Network, origin};
 use crate::refusal::{Refusal, Refusals};
 
-/// Replies outside of any connection (Retry, refusal, reset) that wait to be sent; more
-/// are dropped, and a true peer asks again.
+/// The maximum number of queued replies outside of any connection (Retry, refusal, reset); more are
+/// dropped, and an honest peer asks again.
 const MAX_REPLIES: usize = 256;
 
 /// The reason given to a peer whose connection ends without a session.
 const NO_SESSION: &str = "no session came by this connection; dial again once there is a state";
 /// The reason given to a peer beyond [`Limits::max_connections`].
 const FULL: &str = "it has as many connections as it takes";
-/// The reason given to a peer whose connection gives way to that of a party with fewer.
+/// The reason given to a peer whose connection is displaced by one of a party with fewer.
 const DISPLACED: &str = "it has as many connections as it takes, and most of them are yours";
 
 /// The monitor's connections. See the [module](super) for how to drive it.
@@ -62,11 +61,12 @@ pub struct Server {
     peers: Vec<Option<Box<Peer>>>,
     open: usize,
     handshakes: usize,
-    /// Addresses of unfinished handshakes. One with several loses its entry with the first that ends.
+    /// Addresses of unfinished handshakes. An address with several handshakes loses its entry with
+    /// the first that ends.
     shaking: HashSet<SocketAddr>,
-    /// Connections by which no session comes, closing ones with them.
+    /// Connections without a session, including closing ones.
     strangers: Strangers,
-    /// Those by which one has, by slot.
+    /// Connections with a session, by slot.
     kept: Shares,
     rates: Handshakes,
     refusals: Refusals,
@@ -76,7 +76,7 @@ pub struct Server {
     readable: VecDeque<usize>,
     written: Written,
     events: VecDeque<ServerEvent>,
-    /// Until then, addresses are limited before their first packets are looked at.
+    /// Until then, addresses are limited before their first packets are processed.
     crowded_until: Instant,
 }
 
@@ -107,7 +107,7 @@ impl Server {
         }
     }
 
-    /// Takes a UDP datagram from `from`; `local_ip` is the address it came to, if known.
+    /// Handles a UDP datagram from `from`; `local_ip` is its destination address, if known.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -134,8 +134,7 @@ impl Server {
         }
     }
 
-    /// Acts on the passage of time; due at [`poll_timeout`](Self::poll_timeout), harmless
-    /// before.
+    /// Handles due timers; to be called at [`poll_timeout`](Self::poll_timeout), harmless before.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(&(wake_at, slot)) = self.timers.first()
             && wake_at <= now
@@ -144,7 +143,7 @@ impl Server {
             let Some(peer) = self.peers[slot].as_mut() else { continue };
             peer.wake_at = None;
             match peer.phase {
-                // Without a word: the address may well be a spoofed one.
+                // Without a reply: the address may well be spoofed.
                 Phase::Handshake { give_up_at } if give_up_at <= now => {
                     self.refusals.count(Refusal::NoSession);
                     self.forget(slot);
@@ -167,13 +166,12 @@ impl Server {
         }
     }
 
-    /// Makes `datagram` the next to leave on this connection, in place of one that still
-    /// waits.
+    /// Makes `datagram` the next to leave on this connection, replacing one that is still pending.
     pub fn send(&mut self, key: ConnKey, datagram: &[u8]) -> SendOutcome {
         self.send_marked(key, datagram, Dscp::DEFAULT)
     }
 
-    /// The same, in a packet with this code point.
+    /// Like [`send`](Self::send), in a packet with this code point.
     pub fn send_marked(&mut self, key: ConnKey, datagram: &[u8], dscp: Dscp) -> SendOutcome {
         match self.peer_mut(key) {
             Some(peer) if peer.phase.is_established() => {
@@ -186,15 +184,16 @@ impl Server {
         }
     }
 
-    /// Something of a session came by this connection: for [`Limits::opening_timeout`], or
-    /// [`Limits::idle_timeout`] if that is longer, it does not give way to newcomers without one. Beyond
-    /// [`Limits::max_connections`] a connection of the party that has most is closed, or this one.
+    /// Notes session data on this connection: for [`Limits::opening_timeout`], or
+    /// [`Limits::idle_timeout`] if that is longer, it is not displaced by newcomers without a
+    /// session. Beyond [`Limits::max_connections`], a connection of the party that has most is
+    /// closed, or this one.
     pub fn keep(&mut self, key: ConnKey, now: Instant) {
         let until = now + self.limits.opening_timeout.max(self.limits.idle_timeout);
         let Some(peer) = self.peer_mut(key) else { return };
         let origin = peer.origin;
         match &mut peer.phase {
-            // Its timer looks at this when it is due.
+            // Its timer checks this when it is due.
             Phase::Kept { until: before } => return *before = until,
             Phase::Stranger { .. } => {}
             Phase::Handshake { .. } | Phase::Lost => return,
@@ -217,7 +216,7 @@ impl Server {
         self.settle(key.slot, now);
     }
 
-    /// Of the party that has most connections, one that was silent for long.
+    /// A connection that was silent for long, of the party that has most connections.
     fn kept_to_displace(&mut self, newcomer: &Origin) -> Option<usize> {
         let until = |slot: u32| match self.peers[slot as usize].as_ref().map(|peer| peer.phase) {
             Some(Phase::Kept { until }) => Some(until),
@@ -226,8 +225,8 @@ impl Server {
         self.kept.gives_way(newcomer, until).map(|slot| slot as usize)
     }
 
-    /// No session comes by this connection any more: it gives way to newcomers, also while it closes. So
-    /// all connections are kept ones or strangers, and each kind has a bound.
+    /// This connection has no session any more: newcomers displace it, even while it closes. So all
+    /// connections are either kept ones or strangers, and each kind has a bound.
     fn end_keeping(&mut self, slot: usize) {
         self.kept.remove(slot as u32);
         if let Some(peer) = &self.peers[slot] {
@@ -235,7 +234,7 @@ impl Server {
         }
     }
 
-    /// Ends a connection and tells the source why, in words for its user. No event
+    /// Ends a connection and sends the reason to the source, in words for its user. No event
     /// follows.
     pub fn close(&mut self, key: ConnKey, now: Instant, reason: &str) {
         if let Some(peer) = self.peer_mut(key)
@@ -249,12 +248,12 @@ impl Server {
         }
     }
 
-    /// Ends all connections, as [`close`](Self::close) does.
+    /// Ends all connections, like [`close`](Self::close).
     pub fn close_all(&mut self, now: Instant, reason: &str) {
         self.close_those(now, reason, |_| true);
     }
 
-    /// Ends the connections with these numbers, as [`close`](Self::close) does.
+    /// Ends the connections with these numbers, like [`close`](Self::close).
     pub(crate) fn close_those(
         &mut self,
         now: Instant,
@@ -273,8 +272,8 @@ impl Server {
         self.events.pop_front()
     }
 
-    /// The next datagram from any source. Drain these after each batch of
-    /// [`handle`](Self::handle): each connection holds 64 KiB, then drops its oldest.
+    /// The next datagram from any source. Drain these after each batch of [`handle`](Self::handle):
+    /// each connection holds 64 KiB, then drops its oldest.
     pub fn recv(&mut self) -> Option<(ConnKey, Datagram)> {
         while let Some(&slot) = self.readable.front() {
             if let Some(peer) = self.peers[slot].as_mut() {
@@ -288,7 +287,7 @@ impl Server {
         None
     }
 
-    /// Writes the next outgoing UDP datagram into `buf`, in place of what it holds.
+    /// Writes the next outgoing UDP datagram into `buf`, replacing its content.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
         if let Some((transmit, bytes)) = self.written.pop_front() {
@@ -299,7 +298,7 @@ impl Server {
             let Some(peer) = self.peers[slot].as_mut() else { continue };
             let Peer { connection, mark, .. } = &mut **peer;
             if let Some(transmit) = write_next(connection, now, *mark, buf, &mut self.written) {
-                // It may have more; the others first.
+                // It may have more; the others go first.
                 self.sendable.push_back(slot);
                 return Some(transmit);
             }
@@ -309,26 +308,28 @@ impl Server {
         None
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due. Ask again after any other call.
+    /// When [`handle_timeout`](Self::handle_timeout) is due. Query it again after any other call.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.first().map(|&(wake_at, _)| wake_at)
     }
 
-    /// Where the source of a connection is now; it may move, and this address may be a forged one.
+    /// The present address of a connection's source; it may change, and may be forged.
     pub fn remote_addr(&self, key: ConnKey) -> Option<SocketAddr> {
         let peer = self.peers.get(key.slot)?.as_ref().filter(|peer| peer.key == key)?;
         peer.connection.network_path(PathId::ZERO).ok().map(|path| path.remote())
     }
 
-    /// By what the places of a connection's source count: its certificate, and the address that has proven
-    /// itself by the handshake. Packets from elsewhere, which can be forged, do not change it.
+    /// The party that is charged for the places of a connection's source: its certificate, and the
+    /// address proven by the handshake. Packets from elsewhere, which can be forged, do not change
+    /// it.
     pub fn origin(&self, key: ConnKey) -> Option<Origin> {
         let peer = self.peers.get(key.slot)?.as_ref().filter(|peer| peer.key == key)?;
         Some(peer.origin)
     }
 
-    /// What stands for the certificate that the source of a connection has shown: the same number
-    /// for the same certificate, as long as this monitor lives. `None` where none was asked for.
+    /// Identifies the certificate that the source of a connection has presented: the same number
+    /// for the same certificate, as long as this monitor runs. `None` if no certificate was
+    /// requested.
     pub fn identity(&self, key: ConnKey) -> Option<NonZeroU64> {
         let peer = self.peers.get(key.slot)?.as_ref().filter(|peer| peer.key == key)?;
         peer.identity
@@ -340,17 +341,17 @@ impl Server {
         peer.filter(|peer| peer.key == key).map_or(&[], |peer| &peer.names)
     }
 
-    /// What was refused, by reason.
+    /// The refusals, by reason.
     pub fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// Connections held, unfinished handshakes and closing ones included.
+    /// Connections held, including unfinished handshakes and closing ones.
     pub fn connections(&self) -> usize {
         self.open
     }
 
-    /// Decides on a newcomer: in, prove your address, or out.
+    /// Decides on a newcomer: accept it, require proof of its address, or drop it.
     fn welcome(&mut self, incoming: Incoming, now: Instant) {
         let mut reply = Vec::new();
         let from = incoming.remote_address();
@@ -386,7 +387,7 @@ impl Server {
                 while self.strangers.len() > self.limits.max_strangers.max(1)
                     && let Some(slot) = self.strangers.first_to_go()
                 {
-                    // Without a packet: a flood is not worth one, and an honest peer dials again.
+                    // Without a packet: a flood is not worth one, and an honest peer redials.
                     self.refusals.count(Refusal::ConnectionDisplaced);
                     self.forget(slot);
                 }
@@ -430,7 +431,7 @@ impl Server {
         self.settle(slot, now);
     }
 
-    /// Whether a newcomer would be turned away as soon as it opens a session.
+    /// Whether a newcomer would be refused as soon as it opens a session.
     fn is_full_for(&mut self, newcomer: &Origin) -> bool {
         self.kept.len() >= self.limits.max_connections && self.kept_to_displace(newcomer).is_none()
     }
@@ -446,7 +447,8 @@ impl Server {
         (peer.key == key).then_some(peer)
     }
 
-    /// After any input to a connection: it may have something to send, and events.
+    /// Handles the output of a connection after any input: it may have something to send, and
+    /// events.
     fn settle(&mut self, slot: usize, now: Instant) {
         self.mark_sendable(slot);
         self.carry_events(slot, now);
@@ -461,8 +463,8 @@ impl Server {
         }
     }
 
-    /// Carries a connection's events to the endpoint and to the caller, and its next
-    /// timeout to the timers.
+    /// Passes a connection's events to the endpoint and to the caller, and its next timeout to the
+    /// timers.
     fn carry_events(&mut self, slot: usize, now: Instant) {
         let Some(peer) = self.peers[slot].as_mut() else { return };
         let mut answered = false;
@@ -500,7 +502,7 @@ impl Server {
                     if peer.phase.is_handshake() {
                         self.refusals.count(Refusal::Handshake);
                     }
-                    // As `end_keeping` does.
+                    // Like `end_keeping`.
                     self.kept.remove(slot as u32);
                     self.strangers.insert(peer.network, peer.key.serial, slot);
                     self.events.extend(peer.lose(reason.into()));
@@ -529,7 +531,7 @@ impl Server {
         }
     }
 
-    /// Drops a connection without a word to anybody.
+    /// Drops a connection without notifying the peer.
     fn forget(&mut self, slot: usize) {
         self.endpoint.handle_event(ConnectionHandle(slot), EndpointEvent::drained());
         self.remove(slot);

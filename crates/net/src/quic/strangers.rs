@@ -1,9 +1,9 @@
-//! Connections by which no session has come yet, by where they are from.
+//! Connections without a session so far, by their origin.
 //!
-//! Any host can open these, so their number is small, and the oldest connection of the network that has the
-//! most gives way to a newcomer: a flood from one network displaces its own connections. A source needs its
-//! place for two round trips. Among
-//! networks that have as many, the one with the oldest connection gives way.
+//! Any host can open these, so their number is small, and a newcomer displaces the oldest
+//! connection of the network that has the most: a flood from one network displaces its own
+//! connections. A source needs its place for two round trips. Among networks with equal numbers,
+//! the one with the oldest connection is displaced.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,7 +15,7 @@ use crate::network::Network;
 pub(super) struct Strangers {
     /// Slots of each network, in the order of their connections' numbers.
     by_network: HashMap<Network, BTreeMap<u64, usize>>,
-    /// Networks by how many they have, and the number of the oldest.
+    /// Networks by their number of connections, and the number of the oldest connection.
     crowds: BTreeSet<(usize, Reverse<u64>, Network)>,
     len: usize,
 }
@@ -30,12 +30,12 @@ impl Strangers {
         self.change(network, |slots| _ = slots.insert(number, slot));
     }
 
-    /// Takes one out, if it is there.
+    /// Removes a connection, if it is there.
     pub(super) fn remove(&mut self, network: Network, number: u64) {
         self.change(network, |slots| _ = slots.remove(&number));
     }
 
-    /// The slot that gives way: the oldest of the network that has the most.
+    /// The slot to displace: the oldest of the network that has the most.
     pub(super) fn first_to_go(&self) -> Option<usize> {
         let (.., network) = self.crowds.last()?;
         self.by_network[network].values().next().copied()

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use noq_proto::TimeSource;
 
-/// The clock of Retry tokens: the caller's, so that a step of the wall clock neither
-/// revives an old token nor voids a new one. Tokens do not outlive the process, so their
-/// epoch need not either.
+/// The clock of Retry tokens: it is the caller's, so that a step of the wall clock neither revives
+/// an old token nor voids a new one. Tokens do not outlive the process, so their epoch need not
+/// either.
 #[derive(Debug)]
 pub(super) struct TokenClock {
     start: Instant,

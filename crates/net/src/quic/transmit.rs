@@ -1,4 +1,4 @@
-//! What leaves: UDP datagrams, one at a time.
+//! Outgoing UDP datagrams, one at a time.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -13,13 +13,13 @@ use super::outbox;
 /// An outgoing UDP datagram; its bytes are in the buffer given to `poll_transmit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to send it.
+    /// The destination.
     pub to: SocketAddr,
-    /// The local address to send it from, where the socket has several (`IP_PKTINFO`):
-    /// the one that the peer's packets came to. `None` leaves it to the system.
+    /// The local address to send it from, if the socket has several (`IP_PKTINFO`): the destination
+    /// of the peer's packets. `None` leaves the choice to the system.
     pub local_ip: Option<IpAddr>,
-    /// Its code point: that of the datagram in it. Packets without one, of the handshake and those that
-    /// only acknowledge, are not marked.
+    /// The code point of the datagram in it. Packets without a datagram, such as handshake packets
+    /// and pure acknowledgements, are not marked.
     pub dscp: Dscp,
 }
 
@@ -29,16 +29,16 @@ impl From<&noq_proto::Transmit> for Transmit {
     }
 }
 
-/// UDP datagrams written already, which leave before any new one.
+/// UDP datagrams already written, which leave before any new one.
 pub(super) type Written = VecDeque<(Transmit, Vec<u8>)>;
 
 /// Writes a connection's next UDP datagram into the empty `buf`. `mark` is the code point of the
-/// datagram that waits.
+/// pending datagram.
 ///
-/// An open connection writes one at a time. A closing one says so at each level of
-/// encryption that the handshake has reached, and must be let write them all at once:
-/// given room for one, noq-proto 1.4.0 begins with the first level on every call and never
-/// ends. The second and third are added to `written`.
+/// An open connection writes one at a time. A closing one announces it at each level of encryption
+/// that the handshake has reached, and must be allowed to write them all at once: given room for
+/// one, noq-proto 1.4.0 begins with the first level on every call and never ends. The second and
+/// third are added to `written`.
 pub(super) fn write_next(
     connection: &mut Connection,
     now: Instant,
@@ -64,7 +64,7 @@ pub(super) fn write_next(
 }
 
 /// Whether a UDP datagram begins with a packet of the handshake, which has a long header (RFC 9000
-/// section 17.2); what it carries besides shares its fate.
+/// section 17.2); any further packets in it share its fate.
 fn begins_with_handshake(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| first & 0x80 != 0)
 }

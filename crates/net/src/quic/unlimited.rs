@@ -1,14 +1,13 @@
 //! A congestion controller that leaves the rate to the source law.
 //!
-//! QUIC asks its congestion controller how many bytes may be in flight. Freshline
-//! answers that question one layer up: the source law chooses when to generate an
-//! update, and an update that waits for a window is an update that ages. So this
-//! controller never reacts to loss, never paces, and its window is wide enough that
-//! no living path meets it.
+//! QUIC asks its congestion controller how many bytes may be in flight. Freshline answers that
+//! question one layer up: the source law chooses when to generate an update, and an update that
+//! waits for a window ages. So this controller never reacts to loss, never paces, and its window is
+//! wider than any working path needs.
 //!
-//! The window is not infinite, because every packet in flight is remembered until it
-//! is acknowledged: a peer that takes our datagrams and never acknowledges one would
-//! grow that memory for as long as it liked. [`Unlimited::in_flight`] bounds it.
+//! The window is not infinite, because every packet in flight is remembered until it is
+//! acknowledged: a peer that accepts our datagrams and never acknowledges one would grow that
+//! memory without bound. [`Unlimited::in_flight`] bounds it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,11 +15,11 @@ use std::time::Instant;
 
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
-/// Sends whatever it is given, up to `in_flight` bytes unacknowledged.
+/// Sends all data, up to `in_flight` unacknowledged bytes.
 #[derive(Clone, Debug)]
 pub struct Unlimited {
-    /// Most bytes in flight. A bound on memory, not on the rate: choose it well above
-    /// the largest bandwidth-delay product of a path that is worth using.
+    /// The maximum number of bytes in flight. A bound on memory, not on the rate: choose it well
+    /// above the largest bandwidth-delay product of a useful path.
     pub in_flight: u64,
 }
 
@@ -48,7 +47,7 @@ impl Controller for Unlimited {
         self.in_flight
     }
 
-    /// The pacer derives its rate from this window, and stands aside above `u32::MAX`.
+    /// The pacer derives its rate from this window, and is inactive above `u32::MAX`.
     fn metrics(&self) -> ControllerMetrics {
         let mut metrics = ControllerMetrics::default();
         metrics.congestion_window = u64::MAX;

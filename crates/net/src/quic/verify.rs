@@ -1,4 +1,4 @@
-//! Whom an endpoint believes: the TLS 1.3 settings of either side.
+//! The peers that an endpoint trusts: the TLS 1.3 settings of either side.
 //!
 //! A source trusts its monitor by a certificate authority, with the host name checked,
 //! or by a pinned fingerprint. A monitor may ask its sources for certificates of an
@@ -26,7 +26,7 @@ use super::identity::{Fingerprint, Identity, IdentityError, provider, read_certi
 /// The protocol that both sides must name in the handshake (ALPN, RFC 7301).
 pub(super) const ALPN: &[u8] = b"freshline/1";
 
-/// Certificate authorities; a self-signed certificate is its own.
+/// Certificate authorities; a self-signed certificate is its own authority.
 #[derive(Clone, Debug)]
 pub struct Authorities(Arc<RootCertStore>);
 
@@ -44,37 +44,37 @@ impl Authorities {
     }
 }
 
-/// What makes a source believe that it speaks to its monitor.
+/// How a source verifies its monitor.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// One of these authorities vouches for the monitor's certificate, which is valid
-    /// today and names the host that the source dialled.
+    /// One of these authorities has signed the monitor's certificate, which is valid today and
+    /// names the host that the source dialled.
     Authorities(Authorities),
-    /// The monitor shows the certificate with this fingerprint, whatever it names.
+    /// The monitor presents the certificate with this fingerprint, with any name.
     Pinned(Fingerprint),
-    /// The same with any of these fingerprints.
+    /// The monitor presents a certificate with any of these fingerprints.
     OneOf(Vec<Fingerprint>),
 }
 
-/// Whom a server takes.
+/// The clients that a server accepts.
 #[derive(Clone, Debug)]
 pub enum Clients {
-    /// Those whose certificate one of these authorities has signed, and which is valid today.
+    /// Clients with a certificate signed by one of these authorities and valid today.
     Authorities(Authorities),
-    /// Those that show a certificate with one of these fingerprints, whatever it names.
+    /// Clients that present a certificate with one of these fingerprints, with any name.
     Pinned(Vec<Fingerprint>),
 }
 
-/// Why TLS cannot be set up as asked.
+/// Why TLS cannot be set up as requested.
 #[derive(Debug, Error)]
 pub enum TrustError {
-    /// A file of certificates is of no use.
+    /// A file of certificates is unusable.
     #[error(transparent)]
     File(#[from] IdentityError),
-    /// The authorities are of no use.
+    /// The authorities are unusable.
     #[error("no verifier can be built on these authorities: {0}")]
     Verifier(String),
-    /// The identity or an authority is of no use to TLS 1.3.
+    /// TLS 1.3 cannot use the identity or an authority.
     #[error("TLS 1.3 cannot use this certificate: {0}")]
     Tls(#[from] rustls::Error),
     /// The cryptography lacks the cipher that QUIC starts with.
@@ -131,7 +131,8 @@ pub(crate) fn monitor_tls(
     Ok(tls.try_into()?)
 }
 
-/// Checks the certificates of these clients; none is asked for if there are no clients to tell apart.
+/// Checks the certificates of these clients; without a list of clients, no certificate is
+/// requested.
 pub(crate) fn client_verifier(
     clients: Option<&Clients>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TrustError> {
@@ -149,8 +150,8 @@ pub(crate) fn client_verifier(
     })
 }
 
-/// How a verifier of either side checks signatures: those of TLS 1.3, by its `provider`. A certificate
-/// is public: only this signature shows that the peer owns it.
+/// How a verifier of either side checks signatures: TLS 1.3 signatures only, by its `provider`. A
+/// certificate is public: only this signature shows that the peer owns it.
 macro_rules! by_tls13_alone {
     () => {
         fn verify_tls12_signature(
@@ -206,7 +207,7 @@ impl ServerCertVerifier for PinVerifier {
     by_tls13_alone!();
 }
 
-/// Takes clients by the fingerprints of their certificates, if they hold the private keys.
+/// Accepts clients by the fingerprints of their certificates, if they hold the private keys.
 #[derive(Debug)]
 struct PinnedClients {
     pins: Vec<Fingerprint>,
@@ -233,7 +234,7 @@ impl ClientCertVerifier for PinnedClients {
     by_tls13_alone!();
 }
 
-/// The peer is not the one that was pinned.
+/// The peer is not the pinned one.
 #[derive(Debug, Error)]
 #[error(
     "the monitor shows {shown} but {pinned} is pinned: if its identity was renewed, pin the new one; if not, this is not your monitor"

@@ -425,8 +425,8 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    /// A state that the test sets; after the first second there is none before this time, if it is
-    /// set.
+    /// A state that the test sets; if a time is set, the sampler has no state between the first
+    /// second and that time.
     struct Set(Arc<Mutex<Vec<u8>>>, Option<Time>);
 
     impl Sampler for Set {

@@ -1,5 +1,5 @@
-//! A TUN device that carries super-packets: whole ones, or real packets here and large ones to and from the
-//! kernel.
+//! A TUN device that carries super-packets: either unchanged, or segmented into real packets here
+//! and joined for the kernel.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,25 +12,25 @@ use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
 /// The smallest MTU that IPv6 works with (RFC 8200, section 5).
 pub(crate) const IPV6_MIN_MTU: u16 = 1280;
 
-/// A device. It is there as long as this is.
+/// A device, removed when this is dropped.
 pub(crate) struct Device {
     tun: SyncDevice,
     /// The packet or super-packet read last, with its header.
     super_packet: Vec<u8>,
-    /// What super-packets are segmented into: empty buffers of the pool.
+    /// Buffers for the segments of super-packets, empty and from the pool.
     segments: Vec<Vec<u8>>,
     sizes: [usize; Self::SEGMENTS],
     groups: GROTable,
 }
 
 impl Device {
-    /// Of how many packets a super-packet may consist.
+    /// The maximum number of packets in a super-packet.
     const SEGMENTS: usize = 128;
-    /// How many packets wait in the kernel until they are read.
+    /// The kernel's limit of packets that have not been read.
     const QUEUE: u32 = 4096;
 
-    /// A device with this name in the calling thread's namespace; it fails with
-    /// [`io::ErrorKind::ResourceBusy`] if there is one with this name already.
+    /// Creates a device with this name in the calling thread's namespace; fails with
+    /// [`io::ErrorKind::ResourceBusy`] if the name is taken.
     pub(crate) fn create(name: &str) -> io::Result<Self> {
         let tun = DeviceBuilder::new().name(name).offload(true).enable(false).build_sync()?;
         tun.set_nonblocking(true)?;
@@ -43,8 +43,8 @@ impl Device {
         })
     }
 
-    /// Gives it its addresses, with the lengths of their prefixes, and brings it up; without IPv6
-    /// if that needs a larger MTU.
+    /// Assigns the addresses, with the lengths of their prefixes, and brings the device up; without
+    /// IPv6 if that needs a larger MTU.
     pub(crate) fn set_up(
         &self,
         route: &mut Route,
@@ -57,10 +57,10 @@ impl Device {
             queue_len: Self::QUEUE,
             gso_max_segs: Self::SEGMENTS as u32,
         };
-        // Without these two the kernel sends packets of its own over the path.
+        // Without these two the kernel sends its own packets over the path.
         let ipv6 = format!("/proc/sys/net/ipv6/conf/{name}");
         for (setting, value) in [("addr_gen_mode", "1"), ("router_solicitations", "0")] {
-            // Where the kernel has no IPv6 or does not let us, the path has more traffic.
+            // If the kernel has no IPv6 or refuses the settings, the path has more traffic.
             let _ = std::fs::write(format!("{ipv6}/{setting}"), value);
         }
         route.set_up(&name, settings)?;
@@ -72,10 +72,10 @@ impl Device {
         Ok(())
     }
 
-    /// Reads what the kernel sends next, a packet or a super-packet, and hands out the packets in
-    /// it with their checksums done. What is for the link itself is left out: routers do not
-    /// forward it, and the kernel's own announcements are of this kind. Fails with
-    /// [`io::ErrorKind::WouldBlock`] if there is nothing.
+    /// Reads the kernel's next packet or super-packet, and hands out its packets with complete
+    /// checksums. Packets for the link itself are left out: routers do not forward them, and the
+    /// kernel's own announcements are of this kind. Fails with [`io::ErrorKind::WouldBlock`] if no
+    /// packet is available.
     pub(crate) fn read(
         &mut self,
         pool: &mut Pool,
@@ -101,15 +101,16 @@ impl Device {
         Ok(())
     }
 
-    /// Reads what the kernel sends next and hands it out as it is, also a super-packet, with checksums left
-    /// to the kernel. Otherwise as [`Device::read`].
+    /// Reads the kernel's next packet or super-packet and hands it out unchanged, with checksums
+    /// left to the kernel. Otherwise like [`Device::read`].
     pub(crate) fn read_whole(
         &mut self,
         pool: &mut Pool,
         take: impl FnOnce(&mut Pool, IpPacket),
     ) -> io::Result<()> {
         let len = self.tun.recv(&mut self.super_packet)?;
-        // A large buffer holds no small packet: it would be most of the memory of many.
+        // A small packet must not occupy a large buffer: that would waste most of the memory of
+        // many packets.
         let buffer = if len < self.super_packet.len() / 4 {
             self.super_packet[..len].to_vec()
         } else {
@@ -123,13 +124,13 @@ impl Device {
         Ok(())
     }
 
-    /// Gives the kernel a packet that [`Device::read_whole`] of another device handed out.
+    /// Writes a packet that [`Device::read_whole`] of another device handed out.
     pub(crate) fn write_whole(&self, packet: &IpPacket) -> io::Result<()> {
         self.tun.send(packet.with_kernel_header()).map(drop)
     }
 
-    /// Gives packets to the kernel, those that follow each other in a flow as one super-packet.
-    /// The packets come out changed.
+    /// Writes packets to the kernel; consecutive packets of a flow form one super-packet. The
+    /// packets are modified.
     pub(crate) fn write(&mut self, packets: &mut [IpPacket]) -> io::Result<()> {
         self.tun.send_multiple(&mut self.groups, packets, VIRTIO_NET_HDR_LEN).map(|_| ())
     }

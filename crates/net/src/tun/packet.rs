@@ -4,12 +4,12 @@ use freshline_core::router::{Ecn, FlowKey, Header, Packet, mark_congestion};
 use freshline_core::unit::{Bytes, Packets};
 use tun_rs::VIRTIO_NET_HDR_LEN;
 
-/// An IP packet or a whole super-packet, behind the kernel's header of it (`struct virtio_net_hdr`), or the
-/// room for one.
+/// An IP packet or a whole super-packet, behind the kernel's header of it (`struct
+/// virtio_net_hdr`), or an empty buffer for one.
 #[derive(Debug)]
 pub(crate) struct IpPacket {
     buffer: Vec<u8>,
-    /// Where the packet ends in the buffer.
+    /// The end of the packet in the buffer.
     end: usize,
     header: Header,
     /// The number of packets on the wire.
@@ -19,7 +19,7 @@ pub(crate) struct IpPacket {
 }
 
 impl IpPacket {
-    /// A packet of the wire, behind room for a header, that fills its buffer.
+    /// A single packet, behind room for a header, that fills its buffer.
     pub(super) fn single(buffer: Vec<u8>) -> Self {
         let packet = &buffer[VIRTIO_NET_HDR_LEN..];
         let header = Header::of_ip(packet).unwrap_or_default();
@@ -27,7 +27,7 @@ impl IpPacket {
         Self { end: buffer.len(), buffer, header, packets, size }
     }
 
-    /// The first `end` bytes of `buffer` as the kernel gave them; `None` if there is no packet in them.
+    /// The first `end` bytes of `buffer` as read from the kernel; `None` if they contain no packet.
     pub(super) fn whole(buffer: Vec<u8>, end: usize) -> Option<Self> {
         let (kernel, packet) = buffer.get(..end)?.split_first_chunk()?;
         let header = Header::of_ip(packet).unwrap_or_default();
@@ -45,7 +45,7 @@ impl IpPacket {
         &self.buffer[..self.end]
     }
 
-    /// Whether it is a datagram of UDP.
+    /// Whether it is a UDP datagram.
     pub(crate) fn is_datagram(&self) -> bool {
         self.header.flow.protocol == FlowKey::UDP
     }
@@ -73,8 +73,9 @@ impl Packet for IpPacket {
     }
 }
 
-/// The packets of the wire in what the kernel gave, and the sum of their sizes: a super-packet becomes
-/// segments with up to `gso_size` bytes of payload, each behind a copy of the headers.
+/// The number and the total size of the packets on the wire for a buffer from the kernel: a
+/// super-packet becomes segments with up to `gso_size` bytes of payload, each behind a copy of the
+/// headers.
 fn on_wire(kernel: &[u8; VIRTIO_NET_HDR_LEN], packet: &[u8]) -> (Packets, Bytes) {
     const TCPV4: u8 = 1;
     const TCPV6: u8 = 4;
@@ -98,7 +99,7 @@ fn on_wire(kernel: &[u8; VIRTIO_NET_HDR_LEN], packet: &[u8]) -> (Packets, Bytes)
     (Packets::new(packets as u64), Bytes::from(packet.len() + (packets - 1) * headers))
 }
 
-/// Buffers for packets, so that they need not be allocated again and again.
+/// Recycles packet buffers, to avoid repeated allocation.
 #[derive(Debug)]
 pub(crate) struct Pool {
     /// The size of each buffer.
@@ -109,7 +110,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// How many free buffers are kept: 16 MB with an MTU of 1500.
+    /// The maximum number of free buffers: 16 MB with an MTU of 1500.
     const FREE: usize = 10_000;
     /// The same for super-packets: 16 MB.
     const FREE_SUPER: usize = 256;
@@ -135,12 +136,13 @@ impl Pool {
         self.free_super.pop().unwrap_or_else(Self::super_buffer)
     }
 
-    /// A new one.
+    /// A new buffer for any super-packet.
     pub(super) fn super_buffer() -> Vec<u8> {
         vec![0; Self::SUPER_SIZE]
     }
 
-    /// Takes a buffer back; one of another size, such as one that grew in a delivery, is not kept.
+    /// Takes a buffer back; a buffer of another size, such as one that grew in a delivery, is not
+    /// kept.
     pub(crate) fn recycle(&mut self, packet: IpPacket) {
         let buffer = packet.buffer;
         if buffer.len() == Self::SUPER_SIZE && self.free_super.len() < Self::FREE_SUPER {
@@ -183,7 +185,8 @@ mod tests {
 
     use super::*;
 
-    /// What the kernel gives: its header with a kind, `gso_size` and `csum_start`, and a packet.
+    /// A buffer as read from the kernel: its header with a kind, `gso_size` and `csum_start`, and a
+    /// packet.
     fn given(kind: u8, gso_size: u16, csum_start: u16, packet: &[u8]) -> Vec<u8> {
         let [size, start] = [gso_size, csum_start].map(u16::to_ne_bytes);
         [&[1, kind, 0, 0], &size[..], &start, &[16, 0], packet].concat()

@@ -1,5 +1,5 @@
-//! When packets left their device, from the kernel: `SO_TIMESTAMPING` with `TX_SOFTWARE`, read from
-//! the socket's error queue.
+//! Departure times of packets from their device, as stamped by the kernel: `SO_TIMESTAMPING` with
+//! `TX_SOFTWARE`, read from the socket's error queue.
 //!
 //! ```text
 //!   sendmsg ─► queueing discipline ─► driver: stamp (wall clock, number of the call) ─► error queue
@@ -7,20 +7,21 @@
 //!   wait W = stamp − sending, of each packet of that call  ◄───────────────────────────────┘
 //! ```
 //!
-//! # Where the kernel is silent
+//! # Where the kernel gives no information
 //!
-//! - **A train** (GSO) is one call with one stamp, that of its first segment where the kernel
-//!   segments it before the driver. The stamp counts for all of its packets: a train is at most what
-//!   the path sends in half a millisecond.
-//! - **The entry into the discipline** (`TX_SCHED`) is not asked for: RTT − W is the time from the
-//!   departure to the ack, whatever the packet waited for before.
-//! - **Numbers** are counted by the kernel from 0, per call, and wrap. Whether a call that failed was
-//!   counted depends on the kernel (those that would block: not from Linux 6.9 on). So after a failed
-//!   call no stamps are asked for until those of all earlier calls are read or too old, and then the
-//!   numbers start at 0 again. The same where a number shows that the counts differ.
+//! - **A train** (GSO) is one call with one stamp, that of its first segment if the kernel segments
+//!   it before the driver. The stamp counts for all of its packets: a train is at most as long as
+//!   half a millisecond of the path's rate.
+//! - **The entry into the discipline** (`TX_SCHED`) is not requested: RTT − W is the time from the
+//!   departure to the ack, for any cause of the packet's delay before.
+//! - **Numbers** are counted by the kernel from 0, per call, and wrap. Whether a failed call was
+//!   counted depends on the kernel (a call that would block: not from Linux 6.9 on). So after a
+//!   failed call no stamps are requested until the stamps of all earlier calls are read or too old,
+//!   and then the numbers start at 0 again. The same happens if a number shows that the counts
+//!   differ.
 //! - **The wall clock** may be set: then the stamps of all packets that were sent before are
 //!   discarded. Slower drifts are followed ([`Anchor`]).
-//! - **A driver without stamps** causes no error; its packets keep the estimated wait.
+//! - **A driver without stamps** causes no error; its packets keep the estimated queueing delay.
 
 use std::collections::VecDeque;
 use std::io;
@@ -40,42 +41,43 @@ use nix::sys::time::TimeSpec;
 
 use crate::clock::{Anchor, Clock};
 
-/// Stamps per system call, and system calls per turn, at most.
+/// Maximum stamps per system call, and maximum system calls per turn.
 const BATCH: usize = 32;
 const BATCHES: usize = 8;
 
-/// Calls without a stamp that are kept, at most; of more, the oldest are forgotten.
+/// The maximum number of calls without a stamp; beyond it, the oldest are forgotten.
 const MAX_CALLS: usize = 1 << 12;
 
-/// A jump of the wall clock by more is not a drift.
+/// A jump of the wall clock by more than this is not a drift.
 const STEP: Span = Span::from_millis(1);
 
 /// `SCM_TSTAMP_SND` of <linux/errqueue.h>: the stamp of the driver; `SO_EE_ORIGIN_TIMESTAMPING`.
 const BY_DRIVER: u32 = 0;
 const ORIGIN: u8 = 4;
 
-/// A call whose stamp is to come.
+/// A call that awaits its stamp.
 #[derive(Debug)]
 struct Call<P> {
     at: Time,
-    /// Each with the time of its sending; empty as soon as a stamp would say nothing.
+    /// Each with its send time; empty as soon as a stamp would be meaningless.
     packets: Vec<(Time, P)>,
     is_stamped: bool,
 }
 
-/// A stamp of the kernel's: the number of a call, and when its packet left, by the wall clock.
+/// A stamp of the kernel: the number of a call, and the departure time of its packet by the wall
+/// clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     number: u32,
     left: Duration,
 }
 
-/// The calls of one socket whose stamps are to come; `P` names a packet.
+/// The calls of one socket that await stamps; `P` identifies a packet.
 #[derive(Debug)]
 pub(crate) struct Departures<P> {
     clock: Clock,
     anchor: Anchor,
-    /// The kernel is asked for stamps, and the number of its next call is known.
+    /// Whether stamps are requested, and the number of the next call is known.
     is_on: bool,
     /// The number of the first call in `calls`.
     first: u32,
@@ -93,8 +95,8 @@ impl<P> Departures<P> {
         self.clock
     }
 
-    /// Asks the kernel for the stamps of the calls from now on, if it is not asked and no earlier stamp
-    /// can come.
+    /// Requests stamps for the calls from now on, unless they are requested already or earlier
+    /// stamps can still arrive.
     pub(crate) fn prepare(&mut self, socket: &UdpSocket) {
         if self.is_on {
             return;
@@ -103,7 +105,7 @@ impl<P> Departures<P> {
         if !self.calls.is_empty() {
             return;
         }
-        // Stamps that came too late.
+        // Stamps that arrived too late.
         for _ in 0..BATCHES {
             if read(socket).is_ok_and(|stamps| stamps.is_empty()) {
                 self.first = 0;
@@ -113,8 +115,8 @@ impl<P> Departures<P> {
         }
     }
 
-    /// A call has sent these packets, each at its time; those whose departure nobody asks for are left
-    /// out.
+    /// A call has sent these packets, each at its time; packets whose departure is not needed are
+    /// left out.
     pub(crate) fn on_sent(&mut self, packets: Vec<(Time, P)>) {
         if !self.is_on {
             return;
@@ -126,7 +128,7 @@ impl<P> Departures<P> {
         self.calls.push_back(Call { at: self.clock.now(), packets, is_stamped: false });
     }
 
-    /// It is not known which number the next call has.
+    /// The number of the next call has become unknown.
     pub(crate) fn on_doubt(&mut self, socket: &UdpSocket) {
         if self.is_on {
             let _ = ask(socket, false);
@@ -134,7 +136,7 @@ impl<P> Departures<P> {
         }
     }
 
-    /// Reads the stamps that have come: `on_left` gets each packet, and how long after its sending it
+    /// Reads the available stamps: `on_left` gets each packet, and how long after its sending it
     /// left the device.
     pub(crate) fn read(&mut self, socket: &UdpSocket, mut on_left: impl FnMut(P, Span)) {
         for _ in 0..BATCHES {
@@ -154,7 +156,8 @@ impl<P> Departures<P> {
         }
     }
 
-    /// Takes in stamps that were read at `anchor`; whether the kernel counts calls as this does.
+    /// Processes stamps that were read at `anchor`; returns whether the kernel's count of calls
+    /// agrees.
     fn take(
         &mut self,
         stamps: &[Stamp],
@@ -190,12 +193,12 @@ impl<P> Departures<P> {
         is_same
     }
 
-    /// Discards the stamps to come of all calls so far.
+    /// Discards the pending stamps of all calls so far.
     fn forget(&mut self) {
         self.calls.iter_mut().for_each(|call| call.packets.clear());
     }
 
-    /// Forgets calls from the oldest on, while they are stamped or too old to be.
+    /// Removes calls from the oldest on, while they are stamped or too old.
     fn prune(&mut self, now: Time) {
         while let Some(call) = self.calls.front()
             && (call.is_stamped || now.since(call.at) > MAX_STAMPED_WAIT)
@@ -206,7 +209,7 @@ impl<P> Departures<P> {
     }
 }
 
-/// Starts or ends stamps of what is sent; numbers start at 0 each time. Those that were made can
+/// Starts or stops the stamping of departures; numbers start at 0 each time. Stamps made before can
 /// still be read.
 fn ask(socket: &UdpSocket, is_on: bool) -> nix::Result<()> {
     let mut flags = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
@@ -218,7 +221,7 @@ fn ask(socket: &UdpSocket, is_on: bool) -> nix::Result<()> {
     setsockopt(socket, Timestamping, &flags)
 }
 
-/// Up to [`BATCH`] stamps from the error queue; what else is there is dropped.
+/// Reads up to [`BATCH`] stamps from the error queue; other messages are dropped.
 fn read(socket: &UdpSocket) -> io::Result<Vec<Stamp>> {
     let control = cmsg_space!([TimeSpec; 3], sock_extended_err, sockaddr_in6);
     let mut headers = MultiHeaders::<()>::preallocate(BATCH, Some(control));
@@ -255,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// Departures that are on, without a socket.
+    /// Departures with stamps requested, without a socket.
     fn counted(first: u32) -> Departures<u64> {
         Departures { is_on: true, first, ..Departures::new(Clock::new()) }
     }
@@ -266,7 +269,8 @@ mod tests {
         departures.on_sent(numbers.into_iter().map(|number| (now, number)).collect());
     }
 
-    /// The packets that these stamps give a wait, and whether calls are counted as the kernel does.
+    /// The packets that get a queueing delay from these stamps, and whether the kernel's count of
+    /// calls agrees.
     fn take(departures: &mut Departures<u64>, stamps: &[Stamp]) -> (Vec<u64>, bool) {
         let mut left = Vec::new();
         let anchor = Anchor::of_now(departures.clock);
@@ -309,7 +313,7 @@ mod tests {
     fn a_step_of_the_wall_clock_gives_no_wait_to_packets_sent_before() {
         let mut departures = counted(0);
         send(&mut departures, [0]);
-        // Until now the wall clock was 100 ms behind: the stamp is of the new time.
+        // Until now the wall clock was 100 ms behind: the stamp is in the new time.
         let anchor = Anchor::of_now(departures.clock);
         departures.anchor = anchor.with_wall_behind(Duration::from_millis(100));
         assert_eq!(take(&mut departures, &[stamp(0)]), (vec![], true));
@@ -326,7 +330,7 @@ mod tests {
         assert_eq!(departures.calls.len(), 0);
     }
 
-    /// Loopback gives stamps at once, in the call.
+    /// The loopback device stamps at once, within the call.
     #[test]
     fn stamps_come_from_the_kernel_in_both_families_and_again_after_a_failed_call() {
         for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
@@ -346,7 +350,7 @@ mod tests {
             };
             (0..100).for_each(|number| sent(&mut departures, number));
             let all = left(&mut departures);
-            // A busy machine holds up readings of both clocks, and so a stamp may be of no use.
+            // On a busy machine the readings of both clocks are delayed, so a stamp may be useless.
             assert!(all.len() > 80 && all.is_sorted(), "{all:?}");
             sent(&mut departures, 100);
             departures.on_doubt(&socket);

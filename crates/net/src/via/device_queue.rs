@@ -1,5 +1,5 @@
-//! What waits in front of a path on this host: its device's queueing discipline, and what is behind it:
-//! a ring where the driver tells, or the queues of a Wi-Fi device.
+//! The queue of a path on this host: its device's queueing discipline, and the queues behind it: a
+//! ring if the driver reports it, or the queues of a Wi-Fi device.
 //!
 //! ```text
 //!                                                                     ┌─► ring (BQL, sysfs) ─► wire
@@ -7,22 +7,23 @@
 //!                                                                     └─► queues per station (nl80211) ─► air
 //! ```
 //!
-//! One question and its answer take some microseconds; an answer is used for [`FRESH`]. The root
-//! counts for all that is below it.
+//! A request and its answer take some microseconds; an answer is used for [`FRESH`]. The root
+//! discipline counts for all disciplines below it.
 //!
 //! # Where the paper is silent
 //!
-//! - **The dequeue rate** is that under load ([`DeviceMeter`]), of what has left discipline and ring.
-//! - **Packets** are those on the wire: a super-packet (TSO, GSO) of the discipline counts as its
-//!   segments, as it does among those that left. There are as many as the queued bytes are packets
-//!   of the mean size of those that left of late, or of [`PACKET`] bytes before any has.
+//! - **The dequeue rate** is the rate under load ([`DeviceMeter`]), of departures from discipline
+//!   and ring.
+//! - **Packets** are packets on the wire: a super-packet (TSO, GSO) of the discipline counts as its
+//!   segments, as it does in the count of departures. The number of queued packets is the queued
+//!   bytes over the mean size of recent departures, or over [`PACKET`] bytes before the first.
 //! - **BQL counts bytes**, and is read in the same way.
-//! - **Wi-Fi devices** of mac80211 have `noqueue` at the root and queues of their own behind it
-//!   ([`StationQueues`]); both are added, and what left is what left the latter.
-//! - **A counter that starts anew** (a station that joins again, another discipline) is no departure,
+//! - **Wi-Fi devices** of mac80211 have `noqueue` at the root and their own queues behind it
+//!   ([`StationQueues`]); the lengths of both are added, and the departures from the latter count.
+//! - **A counter that restarts** (a station joins again, another discipline) is not a departure,
 //!   and neither is the difference between the counters of the discipline and of the stations.
-//! - **A device without a queue** (`noqueue`, no BQL, not Wi-Fi) cannot be seen into; that is said
-//!   once, and the scheduler goes by the round trip alone.
+//! - **A device without a queue** (`noqueue`, no BQL, not Wi-Fi) cannot be read; this is reported
+//!   once, and the scheduler uses the round trip only.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -43,28 +44,29 @@ use super::station_queue::{StationQueues, Stations};
 /// How long an answer is used.
 const FRESH: Duration = Duration::from_millis(1);
 
-/// How long it is known which device a path leaves by.
+/// How long the device of a path is cached.
 const ROUTE: Duration = Duration::from_secs(1);
 
-/// A device whose queue was not asked for in this time is forgotten, and its thread ends.
+/// A device whose queue was not requested in this time is removed, and its thread ends.
 const FORGET: Duration = Duration::from_secs(60);
 
-/// Where the kernel tells of its devices.
+/// The kernel's folder of network devices.
 const SYSFS: &str = "/sys/class/net";
 
-/// Bytes of a packet while none has been seen.
+/// The assumed size of a packet before the first departure, in bytes.
 const PACKET: u64 = 1500;
 
-/// The mean size of packets is that of so many that left.
+/// The mean packet size is taken over this many recent departures.
 const RECENT: f64 = 200.0;
 
-/// No device sends more packets between two looks: more is a counter that went back.
+/// No device sends more packets between two readings: a larger difference is a counter that went
+/// back.
 const MAX_DEPARTURES: u64 = 1 << 31;
 
-/// Paths of which it is known where they leave, at most; then they are looked up anew.
+/// The maximum number of paths with a cached device; beyond it, all are looked up again.
 const MAX_KNOWN: usize = 1024;
 
-/// What a device's queue was when it was looked at.
+/// A reading of a device's queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) at: Instant,
@@ -72,7 +74,7 @@ pub(crate) struct Seen {
     pub(crate) by: SeenBy,
 }
 
-/// Which queue's departures count as the device's.
+/// The queue whose departures count as the device's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counter {
     Discipline,
@@ -84,30 +86,30 @@ enum Counter {
 struct Device {
     read_at: Instant,
     seen: Option<Seen>,
-    /// Which counter `left` is of; `None` before the first look.
+    /// The counter that `left` follows; `None` before the first reading.
     counter: Option<Counter>,
     meter: DeviceMeter,
-    /// When it was looked at first.
+    /// The time of the first reading.
     since: Instant,
-    /// Packets that have left: the kernel's counter, without its wrapping.
+    /// Departed packets: the kernel's counter, unwrapped.
     left: u64,
-    /// Bytes and packets that left of late, and the counter of bytes as of the last look.
+    /// Bytes and packets of recent departures, and the byte counter at the last reading.
     recent: [f64; 2],
     left_bytes: u64,
-    /// Where the driver tells of its rings, as of a moment.
+    /// The files of the driver's rings, as last listed.
     rings: Vec<PathBuf>,
     /// The queues of a Wi-Fi device.
     stations: Option<StationQueues>,
     looked_at: Instant,
 }
 
-/// The queues of this host's devices, in the network namespace of the thread that made this.
+/// The queues of this host's devices, in the network namespace of the thread that created this.
 #[derive(Debug)]
 pub(crate) struct DeviceQueues {
-    /// `None` where the kernel does not report any queues.
+    /// `None` if the kernel reports no queues.
     kernel: Option<Route>,
     devices: HashMap<u32, Device>,
-    /// By which device packets leave for an address, and since when that is known.
+    /// The device by which packets for an address leave, and when it was looked up.
     routes: HashMap<IpAddr, (Instant, Option<u32>)>,
     forgot_at: Option<Instant>,
     silent: HashSet<Option<u32>>,
@@ -147,12 +149,12 @@ impl DeviceQueues {
         device
     }
 
-    /// The kernel answers at once.
+    /// Requests the discipline's counters; the kernel answers at once.
     fn discipline(&mut self, device: u32) -> Option<QueueCounters> {
         QueueCounters::of(&self.kernel.as_mut()?.root_qdisc(device).ok()?)
     }
 
-    /// Forgets devices that were not asked for lately.
+    /// Removes devices whose queues were not requested recently.
     fn forget(&mut self, now: Instant) {
         let since = |at| now.saturating_duration_since(at);
         if self.forgot_at.is_none_or(|at| since(at) >= ROUTE) {
@@ -161,7 +163,7 @@ impl DeviceQueues {
         }
     }
 
-    /// The device queue that packets of this path are in; `None` where it is not visible.
+    /// The device queue of this path's packets; `None` if it cannot be read.
     pub(crate) fn queue(&mut self, now: Instant, path: PathKey) -> Option<Seen> {
         let index = self.device_of(now, path);
         let known = index.and_then(|index| self.devices.get(&index));
@@ -219,7 +221,7 @@ impl DeviceQueues {
 }
 
 impl Device {
-    /// Its queue as of now; that of a Wi-Fi device as of the newest answer.
+    /// The present state of its queue; for a Wi-Fi device, that of the newest answer.
     fn look(
         &mut self,
         now: Instant,
@@ -260,7 +262,7 @@ impl Device {
         Some(Seen { at, queue, by })
     }
 
-    /// By which means a device with this discipline is seen.
+    /// The means by which a device with this discipline is read.
     fn seen_by(&self, counters: QueueCounters) -> Option<SeenBy> {
         match (counters.is_noqueue, self.rings.is_empty()) {
             (true, true) => None,
@@ -281,12 +283,12 @@ impl Device {
         let queued = counters.queued.max((counters.queued_bytes as f64 / mean).ceil() as u64);
         self.left += packets;
         let at = Time::ZERO + Span::from(now.saturating_duration_since(self.since));
-        // What is in the rings has not left the device.
+        // Packets in the rings have not left the device.
         self.meter.look(at, queued + in_rings, self.left.saturating_sub(in_rings));
         self.meter.queue()
     }
 
-    /// The counters have started anew: what left until now is not known.
+    /// The counters have restarted: the departures until now are unknown.
     fn restart(&mut self, counters: QueueCounters) -> DeviceQueue {
         (self.left, self.left_bytes) = (counters.left.into(), counters.left_bytes);
         self.meter.forget_departures();
@@ -295,12 +297,14 @@ impl Device {
 }
 
 impl Device {
-    /// The mean size of the packets that left of late, in bytes; `packets` have since the last look.
+    /// The mean size of recently departed packets, in bytes; `packets` have left since the last
+    /// reading.
     fn mean_size(&mut self, counters: QueueCounters, packets: u64) -> f64 {
         let bytes = counters
             .left_bytes
             .wrapping_sub(std::mem::replace(&mut self.left_bytes, counters.left_bytes));
-        // The first look counts from the start of the device, and one at another discipline nothing.
+        // The first reading counts from the start of the device, and one at another discipline
+        // counts nothing.
         if self.left > 0 && bytes < packets.saturating_mul(1 << 17) {
             let [all_bytes, all_packets] = &mut self.recent;
             *all_bytes += bytes as f64;
@@ -315,22 +319,22 @@ impl Device {
     }
 }
 
-/// The files in which a driver tells how many bytes its rings hold; `sysfs` has a folder for each
-/// device.
+/// The files in which a driver reports the number of bytes in its rings; `sysfs` has a folder for
+/// each device.
 fn rings(sysfs: &Path, device: u32) -> Vec<PathBuf> {
     name_of(device).map_or_else(Vec::new, |name| rings_of(&sysfs.join(name)))
 }
 
 fn name_of(device: u32) -> Option<String> {
     let name = if_indextoname(device).ok()?.into_string().ok()?;
-    // What has just gone has an empty one.
+    // A device that has just been removed has an empty name.
     (!name.is_empty()).then_some(name)
 }
 
 fn rings_of(device: &Path) -> Vec<PathBuf> {
     let queues = fs::read_dir(device.join("queues")).into_iter().flatten();
     let rings = queues.flatten().map(|queue| queue.path().join("byte_queue_limits"));
-    // Drivers without it have the folder all the same, with a limit that is never set.
+    // Drivers without BQL have the folder nevertheless, with a limit that is never set.
     rings
         .filter(|ring| read_number(&ring.join("limit")).is_some_and(|limit| limit > 0))
         .map(|ring| ring.join("inflight"))
@@ -403,10 +407,10 @@ mod tests {
         // The counter wraps.
         let later = device.update(at + Duration::from_millis(100), counters(1, 99));
         assert_eq!(later, DeviceQueue { packets: 1, rate: 1000.0 });
-        // Too soon for another rate.
+        // Too early for another rate.
         let soon = device.update(at + Duration::from_millis(101), counters(0, 99));
         assert_eq!(soon, DeviceQueue { packets: 0, rate: 1000.0 });
-        // It has next to nothing to do for a second, and is as fast as before.
+        // It has hardly any load for a second, and keeps its rate.
         let idle = device.update(at + Duration::from_millis(1_101), counters(2, 104));
         assert_eq!(idle, DeviceQueue { packets: 2, rate: 1000.0 });
     }
@@ -419,7 +423,7 @@ mod tests {
         assert_eq!(device.look(at, Some(noqueue), Stations::Absent), None);
         let seen = device.look(at, Some(counters_of(3, 9)), Stations::Absent).unwrap();
         assert_eq!((seen.by, seen.queue.packets), (SeenBy::Discipline, 3));
-        // The kernel does not answer, or not for the stations: what was seen no longer holds.
+        // The kernel does not answer, or not for the stations: the last reading is invalid.
         for (counters, stations) in
             [(None, Stations::Absent), (Some(counters_of(3, 9)), Stations::Unknown)]
         {
@@ -433,7 +437,7 @@ mod tests {
     fn counters_of_stations_and_discipline_are_not_mixed() {
         let start = now();
         let mut device = device_with(Vec::new(), start);
-        // The discipline has let far more packets pass than the queues of a station that came late.
+        // The discipline has passed far more packets than the queues of a station that joined late.
         let mut look = |ms, of_discipline, of_stations: Option<QueueCounters>| {
             let at = start + Duration::from_millis(ms);
             let stations =
@@ -491,9 +495,9 @@ mod tests {
                 QueueCounters { queued, queued_bytes, left, left_bytes, is_noqueue: false };
             device.update(at + Duration::from_millis(ms), counters).packets
         };
-        // Nothing has left yet: packets of 1500 bytes.
+        // No packet has left yet: packets of 1500 bytes are assumed.
         assert_eq!(look(0, 7, 26, 10), 27);
-        // Seven with 26 segments; and then segments alone.
+        // Seven with 26 segments; and then segments only.
         assert_eq!(look(10, 7, 26, 40), 26);
         assert_eq!(look(20, 5, 5, 60), 5);
     }
@@ -503,7 +507,8 @@ mod tests {
         let ring = tempfile::NamedTempFile::new().unwrap();
         let at = now();
         let mut device = device_with(vec![ring.path().to_owned()], at);
-        // The discipline gives the ring all that it has; two of three leave the device in 10 ms.
+        // The discipline passes all its packets to the ring; two of three leave the device in 10
+        // ms.
         let mut look = |ms, in_ring: u64, queued, left| {
             fs::write(ring.path(), format!("{}\n", in_ring * PACKET)).unwrap();
             let counters = counters_of(queued, left);
@@ -518,7 +523,8 @@ mod tests {
     fn rings_are_read_where_a_driver_tells_of_them() {
         let sysfs = tempfile::tempdir().unwrap();
         let device = sysfs.path().join("eth0");
-        // A receive queue; a driver that never sets its limit; two that tell; and nonsense.
+        // A receive queue; a driver that never sets its limit; two that report; and an invalid
+        // entry.
         fs::create_dir_all(device.join("queues/rx-0")).unwrap();
         for (queue, limit, inflight) in [
             ("tx-0", "0", "77"),
@@ -535,7 +541,7 @@ mod tests {
         assert_eq!(files.len(), 2);
         let at = now();
         let mut device = device_with(files, at);
-        // Two packets wait, and 4501 bytes are some four more; also without a discipline.
+        // Two packets are queued, and 4501 bytes are some four more; also without a discipline.
         for (is_noqueue, by) in [(false, SeenBy::DisciplineAndRings), (true, SeenBy::Rings)] {
             let counters = QueueCounters { is_noqueue, ..counters_of(2, 0) };
             let seen = device.look(at, Some(counters), Stations::Absent).unwrap();

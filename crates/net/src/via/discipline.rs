@@ -1,29 +1,29 @@
-//! What a queue on the way out of this host has counted, as a queueing discipline does.
+//! The counters of a queue on this host, in the form of a queueing discipline's.
 
 use freshline_system::netlink::{Qdisc, QueueStats};
 
-/// What a queue has counted.
+/// The counters of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueCounters {
     /// Queued packets; a super-packet is one.
     pub queued: u64,
     /// Queued bytes.
     pub queued_bytes: u64,
-    /// Packets that have left since the queue was made, by segments; wraps.
+    /// Packets that have left since the queue was created, counted as segments; wraps.
     pub left: u32,
-    /// Bytes that have left since the queue was made.
+    /// Bytes that have left since the queue was created.
     pub left_bytes: u64,
     /// The device has no queueing discipline.
     pub is_noqueue: bool,
 }
 
 impl QueueCounters {
-    /// An empty queue that nothing has left.
+    /// An empty queue without departures.
     #[cfg(test)]
     pub(super) const EMPTY: Self =
         Self { queued: 0, queued_bytes: 0, left: 0, left_bytes: 0, is_noqueue: false };
 
-    /// Two queues beside each other as one.
+    /// Combines two parallel queues.
     pub(super) fn and(&self, other: &Self) -> Self {
         Self {
             queued: self.queued + other.queued,
@@ -34,7 +34,7 @@ impl QueueCounters {
         }
     }
 
-    /// This one, with `behind` behind it: what left is what left that.
+    /// Combines this queue with the queue `behind` it, whose departures count.
     pub(super) fn followed_by(&self, behind: &Self) -> Self {
         Self {
             queued: self.queued + behind.queued,
@@ -45,7 +45,7 @@ impl QueueCounters {
 }
 
 impl QueueCounters {
-    /// Those of a queueing discipline, if the kernel has sent its statistics.
+    /// The counters of a queueing discipline, if the kernel has sent its statistics.
     pub(super) fn of(qdisc: &Qdisc) -> Option<Self> {
         let QueueStats { queued, queued_bytes, sent, sent_bytes, .. } = qdisc.stats?;
         Some(Self {

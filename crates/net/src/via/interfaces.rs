@@ -1,4 +1,4 @@
-//! Which interfaces and addresses this host has now.
+//! The present interfaces and addresses of this host.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use super::Via;
 use crate::received::address;
 
-/// Interfaces that are up, with an address each.
+/// Interfaces that are up, one entry per address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Interfaces(Vec<(String, IpAddr)>);
 
@@ -22,7 +22,7 @@ impl Interfaces {
         Self(addresses.iter().map(parse).collect())
     }
 
-    /// As they are now.
+    /// The present list.
     pub(crate) fn read() -> io::Result<Self> {
         let mut found = Vec::new();
         for interface in getifaddrs()? {
@@ -34,7 +34,7 @@ impl Interfaces {
         Ok(Self(found))
     }
 
-    /// Whether packets to `peer` can leave by `via` now. A link-local address leads to link-local
+    /// Whether packets to `peer` can leave by `via` now. A link-local address reaches link-local
     /// peers only.
     pub(crate) fn has(&self, via: &Via, peer: SocketAddr) -> bool {
         let leads_there = |(name, ip): &(String, IpAddr)| match via {
@@ -61,7 +61,7 @@ impl Interfaces {
         ip.is_unspecified() || self.0.iter().any(|entry| is_by(via, entry) && entry.1 == ip)
     }
 
-    /// The number of the interface that `via` is bound to, if it is bound to one.
+    /// The index of the interface that `via` is bound to, if it is bound to one.
     pub(crate) fn index(&self, via: &Via) -> Option<u32> {
         match via {
             Via::Interface(name) => if_nametoindex(name.as_str()).ok(),
@@ -69,12 +69,12 @@ impl Interfaces {
         }
     }
 
-    /// The index of the device by which `via` leaves, if that is given.
+    /// The index of the device by which `via` leaves, if one is given.
     pub(crate) fn device(&self, via: &Via) -> Option<u32> {
         if_nametoindex(self.name(via)?).ok()
     }
 
-    /// The interface by which `via` leaves, if that is given.
+    /// The interface by which `via` leaves, if one is given.
     pub(crate) fn name<'a>(&'a self, via: &'a Via) -> Option<&'a str> {
         match via {
             Via::Any => None,

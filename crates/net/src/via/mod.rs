@@ -1,5 +1,5 @@
-//! By what packets leave this host: an interface or an address, which of them there are now, the queues
-//! in front of their devices, and when packets left those.
+//! The exits of packets from this host: interfaces and addresses, their present list, the queues of
+//! their devices, and departure times from these queues.
 
 mod departures;
 mod device_queue;
@@ -26,14 +26,14 @@ pub(crate) use path_key::PathKey;
 pub use queue_report::{QueueReport, QueueingDelaySource, SeenBy};
 pub use station_queue::parse as parse_station_queues;
 
-/// By what a path leaves this host.
+/// The exit of a path from this host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Via {
-    /// An interface, whatever its address is.
+    /// An interface, with any address.
     Interface(String),
     /// The interface that has this address.
     Address(IpAddr),
-    /// As the routes are.
+    /// The exit that the routes determine.
     Any,
 }
 
@@ -53,7 +53,7 @@ impl From<&str> for Via {
     }
 }
 
-/// A socket that leaves by `via`, for the family of `peer`; calls of it never wait.
+/// A non-blocking socket that leaves by `via`, for the address family of `peer`.
 pub(crate) fn bind(via: &Via, peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let domain = Domain::for_address(peer);
     let socket = socket2::Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;

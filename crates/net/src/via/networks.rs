@@ -1,4 +1,4 @@
-//! The networks of this host's interfaces, in which its neighbours are.
+//! The networks of this host's interfaces, which contain its neighbours.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,13 +13,14 @@ use crate::received::address;
 pub(crate) struct Networks(Vec<(IpAddr, IpAddr)>);
 
 impl Networks {
-    /// As they are now: those of all addresses of all interfaces, and the other ends of links between two.
+    /// The present networks: those of all addresses of all interfaces, and the remote ends of
+    /// point-to-point links.
     pub(crate) fn read() -> io::Result<Self> {
         Ok(Self(getifaddrs()?.flat_map(|interface| of(&interface)).collect()))
     }
 
-    /// Whether one of these addresses is in one of the networks. A network of all addresses, as tunnels
-    /// may have, says nothing about neighbours.
+    /// Whether one of these addresses is in one of the networks. A network of all addresses, as
+    /// tunnels may have, does not identify neighbours.
     pub(crate) fn hold(&self, addresses: &[IpAddr]) -> bool {
         let holds =
             |(network, mask): &(IpAddr, IpAddr), address: &IpAddr| match (network, mask, address) {

@@ -5,18 +5,18 @@ use std::str::FromStr;
 
 use super::Via;
 
-/// A path to the peer. As text: an interface or a local address, and behind an `@` the address of the
-/// peer on this path: `wlan0`, `192.0.2.7`, `wlan0@192.0.2.1:3774`.
+/// A path to the peer. As text: an interface or a local address, optionally followed by `@` and the
+/// address of the peer on this path: `wlan0`, `192.0.2.7`, `wlan0@192.0.2.1:3774`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViaPath {
-    /// By what it leaves this host.
+    /// The interface or address by which it leaves this host.
     pub via: Via,
-    /// The address of the peer on this path, if it is another one.
+    /// The address of the peer on this path, if it differs.
     pub peer: Option<SocketAddr>,
 }
 
 impl From<Via> for ViaPath {
-    /// To the peer's own address.
+    /// A path to the peer's own address.
     fn from(via: Via) -> Self {
         Self { via, peer: None }
     }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// The key of a path's device queue: how the device is chosen by which its packets leave.
+/// The key of a path's device queue: identifies the device by which its packets leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PathKey {
     /// The sockets of the path are bound to the device with this index.
@@ -12,7 +12,7 @@ pub(crate) enum PathKey {
 }
 
 impl PathKey {
-    /// A path to `remote` by sockets that are bound to a device, or to none.
+    /// A path to `remote` through sockets that are bound to a device, or not bound.
     pub(crate) fn new(device: Option<u32>, remote: SocketAddr) -> Self {
         device.map_or(Self::Route(remote.ip().to_canonical()), Self::Device)
     }

@@ -1,4 +1,4 @@
-//! How the device queue of a path is seen, and what it holds, for people and programs.
+//! How the device queue of a path is read, and its contents, for people and programs.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use freshline_core::path::DeviceQueue;
 use freshline_core::unit::Span;
 use serde::Serialize;
 
-/// By which means the queue of a device is seen.
+/// The means by which the queue of a device is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum SeenBy {
     /// The queueing discipline at the device's root (`RTM_GETQDISC`).
@@ -35,7 +35,7 @@ impl SeenBy {
     }
 }
 
-/// By which means the time that packets spend in a device queue is known.
+/// The source of the time that packets spend in a device queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueueingDelaySource {
@@ -70,24 +70,25 @@ impl From<SeenBy> for QueueingDelaySource {
 /// The device queue of a path, as its scheduler sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct QueueReport {
-    /// How the queue is seen; none: it is not, and the scheduler goes by round trips alone.
+    /// How the queue is read; none if it cannot be read, and the scheduler uses round trips only.
     pub queue_source: Option<SeenBy>,
     /// Packets in the queue, of any program.
     pub queue_packets: Option<u64>,
-    /// Packets that leave the queue per second while some wait; none until some have.
+    /// The dequeue rate in packets per second while packets are queued; none before the first
+    /// departures.
     pub queue_rate_pps: Option<f64>,
-    /// How long a packet that is sent now waits in the queue, in ms: packets over rate.
+    /// The queueing delay of a packet that is sent now, in ms: packets over rate.
     pub queueing_delay_ms: Option<f64>,
-    /// How the waits of packets are known; none: they are not, and count as zero.
+    /// The source of queueing delays; none if they are unknown, and count as zero.
     pub queueing_delay_source: Option<QueueingDelaySource>,
-    /// The wait of the packet that was acknowledged last, in ms, by the stamp of its departure.
+    /// The queueing delay of the packet that was acknowledged last, in ms, by its departure stamp.
     pub stamped_queueing_delay_ms: Option<f64>,
     /// The scheduler's estimate of the time from the device to the ack, in ms, if it has one (QAware).
     pub service_time_ms: Option<f64>,
 }
 
 impl QueueReport {
-    /// Of a queue as its path's scheduler sees it, with the scheduler's service time.
+    /// The report of a queue as its path's scheduler sees it, with the scheduler's service time.
     pub fn of(seen_by: Option<SeenBy>, queue: Option<DeviceQueue>, service: Option<Span>) -> Self {
         let queue = queue.filter(|_| seen_by.is_some());
         Self {
@@ -101,7 +102,7 @@ impl QueueReport {
         }
     }
 
-    /// With the wait of the last packet by the stamp of its departure, if such stamps come.
+    /// Adds the queueing delay of the last packet by its departure stamp, if such stamps arrive.
     #[must_use]
     pub fn with_stamps(self, wait: Option<Span>) -> Self {
         let queueing_delay_source =
@@ -114,7 +115,7 @@ impl QueueReport {
     }
 }
 
-/// In a line of a table.
+/// Formats it for a line of a table.
 impl fmt::Display for QueueReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.queue_source, self.queue_packets) {
@@ -161,7 +162,7 @@ mod tests {
         let unseen = QueueReport::of(None, None, None);
         assert_eq!(unseen.to_string(), "queue not seen");
         assert_eq!(serde_json::to_value(unseen).unwrap()["queue_packets"], serde_json::Value::Null);
-        // Blocked: packets wait, and none has left yet.
+        // Blocked: packets are queued, and none has left yet.
         let blocked = DeviceQueue { packets: 6, rate: 0.0 };
         let report = QueueReport::of(Some(SeenBy::Rings), Some(blocked), None);
         assert_eq!(report.to_string(), "queue 6 (bql)");

@@ -12,12 +12,12 @@
 //!
 //! # Decisions
 //!
-//! - **On a thread of its own**: drivers may ask the card's firmware for the other numbers of a
-//!   station, which takes milliseconds. A look takes the newest answer and asks for the next one.
-//! - **At most every 5 ms** ([`EVERY`]), and only while looks ask; every second ([`BACK_OFF`]) after an
-//!   answer without queues.
-//! - **An answer older than 50 ms** ([`OLD`]) is not used: a queue may have filled or emptied since. So
-//!   a program that looks less often does not see these queues.
+//! - **On its own thread**: drivers may ask the card's firmware for other values of a station,
+//!   which takes milliseconds. A look-up returns the newest answer and requests the next one.
+//! - **At most every 5 ms** ([`EVERY`]), and only while look-ups continue; every second
+//!   ([`BACK_OFF`]) after an answer without queues.
+//! - **An answer older than 50 ms** ([`OLD`]) is not used: a queue may have filled or emptied
+//!   since. So a program with less frequent look-ups does not see these queues.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -32,10 +32,10 @@ use super::discipline::QueueCounters;
 use crate::clock::Clock;
 use crate::nl80211::{NL80211_ATTR_STA_INFO, NL80211_CMD_NEW_STATION, Nl80211};
 
-/// The shortest time between two questions.
+/// The minimum time between two requests.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// The time to the next question after an answer without queues.
+/// The time to the next request after an answer without queues.
 const BACK_OFF: Duration = Duration::from_secs(1);
 
 /// An older answer is not used.
@@ -51,7 +51,7 @@ const TXQ_STATS_TX_PACKETS: u16 = 10;
 /// The newest answer, and when it came: the sum over all stations, or `None` if they have no queue.
 type Newest = Arc<Mutex<Option<(Instant, Option<QueueCounters>)>>>;
 
-/// What is known of the queues of a device's stations.
+/// The queues of a device's stations, as far as they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stations {
     /// Their sum, and when the kernel reported it.
@@ -65,13 +65,14 @@ pub(super) enum Stations {
 /// Asks for the queues of one Wi-Fi device.
 #[derive(Debug)]
 pub(super) struct StationQueues {
-    /// Its end ends the thread.
+    /// Dropping it ends the thread.
     ask: SyncSender<()>,
     newest: Newest,
 }
 
 impl StationQueues {
-    /// Starts the thread that asks; `None` where the device is not Wi-Fi or no thread can be started.
+    /// Starts the thread of requests; `None` if the device is not Wi-Fi or the thread cannot be
+    /// started.
     pub(super) fn open(device: u32) -> Option<Self> {
         let name = if_indextoname(device).ok()?.into_string().ok()?;
         if !Path::new("/sys/class/net").join(name).join("phy80211").exists() {
@@ -86,9 +87,9 @@ impl StationQueues {
         Some(Self { ask, newest })
     }
 
-    /// The newest answer. Asks for the next one.
+    /// Returns the newest answer, and requests the next one.
     pub(super) fn look(&self, now: Instant) -> Stations {
-        // A question that waits already is enough.
+        // A pending request is enough.
         let _ = self.ask.try_send(());
         match *self.newest.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((at, Some(counters))) if now.saturating_duration_since(at) <= OLD => {
@@ -100,7 +101,7 @@ impl StationQueues {
     }
 }
 
-/// Answers questions until their sender is dropped.
+/// Answers requests until their sender is dropped.
 fn serve(asked: &Receiver<()>, newest: &Newest, mut answer: impl FnMut() -> Option<QueueCounters>) {
     let clock = Clock::new();
     while asked.recv().is_ok() {
@@ -111,21 +112,22 @@ fn serve(asked: &Receiver<()>, newest: &Newest, mut answer: impl FnMut() -> Opti
     }
 }
 
-/// Asks, by a socket that is opened where there is none, and gives the sum over all stations.
+/// Requests the queues, through a socket that is opened if needed, and returns the sum over all
+/// stations.
 fn answer(nl80211: &mut Option<Nl80211>, device: u32) -> Option<QueueCounters> {
     if nl80211.is_none() {
         *nl80211 = Nl80211::open().ok();
     }
     let Ok(stations) = nl80211.as_mut()?.stations(device, parse) else {
-        // A list may be unfinished, which keeps its socket from beginning another one.
+        // A list may be incomplete, which keeps its socket from starting another one.
         *nl80211 = None;
         return None;
     };
     stations.into_iter().reduce(|sum, queues| sum.and(&queues))
 }
 
-/// The queues of a station, from the message's header of generic netlink on; `None` where the message
-/// is of something else or holds no queue.
+/// The queues of a station, from the message's header of generic netlink on; `None` if the message
+/// has another content or no queue.
 pub fn parse(message: &[u8]) -> Option<QueueCounters> {
     let body = message.get(GENERIC_HEADER..).filter(|_| message[0] == NL80211_CMD_NEW_STATION)?;
     let tids = find(find(body, NL80211_ATTR_STA_INFO)?, STA_INFO_TID_STATS)?;
@@ -235,7 +237,7 @@ mod tests {
         assert_eq!(queues.look(began), Stations::Unknown);
         let (newest, counters) =
             (Arc::clone(&queues.newest), QueueCounters { queued: 3, ..QueueCounters::EMPTY });
-        // The look has asked; no other question follows.
+        // The look-up has made a request; no other follows.
         let StationQueues { ask, .. } = queues;
         drop(ask);
         serve(&asked, &newest, || Some(counters));
@@ -247,7 +249,7 @@ mod tests {
             assert_eq!(queues.look(now), Stations::Queues(at, counters));
         }
         assert_eq!(queues.look(at + OLD + Duration::from_millis(1)), Stations::Unknown);
-        // That there are none holds until the next answer.
+        // The absence of queues holds until the next answer.
         *queues.newest.lock().unwrap() = Some((at, None));
         assert_eq!(queues.look(at + BACK_OFF), Stations::Absent);
     }

@@ -1,7 +1,7 @@
-//! Captures from next to the air: each UDP packet of a server, with its frame.
+//! Captures of the air: each UDP packet of a server, with its frame.
 //!
-//! [`Capture`] reads on a thread of its own and hands over what is from the server, so that the
-//! caller polls it beside its sockets:
+//! [`Capture`] reads on its own thread and hands over the packets of the server, so that the caller
+//! polls it together with its sockets:
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -24,10 +24,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Frames with a wrong check sequence are left out. What is encrypted cannot be read and is counted;
-//! a driver that decrypts before it hands frames to its monitor interface leaves them readable.
-//! Memory is bounded: of more than 4096 packets that wait to be taken, the newest are dropped and
-//! counted.
+//! Frames with a wrong check sequence are left out. Encrypted frames cannot be read and are
+//! counted; a driver that decrypts frames before it passes them to its monitor interface leaves
+//! them readable. Memory is bounded: if more than 4096 packets are queued for the caller, the
+//! newest are dropped and counted.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -52,30 +52,31 @@ use crate::waker::Waker;
 
 /// The link type of radiotap in capture files.
 const RADIOTAP: Linktype = Linktype(127);
-/// How many packets wait to be taken, at most.
+/// The maximum number of packets queued for the caller.
 const WAITING: usize = 4096;
-/// How much of a file is held at once: no block is longer than this.
+/// The maximum part of a file held in memory: no block is longer than this.
 const BUFFER: usize = 1 << 20;
-/// How many interfaces a file may have captured on.
+/// The maximum number of interfaces in a file.
 const INTERFACES: usize = 1024;
-/// Of how many stations other packets are counted.
+/// The maximum number of stations whose other packets are counted.
 const STATIONS: usize = 64;
-/// In front of a datagram's payload (RFC 768).
+/// The length of the header in front of a datagram's payload (RFC 768).
 const UDP_HEADER: usize = 8;
 
-/// Where captured frames come from.
+/// The origin of captured frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CaptureSource {
     /// An interface in monitor mode.
     Interface(String),
-    /// A pcap or pcapng file, or a pipe through which one comes.
+    /// A pcap or pcapng file, or a pipe with such data.
     File(PathBuf),
 }
 
 impl FromStr for CaptureSource {
     type Err = Infallible;
 
-    /// What has a slash or a dot in it, or is there, is a file; everything else an interface.
+    /// A text with a slash or a dot in it, or the name of an existing file, is a file; any other is
+    /// an interface.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         let path = PathBuf::from(text);
         let is_file = text.contains(['/', '.']) || path.exists();
@@ -83,26 +84,27 @@ impl FromStr for CaptureSource {
     }
 }
 
-/// What a capture shows.
+/// An observation of a capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     /// A packet of the server.
     Packet(Captured),
-    /// Other packets in a frame to a station to which the server has sent some.
+    /// Other packets in a frame to a station that has received packets of the server.
     Others(Others),
 }
 
 /// The receiver address of a frame.
 pub type Station = [u8; 6];
 
-/// Packets of other senders to a station, encrypted ones included, each as often as it was on the air.
+/// Packets of other senders to a station, including encrypted ones, counted as often as they were
+/// on the air.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Others {
     /// The station.
     pub station: Station,
-    /// That of their frame, as in [`Captured`].
+    /// The stamp of their frame, as in [`Captured`].
     pub stamp: Time,
-    /// How many.
+    /// The number of packets.
     pub packets: u64,
 }
 
@@ -111,18 +113,18 @@ pub struct Others {
 pub struct Captured {
     /// The receiver of its frame.
     pub station: Station,
-    /// The same for all packets of one frame, and for no others near it: see
+    /// Equal for all packets of one frame, and different from all other frames near it: see
     /// [`Stamp`](freshline_core::wlan::air::Stamp).
     pub stamp: Time,
-    /// The rate of the frame's data; `None` where the capture does not say it.
+    /// The rate of the frame's data; `None` if the capture does not contain it.
     pub rate: Option<BitRate>,
-    /// Who it is for.
+    /// The receiver.
     pub to: SocketAddr,
     /// The datagram.
     pub payload: Vec<u8>,
 }
 
-/// What came of a capture so far.
+/// The counters of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct CaptureCounts {
     /// Frames that were captured.
@@ -131,9 +133,9 @@ pub struct CaptureCounts {
     pub packets: u64,
     /// Frames of data that are encrypted.
     pub protected: u64,
-    /// Packets of the server in frames of which the capture tells neither time nor A-MPDU.
+    /// Packets of the server in frames for which the capture contains neither time nor A-MPDU.
     pub unstamped: u64,
-    /// Packets that nobody took in time.
+    /// Packets that were dropped because the caller did not take them in time.
     pub dropped: u64,
 }
 
@@ -158,12 +160,12 @@ struct Shared {
 }
 
 impl Capture {
-    /// Begins to read `source`: UDP packets that `server` sends, from the port given. `waker` is
-    /// woken when there are some, and at the end. Of a named pipe, this waits until somebody opens
-    /// its other end.
+    /// Starts to read `source`: UDP packets that `server` sends, from the given port. `waker` is
+    /// woken for new packets, and at the end. Opening a named pipe blocks until its other end is
+    /// opened.
     ///
     /// # Errors
-    /// [`CaptureError`] where there is no such interface or file, or it is not one of radiotap.
+    /// [`CaptureError`] if there is no such interface or file, or it has no radiotap headers.
     pub fn open(
         source: &CaptureSource,
         server: SocketAddr,
@@ -199,7 +201,7 @@ impl Capture {
                 let file =
                     opened.map_err(|source| CaptureError::File { file: path.clone(), source })?;
                 let path = path.clone();
-                // A pipe may keep its reader waiting, a file does not.
+                // Reading a pipe may block, reading a file does not.
                 if file.metadata().is_ok_and(|data| data.is_file()) {
                     let reader = open_file(file, &path)?;
                     thread::spawn(move || sniffer.read(reader, &path));
@@ -214,28 +216,28 @@ impl Capture {
         Ok(Self { packets, shared })
     }
 
-    /// The server is at this address: packets of frames read from now on are compared with it.
+    /// Sets the server's address, with which packets of frames read from now on are compared.
     pub fn set_server(&self, server: SocketAddr) {
         *self.shared.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
     }
 
-    /// What comes next; `None` if there is nothing yet.
+    /// Takes the next observation; `None` means that more may follow.
     #[expect(clippy::should_implement_trait, reason = "more may come after `None`")]
     pub fn next(&mut self) -> Option<Seen> {
         self.packets.try_recv().ok()
     }
 
-    /// Whether nothing more comes, because a file is at its end or an interface is gone.
+    /// Whether reading has ended, because a file is at its end or an interface is gone.
     pub fn has_ended(&self) -> bool {
         self.shared.ended.load(Ordering::Acquire)
     }
 
-    /// Why reading ended, if it did not end well; told once.
+    /// The error that ended reading, if there was one; returned once.
     pub fn take_error(&mut self) -> Option<CaptureError> {
         self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What came of it so far.
+    /// The counters so far.
     pub fn counts(&self) -> CaptureCounts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CaptureCounts {
@@ -261,9 +263,9 @@ fn open_file(file: File, path: &Path) -> Result<Reader, CaptureError> {
     create_reader(BUFFER, whole).map_err(|_| CaptureError::Foreign(path.to_owned()))
 }
 
-/// Gives the first block alone and whole, which is what one who opens a capture looks for: a pipe
-/// brings it in pieces. They also read once more before they look at what came first, and that read
-/// must not wait for records behind those that are there.
+/// Returns the first block alone and complete, because the parser expects this when it opens a
+/// capture: a pipe delivers the block in pieces. The parser also reads once more before it
+/// processes the first block, and that read must not wait for records behind the available ones.
 struct WholeStart {
     file: File,
     is_begun: bool,
@@ -314,12 +316,12 @@ struct Sniffer {
     is_new: bool,
     /// The latest receivers of the server's packets, up to [`STATIONS`].
     stations: Vec<Station>,
-    /// Of the newest frame, not handed over yet.
+    /// Other packets of the newest frame, not handed over yet.
     others: Option<Others>,
 }
 
 impl Sniffer {
-    /// Reads frames from an interface until nobody wants them any more.
+    /// Reads frames from an interface until the receiver is gone.
     fn follow(mut self, mut socket: MonitorSocket) {
         while !self.is_over() {
             match socket.receive() {
@@ -368,7 +370,7 @@ impl Sniffer {
                 Err(PcapError::Eof) => break None,
                 Err(PcapError::Incomplete(_)) => {
                     self.wake();
-                    // At its end, the next step says whether something is left over.
+                    // At its end, the next step determines whether data is left over.
                     reader.refill().map_err(|_| CaptureError::Damaged(path.to_owned()))
                 }
                 Err(_) => Err(CaptureError::Damaged(path.to_owned())),
@@ -390,7 +392,7 @@ impl Sniffer {
         use pcap_parser::traits::PcapNGPacketBlock;
         match block {
             Block::SectionHeader(_) => links.clear(),
-            // Of one beyond, packets are not known to be of radiotap.
+            // Packets of interfaces beyond the maximum are not known to be radiotap.
             Block::InterfaceDescription(interface) if links.len() < INTERFACES => {
                 links.push(interface.linktype);
             }
@@ -413,7 +415,7 @@ impl Sniffer {
         let Some((header, payload)) = parsed.ok().filter(|_| !radio.is_bad) else { return };
         let station = if header.from_ap { header.station } else { header.peer };
         let stamp = radio.stamp().map(|stamp| stamp.as_time());
-        // One that cannot be read is a packet, too.
+        // A packet that cannot be read counts, too.
         let mut others = u64::from(payload.is_protected());
         shared.protected.fetch_add(others, Ordering::Relaxed);
         for packet in payload.packets() {
@@ -427,7 +429,7 @@ impl Sniffer {
                 continue;
             };
             match self.stations.iter().position(|known| *known == station) {
-                // The last one is that seen last.
+                // The last one is the station seen last.
                 Some(place) => self.stations[place..].rotate_left(1),
                 None => {
                     if self.stations.len() == STATIONS {
@@ -445,7 +447,7 @@ impl Sniffer {
         }
     }
 
-    /// Other packets are handed over once per frame.
+    /// Hands over other packets, once per frame.
     fn count(&mut self, more: Others) {
         match &mut self.others {
             Some(Others { station, stamp, packets })
@@ -484,7 +486,7 @@ impl Sniffer {
             self.hand_over(Seen::Others(others));
         }
         if std::mem::take(&mut self.is_new) {
-            // It fails only if the poll is gone, and then nobody waits.
+            // This fails only if the poll is gone, and then no thread waits.
             let _ = self.waker.wake();
         }
     }
@@ -497,7 +499,7 @@ impl Sniffer {
     }
 }
 
-/// The ends and the payload of an IP packet with a whole UDP datagram.
+/// The ends and the payload of an IP packet with a complete UDP datagram.
 fn datagram(packet: &[u8]) -> Option<(SocketAddr, SocketAddr, &[u8])> {
     let (ip, cut) = LaxIpSlice::from_slice(packet).ok()?;
     if cut.is_some() || ip.is_fragmenting_payload() || ip.payload_ip_number() != IpNumber::UDP {

@@ -1,15 +1,13 @@
-//! Why there is no capture.
+//! The errors of captures.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no capture.
+/// The reason why a capture fails.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// There is no such interface.
-    #[error(
-        "there is no interface `{0}`; see `ip link` for those that there are, or give a capture file"
-    )]
+    #[error("there is no interface `{0}`; `ip link` lists the interfaces; or give a capture file")]
     NoInterface(String),
     /// An interface that is not in monitor mode.
     #[error(
@@ -25,7 +23,7 @@ pub enum CaptureError {
     Interface {
         /// The interface.
         interface: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that cannot be opened.
@@ -33,7 +31,7 @@ pub enum CaptureError {
     File {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that is no capture.
@@ -51,6 +49,6 @@ pub enum CaptureError {
         link: i32,
     },
     /// The file ended within a packet, or is damaged.
-    #[error("the capture {} is damaged or cut; what stands before was read", .0.display())]
+    #[error("the capture {} is damaged or cut short; the part before that was read", .0.display())]
     Damaged(PathBuf),
 }

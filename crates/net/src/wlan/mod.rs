@@ -1,4 +1,5 @@
-//! What a client can learn of its Wi-Fi beside its packets: from captures, and from the driver.
+//! Wi-Fi information that a client gets in addition to its packets: from captures, and from the
+//! driver.
 //!
 //! ```text
 //! monitor interface ─┐                     ┌─ MAC time, rate and datagram of each packet

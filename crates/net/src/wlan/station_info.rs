@@ -4,14 +4,14 @@
 //! nlmsghdr │ genlmsghdr │ ATTR_IFINDEX │ ATTR_STA_INFO ─► STA_INFO_RX_BITRATE ─► BITRATE32, MCS …
 //! ```
 //!
-//! `NL80211_CMD_GET_STATION` tells of all stations that an interface knows: of a client that is its
-//! access point alone. Layout and numbers are those of `linux/nl80211.h`.
+//! `NL80211_CMD_GET_STATION` lists all stations that an interface knows; for a client this is only
+//! its access point. Layout and numbers are those of `linux/nl80211.h`.
 //!
 //! # Decisions
 //!
-//! - **The rate** is the driver's own number; where there is none, that of HT, VHT or HE by mode.
-//! - **Peers** of direct links (TDLS) are left out. With several other stations the interface is an
-//!   access point's or a mesh's, and nobody can say which is meant.
+//! - **The rate** is the driver's own number; if it is missing, the rate of the HT, VHT or HE mode.
+//! - **Peers** of direct links (TDLS) are left out. An interface with several other stations is an
+//!   access point's or a mesh's, so the rate would be ambiguous.
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -32,25 +32,25 @@ const EVERY: Duration = Duration::from_secs(1);
 
 const STA_INFO_RX_BITRATE: u16 = 14;
 const STA_INFO_STA_FLAGS: u16 = 17;
-/// Of `struct nl80211_sta_flag_update`, whose words say which flags are known, and set.
+/// A flag of `struct nl80211_sta_flag_update`, whose words hold the known flags, and the set ones.
 const STA_FLAG_TDLS_PEER: u32 = 1 << 6;
 
-/// Why the rate of an interface is not known.
+/// Why the rate of an interface is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum StationError {
     /// There is no such interface.
-    #[error("there is no interface `{0}`; see `ip link` for those that there are")]
+    #[error("there is no interface `{0}`; `ip link` lists the interfaces")]
     NoInterface(String),
-    /// It is there, but is not Wi-Fi.
-    #[error("{0} is no Wi-Fi interface; see `iw dev` for those that there are, or give --mcs-rate")]
+    /// It exists, but is not Wi-Fi.
+    #[error("{0} is no Wi-Fi interface; `iw dev` lists them; or give --mcs-rate")]
     NotWifi(String),
-    /// The kernel knows no Wi-Fi.
+    /// The kernel has no Wi-Fi support.
     #[error(
         "this kernel has no nl80211, so {0} is no Wi-Fi interface that could tell its rate: load \
          the driver (module cfg80211), or give --mcs-rate"
     )]
     NoNl80211(String),
-    /// It has no access point.
+    /// It is not connected to an access point.
     #[error("{0} is not connected to an access point")]
     NotConnected(String),
     /// There are several stations.
@@ -61,10 +61,10 @@ pub enum StationError {
     Several {
         /// The interface.
         interface: String,
-        /// How many there are.
+        /// The number of stations.
         stations: usize,
     },
-    /// The driver does not tell.
+    /// The driver does not report the rate.
     #[error("the driver of {0} does not tell the rate at which it receives: give --mcs-rate")]
     NoRate(String),
     /// The kernel refused something else.
@@ -72,32 +72,32 @@ pub enum StationError {
     System {
         /// The interface.
         interface: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// The rate of the data symbols of frames that `interface` receives, of the last one when asked.
+/// The rate of the data symbols of the last frame that `interface` has received.
 ///
 /// # Errors
-/// [`StationError`] where nobody knows it.
+/// [`StationError`] if the rate is unknown.
 pub fn receive_rate(interface: &str) -> Result<BitRate, StationError> {
     Asker::open(interface)?.ask()
 }
 
-/// Asks for the rate of an interface once a second, on a thread of its own, until dropped.
+/// Asks for the rate of an interface once per second, on its own thread, until dropped.
 #[derive(Debug)]
 pub struct RateWatch {
-    /// Its end ends the thread.
+    /// Dropping it ends the thread.
     _stop: Sender<()>,
 }
 
 impl RateWatch {
-    /// Tells the rate of `interface` at once, and each that follows. When it cannot be known for a
-    /// time, as while roaming, nothing is told.
+    /// Reports the rate of `interface` at once, and then once per second. While the rate is
+    /// unknown, as during roaming, nothing is reported.
     ///
     /// # Errors
-    /// [`StationError`] where it is not known now.
+    /// [`StationError`] if the rate is unknown now.
     pub fn start(
         interface: &str,
         mut report: impl FnMut(BitRate) + Send + 'static,
@@ -129,7 +129,7 @@ impl Asker {
             return Err(StationError::NoInterface(interface.into()));
         }
         let system = |error: NetlinkError| match error.errno().map(Errno::from_raw) {
-            // No generic netlink, or no such family.
+            // The kernel has no generic netlink, or not this family.
             Some(Errno::EPROTONOSUPPORT | Errno::ENOENT) => {
                 StationError::NoNl80211(interface.into())
             }
@@ -159,8 +159,8 @@ impl Asker {
     }
 }
 
-/// A station, with the rate at which its frames come; `None` where there is none, or it is a peer of a
-/// direct link.
+/// The rate of a station's frames; the outer `None` if the message is not of a station or is of a
+/// peer of a direct link.
 fn station(body: &[u8]) -> Option<Option<BitRate>> {
     let attributes = body.get(GENERIC_HEADER..).filter(|_| body[0] == NL80211_CMD_NEW_STATION)?;
     let Some(info) = find(attributes, NL80211_ATTR_STA_INFO) else { return Some(None) };
@@ -185,17 +185,17 @@ struct RateInfo {
     he_guard: u8,
     /// 20, 40, 80 or 160.
     mhz: u16,
-    /// Not a mode by which a rate could be told here: 5 and 10 MHz, 320 MHz, EHT, resource units.
+    /// The mode is not supported here: 5 and 10 MHz, 320 MHz, EHT, resource units.
     is_other: bool,
 }
 
-/// The driver's number, else that of the mode.
+/// The driver's number, or else the rate of the mode.
 fn rate(bytes: &[u8]) -> Option<BitRate> {
     let mut info = RateInfo { mhz: 20, ..RateInfo::default() };
     for (kind, value) in attributes(bytes) {
         let byte = value.first().copied();
         match kind {
-            // 16 bits are too few from 6.5 Gbit/s on, and then are 0.
+            // 16 bits are too few from 6.5 Gbit/s on; the value is then 0.
             1 => info.rate = info.rate.or(ne_u16(value).map(u64::from).filter(|rate| *rate > 0)),
             5 => info.rate = ne_u32(value).map(u64::from).filter(|rate| *rate > 0).or(info.rate),
             2 => info.ht = byte,
@@ -244,8 +244,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// By its bytes: a message of `NL80211_CMD_NEW_STATION` of interface 3, station
-    /// 02:00:00:00:00:01, with such a nested `NL80211_STA_INFO_RX_BITRATE`. Little endian.
+    /// The bytes of a message `NL80211_CMD_NEW_STATION` of interface 3, station 02:00:00:00:00:01,
+    /// with this nested `NL80211_STA_INFO_RX_BITRATE`. Little endian.
     fn new_station(rate_info: &[u8], flags: u8) -> Vec<u8> {
         let mut info = vec![
             8, 0, 1, 0, 100, 0, 0, 0, // INACTIVE_TIME, u32: 100 ms
@@ -320,7 +320,8 @@ mod tests {
             5, 0, 13, 0, 11, 0, 0, 0, 5, 0, 14, 0, 2, 0, 0, 0, 5, 0, 15, 0, 0, 0, 0, 0, 4, 0, 8, 0,
         ];
         assert_eq!(bps(&he), Some(1_200_980_392));
-        // Resource units, EHT and 320 MHz tell no rate without a number; neither does nothing.
+        // Resource units, EHT and 320 MHz give no rate without a number; nor does an empty
+        // attribute.
         assert_eq!(bps(&[&he[..], &[5, 0, 17, 0, 1, 0, 0, 0]].concat()), None);
         assert_eq!(bps(&[5, 0, 19, 0, 11, 0, 0, 0, 5, 0, 20, 0, 2, 0, 0, 0]), None);
         assert_eq!(bps(&[8, 0, 5, 0, 0, 0, 0, 0]), None, "zero is no rate");

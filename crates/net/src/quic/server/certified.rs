@@ -1,4 +1,5 @@
-//! Certificates that peers of a server have shown, and their authorities, which may be replaced.
+//! The certificates that a server's peers have presented, and the authorities, which may be
+//! replaced.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
@@ -11,9 +12,9 @@ use super::{Server, ServerConfig, TokenClock};
 use crate::sha256::Sha256;
 
 impl Server {
-    /// From now on newcomers are taken by the certificates of another configuration with the same identity;
-    /// unfinished handshakes are dropped. Returns the numbers of the connections whose certificates it does
-    /// not take.
+    /// Accepts newcomers by the certificates of another configuration with the same identity from
+    /// now on; unfinished handshakes are dropped. Returns the numbers of the connections whose
+    /// certificates it does not accept.
     pub(crate) fn replace_clients(&mut self, config: &ServerConfig) -> HashSet<NonZeroU64> {
         self.endpoint.set_server_config(Some(timed(config, &self.clock)));
         let unfinished = self.peers.iter().flatten().filter(|peer| peer.phase.is_handshake());
@@ -42,23 +43,23 @@ pub(super) fn timed(
     Arc::new(quic)
 }
 
-/// A number for the certificate that the other end has shown.
+/// A number for the certificate that the peer has presented.
 pub(crate) fn identity(connection: &Connection) -> Option<NonZeroU64> {
     first_shown(connection).map(|shown| identity_of(&shown))
 }
 
-/// Of SHA-256, so that a certificate has the same number after a restart, and nobody can make one that has the
-/// number of another's.
+/// Derived from SHA-256, so that a certificate has the same number after a restart, and an attacker
+/// cannot create one with the number of another certificate.
 pub(super) fn identity_of(certificate: &CertificateDer<'_>) -> NonZeroU64 {
     NonZeroU64::new(Sha256::of(certificate).number()).unwrap_or(NonZeroU64::MIN)
 }
 
-/// The certificate that the other end has shown.
+/// The certificate that the peer has presented.
 pub(super) fn first_shown(connection: &Connection) -> Option<CertificateDer<'static>> {
     shown(connection)?.into_iter().next()
 }
 
-/// The same, with the chain behind it.
+/// The certificate with its chain.
 fn shown(connection: &Connection) -> Option<Vec<CertificateDer<'static>>> {
     let shown = connection.crypto_session().peer_identity()?;
     shown.downcast::<Vec<CertificateDer<'static>>>().ok().map(|chain| *chain)

@@ -1,5 +1,5 @@
-//! First packets of newcomers, each of which costs a derivation of keys and a decryption, where there are more
-//! of them than are looked at.
+//! First packets of newcomers, each of which costs a derivation of keys and a decryption, when more
+//! of them arrive than can be processed.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use crate::sieve::may_begin_connection;
 const CROWDED: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// Newcomers come faster than they are looked at: for a second each address has a rate for its first
-    /// packets, beyond which they cost no keys and no decryption.
+    /// Newcomers arrive faster than they are processed: for a second each address has a rate for
+    /// its first packets, beyond which they cost no keys and no decryption.
     pub(crate) fn on_crowd(&mut self, now: Instant) {
         self.crowded_until = now + CROWDED;
     }
 
-    /// Whether a datagram from this address begins a connection, and belongs to no handshake that has begun
-    /// there.
+    /// Whether a datagram from this address begins a connection, and does not belong to a handshake
+    /// that has begun there.
     pub(crate) fn begins(&self, from: SocketAddr, bytes: &[u8]) -> bool {
         may_begin_connection(bytes) && !self.shaking.contains(&from)
     }
 
-    /// A first packet has been dropped, as there are too many.
+    /// A first packet has been dropped because there are too many.
     pub(crate) fn on_dropped(&mut self, now: Instant) {
         self.refusals.count(Refusal::HandshakeRate);
         self.on_crowd(now);
