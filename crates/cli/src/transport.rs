@@ -94,7 +94,7 @@ impl TransportArgs {
         Ok(self.dialling(url)?.transport(url)?)
     }
 
-    /// The token to show; empty if there is none.
+    /// The token to show; empty without a token.
     pub(crate) fn token(&self, url: &Url) -> Result<Vec<u8>, Failure> {
         Ok(self.dialling(url)?.shown_token(url)?)
     }

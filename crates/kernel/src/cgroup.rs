@@ -1,4 +1,4 @@
-//! Control groups of version 2, as far as a program is attached to one.
+//! Control groups of version 2, as places for programs.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,18 +11,18 @@ use crate::error::{KernelError, require_root};
 use crate::mounts::mounted;
 use crate::pin;
 
-/// What the names of cgroups of [`OwnCgroup`] begin with.
+/// The prefix of the names of [`OwnCgroup`]s.
 const PREFIX: &str = "freshline-run-";
 
-/// How often it is looked whether killed processes are gone, and how many times at most.
+/// The interval between checks whether killed processes are gone, and the maximum number of checks.
 const GONE_EVERY: Duration = Duration::from_millis(5);
 const GONE_LOOKS: usize = 400;
 
-/// The cgroup above all others, which has every process of the host.
+/// The root cgroup, which contains every process of the host.
 ///
 /// # Errors
 ///
-/// [`KernelError::Missing`] where no hierarchy of version 2 is mounted.
+/// [`KernelError::Missing`] if no hierarchy of version 2 is mounted.
 pub fn root() -> Result<PathBuf, KernelError> {
     mounted("cgroup2").ok_or(KernelError::Missing {
         feature: "control groups of version 2",
@@ -30,7 +30,7 @@ pub fn root() -> Result<PathBuf, KernelError> {
     })
 }
 
-/// A cgroup that exists: its full path, and the number by which the kernel knows it.
+/// A cgroup that exists: its full path and its ID in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cgroup {
     pub(crate) path: PathBuf,
@@ -50,7 +50,7 @@ impl Cgroup {
         Ok((Self { path: full, id }, file))
     }
 
-    /// The cgroup with this number, if it is still there.
+    /// The cgroup with this ID, if it still exists.
     pub(crate) fn find(id: u64) -> Option<Self> {
         let mut folders = vec![root().ok()?];
         while let Some(path) = folders.pop() {
@@ -63,15 +63,15 @@ impl Cgroup {
         None
     }
 
-    /// Whether one of the two holds the other, or they are the same.
+    /// Whether one of the two contains the other, or they are the same.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         self.path.starts_with(&other.path) || other.path.starts_with(&self.path)
     }
 }
 
-/// A cgroup made for one command, below that of this process, which enters it: what it starts from
-/// then on is in it too. Dropped, this process is back where it was, and what else is left in the
-/// cgroup is killed.
+/// A cgroup for one command, below the cgroup of this process. This process enters it, so all
+/// processes that it starts from then on are in it, too. When it is dropped, this process returns
+/// to its former cgroup, and all processes left in the cgroup are killed.
 #[derive(Debug)]
 pub struct OwnCgroup {
     path: PathBuf,
@@ -79,15 +79,15 @@ pub struct OwnCgroup {
 }
 
 impl OwnCgroup {
-    /// Makes it and enters it. Removes the empty cgroups of runs that were killed, wherever they are.
+    /// Creates and enters the cgroup. Removes the empty cgroups of killed runs, wherever they are.
     ///
     /// # Errors
     ///
-    /// Where there is no hierarchy of version 2, or no right to change it.
+    /// If there is no hierarchy of version 2, or no permission to change it.
     pub fn enter() -> Result<Self, KernelError> {
         require_root("make a cgroup")?;
         let before = of_this_process()?;
-        // Lest one be taken for deserted before it is entered.
+        // Otherwise another command may regard the cgroup as deserted before it is entered.
         let _alone = pin::lock()?;
         remove_deserted_runs();
         let own = Self { path: make_free(&before)?, before };
@@ -95,7 +95,7 @@ impl OwnCgroup {
         Ok(own)
     }
 
-    /// Where it is.
+    /// The path of the cgroup.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -133,7 +133,7 @@ fn of_this_process() -> Result<PathBuf, KernelError> {
     Ok(root()?.join(own))
 }
 
-/// Makes the first that does not exist. Process numbers would not do: they repeat in namespaces.
+/// Creates the first free one. Process IDs would not be unique: they repeat in namespaces.
 fn make_free(below: &Path) -> Result<PathBuf, KernelError> {
     let mut number = 0;
     loop {
@@ -151,7 +151,7 @@ fn join(cgroup: &Path) -> Result<(), KernelError> {
         .map_err(KernelError::file("enter the cgroup", cgroup))
 }
 
-/// Removes a cgroup, with those that its processes have made below it; not while one has processes.
+/// Removes a cgroup and all cgroups below it; fails while one of them has processes.
 fn remove(cgroup: &Path) -> io::Result<()> {
     for entry in fs::read_dir(cgroup)? {
         let path = entry?.path();
@@ -162,9 +162,9 @@ fn remove(cgroup: &Path) -> io::Result<()> {
     fs::remove_dir(cgroup)
 }
 
-/// Removes the cgroups of runs that were killed, in the whole hierarchy: the next run may start in
-/// another cgroup. Needs the lock of [`pin::lock`], lest one be removed before it is entered. A run
-/// that is not over is in its cgroup itself.
+/// Removes the cgroups of killed runs in the whole hierarchy, because the next run may start in
+/// another cgroup. Needs the lock of [`pin::lock`]: otherwise it may remove a cgroup before it is
+/// entered. A run that is not over is in its cgroup itself.
 fn remove_deserted_runs() {
     let is_deserted = |cgroup: &Path| {
         let events = fs::read_to_string(cgroup.join("cgroup.events"));

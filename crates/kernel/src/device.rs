@@ -1,7 +1,7 @@
-//! Network devices, and programs on what leaves through them.
+//! Network devices, and programs on the packets that leave through them.
 //!
-//! Unsafe: libbpf-rs knows no links of tcx, the kernel's hook for programs on a device's packets,
-//! so that libbpf's own function is called.
+//! Unsafe: libbpf-rs does not support links of tcx, the kernel's hook for programs on a device's
+//! packets, so libbpf's own function is called.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,11 +15,11 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::KernelError;
 
-/// A device that exists, in the network namespace of the calling thread.
+/// A device that exists in the network namespace of the calling thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Device {
     pub(crate) name: String,
-    /// Its number in its namespace.
+    /// Its index in its namespace.
     pub(crate) index: u32,
     /// The namespace, by its inode.
     pub(crate) netns: u64,
@@ -31,18 +31,18 @@ impl Device {
         Ok(Self { name: name.to_owned(), index, netns: own_netns()? })
     }
 
-    /// Whether this and the other are the same, whatever it is called now.
+    /// Whether both are the same device, even if it was renamed.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.netns, self.index) == (other.netns, other.index)
     }
 
-    /// Whether it is there still, if it was in the network namespace of the calling thread.
+    /// Whether it still exists, if it was in the network namespace of the calling thread.
     pub(crate) fn exists(&self) -> bool {
         name_of(self.index).is_some()
     }
 
-    /// Whether it is gone, in whatever network namespace it was. A namespace that no process is in and
-    /// that has no name in [`NAMED`] is taken as gone.
+    /// Whether it is gone, in any network namespace. A namespace without processes and without a
+    /// name in [`NAMED`] counts as gone.
     pub(crate) fn is_gone(&self) -> bool {
         let Some(netns) = open_netns(self.netns) else { return true };
         let is_there = || {
@@ -55,7 +55,7 @@ impl Device {
     }
 }
 
-/// Where `ip netns` keeps namespaces.
+/// The directory in which `ip netns` keeps namespaces.
 const NAMED: &str = "/run/netns";
 
 /// The network namespace with this inode.
@@ -69,10 +69,10 @@ fn open_netns(inode: u64) -> Option<File> {
         .and_then(|path| File::open(path).ok())
 }
 
-/// What the device with this number is called, if there is one in the network namespace of the
-/// calling thread.
+/// The name of the device with this index, if there is one in the network namespace of the calling
+/// thread.
 pub(crate) fn name_of(index: u32) -> Option<String> {
-    // Where there is none, nix gives an empty name.
+    // Without such a device, nix returns an empty name.
     let name = if_indextoname(index).ok()?.into_string().ok()?;
     (!name.is_empty()).then_some(name)
 }
@@ -83,7 +83,7 @@ pub(crate) fn own_netns() -> Result<u64, KernelError> {
     fs::metadata(path).map(|about| about.ino()).map_err(KernelError::file("ask", path))
 }
 
-/// Attaches a program to the device with this number, for as long as its link is held or pinned.
+/// Attaches a program to the device with this index, for as long as its link is held or pinned.
 #[allow(unsafe_code)]
 pub(crate) fn attach(program: &ProgramMut<'_>, device: u32) -> io::Result<Link> {
     // SAFETY: the program is loaded and outlives the call, and no options are allowed.
@@ -95,7 +95,7 @@ pub(crate) fn attach(program: &ProgramMut<'_>, device: u32) -> io::Result<Link> 
         )
     };
     match NonNull::new(link) {
-        // SAFETY: libbpf made it, and nobody else has it.
+        // SAFETY: libbpf created it, and nothing else owns it.
         Some(link) => Ok(unsafe { Link::from_ptr(link) }),
         None => Err(io::Error::last_os_error()),
     }

@@ -1,4 +1,4 @@
-//! What can go wrong between a loader and the kernel.
+//! Errors between a loader and the kernel.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -13,120 +13,120 @@ use freshline_core::unit::{BitRate, Span};
 use libbpf_rs::{PrintLevel, set_print};
 use nix::unistd::Uid;
 
-/// Why something of this crate did not work.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// Settings of the law that make no sense.
+    /// Settings of the law are invalid.
     #[error(transparent)]
     Settings(#[from] WindowLawError),
-    /// Δ is no path's.
+    /// Δ is larger than that of any path.
     #[error("a path is never {delta} longer without a queue; give at most {longest}")]
     LongDelta {
-        /// What was asked for.
+        /// The requested Δ.
         delta: Span,
-        /// The most that may be.
+        /// The maximum Δ.
         longest: Span,
     },
-    /// Settings of the law of bands that make no sense.
+    /// Settings of the law of bands are invalid.
     #[error(transparent)]
     BandSettings(#[from] BandLawError),
-    /// Settings of a mesh's period that make no sense.
+    /// Settings of a mesh's period are invalid.
     #[error(transparent)]
     PeriodSettings(#[from] DtpaParamsError),
-    /// Too slow to shape to.
+    /// The rate is too low to shape to.
     #[error("a rate of {rate} is too slow to shape to; give at least {least}")]
     SlowRate {
-        /// What was asked for.
+        /// The requested rate.
         rate: BitRate,
-        /// The least that may be.
+        /// The minimum rate.
         least: BitRate,
     },
-    /// Not root, or root without its rights.
+    /// The process is not root, or is root without the capabilities.
     #[error(
         "needs root, with CAP_SYS_ADMIN, to {0}: run it with `sudo`, or give a container that \
          capability"
     )]
     Privileges(&'static str),
-    /// The kernel was built or set up without something.
+    /// The kernel was built or set up without a feature.
     #[error("needs {feature}, which this kernel does not offer: {remedy}")]
     Missing {
-        /// What there is not.
+        /// The missing feature.
         feature: &'static str,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// The kernel does not take the program.
+    /// The kernel rejects the program.
     #[error(
         "the kernel refuses the program, which needs CAP_SYS_ADMIN and CAP_NET_ADMIN (as root in a \
          container), and Linux 6.12 or later with CONFIG_CGROUP_BPF, CONFIG_NET_XGRESS and \
          CONFIG_BPF_JIT: {why}; RUST_LOG=debug shows all that the kernel says"
     )]
     Refused {
-        /// What the kernel said of the program that it refused, and its name.
+        /// The kernel's reason, and the name of the rejected program.
         why: String,
-        /// What it answered.
+        /// The error that it returned.
         source: libbpf_rs::Error,
     },
-    /// The kernel does not take the queueing discipline.
+    /// The kernel rejects the queueing discipline.
     #[error(
         "the kernel refuses the queueing discipline, which needs CAP_SYS_ADMIN and CAP_NET_ADMIN (as \
          root in a container), and Linux 6.16 or later with CONFIG_NET_SCH_BPF and CONFIG_BPF_JIT: \
          {why}; RUST_LOG=debug shows all that the kernel says"
     )]
     RefusedQdisc {
-        /// What the kernel said of it.
+        /// The kernel's reason.
         why: String,
-        /// What it answered.
+        /// The error that it returned.
         source: libbpf_rs::Error,
     },
-    /// A discipline that the kernel cannot be given.
+    /// A discipline that does not exist in the kernel.
     #[error(
         "the kernel's queueing discipline has no {0}; `freshline router run` has, in user space"
     )]
     NotInKernel(String),
-    /// A queue that makes no sense.
+    /// An invalid queue.
     #[error("queue: {0}")]
     Queue(#[from] QdiscError),
-    /// A cgroup that does not exist, or is none.
-    #[error("{path} is no cgroup of version 2: name a folder below {mount}")]
+    /// A cgroup that does not exist, or a path that is not a cgroup.
+    #[error("{path} is not a cgroup of version 2: name a folder below {mount}")]
     NoCgroup {
-        /// What was asked for.
+        /// The requested path.
         path: PathBuf,
-        /// Where cgroups are.
+        /// The mount point of cgroups.
         mount: PathBuf,
     },
     /// A network device that does not exist here.
     #[error("there is no network device {0} in this network namespace: `ip link` lists them")]
     NoDevice(String),
-    /// There is a program at this place already.
+    /// A program is attached at this place already.
     #[error(
         "{place} is under control already: `freshline {command} detach` ends it; if a process \
          holds it (`attach --foreground` or `run`), end that"
     )]
     Controlled {
-        /// What the other program is attached to.
+        /// The place of the other program.
         place: String,
-        /// Which command attaches such programs.
+        /// The command that attaches such programs.
         command: &'static str,
     },
-    /// Pins can neither be seen nor made here.
+    /// Pins can neither be seen nor created here.
     #[error(
         "the BPF file system, where control is pinned, is hidden here, as by `ip netns exec`: \
          enter the network namespace by `nsenter --net=/run/netns/NAME` instead"
     )]
     HiddenPins,
-    /// Pins cannot be made here, because their file system is not mounted.
+    /// Pins cannot be created here, because their file system is not mounted.
     #[error(
         "cannot mount the BPF file system at {at}, where control is pinned: mount it first \
          (`mount -t bpf bpf {at}`), or share the host's with this container"
     )]
     NoPins {
-        /// The directory for it.
+        /// The directory of the mount point.
         at: &'static str,
-        /// Why not.
+        /// Why the mount failed.
         source: io::Error,
     },
-    /// Its queueing discipline could not be put back.
+    /// The queueing discipline of a device could not be restored.
     #[error(
         "the queueing discipline of {device}, {kind}, could not be restored afterwards; remove it \
          first (`tc qdisc del dev {device} root`), or attach without --rate, which leaves it as it \
@@ -135,53 +135,53 @@ pub enum KernelError {
     Irreplaceable {
         /// The device.
         device: String,
-        /// What is at its root.
+        /// The kind of its root.
         kind: String,
     },
-    /// Something that was asked of a network device.
+    /// An operation on a network device failed.
     #[error("cannot {what} {device}")]
     Device {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// With what.
+        /// The device.
         device: String,
-        /// Why not.
+        /// Why it failed.
         source: io::Error,
     },
-    /// Its program is another version's.
+    /// The attached program belongs to another version.
     #[error(
-        "what is attached is of another version of freshline: end it with that one, or remove \
+        "the attached program is of another version of freshline: end it with that one, or remove \
          its folder below /sys/fs/bpf/freshline and, if it shaped, its queueing discipline \
          (`tc qdisc del dev DEV root`)"
     )]
     OtherVersion,
-    /// There is nothing to end.
+    /// There is nothing to detach.
     #[error("nothing is attached{}", .0.as_ref().map(|place| format!(" to {place}")).unwrap_or_default())]
     NotAttached(Option<String>),
-    /// Some attachments resisted; the others are ended.
-    #[error("some could not be ended as they should: {}", .0.iter().map(chain).collect::<Vec<_>>().join("; "))]
+    /// Some attachments could not be ended; the others are ended.
+    #[error("some attachments could not be ended: {}", .0.iter().map(chain).collect::<Vec<_>>().join("; "))]
     NotEnded(Vec<KernelError>),
-    /// A file of the cgroups or of the BPF file system.
+    /// An operation on a file of the cgroups or of the BPF file system failed.
     #[error("cannot {what} {path}")]
     File {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// With what.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Why it failed.
         source: io::Error,
     },
-    /// Something else that the kernel was asked.
+    /// Another request to the kernel failed.
     #[error("cannot {what}")]
     Bpf {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// Why not.
+        /// Why it failed.
         source: libbpf_rs::Error,
     },
 }
 
-/// An error with its reasons.
+/// An error with its causes.
 fn chain(error: &KernelError) -> String {
     iter::successors(Some(error as &dyn Error), |&error| error.source())
         .map(ToString::to_string)
@@ -190,7 +190,7 @@ fn chain(error: &KernelError) -> String {
 }
 
 impl KernelError {
-    /// Whether it is what was asked for that makes no sense, and not the kernel that does not do it.
+    /// Whether the request is invalid, as opposed to a failure of the kernel.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(
@@ -207,13 +207,13 @@ impl KernelError {
         )
     }
 
-    /// Whether it is the kernel, or this build, that lacks what was asked for, which makes sense.
+    /// Whether the request is valid, but the kernel or this build lacks a feature for it.
     #[must_use]
     pub fn is_lack(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::NotInKernel(_))
     }
 
-    /// Of attachments that were ended one by one, whatever became of the others.
+    /// The result of attachments that were ended one by one, each regardless of the others.
     pub(crate) fn of_all(ended: impl IntoIterator<Item = Result<(), Self>>) -> Result<(), Self> {
         let failed: Vec<_> = ended.into_iter().filter_map(Result::err).collect();
         if failed.is_empty() { Ok(()) } else { Err(Self::NotEnded(failed)) }
@@ -248,16 +248,16 @@ impl KernelError {
     }
 }
 
-/// The right to list programs and links (Linux's `CAP_SYS_ADMIN`), as a bit of `CapEff`.
+/// The capability to list programs and links (Linux's `CAP_SYS_ADMIN`), as a bit of `CapEff`.
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Comes before all that only root may do. Without its rights the kernel says little: it tells of no programs,
-/// as if there were none.
+/// Call this before all operations that need root. Without its capabilities the kernel reports no
+/// programs, as if there were no programs.
 pub(crate) fn require_root(what: &'static str) -> Result<(), KernelError> {
     if !Uid::effective().is_root() || !may_administer() {
         return Err(KernelError::Privileges(what));
     }
-    // What libbpf tells goes where our own messages go, and not to standard error.
+    // Messages of libbpf go to this crate's log, not to standard error.
     set_print(Some((PrintLevel::Debug, |level, text| {
         tracing::debug!("{}", text.trim_end());
         if level == PrintLevel::Warn {
@@ -268,10 +268,11 @@ pub(crate) fn require_root(what: &'static str) -> Result<(), KernelError> {
 }
 
 thread_local! {
-    /// The last of what libbpf has warned of in this thread.
+    /// The end of libbpf's warnings in this thread.
     static WARNINGS: RefCell<String> = const { RefCell::new(String::new()) };
 }
-/// How much of that is kept, in bytes: the verifier's log can be long, and its reason is at the end.
+/// The maximum length of that in bytes: the verifier's log can be long, and its reason is at the
+/// end.
 const KEPT: usize = 4096;
 
 fn keep(kept: &mut String, text: &str) {
@@ -281,7 +282,7 @@ fn keep(kept: &mut String, text: &str) {
     kept.drain(..from);
 }
 
-/// Those lines of libbpf's warnings that name what failed, or that the verifier ended with.
+/// The lines of libbpf's warnings that name the failure, or with which the verifier ended.
 fn reasons(warnings: &str) -> String {
     let is_known = |line: &&str| {
         !line.is_empty()
@@ -305,7 +306,7 @@ fn may_administer() -> bool {
         .is_some_and(|rights| rights >> CAP_SYS_ADMIN & 1 == 1)
 }
 
-/// Without it libbpf cannot fit a program to the kernel.
+/// Without BTF, libbpf cannot adapt a program to the kernel.
 pub(crate) fn require_btf() -> Result<(), KernelError> {
     if Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Ok(());

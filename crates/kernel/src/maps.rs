@@ -1,4 +1,4 @@
-//! Values of maps that are rows of numbers, 64 bits each.
+//! Map values that are rows of 64-bit numbers.
 
 use libbpf_rs::{MapCore, MapFlags};
 
@@ -8,7 +8,7 @@ pub(crate) fn numbers(value: &[u8]) -> Vec<u64> {
     words.map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes"))).collect()
 }
 
-/// A row of `N` numbers that each processor has of its own, summed up.
+/// The sums, over all processors, of a per-processor row of `N` numbers.
 pub(crate) fn sums<const N: usize>(map: &impl MapCore, key: u32) -> libbpf_rs::Result<[u64; N]> {
     let mut sums = [0; N];
     for row in map.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)?.into_iter().flatten() {

@@ -1,11 +1,11 @@
-//! Which file systems are mounted where.
+//! The mount points of file systems.
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Where a file system of this type is mounted first.
+/// The first mount point of a file system of this type.
 pub(crate) fn mounted(file_system: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     mounts.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! The BPF file system: what is pinned there outlives the process that pinned it.
+//! The BPF file system: pins in it outlive the process that created them.
 //!
 //! ```text
 //! freshline/
@@ -9,10 +9,10 @@
 //!     mesh/                  a congestion control:                  control
 //! ```
 //!
-//! A folder is a journal: it is made before the kernel's state changes, holds what undoes the change, and
-//! is removed last, once that is done. So a command may be killed between any two of its steps: what it
-//! left is in the folder, and the next command completes its end. Commands hold [`lock`] from the first
-//! step to the last, so that a folder which is not whole is of a command that was killed.
+//! A folder is a journal: it is created before the kernel's state changes, holds the pins that undo
+//! the change, and is removed last. So a command may be killed between any two of its steps: the
+//! next command finds the folder and completes the rest. Commands hold [`lock`] from the first step
+//! to the last, so an incomplete folder belongs to a killed command.
 
 use std::fs::{self, DirEntry, File};
 use std::io;
@@ -28,24 +28,24 @@ use nix::unistd::Pid;
 use crate::KernelError;
 use crate::mounts::mounted;
 
-/// Where it is mounted if it is not yet; the place that systemd and others take.
+/// The mount point if the file system is not mounted yet; the same as that of systemd and others.
 const USUAL: &str = "/sys/fs/bpf";
 
-/// The folder for all of ours.
+/// The folder of all of this project's pins.
 const OURS: &str = "freshline";
 
-/// What the names of links begin with that hold a program in its place.
+/// The prefix of the names of links that keep a program attached.
 pub(crate) const CONTROL: &str = "control";
 
-/// Held while what is attached is looked at and changed: one command at a time.
+/// Held while attachments are read and changed: by one command at a time.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _folder: FolderLock,
 }
 
-/// Waits until no other command has it, with the end that [`FolderLock::take`] sets. It is on the root of
-/// the BPF file system, which containers may share, so that file system is mounted first. If it cannot be
-/// mounted, the lock is on the bare directory.
+/// Waits until no other command holds the lock, with the time limit of [`FolderLock::take`]. The
+/// lock is on the root of the BPF file system, which containers may share, so that file system is
+/// mounted first. If it cannot be mounted, the lock is on the bare directory.
 pub(crate) fn lock() -> Result<Lock, KernelError> {
     loop {
         let at = lockable();
@@ -58,11 +58,11 @@ pub(crate) fn lock() -> Result<Lock, KernelError> {
         if is_at(folder.folder(), &at).map_err(KernelError::file("ask", &at))? {
             return Ok(Lock { _folder: folder });
         }
-        // It has been mounted over this directory since the directory was opened.
+        // It was mounted over this directory after the directory was opened.
     }
 }
 
-/// Where the lock is now.
+/// The current directory of the lock.
 fn lockable() -> PathBuf {
     mounted("bpf").unwrap_or_else(|| USUAL.into())
 }
@@ -77,7 +77,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes it, with the BPF file system if there is none. There must be none of this name.
+    /// Creates the folder, and mounts the BPF file system if necessary. The name must be free.
     pub(crate) fn create(name: &str) -> Result<Self, KernelError> {
         let ours = ensure_mounted()?.join(OURS);
         fs::create_dir_all(&ours).map_err(KernelError::file("make", &ours))?;
@@ -86,12 +86,12 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// The one of this name, if it is there.
+    /// The folder of this name, if it exists.
     pub(crate) fn find(name: &str) -> Result<Option<Self>, KernelError> {
         Ok(Self::all(name)?.into_iter().find(|folder| folder.name() == name))
     }
 
-    /// All whose name begins with `prefix`.
+    /// All folders whose name begins with `prefix`.
     pub(crate) fn all(prefix: &str) -> Result<Vec<Self>, KernelError> {
         let at = match mounted("bpf") {
             Some(at) => at,
@@ -111,12 +111,12 @@ impl Folder {
         self.0.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
-    /// Where something of this name is pinned, or is to be.
+    /// The path of a pin with this name.
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// What holds programs in their places.
+    /// The links that keep programs attached.
     pub(crate) fn controls(&self) -> Result<Vec<Link>, KernelError> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         entries
@@ -126,9 +126,10 @@ impl Folder {
             .map_err(KernelError::bpf("open the program's pin"))
     }
 
-    /// Ends its programs and removes their pins. The pins go first: a process that is killed between the
-    /// two steps takes its links along, and no pin of a detached link is left, which would look like one
-    /// of a device that is gone. To remove the pins alone would detach later than it returns.
+    /// Detaches the programs and removes their pins. The pins go first: if the process is killed
+    /// between the two steps, its links end with it, and no pin of a detached link is left, which
+    /// would look like that of a removed device. Removing only the pins would detach after this
+    /// function returns.
     pub(crate) fn detach(&self) -> Result<(), KernelError> {
         let detach = |link: &Link| link.detach().map_err(KernelError::bpf("detach the program"));
         let links = self.controls()?;
@@ -136,13 +137,13 @@ impl Folder {
         links.iter().try_for_each(detach)
     }
 
-    /// Whether it holds programs in their places.
+    /// Whether it has links that keep programs attached.
     pub(crate) fn has_controls(&self) -> bool {
         fs::read_dir(&self.0).into_iter().flatten().flatten().any(|entry| is_control(&entry))
     }
 
-    /// Whether a program of it is in no place any more: its cgroup or device is gone, or its link was
-    /// detached. Either may be out of sight, in a namespace of its own, and yet be there.
+    /// Whether a program in it is no longer attached: its cgroup or device is gone, or its link was
+    /// detached. In another namespace either may exist although it is not visible here.
     pub(crate) fn is_deserted(&self) -> bool {
         let is_gone = |link: &Link| {
             link.info().is_ok_and(|link| match link.info {
@@ -154,7 +155,7 @@ impl Folder {
         self.controls().is_ok_and(|links| links.iter().any(is_gone))
     }
 
-    /// Removes the pins that hold programs in their places.
+    /// Removes the pins that keep programs attached.
     fn remove_controls(&self) -> Result<(), KernelError> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         entries.filter(is_control).try_for_each(|entry| {
@@ -162,10 +163,11 @@ impl Folder {
         })
     }
 
-    /// Removes it with all that is pinned in it, and the folder for all of ours if it was the last.
+    /// Removes the folder with all pins in it, and the parent folder of all pins if it was the last
+    /// one.
     pub(crate) fn remove(&self) -> Result<(), KernelError> {
         fs::remove_dir_all(&self.0).map_err(KernelError::file("remove", &self.0))?;
-        // Others may be left in it.
+        // It may have other folders.
         let _ = self.0.parent().map(fs::remove_dir);
         Ok(())
     }
@@ -175,8 +177,8 @@ fn is_control(entry: &DirEntry) -> bool {
     entry.file_name().to_string_lossy().starts_with(CONTROL)
 }
 
-/// Where the BPF file system is, which is mounted if there is none. Not in a mount namespace of this
-/// command alone: with that, all pins would be gone.
+/// The mount point of the BPF file system, which is mounted if necessary; but not in a private
+/// mount namespace of this command, because all pins would end with that.
 fn ensure_mounted() -> Result<PathBuf, KernelError> {
     match mounted("bpf") {
         Some(at) => Ok(at),
@@ -190,12 +192,12 @@ fn ensure_mounted() -> Result<PathBuf, KernelError> {
     }
 }
 
-/// Whether this process has a mount namespace that its parent or the first process has not, as by
-/// `ip netns exec`: what is mounted there goes with the last process in it, and so would all pins.
+/// Whether this process has a mount namespace other than that of its parent or of the first
+/// process, as by `ip netns exec`: mounts there end with its last process, and so would all pins.
 fn is_passing() -> bool {
     let of = |process: Pid| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     let own = of(Pid::this());
-    // In a container, the first process may not be for us to ask.
+    // In a container, the first process may not be accessible.
     [Pid::parent(), Pid::from_raw(1)]
         .map(of)
         .iter()
@@ -261,7 +263,7 @@ mod tests {
         assert!(is_at(first._folder.folder(), Path::new(USUAL)).unwrap());
         drop(first);
 
-        // Mounted elsewhere only: there is where other commands look.
+        // Mounted elsewhere only: that is where other commands look.
         nix::mount::umount(USUAL).unwrap();
         let other = tempfile::tempdir().unwrap();
         mount(Some("bpf"), other.path(), Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();

@@ -1,16 +1,16 @@
-//! Programs in their places, found by their names; whoever holds them.
+//! Finds attached programs by their names, whichever process or pin holds them.
 
 use libbpf_rs::query::{LinkInfo, LinkInfoIter, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{MapCore, MapHandle};
 
-/// A program in its place, with its maps, which stay now though it may end.
+/// An attached program with its maps, which stay even if the program is detached.
 pub(crate) struct Attached {
     pub(crate) link: LinkInfo,
     pub(crate) program: ProgramInfo,
     pub(crate) maps: Vec<MapHandle>,
 }
 
-/// All with one of these names; those that end while they are asked are left out.
+/// All programs with one of these names; programs that are detached during the query are left out.
 pub(crate) fn attached(names: &[&str]) -> Vec<Attached> {
     let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
     let programs: Vec<_> = ProgInfoIter::with_query_opts(with_maps)
@@ -26,7 +26,7 @@ pub(crate) fn attached(names: &[&str]) -> Vec<Attached> {
 }
 
 impl Attached {
-    /// The map whose name ends so.
+    /// The map whose name ends with `name`.
     pub(crate) fn map(&self, name: &str) -> Option<&MapHandle> {
         self.maps.iter().find(|map| map.name().to_string_lossy().ends_with(name))
     }

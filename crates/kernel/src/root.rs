@@ -1,4 +1,4 @@
-//! The root of a device's queueing disciplines: what stands there, and how it comes back.
+//! The root of a device's queueing disciplines: saving and restoring it.
 
 use std::io;
 use std::thread;
@@ -10,28 +10,28 @@ use nix::sched::{CloneFlags, unshare};
 use crate::device::Device;
 use crate::error::KernelError;
 
-/// Kinds that the kernel can take back as it tells them: without classes, and without tables that it
-/// keeps to itself. Whether it does is tried.
+/// Kinds that the kernel can restore from the settings that it reports: without classes, and
+/// without tables that it does not report. [`Found::at`] tries it for each.
 const RESTORABLE: &[&str] =
     &["pfifo", "bfifo", "pfifo_fast", "codel", "fq_codel", "fq", "sfq", "pie", "fq_pie", "cake"];
 
-/// The loopback device's number in every network namespace.
+/// The index of the loopback device in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// The longest that programs' constants and maps have room for (`LONGEST_FOUND`).
+/// The maximum length for which programs' constants and maps have room (`LONGEST_FOUND`).
 pub(crate) const LONGEST: usize = 1024;
 
-/// A root that was configured, or that was the kernel's own choice.
+/// A root that was configured, or that the kernel chose itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// 0 is the kernel's own choice.
+    /// 0 if the kernel chose the root itself.
     pub(crate) handle: u32,
-    /// Its kind and options, encoded.
+    /// The encoded kind and options.
     settings: Vec<u8>,
 }
 
 impl Found {
-    /// What is at a device's root, if it can be put back later.
+    /// The root of a device, if it can be restored later.
     pub(crate) fn at(route: &mut Route, device: &Device) -> Result<Self, KernelError> {
         let own_choice = Self { handle: 0, settings: Vec::new() };
         let mut all = route.qdiscs(device.index).map_err(cannot_read(device))?;
@@ -50,8 +50,8 @@ impl Found {
         Err(KernelError::Irreplaceable { device: device.name.clone(), kind })
     }
 
-    /// Whether the kernel makes the same of what it told: on the loopback device of a network
-    /// namespace that is there for this alone, and gone with its thread.
+    /// Whether the kernel restores an identical discipline from the settings that it reported:
+    /// tried on the loopback device of a temporary network namespace, which ends with its thread.
     fn returns(&self) -> bool {
         let tried = || {
             unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from)?;
@@ -75,18 +75,18 @@ impl Found {
         }
     }
 
-    /// From a program's constants.
+    /// Reads it from a program's constants.
     pub(crate) fn from_bytes(handle: u32, settings: &[u8]) -> Self {
         Self { handle, settings: settings.to_vec() }
     }
 
-    /// For a program's constants.
+    /// The settings, for a program's constants.
     pub(crate) fn settings(&self) -> &[u8] {
         &self.settings
     }
 
-    /// Puts it back in place of a root of ours. What waits there is lost. A root that is not ours,
-    /// since somebody else has put another there, stays.
+    /// Restores the root in place of this project's. Packets queued there are lost. A root that
+    /// another program has put there stays.
     pub(crate) fn restore(
         &self,
         device: &Device,

@@ -40,7 +40,7 @@ pub(super) struct Remedy {
     pub(super) trial: Trial,
 }
 
-/// Commands that may help against a finding; empty if there are none.
+/// Commands that may help against a finding; may be empty.
 pub(super) fn remedies(seen: &Observation, finding: &Finding) -> Vec<Remedy> {
     let interface = seen.interfaces.iter().find(|it| Some(&it.name) == finding.interface.as_ref());
     let bottleneck = &finding.bottleneck;

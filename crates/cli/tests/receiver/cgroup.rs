@@ -208,7 +208,7 @@ fn one_pin_that_resists_does_not_keep_the_others() {
         cgroup.path.display()
     );
     let done = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
-    assert_fails(&done, 1, "some could not be ended as they should");
+    assert_fails(&done, 1, "some attachments could not be ended");
     assert!(cgroup.status().is_none());
 }
 

@@ -1,4 +1,4 @@
-//! The sockets of this network namespace, by programs that walk over them and are gone afterwards.
+//! Programs that iterate over the sockets of this network namespace; they are loaded only for that.
 
 use std::io::Read;
 use std::mem::MaybeUninit;
@@ -14,12 +14,12 @@ pub(super) fn list() -> Result<Vec<u8>, KernelError> {
     walk(|programs| programs.list.attach())
 }
 
-/// Gives Reno to what listens and has chosen it. Tells how many those are.
+/// Switches listening sockets that have chosen it to Reno, and returns their number.
 pub(super) fn leave() -> Result<usize, KernelError> {
     Ok(walk(|programs| programs.leave.attach())?.len())
 }
 
-/// What a program writes.
+/// The output of a program.
 fn walk(attach: fn(&MainProgs<'_>) -> libbpf_rs::Result<Link>) -> Result<Vec<u8>, KernelError> {
     let mut place = MaybeUninit::uninit();
     let builder = MainSkelBuilder::default();

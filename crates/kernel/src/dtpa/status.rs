@@ -1,4 +1,4 @@
-//! Whether it is registered, what it has done, and the connections that have chosen it.
+//! The registration, its counters, and the connections that have chosen the congestion control.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -12,7 +12,7 @@ use crate::error::{KernelError, require_root};
 use crate::maps::{numbers, sums};
 use crate::pin::{self, CONTROL, Folder};
 
-/// The name of the program of which its maps are known.
+/// The name of the program whose maps are read.
 const PROGRAM: &str = "freshline_acked";
 /// The length of a `struct row` of `intf.h`.
 const ROW: usize = 88;
@@ -20,12 +20,12 @@ const ROW: usize = 88;
 /// The congestion control, registered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attachment {
-    /// Whether it is pinned, so that it outlives processes; not known where pins are hidden
+    /// Whether it is pinned, so that it outlives processes; `None` if pins are hidden
     /// ([`KernelError::HiddenPins`]).
     pub pinned: Option<bool>,
-    /// How it is set.
+    /// Its settings.
     pub settings: Settings,
-    /// What it has done.
+    /// Its counters.
     pub counters: Counters,
     /// The connections of this network namespace that have chosen it.
     pub connections: Vec<Connection>,
@@ -34,9 +34,9 @@ pub struct Attachment {
 /// Sums over the connections of all network namespaces since it was registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counters {
-    /// Connections that began with it.
+    /// Connections opened with it.
     pub connections_opened: u64,
-    /// Segments with data, also those sent again.
+    /// Segments with data, including retransmissions.
     pub segments: u64,
     /// Timeouts.
     pub timeouts: u64,
@@ -47,21 +47,21 @@ pub struct Counters {
 /// A TCP connection that has chosen it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection {
-    /// Its other end.
+    /// The remote end.
     pub remote: SocketAddr,
-    /// Its port here.
+    /// The local port.
     pub local_port: u16,
     /// The congestion window, in segments.
     pub window: u64,
     /// The size of a full segment.
     pub segment: Bytes,
-    /// What the law counts of it: halved now and then if there is a memory.
+    /// The law's count of its segments; halved from time to time if there is a memory.
     pub segments: u64,
     /// See [`Connection::segments`].
     pub timeouts: u64,
     /// See [`Connection::segments`].
     pub fast_retransmits: u64,
-    /// The smoothed round trip; none before the first.
+    /// The smoothed round trip; `None` before the first one.
     pub round_trip: Option<Span>,
     /// TXP.
     pub period: Span,
@@ -76,11 +76,12 @@ impl Connection {
     }
 }
 
-/// The congestion control if it is registered, whoever holds it.
+/// The congestion control if it is registered by any process or pin.
 ///
 /// # Errors
 ///
-/// Without root: the kernel tells nobody else. [`KernelError::OtherVersion`] if it is not ours.
+/// Without root: the kernel reports programs only to root. [`KernelError::OtherVersion`] if it
+/// belongs to another version.
 pub fn attachment() -> Result<Option<Attachment>, KernelError> {
     require_root("ask the kernel for its programs")?;
     let _alone = pin::lock()?;
@@ -103,7 +104,7 @@ pub fn attachment() -> Result<Option<Attachment>, KernelError> {
     }))
 }
 
-/// Whether anybody holds its link.
+/// Whether its link exists.
 pub(super) fn is_registered() -> bool {
     let is_it = |link: LinkTypeInfo| match link {
         LinkTypeInfo::StructOps(at) => {
@@ -114,19 +115,19 @@ pub(super) fn is_registered() -> bool {
     LinkInfoIter::default().any(|link| is_it(link.info))
 }
 
-/// What its programs know in common.
+/// The maps that its programs share.
 pub(super) struct Maps {
     pub(super) settings: MapHandle,
     counters: MapHandle,
 }
 
-/// Those of the one that is registered.
+/// The maps of the registered one.
 pub(super) fn maps() -> Option<Maps> {
     if !is_registered() {
         return None;
     }
     let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
-    // One that was registered before lives on with its last connection; the newest is in place.
+    // A previously registered one lives on with its last connection; the newest one is registered.
     let program = ProgInfoIter::with_query_opts(with_maps)
         .filter(|program| program.name == PROGRAM)
         .max_by_key(|program| program.load_time)?;

@@ -1,4 +1,4 @@
-//! The programs that are attached now, and where.
+//! The attached programs and their places.
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -6,12 +6,12 @@ use super::{Law, Place, Settings};
 use crate::maps::numbers;
 use crate::programs::{Attached, attached};
 
-/// Where programs are attached.
+/// The places of attached programs.
 pub(super) fn places() -> Vec<Place> {
     in_place(&attached(PROGRAMS)).map(|(_, _, place)| place).collect()
 }
 
-/// Those of other links than of the second program on a device, with their laws and their places.
+/// The attached programs with their laws and places, without the second program on a device.
 pub(super) fn in_place(all: &[Attached]) -> impl Iterator<Item = (&Attached, Setup, Place)> {
     all.iter().filter(|one| one.program.name != OTHER).filter_map(|one| {
         let setup = setup(one.map(".rodata.setup")?)?;
@@ -20,8 +20,8 @@ pub(super) fn in_place(all: &[Attached]) -> impl Iterator<Item = (&Attached, Set
     })
 }
 
-/// What `struct settings` of `intf.h` says: the law, RTAC's constants, and the number of the cgroup
-/// or of the network namespace.
+/// The content of `struct settings` of `intf.h`: the law, RTAC's constants, and the ID of the
+/// cgroup or of the network namespace.
 pub(super) struct Setup {
     pub(super) law: &'static str,
     pub(super) settings: Option<Settings>,
@@ -34,7 +34,7 @@ fn setup(map: &MapHandle) -> Option<Setup> {
     Some(Setup { law: Law::name(law), settings: Law::settings(law, constants), within })
 }
 
-/// The programs' names, by which they are found again.
+/// The programs' names, by which they are found.
 pub(super) const PROGRAMS: &[&str] = &["freshline_sock", "freshline_in", OTHER];
 
 /// The second program on a device.

@@ -1,15 +1,17 @@
-//! How much may be in flight to this host's programs, or to hosts behind it: laws that choose the
-//! receive windows of TCP connections, on every socket of a cgroup or on all that passes a device.
+//! Limits the data in flight to programs of this host, or to hosts behind it: laws that choose the
+//! receive windows of TCP connections, on every socket of a cgroup or for all packets through a
+//! device.
 //!
 //! ```text
 //!  attach ──► Held ──► pin ──► stays until detach
-//!               └─ dropped: the programs are gone, and windows are as without them
+//!               └─ dropped: the programs are detached, and windows are as without them
 //! ```
 //!
-//! If the process that holds programs is killed, they are gone as well. Connections that are open
-//! at that moment have their own window with the next segment (on a device), or keep their last one at
-//! least until the kernel grows their buffer (on a cgroup). What gives them their windows back is pinned
-//! before the programs are attached, so that the next `attach` or `detach` of the cgroup does.
+//! If the process that holds the programs is killed, they are detached as well. Connections that
+//! are open at that time get their own window with the next segment (on a device), or keep their
+//! last one at least until the kernel grows their buffer (on a cgroup). The iterator that restores
+//! their windows is pinned before the programs are attached, so that the next `attach` or `detach`
+//! of the cgroup can run it.
 
 mod cgroup;
 mod device;
@@ -32,42 +34,42 @@ pub use place::{Place, Target};
 pub use settings::{Law, Settings};
 pub use status::{Attachment, Counters, Peer, attachments};
 
-/// The programs in their places, for as long as this is held.
+/// The programs, attached for as long as this is held.
 #[derive(Debug)]
 pub struct Held {
     place: Place,
-    /// What has windows changed.
+    /// The links of the programs that change windows.
     control: Vec<(&'static str, Link)>,
     connections: Option<Connections>,
-    /// Whether it stays without this process, or has ended.
+    /// Whether the programs stay without this process, or are detached.
     is_over: bool,
 }
 
-/// What goes through the connections of this network namespace, when it is read.
+/// Iterators over the connections of this network namespace; reading one runs it.
 #[derive(Debug)]
 struct Connections {
-    /// Takes them over.
+    /// Adopts them.
     adopt: Link,
-    /// Gives them their windows back.
+    /// Restores their windows.
     release: Link,
 }
 
-/// What its errors call the command.
+/// The command in error messages.
 const COMMAND: &str = "receiver";
 
-/// Has a law control the connections of a cgroup or of a device that are made from now on.
+/// Lets a law control new connections of a cgroup or of a device.
 ///
 /// # Errors
 ///
-/// Where the settings make no sense, where the kernel or the rights do not suffice, and where
-/// these connections are under control already.
+/// If the settings are invalid, if the kernel or the permissions do not suffice, or if these
+/// connections are under control already.
 pub fn attach(target: &Target, law: &Law) -> Result<Held, KernelError> {
     law.check()?;
     require_root("attach programs")?;
     require_btf()?;
     let _alone = pin::lock()?;
     match pins::remove_deserted(PREFIX) {
-        // What a process holds needs no pins.
+        // A process that holds the programs needs no pins.
         Ok(_) | Err(KernelError::HiddenPins) => {}
         Err(error) => return Err(error),
     }
@@ -78,9 +80,9 @@ pub fn attach(target: &Target, law: &Law) -> Result<Held, KernelError> {
 }
 
 impl Held {
-    /// Takes over the connections of this network namespace, as far as they belong to the cgroup.
-    /// Those that pass a device cannot be: how their windows are to be read, only their beginning
-    /// tells.
+    /// Adopts existing connections of this network namespace that belong to the cgroup. Connections
+    /// through a device cannot be adopted: the scale of their windows is known only from their
+    /// handshake.
     ///
     /// # Errors
     ///
@@ -93,32 +95,34 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// If the BPF file system is not to be had, or hidden ([`KernelError::HiddenPins`]). The programs are gone then.
+    /// If the BPF file system is unavailable, or hidden ([`KernelError::HiddenPins`]). The programs
+    /// are then detached.
     pub fn pin(mut self) -> Result<(), KernelError> {
         let alone = pin::lock()?;
         let pinned = pins::fill(self.place, &mut self.control);
         if pinned.is_err() {
-            // Under the same lock, as another command would end some pins without the others.
+            // Under the same lock, as another command would otherwise remove some pins without the
+            // others.
             let _ = self.end(&alone).inspect_err(|error| tracing::warn!("{error}"));
         }
         self.is_over = true;
         pinned
     }
 
-    /// Ends the control: the connections of this network namespace get the windows that they
-    /// would have without it.
+    /// Ends the control: the connections of this network namespace get the windows that they would
+    /// have without it.
     ///
     /// # Errors
     ///
-    /// If the kernel's list of connections cannot be read. The programs are gone all the same.
+    /// If the kernel's list of connections cannot be read. The programs are detached regardless.
     pub fn release(mut self) -> Result<(), KernelError> {
-        // Without the lock the programs go with their links, and no second attempt waits for it.
+        // Without the lock the programs end with their links, and no second attempt waits for it.
         let alone = pin::lock().inspect_err(|_| self.is_over = true)?;
         self.end(&alone)
     }
 
-    /// The lock comes first: once a program is detached, another command may attach its own here, and
-    /// the record that this removes would be that command's.
+    /// Takes the lock first: once a program is detached, another command may attach its own here,
+    /// and this function would remove that command's record.
     fn end(&mut self, _alone: &Lock) -> Result<(), KernelError> {
         if mem::replace(&mut self.is_over, true) {
             return Ok(());
@@ -128,7 +132,7 @@ impl Held {
         }
         let connections = self.connections.as_ref();
         let released = connections.map_or(Ok(()), |connections| read_to_end(&connections.release));
-        // The record last.
+        // The record goes last.
         released.and(pins::complete(self.place))
     }
 }

@@ -1,4 +1,4 @@
-//! What keeps programs in place, and how it ends.
+//! The pins that keep programs attached, and how they are removed.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,13 +13,13 @@ use crate::device::own_netns;
 use crate::error::require_root;
 use crate::pin::{self, Folder};
 
-/// What the names of folders begin with; those of cgroups, and those of devices.
+/// The prefixes of folder names: of all, of cgroups and of devices.
 pub(super) const PREFIX: &str = "receiver-";
 const CGROUP: &str = "receiver-cgroup-";
 const DEVICE: &str = "receiver-dev-";
 /// The two programs on a device.
 pub(super) const CONTROLS: [&str; 2] = ["control-in", "control-out"];
-/// The iterator that gives connections their windows back.
+/// The iterator that restores the windows of connections.
 const RELEASE: &str = "release";
 
 fn name(place: Place) -> String {
@@ -38,10 +38,10 @@ fn place_of(folder: &str) -> Option<Place> {
     Some(Place::Device { netns: netns.parse().ok()?, index: index.parse().ok()? })
 }
 
-/// Begins the journal of a place, before anything changes there: completes what a killed command left,
-/// then pins the iterator that gives connections their windows back. Nothing is recorded where pins are
-/// hidden or cannot be made: a process that holds the programs needs no pins, and [`fill`] fails later. Needs
-/// the lock.
+/// Begins the journal of a place, before anything changes there: first completes the journal of a
+/// killed command, then pins the iterator that restores the windows of connections. Records nothing
+/// if pins are hidden or cannot be created: a process that holds the programs needs no pins, and
+/// [`fill`] fails later. Needs the lock.
 pub(super) fn begin(place: Place, release: Option<&mut Link>) -> Result<(), KernelError> {
     let begun = || {
         if let Some(left) = Folder::find(&name(place))? {
@@ -78,8 +78,8 @@ pub(super) fn complete(place: Place) -> Result<(), KernelError> {
     }
 }
 
-/// Ends what is pinned on a cgroup or a device, or was on one that is gone. Connections of this
-/// network namespace get the windows back that they would have without it.
+/// Removes the pins of a cgroup or a device, including those of removed ones. Connections of this
+/// network namespace get the windows back that they would have without control.
 ///
 /// # Errors
 ///
@@ -93,7 +93,7 @@ pub fn detach(target: &Target) -> Result<(), KernelError> {
     };
     let gone = remove_deserted(&alike)?;
     let place = match target.place() {
-        // What it was called no pin tells.
+        // Pins do not have the name of the target.
         Err(_) if !gone.is_empty() => return Ok(()),
         place => place?,
     };
@@ -102,18 +102,18 @@ pub fn detach(target: &Target) -> Result<(), KernelError> {
             Err(KernelError::Controlled { place: target.to_string(), command: COMMAND })
         }
         Some(folder) => end(&folder),
-        // A killed command had begun to end it.
+        // A killed command had begun to remove it.
         None if gone.contains(&name(place)) => Ok(()),
         None => Err(KernelError::NotAttached(Some(target.to_string()))),
     }
 }
 
-/// Ends all that is pinned, as [`detach`] does.
+/// Removes all pins, like [`detach`].
 ///
 /// # Errors
 ///
-/// [`KernelError::NotAttached`] if there is nothing, [`KernelError::NotEnded`] with the reasons of
-/// each that failed; the others are ended all the same.
+/// [`KernelError::NotAttached`] if there are no pins, [`KernelError::NotEnded`] with the reasons of
+/// each failure; the others are removed regardless.
 pub fn detach_all() -> Result<(), KernelError> {
     require_root("detach programs")?;
     let _alone = pin::lock()?;
@@ -126,14 +126,14 @@ pub fn detach_all() -> Result<(), KernelError> {
     KernelError::of_all(folders.iter().map(end))
 }
 
-/// Whether a process holds the programs, and not a pin.
+/// Whether a process holds the programs, not a pin.
 fn is_held(folder: &Folder) -> bool {
     let place = || place_of(folder.name());
     !folder.has_controls() && live::places().into_iter().any(|live| Some(live) == place())
 }
 
-/// The programs go first, so that they take no window back, and the record last. It goes even where
-/// something else fails.
+/// Detaches the programs first, so that they do not change windows again, and removes the record
+/// last, even if another step fails.
 fn end(folder: &Folder) -> Result<(), KernelError> {
     let detached = folder.detach();
     let release = folder.at(RELEASE);
@@ -146,15 +146,15 @@ fn end(folder: &Folder) -> Result<(), KernelError> {
     detached.and(released).and(removed)
 }
 
-/// The numbers of the links that are pinned.
+/// The IDs of the pinned links.
 pub(super) fn pinned_links() -> Result<HashSet<u32>, KernelError> {
     let folders = Folder::all(PREFIX)?;
     let links = folders.iter().filter_map(|folder| folder.controls().ok()).flatten();
     Ok(links.filter_map(|link| Some(link.info().ok()?.id)).collect())
 }
 
-/// Ends what is pinned for cgroups and devices that are gone, and for links that were detached, in
-/// folders whose names begin with `prefix`, and gives these names.
+/// Removes the pins of removed cgroups and devices, and of detached links, in folders whose names
+/// begin with `prefix`, and returns these names.
 pub(super) fn remove_deserted(prefix: &str) -> Result<Vec<String>, KernelError> {
     let mut gone = Folder::all(prefix)?;
     gone.retain(|folder| folder.is_deserted() || is_left(folder));
@@ -162,9 +162,9 @@ pub(super) fn remove_deserted(prefix: &str) -> Result<Vec<String>, KernelError> 
     Ok(gone.iter().map(|folder| folder.name().to_owned()).collect())
 }
 
-/// Whether a folder is of a killed command, and no window has to be given back: there is no record, the
-/// cgroup is gone, or only one of a device's two programs is pinned. A cgroup in which a process holds
-/// programs is not gone, but in a cgroup namespace of its own. Needs the lock.
+/// Whether a folder belongs to a killed command, and no windows have to be restored: there is no
+/// record, the cgroup is gone, or only one of a device's two programs is pinned. A cgroup in which
+/// a process holds programs is not gone, but is in another cgroup namespace. Needs the lock.
 fn is_left(folder: &Folder) -> bool {
     let is_over = || match place_of(folder.name()) {
         Some(Place::Cgroup { id }) => Cgroup::find(id).is_none() && !is_held(folder),
@@ -176,7 +176,7 @@ fn is_left(folder: &Folder) -> bool {
     is_half() || !folder.has_controls() && (!folder.at(RELEASE).exists() || is_over())
 }
 
-/// Reads an iterator to its end, which is what makes it work.
+/// Reads an iterator to its end; reading runs its program.
 pub(super) fn read_to_end(iterator: &Link) -> Result<(), KernelError> {
     let mut reader = Iter::new(iterator).map_err(KernelError::bpf("list the connections"))?;
     reader

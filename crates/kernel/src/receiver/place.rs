@@ -1,4 +1,4 @@
-//! Where programs are attached: as a user names it, and as the kernel knows it.
+//! The places of programs: as a user names them, and as the kernel identifies them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use crate::KernelError;
 use crate::cgroup::Cgroup;
 use crate::device::{self, Device};
 
-/// What a user wants controlled.
+/// A place as a user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The sockets of the cgroup at this path, and of those below.
+    /// The sockets of the cgroup at this path, and of cgroups below it.
     Cgroup(PathBuf),
-    /// What passes the device with this name, of the network namespace of this thread.
+    /// The packets through the device with this name, in the network namespace of this thread.
     Device(String),
 }
 
@@ -39,17 +39,17 @@ impl Target {
     }
 }
 
-/// Where something is attached, by the kernel's numbers.
+/// The place of an attachment, by the kernel's IDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A cgroup.
     Cgroup {
-        /// Its number.
+        /// Its ID.
         id: u64,
     },
     /// A network device.
     Device {
-        /// The network namespace that it is in.
+        /// The ID of its network namespace.
         netns: u64,
         /// Its index there.
         index: u32,
@@ -57,8 +57,8 @@ pub enum Place {
 }
 
 impl Place {
-    /// Of a link in a network namespace, if any; nothing where the cgroup or device was removed, and
-    /// the program does nothing any more.
+    /// The place of a link in a network namespace. `None` if its cgroup or device was removed, so
+    /// that the program no longer runs.
     pub(super) fn of_link(link: &LinkTypeInfo, netns: u64) -> Option<Self> {
         let place = match link {
             LinkTypeInfo::Cgroup(at) => Self::Cgroup { id: at.cgroup_id },
@@ -69,7 +69,7 @@ impl Place {
         (!is_gone).then_some(place)
     }
 
-    /// What is there now, by its name; nothing if it cannot be seen from here.
+    /// The target at this place by its name; `None` if it is not visible here.
     #[must_use]
     pub fn target(&self) -> Option<Target> {
         match *self {

@@ -1,16 +1,17 @@
-//! Which law, and its settings.
+//! The law and its settings.
 
 use freshline_core::receiver::{A, Delta, Limits, Remote, RtacParams, Slope};
 use freshline_core::unit::{Bytes, Span};
 
 use crate::KernelError;
 
-/// What chooses windows.
+/// The law that chooses windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Law {
     /// RTAC.
     Rtac(Settings),
-    /// DRWA with λ = 3, the baseline of the thesis; it starves beside connections without control.
+    /// DRWA with λ = 3, the baseline of the thesis; it starves alongside connections without
+    /// control.
     Drwa,
 }
 
@@ -23,7 +24,7 @@ impl Law {
         }
     }
 
-    /// Its name, by that number; of another version's it may be unknown.
+    /// Its name by that number; the number of another version may be unknown.
     pub(super) fn name(number: u64) -> &'static str {
         match number {
             0 => "rtac",
@@ -32,8 +33,8 @@ impl Law {
         }
     }
 
-    /// The numbers of `struct rtac_settings` in `state.h` and the one after it in `intf.h`, of no
-    /// meaning to others than RTAC.
+    /// The numbers of `struct rtac_settings` in `state.h` and the next one in `intf.h`; only RTAC
+    /// uses them.
     pub(super) fn constants(&self) -> [u64; 6] {
         let Self::Rtac(Settings { theta, delta, slope, pure }) = *self else { return [0; 6] };
         let theta_milli = (theta * 1e3).round() as u64;
@@ -51,7 +52,7 @@ impl Law {
         [theta_milli, delta_ns, slope, shift, pure.into(), bits]
     }
 
-    /// What [`Law::constants`] were made of; nothing of another law, or another version's.
+    /// The inverse of [`Law::constants`]; `None` for another law, or constants of another version.
     pub(super) fn settings(number: u64, constants: &[u64]) -> Option<Settings> {
         let [theta_milli, delta_ns, slope, _, is_pure, bits] = *constants else { return None };
         (number == 0).then(|| Settings {
@@ -76,8 +77,8 @@ impl Law {
 /// `DELTA_LEARNT` of `state.h`.
 const DELTA_LEARNT: u64 = u64::MAX;
 
-/// a/K times 4 to the power of the second number, as large as it may be below 2⁴⁷: half of its bits
-/// are left in a root.
+/// a/K times 4 to the power of the second number, as large as possible below 2⁴⁷: half of its bits
+/// are left after the square root.
 fn inverse_of(slope: f64) -> (u64, u64) {
     let mut inverse = A / slope;
     let mut shift = 0;
@@ -91,17 +92,17 @@ fn inverse_of(slope: f64) -> (u64, u64) {
 /// Settings of RTAC.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// θ: where the round trip settles, in multiples of the shortest one; from 1.01 to 10.
+    /// θ: the round trip settles at this multiple of the minimum RTT; from 1.01 to 10. Default:
     /// 1.38, as in the thesis.
     pub theta: f64,
-    /// Δ: added to the shortest round trip seen, where the path is now and then longer without
-    /// any queue, as of LTE (18 ms in the thesis) and Wi-Fi (8 ms); at most 10 s. Default: zero; on
-    /// a wired path it would be a queue.
+    /// Δ: added to the minimum RTT, for paths whose delay varies without any queue, such as LTE (18
+    /// ms in the thesis) and Wi-Fi (8 ms); at most 10 s. Default: zero, because on a wired path it
+    /// would be a queue.
     pub delta: Delta,
-    /// K: from the path, or set by hand; per packet, from 10⁻¹³ to 1.
+    /// K: from the path, or set manually; per packet, from 10⁻¹³ to 1.
     pub slope: Slope,
     /// Whether the law is Algorithm 1 of the thesis exactly as printed, without any extension;
-    /// needs a K set by hand. On a device, data counts as copied when it arrives.
+    /// needs a K set manually. On a device, data counts as copied when it arrives.
     pub pure: bool,
 }
 
@@ -113,7 +114,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The longest Δ: longer than any path, and short enough for the program's products.
+    /// The maximum Δ: longer than any path, and short enough that the program's products do not
+    /// overflow.
     const MAX_DELTA: Span = Span::from_secs(10);
 
     fn check(&self) -> Result<(), KernelError> {

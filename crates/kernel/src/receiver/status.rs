@@ -1,4 +1,4 @@
-//! What is attached where, and what it has done so far.
+//! Attached programs and their statistics.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,33 +14,33 @@ use crate::error::{KernelError, require_root};
 use crate::maps::{numbers, sums};
 use crate::programs::{Attached, attached};
 
-/// A program in its place.
+/// An attached program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attachment {
-    /// Where it is.
+    /// Its place.
     pub place: Place,
     /// The name of its law.
     pub law: &'static str,
-    /// RTAC's settings; nothing of another law, or of a program of another version.
+    /// RTAC's settings; `None` for another law, or a program of another version.
     pub settings: Option<Settings>,
-    /// Whether it is pinned, so that it outlives processes; not known where pins are hidden
+    /// Whether it is pinned, so that it outlives processes; `None` if pins are hidden
     /// ([`KernelError::HiddenPins`]).
     pub pinned: Option<bool>,
-    /// What it has done.
+    /// Its counters.
     pub counters: Counters,
-    /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set; on a
+    /// The number of its runs, and their total time, while `kernel.bpf_stats_enabled` was set; on a
     /// device, for packets of both directions.
     pub runs: u64,
     /// See [`Attachment::runs`].
     pub run_time: Span,
-    /// Whom it has heard, the latest first.
+    /// The remote addresses with recent segments, the latest first.
     pub peers: Vec<Peer>,
 }
 
 /// Sums over all processors since the program was attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counters {
-    /// Outgoing segments that were looked at.
+    /// Outgoing segments inspected.
     pub segments: u64,
     /// Round trips measured.
     pub round_trips: u64,
@@ -48,46 +48,47 @@ pub struct Counters {
     pub windows_set: u64,
     /// Windows that the kernel refused to set.
     pub windows_refused: u64,
-    /// New connections that came under control.
+    /// New connections under control.
     pub connections: u64,
-    /// Connections taken over that were there before.
+    /// Existing connections that were adopted.
     pub connections_adopted: u64,
-    /// On a device, incoming segments with data of connections that are not controlled: they began
-    /// before, or are without timestamps, or their windows are not to be changed.
+    /// On a device, incoming segments with data of connections without control: they are older than
+    /// the control, have no timestamps, or their windows must not be changed.
     pub uncontrolled_segments: u64,
 }
 
-/// A remote address. All but the shortest round trip is of the connection that was heard last.
+/// A remote address. All values except the minimum RTT are those of the connection with the latest
+/// segment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peer {
     /// The address.
     pub address: IpAddr,
-    /// The shortest round trip.
+    /// The minimum RTT.
     pub min_rtt: Span,
-    /// Δ: as it is set, or as it was learnt so far; nothing of other laws than RTAC.
+    /// Δ: as set, or as learnt so far; `None` for other laws than RTAC.
     pub delta: Option<Span>,
     /// The smoothed round trip.
     pub rtt: Span,
     /// The rate at which data arrives.
     pub rate: BitRate,
-    /// What seems to wait in the network.
+    /// The estimated queue in the network.
     pub queue: Bytes,
-    /// The window given.
+    /// The advertised window.
     pub window: Bytes,
-    /// Round trips of its connections that are over.
+    /// Round trips of its closed connections.
     pub rounds: u64,
-    /// K of its window, per packet: set by hand, or that of the path when the window last followed
-    /// from it. Nothing before, and of other laws than RTAC.
+    /// K of its window, per packet: set manually, or that of the path when the window was last
+    /// derived from it. `None` before that, and for other laws than RTAC.
     pub slope: Option<f64>,
-    /// Which flow keeps the queue; nothing of other laws than RTAC.
+    /// The flow that keeps the queue; `None` for other laws than RTAC.
     pub queue_owner: Option<QueueOwner>,
 }
 
-/// Everything that is attached, whoever holds it.
+/// All attached programs, held by any process or pin.
 ///
 /// # Errors
 ///
-/// Without root: the kernel tells nobody else.
+/// Without root: the kernel reports programs only to root.
 pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
     require_root("ask the kernel for its programs")?;
     let pinned = match pins::pinned_links() {
@@ -98,7 +99,7 @@ pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
     let all = attached(PROGRAMS);
     let report =
         |(one, Setup { law, settings, .. }, place): (&Attached, _, _)| -> libbpf_rs::Result<_> {
-            // On a device there are two, which share maps.
+            // On a device there are two programs, which share maps.
             let together = || all.iter().filter(|other| shares_maps(one, other));
             let run_time_ns = together().map(|other| other.program.run_time_ns).sum();
             Ok(Attachment {
@@ -138,11 +139,11 @@ fn counters(map: &MapHandle) -> libbpf_rs::Result<Counters> {
     })
 }
 
-/// In the order of `struct peer` in `intf.h`, which begins with what the law knows: RTTm first.
+/// In the order of `struct peer` in `intf.h`, which begins with the state of the law: RTTm first.
 fn peers(map: &MapHandle, settings: Option<Settings>) -> libbpf_rs::Result<Vec<Peer>> {
     let mut found = Vec::new();
     for key in map.keys() {
-        // One may be forgotten while we look.
+        // An entry may be removed during the loop.
         let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
         let [min_rtt, delta, .., owner, held, segment, rtt, rate, queue, window, rounds, heard_at] =
             numbers(&value)[..]
@@ -172,7 +173,7 @@ fn peers(map: &MapHandle, settings: Option<Settings>) -> libbpf_rs::Result<Vec<P
     Ok(found.into_iter().map(|(_, peer)| peer).collect())
 }
 
-/// K as of a window that followed from a path that holds `held` bytes.
+/// The K that corresponds to a window derived from a path that holds `held` bytes.
 fn slope_of(settings: Settings, held: u64, segment: u64) -> Option<f64> {
     match settings.slope {
         Slope::Fixed(slope) => Some(slope),

@@ -1,4 +1,4 @@
-//! Who serves the bands of a device that is not shaped.
+//! Finds the queueing discipline that serves the bands of a device without a shaper.
 
 use freshline_system::netlink::Route;
 
@@ -6,12 +6,12 @@ use crate::device::Device;
 use crate::error::KernelError;
 use crate::root::cannot_read;
 
-/// Kinds that go by a packet's priority: `pfifo_fast` and `prio` strictly, `fq` by weights since
+/// Kinds that serve by a packet's priority: `pfifo_fast` and `prio` strictly, `fq` by weights since
 /// Linux 6.7.
 const WITH_BANDS: &[&str] = &["pfifo_fast", "prio", "fq"];
 
-/// Who serves the bands of a device if nobody changes that: the first of its queueing disciplines
-/// that goes by priorities.
+/// The bands of a device without a shaper: those of the first of its queueing disciplines that
+/// serves by priority.
 pub(super) fn bands(route: &mut Route, device: &Device) -> Result<Bands, KernelError> {
     let all = route.qdiscs(device.index).map_err(cannot_read(device))?;
     let mut kinds: Vec<_> = all.into_iter().map(|qdisc| qdisc.kind).collect();
@@ -47,13 +47,13 @@ impl Band {
     }
 }
 
-/// Who serves the bands of a device.
+/// The provider of the bands of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bands {
-    /// Our shaper.
+    /// This project's shaper.
     Ours,
     /// A queueing discipline of this kind, which is left as it was.
     Theirs(String),
-    /// Nobody: the device's queueing discipline, of this kind, does not look at priorities.
+    /// No bands: the device's queueing discipline, of this kind, ignores priorities.
     Nobodys(String),
 }

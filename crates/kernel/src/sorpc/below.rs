@@ -1,15 +1,15 @@
-//! What is below a device's queueing disciplines: a ring, or a modem's memory, in which packets of all
-//! bands wait in one line.
+//! Queues below a device's queueing disciplines: a ring, or a modem's memory, in which packets of
+//! all bands share one queue.
 //!
-//! The law orders what waits above. Where the driver takes as many packets as its ring holds, or the
-//! modem behind it does, the standing queue is there, and bands change nothing until the link is shaped
-//! to less than it gives ([`Settings::rate`](super::Settings::rate)). The kernel shows no such queue.
-//! What it shows is whether the driver reports completed bytes (byte queue limits, BQL): only then is
-//! its ring limited to what keeps the link busy.
+//! The law orders the packets queued above. If the driver accepts as many packets as its ring
+//! holds, or the modem behind it does, the standing queue is there, and bands have no effect until
+//! the link is shaped to less than its capacity ([`Settings::rate`](super::Settings::rate)). The
+//! kernel does not show such a queue. It only shows whether the driver reports completed bytes
+//! (byte queue limits, BQL): only then is its ring limited to the bytes that keep the link busy.
 //!
-//! | in `/sys/class/net/DEVICE` | what it is |
-//! |---|---|
-//! | `device` is missing | a virtual device: what limits it is elsewhere |
+//! | in `/sys/class/net/DEVICE` | meaning |
+//! | --- | --- |
+//! | `device` is missing | a virtual device: its bottleneck is elsewhere |
 //! | `uevent` with `DEVTYPE=wwan`, or a driver of USB modems | [`Below::Modem`] |
 //! | `phy80211` | [`Below::Wireless`] |
 //! | `queues/tx-*/byte_queue_limits/limit` above 0 | [`Below::Limited`] |
@@ -20,39 +20,39 @@ use std::path::Path;
 
 use freshline_core::unit::Bytes;
 
-/// Where the kernel tells of devices.
+/// The kernel's directory of network devices.
 pub(super) const SYSFS: &str = "/sys/class/net";
 
-/// Drivers of modems and of phones as modems, which keep packets in a memory of their own.
+/// Drivers of modems and of phones as modems, which buffer packets themselves.
 const MODEMS: &[&str] =
     &["qmi_wwan", "cdc_mbim", "cdc_ether", "cdc_ncm", "rndis_host", "huawei_cdc_ncm", "ipheth"];
 
-/// Packets that a device must have sent before a limit of 0 says that its driver sets none.
+/// The minimum number of sent packets after which a limit of 0 means that the driver sets none.
 const TELLING: u64 = 100;
 
-/// What packets meet below the bands.
+/// The queue below the bands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Below {
     /// A ring that BQL limits.
     Limited {
-        /// What it takes now, over all queues of the device.
+        /// The current limit, over all queues of the device.
         limit_bytes: Bytes,
     },
-    /// A ring that nothing limits: up to all of it waits there.
+    /// An unlimited ring: packets may fill all of it.
     Ring,
-    /// A modem with a memory of its own, which nothing limits.
+    /// A modem with an unlimited buffer.
     Modem,
-    /// Wi-Fi: its queues are below the discipline, per station and with fair service, where the driver
+    /// Wi-Fi: its queues are below the discipline, per station and with fair service, if the driver
     /// uses mac80211's.
     Wireless,
-    /// No hardware of its own.
+    /// A virtual device without hardware.
     Virtual,
-    /// Too few packets were sent to tell.
+    /// Too few packets were sent for an answer.
     Unknown,
 }
 
 impl Below {
-    /// What a device of this network namespace has below its queueing disciplines.
+    /// The queue below the queueing disciplines of a device of this network namespace.
     #[must_use]
     pub fn of(device: &str) -> Self {
         Self::read(&Path::new(SYSFS).join(device))
@@ -89,7 +89,7 @@ impl Below {
         }
     }
 
-    /// Whether a queue may stand there that no band orders.
+    /// Whether there may be a queue that no band controls.
     #[must_use]
     pub const fn may_hide_a_queue(self) -> bool {
         matches!(self, Self::Ring | Self::Modem)
@@ -113,11 +113,11 @@ impl Below {
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Limited { .. } => "a ring that BQL limits",
-            Self::Ring => "a ring that nothing limits (no BQL)",
-            Self::Modem => "a modem's own memory",
+            Self::Ring => "an unlimited ring (no BQL)",
+            Self::Modem => "a modem's own buffer",
             Self::Wireless => "Wi-Fi's own queues",
-            Self::Virtual => "no hardware of its own",
-            Self::Unknown => "a ring of which too little was sent to tell whether BQL limits it",
+            Self::Virtual => "no hardware (a virtual device)",
+            Self::Unknown => "a ring with too little traffic to find out whether BQL limits it",
         }
     }
 }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A device as sysfs shows it, of files with their contents; a name with `@` is a link.
+    /// A device as shown by sysfs, from files with their contents; a name with `@` is a link.
     fn device(files: &[(&str, &str)]) -> Below {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in files {
@@ -156,7 +156,7 @@ mod tests {
         let unset = ("queues/tx-0/byte_queue_limits/limit", "0\n");
         assert_eq!(device(&[CARD, SENT, unset]), Below::Ring);
         assert_eq!(device(&[CARD, ("statistics/tx_packets", "3\n"), unset]), Below::Unknown);
-        // Without the files no traffic is needed to tell.
+        // Without the files no traffic is needed for an answer.
         assert_eq!(device(&[CARD, ("queues/tx-0/xps_cpus", "0\n")]), Below::Ring);
     }
 

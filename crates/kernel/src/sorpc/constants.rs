@@ -1,5 +1,4 @@
-//! A program's constants as far as loaders that come later read them: `struct attachment` of
-//! `intf.h`.
+//! The part of a program's constants that later loaders read: `struct attachment` of `intf.h`.
 
 use std::path::Path;
 
@@ -12,10 +11,10 @@ use crate::error::KernelError;
 use crate::maps::numbers;
 use crate::root::{self, Found};
 
-/// How many numbers come before the bytes of what was found.
+/// The number of numbers before the bytes of the former root.
 const NUMBERS: usize = 13;
 
-/// Where a program is, and in place of what.
+/// The place of a program, and the root that it replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Constants {
     pub(super) device: Device,
@@ -23,12 +22,12 @@ pub(super) struct Constants {
     pub(super) threshold_milli: u64,
     /// Whether only the packets of a cgroup may be bulk.
     pub(super) confined: bool,
-    /// The rate to which is shaped, and what was at the root before.
+    /// The shaping rate, and the former root.
     pub(super) shaped: Option<(BitRate, Found)>,
 }
 
 impl Constants {
-    /// Into a program that is not loaded yet.
+    /// Writes it into a program that is not loaded yet.
     pub(super) fn write(&self, into: &mut types::attachment) {
         into.threshold_milli = self.threshold_milli;
         into.confined = self.confined.into();
@@ -44,7 +43,7 @@ impl Constants {
         }
     }
 
-    /// From the map in which the kernel keeps a program's constants.
+    /// Reads it from the map in which the kernel keeps a program's constants.
     pub(super) fn read(map: &MapHandle) -> Result<Self, KernelError> {
         let value = map
             .lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)
@@ -53,7 +52,7 @@ impl Constants {
         Self::parse(&value).ok_or(KernelError::OtherVersion)
     }
 
-    /// From where such a map is pinned.
+    /// Reads it from the pin of such a map.
     pub(super) fn open(path: &Path) -> Result<Self, KernelError> {
         let map = MapHandle::from_pinned_path(path)
             .map_err(KernelError::bpf("open the program's constants"))?;

@@ -1,4 +1,4 @@
-//! A TCP stream of this host, and what it has sent.
+//! A TCP stream of this host, and its sent packets.
 
 use std::net::SocketAddr;
 
@@ -6,23 +6,24 @@ use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 
 use super::Band;
 
-/// Packets; each segment of a super-packet counts.
+/// A count of packets; each segment of a super-packet counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Account {
-    /// How many.
+    /// The number of packets.
     pub packets: Packets,
-    /// With all headers, those of a super-packet once.
+    /// Their bytes with all headers; those of a super-packet count once.
     pub bytes: Bytes,
 }
 
 /// A TCP stream of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamReport {
-    /// Its other end.
+    /// The remote end.
     pub remote: SocketAddr,
-    /// Its port here.
+    /// The local port.
     pub local_port: u16,
-    /// What was in its send buffer with its last packet, and what that held, in bytes of memory.
+    /// The filled part of its send buffer at its last packet, and the size of the buffer, in bytes
+    /// of memory.
     pub queued: Bytes,
     /// See [`StreamReport::queued`].
     pub size: Bytes,
@@ -30,7 +31,7 @@ pub struct StreamReport {
     pub band: Band,
     /// The packets that it has sent, in all bands.
     pub sent: Account,
-    /// How long ago it sent the last one.
+    /// The time since its last packet.
     pub idle: Span,
     /// Its round trips, once known.
     pub round_trips: Option<RoundTrips>,
@@ -38,7 +39,7 @@ pub struct StreamReport {
     pub rate: BitRate,
 }
 
-/// Round trips of a stream, as TCP has them.
+/// Round trips of a stream, as measured by TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTrips {
     /// Smoothed (`srtt`).

@@ -1,22 +1,22 @@
-//! Delay that no band orders, as measured: a queue in a ring, a modem or a router further on.
+//! Measures the delay that bands cannot control: a queue in a ring, a modem or a router further on.
 //!
-//! An upload's round trip above its minimum is queueing delay. What the device's queueing disciplines
-//! hold explains a part of it, backlog over delivery rate; in the rest of it packets of all bands wait
-//! in one line. TCP's minimum is of the last five minutes (`tcp_min_rtt_wlen`), so that it is too long
-//! for an upload that began in a standing queue: the largest value of all uploads counts.
+//! An upload's round trip above its minimum is queueing delay. The backlog of the device's queueing
+//! disciplines explains a part of it, backlog over delivery rate; in the rest, packets of all bands
+//! share one queue. TCP's minimum is that of the last five minutes (`tcp_min_rtt_wlen`), so it is
+//! too long for an upload that began in a standing queue: the maximum over all uploads counts.
 //!
-//! The measurement does not show where that queue is. Congestion further on, or in the direction of the
-//! acks, lengthens the round trip as well.
+//! The measurement does not show where that queue is. Congestion further on, or in the direction of
+//! the acks, lengthens the round trip as well.
 
 use freshline_core::unit::{Bytes, Span};
 
 use super::Band;
 use super::flow::{RoundTrips, StreamReport};
 
-/// An upload that sent nothing for longer does not count.
+/// An upload that sent nothing for longer than this does not count.
 const RECENT: Span = Span::from_secs(1);
 
-/// The delay of uploads beyond their minimum round trip, less that of `backlog`; nothing without one.
+/// The delay of uploads above their minimum RTT, minus that of `backlog`; `None` without uploads.
 pub(super) fn unmanaged_delay(flows: &[StreamReport], backlog: Bytes) -> Option<Span> {
     let is_upload = |flow: &&StreamReport| flow.band == Band::Bulk && flow.idle <= RECENT;
     let uploads = || flows.iter().filter(is_upload);

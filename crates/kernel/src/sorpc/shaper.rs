@@ -1,4 +1,4 @@
-//! Bands of our own, behind a shaper: what a device's own queue cannot offer.
+//! A shaper with separate bands, for devices whose own queue has none.
 //!
 //! ```text
 //!  HTB ── link: rate ─┬─ urgent: guaranteed all of it ────► TBF ─ pfifo
@@ -7,20 +7,21 @@
 //!                     └─ oversize: guaranteed all of it ──► pfifo
 //! ```
 //!
-//! HTB serves classes within their guarantee first. The urgent class always is, and the other classes
-//! borrow the rest of the rate from the link's class, the batched ones before the bulk ones: strict
-//! priority. The classes of a band take turns (deficit round robin), so that uploads in different
-//! classes share evenly.
+//! HTB serves classes within their guarantee first. The urgent class always is, and the other
+//! classes borrow the rest of the rate from the link's class, the batched ones before the bulk
+//! ones: strict priority. The classes of a band take turns (deficit round robin), so that uploads
+//! in different classes share evenly.
 //!
 //! # Super-packets
 //!
-//! HTB sends a packet as a whole, and a super-packet of UDP (GSO) or of TCP (TSO) of 64 kB occupies a
-//! link of 2 Mbit/s for 262 ms. The limits of a device (`gso_max_size`) and its offloads do not help:
-//! the kernel applies them behind the queueing discipline, and UDP ignores them. A TBF segments a
-//! super-packet that is larger than its burst as it enqueues it. Its rate is so high that it delays
-//! nothing: it only splits, so that an urgent packet waits for [`MAX_PIECE`], or for one packet.
+//! HTB sends a packet as a whole, and a super-packet of UDP (GSO) or of TCP (TSO) of 64 kB occupies
+//! a link of 2 Mbit/s for 262 ms. The limits of a device (`gso_max_size`) and its offloads do not
+//! help: the kernel applies them behind the queueing discipline, and UDP ignores them. A TBF
+//! segments a super-packet that is larger than its burst when it enqueues it. Its rate is so high
+//! that it adds no delay: it only splits, so that an urgent packet waits for at most [`MAX_PIECE`],
+//! or for one packet.
 //!
-//! TBF drops packets that are larger than its burst and no super-packets. They exist only if the MTU
+//! TBF drops packets larger than its burst that are not super-packets. They exist only if the MTU
 //! of the device grows after `attach`; the program then chooses the oversize class for them.
 //!
 //! Without the program all packets are urgent: a shaper without bands.
@@ -33,12 +34,12 @@ use super::{BACKGROUND, BEST_EFFORT, Band, INTERACTIVE, Priorities};
 use crate::device::Device;
 use crate::error::KernelError;
 
-/// The number by which our HTB is known again.
+/// The major number that identifies this project's HTB.
 const MAJOR: u16 = 0x50c0;
 const ROOT: Handle = Handle { major: MAJOR, minor: 0 };
 const LINK: Handle = Handle { major: MAJOR, minor: 1 };
-/// A class's number is its packets' priority. Queues that they meet later, of a device below this
-/// one, read the last bits of it ([`PRIORITY_BITS`]), which say the same as without a shaper.
+/// The number of a class is the priority of its packets. Queues of lower devices use its last bits
+/// ([`PRIORITY_BITS`]), which are the same as without a shaper.
 const URGENT: Handle = Handle { major: MAJOR, minor: INTERACTIVE as u16 };
 const OVERSIZE: Handle = Handle { major: MAJOR, minor: 1 << PRIORITY_BITS | INTERACTIVE as u16 };
 const FIRST_BATCHED: u16 = 1 << PRIORITY_BITS | BEST_EFFORT as u16;
@@ -47,40 +48,41 @@ const FIRST_BULK: u16 = 1 << PRIORITY_BITS | BACKGROUND as u16;
 /// `TC_PRIO_MAX` of <linux/pkt_sched.h> in bits, as in `intf.h`.
 const PRIORITY_BITS: u16 = 4;
 
-/// The number of batched classes, and of bulk classes: hosts seldom have more uploads; and a power of
-/// two.
+/// The number of batched classes, and of bulk classes: hosts seldom have more uploads, and it is a
+/// power of two.
 const CLASSES: u16 = 16;
 
-/// A frame of Ethernet.
+/// An Ethernet frame.
 const FRAME: Bytes = Bytes::new(1514);
 
-/// How late the kernel's timer may be without that the link is idle: a timer of the scheduler, on
-/// a processor that is busy.
+/// The maximum lateness of the kernel's timer at which the link does not become idle: a timer of
+/// the scheduler, on a busy processor.
 const LATEST: Span = Span::from_millis(2);
 
-/// How much a class sends before it is another's turn. HTB serves packets evenly by their bytes only
-/// if they are no larger than a turn.
+/// How long a class sends before it is another one's turn. HTB serves packets evenly by their bytes
+/// only if they are no larger than a turn.
 const TURN: Span = Span::from_millis(2);
 const MIN_TURN: u64 = 2 * FRAME.get();
-/// TCP's largest packet (`GSO_MAX_SIZE`), if it is not told otherwise.
+/// TCP's largest packet by default (`GSO_MAX_SIZE`).
 const LARGEST_TURN: u64 = 1 << 16;
 
 /// A super-packet is split if the link needs longer than this for it, or than for one packet of the
 /// device's MTU.
 const MAX_PIECE: Span = Span::from_millis(1);
-/// The headers in front of a packet or a segment, at most (`HEADERS` of `intf.h`).
+/// The maximum length of the headers of a packet or a segment (`HEADERS` of `intf.h`).
 const HEADERS: u32 = 128;
-/// The rate of the splitters, in bytes per second, which no link reaches: 1 Tbit/s.
+/// The rate of the splitters, in bytes per second, above that of any link: 1 Tbit/s.
 const SPLITTER_RATE: u64 = 125_000_000_000;
 
-/// The longest queue of a class, at the full rate, and the limit of packets at least. TCP keeps
-/// its own packets in the kernel's queues far below (TCP small queues); this is for all else.
+/// The maximum queueing delay of a class at the full rate, and the minimum limit in packets. TCP
+/// keeps its own packets in the kernel's queues far below that (TCP small queues); the limit is for
+/// all other packets.
 const MAX_WAIT: Span = Span::from_millis(100);
 const FEWEST_URGENT: u64 = 32;
 /// All segments of the largest super-packet (`UDP_MAX_SEGMENTS`).
 const FEWEST_SEGMENTS: u64 = 128;
 
-/// What HTB takes for a guarantee of nothing, in bytes per second.
+/// The value that HTB treats as no guarantee, in bytes per second.
 const NOTHING: u64 = 1;
 
 /// HTB counts in units of 64 ns.
@@ -107,14 +109,14 @@ pub(super) fn priorities() -> Priorities {
     }
 }
 
-/// The largest packet that is sent whole, in bytes with its headers.
+/// The largest packet that is sent as a whole, in bytes with its headers.
 pub(super) fn largest(rate: BitRate, mtu: u32) -> u32 {
     let piece = in_span(rate.as_bps() / 8, MAX_PIECE);
     u32::try_from(piece).unwrap_or(u32::MAX).max(mtu.saturating_add(HEADERS))
 }
 
-/// Puts it in place of the root, whose queued packets are lost. Super-packets of more than `largest`
-/// bytes are split.
+/// Replaces the root by the shaper; packets queued at the root are lost. Super-packets of more than
+/// `largest` bytes are split.
 pub(super) fn shape(
     route: &mut Route,
     device: &Device,
@@ -155,7 +157,7 @@ fn build(route: &mut Route, device: u32, rate: BitRate, largest: u32) -> Result<
     Ok(())
 }
 
-/// Whether this is ours.
+/// Whether this is the root of this project's shaper.
 pub(super) fn is_ours(qdisc: &Qdisc) -> bool {
     qdisc.parent == Handle::ROOT && qdisc.handle == ROOT && qdisc.kind == "htb"
 }
@@ -167,7 +169,7 @@ pub(super) struct BandQueue {
     pub(super) drops: Packets,
 }
 
-/// The queues of each band; `None` if the root is not our shaper.
+/// The queues of each band; `None` if the root is not this shaper.
 pub(super) fn bands(
     route: &mut Route,
     device: u32,
@@ -177,8 +179,8 @@ pub(super) fn bands(
         return Ok(None);
     }
     let mut bands = [BandQueue::default(); 3];
-    // The disciplines right below the classes: the drops of a class itself leave out those of
-    // segments.
+    // The disciplines directly below the classes: the drop counter of a class itself does not
+    // include segments.
     for leaf in all.iter().filter(|one| one.parent.major == MAJOR) {
         let stats = leaf.stats.unwrap_or_default();
         let band = &mut bands[band(leaf.parent) as usize];
@@ -201,20 +203,20 @@ fn band(class: Handle) -> Band {
     }
 }
 
-/// In packets.
+/// A limit in packets.
 fn limit(rate: BitRate, fewest: u64) -> u32 {
     let packets = MAX_WAIT.as_nanos() / rate.time_to_send(FRAME).as_nanos().max(1);
     packets.max(fewest).try_into().unwrap_or(u32::MAX)
 }
 
-/// `struct tc_htb_glob`: the version of this interface, an unused divisor, and the class of what has
-/// no priority of ours.
+/// `struct tc_htb_glob`: the version of this interface, an unused divisor, and the class of packets
+/// without a priority of this program.
 fn htb() -> Vec<u8> {
     let numbers = [3, 1, URGENT.minor.into(), 0, 0_u32];
     encode(|put| _ = put.put(INIT, &numbers.map(u32::to_ne_bytes).concat()))
 }
 
-/// `struct tc_htb_opt`, and rates that it has no room for; in bytes per second.
+/// `struct tc_htb_opt`, and rates that do not fit into it; in bytes per second.
 fn htb_class(guaranteed: u64, most: u64, priority: u32) -> Vec<u8> {
     let mut parameters = [ratespec(guaranteed), ratespec(most)].concat();
     let numbers = [burst(guaranteed), burst(most), turn(most), 0, priority];
@@ -226,10 +228,11 @@ fn htb_class(guaranteed: u64, most: u64, priority: u32) -> Vec<u8> {
     Qdisc::settings("htb", &options)
 }
 
-/// `struct tc_tbf_qopt` without a peak rate, and without a limit: the queue is put below it afterwards.
+/// `struct tc_tbf_qopt` without a peak rate, and without a limit: the queue is attached below it
+/// afterwards.
 fn tbf_options(burst: u32) -> Vec<u8> {
     let mut parameters = [ratespec(SPLITTER_RATE), vec![0; 12]].concat();
-    // Without a limit, the size of the buffer in ticks, and a smallest size.
+    // Without a limit, the size of the buffer in ticks, and a minimum size.
     parameters.extend([0_u32; 3].into_iter().flat_map(u32::to_ne_bytes));
     encode(|put| {
         put.put(TBF_PARMS, &parameters);
@@ -237,14 +240,14 @@ fn tbf_options(burst: u32) -> Vec<u8> {
     })
 }
 
-/// `struct tc_ratespec`. That the link is Ethernet (1) spares a table that kernels no longer use.
+/// `struct tc_ratespec`. Link type Ethernet (1) avoids a table that kernels no longer use.
 fn ratespec(rate: u64) -> Vec<u8> {
     let mut spec = vec![0, 1, 0, 0, 0, 0, 0, 0];
     spec.extend(u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
     spec
 }
 
-/// In bytes, as is the rate.
+/// A turn in bytes, of a rate in bytes per second.
 fn turn(rate: u64) -> u32 {
     in_span(rate, TURN).clamp(MIN_TURN.into(), LARGEST_TURN.into()) as u32
 }
@@ -254,7 +257,8 @@ fn in_span(rate: u64, span: Span) -> u128 {
     u128::from(rate) * u128::from(span.as_nanos()) / 1_000_000_000
 }
 
-/// How long a class may send at once after it was idle: a frame, and what a late timer missed.
+/// The bytes that a class may send at once after it was idle: a frame, plus the bytes of a late
+/// timer.
 fn burst(rate: u64) -> u32 {
     let span = BitRate::from_bps(rate * 8).time_to_send(FRAME).as_nanos() + LATEST.as_nanos();
     (span / TICK_NS).try_into().unwrap_or(u32::MAX)

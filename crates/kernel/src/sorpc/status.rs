@@ -1,4 +1,4 @@
-//! What is attached where, and what it has done so far.
+//! Attached programs and their statistics.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -21,9 +21,9 @@ use crate::pin::{self, CONTROL, Folder};
 use crate::programs::{Attached, attached};
 use crate::root;
 
-/// The program's name, by which it is found again.
+/// The program's name, by which it is found.
 const PROGRAM: &str = "freshline_sorpc";
-/// How the name of the map of a program's constants ends.
+/// The suffix of the name of the map of a program's constants.
 const CONSTANTS: &str = ".rodata";
 /// The length of a `struct row`.
 const ROW: usize = 120;
@@ -35,52 +35,52 @@ pub struct Attachment {
     pub device: String,
     /// Whether the device is in another network namespace than the calling thread.
     pub other_namespace: bool,
-    /// Whether it is pinned, so that it outlives processes; not known where pins are hidden
-    /// ([`KernelError::HiddenPins`]), as its streams are then.
+    /// Whether it is pinned, so that it outlives processes; `None` if pins are hidden
+    /// ([`KernelError::HiddenPins`]), and its streams are then unknown, too.
     pub pinned: Option<bool>,
-    /// From which part of its send buffer on a stream is bulk.
+    /// A stream is bulk once this fraction of its send buffer is filled.
     pub threshold: f64,
     /// Whether only the packets of one cgroup may be bulk.
     pub confined: bool,
-    /// The rate to which is shaped, if it is.
+    /// The shaping rate, if it is shaped.
     pub rate: Option<BitRate>,
-    /// What is below its queueing disciplines; of other network namespaces that is not known.
+    /// The queue below its queueing disciplines; `None` in other network namespaces.
     pub lower_queue: Option<Below>,
-    /// Delay of uploads that no band orders, as measured: by how much the round trip of an upload
-    /// exceeds its minimum, less what the device's queueing disciplines hold. Nothing without
-    /// uploads, and of other network namespaces.
+    /// The measured delay of uploads that bands cannot control: by how much the round trip of an
+    /// upload exceeds its minimum, minus the delay in the device's queueing disciplines. `None`
+    /// without uploads, and in other network namespaces.
     pub unmanaged_delay: Option<Span>,
-    /// Whether it was to be shaped, and somebody has put something else in place of our shaper; of
-    /// other network namespaces that is not known.
+    /// Whether it was to be shaped, but another program has replaced the shaper; unknown in other
+    /// network namespaces.
     pub replaced: bool,
     /// The bands, in the order of service.
     pub bands: [BandReport; 3],
-    /// Streams of the network namespace of this process that are open and have sent data, the latest first.
+    /// Open streams of the network namespace of this process that have sent data, the latest first.
     pub flows: Vec<StreamReport>,
-    /// How often it ran, and for how long in all, while `kernel.bpf_stats_enabled` was set.
+    /// The number of its runs, and their total time, while `kernel.bpf_stats_enabled` was set.
     pub runs: u64,
     /// See [`Attachment::runs`].
     pub run_time: Span,
 }
 
-/// What became of a band's packets.
+/// The packets of a band.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BandReport {
-    /// Which.
+    /// The band.
     pub band: Band,
-    /// What was put into it.
+    /// The packets that were put into it.
     pub sent: Account,
-    /// What waits in it now, if it is shaped, in this network namespace.
+    /// The bytes queued in it now, if it is shaped, in this network namespace.
     pub backlog: Option<Bytes>,
-    /// How many packets met it full, likewise.
+    /// The packets dropped because it was full, likewise.
     pub drops: Option<Packets>,
 }
 
-/// Every device that the program is attached to, whoever holds it and in whatever network namespace.
+/// Every device with the program, held by any process or pin, in any network namespace.
 ///
 /// # Errors
 ///
-/// Without root: the kernel tells nobody else.
+/// Without root: the kernel reports programs only to root.
 pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
     require_root("ask the kernel for its programs")?;
     let netns = own_netns()?;
@@ -94,22 +94,22 @@ pub fn attachments() -> Result<Vec<Attachment>, KernelError> {
     Ok(found)
 }
 
-/// What a killed process left of an attachment: the program is gone, and the rest stays until
-/// [`detach`](super::detach).
+/// The remains of an attachment of a killed process: the program is detached, and the rest stays
+/// until [`detach`](super::detach).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     /// The device's name when it was attached.
     pub device: String,
-    /// The rate to which the shaper still shapes, if there is one.
+    /// The rate to which the shaper still shapes, if there is a shaper.
     pub rate: Option<BitRate>,
 }
 
-/// Every device of this network namespace on which a killed process left a shaper, or a record of one.
-/// Waits for commands that are attaching or detaching.
+/// Every device of this network namespace on which a killed process left a shaper, or a record of
+/// one. Waits for commands that are attaching or detaching.
 ///
 /// # Errors
 ///
-/// Without root; and where the kernel does not list its queueing disciplines.
+/// Without root, or if the kernel does not list its queueing disciplines.
 pub fn orphans() -> Result<Vec<Orphan>, KernelError> {
     require_root("ask the kernel for its programs")?;
     let all = || match Folder::all(PIN_PREFIX) {
@@ -123,7 +123,7 @@ pub fn orphans() -> Result<Vec<Orphan>, KernelError> {
     let netns = own_netns()?;
     let mut found = Vec::new();
     for folder in all()? {
-        // Without constants nothing has been done.
+        // Without constants nothing was changed.
         let Ok(Constants { device, shaped, .. }) = Constants::open(&folder.at(super::CONSTANTS))
         else {
             continue;
@@ -143,7 +143,7 @@ pub fn orphans() -> Result<Vec<Orphan>, KernelError> {
     Ok(found)
 }
 
-/// Whether the program is attached to a device, whoever holds it.
+/// Whether the program is attached to a device, by any process or pin.
 pub(super) fn is_live(device: &Device) -> Result<bool, KernelError> {
     for one in live() {
         let has_its_number =
@@ -234,7 +234,7 @@ fn account(packets: u64, bytes: u64) -> Account {
     Account { packets: Packets::new(packets), bytes: Bytes::new(bytes) }
 }
 
-/// From the list in this folder; none if that is gone by now.
+/// The flows from the iterator in this folder; empty if that is gone by now.
 fn flows(folder: &Folder) -> Vec<StreamReport> {
     let rows = fs::read(folder.at(FLOWS)).unwrap_or_default();
     let mut found: Vec<_> = rows.chunks_exact(ROW).filter_map(flow).collect();
@@ -242,7 +242,7 @@ fn flows(folder: &Folder) -> Vec<StreamReport> {
     found.into_iter().map(|(_, flow)| flow).collect()
 }
 
-/// When it sent last, and `struct row` in `intf.h`.
+/// The time of the last packet, and the `struct row` in `intf.h`.
 fn flow(value: &[u8]) -> Option<(u64, StreamReport)> {
     let (address, row) = value.split_first_chunk::<16>()?;
     let row = maps::numbers(row);
@@ -259,7 +259,7 @@ fn flow(value: &[u8]) -> Option<(u64, StreamReport)> {
         size: Bytes::new(size),
         band: if band == Band::Bulk as u64 { Band::Bulk } else { Band::Urgent },
         sent: account(packets, bytes),
-        // A packet that is paced is stamped with a time to come.
+        // A paced packet has a timestamp in the future.
         idle: Span::from_nanos(u64::try_from(idle_ns.cast_signed()).unwrap_or(0)),
         round_trips: is_known.then_some(round_trips),
         rate: BitRate::from_bps(rate.saturating_mul(8)),

@@ -56,7 +56,7 @@ impl<'a> View<'a> {
         self.bases.get(&connection.remote.ip()).copied().unwrap_or_default()
     }
 
-    /// The bytes of this host's TCP connections among those that left, and among those that arrived.
+    /// The bytes of this host's TCP connections: sent bytes, and received bytes.
     pub(super) fn tcp_bytes(&self) -> [u64; 2] {
         let sum = |of: fn(&Connection) -> u64| self.connections.iter().map(|one| of(one)).sum();
         [

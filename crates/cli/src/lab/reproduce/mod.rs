@@ -212,7 +212,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// `None` if there are none.
+    /// `None` without any parts to run.
     fn of(name: &str, scenario: &'a Scenario, args: &Args, is_alone: bool) -> Option<Self> {
         let Some(reproduction) = &scenario.reproduce else {
             let (of, cases) = (String::new(), Vec::new());

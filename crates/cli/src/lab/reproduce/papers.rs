@@ -46,7 +46,7 @@ pub(super) fn all() -> &'static [Paper] {
     &ALL
 }
 
-/// What a scenario reproduces, with the papers' authors instead of their numbers.
+/// The reference of a scenario, with the papers' authors instead of their numbers.
 pub(super) fn cited(of: &str) -> String {
     quoted(of, "")
 }
@@ -126,7 +126,7 @@ impl Paper {
             || names_none && labels(of).len() == 1 && self.labels(of, of) == [label]
     }
 
-    /// One row per figure and table: its lines by verdict, or why there is none.
+    /// One row per figure and table: its lines by verdict, or why it has no lines.
     pub(super) fn page(&self, tables: &[Table], left: &[Left]) -> String {
         let mut rows = String::new();
         let (mut shown, mut in_part, mut omitted) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! The programs are told packets one by one, as the kernel would, and nothing is attached.
+//! Feeds the programs packets one by one, as the kernel would, without attaching them.
 
 use std::mem::MaybeUninit;
 use std::thread;
@@ -16,7 +16,7 @@ use crate::error::{require_btf, require_root};
 
 const SEGMENT: usize = 1448;
 const SCALE: u8 = 7;
-/// What the near end tells in its headers, always.
+/// The window in the near end's headers, always.
 const WINDOW: u16 = 60_000;
 
 /// Runs a test with the programs, loaded.
@@ -29,7 +29,7 @@ fn with_programs(test: impl FnOnce(&MainSkel<'_>)) {
     test(&load(&mut object, 0, &Law::Rtac(Settings::default())).unwrap());
 }
 
-/// What a program makes of a packet; nothing if the kernel does not take such a packet at all.
+/// The packet after the program; `None` if the kernel does not accept such a packet at all.
 fn passed(program: &ProgramMut<'_>, packet: &[u8]) -> Option<Vec<u8>> {
     let mut out = vec![0; packet.len() + 256];
     let input =
@@ -88,16 +88,16 @@ fn header(sequence: u32, ack: u32, options: &[TcpOptionElement]) -> TcpHeader {
     tcp
 }
 
-/// A download to the near end, which began it.
+/// A download to the near end, which opened the connection.
 struct Download<'a, 'b> {
     programs: &'a MainSkel<'b>,
     version: Version,
-    /// The bytes that have come.
+    /// The number of received bytes.
     received: u32,
     clock: u32,
 }
 
-/// Where the far end's bytes begin: they pass the end of the numbers.
+/// The far end's first sequence number: its bytes wrap around the end of the numbers.
 const FIRST: u32 = u32::MAX - 9_999;
 
 impl<'a, 'b> Download<'a, 'b> {
@@ -131,7 +131,7 @@ impl<'a, 'b> Download<'a, 'b> {
         passed(&self.programs.progs.freshline_out, packet).unwrap()
     }
 
-    /// The near end acknowledges all: the window that leaves the device.
+    /// The near end acknowledges everything: returns the window that leaves the device.
     fn ack(&mut self) -> u16 {
         self.clock += 1;
         let options = [Noop, Noop, Timestamp(self.clock, 1)];
@@ -144,7 +144,7 @@ impl<'a, 'b> Download<'a, 'b> {
         parsed.window_size
     }
 
-    /// A segment comes that answers the ack before.
+    /// A segment arrives that answers the previous ack.
     fn data(&mut self) {
         let options = [Noop, Noop, Timestamp(2, self.clock)];
         let tcp = header(FIRST.wrapping_add(self.received), 100, &options);
@@ -152,7 +152,7 @@ impl<'a, 'b> Download<'a, 'b> {
         self.received += SEGMENT as u32;
     }
 
-    /// What the device has counted, in the order of `enum counter`.
+    /// A counter of the device, in the order of `enum counter`.
     fn counted(&self, counter: u32) -> u64 {
         let key = counter.to_ne_bytes();
         let of_each = self.programs.maps.counters.lookup_percpu(&key, MapFlags::ANY);
@@ -169,7 +169,7 @@ fn windows_become_smaller_and_no_edge_is_taken_back() {
             let mut download = Download::begin(programs, version, &options, &options);
             assert_eq!(download.ack(), WINDOW, "before the law knows, the near end's own");
             let mut edges = vec![u64::from(WINDOW) << SCALE];
-            // Further than to the first edge, before which nothing may be taken back.
+            // Beyond the first edge, before which the window may not shrink.
             while edges.len() < 6000 {
                 download.data();
                 let window = u64::from(download.ack());
@@ -194,7 +194,7 @@ fn segments_that_the_near_end_would_not_take_change_nothing() {
         }
         let before = download.ack();
         let next = FIRST.wrapping_add(download.received);
-        // Data from beyond the window, and an echo of what was never sent.
+        // Data from beyond the window, and an echo of a timestamp that was never sent.
         for (sequence, echo) in [(next + (1 << 30), download.clock), (next, 1 << 30)] {
             let options = [Noop, Noop, Timestamp(2, echo)];
             let stray = header(sequence, 100, &options);
@@ -215,7 +215,7 @@ fn a_scale_that_only_one_end_offers_is_none() {
         download.ack();
         for _ in 0..200 {
             download.data();
-            // Four segments at least, of which no unit is 128 bytes.
+            // At least four segments; a unit of 128 bytes is too coarse for that.
             assert!(download.ack() >= 4 * SEGMENT as u16);
         }
     });
@@ -231,7 +231,7 @@ fn connections_that_keep_their_windows_and_those_that_began_before_are_left_alon
         }
         assert_eq!(download.counted(6), 50);
 
-        // MD5 signatures, which the window is part of (RFC 2385); and several paths, which share it
+        // MD5 signatures, which cover the window (RFC 2385); and multiple paths, which share it
         // (RFC 8684).
         for (kind, length) in [(19, 18), (30, 12)] {
             let mut options = vec![kind, length];
@@ -308,12 +308,13 @@ fn whatever_is_no_whole_segment_passes_as_it_is() {
         // Fragments: more of them, and a later one.
         odd.push(with(&[(20, 0x20)], &four));
         odd.push(with(&[(21, 1)], &four));
-        // An IP header too short, one that goes beyond the packet, and a TCP header likewise.
+        // An IP header that is too short, one that extends beyond the packet, and a TCP header
+        // likewise.
         odd.push(with(&[(14, 0x44)], &four));
         odd.push(with(&[(14, 0x4f)], &four));
         odd.push(with(&[(46, 0x40)], &four));
         odd.push(with(&[(46, 0xf0)], &four));
-        // Headers of IPv6 between, and another protocol.
+        // IPv6 headers in between, and another protocol.
         odd.push(with(&[(20, IpNumber::IPV6_FRAGMENTATION_HEADER.0)], &six));
         odd.push(with(&[(20, IpNumber::IPV6_HEADER_HOP_BY_HOP.0)], &six));
         odd.push(with(&[(23, IpNumber::UDP.0)], &four));
@@ -325,7 +326,7 @@ fn whatever_is_no_whole_segment_passes_as_it_is() {
         for packet in odd {
             let programs = &download.programs.progs;
             for program in [&programs.freshline_in, &programs.freshline_out] {
-                // Of some the kernel itself says that they are too short.
+                // The kernel itself rejects some of them as too short.
                 let left = passed(program, &packet).unwrap_or_else(|| packet.clone());
                 assert_eq!(left, packet);
             }
@@ -335,7 +336,7 @@ fn whatever_is_no_whole_segment_passes_as_it_is() {
     });
 }
 
-/// Prints it, with warm caches: for the page of the book.
+/// Prints the cost with warm caches, for the page of the book.
 #[test]
 fn what_a_packet_costs() {
     with_programs(|programs| {
@@ -349,7 +350,7 @@ fn what_a_packet_costs() {
         let options = [Noop, Noop, Timestamp(download.clock, 1)];
         let ack = packet(Version::Four, From::Near, header(100, next, &options), 0);
         let data = packet(Version::Four, From::Far, header(next, 100, &options), SEGMENT);
-        // EtherType 0x0900 is nobody's.
+        // EtherType 0x0900 is unassigned.
         let nothing: Vec<u8> =
             ack.iter().enumerate().map(|(at, byte)| byte + u8::from(at == 12)).collect();
         let programs = &download.programs.progs;
