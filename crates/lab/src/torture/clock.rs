@@ -1,4 +1,4 @@
-//! The clock of one host: it starts anywhere, and its second is not the world's.
+//! The clock of one host: it starts at an arbitrary time, and its rate differs from the world's.
 //!
 //! ```text
 //! reading = start + ⌊elapsed · (1 + ppm / 10⁶)⌋
@@ -10,16 +10,17 @@ use rand_pcg::Pcg64;
 
 const MILLION: u128 = 1_000_000;
 
-/// Reads the world's time as one host does. It never steps, as monotonic clocks do not.
+/// Converts the world's time to the time of one host. It never steps, as monotonic clocks do not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     start: Span,
-    /// What it counts while a million true ns pass.
+    /// The count of this clock per million true ns.
     pace: u128,
 }
 
 impl Clock {
-    /// A clock that is `ppm` fast (or slow, if negative) and starts anywhere within 36 years.
+    /// A clock that is `ppm` fast (or slow, if negative) and starts at a random time within 36
+    /// years.
     pub(super) fn random(rng: &mut Pcg64, ppm: i32) -> Self {
         let start = Span::from_nanos(rng.random_range(0..1 << 60));
         Self { start, pace: MILLION.saturating_add_signed(ppm.into()) }
@@ -30,7 +31,7 @@ impl Clock {
         Time::from_nanos(counted as u64) + self.start
     }
 
-    /// The earliest time of the world at which this clock shows `local` or more.
+    /// The earliest time of the world at which this clock reads `local` or more.
     pub(super) fn world(self, local: Time) -> Time {
         let counted = u128::from((local - self.start).as_nanos());
         let elapsed = (counted * MILLION).div_ceil(self.pace);

@@ -1,4 +1,4 @@
-//! A plan from a seed.
+//! Draws a plan from a seed.
 
 use freshline_core::source::{
     AcpParams, AcpPlusParams, EpochEnd, EstimatorParams, LawConfig, LazyParams, RateBounds, Reset,
@@ -13,67 +13,68 @@ use super::source_host::MAX_LARGE;
 use super::timetable::Timetable;
 use super::weather::{Partition, Weather};
 
-/// The ceiling of every law's rate, in updates a second: fast enough for updates to overtake each
-/// other, slow enough for thousands of seeds.
+/// The ceiling of every law's rate, in updates per second: high enough for updates to overtake each
+/// other, and low enough for thousands of seeds.
 pub(super) const MAX_RATE: f64 = 50.0;
 
-/// The rate of [`LawConfig::Fixed`], in updates a second.
+/// The rate of [`LawConfig::Fixed`], in updates per second.
 const FIXED_RATE: f64 = 20.0;
 
-/// How fast or slow the clocks of hosts may be, in parts per million: the worst of cheap crystals.
+/// The maximum frequency error of hosts' clocks, in parts per million: the worst of cheap crystals.
 const MAX_PPM: i32 = 200;
 
-/// How many of the sources have two paths.
+/// The fraction of sources with two paths.
 const SEVERAL_PATHS: f64 = 0.4;
 
-/// The stream of random numbers that says which sources have states that take several updates.
+/// The random stream that selects the sources whose states take several updates.
 const LARGE_STREAM: u128 = 3;
 
-/// The stream of random numbers that says whether states have a maximum age, and which processes are stopped.
+/// The random stream that selects a maximum age of states, and the processes that are stopped.
 const DEADLINE_STREAM: u128 = 4;
 
-/// The stream of random numbers that says which sources are commanded, and by which law.
+/// The random stream that selects the commanded sources, and the law.
 const COMMANDED_STREAM: u128 = 5;
 
-/// The stream of random numbers that says which sources have records.
+/// The random stream that selects the sources with records.
 const RECORDS_STREAM: u128 = 7;
 
-/// The stream of random numbers that says which sources have keys, and urgent states.
+/// The random stream that selects the sources with keys, and with urgent states.
 const TOPICS_STREAM: u128 = 8;
 
-/// The stream of random numbers that says how processes end, and how they go on.
+/// The random stream that selects how processes end, and how they continue.
 const ENDINGS_STREAM: u128 = 9;
 
-/// How many of the sources have keys, and how many urgent states.
+/// The fractions of sources with keys, and with urgent states.
 const KEYS: f64 = 0.4;
 const URGENT: f64 = 0.4;
 
-/// How many of the sources with a name have records.
+/// The fraction of named sources that have records.
 const RECORDS: f64 = 0.4;
 
-/// How many of the sources are commanded.
+/// The fraction of commanded sources.
 const COMMANDED: f64 = 0.4;
 
-/// How many monitors have a maximum age.
+/// The fraction of monitors with a maximum age.
 const DEADLINES: f64 = 0.5;
 
-/// How many of the sources have states that take several updates.
+/// The fraction of sources whose states take several updates.
 const LARGE_STATES: f64 = 0.3;
 
-/// Bytes of states in parts per record: two half received ones, and one that is held; and as much for keys.
+/// Bytes of states in parts per record: two incomplete ones, and one that is held; and as many for
+/// keys.
 const LARGE_PER_RECORD: usize = 8 * MAX_LARGE;
 
-/// The schedulers that updates may have; others let packets wait.
+/// The schedulers that updates may have; others hold packets back.
 const SCHEDULERS: [&str; 5] = ["freshest", "qaware", "min_srtt", "round_robin", "redundant"];
 
-/// Until then incidents happen, then all is healed at once.
+/// Incidents happen until this time, at which everything is healed at once.
 const HEALED_AT: Span = Span::from_secs(25);
 
 impl Plan {
-    /// What `seed` stands for in this version.
+    /// The plan of `seed` in this version.
     pub fn draw(seed: u64) -> Self {
         let rng = &mut Pcg64::new(seed.into(), 0);
-        // From a generator of its own, so that the rest of a seed's world is as it was before.
+        // From a separate generator, so that the rest of a seed's world stays the same.
         let large = &mut Pcg64::new(seed.into(), LARGE_STREAM);
         let returns = &mut Pcg64::new(seed.into(), COMMANDED_STREAM);
         let records = &mut Pcg64::new(seed.into(), RECORDS_STREAM);
@@ -108,7 +109,8 @@ impl Plan {
         let max_sources = sources.len() + rng.random_range(0..4);
         let is_delivered = rng.random_bool(0.2);
         for source in &mut sources {
-            // A damaged number of a topic can hold its states up until the session is opened again.
+            // A damaged topic number can block the topic's states until the session is opened
+            // again.
             let may_have = !source.name.is_empty() && !is_delivered;
             source.records = records.random_bool(RECORDS) && may_have;
             source.keys = topics.random_bool(KEYS) && !is_delivered;
@@ -142,13 +144,13 @@ impl Plan {
     }
 }
 
-/// The laws of the sources: one of these each.
+/// The laws of sources, one of which is selected per source.
 fn laws() -> [LawConfig; 5] {
     let ceiling = UpdateRate::saturating(MAX_RATE);
     let bounds = RateBounds { ceiling, ..RateBounds::default() };
     [
         LawConfig::AcpPlusD(AcpPlusParams { bounds, ..AcpPlusParams::departure() }),
-        // Never below one update per round trip: a check bounds the age from that.
+        // Never below one update per round trip, from which a check derives a bound on the age.
         LawConfig::Acp(AcpParams {
             bounds,
             reset: Reset::Below,
@@ -206,7 +208,7 @@ fn incidents_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec
     }
 }
 
-/// It may go, once or twice, for up to 8 s each.
+/// The interface of a path may go down, once or twice, for up to 8 s each.
 fn interface_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
     for _ in 0..rng.random_range(0..3) {
         let at = moment(rng);
@@ -216,7 +218,7 @@ fn interface_of(source: usize, path: usize, rng: &mut Pcg64, incidents: &mut Vec
     }
 }
 
-/// The monitor may be away, once or twice, for up to 8 s each.
+/// The monitor may be down, once or twice, for up to 8 s each.
 fn absences(rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
     for _ in 0..rng.random_range(0..3) {
         let at = moment(rng);
@@ -227,7 +229,7 @@ fn absences(rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
     }
 }
 
-/// Processes that are stopped, for up to 4 s each.
+/// Processes may be stopped, for up to 4 s each.
 fn stops(sources: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
     for _ in 0..rng.random_range(0..5) {
         let source = rng.random_range(0..sources);
@@ -242,8 +244,8 @@ fn stops(sources: usize, rng: &mut Pcg64, incidents: &mut Vec<Incident>) {
     }
 }
 
-/// Some monitors close their sessions before they end, some processes learn that their machine has slept, and some
-/// return sessions are opened late.
+/// Some monitors close their sessions before they end, some processes learn that their machine was
+/// suspended, and some return sessions are opened late.
 fn endings(rng: &mut Pcg64, plan: &mut Plan) {
     for incident in &mut plan.incidents {
         match &mut incident.what {

@@ -1,7 +1,7 @@
 //! Sources, a monitor and strangers in virtual time, on the network between them.
 //!
-//! Each host and each path draws from a random stream of its own. Each host reads its clock; the true time
-//! is known to the checks alone.
+//! Each host and each path has its own random stream. Each host reads its own clock; only the
+//! checks know the true time.
 
 use freshline_core::link::Direction;
 use freshline_core::unit::Time;
@@ -17,16 +17,16 @@ use super::plan::{Incident, Leave, Plan, What};
 use super::sabotage::Sabotage;
 use super::source_host::{Happened, Leaving, SourceHost};
 
-/// How many strangers there are.
+/// The number of strangers.
 const STRANGERS: u16 = 100;
 
-/// Datagrams of strangers are shorter, in bytes.
+/// The maximum size of strangers' datagrams, in bytes.
 const MAX_FORGED: usize = 150;
 
-/// How many of them are whole updates.
+/// The fraction of them that are complete updates.
 const WHOLE_UPDATES: f64 = 0.2;
 
-/// The random streams of a seed, but for those of the [`Network`]; stream 0 draws the plan.
+/// The random streams of a seed, except those of the [`Network`]; stream 0 draws the plan.
 const STRANGERS_STREAM: u128 = 1;
 const MONITOR_STREAM: u128 = 2;
 const RETURN_SESSIONS_STREAM: u128 = 6;
@@ -38,10 +38,10 @@ pub(super) struct Hosts {
     pub(super) monitor: MonitorHost,
     pub(super) ledger: Ledger,
     network: Network,
-    /// Those that lie ahead, the last first.
+    /// Future incidents, the last first.
     incidents: Vec<Incident>,
     sabotage: Box<dyn Sabotage>,
-    /// Datagrams for processes that are stopped, in their order.
+    /// Datagrams for stopped processes, in order of arrival.
     held: Vec<(Arrived, Vec<u8>)>,
     strangers: Pcg64,
     seen: Vec<Observation>,
@@ -87,8 +87,8 @@ impl Hosts {
         self.sabotage.next_step_at(self.now, next).max(self.now)
     }
 
-    /// Lets everything happen that is due at `now`, which is [`Hosts::poll_timeout`] or earlier; gives
-    /// what could be seen of it.
+    /// Processes all events that are due at `now`, which is [`Hosts::poll_timeout`] or earlier.
+    /// Returns the observations.
     pub(super) fn step(&mut self, now: Time) -> Vec<Observation> {
         self.now = now;
         self.network.run_until(now);
@@ -115,7 +115,7 @@ impl Hosts {
         seen
     }
 
-    /// At a process, or in its socket while it is stopped.
+    /// A datagram arrives at a process, or is queued in its socket while the process is stopped.
     fn arrive(&mut self, arrived: Arrived, datagram: &[u8]) {
         let is_stopped = match arrived {
             Arrived::AtMonitor { .. } => self.monitor.is_stopped,
@@ -128,14 +128,14 @@ impl Hosts {
         }
     }
 
-    /// Processes that were stopped take in what has come.
+    /// Processes that were stopped handle the datagrams that have arrived.
     fn go_on(&mut self) {
         for (arrived, datagram) in std::mem::take(&mut self.held) {
             self.arrive(arrived, &datagram);
         }
     }
 
-    /// The source whose session it is, or was.
+    /// The source to which a session belongs or belonged.
     pub(super) fn source_of(&self, session: SessionId) -> Option<usize> {
         let process = self.ledger.process_of(session)?;
         self.sources.iter().position(|host| host.has_run(process))
@@ -174,7 +174,7 @@ impl Hosts {
                 self.go_on();
             }
             What::SourceRestarts { source, leave } => {
-                // What came for the former process is lost with it.
+                // Datagrams for the former process are lost with it.
                 let is_its = |arrived: &Arrived| matches!(arrived, Arrived::AtSource { to } if to.host == source);
                 self.held.retain(|(arrived, _)| !is_its(arrived));
                 self.sources[source].is_stopped = false;
@@ -223,7 +223,7 @@ impl Hosts {
         }
     }
 
-    /// By a path whose interface is there; without it, nothing leaves.
+    /// Sends on a path whose interface is up; otherwise the datagram is not sent.
     fn send_to_monitor(&mut self, source: usize, path: usize, datagram: &[u8]) {
         let Some(port) = self.sources[source].port(path) else { return };
         self.send(Address { host: source, path, port }, Direction::Forward, datagram);
@@ -255,7 +255,7 @@ impl Hosts {
         }
     }
 
-    /// From a source, or to it; perhaps a stranger sends something as well.
+    /// Sends from a source or to it; a stranger may send something as well.
     fn send(&mut self, source: Address, direction: Direction, datagram: &[u8]) {
         if self.strangers.random_bool(self.network.foreign(source)) {
             self.send_foreign(source);
@@ -263,7 +263,7 @@ impl Hosts {
         self.network.send(source, direction, datagram);
     }
 
-    /// Something from a stranger, often made to look like ours, to the monitor or to `source`.
+    /// Sends a stranger's datagram, often similar to Freshline's, to the monitor or to `source`.
     fn send_foreign(&mut self, source: Address) {
         let datagram = forged(&mut self.strangers);
         if self.strangers.random() {
@@ -287,7 +287,7 @@ fn observed(now: Time, source: usize, host: &SourceHost, happened: Happened) -> 
     }
 }
 
-/// A whole update, or random bytes, of which the first ones are often those of a message of ours.
+/// A complete update, or random bytes, which often begin like one of Freshline's messages.
 fn forged(rng: &mut Pcg64) -> Vec<u8> {
     if rng.random_bool(WHOLE_UPDATES) {
         return forged_update(rng);
@@ -304,8 +304,8 @@ fn forged(rng: &mut Pcg64) -> Vec<u8> {
     datagram
 }
 
-/// An update that opens a session, with a cookie that no monitor gave out. Random bytes hardly ever are
-/// one.
+/// An update that opens a session, with a cookie that no monitor has issued. Random bytes are
+/// hardly ever such an update.
 fn forged_update(rng: &mut Pcg64) -> Vec<u8> {
     let mut datagram = vec![0; MAX_FORGED];
     let name = "stranger";

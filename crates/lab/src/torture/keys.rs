@@ -1,4 +1,4 @@
-//! The keys of a source: what its application puts and removes.
+//! The keys of a source, which its application puts and removes.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,19 @@ use super::ledger::{KeyPut, Ledger, mix};
 /// The name of the topic.
 pub(super) const TOPIC: &str = "frames";
 
-/// The most keys at a time.
+/// The maximum number of keys at a time.
 pub(super) const MAX_KEYS: u16 = 4;
 
-/// All keys that are ever put: more than there may be at a time.
+/// All keys that are ever put: more than are allowed at a time.
 pub(super) const KEYS: [&[u8]; 6] =
     [b"base", b"arm", b"\0\xff\\", b"wheel/left", b"wheel/right", &[b'k'; 64]];
 
-/// The longest states of keys, but for their text, and of those that take several updates.
+/// The maximum sizes of states of keys, without their text: of short ones, and of large ones, which
+/// take several updates.
 const MAX_SHORT: usize = 100;
 const MAX_LARGE: usize = 18_000;
 
-/// A key is put or removed behind this number of states.
+/// A key is put or removed after this number of states.
 const STATES: u64 = 4;
 
 /// The application with its keys, in one process of the source.
@@ -42,15 +43,15 @@ impl Keys {
         TopicParams { kind: TopicKind::Keyed { max_keys: MAX_KEYS }, ..TopicParams::new(TOPIC) }
     }
 
-    /// A new process has none.
+    /// A new process starts without keys.
     pub(super) fn begin(&mut self) {
         self.live.clear();
     }
 
-    /// The source has put its state number `states`: puts or removes a key behind each fourth one.
+    /// The source has put its state number `states`: puts or removes a key after every fourth one.
     ///
     /// # Panics
-    /// If the source refuses a key for which it has room, or takes one for which it has none.
+    /// If the source refuses a key for which it has room, or accepts one for which it has no room.
     pub(super) fn follow(
         &mut self,
         (source, topic): (&mut Source, TopicId),

@@ -1,44 +1,44 @@
-//! What really happened: when each state was sampled, in the world's time.
+//! The true history: when each state was sampled, in the world's time.
 
 use std::collections::HashMap;
 
 use freshline_core::unit::Time;
 use freshline_core::wire::SessionId;
 
-/// A state that a source has put.
+/// A state put by a source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
-    /// The process that has put it, by the first of its sessions.
+    /// The process that put it, identified by the first of its sessions.
     pub(super) process: SessionId,
-    /// Counts the states of its host.
+    /// Its number among the states of its host.
     pub(super) number: u64,
     /// Its length in bytes.
     pub(super) len: usize,
-    /// When, in the world's time.
+    /// When it was put, in the world's time.
     pub(super) at: Time,
 }
 
 impl Sample {
-    /// The state: its process and its number say which bytes.
+    /// The bytes of the state, which are determined by its process and its number.
     pub(super) fn state(&self) -> Vec<u8> {
         let text = format!("{:016x} {} ", self.process.0, self.number);
         text.bytes().cycle().take(self.len).collect()
     }
 }
 
-/// A state that a monitor has put for a source.
+/// A state put by a monitor for a source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Command {
     /// The session of the source, at the monitor.
     pub(super) session: SessionId,
-    /// Of the monitor's process, and of the command in it.
+    /// The numbers of the monitor's process, and of the command in it.
     pub(super) number: (u64, u64),
     /// When it was put, in the world's time.
     pub(super) at: Time,
 }
 
 impl Command {
-    /// The state: no other command has it.
+    /// The bytes of the state, which are unique to the command.
     pub(super) fn state(&self) -> Vec<u8> {
         let (process, number) = self.number;
         let text = format!("command {number} of {process} to {:016x} ", self.session.0);
@@ -46,21 +46,22 @@ impl Command {
     }
 }
 
-/// What a source has done with a key.
+/// An operation of a source on a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyPut {
-    /// Counts the states of its host.
+    /// Its number among the states of its host.
     pub(super) number: u64,
     /// The length of the state in bytes; `None` if the key was removed.
     pub(super) len: Option<usize>,
-    /// When, on the clock of the source.
+    /// When it happened, by the clock of the source.
     pub(super) label: Time,
-    /// When, in the world's time.
+    /// When it happened, in the world's time.
     pub(super) at: Time,
 }
 
 impl KeyPut {
-    /// The state, which no other key and no other number has; `None` if the key was removed.
+    /// The bytes of the state, which are unique to the key and the number; `None` if the key was
+    /// removed.
     pub(super) fn state(&self, process: SessionId, key: &[u8]) -> Option<Vec<u8>> {
         let number = self.number;
         let key = String::from_utf8_lossy(key);
@@ -69,21 +70,21 @@ impl KeyPut {
     }
 }
 
-/// An urgent state that a source has put.
+/// An urgent state put by a source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stop {
-    /// The process that has put it, by the first of its sessions.
+    /// The process that put it, identified by the first of its sessions.
     pub(super) process: SessionId,
-    /// Counts the urgent states of its host.
+    /// Its number among the urgent states of its host.
     pub(super) number: u64,
-    /// When, on the clock of the source.
+    /// When it was put, by the clock of the source.
     pub(super) label: Time,
-    /// When, in the world's time.
+    /// When it was put, in the world's time.
     pub(super) at: Time,
 }
 
 impl Stop {
-    /// The state: no other one has it.
+    /// The bytes of the state, which are unique to it.
     pub(super) fn state(&self) -> Vec<u8> {
         let text = format!("stop {} of {:016x} ", self.number, self.process.0);
         text.bytes().cycle().take(text.len() + self.number as usize % 97).collect()
@@ -93,11 +94,11 @@ impl Stop {
 /// All states of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// By their process and their label; several if they were put at one time.
+    /// By process and label; several if they were put at the same time.
     samples: HashMap<(SessionId, Time), Vec<Sample>>,
     /// The process of each session.
     processes: HashMap<SessionId, SessionId>,
-    /// Those of the monitor, by their bytes.
+    /// The monitor's commands, by their bytes.
     commands: HashMap<Vec<u8>, Command>,
     /// The puts and removals of each key, by the process of its source.
     keys: HashMap<(SessionId, Vec<u8>), Vec<KeyPut>>,
@@ -106,12 +107,12 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// A state was put with this label.
+    /// Records a state with this label.
     pub(super) fn put(&mut self, label: Time, sample: Sample) {
         self.samples.entry((sample.process, label)).or_default().push(sample);
     }
 
-    /// A command was put; gives its bytes.
+    /// Records a command. Returns its bytes.
     pub(super) fn put_command(&mut self, command: Command) -> Vec<u8> {
         let state = command.state();
         self.commands.insert(state.clone(), command);
@@ -123,7 +124,7 @@ impl Ledger {
         self.commands.get(state)
     }
 
-    /// A key was put or removed.
+    /// Records that a key was put or removed.
     pub(super) fn put_key(&mut self, process: SessionId, key: &[u8], put: KeyPut) {
         self.keys.entry((process, key.to_vec())).or_default().push(put);
     }
@@ -133,7 +134,7 @@ impl Ledger {
         self.keys.get(&(process, key.to_vec())).map_or(&[], Vec::as_slice)
     }
 
-    /// An urgent state was put.
+    /// Records an urgent state.
     pub(super) fn put_stop(&mut self, stop: Stop) {
         self.stops.entry(stop.process).or_default().push(stop);
     }
@@ -143,7 +144,7 @@ impl Ledger {
         self.stops.get(&process).map_or(&[], Vec::as_slice)
     }
 
-    /// An update of a session has left.
+    /// Records that an update of a session was sent.
     pub(super) fn sent(&mut self, session: SessionId, process: SessionId) {
         self.processes.insert(session, process);
     }
@@ -153,12 +154,13 @@ impl Ledger {
         self.processes.get(&session).copied()
     }
 
-    /// The process of a session; a session that was never sent counts as a process of its own, which has put nothing.
+    /// The process of a session. A session without sent updates counts as its own process without
+    /// states.
     pub(super) fn process(&self, session: SessionId) -> SessionId {
         self.process_of(session).unwrap_or(session)
     }
 
-    /// When the states of a session with this label were put; `None` if none was.
+    /// When the states of a session with this label were put; `None` if there was no such state.
     pub(super) fn put_at(&self, session: SessionId, label: Time) -> Option<Time> {
         self.samples(session, label).last().map(|sample| sample.at)
     }
@@ -175,7 +177,7 @@ impl Ledger {
     }
 }
 
-/// A number that looks drawn, but depends on the number of a state alone.
+/// A pseudo-random number that depends only on the number of a state.
 pub(super) fn mix(number: u64) -> usize {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }

@@ -1,4 +1,4 @@
-//! The records that the application of a source has put, and keeps until they are done.
+//! The records that the application of a source has put and keeps until they are done.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use freshline_core::unit::Time;
 /// The name of the topic.
 pub(super) const TOPIC: &str = "log";
 
-/// A record follows this number of states.
+/// A record is put after this number of states.
 const STATES: u64 = 16;
 
-/// The buffer of the topic, in bytes. While it is full, the application puts no records.
+/// The buffer of the topic, in bytes. While it is full, the application does not put records.
 const MAX_BYTES: u32 = 4 << 10;
 
 /// A record that the application keeps, as a spool file does.
@@ -19,7 +19,7 @@ const MAX_BYTES: u32 = 4 << 10;
 struct Kept {
     /// The number of its first chunk.
     first: u64,
-    /// Counts the records of the source.
+    /// Its number among the records of the source.
     number: u64,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Log {
     next: u64,
 }
 
-/// The bytes of a record: some take more than one chunk.
+/// The bytes of a record; some take more than one chunk.
 pub(super) fn record(source: &str, number: u64) -> Vec<u8> {
     let text = format!("record {number} of {source} ");
     let len = if number % 16 == 15 { 1_500 } else { 20 + (number % 97) as usize };
@@ -46,14 +46,14 @@ impl Log {
         Self { stream, kept: VecDeque::new(), put: 0, next: 0 }
     }
 
-    /// The topic in a new process of the source.
+    /// The topic's parameters in a new process of the source.
     pub(super) fn params(&self) -> TopicParams {
         let first = self.kept.front().map_or(self.next, |kept| kept.first);
         let kind = TopicKind::Every { stream: self.stream, first, max_bytes: MAX_BYTES };
         TopicParams { kind, ..TopicParams::new(TOPIC) }
     }
 
-    /// A new process puts the records again that are not done.
+    /// A new process puts the records that are not done again.
     pub(super) fn put_again(&self, source: &mut Source, topic: TopicId, name: &str, now: Time) {
         for kept in &self.kept {
             let put = source.put_record(now, topic, now, &record(name, kept.number));
@@ -61,7 +61,7 @@ impl Log {
         }
     }
 
-    /// The source has put its state number `states`: puts a record behind each 16th state.
+    /// The source has put its state number `states`: puts a record after every 16th state.
     pub(super) fn follow(&mut self, source: &mut Source, topic: TopicId, states: u64, now: Time) {
         if !states.is_multiple_of(STATES) {
             return;
@@ -78,7 +78,7 @@ impl Log {
         }
     }
 
-    /// The application at the monitor has got more of them.
+    /// The application at the monitor has received more records.
     pub(super) fn forget_done(&mut self, source: &Source, topic: TopicId) {
         let done = source.records_done(topic);
         while !self.kept.is_empty()
@@ -88,12 +88,12 @@ impl Log {
         }
     }
 
-    /// How many are done, from the first one on.
+    /// The number of records that are done.
     pub(super) fn done(&self) -> u64 {
         self.kept.front().map_or(self.put, |kept| kept.number)
     }
 
-    /// Whether some are not done.
+    /// Whether some records are not done.
     pub(super) fn is_waiting(&self) -> bool {
         !self.kept.is_empty()
     }

@@ -1,12 +1,12 @@
-//! Whole endpoints under faults: sources and a monitor of `freshline_core::session` in virtual
-//! time, over paths that lose, delay, reorder, copy, damage and cut datagrams, between hosts that
-//! die, start again and move, with clocks that disagree.
+//! Complete endpoints under faults: sources and a monitor of `freshline_core::session` in virtual
+//! time, over paths that lose, delay, reorder, copy, damage and truncate datagrams, between hosts
+//! that crash, restart and move, with clocks that disagree.
 //!
 //! ```text
-//!  seed ──► plan ──► world ──► what can be seen ──► checkers, one a property
-//!                     ▲                             │ first breach
-//!   faults first, then all is healed                ▼
-//!   and progress is demanded               seed, plan, trace: the same again by the seed
+//!  seed ──► plan ──► world ──► observations ──► checkers, one per property
+//!                     ▲                             │ first violation
+//!   faults first, then healing,                     ▼
+//!   then progress is required              seed, plan, trace: reproducible by the seed
 //! ```
 //!
 //! One seed is one world and one thread; the same seed is the same world on any machine and any
@@ -51,10 +51,10 @@ use sabotage::{NoSabotage, Sabotage};
 use trace::Trace;
 use trial::Trial;
 
-/// What became of many seeds.
+/// The result of a range of seeds.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// How many seeds were done.
+    /// The number of seeds that ran.
     pub seeds: u64,
     /// Sums over all seeds.
     pub counts: Counts,
@@ -65,32 +65,32 @@ pub struct Report {
 /// A seed under which a property did not hold.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// What was drawn from the seed.
+    /// The plan drawn from the seed.
     pub plan: Plan,
-    /// What broke.
+    /// The violated property.
     pub breach: Breach,
 }
 
-/// One seed again, with the last that was seen of its world.
+/// One seed, run again, with the last observations of its world.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    /// What was drawn from the seed.
+    /// The plan drawn from the seed.
     pub plan: Plan,
-    /// What broke, if anything did.
+    /// The violated property, if any.
     pub breach: Option<Breach>,
-    /// What happened.
+    /// Counters of events.
     pub counts: Counts,
-    /// The last events before the breach or the end, a line each.
+    /// The last events before the violation or the end, one line each.
     pub trace: Vec<String>,
 }
 
-/// Runs every seed, on as many threads as there are cores; `on_done` is called after each.
+/// Runs every seed, on as many threads as there are cores. Calls `on_done` after each.
 pub fn torture(seeds: Range<u64>, on_done: impl Fn() + Sync) -> Report {
     torture_until(seeds, on_done, || false)
 }
 
-/// As [`torture`], but begins with no further seed once `is_over` says so: the report is then of
-/// the seeds that were done.
+/// As [`torture`], but does not begin further seeds once `is_over` returns `true`: the report then
+/// covers the seeds that ran.
 pub fn torture_until(
     seeds: Range<u64>,
     on_done: impl Fn() + Sync,
@@ -99,7 +99,7 @@ pub fn torture_until(
     run(seeds, on_done, is_over, || Box::new(NoSabotage))
 }
 
-/// As [`torture`], in worlds with a fault that must be found.
+/// As [`torture`], in worlds with a planted fault that must be found.
 #[cfg(feature = "planted-faults")]
 pub fn torture_planted(seeds: Range<u64>, fault: Planted) -> Report {
     run(seeds, || {}, || false, || Box::new(planted::Saboteur::new(fault)))

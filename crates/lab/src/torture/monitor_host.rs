@@ -1,4 +1,4 @@
-//! The monitor, with what it sends to sources that are commanded, and its clock; it may be down.
+//! The monitor, its commands to sources, and its clock; it may be down.
 
 use std::collections::BTreeMap;
 
@@ -23,9 +23,9 @@ use super::traffic::Traffic;
 pub(super) struct MonitorHost {
     /// `None` while it is down.
     listener: Option<Listener<Address>>,
-    /// How many processes there have been.
+    /// The number of processes so far.
     process: u64,
-    /// Commands put so far, by the present one.
+    /// The number of commands put so far by the present process.
     put: u64,
     clock: Clock,
     plan: MonitorPlan,
@@ -35,10 +35,10 @@ pub(super) struct MonitorHost {
     return_rng: Pcg64,
     /// The sessions of the sources with a return session.
     returns: BTreeMap<SourceKey, SessionId>,
-    /// Sources that wait for their return sessions, each with the time of its opening.
+    /// Sources that wait for their return sessions, each with the time at which it opens.
     wanted: Vec<(Time, SourceKey)>,
     traffic: Traffic,
-    /// How far the application is with the records of each source: what is written down.
+    /// The application's position in the records of each source, as journaled.
     cursors: BTreeMap<Box<str>, Cursor>,
 }
 
@@ -81,7 +81,8 @@ impl MonitorHost {
         self.clock = Clock::random(&mut self.rng, ppm);
     }
 
-    /// Ends all sessions; gives the closes, with their destinations. Nothing while it is stopped.
+    /// Ends all sessions. Returns the close messages, with their destinations; nothing while it is
+    /// stopped.
     pub(super) fn close(
         &mut self,
         now: Time,
@@ -95,7 +96,7 @@ impl MonitorHost {
         self.drain(now, None, ledger, see)
     }
 
-    /// Its machine has slept.
+    /// Its machine was suspended.
     pub(super) fn resume(&mut self, now: Time) {
         if let Some(listener) = &mut self.listener {
             listener.handle_resume(self.clock.read(now));
@@ -109,7 +110,7 @@ impl MonitorHost {
         Some(self.clock.world(local))
     }
 
-    /// Its receiving end; `None` while it is down.
+    /// Its receiver; `None` while it is down.
     pub(super) fn monitor(&self) -> Option<&Monitor<Address>> {
         self.listener.as_ref().map(Listener::monitor)
     }
@@ -120,7 +121,8 @@ impl MonitorHost {
         self.listener.as_ref()?.return_source(*key)
     }
 
-    /// Describes a return session without a source that asked for it, and one that the listener does not report.
+    /// Describes a return session that was not requested by a source, and one that the listener
+    /// does not report.
     pub(super) fn wrong_return(&self) -> Option<String> {
         let listener = self.listener.as_ref()?;
         let mut keys: Vec<_> = listener.return_sources().collect();
@@ -136,12 +138,12 @@ impl MonitorHost {
         Some(format!("a return session to {gone:?}, which is gone"))
     }
 
-    /// Whether there is a process that is not stopped.
+    /// Whether there is a process, and it is not stopped.
     pub(super) fn runs(&self) -> bool {
         self.listener.is_some() && !self.is_stopped
     }
 
-    /// Does the work that is due. Returns the datagrams to send, with their destinations.
+    /// Handles due timeouts. Returns the datagrams to send, with their destinations.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -160,7 +162,7 @@ impl MonitorHost {
         self.drain(now, None, ledger, see)
     }
 
-    /// Hands in a datagram. Returns the datagrams to send, with their destinations.
+    /// Handles a datagram. Returns the datagrams to send, with their destinations.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -272,7 +274,7 @@ impl MonitorHost {
             topics: Vec::new(),
         };
         let session = listener.monitor().record(source).map(|record| record.session);
-        // It may have ended since it asked.
+        // It may have ended since its request.
         if let (Ok(()), Some(session)) = (listener.open_return(now, source, params), session) {
             self.returns.insert(source, session);
         }
@@ -288,7 +290,8 @@ impl MonitorHost {
         source.put(local, local, &ledger.put_command(command)).expect("commands are short");
     }
 
-    /// What the sender of a return session knows after an answer; `None` if the session has ended by now.
+    /// The state of a return session's sender after an answer; `None` if the session has ended by
+    /// now.
     fn answered(&self, local: Time, source: SourceKey) -> Option<Observation> {
         let session = *self.returns.get(&source)?;
         let sender = self.listener.as_ref()?.return_source(source)?;
@@ -296,7 +299,7 @@ impl MonitorHost {
         Some(Observation::CommandAnswered { session, age, rate })
     }
 
-    /// A further topic has a newer state, which is handed out.
+    /// A further topic has a newer state, which is delivered.
     fn see_topic(&self, source: SourceKey, topic: u16, see: &mut impl FnMut(Observation)) {
         let record = self.monitor().and_then(|monitor| monitor.record(source));
         let Some((record, topic)) = record.and_then(|it| Some((it, it.topic(topic)?))) else {
@@ -313,7 +316,7 @@ impl MonitorHost {
         }
     }
 
-    /// What the monitor made of an update that has just come.
+    /// The monitor's result for an update that has just arrived.
     fn see_update(
         &self,
         local: Time,
@@ -367,22 +370,22 @@ impl MonitorHost {
         }
     }
 
-    /// All that it holds.
+    /// All records that it holds.
     pub(super) fn records(&self) -> impl Iterator<Item = &Record<Address>> {
         self.monitor().into_iter().flat_map(|monitor| monitor.records().map(|(_, record)| record))
     }
 
-    /// What it holds of a session.
+    /// Its record of a session.
     pub(super) fn record(&self, session: SessionId) -> Option<&Record<Address>> {
         self.records().find(|record| record.session == session)
     }
 
-    /// The age of a record as the monitor knows it.
+    /// The age of a record, as known to the monitor.
     pub(super) fn known_age(&self, now: Time, record: &Record<Address>) -> Option<Span> {
         record.age.age(self.clock.read(now))
     }
 
-    /// How long a record has not been heard.
+    /// The time since a record was last heard.
     pub(super) fn silence(&self, now: Time, record: &Record<Address>) -> Span {
         self.clock.read(now).since(record.heard_at)
     }
@@ -396,19 +399,20 @@ fn state_of_first<'a>(update: &Update<'a>) -> Option<(StateId, &'a [u8])> {
     })
 }
 
-/// Whether the other end has answered: a challenge or a close names an id that has gone there alone.
+/// Whether the other end has answered: a challenge or a close contains an id that was sent only
+/// there.
 fn is_answer(event: &SourceEvent) -> bool {
     !matches!(event, SourceEvent::Silent | SourceEvent::RenewTransports { .. })
 }
 
-/// `None` of a topic other than the first.
+/// `None` for topics other than the first.
 fn seen_alarm(alarm: &Alarm) -> Option<Observation> {
     let Alarm { name, label, number, is_stale, age, .. } = alarm;
     let (by, is_stale, age) = (*label, *is_stale, *age);
     (*number == 0).then(|| Observation::Alarm { name: name.to_string(), by, is_stale, age })
 }
 
-/// The settings of a receiver, at either end.
+/// The settings of a receiver at either end.
 pub(super) fn receiver(plan: &MonitorPlan) -> MonitorParams {
     let max_age = plan.max_age.iter().map(|limit| format!("*={limit}").parse().expect("a rule"));
     MonitorParams { max_age: max_age.collect(), idle: plan.idle, ..MonitorParams::default() }

@@ -1,7 +1,7 @@
 //! The network between the hosts: a world of [`crate::world`], with flows of external datagrams.
 //!
 //! ```text
-//!  source ──► fault ─► hop ──► monitor              each path of each source; the same back
+//!  source ──► fault ─► hop ──► monitor              each path of each source; the same in reverse
 //!  stranger ─────────► hop ──► monitor or source
 //! ```
 
@@ -13,30 +13,30 @@ use super::plan::{Damaged, Plan};
 use super::weather::Weather;
 use crate::world::{Changed, External, Fault, Faults, Flow, Leg, Routed, Wire, World};
 
-/// Strangers are the hosts from this number on.
+/// Hosts with this number or above are strangers.
 pub(super) const FIRST_STRANGER: usize = 1_000;
 
-/// How long a datagram of a stranger takes.
+/// The delay of a stranger's datagram.
 const STRANGERS_DELAY: Span = Span::from_millis(1);
 
-/// Random streams from this number on are those of hops and faults.
+/// Random streams with this number or above are those of hops and faults.
 const STREAMS: u128 = 2_000;
 
-/// The flows of the world. Path n of either leads to the end of the same path of a source.
+/// The indices of the world's flows. Path n of either ends at the same path of a source.
 const SESSIONS: usize = 0;
 const STRANGERS: usize = 1;
 
-/// An end of a path that is not the monitor's.
+/// The end of a path that is not at the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Address {
-    /// The index of the source, or [`FIRST_STRANGER`] and more for a stranger.
+    /// The index of the source, or, for a stranger, [`FIRST_STRANGER`] or above.
     pub(super) host: usize,
-    /// The path of that source.
+    /// The index of the path of that source.
     pub(super) path: usize,
     pub(super) port: u16,
 }
 
-/// Where a datagram has arrived.
+/// The destination of a datagram that has arrived.
 pub(super) enum Arrived {
     AtMonitor { from: Address },
     AtSource { to: Address },
@@ -51,7 +51,7 @@ pub(super) struct Network {
 
 struct Path {
     source: usize,
-    /// Which of the source's.
+    /// The index among the source's paths.
     number: usize,
     delay: Span,
     /// See [`Weather::foreign`].
@@ -86,7 +86,7 @@ impl Network {
         self.world.poll_timeout()
     }
 
-    /// Lets packets travel until `now`; then [`Network::poll_arrival`].
+    /// Lets packets travel until `now`. Then call [`Network::poll_arrival`].
     pub(super) fn run_until(&mut self, now: Time) {
         self.world.run_until(now);
     }
@@ -111,7 +111,7 @@ impl Network {
         })
     }
 
-    /// Sends a datagram from a source to the monitor, or back.
+    /// Sends a datagram from a source to the monitor, or in reverse.
     pub(super) fn send(&mut self, source: Address, direction: Direction, datagram: &[u8]) {
         let path = self.index(source.host, source.path) as u8;
         self.world.send(SESSIONS, path, direction, source.port, datagram);
@@ -128,17 +128,17 @@ impl Network {
         self.world.send(STRANGERS, path, Direction::Reverse, source.port, datagram);
     }
 
-    /// How many datagrams of strangers there are for each of ours, on a path of a source.
+    /// The ratio of strangers' datagrams to Freshline's on a path of a source.
     pub(super) fn foreign(&self, source: Address) -> f64 {
         self.paths[self.index(source.host, source.path)].foreign
     }
 
-    /// A path of a source has this weather from now on, in both directions.
+    /// Sets the weather of a path of a source, in both directions.
     pub(super) fn set_weather(&mut self, source: usize, path: usize, weather: &Weather) {
         let index = self.index(source, path);
         let path = &mut self.paths[index];
         path.foreign = weather.foreign;
-        // Uniform from the delay on, up to the jitter longer.
+        // Uniform from the delay up to the delay plus the jitter.
         let jitter = weather.jitter / 2;
         let delay = path.delay + jitter;
         let faults = weather.faults(self.unchecked);
@@ -162,7 +162,7 @@ fn hop(delay: Span, rng: Pcg64) -> Wire {
     config.build(rng).expect("a delay is all that it has")
 }
 
-/// A flow over `paths`, each with as many of the legs, half of them forward.
+/// A flow over `paths`, each with an equal number of the legs, half of them forward.
 fn routed(legs: Vec<Leg>, paths: usize) -> Routed {
     let each = (legs.len() / paths) as u32;
     let mut routed = Routed::new(Flow::External(External::new()), legs, each / 2);

@@ -1,4 +1,4 @@
-//! What can be seen of a world from outside: the checkers' and the trace's only news.
+//! Observations of a world from outside: the only input of checkers and of the trace.
 
 use std::fmt;
 
@@ -9,40 +9,40 @@ use freshline_core::wire::SessionId;
 use super::plan::What;
 use super::source_host::Given;
 
-/// One thing that has just happened.
+/// One event that has just happened.
 #[derive(Debug, Clone)]
 pub(super) enum Observation {
-    /// From the plan.
+    /// An incident of the plan.
     Happened(What),
     /// A source sent update `seq`.
     Sent {
         source: usize,
         session: SessionId,
         seq: u64,
-        /// Its law's.
+        /// The rate of its law.
         rate: UpdateRate,
     },
-    /// A state of a session is the newest that the monitor has.
+    /// A state of a session is the newest one at the monitor.
     Fresh {
         session: SessionId,
         /// The newest update.
         seq: u64,
         /// When the state was sampled, by its source's label.
         label: Time,
-        /// Whether it made a record of it.
+        /// Whether the monitor created a record for it.
         opened: bool,
-        /// Whether it is the one that was held already.
+        /// Whether the monitor held it already.
         is_repeat: bool,
-        /// What the monitor gave out as the new state.
+        /// The bytes that the monitor delivered as the new state.
         given: Vec<u8>,
-        /// What it holds as the state from now on.
+        /// The bytes that it holds as the state from now on.
         held: Vec<u8>,
     },
-    /// The same of a state that the monitor does not hand out, as it may be too old.
+    /// The same for a state that the monitor does not deliver because it may be too old.
     Withheld { session: SessionId, seq: u64, label: Time, opened: bool },
-    /// The monitor hands out a state for the first time.
+    /// The monitor delivers a state for the first time.
     HandedOut {
-        /// Whose: the name of the source and the label of the session.
+        /// Its source: the name, and the label of the session.
         name: String,
         by: SessionLabel,
         session: SessionId,
@@ -50,27 +50,28 @@ pub(super) enum Observation {
         /// Its age, if the monitor knows it.
         age: Option<StateAge>,
     },
-    /// A source has become stale, or fresh again.
+    /// A source has become stale, or has recovered.
     Alarm { name: String, by: SessionLabel, is_stale: bool, age: Option<StateAge> },
-    /// The monitor took an update for the freshest of its session, and it completes no state.
+    /// The monitor accepted an update as the freshest of its session, but it does not complete a
+    /// state.
     Part {
         session: SessionId,
         seq: u64,
-        /// Whether it made a record of it.
+        /// Whether the monitor created a record for it.
         opened: bool,
     },
-    /// The monitor took an update for an old one.
+    /// The monitor classified an update as old.
     Stale {
         session: SessionId,
         seq: u64,
-        /// The whole state in it, with its label.
+        /// The complete state in it, with its label.
         state: Option<(Time, Vec<u8>)>,
     },
     /// The monitor or a source answered; lengths in bytes.
     Answered { question: usize, answer: usize },
-    /// The application at the monitor has got a record of a source.
+    /// The application at the monitor has received a record of a source.
     Record { name: String, record: Vec<u8> },
-    /// A state of a key is the newest that the monitor has.
+    /// A state of a key is the newest one at the monitor.
     Key {
         session: SessionId,
         key: Vec<u8>,
@@ -80,32 +81,32 @@ pub(super) enum Observation {
     },
     /// A key is removed at the monitor.
     KeyRemoved { session: SessionId, key: Vec<u8> },
-    /// An urgent state is the newest that the monitor has.
+    /// An urgent state is the newest one at the monitor.
     Urgent { session: SessionId, state: Vec<u8> },
     /// A source was given a command.
     Commanded { source: usize, given: Given },
     /// The source with this session has answered a command.
     CommandAnswered {
         session: SessionId,
-        /// The age at the source, as far as the monitor knows.
+        /// The age at the source, as known to the monitor.
         age: Option<Span>,
-        /// Its law's.
+        /// The rate of its law.
         rate: UpdateRate,
     },
-    /// A source got a command that it was not given, as it may be too old.
+    /// A source received a command that it was not given because it may be too old.
     CommandWithheld { source: usize },
     /// A source learned something.
     Learned {
         source: usize,
         session: SessionId,
         event: SourceEvent,
-        /// The age at the monitor, as far as the source knows.
+        /// The age at the monitor, as known to the source.
         age: Option<Span>,
     },
 }
 
 impl Observation {
-    /// The session that the monitor has made a record of, if it has.
+    /// The session for which the monitor has created a record, if it has.
     pub(super) fn opened_session(&self) -> Option<SessionId> {
         match self {
             Self::Fresh { session, opened: true, .. }
@@ -115,7 +116,7 @@ impl Observation {
         }
     }
 
-    /// Whether a source learned that an update was fresh at the monitor.
+    /// Whether it reports to a source that an update was fresh at the monitor.
     pub(super) fn is_ack(&self) -> bool {
         let Self::Learned { event, .. } = self else { return false };
         matches!(event, SourceEvent::Opened | SourceEvent::Acked { .. })

@@ -1,4 +1,4 @@
-//! What a seed stands for: hosts, paths, and every incident until the world is healed.
+//! The plan of a seed: hosts, paths, and all incidents until the world is healed.
 
 use std::fmt;
 
@@ -8,53 +8,56 @@ use serde::{Serialize, Serializer};
 
 use super::weather::Weather;
 
-/// A whole torture, drawn from its seed.
+/// A complete plan, drawn from its seed.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plan {
-    /// All randomness, this plan's and that of what follows from it, comes from this number.
+    /// The seed of all random numbers, of this plan and of its execution.
     pub seed: u64,
-    /// Whether the layer below keeps damaged datagrams away.
+    /// Whether the layer below drops damaged datagrams.
     pub damaged: Damaged,
     /// The monitor.
     pub monitor: MonitorPlan,
-    /// The sources, each with paths of its own.
+    /// The sources, each with its own paths.
     pub sources: Vec<SourcePlan>,
-    /// In order of time.
+    /// The incidents, in order of time.
     pub incidents: Vec<Incident>,
-    /// When everything works again.
+    /// When all faults end.
     pub healed_at: Span,
-    /// How long the monitor is away once more when all has settled, on healthy paths.
+    /// The duration of a second downtime of the monitor, on healthy paths, after everything has
+    /// settled.
     pub absence: Span,
 }
 
-/// What becomes of a damaged datagram.
+/// The treatment of a damaged datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Damaged {
-    /// The checksum of the layer below finds it and it is lost: the rule.
+    /// The checksum of the layer below detects the damage, and the datagram is lost: the usual
+    /// case.
     Dropped,
-    /// It arrives as it is, as over UDP without a checksum.
+    /// It arrives damaged, as over UDP without a checksum.
     Delivered,
 }
 
 /// The monitor's host.
 #[derive(Debug, Clone, Serialize)]
 pub struct MonitorPlan {
-    /// How fast its clock is, in parts per million.
+    /// The frequency error of its clock, in parts per million.
     pub ppm: i32,
-    /// The most records that it holds, at least one a source.
+    /// The maximum number of records, at least one per source.
     pub max_sources: usize,
-    /// The most bytes of states in parts, enough for all records.
+    /// The maximum number of bytes of states in parts, enough for all records.
     pub max_large: usize,
     /// The maximum age of all states, if there is one.
     pub max_age: Option<Span>,
-    /// When it forgets who is silent; see `freshline_core::session::MonitorParams`.
+    /// The silence after which a source is forgotten; see `freshline_core::session::MonitorParams`.
     pub idle: Span,
-    /// Whether it writes down how far the application is with records, so that the next process goes on there.
+    /// Whether it journals the application's position in records, so that the next process
+    /// continues there.
     pub journal: bool,
-    /// How long after a source has asked for its return session that is opened.
+    /// The delay from a source's request for its return session to the opening of that session.
     pub opens_returns_after: Span,
-    /// The law of its return sessions, each to a source that is commanded.
+    /// The law of its return sessions, one per commanded source.
     #[serde(serialize_with = "name_of")]
     pub return_law: LawConfig,
 }
@@ -62,114 +65,116 @@ pub struct MonitorPlan {
 /// One source's host.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourcePlan {
-    /// The law that it follows, with all its settings; its name in a report.
+    /// The law that controls it, with all its settings; in a report, the name of the law.
     #[serde(serialize_with = "name_of")]
     pub law: LawConfig,
     /// Its name; empty for none.
     pub name: String,
-    /// One way to the monitor, of each of its paths.
+    /// The one-way delay to the monitor on each of its paths.
     pub delays: Vec<Span>,
-    /// What chooses among them where there are several.
+    /// The scheduler that selects among its paths, if there are several.
     pub scheduler: &'static str,
-    /// Whether its states have all lengths up to 60 kB, and some take several updates.
+    /// Whether its states have all sizes up to 60 kB, so that some take several updates.
     pub large: bool,
-    /// Whether it wants the states that the monitor sends: commands.
+    /// Whether it accepts states from the monitor: commands.
     pub is_commanded: bool,
-    /// Whether it has a topic of records besides its states.
+    /// Whether it has a topic of records in addition to its states.
     pub records: bool,
     /// Whether it has a topic with keys.
     pub keys: bool,
     /// Whether it has a topic of urgent states.
     pub urgent: bool,
-    /// Whether the source knows that these are urgent.
+    /// Whether the source knows that these states are urgent.
     #[serde(skip)]
     pub hurries: bool,
-    /// How fast its clock is, in parts per million.
+    /// The frequency error of its clock, in parts per million.
     pub ppm: i32,
 }
 
-/// Something that happens at a time.
+/// An incident at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Incident {
-    /// When.
+    /// The time.
     pub at: Span,
-    /// What.
+    /// The incident.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What may happen to hosts and paths.
+/// Incidents of hosts and paths.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "what")]
 pub enum What {
     /// A path of a source changes.
     Weather {
-        /// Whose.
+        /// The index of the source.
         source: usize,
-        /// Which of its paths.
+        /// The index of its path.
         path: usize,
-        /// From now on.
+        /// The new weather.
         weather: Weather,
     },
     /// The monitor's process ends.
     MonitorDies {
-        /// How.
+        /// How it ends.
         leave: Leave,
     },
-    /// A new one starts, with another secret and another start of its clock.
+    /// A new monitor starts, with another secret and another start of its clock.
     MonitorStarts,
-    /// A source is replaced by a new process of the same name.
+    /// A source is replaced by a new process with the same name.
     SourceRestarts {
-        /// Which.
+        /// The index of the source.
         source: usize,
-        /// How the old one ended.
+        /// How the old process ended.
         leave: Leave,
     },
-    /// A source's packets by a path come from another port from now on; its old one is nobody's.
+    /// A source's packets on a path have another port from now on; the old one is closed.
     AddressChanges {
-        /// Whose.
+        /// The index of the source.
         source: usize,
-        /// Which of its paths.
+        /// The index of its path.
         path: usize,
     },
-    /// The interface by which a path leaves is gone, and the source knows.
+    /// The interface of a path goes down, and the source knows.
     InterfaceGoes {
-        /// Whose.
+        /// The index of the source.
         source: usize,
-        /// Which of its paths.
+        /// The index of its path.
         path: usize,
     },
-    /// It is there again, with another address.
+    /// The interface is up again, with another address.
     InterfaceUp {
-        /// Whose.
+        /// The index of the source.
         source: usize,
-        /// Which of its paths.
+        /// The index of its path.
         path: usize,
     },
-    /// A source's process is stopped, as by SIGSTOP; its clock goes on, and what comes is queued.
+    /// A source's process is stopped, as by SIGSTOP. Its clock continues, and arriving datagrams
+    /// are queued.
     SourceStops {
-        /// Which.
+        /// The index of the source.
         source: usize,
     },
-    /// It goes on.
+    /// It continues.
     SourceGoesOn {
-        /// Which.
+        /// The index of the source.
         source: usize,
-        /// Whether its machine has slept, and it knows.
+        /// Whether its machine was suspended, and it knows.
         slept: bool,
     },
     /// The monitor's process is stopped.
     MonitorStops,
-    /// It goes on.
+    /// It continues.
     MonitorGoesOn {
-        /// Whether its machine has slept, and it knows.
+        /// Whether its machine was suspended, and it knows.
         slept: bool,
     },
-    /// The clock by which a source's application labels its states is off by so much from now on.
+    /// From now on the clock with which a source's application labels its states is off by an
+    /// offset.
     LabelsStep {
-        /// Whose.
+        /// The index of the source.
         source: usize,
-        /// In ms; negative: labels lie in the past.
+        /// The offset in ms; if negative, labels are in the past.
         by_ms: i64,
     },
 }
@@ -186,10 +191,10 @@ impl fmt::Display for What {
             }
             Self::MonitorStarts => f.write_str("a monitor starts"),
             Self::SourceRestarts { source, leave: Leave::Crash } => {
-                write!(f, "source {source} crashes and starts anew")
+                write!(f, "source {source} crashes and restarts")
             }
             Self::SourceRestarts { source, leave: Leave::Close } => {
-                write!(f, "source {source} closes its session and starts anew")
+                write!(f, "source {source} closes its session and restarts")
             }
             Self::AddressChanges { source, path } => {
                 write!(f, "source {source} has another address on path {path}")
@@ -224,14 +229,15 @@ fn goes_on(slept: bool) -> &'static str {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leave {
-    /// Without a word.
+    /// Without closing its sessions.
     Crash,
     /// With a close of its sessions.
     Close,
 }
 
 impl Plan {
-    /// How much longer than their delay datagrams may be under way when the world is healed.
+    /// The maximum delay of datagrams, beyond that of their path, that are in flight when the world
+    /// is healed.
     pub(super) fn max_jitter(&self) -> Span {
         let jitters = self.incidents.iter().map(|incident| match incident.what {
             What::Weather { weather, .. } => weather.jitter,
@@ -245,8 +251,8 @@ impl Plan {
         self.sources.iter().any(|source| source.is_commanded)
     }
 
-    /// Whether records may be held for processes that are gone: those had no name by which their
-    /// successors could replace them, or damage has changed the name on its way.
+    /// Whether records may be held for processes that no longer exist, because they had no name by
+    /// which a successor could replace them, or because damage has changed the name.
     pub(super) fn leaves_orphans(&self) -> bool {
         let nameless_restarts = self.incidents.iter().any(|incident| match incident.what {
             What::SourceRestarts { source, .. } => self.sources[source].name.is_empty(),
@@ -255,7 +261,7 @@ impl Plan {
         nameless_restarts || self.damaged == Damaged::Delivered
     }
 
-    /// Whether the labels of a source are off at some time.
+    /// Whether the labels of a source are off at any time.
     pub(super) fn labels_lie(&self, of: usize) -> bool {
         let lies = |incident: &Incident| match incident.what {
             What::LabelsStep { source, by_ms } => source == of && by_ms != 0,
@@ -266,7 +272,7 @@ impl Plan {
 }
 
 impl fmt::Display for Plan {
-    /// A line a host and a line an incident.
+    /// One line per host and per incident.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MonitorPlan { ppm, max_sources, idle, max_age, .. } = &self.monitor;
         let MonitorPlan { return_law, opens_returns_after, .. } = &self.monitor;

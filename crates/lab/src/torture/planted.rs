@@ -1,5 +1,5 @@
-//! Faults of endpoints, planted on purpose: each breaks one property, so that its checker is seen
-//! to fail. For tests only; not part of an ordinary build.
+//! Faults planted into endpoints: each violates one property, to test that its checker fails. For
+//! tests only; not part of an ordinary build.
 
 use std::collections::HashMap;
 
@@ -16,27 +16,27 @@ use super::source_host::MAX_WHOLE;
 /// A fault of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {
-    /// The monitor takes an older update for fresh.
+    /// The monitor accepts an older update as fresh.
     OlderTakenForFresh,
-    /// A source believes the monitor fresher than it is.
+    /// A source believes that the monitor is fresher than it is.
     AgeFlattered,
-    /// The monitor damages what it holds.
+    /// The monitor damages the states that it holds.
     StateDamaged,
     /// The monitor puts a symbol of another state into a large one.
     SymbolsMixed,
     /// The monitor keeps the records of silent sources.
     RecordsKept,
-    /// The monitor's answers have a byte too many.
+    /// The monitor's answers are one byte too long.
     AnswerTooLong,
-    /// A law goes beyond its ceiling.
+    /// A law exceeds its ceiling.
     RateRunsAway,
-    /// A timer is due again at once, for ever.
+    /// A timer is always due again at once.
     TimerSpins,
-    /// A source never takes up a challenge.
+    /// A source never answers a challenge.
     NeverReopens,
     /// The monitor misses most updates.
     UpdatesMissed,
-    /// The monitor hands out states of four times their maximum age.
+    /// The monitor delivers states up to four times their maximum age.
     TooOldHandedOut,
     /// The monitor does not report that a topic has become stale.
     AlarmsLost,
@@ -44,11 +44,11 @@ pub enum Planted {
     CommandsLost,
     /// A source misses most updates of a return session.
     CommandsMissed,
-    /// The monitor believes commands fresher than they are.
+    /// The monitor believes that commands are fresher than they are.
     CommandsFlattered,
     /// A source is given half of a command.
     CommandsHalved,
-    /// The monitor does not write down how far its application is with records.
+    /// The monitor does not journal its application's position in records.
     JournalLost,
     /// The monitor skips chunks of records.
     RecordsLost,
@@ -56,20 +56,20 @@ pub enum Planted {
     KeysLost,
     /// The monitor skips removals of keys.
     RemovalsLost,
-    /// The monitor takes the state of one key for that of another.
+    /// The monitor confuses the states of two keys.
     KeysMixed,
     /// The monitor goes back to the first state of a key.
     KeysGoBack,
     /// The monitor skips urgent states.
     UrgentLost,
-    /// A source does not hurry with urgent states.
+    /// A source does not send urgent states at once.
     UrgentDelayed,
     /// The monitor holds half of an urgent state.
     UrgentHalved,
 }
 
 impl Planted {
-    /// All faults with the property that each breaks.
+    /// All faults, with the property that each violates.
     pub const ALL: [(Self, &'static str); 25] = [
         (Self::OlderTakenForFresh, "freshest never goes back"),
         (Self::AgeFlattered, "age is never negative"),
@@ -102,11 +102,11 @@ impl Planted {
 /// The length of a symbol, bytes.
 const SYMBOL: usize = 1_000;
 
-/// Kinds of frames: a state, a removal, a chunk of a record, and one that no monitor knows.
+/// Kinds of frames: a state, a removal, a chunk of a record, and a kind unknown to every monitor.
 const KINDS: [u8; 3] = [1, 5, 6];
 const UNKNOWN: u8 = 99;
 
-/// One update with a whole state of so many passes [`Planted::UpdatesMissed`].
+/// One in this number of updates with a complete state passes [`Planted::UpdatesMissed`].
 const PASSES: u64 = 10;
 
 /// Plants a fault.
@@ -121,7 +121,7 @@ impl Saboteur {
         Self { fault, first: HashMap::new() }
     }
 
-    /// Whether an update never reaches its endpoint.
+    /// Whether an update does not reach its endpoint.
     fn intercepts_update(&self, direction: Direction, update: &Update<'_>) -> bool {
         let is_missed = || {
             let is_whole = update.opening.is_none() && !update.is_of_parts();
@@ -146,7 +146,8 @@ impl Saboteur {
         }
     }
 
-    /// The numbers of frames of an update that the monitor skips and that it reads; `None` if this is no update.
+    /// The numbers of frames of an update that the monitor skips and that it reads; `None` if this
+    /// is not an update.
     fn frames(&self, datagram: &[u8]) -> Option<(usize, usize)> {
         let Ok(Message::Update(update)) = Message::parse(datagram) else { return None };
         let skipped = update.frames.iter().filter(|frame| self.skips(*frame)).count();
@@ -154,7 +155,7 @@ impl Saboteur {
     }
 }
 
-/// Whether a frame has a whole state that begins like this.
+/// Whether a frame has a complete state with this beginning.
 fn is_state(frame: Frame<'_>, beginning: &[u8]) -> bool {
     matches!(frame, Frame::State { bytes, .. } if bytes.starts_with(beginning))
 }

@@ -1,5 +1,5 @@
-//! Where something can be made to go wrong that no fault of a path or a host brings about: the
-//! endpoints themselves. In an ordinary build nothing is.
+//! Hooks for faults that neither a path nor a host can cause, but only the endpoints themselves. In
+//! an ordinary build they do nothing.
 
 use freshline_core::link::Direction;
 use freshline_core::unit::Time;
@@ -7,38 +7,40 @@ use freshline_core::unit::Time;
 use super::observation::Observation;
 use super::plan::{MonitorPlan, SourcePlan};
 
-/// Gets between the endpoints and the world. By default it does nothing.
+/// Intercepts between the endpoints and the world. By default it does nothing.
 pub(super) trait Sabotage: Send {
-    /// Whether a datagram that has arrived never reaches its endpoint: the monitor, or back a source.
+    /// Whether to drop a datagram that has arrived at its endpoint: at the monitor, or in reverse
+    /// at a source.
     fn intercepts(&mut self, _direction: Direction, _datagram: &[u8]) -> bool {
         false
     }
 
-    /// The datagram that the monitor reads instead of one that has arrived; `None` if it reads that.
+    /// The datagram that the monitor reads instead of one that has arrived; `None` to read that
+    /// one.
     fn misread(&self, _datagram: &[u8]) -> Option<Vec<u8>> {
         None
     }
 
-    /// The monitor that there is, instead of the one that is checked.
+    /// The monitor to run, instead of the one to check.
     fn monitor(&self, plan: MonitorPlan) -> MonitorPlan {
         plan
     }
 
-    /// The same of a source.
+    /// The source to run, instead of the one to check.
     fn source(&self, plan: SourcePlan) -> SourcePlan {
         plan
     }
 
-    /// When the world goes on, instead of at `next`.
+    /// The time of the next step, instead of `next`.
     fn next_step_at(&self, _now: Time, next: Time) -> Time {
         next
     }
 
-    /// Changes what is seen.
+    /// Changes an observation.
     fn rewrite(&mut self, _observation: &mut Observation) {}
 }
 
-/// Leaves everything as it is.
+/// Changes nothing.
 pub(super) struct NoSabotage;
 
 impl Sabotage for NoSabotage {}

@@ -1,4 +1,4 @@
-//! A source, commanded or not, the application that it serves, and their clocks.
+//! A source, commanded or not, its application, and their clocks.
 
 use freshline_core::path::{PathId, SchedulerConfig};
 use freshline_core::session::{
@@ -22,7 +22,7 @@ pub(super) enum Happened {
     Learned(SourceEvent),
     /// It was given a state of the return direction.
     Commanded(Given),
-    /// It got one that may be too old to be given.
+    /// It received one that may be too old to be given.
     Withheld,
     /// It answered a datagram; lengths in bytes.
     Answered { question: usize, answer: usize },
@@ -34,7 +34,7 @@ pub(super) struct Given {
     pub(super) state: Vec<u8>,
     /// The return session.
     pub(super) session: SessionId,
-    /// Whether the state has opened that session, perhaps again.
+    /// Whether the state has opened that session, possibly again.
     pub(super) opened: bool,
 }
 
@@ -44,11 +44,11 @@ enum Endpoint {
     Dialer(Box<Dialer>),
 }
 
-/// A datagram that leaves.
+/// A datagram to be sent.
 pub(super) struct Leaving {
     /// The number of the path.
     pub(super) path: usize,
-    /// That of its update, unless it is a copy.
+    /// The number of its update, unless it is a copy.
     pub(super) seq: Option<u64>,
     pub(super) datagram: Vec<u8>,
 }
@@ -56,21 +56,21 @@ pub(super) struct Leaving {
 pub(super) struct SourceHost {
     end: Endpoint,
     pub(super) clock: Clock,
-    /// The port from which it sends now, of each path; none while its interface is gone.
+    /// The port from which it sends on each path; `None` while the path's interface is down.
     ports: Vec<Option<u16>>,
-    /// How many interfaces and addresses there have been.
+    /// The number of interfaces and addresses so far.
     last_port: u16,
-    /// How far the labels of the application's states are off, in ns.
+    /// The offset of the labels of the application's states, in ns.
     labels_off_by: i64,
-    /// The world asks far more often than it changes.
+    /// A cache, as it is read far more often than it changes.
     poll_timeout: Option<Time>,
     /// The first session of the present process.
     process: SessionId,
-    /// The same of all processes that there were.
+    /// The first sessions of all processes so far.
     processes: Vec<SessionId>,
     /// Whether the process is stopped.
     pub(super) is_stopped: bool,
-    /// States put so far, by all processes.
+    /// The number of states put so far, by all processes.
     put: u64,
     topics: Topics,
     plan: SourcePlan,
@@ -78,20 +78,20 @@ pub(super) struct SourceHost {
     rng: Pcg64,
 }
 
-/// The longest datagram of a source whose states take several.
+/// The maximum datagram of a source whose states take several.
 const MAX_DATAGRAM: usize = 9_000;
 
-/// States that are longer take several updates.
+/// Larger states take several updates.
 pub(super) const MAX_WHOLE: usize = MAX_DATAGRAM;
 
-/// The longest state of such a source.
+/// The maximum state of such a source.
 pub(super) const MAX_LARGE: usize = 60_000;
 
-/// The most updates that a state takes, repair left aside.
+/// The maximum number of updates per state, without repair.
 pub(super) const MAX_PARTS: u64 = 7;
 
 impl SourceHost {
-    /// With the settings of its receiver, if it is commanded.
+    /// A source with the settings of its receiver, if it is commanded.
     pub(super) fn new(plan: SourcePlan, receiver: MonitorParams, mut rng: Pcg64) -> Self {
         let mut topics = Topics::new(&plan);
         let (end, clock) = process(&plan, &mut topics, &receiver, Time::ZERO, &mut rng);
@@ -122,33 +122,33 @@ impl SourceHost {
         self.end.source()
     }
 
-    /// The present process, by the first of its sessions.
+    /// The present process, identified by the first of its sessions.
     pub(super) fn process(&self) -> SessionId {
         self.process
     }
 
-    /// Whether it is, or was, one of its processes.
+    /// Whether this is, or was, one of its processes.
     pub(super) fn has_run(&self, process: SessionId) -> bool {
         self.processes.contains(&process)
     }
 
-    /// The port of a path; none while its interface is gone.
+    /// The port of a path; `None` while its interface is down.
     pub(super) fn port(&self, path: usize) -> Option<u16> {
         self.ports[path]
     }
 
-    /// How many paths it has.
+    /// The number of its paths.
     pub(super) fn paths(&self) -> usize {
         self.ports.len()
     }
 
-    /// Another port for a path that has one.
+    /// Changes the port of a path, if it has one.
     pub(super) fn change_port(&mut self, path: usize) {
         self.last_port += 1;
         self.ports[path] = self.ports[path].map(|_| self.last_port);
     }
 
-    /// The interface of a path is gone, or there again with another port.
+    /// The interface of a path goes down, or is up again with another port.
     pub(super) fn set_interface(&mut self, now: Time, path: usize, is_there: bool) {
         if self.ports[path].is_some() == is_there {
             return;
@@ -161,7 +161,7 @@ impl SourceHost {
         self.plan_timeout();
     }
 
-    /// Replaces the process by a new one; gives the last words of the old one.
+    /// Replaces the process by a new one. Returns the close message of the old one.
     pub(super) fn restart(&mut self, now: Time, leave: Leave) -> Option<Vec<u8>> {
         let last_words = (leave == Leave::Close).then(|| {
             self.end.source_mut().close();
@@ -181,7 +181,7 @@ impl SourceHost {
         last_words.flatten()
     }
 
-    /// Its machine has slept.
+    /// Its machine was suspended.
     pub(super) fn resume(&mut self, now: Time) {
         let local = self.clock.read(now);
         self.end.source_mut().handle_resume(local);
@@ -192,17 +192,17 @@ impl SourceHost {
         self.labels_off_by = by_ms * 1_000_000;
     }
 
-    /// When it wants to send or to be woken; `None` if never, which is a fault.
+    /// The time of its next timeout; `None` if never, which is a fault.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.poll_timeout
     }
 
-    /// The same, and never while it is stopped.
+    /// The same, but never while it is stopped.
     pub(super) fn wakes_at(&self) -> Option<Time> {
         self.poll_timeout.filter(|_| !self.is_stopped)
     }
 
-    /// Does the work that is due: records states in `ledger` and passes events to `see`. Returns the
+    /// Handles due timeouts: records states in `ledger` and passes events to `see`. Returns the
     /// datagrams to send.
     pub(super) fn handle_timeout(
         &mut self,
@@ -217,7 +217,7 @@ impl SourceHost {
         self.drain(now, None, ledger, see)
     }
 
-    /// Hands in a datagram. Returns the datagrams to send at once.
+    /// Handles a datagram. Returns the datagrams to send at once.
     pub(super) fn receive(
         &mut self,
         (now, path): (Time, usize),
@@ -279,7 +279,7 @@ impl SourceHost {
         self.put += 1;
         let (process, number) = (self.process, self.put);
         let sample = Sample { process, number, len: self.len_of(number), at: now };
-        // The source takes labels from the future for now.
+        // The source accepts labels from the future as now.
         let label = local.as_nanos().saturating_add_signed(self.labels_off_by);
         let label = Time::from_nanos(label).min(local);
         ledger.put(label, sample);
@@ -294,20 +294,20 @@ impl SourceHost {
         self.topics.log.as_ref().is_some_and(Log::is_waiting)
     }
 
-    /// How many of its records are done.
+    /// The number of its records that are done.
     pub(super) fn records_done(&self) -> u64 {
         self.topics.log.as_ref().map_or(0, Log::done)
     }
 
-    /// Its name; empty for none.
+    /// Its name; empty if it has none.
     pub(super) fn name(&self) -> &str {
         &self.plan.name
     }
 
-    /// The age at the monitor as this source knows it.
+    /// The age at the monitor, as known to this source.
     pub(super) fn known_age(&self, now: Time) -> Option<Span> {
         let source = self.endpoint();
-        // A source with topics measures each.
+        // A source with topics measures the age of each.
         let age = source.topic_age(TopicId::FIRST).unwrap_or(source.age().process());
         age.age(self.clock.read(now))
     }

@@ -1,4 +1,4 @@
-//! The urgent states of a source, which its application puts at times of its own.
+//! The urgent states of a source, which its application puts at its own times.
 
 use freshline_core::session::{Source, TopicId, TopicParams};
 use freshline_core::unit::Time;
@@ -9,7 +9,8 @@ use super::ledger::{Ledger, Stop};
 /// The name of the topic.
 pub(super) const TOPIC: &str = "stop";
 
-/// An urgent state follows this number of states, half a period later: it is not due by the law.
+/// An urgent state follows this number of states, half a period later, when no update is due by the
+/// law.
 const STATES: u64 = 16;
 
 /// The application with its urgent states.
@@ -17,9 +18,9 @@ const STATES: u64 = 16;
 pub(super) struct Stops {
     /// See [`SourcePlan::hurries`](super::plan::SourcePlan::hurries).
     hurries: bool,
-    /// When the next one is put, on the clock of the source.
+    /// When the next one is put, by the clock of the source.
     due: Option<Time>,
-    /// How many there have been.
+    /// The number of urgent states so far.
     put: u64,
 }
 
@@ -32,7 +33,7 @@ impl Stops {
         TopicParams { is_urgent: self.hurries, ..TopicParams::new(TOPIC) }
     }
 
-    /// A new process has put none.
+    /// A new process starts without urgent states.
     pub(super) fn begin(&mut self) {
         self.due = None;
     }
@@ -44,7 +45,7 @@ impl Stops {
         }
     }
 
-    /// When [`Stops::put`] is due, on the clock of the source.
+    /// When [`Stops::put`] is due, by the clock of the source.
     pub(super) fn due(&self) -> Option<Time> {
         self.due
     }

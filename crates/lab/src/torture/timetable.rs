@@ -1,4 +1,4 @@
-//! What is demanded when.
+//! The phases of a trial, and the requirements in each.
 //!
 //! ```text
 //!  0 ──── faults ──── healed ─ wait ─ served ─── settled ──── away ── back ─ wait ─ found ── end
@@ -10,12 +10,12 @@ use freshline_core::unit::{Span, Time};
 
 use super::plan::{Damaged, Plan};
 
-/// The longest pause that a healthy source makes on its own: the longest wait between openings, a
-/// quarter of spread included. A probe's timeout and the longest period of the laws are shorter: faults are over
-/// before losses could lower the floor of `tenth` further.
+/// The maximum pause that a healthy source makes on its own: the maximum wait between openings, a
+/// quarter of spread included. A probe's timeout and the maximum period of the laws are shorter:
+/// faults end before losses could lower the floor of `tenth` further.
 pub(super) const MAX_PAUSE: Span = Span::from_millis(2_500);
 
-/// A return session follows its source to another address after two times its shortest patience, 1 s.
+/// A return session follows its source to another address after twice its minimum patience, 1 s.
 const FOLLOWS: Span = Span::from_secs(2);
 
 #[derive(Debug, Clone, Copy)]
@@ -24,16 +24,16 @@ pub(super) struct Timetable {
     pub(super) healed: Time,
     /// Every source has been served again.
     pub(super) served: Time,
-    /// The clocks' offset is that of healthy times.
+    /// The clocks' offset has been estimated on healthy paths.
     pub(super) settled: Time,
-    /// The monitor dies once more, though the paths are healthy.
+    /// The monitor dies once more, on healthy paths.
     pub(super) away: Time,
-    /// Another one starts.
+    /// Another monitor starts.
     pub(super) back: Time,
     /// Every source has found it.
     pub(super) found: Time,
-    /// How long the return direction may take, once a source is served: its sessions are opened after those of
-    /// sources, with the same waits.
+    /// The additional time for the return direction, once a source is served: its sessions are
+    /// opened after those of sources, with the same waits.
     pub(super) returns: Span,
     /// The run is over.
     pub(super) end: Time,
@@ -46,18 +46,19 @@ impl Timetable {
         // docs/protocol.md, "Silence and backoff".
         let wait = MAX_PAUSE + (delay * 2) * 3;
         let healed = Time::ZERO + plan.healed_at;
-        // What was under way when the world was healed is no part of the healed world.
-        // A damaged number that is far too high shows when 8 updates have been stale, in either direction.
+        // Datagrams in flight at the time of healing are not part of the healed world. A damaged
+        // number that is far too high is detected after 8 stale updates, in either direction.
         let stale = match plan.damaged {
             Damaged::Dropped => Span::ZERO,
             Damaged::Delivered => MAX_PAUSE * 8,
         };
         let mut served = healed + plan.max_jitter() + wait + stale;
         if plan.leaves_orphans() {
-            // They may fill the monitor until they have been idle; then comes the next try.
+            // Orphaned records may fill the monitor until they expire as idle; then the next
+            // attempt succeeds.
             served += plan.monitor.idle * 2 + MAX_PAUSE;
         }
-        // The source forgets the offset of troubled times after 20 s.
+        // The source discards the offset measured under faults after 20 s.
         let settled = served + Span::from_secs(22);
         let away = settled + Span::from_secs(4);
         let back = away + plan.absence;

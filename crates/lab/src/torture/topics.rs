@@ -1,4 +1,4 @@
-//! The topics of a source besides its states.
+//! The topics of a source in addition to its states.
 
 use freshline_core::session::{Source, StreamId, TopicId, TopicParams};
 use freshline_core::unit::Time;
@@ -10,7 +10,7 @@ use super::log::{self, Log};
 use super::plan::SourcePlan;
 use super::stops::{self, Stops};
 
-/// What the application of a source has besides its states, over all processes.
+/// The application's records, keys and urgent states in addition to its states, over all processes.
 #[derive(Debug)]
 pub(super) struct Topics {
     pub(super) log: Option<Log>,
@@ -21,7 +21,8 @@ pub(super) struct Topics {
 impl Topics {
     pub(super) fn new(plan: &SourcePlan) -> Self {
         Self {
-            // The id need not differ: a stream is one of its source, by the name.
+            // Ids need not differ between sources: a stream is identified by its source's name as
+            // well.
             log: plan.records.then(|| Log::new(StreamId(1))),
             keys: plan.keys.then(|| Keys::new(plan.large)),
             stops: plan.urgent.then(|| Stops::new(plan.hurries)),
@@ -73,7 +74,7 @@ impl Topics {
         }
     }
 
-    /// When [`Topics::handle_timeout`] is due, on the clock of the source.
+    /// When [`Topics::handle_timeout`] is due, by the clock of the source.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.stops.as_ref().and_then(Stops::due)
     }
@@ -92,7 +93,7 @@ impl Topics {
         }
     }
 
-    /// The application at the monitor has got more records.
+    /// The application at the monitor has received more records.
     pub(super) fn forget_done(&mut self, source: &Source) {
         if let Some(log) = &mut self.log {
             log.forget_done(source, id(source, log::TOPIC));

@@ -1,4 +1,4 @@
-//! The last things that were seen of a world.
+//! The last observations of a world.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use freshline_core::unit::Time;
 
 use super::observation::Observation;
 
-/// The last few seconds of a few sources.
+/// The number of observations kept: a few seconds of a few sources.
 const KEPT: usize = 2_000;
 
 #[derive(Default)]
@@ -20,7 +20,7 @@ impl Trace {
         self.0.push_back((now, seen.clone()));
     }
 
-    /// One line an observation, the oldest first.
+    /// One line per observation, the oldest first.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |(at, seen): &(Time, Observation)| {
             format!("{:>14.9} s  {seen}", at.since(Time::ZERO).as_secs_f64())

@@ -13,18 +13,18 @@ const AMPLIFICATION: usize = 3;
 
 #[derive(Default)]
 pub(super) struct Traffic {
-    /// The length of each update: its ack may wait for a command with which it leaves.
+    /// The length of each update: its ack may wait for a command with which it is sent.
     updates: HashMap<(SessionId, u64), usize>,
     addresses: HashMap<Address, Balance>,
-    /// Where the newest update of each return session went.
+    /// The destination of the newest update of each return session.
     returns: HashMap<SourceKey, Address>,
 }
 
-/// Of an address, in bytes.
+/// The traffic with an address, in bytes.
 #[derive(Default)]
 struct Balance {
     received: usize,
-    /// By return sessions.
+    /// Sent by return sessions.
     sent: usize,
     /// Whether the address has answered a datagram, or shown a cookie.
     is_proven: bool,
@@ -45,15 +45,15 @@ impl Traffic {
         self.addresses.entry(address).or_default().is_proven = true;
     }
 
-    /// An update of the return session to this source is answered, perhaps by another path than it took.
+    /// An update of the return session to this source is answered, possibly on another path.
     pub(super) fn prove_return(&mut self, to: SourceKey) {
         if let Some(address) = self.returns.get(&to) {
             self.prove(*address);
         }
     }
 
-    /// A datagram leaves, perhaps as the answer to one of `handed_in` bytes. Returns its length and the length of
-    /// its question, if it has a limit.
+    /// A datagram is sent, possibly as the answer to one of `handed_in` bytes. Returns its length
+    /// and the length of its question, if it has a limit.
     pub(super) fn send(
         &mut self,
         transmit: ListenerTransmit<Address>,

@@ -1,4 +1,4 @@
-//! One seed: its world, watched by all checkers until the end or the first breach.
+//! One seed: its world, observed by all checkers until the end or the first violation.
 
 use std::ops::AddAssign;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,45 +15,46 @@ use super::source_host::MAX_WHOLE;
 use super::timetable::Timetable;
 use super::trace::Trace;
 
-/// A property that did not hold.
+/// A violated property.
 #[derive(Debug, Clone)]
 pub struct Breach {
-    /// Which, in words.
+    /// The property, in words.
     pub property: &'static str,
-    /// What was seen instead.
+    /// The violation.
     pub what: String,
-    /// When, since the start of the world.
+    /// When it happened, since the start of the world.
     pub at: Span,
 }
 
-/// What happened in worlds, all of them or one.
+/// Counters of events in one or several worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// The time that passed in them.
     pub simulated: Span,
-    /// Steps of the worlds: moments at which something happened.
+    /// Steps of the worlds: times at which something happened.
     pub steps: u64,
     /// Incidents of the plans.
     pub incidents: u64,
     /// Updates sent.
     pub sent: u64,
-    /// Of these, taken for the freshest by a monitor.
+    /// The updates among them that a monitor accepted as the freshest.
     pub fresh: u64,
-    /// States in parts that a monitor had complete.
+    /// States in parts that were complete at a monitor.
     pub large: u64,
-    /// Times a session was opened at its source.
+    /// How often a session was opened at its source.
     pub opened: u64,
-    /// States that were not handed out as they came, since they might be older than their maximum age.
+    /// States that were not delivered on arrival because they might be older than their maximum
+    /// age.
     pub withheld: u64,
-    /// Times a source became stale.
+    /// How often a source became stale.
     pub stale: u64,
     /// States of the return direction that sources were given.
     pub commands: u64,
-    /// Records that applications at monitors got.
+    /// Records received by applications at monitors.
     pub records: u64,
-    /// States and removals of keys that monitors handed out.
+    /// States and removals of keys that monitors delivered.
     pub keys: u64,
-    /// Urgent states that monitors handed out.
+    /// Urgent states that monitors delivered.
     pub urgent: u64,
 }
 
@@ -100,7 +101,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// A world, its watchers, and what they have seen.
+/// A world, its checkers, and their observations.
 pub(super) struct Trial {
     hosts: Hosts,
     checks: Vec<Box<dyn Check>>,
@@ -120,7 +121,7 @@ impl Trial {
         }
     }
 
-    /// Runs to the end; gives the first breach. A panic is one.
+    /// Runs to the end. Returns the first violation; a panic counts as one.
     pub(super) fn run(&mut self) -> Option<Breach> {
         let broken = catch_unwind(AssertUnwindSafe(|| self.watch()));
         let (property, what) = match broken {

@@ -1,4 +1,4 @@
-//! How a path treats datagrams for a while.
+//! The faults of a path during a period.
 
 use std::fmt;
 
@@ -8,31 +8,31 @@ use serde::Serialize;
 
 use crate::world::Faults;
 
-/// How the path treats datagrams for a while; probabilities from 0 to 1. The default is a healthy
-/// path.
+/// The faults of a path during a period; probabilities from 0 to 1. The default is a healthy path.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Weather {
-    /// Each datagram takes up to this much longer than the delay, so that they overtake.
+    /// The maximum of a datagram's random delay beyond the path's delay, so that datagrams overtake
+    /// each other.
     pub jitter: Span,
-    /// Datagrams lost one by one.
+    /// The probability of independent losses.
     pub loss: f64,
-    /// The chance, at each datagram, that a burst of losses begins. Gilbert, "Capacity of a
-    /// Burst-Noise Channel", 1960: two states, everything is lost in the bad one.
+    /// The probability, per datagram, that a burst of losses begins. Gilbert, "Capacity of a
+    /// Burst-Noise Channel", 1960: two states, in the bad one of which everything is lost.
     pub bursts: f64,
-    /// Datagrams that arrive twice.
+    /// The probability that a datagram arrives twice.
     pub duplication: f64,
-    /// Datagrams in which up to three bits flip.
+    /// The probability that up to three bits of a datagram flip.
     pub corruption: f64,
-    /// Datagrams that lose their end.
+    /// The probability that a datagram is truncated.
     pub truncation: f64,
-    /// Datagrams of strangers, for each of ours, to either side.
+    /// The ratio of strangers' datagrams to Freshline's, to either end.
     pub foreign: f64,
-    /// What does not pass at all.
+    /// The directions that are blocked.
     pub partition: Partition,
 }
 
 impl fmt::Display for Weather {
-    /// What differs from a healthy path.
+    /// The differences from a healthy path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::default() {
             return f.write_str("healthy");
@@ -59,18 +59,18 @@ impl fmt::Display for Weather {
     }
 }
 
-/// The directions in which nothing passes.
+/// The directions that are blocked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Partition {
-    /// Everything passes.
+    /// No direction.
     #[default]
     Neither,
-    /// Updates do not.
+    /// Updates.
     ToMonitor,
-    /// Answers do not.
+    /// Answers.
     ToSource,
-    /// Nothing does.
+    /// Both directions.
     Both,
 }
 
@@ -78,7 +78,7 @@ pub enum Partition {
 const BURST: f64 = 8.0;
 
 impl Weather {
-    /// What it loses in a direction.
+    /// Its loss in a direction.
     pub(super) fn loss(&self, direction: Direction) -> Loss {
         let is_cut = match self.partition {
             Partition::Neither => false,

@@ -1,5 +1,5 @@
-//! Age is never negative: no source believes the monitor fresher than it is. Nor does age grow
-//! faster than time.
+//! Age is never negative: no source believes that the monitor is fresher than it is. Nor does age
+//! grow faster than time.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use crate::torture::observation::Observation;
 use crate::torture::plan::{Damaged, Plan};
 
 pub(super) struct Age {
-    /// Of each source, whether what it labels and hears is true.
+    /// For each source, whether its labels and the ages reported to it are true.
     honest: Vec<bool>,
     /// When the freshest state that ever reached the monitor was sampled.
     freshest: HashMap<SessionId, Time>,
-    /// When the freshest command was put that a source was given in its session, where commands are not damaged
-    /// or withheld.
+    /// When the freshest command given to a source in its session was put, in worlds in which
+    /// commands are neither damaged nor withheld.
     commands: Option<HashMap<SessionId, Time>>,
-    /// The last age that was known, and when.
+    /// The last known age, and when it was known.
     known: HashMap<SessionId, (Time, Span)>,
 }
 
@@ -65,7 +65,7 @@ fn refresh(freshest: &mut HashMap<SessionId, Time>, session: SessionId, at: Time
     *freshest = at.max(*freshest);
 }
 
-/// The true age, if one end believes the other end fresher than that.
+/// The true age, if one end believes that the other end is fresher than that.
 fn too_fresh(now: Time, age: Span, freshest: Option<&Time>) -> Option<Span> {
     let truth = now.since(*freshest?);
     (on_any_clock(age) < truth).then_some(truth)
@@ -109,7 +109,7 @@ impl Check for Age {
     }
 }
 
-/// The most that a clock can count during `span` of another.
+/// The maximum that a clock can count during `span` of another clock.
 pub(super) fn on_any_clock(span: Span) -> Span {
     span + span.mul_f64(CLOCKS_DIFFER) + Span::from_micros(1)
 }

@@ -1,4 +1,4 @@
-//! No answer of the monitor is longer than its question: it is of no use for floods.
+//! No answer of the monitor is longer than its question, so that it cannot amplify floods.
 
 use super::Check;
 use crate::torture::hosts::Hosts;

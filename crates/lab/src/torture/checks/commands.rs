@@ -1,4 +1,4 @@
-//! Commands arrive whole, at the source that they are for, in time, in order, and once in a session.
+//! Commands arrive complete, at their source, in time, in order, and once per session.
 
 use freshline_core::unit::Span;
 use freshline_core::wire::SessionId;
@@ -16,7 +16,7 @@ pub(super) struct Commands {
     newest: Vec<Option<Newest>>,
 }
 
-/// The command that a source was given last.
+/// The last command given to a source.
 #[derive(Clone, Copy)]
 struct Newest {
     /// The process of the source.

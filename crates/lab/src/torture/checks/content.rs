@@ -1,4 +1,4 @@
-//! What the monitor holds is what was sampled: whole, by that source, and not later than now.
+//! The monitor holds states as they were sampled: complete, by that source, and not later than now.
 
 use super::Check;
 use crate::torture::hosts::Hosts;
@@ -41,7 +41,7 @@ impl Check for Content {
         }
         if hosts.ledger.find(*session, *label, held).is_none() {
             let len = held.len();
-            return Err(format!("{len} bytes of {session:?}, at {seq}, are not what was put"));
+            return Err(format!("{len} bytes of {session:?}, at {seq}, are not the state put"));
         }
         Ok(())
     }

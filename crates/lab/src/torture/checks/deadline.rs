@@ -1,6 +1,6 @@
-//! No state is handed out that is older than its maximum age; a source of which the newest one becomes older
-//! is stale at most 10 ms later; and none is while its age, with twice the uncertainty that the monitor
-//! states, is below.
+//! No state older than its maximum age is delivered. A source whose newest state becomes older than
+//! that is reported stale at most 10 ms later, and is not reported stale while its age plus twice
+//! the uncertainty stated by the monitor is below the maximum.
 
 use std::collections::HashMap;
 
@@ -14,14 +14,14 @@ use crate::torture::hosts::Hosts;
 use crate::torture::observation::Observation;
 use crate::torture::plan::{Damaged, Plan, What};
 
-/// How late an alarm may be.
+/// The maximum delay of an alarm.
 const LATE: Span = Span::from_millis(10);
 
 pub(super) struct Deadline {
     max_age: Option<Span>,
-    /// Of each source, whether what it labels is true.
+    /// For each source, whether its labels are true.
     honest: Vec<bool>,
-    /// By the name of the source, or its session if it has none.
+    /// By the name of the source, or by its session if it has no name.
     known: HashMap<Whose, Known>,
 }
 
@@ -38,14 +38,14 @@ impl Whose {
 }
 
 struct Known {
-    /// When the newest state that was handed out was sampled, in the world's time.
+    /// When the newest delivered state was sampled, in the world's time.
     sampled: Time,
     is_stale: bool,
 }
 
 impl Deadline {
     pub(super) fn new(plan: &Plan) -> Self {
-        // Damaged fields can say anything of clocks.
+        // Damaged fields can contain any clock value.
         let max_age = plan.monitor.max_age.filter(|_| plan.damaged == Damaged::Dropped);
         let honest = (0..plan.sources.len()).map(|source| !plan.labels_lie(source)).collect();
         Self { max_age, honest, known: HashMap::new() }
@@ -90,7 +90,7 @@ impl Deadline {
     }
 }
 
-/// A state of a key is handed out.
+/// A state of a key is delivered.
 fn on_key(
     hosts: &Hosts,
     session: SessionId,

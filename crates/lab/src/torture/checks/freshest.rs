@@ -1,5 +1,5 @@
-//! The freshest state never goes back while the monitor holds a record of the session: neither the number
-//! of the newest update falls, nor does an older state follow a newer one.
+//! The freshest state never goes back while the monitor holds a record of the session: the number
+//! of the newest update does not decrease, and an older state does not follow a newer one.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ impl Check for Freshest {
             return Ok(());
         };
         let sample = hosts.ledger.find(*session, *label, held);
-        // By a damaged label nothing can be told.
+        // A damaged label proves nothing.
         let sample = sample.filter(|_| self.damaged == Damaged::Dropped);
         let number = sample.map(|sample| sample.number);
         let before = self.newest.insert(*session, (*seq, number)).filter(|_| !opened);

@@ -1,5 +1,6 @@
-//! Of each key the monitor holds a state that was put for it, never an older one after a newer one, and none that was
-//! removed before; and after the healing it comes to hold the newest state of each key, and no key that is removed.
+//! For each key the monitor holds a state that was put for it, never an older one after a newer
+//! one, and never one that was removed before. After the healing it obtains the newest state of
+//! each key, and no removed key.
 
 use std::collections::HashMap;
 
@@ -25,7 +26,8 @@ pub(super) struct Keys {
     sources: Vec<bool>,
     /// The number of the newest state of each key that the monitor has had, or of its removal.
     newest: HashMap<SessionId, HashMap<Vec<u8>, u64>>,
-    /// Fresh acks of each source since the monitor had the newest of its key, or a newer state than before.
+    /// The number of fresh acks of each source since the monitor obtained the newest state of its
+    /// key, or a newer state than before.
     acks: Vec<HashMap<&'static [u8], u64>>,
 }
 
@@ -40,7 +42,7 @@ impl Keys {
         }
     }
 
-    /// The monitor has the state of a key with this number, or knows that it is removed.
+    /// The monitor has the state of a key with this number, or knows its removal.
     fn advance(&mut self, hosts: &Hosts, session: SessionId, key: &[u8], number: u64) {
         self.newest.entry(session).or_default().insert(key.to_vec(), number);
         if let Some(source) = hosts.source_of(session) {
@@ -87,7 +89,7 @@ impl Keys {
         Ok(())
     }
 
-    /// The source has a fresh ack.
+    /// The source has received a fresh ack.
     fn on_ack(&mut self, hosts: &Hosts, source: usize) -> Result<(), String> {
         let (host, acks) = (&hosts.sources[source], &mut self.acks[source]);
         let sender = host.endpoint();
@@ -121,7 +123,7 @@ impl Keys {
     }
 }
 
-/// Whether the monitor has the newest state of a key, or does not have a key that is removed.
+/// Whether the monitor has the newest state of a key, or does not have a removed key.
 fn is_up_to_date(
     held: Option<&TopicRecord>,
     newest: Option<&KeyPut>,

@@ -1,5 +1,5 @@
-//! The monitor's memory is bounded: by its cap, by the payloads, and in time, since who is silent
-//! is forgotten. Every record that ever was is accounted for.
+//! The monitor's memory is bounded: by its cap, by the payloads, and in time, since silent sources
+//! are forgotten. Every record that ever existed is accounted for.
 
 use freshline_core::session::MonitorParams;
 use freshline_core::unit::Span;
@@ -13,7 +13,7 @@ pub(super) struct Memory {
     max_sources: usize,
     max_payload: usize,
     max_large: usize,
-    /// A record is forgotten after `idle`, at most as long again later.
+    /// The maximum silence before a record is forgotten: `idle`, and at most as long again.
     max_silence: Span,
 }
 
@@ -23,7 +23,7 @@ impl Memory {
             max_sources: plan.monitor.max_sources,
             max_payload: MonitorParams::default().max_payload,
             max_large: plan.monitor.max_large,
-            // Waking up in 64 steps costs a rounding each.
+            // Waking up in 64 steps adds a rounding error each.
             max_silence: plan.monitor.idle * 2 + Span::from_millis(1),
         }
     }

@@ -1,4 +1,4 @@
-//! What must hold in every world: one checker a property.
+//! The properties that must hold in every world: one checker per property.
 
 mod age;
 mod answers;
@@ -21,15 +21,16 @@ use super::observation::Observation;
 use super::plan::Plan;
 use super::timetable::Timetable;
 
-/// By how much readings of two clocks of these worlds can differ, beyond rounding: ⌈2 · 200 ppm⌉.
+/// The maximum relative difference between two clocks of these worlds, beyond rounding: ⌈2 · 200
+/// ppm⌉.
 const CLOCKS_DIFFER: f64 = 0.000_4;
 
-/// Watches one property. `Err` says what broke it.
+/// Checks one property. `Err` describes the violation.
 pub(super) trait Check: Send {
     /// The property, in words.
     fn property(&self) -> &'static str;
 
-    /// Something was seen.
+    /// An observation was made.
     fn on_observation(&mut self, _hosts: &Hosts, _seen: &Observation) -> Result<(), String> {
         Ok(())
     }

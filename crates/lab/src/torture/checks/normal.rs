@@ -1,4 +1,4 @@
-//! Age returns to normal: some time after the healing it is what the rate and the path make it,
+//! Age returns to normal: some time after the healing it is determined by the rate and the path,
 //! and both ends know it.
 
 use freshline_core::source::{Phase, RateLaw};
@@ -11,18 +11,19 @@ use crate::torture::plan::Plan;
 use crate::torture::source_host::MAX_PARTS;
 use crate::torture::timetable::{MAX_PAUSE, Timetable};
 
-/// Estimates of the clocks' offset are up to so old.
+/// The maximum age of estimates of the clocks' offset.
 const OFFSET_LASTS: Span = Span::from_secs(20);
 
 pub(super) struct Normal {
     timetable: Timetable,
-    /// One way to the monitor, of each source by its slowest path.
+    /// The one-way delay to the monitor, for each source on its slowest path.
     delays: Vec<Span>,
-    /// Of each source, whether states take several updates, and how many other topics of states it has.
+    /// For each source, whether states take several updates, and the number of its other topics of
+    /// states.
     large: Vec<bool>,
     others: Vec<u64>,
-    /// When the newest command was put that a source was given; `None` if it is not commanded. Damage can ask for
-    /// commands in its name.
+    /// When the newest command given to a source was put; `None` if the source is not commanded.
+    /// Damage can request commands in its name.
     commanded: Vec<Option<Time>>,
     /// Whether commands may be too old to be given.
     withholds: bool,
@@ -45,7 +46,7 @@ impl Normal {
         let sender = hosts.monitor.return_source(session).filter(|_| !self.withholds);
         let Some((sender, given)) = sender.zip(self.commanded[source]) else { return Ok(()) };
         let (age, delay) = (hosts.now.since(given), self.delays[source]);
-        // Of this, an ack waits 1 ms for a state with which it leaves.
+        // This includes the 1 ms that an ack waits for a state with which it is sent.
         let normal = delay + max_pause(sender.law(), delay) + Span::from_millis(2);
         if age > normal {
             return Err(format!("source {source}: a command of {age}, {normal} would be normal"));
@@ -53,8 +54,9 @@ impl Normal {
         Ok(())
     }
 
-    /// By how much states may be older beside other topics: each takes a turn, and the update after an urgent one leaves
-    /// half a period late. ACP, which may take its rate back to one update per round trip for an epoch, does so then.
+    /// The additional age of states because of other topics: topics take turns, and the update
+    /// after an urgent one is sent half a period late. ACP may reduce its rate to one update per
+    /// round trip for an epoch, which is then added.
     fn turns(&self, law: &dyn RateLaw, source: usize) -> Span {
         let (others, period) = (self.others[source], law.rate().period());
         match others {
@@ -71,13 +73,13 @@ impl Normal {
             return Err(format!("source {source} is unknown to the monitor"));
         };
         let Some(put_at) = hosts.ledger.put_at(session, record.generated_at) else {
-            return Err(format!("source {source} never sent what is held of it"));
+            return Err(format!("source {source} never sent the state that the monitor holds"));
         };
         let age = hosts.now.since(put_at);
         let delay = self.delays[source];
         let law = host.endpoint().law();
         let pause = max_pause(law, delay);
-        // A large state, its repair, and the next one.
+        // A large state, its repair symbols, and the next state.
         let updates = if self.large[source] { 3 * MAX_PARTS } else { 1 };
         let turns = self.turns(law, source);
         let normal = delay + pause * updates + turns + Span::from_millis(1);
@@ -100,13 +102,13 @@ impl Normal {
     }
 }
 
-/// The longest time between two updates of a law on a path with this delay.
+/// The maximum time between two updates of a law on a path with this delay.
 pub(super) fn max_pause(law: &dyn RateLaw, delay: Span) -> Span {
-    // A law changes its rate by a quarter at a time; the last period may have been the longer.
+    // A law changes its rate by a quarter at a time, and the previous period may have been the
+    // longer one.
     match law.phase() {
         Phase::Probing => MAX_PAUSE,
-        // Behind a train of four updates it waits for as many periods, and it pauses for a round
-        // trip.
+        // After a train of four updates it pauses for as many periods, plus one round trip.
         Phase::Steering if law.name() == "tenth" => law.rate().period() * 6 + delay * 2,
         Phase::Steering => law.rate().period() * 2,
     }

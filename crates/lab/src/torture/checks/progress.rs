@@ -1,4 +1,4 @@
-//! Time goes on: nobody stalls, and nobody spins.
+//! Time advances: no host stalls, and no timer spins.
 
 use freshline_core::unit::{Span, Time};
 
@@ -7,8 +7,8 @@ use crate::torture::hosts::Hosts;
 use crate::torture::plan::{Plan, SourcePlan};
 use crate::torture::source_host::SourceHost;
 
-/// Of each update of a source a second, on each of its paths and in each direction: sending, arriving,
-/// being answered, all of that copied, timers, and strangers.
+/// The maximum number of steps per update of a source, on each of its paths and in each direction:
+/// sending, arriving, being answered, copies of all that, timers, and strangers.
 const STEPS_AN_UPDATE: u64 = 16;
 
 pub(super) struct Progress {

@@ -1,5 +1,5 @@
-//! Each record reaches the application at the monitor once and in order, over all that happens to either end; and
-//! after the healing those that wait arrive.
+//! Each record reaches the application at the monitor once and in order, whatever happens to either
+//! end. After the healing, pending records arrive.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,14 @@ use crate::torture::timetable::Timetable;
 pub(super) struct Records {
     timetable: Timetable,
     damaged: Damaged,
-    /// The number of the next one, by the name of the source.
+    /// The number of the next record, by the name of the source.
     next: HashMap<String, u64>,
-    /// Fresh acks of each source since one of its records came or it had none that waited.
+    /// Fresh acks of each source since one of its records arrived or it had no pending record.
     acks: Vec<u64>,
 }
 
-/// Beside states of an adaptive law records are a sixteenth of the bytes: one of three chunks comes within so many
-/// updates of 50 bytes.
+/// Alongside the states of an adaptive law, records are a sixteenth of the bytes: a record of three
+/// chunks arrives within this number of updates of 50 bytes.
 const MAX_ACKS: u64 = 400;
 
 impl Records {

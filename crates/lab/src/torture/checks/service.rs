@@ -1,5 +1,5 @@
-//! Service resumes after the healing, within the documented wait, and never pauses longer while
-//! the monitor is there; and once more, after an absence of the monitor.
+//! Service resumes after the healing, within the documented time, and never pauses longer while the
+//! monitor is up; and once more after a downtime of the monitor.
 
 use freshline_core::source::LawConfig;
 use freshline_core::unit::{Span, Time};
@@ -11,7 +11,8 @@ use crate::torture::plan::{Plan, SourcePlan};
 use crate::torture::source_host::SourceHost;
 use crate::torture::timetable::Timetable;
 
-/// A source under Tenth leaves out an update that falls into a common pause, at its lowest rate for this long.
+/// A source under Tenth skips an update that falls into a common pause, at its lowest rate for this
+/// long.
 const LEFT_OUT: Span = Span::from_secs(2);
 
 pub(super) struct Service {
@@ -19,14 +20,14 @@ pub(super) struct Service {
     sources: Vec<Served>,
 }
 
-/// When a source was last served, the start of the world included.
+/// When a source was last served; initially the start of the world.
 #[derive(Clone, Copy, Default)]
 struct Served {
     fresh: Time,
     acked: Time,
-    /// `None` if it is not commanded.
+    /// `None` if the source is not commanded.
     commanded: Option<Time>,
-    /// How much longer it may be without an update than others.
+    /// How much longer than others it may be without an update.
     pauses: Span,
 }
 
@@ -40,7 +41,7 @@ impl Service {
         Self { timetable, sources: plan.sources.iter().map(served).collect() }
     }
 
-    /// The longest that a source may have been without service; `None` while nothing is demanded.
+    /// The maximum time that a source may be without service; `None` while no service is required.
     fn max_wait(&self, now: Time) -> Option<Span> {
         let Timetable { healed, served, away, back, found, .. } = self.timetable;
         if now >= found {

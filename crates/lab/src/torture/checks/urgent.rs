@@ -1,5 +1,6 @@
-//! Urgent states arrive whole and in order; and while a source is served on healthy paths, at once, whatever the rate
-//! of its law. Tenth makes pauses of up to six periods, of which a burst of four is not enough.
+//! Urgent states arrive complete and in order. While a source is served on healthy paths, they
+//! arrive at once, whatever the rate of its law. Tenth pauses for up to six periods, for which a
+//! burst of four is not enough.
 
 use std::collections::HashMap;
 
@@ -17,15 +18,15 @@ use crate::torture::plan::{Damaged, Plan, What};
 use crate::torture::stops::TOPIC;
 use crate::torture::timetable::{MAX_PAUSE, Timetable};
 
-/// How much longer than the delay of its path an urgent state takes at most.
+/// The maximum delivery time of an urgent state beyond the delay of its path.
 const AT_ONCE: Span = Span::from_millis(1);
 
 pub(super) struct Urgent {
     timetable: Timetable,
     damaged: Damaged,
-    /// The slowest path of each source.
+    /// The delay of the slowest path of each source.
     delays: Vec<Span>,
-    /// The number of the newest one of each session.
+    /// The number of the newest urgent state of each session.
     newest: HashMap<SessionId, u64>,
 }
 
@@ -55,7 +56,8 @@ impl Urgent {
     }
 }
 
-/// Whether the monitor has the newest urgent state of a session, perhaps one that is too old to be handed out.
+/// Whether the monitor has the newest urgent state of a session, even if that is too old to be
+/// delivered.
 fn is_held(hosts: &Hosts, session: SessionId, stop: &Stop) -> bool {
     let record = hosts.monitor.record(session);
     let mut topics = record.into_iter().flat_map(Record::topics);
@@ -87,7 +89,7 @@ impl Check for Urgent {
 
     fn on_step(&mut self, hosts: &Hosts) -> Result<(), String> {
         let Timetable { served, away, .. } = self.timetable;
-        // Those that were put before leave once the session is open.
+        // Earlier ones are sent once the session is open.
         let from = served + MAX_PAUSE;
         if !(from..away).contains(&hosts.now) {
             return Ok(());
