@@ -149,7 +149,7 @@ impl Listening {
         }
     }
 
-    /// Who may open a session that needs this right, as the files have it now.
+    /// The sessions' access rules for this right, by the current files.
     ///
     /// # Errors
     /// [`Error`] says which file cannot be used.
@@ -206,7 +206,7 @@ impl Listening {
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     pub(crate) quic: Option<Quic>,
-    /// What [`Served::reload`] reads.
+    /// The files of [`Served::reload`].
     pub(crate) listening: Listening,
     /// `None` in a simulation.
     pub(crate) reloader: Option<Reloader>,

@@ -50,7 +50,7 @@ pub struct SavedMetric {
     pub ci95: Option<f64>,
 }
 
-/// A file that is no saved run.
+/// A file that is not a saved run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SavedError {
@@ -86,7 +86,7 @@ pub enum SavedError {
     },
 }
 
-/// The most bytes of a saved run.
+/// The maximum length of a saved run, in bytes.
 const MAX_LENGTH: u64 = 64 << 20;
 
 /// The document in a file.

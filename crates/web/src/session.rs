@@ -35,7 +35,7 @@ const CUT: u8 = 2;
 /// Flags, length and the error of the age in front of a state.
 const HEADER: usize = 9;
 
-/// The most bytes of states of a browser, below the 64 MiB that a page holds; beyond it states are
+/// The maximum bytes of states of a browser, below the 64 MiB that a page holds; beyond it states are
 /// cut.
 const MAX_BYTES: usize = 48 << 20;
 
@@ -81,7 +81,7 @@ pub(crate) struct Session {
     bytes: usize,
     /// Smoothed round trip, s.
     srtt: Option<f64>,
-    /// It has requested states before any had arrived.
+    /// An update is due for which there was no new state.
     is_hungry: bool,
     /// A state with its header.
     buffer: Vec<u8>,

@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    /// √(1.5/0.0001) is 122 segments, 61 s at 2 a second, of which a window of 4 is 2 s.
+    /// √(1.5/0.0001) is 122 segments, 61 s at 2 per second, of which a window of 4 is 2 s.
     #[test]
     fn a_window_that_cannot_grow_bounds_the_wait() {
         let bounded = DtpaParams { max_window: Some(4), ..DtpaParams::default() };

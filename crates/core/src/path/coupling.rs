@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn with_lia_two_equal_paths_over_one_bottleneck_grow_as_one() {
-        // 40 packets a round trip, each worth (w/rtt²)/(2w/rtt)² = 1/(4w): half a packet, as each
+        // 40 packets per round trip, each worth (w/rtt²)/(2w/rtt)² = 1/(4w): half a packet, as each
         // loss halves one of the two windows alone.
         let both = [share(20.0, 0.1, 0.0, 0.0), share(20.0, 0.1, 0.0, 0.0)];
         let each = CoupledLaw::Lia.increase(&both[0], both.iter());

@@ -56,7 +56,7 @@ impl Default for LingerParams {
 #[derive(Debug, Clone)]
 pub struct Linger {
     params: LingerParams,
-    /// The averaged pacing rate of each path, in bytes a second.
+    /// The averaged pacing rate of each path, in bytes per second.
     pace: [Option<f64>; MAX_PATHS],
     /// The path that has the burst, and the bytes left of it.
     burst: Option<(PathId, u64)>,
@@ -68,7 +68,7 @@ impl Linger {
         Self { params, pace: [None; MAX_PATHS], burst: None, backlog: Backlog::new() }
     }
 
-    /// The pacing rate of `path`, in bytes a second.
+    /// The pacing rate of `path`, in bytes per second.
     fn pacing_rate(&self, path: &PathState) -> f64 {
         if let Some(rate) = path.pacing_rate {
             return rate.get() as f64;

@@ -204,8 +204,8 @@ pub struct Acked {
 }
 
 impl Acked {
-    /// The service time X of equation (2.2): from the device to the ack. An estimated wait can exceed the
-    /// round trip; the service time is at least a sixteenth of that.
+    /// The service time X of equation (2.2): from the device to the ack. An estimated delay
+    /// can exceed the round trip; the service time is at least a sixteenth of that.
     pub fn service(&self) -> Span {
         (self.round_trip - self.wait.min(self.round_trip)).max(self.round_trip / 16)
     }
@@ -290,7 +290,7 @@ pub trait Scheduler: fmt::Debug + Send {
     /// A packet that was sent once, by `_path`, is acknowledged.
     fn on_ack(&mut self, _path: PathId, _acked: &Acked) {}
 
-    /// Whether [`Scheduler::on_ack`] changes anything; else drivers need not keep packets' waits.
+    /// Whether [`Scheduler::on_ack`] changes anything; else drivers need not keep packets' queueing delays.
     fn wants_acks(&self) -> bool {
         false
     }

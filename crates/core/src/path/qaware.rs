@@ -37,7 +37,7 @@
 //!   sixteenth of RTT_i. Under Algorithm 1, Ŝ is at least the minimum of recent round trips, or, where that
 //!   is unknown, a sixteenth of srtt.
 //! - **The best path has no room.** Algorithm 1 goes through "available subflows": QAware takes the next
-//!   best. [`Earliest`](super::Earliest) waits where that is better.
+//!   best. [`Earliest`](super::Earliest) waits if that is better.
 //! - **A queue that cannot be seen** counts as an empty one: n = 0 and W_i = 0. The rule is then that of
 //!   the shortest round trip.
 //! - **A queue that is blocked** (n > 0, and no packet has left yet) has no W: the ack of such a packet changes
@@ -258,7 +258,7 @@ mod tests {
         let mut queues: [u64; 2] = [0; 2];
         let mut sent: [u64; 2] = [0; 2];
         let mut srtt = [20.0f64; 2];
-        // (when the ack comes, path, round trip, wait), in ms.
+        // (arrival of the ack, path, round trip, queueing delay), in ms.
         let mut acks: alloc::vec::Vec<(u64, u8, u64, u64)> = alloc::vec::Vec::new();
         for ms in 0..4_000u64 {
             for (_, path, round_trip, wait) in acks.extract_if(.., |(at, ..)| *at <= ms) {

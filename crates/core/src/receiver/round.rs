@@ -1,4 +1,4 @@
-//! A receiver's measurements once a round trip: its duration, and the data that arrived in it.
+//! A receiver's measurements once per round trip: its duration, and the data that arrived in it.
 //!
 //! ```text
 //! with a sample:       R̂TT ← (1 − β)·R̂TT + β·sample

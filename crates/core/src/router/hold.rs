@@ -2,7 +2,7 @@
 //!
 //! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", section
 //! V-A. The example there: an update each T = 1, which takes d = 1.9 to send. IFIL sends the update
-//! that came during a transmission at its end, 0.1 before the next one comes; waiting for that
+//! that arrived during a transmission at its end, 0.1 before the next one; waiting for that one
 //! makes the mean age 2.9 in place of 3.3 to 3.4 (the paper prints 3.74).
 //!
 //! # Law

@@ -10,8 +10,8 @@
 //!   round > T   wait = round/2                             used = γ
 //!
 //! TDM   frame = T_f + l (T_f at γ = 1)        a packet under way at the end of an interval
-//!   ρ ≤ 1       closed = (1 − γ)·T_f + 3·l/2, at most frame (0 at γ = 1); what comes then waits
-//!               M = N·min(1, closed/T)        flows of which one waits at the end of it
+//!   ρ ≤ 1       closed = (1 − γ)·T_f + 3·l/2, at most frame (0 at γ = 1); arrivals then are queued
+//!               M = N·min(1, closed/T)        flows with a queued update at the end of it
 //!               wait = (closed² + (frame − closed)·l + closed·(M − 1)⁺·d + (M·d)²) / (2·frame)
 //!               used = (N·(frame − closed)/T + M·(1 − (M − 1)⁺·d/(2·T)))·d / frame
 //!   ρ > 1       frame = T_f + (d + l)/2

@@ -1,11 +1,11 @@
 //! CoDel's decision to drop: the state machine of RFC 8289 section 5.5, without a queue.
 //!
 //! ```text
-//!          sojourn ≥ target for an interval: drop, n ← 1 or near the n of late
+//!          sojourn ≥ target for an interval: drop, n ← 1 or near the last n
 //! ┌──────┐ ─────────────────────────────────────────────────────────────────► ┌──────────┐
 //! │ calm │                                                                    │ dropping │
 //! └──────┘ ◄───────────────────────────────────────────────────────────────── └──────────┘
-//!          sojourn < target, or no more than a packet waits              at drop_next:
+//!          sojourn < target, or at most a packet is queued               at drop_next:
 //!                                                                        drop, n ← n + 1
 //! with each drop: drop_next ← drop_next + interval / √n
 //! ```

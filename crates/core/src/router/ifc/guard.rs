@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn frames_of_a_video_are_never_admitted() {
-        // 10 packets of 1200 bytes, 30 times a second, sent at once or spread over 1 ms.
+        // 10 packets of 1200 bytes, 30 times per second, sent at once or spread over 1 ms.
         for spread in [0, 10, 100] {
             let frames =
                 (0..300).flat_map(|n| (0..10).map(move |k| (n * 33_333 + k * spread, 1228)));

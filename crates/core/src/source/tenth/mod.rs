@@ -18,7 +18,7 @@
 //! rate       = in transit / srtt           updates/s
 //! ```
 //!
-//! κ → `waiting`, λ → `lost`. The law controls the number in transit, so that a growing queue slows
+//! κ → `target_queue`, λ → `loss_price`. The law controls the number in transit, so that a growing queue slows
 //! down all of its sources within a round trip, before any of them has decided anything.
 //! `docs/fresher.md` has the theory, alternatives that were tried, and results.
 //!
