@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 use crate::network::{Host, Network};
 use crate::refusal::Refusal;
 
-/// A rate in handshakes per second, and the burst accepted at once after a pause. Both are at least
-/// 1.
+/// A rate in handshakes per second, and the burst accepted at once after a pause. Each is at
+/// least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Handshakes per second.

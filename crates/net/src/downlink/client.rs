@@ -38,7 +38,7 @@ const RECEIVES_A_TURN: usize = 256;
 
 /// The configuration of a client.
 pub struct ClientConfig {
-    /// The server: a name, of which every address is tried, or one address.
+    /// The server: a name, whose addresses are all tried, or one address.
     pub server: Remote,
     /// How datagrams are carried.
     pub transport: Transport,

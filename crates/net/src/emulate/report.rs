@@ -134,8 +134,8 @@ pub struct StationReport {
     pub retries: u64,
     /// Frames that collided with another one.
     pub collisions: u64,
-    /// The fraction of the time during which it transmitted, acknowledgements included, from 0 to
-    /// 1.
+    /// The fraction of the time during which it transmitted, acknowledgements included, from 0
+    /// to 1.
     pub airtime: f64,
     /// Frames that it received, at least in part.
     pub frames_received: u64,

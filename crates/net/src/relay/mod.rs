@@ -80,7 +80,7 @@ use sessions::{Sessions, Watched};
 /// A monitor to which states are relayed.
 #[derive(Debug, Clone)]
 pub struct Destination {
-    /// Its name, of which every address is tried, or its address.
+    /// Its name, whose addresses are all tried, or its address.
     pub monitor: Remote,
     /// How datagrams are carried.
     pub transport: Transport,

@@ -70,7 +70,7 @@ const WAKER: Token = Token(2);
 
 /// The configuration of a source.
 pub struct SourceConfig {
-    /// The monitor: a name, of which every address is tried, or one address.
+    /// The monitor: a name, whose addresses are all tried, or one address.
     pub monitor: Remote,
     /// How datagrams are carried.
     pub transport: Transport,

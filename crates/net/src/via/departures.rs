@@ -4,7 +4,7 @@
 //! ```text
 //!   sendmsg ─► queueing discipline ─► driver: stamp (wall clock, number of the call) ─► error queue
 //!                                                                                          │
-//!   wait W = stamp − sending, of each packet of that call  ◄───────────────────────────────┘
+//!   delay W = stamp − sending, of each packet of that call ◄───────────────────────────────┘
 //! ```
 //!
 //! # Where the kernel gives no information

@@ -221,7 +221,7 @@ impl Capture {
         *self.shared.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
     }
 
-    /// Takes the next observation; `None` means that more may follow.
+    /// Takes the next observation; `None` if the queue is empty at the moment.
     #[expect(clippy::should_implement_trait, reason = "more may come after `None`")]
     pub fn next(&mut self) -> Option<Seen> {
         self.packets.try_recv().ok()
