@@ -1,9 +1,10 @@
-//! Laws of the source beside each other, and beside the best fixed rate: a line a family of paths.
+//! Compares the laws of the source with each other and with the best fixed rate, per family of
+//! paths.
 //!
 //! ```text
 //!   [reproduce.contest] ─► tenth, acp+d, acp+, lazy ────────────────► ages, Jain's index
-//!                      └─► fixed, from ─► to ─► two more around the best ─► the least mean age
-//!                                                      └─► … that leaves TCP what lazy leaves it
+//!                      └─► fixed, from ─► to ─► two more around the best ─► the minimum mean age
+//!                                                      └─► … with the goodput that Lazy leaves TCP
 //! ```
 
 use serde::Serialize;
@@ -13,30 +14,30 @@ use crate::reproduce::ReproduceError;
 use crate::run::{Sampled, sample};
 use crate::scenario::{Case, Change, ContestConfig, Half, Reproduction, Scenario, Source};
 
-/// A fixed rate is as polite as Lazy from this share of the goodput that Lazy leaves to TCP: runs
-/// differ by as much.
+/// A fixed rate is as polite as Lazy if it leaves TCP at least this fraction of the goodput that
+/// Lazy leaves it: runs differ by as much.
 const POLITE: f64 = 0.99;
 
-/// The published laws, which the first law of a contest is compared with.
+/// The published laws, with which the first law of a contest is compared.
 const PUBLISHED: [&str; 2] = ["acp+", "lazy"];
 
 /// A family of paths with its numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Contested {
-    /// What is special about its paths.
+    /// A description of its paths.
     pub title: String,
     /// Whether a law may be developed on it.
     pub half: Half,
     /// Each law, in the order of the scenario.
     pub laws: Vec<Entry>,
-    /// The fixed rate with the least mean age.
+    /// The fixed rate with the minimum mean age.
     pub best: Entry,
-    /// The same among those that leave TCP the goodput that Lazy leaves it, within 1 %; `null` without
-    /// TCP or Lazy, or if no rate does.
+    /// The same among the rates that leave TCP the goodput that Lazy leaves it, within 1 %; `null`
+    /// without TCP or Lazy, or if there is no such rate.
     pub polite: Option<Entry>,
 }
 
-/// What a law came to: means over the runs and the flows.
+/// The results of a law: means over the runs and the flows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
     /// Its name.
@@ -45,36 +46,37 @@ pub struct Entry {
     pub age_mean: f64,
     /// Half the width of the 95 % confidence interval of the first flow's mean age, s.
     pub age_ci95: Option<f64>,
-    /// What the true age does not exceed for 99 % of the time, s.
+    /// The 99th percentile over time of the true age, s.
     pub age_p99: f64,
-    /// Jain's index of the mean ages of flows alike, the least of them; `null` for lone flows.
+    /// The minimum of Jain's index of the mean ages of equal flows; `null` for lone flows.
     pub jain: Option<f64>,
     /// Updates sent by each source, 1/s.
     pub updates: f64,
-    /// Goodput of the TCP streams together, bit/s; `null` without TCP.
+    /// The total goodput of the TCP streams, bit/s; `null` without TCP.
     pub tcp: Option<f64>,
 }
 
 impl Contested {
-    /// The first law's mean age over that of the best fixed rate.
+    /// The ratio of the first law's mean age to that of the best fixed rate.
     pub fn over_best(&self) -> f64 {
         self.laws[0].age_mean / self.best.age_mean
     }
 
-    /// The same over the best fixed rate that is as polite to TCP as Lazy, where that differs.
+    /// The ratio to the best fixed rate that is as polite to TCP as Lazy, if that is another one.
     pub fn over_polite(&self) -> f64 {
         let best = self.polite.as_ref().unwrap_or(&self.best);
         self.laws[0].age_mean / best.age_mean
     }
 
-    /// The first law's mean age over the lower one of ACP+ and Lazy; `None` without them.
+    /// The ratio of the first law's mean age to the lower one of ACP+ and Lazy; `None` without
+    /// them.
     pub fn over_published(&self) -> Option<f64> {
         let is_published = |law: &&Entry| PUBLISHED.contains(&&*law.law);
         let ages = self.laws[1..].iter().filter(is_published).map(|law| law.age_mean);
         ages.reduce(f64::min).map(|age| self.laws[0].age_mean / age)
     }
 
-    /// The goodput that the first law leaves to TCP over what Lazy leaves it.
+    /// The ratio of the goodputs that the first law and Lazy leave to TCP.
     pub fn tcp_over_lazy(&self) -> Option<f64> {
         Some(self.laws[0].tcp? / lazy(&self.laws)?)
     }
@@ -85,7 +87,7 @@ fn lazy(laws: &[Entry]) -> Option<f64> {
     laws.iter().find(|law| law.law == "lazy")?.tcp
 }
 
-/// The contests of a scenario: its cases, or itself, each with its name and what is set for it.
+/// The contests of a scenario: its cases, or itself, each with its name and its changes.
 pub fn cases(name: &str, reproduction: &Reproduction) -> Vec<(String, Half, Vec<Change>)> {
     let Some(contest) = &reproduction.contest else { return Vec::new() };
     if reproduction.cases.is_empty() {
@@ -95,7 +97,7 @@ pub fn cases(name: &str, reproduction: &Reproduction) -> Vec<(String, Half, Vec<
     reproduction.cases.iter().map(case).collect()
 }
 
-/// Runs all laws and rates of a scenario, with `changes` made first; `done` is called after each.
+/// Runs all laws and rates of a scenario, after applying `changes`. Calls `done` after each run.
 pub fn contest<'a>(
     source: impl Into<Source<'a>>,
     changes: &[Change],
@@ -134,13 +136,13 @@ pub fn contest<'a>(
     Ok(Contested { title, half: config.half, laws, best, polite })
 }
 
-/// The rate with the least mean age among those for which this holds.
+/// The rate with the minimum mean age among those for which `holds` returns `true`.
 fn freshest(rates: &[(f64, Entry)], holds: impl Fn(&Entry) -> bool) -> Option<&(f64, Entry)> {
     let all = rates.iter().filter(|(_, entry)| holds(entry));
     all.min_by(|(_, a), (_, b)| a.age_mean.total_cmp(&b.age_mean))
 }
 
-/// How many runs of the scenario [`contest`] makes; two more beside TCP.
+/// The number of runs of the scenario that [`contest`] makes; with TCP, two more.
 pub fn steps(config: &ContestConfig) -> usize {
     config.laws.len() + config.steps.max(2) as usize + 2
 }

@@ -1,4 +1,5 @@
-//! The laws of several stops on one path: each by itself, one after the other, all, and all but one.
+//! The laws at several stages of one path: each alone, added one after the other, all, and all but
+//! one.
 //!
 //! ```text
 //!   [journey] ─► rows: none │ each law alone │ the first two, three, … │ all │ all but each │ today's
@@ -12,13 +13,14 @@ use crate::reproduce::{Claim, Verdict};
 use crate::run::{Sampled, sample};
 use crate::scenario::{Better, Change, Column, JourneyConfig, Scenario, SetError, Source};
 
-/// All laws together may be this much worse than the best single law, in a column that it is meant for.
+/// The tolerance of the verdict on all laws together, compared with the best single law, in a
+/// column that laws are meant for.
 pub const TOLERANCE: f64 = 0.05;
 
 /// The table of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Journey {
-    /// What the scenario shows.
+    /// The title of the scenario.
     pub title: String,
     /// The laws, in order.
     pub laws: Vec<Law>,
@@ -26,9 +28,10 @@ pub struct Journey {
     pub columns: Vec<Heading>,
     /// The rows.
     pub rows: Vec<Row>,
-    /// Of each column that laws are meant for: all laws together against the best of these alone.
+    /// For each column that laws are meant for: all laws together compared with the best of these
+    /// laws alone.
     pub verdicts: Vec<Comparison>,
-    /// Columns that all laws together make worse than no law by more than [`TOLERANCE`].
+    /// Columns that all laws together make worse, compared with no law, by more than [`TOLERANCE`].
     pub costs: Vec<Cost>,
 }
 
@@ -37,9 +40,9 @@ pub struct Journey {
 pub struct Law {
     /// Its name.
     pub name: String,
-    /// Its stop.
+    /// Its stage of the path.
     pub stop: String,
-    /// The columns that it is meant for, by place.
+    /// The columns that it is meant for, by index.
     pub meant_for: Vec<usize>,
 }
 
@@ -50,7 +53,7 @@ pub struct Heading {
     pub name: String,
     /// The metric.
     pub metric: String,
-    /// Of which flow or link.
+    /// The flow or link that it belongs to.
     pub of: String,
     /// Its unit.
     pub unit: &'static str,
@@ -62,34 +65,34 @@ pub struct Heading {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// None.
+    /// No law.
     None,
-    /// One.
+    /// One law.
     Alone,
-    /// The first ones, in order.
+    /// The first laws, in order.
     InTurn,
-    /// All.
+    /// All laws.
     All,
-    /// All but one.
+    /// All laws but one.
     AllBut,
-    /// None, with what people use today.
+    /// No law, with today's alternative.
     Today,
 }
 
 /// A row of the table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// What is on, in words.
+    /// A description of the active laws.
     pub name: String,
     /// Which laws are on.
     pub kind: Kind,
-    /// These laws, by place.
+    /// These laws, by index.
     pub laws: Vec<usize>,
     /// A value for each column.
     pub values: Vec<Value>,
 }
 
-/// A figure.
+/// A value in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Value {
     /// The mean over the runs, in the column's unit.
@@ -98,21 +101,23 @@ pub struct Value {
     pub ci95: Option<f64>,
 }
 
-/// All laws together against the best single law in a column.
+/// All laws together, compared with the best single law in a column.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The column, by place.
+    /// The column, by index.
     pub column: usize,
-    /// The best single law among those that are meant for the column, by place.
+    /// The best single law, by index, among the laws that are meant for the column.
     pub best: usize,
-    /// How much worse all laws together are than that law, as a fraction; negative where better.
+    /// The relative disadvantage of all laws together compared with that law; negative if they are
+    /// better.
     pub worse: f64,
-    /// Half the width of the 95 % interval of `worse`, of the runs in pairs with one seed; `None` with one run.
+    /// Half the width of the 95 % interval of `worse`, from pairs of runs with the same seed;
+    /// `None` with one run.
     pub ci95: Option<f64>,
     /// Whether that is within [`TOLERANCE`].
     pub outcome: Outcome,
-    /// The laws without which all others together are better by more than [`TOLERANCE`], with their whole
-    /// intervals, by place.
+    /// The laws without which all others together are better by more than [`TOLERANCE`], with their
+    /// whole intervals, by index.
     pub hurt_by: Vec<usize>,
 }
 
@@ -128,12 +133,12 @@ pub enum Outcome {
     Undecided,
 }
 
-/// A column that all laws together make worse.
+/// A column that becomes worse with all laws together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cost {
-    /// The column, by place.
+    /// The column, by index.
     pub column: usize,
-    /// How much worse all laws together are than none, as a fraction.
+    /// The relative disadvantage of all laws together compared with no law.
     pub worse: f64,
 }
 
@@ -143,24 +148,24 @@ pub enum JourneyError {
     /// The scenario has no laws to switch.
     #[error("has no [journey]; `freshline lab run` runs it")]
     NoJourney,
-    /// The scenario of a row makes no sense.
+    /// The scenario of a row is invalid.
     #[error("row `{row}`: {error}")]
     Row {
         /// The row.
         row: String,
-        /// The fault.
+        /// The error.
         error: Box<SetError>,
     },
-    /// A figure was not measured.
+    /// A metric was not measured.
     #[error("row `{row}`: there is no metric `{metric}` of `{of}`; there is: {known}")]
     UnknownMetric {
         /// The row.
         row: String,
         /// The metric.
         metric: String,
-        /// Of what.
+        /// The flow or link in question.
         of: String,
-        /// What there is.
+        /// The available metrics.
         known: String,
     },
 }
@@ -179,7 +184,7 @@ struct Plan {
     changes: Vec<Change>,
 }
 
-/// Runs all rows of a scenario, with `changes` made first; `done` is called after each, from any thread.
+/// Runs all rows of a scenario, after applying `changes`. Calls `done` after each, from any thread.
 ///
 /// # Errors
 /// [`JourneyError`].
@@ -195,7 +200,7 @@ pub fn journey<'a>(
     };
     let whole = Scenario::parse_with(source, changes).map_err(bad("all"))?;
     let config = whole.journey.ok_or(JourneyError::NoJourney)?;
-    // First as they stand, so that a row that makes no sense is refused before any has run.
+    // First parse all rows, so that an invalid one is rejected before any row runs.
     let rows = plan(&config).into_iter().map(|plan| {
         let all: Vec<_> = changes.iter().chain(&plan.changes).cloned().collect();
         let scenario = Scenario::parse_with(source, &all).map_err(bad(&plan.name))?;
@@ -235,7 +240,7 @@ pub fn journey<'a>(
     Ok(Journey { title: whole.title, laws, columns, rows: rows.collect(), verdicts, costs })
 }
 
-/// How many rows [`journey`] runs.
+/// The number of rows that [`journey`] runs.
 pub fn rows(config: &JourneyConfig) -> usize {
     plan(config).len()
 }
@@ -266,7 +271,7 @@ fn plan(config: &JourneyConfig) -> Vec<Plan> {
     if count > 1 {
         rows.push(row("all".to_owned(), Kind::All, (0..count).collect()));
     }
-    // All but one of two is the other one alone.
+    // With two laws, all but one is the other one alone.
     if count > 2 {
         rows.extend((0..count).map(|law| {
             let laws = (0..count).filter(|other| *other != law).collect();
@@ -293,7 +298,7 @@ fn samples_of(column: &Column, samples: &[Sampled], row: &str) -> Result<Sampled
         let mut known: Vec<_> =
             samples.iter().filter(|it| it.of == column.of).map(|it| it.name).collect();
         if known.is_empty() {
-            // Then it is the flow or the link that is unknown.
+            // The flow or the link is unknown.
             known = samples.iter().map(|it| &*it.of).collect();
             known.dedup();
         }
@@ -306,11 +311,12 @@ fn samples_of(column: &Column, samples: &[Sampled], row: &str) -> Result<Sampled
     })
 }
 
-/// How much worse `value` is than `other`, as a fraction of the mean of `other` (of `value` where that is 0),
-/// and half the width of its interval. Runs with the same number have the same seed in both rows, so the
-/// interval is that of a ratio of means of pairs: of the differences `value - ratio * other`, run by run.
+/// The relative disadvantage of `value` compared with `other`, as a fraction of the mean of `other`
+/// (of `value` if that is 0), and half the width of its interval. Runs with the same number have
+/// the same seed in both rows, so the interval is that of a ratio of means of pairs: of the
+/// differences `value - ratio * other`, run by run.
 fn worse(column: &Heading, value: &Sampled, other: &Sampled) -> (f64, Option<f64>) {
-    // Only runs that know both.
+    // Only runs in which both are known.
     let (value, other) = (value.minus(0.0, other), other.minus(0.0, value));
     let (mean, base) = (value.metric().value, other.metric().value);
     let (whole, ratio) = if base == 0.0 { (mean, 1.0) } else { (base, mean / base) };
@@ -389,7 +395,7 @@ mod tests {
         let (more, half) = worse(&column(true), &ages(&all), &ages(&[1.0, 2.0, 4.0]));
         assert!((more - 0.1).abs() < 1e-12 && half.unwrap() < 1e-12, "{more} {half:?}");
         assert_eq!(outcome((more, half)), Outcome::Worse);
-        // The same numbers in other pairs decide nothing.
+        // The same numbers in other pairs are inconclusive.
         let (more, half) = worse(&column(true), &ages(&all), &ages(&[4.0, 1.0, 2.0]));
         assert!((more - 0.1).abs() < 1e-12, "{more}");
         assert_eq!(outcome((more, half)), Outcome::Undecided, "{half:?}");

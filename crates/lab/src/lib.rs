@@ -1,7 +1,8 @@
 //! The laboratory: the laws of `freshline-core` in virtual time, over links, Wi-Fi cells and TCP.
 //!
-//! Every element is a state machine with one contract: inputs take `now`, `poll` gives what is
-//! due, `poll_timeout` says when to come again. Same seed, same bytes.
+//! Every element is a state machine with one contract: inputs have the time `now`, `poll` returns
+//! the outputs that are due, and `poll_timeout` the time of the next call. Equal seeds give equal
+//! bytes.
 
 pub mod capture;
 pub mod contest;

@@ -1,4 +1,4 @@
-//! The scenarios that come with the program, embedded in it, and those in files.
+//! The scenarios embedded in the program, and those in files.
 
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
@@ -9,43 +9,43 @@ use crate::scenario::Source;
 
 static SCENARIOS: Dir = include_dir!("$CARGO_MANIFEST_DIR/scenarios");
 
-/// Folders of scenarios that belong together; the name of a scenario begins with its folder's.
+/// Folders of related scenarios; the name of a scenario begins with that of its folder.
 const GROUPS: [&str; 10] =
     ["dtpa", "fresher", "ifc", "journey", "large", "qaware", "rtac", "sorpc", "topics", "wlan"];
 
-/// Reads a file that a scenario names.
+/// Reads a file that a scenario refers to.
 type ReadFile = dyn Fn(&str) -> io::Result<String> + Send + Sync;
 
 /// A scenario as text.
 pub struct Text {
-    /// Its name, such as `one-mm1-queue` or `rtac/fairness`; of a file, its path.
+    /// Its name, such as `one-mm1-queue` or `rtac/fairness`; for a file, its path.
     pub name: String,
     /// The text, in TOML.
     pub text: String,
     read_file: Box<ReadFile>,
 }
 
-/// A scenario that is neither a file that can be read nor one that comes with the program.
+/// A scenario that is neither a readable file nor embedded in the program.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the scenario {name}; `freshline lab list` shows the bundled ones")]
 pub struct NotFound {
     /// The name given.
     pub name: String,
-    /// Why the file cannot be read.
+    /// The reason why the file cannot be read.
     pub source: io::Error,
 }
 
 impl Text {
-    /// A scenario from elsewhere. The files that it names, such as traces, are in `folder`; `None` is
-    /// the working directory.
+    /// A scenario from elsewhere. The files that it refers to, such as traces, are in `folder`;
+    /// with `None`, in the working directory.
     pub fn of(name: impl Into<String>, text: String, folder: Option<PathBuf>) -> Self {
         let folder = folder.unwrap_or_default();
         let read_file = Box::new(move |name: &str| fs::read_to_string(folder.join(name)));
         Self { name: name.into(), text, read_file }
     }
 
-    /// The scenario `text` in the place of one that comes with the program: the files that it names are
-    /// those of the embedded folder in which `name` is.
+    /// The scenario `text` instead of an embedded one: the files that it refers to are in the
+    /// embedded folder of `name`.
     pub fn embedded(name: impl Into<String>, text: String) -> Self {
         let name = name.into();
         let folder = Path::new(&name).parent().unwrap_or(Path::new("")).to_owned();
@@ -58,7 +58,7 @@ impl Text {
     }
 }
 
-/// The scenarios that come with the program, in the order of their names. None is parsed.
+/// The scenarios embedded in the program, in the order of their names, unparsed.
 pub fn all() -> Vec<Text> {
     let groups = GROUPS.iter().filter_map(|group| SCENARIOS.get_dir(group));
     let files = groups.chain([&SCENARIOS]).flat_map(Dir::files);
@@ -73,10 +73,10 @@ pub fn all() -> Vec<Text> {
     all
 }
 
-/// The scenarios called `name`: one as [`find`] knows it, `all`, or those of a folder of them.
+/// The scenarios with the name `name`: one as found by [`find`], `all`, or those of a folder.
 ///
 /// # Errors
-/// Those of [`find`].
+/// Errors of [`find`].
 pub fn several(name: &str) -> Result<Vec<Text>, NotFound> {
     let is_meant = |text: &Text| {
         name == "all"
@@ -88,7 +88,7 @@ pub fn several(name: &str) -> Result<Vec<Text>, NotFound> {
     Ok(vec![find(name)?])
 }
 
-/// The scenario called `name`: a file, or else one that comes with the program.
+/// The scenario with the name `name`: a file, or else an embedded one.
 ///
 /// # Errors
 /// [`NotFound`] if it is neither, or the file cannot be read.
@@ -103,7 +103,7 @@ pub fn find(name: &str) -> Result<Text, NotFound> {
     Ok(Text::of(name, text, path.parent().map(Path::to_owned)))
 }
 
-/// A file that comes with the program, with its path from the folder of all scenarios.
+/// An embedded file, by its path from the folder of all scenarios.
 fn read_embedded(path: &Path) -> io::Result<String> {
     let mut plain = PathBuf::new();
     for component in path.components() {

@@ -1,4 +1,4 @@
-//! Packets of downlinks as their clients saw them: what estimators of frames are trained on.
+//! Packets of downlinks as received by their clients: training data for estimators of frames.
 
 use freshline_core::unit::Time;
 
@@ -10,16 +10,16 @@ use crate::world::PacketSeen;
 pub struct Packets {
     /// The name of its flow in the scenario.
     pub flow: String,
-    /// Which of the flows alike, from 0 on.
+    /// The number of the flow among equal ones, from 0.
     pub number: usize,
-    /// In the order in which they came, after the warm-up.
+    /// In the order of arrival, after the warm-up.
     pub seen: Vec<PacketSeen>,
 }
 
-/// One run of a scenario: the packets of all its downlinks.
+/// Runs a scenario once. Returns the packets of all its downlinks.
 ///
 /// # Errors
-/// A scenario that cannot be built.
+/// The scenario cannot be built.
 pub fn packets(scenario: &Scenario, run: u32) -> Result<Vec<Packets>, ScenarioError> {
     let mut built = scenario.build(run)?;
     let world = &mut built.world;

@@ -1,8 +1,8 @@
-//! Records what happens in one run: time series, deliveries and packets.
+//! Records one run: time series, deliveries and packets.
 //!
-//! A run that is recorded has the same events as one that is not. Everything is measured from time zero on, so
-//! the warm-up is included. The memory grows with the length of the run: 8 bytes per value of a series, 16 bytes per
-//! delivery, 40 bytes per packet and hop.
+//! A recorded run has the same events as one that is not recorded. Everything is measured from time
+//! zero on, so the warm-up is included. The memory grows with the length of the run: 8 bytes per
+//! value of a series, 16 bytes per delivery, 40 bytes per packet and hop.
 
 mod packets;
 
@@ -13,7 +13,7 @@ use crate::scenario::{Built, Laws, Scenario, ScenarioError};
 use crate::series::{Columns, Named, Series};
 use crate::world::{Delivery, Period};
 
-/// What to record of a run. The default records nothing.
+/// Selects the recordings of a run. The default records nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecordOptions {
     /// The interval of the time series, above zero; `None` records none.
@@ -58,10 +58,11 @@ pub struct Ages {
     pub deliveries: Vec<Delivery>,
 }
 
-/// Runs the run `run` of a scenario with the caller's laws, and records what `what` asks for.
+/// Runs the run `run` of a scenario with the caller's laws, and makes the recordings selected by
+/// `what`.
 ///
 /// # Errors
-/// Those of [`Scenario::build_with_laws`].
+/// Errors of [`Scenario::build_with_laws`].
 ///
 /// # Panics
 /// If the interval of the time series is zero.

@@ -1,7 +1,7 @@
-//! Runs of a scenario, in parallel, and what they have in common.
+//! Runs a scenario several times in parallel, and aggregates the results.
 //!
-//! One thread a run; a run knows nothing of the others, so that the numbers do not depend on how
-//! many threads there are.
+//! One thread per run. Runs are independent of each other, so that the numbers do not depend on the
+//! number of threads.
 
 mod document;
 mod goodput;
@@ -37,9 +37,9 @@ pub use self::sampled::{Sampled, confidence};
 /// A number with its name, as `freshline lab run --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Metric {
-    /// What was measured.
+    /// The metric.
     pub name: &'static str,
-    /// Of which flow or link.
+    /// The flow or link that it belongs to.
     pub of: String,
     /// The mean over the runs.
     pub value: f64,
@@ -52,9 +52,9 @@ pub struct Metric {
 /// A scenario at one point of its sweep.
 #[derive(Debug, Clone)]
 pub struct Point {
-    /// What was set, by key.
+    /// The swept values, by key.
     pub set: BTreeMap<String, toml::Value>,
-    /// The scenario with that.
+    /// The scenario with these values.
     pub scenario: Scenario,
 }
 
@@ -86,17 +86,17 @@ pub fn points<'a>(
     combinations.into_iter().map(point).collect()
 }
 
-/// Runs a scenario as often as it says; `done` is called after each run, from any thread.
+/// Runs a scenario as often as its `runs` requires. Calls `done` after each run, from any thread.
 pub fn run(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Metric>, ScenarioError> {
     Ok(sample(scenario, done)?.iter().map(Sampled::metric).collect())
 }
 
-/// Runs a scenario as [`run`] does, and tells the runs apart.
+/// As [`run`], but returns the values of each run.
 pub fn sample(scenario: &Scenario, done: impl Fn() + Sync) -> Result<Vec<Sampled>, ScenarioError> {
     sample_with(scenario, &NoLaws, done)
 }
 
-/// [`sample`] with laws of the caller.
+/// As [`sample`], with laws of the caller.
 pub fn sample_with(
     scenario: &Scenario,
     laws: &dyn Laws,
@@ -116,9 +116,9 @@ pub fn sample_with(
 /// A number that one run measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Number {
-    /// What was measured, as in [`Metric::name`].
+    /// The metric, as in [`Metric::name`].
     pub name: &'static str,
-    /// Of which flow, link, cell or mesh.
+    /// The flow, link, cell or mesh that it belongs to.
     pub of: String,
     /// Its value.
     pub value: f64,
@@ -131,7 +131,7 @@ pub struct Number {
 /// The same scenario, number and laws give the same numbers in the same order.
 ///
 /// # Errors
-/// Those of [`Scenario::build_with_laws`].
+/// Errors of [`Scenario::build_with_laws`].
 pub fn run_one(
     scenario: &Scenario,
     run: u32,
@@ -236,7 +236,7 @@ fn measure(scenario: &Scenario, built: &Built, offered: &Offered) -> Vec<Number>
     all
 }
 
-/// What flows of one kind were like.
+/// The outcomes of flows of one kind.
 fn outcomes<'a, F: 'a, O>(flows: impl Iterator<Item = &'a F>, of: impl Fn(&F) -> O) -> Vec<O> {
     flows.map(of).collect()
 }
@@ -247,8 +247,8 @@ fn station<'a>(built: &'a Built, flow: &Routed) -> Option<&'a StationStats> {
     Some(&built.world.cells()[*cell as usize].stats().stations[*from as usize])
 }
 
-/// Where on its way there a flow's updates are, on average: waiting or in transmission, without
-/// those on the line. Of the first of several flows alike.
+/// The mean number of a flow's updates in queues or in transmission on its forward path, without
+/// propagation. For the first one of equal flows.
 fn on_links(
     scenario: &Scenario,
     built: &Built,
@@ -262,7 +262,7 @@ fn on_links(
     let mut legs = passed.iter();
     for name in config.path.iter().filter(|_| !config.reverse && !config.each_hop) {
         let link = scenario.links.iter().find(|link| link.name == *name);
-        // A cell is one leg, and its propagation is no time at all.
+        // A cell is one leg, without a propagation delay.
         let (count, delay) = link.map_or((1, Span::ZERO), |link| (link.count, link.forward.delay));
         let held = |passed: &Passed| {
             let on_the_line = delay.as_secs_f64() * passed.packets as f64;
@@ -274,7 +274,7 @@ fn on_links(
     }
 }
 
-/// The numbers of each subflow, called by the flow and the path's number from 1 on.
+/// The numbers of each subflow, named by the flow and the path's number, from 1.
 fn of_subflows(name: &str, flows: &[MultipathOutcome], all: &mut Vec<Number>) {
     let most = flows.iter().map(|flow| flow.subflows.len()).max().unwrap_or(0);
     for path in 0..most {
@@ -297,7 +297,7 @@ fn of_subflows(name: &str, flows: &[MultipathOutcome], all: &mut Vec<Number>) {
 
 type Count = fn(&MultipathStats) -> u64;
 
-/// What is counted of a stream over several paths.
+/// The counters of a stream over several paths.
 const MULTIPATH_COUNTS: [(&str, Count); 6] = [
     ("copies", |stats| stats.copies),
     ("opportunistic", |stats| stats.opportunistic),
@@ -366,7 +366,7 @@ impl Group<'_> {
         }
     }
 
-    /// What data of streams met as it left its host.
+    /// Adds the host-queue measurements of streams.
     fn hosts<'o>(&mut self, hosts: impl Iterator<Item = &'o HostOutcome> + Clone) {
         self.mean("occupancy_mean", "1", hosts.clone().map(|host| host.occupancy_mean));
         self.mean("queue_per_window", "1", hosts.clone().map(|host| host.queue_per_window));
@@ -428,7 +428,7 @@ impl Group<'_> {
         }
     }
 
-    /// Since time zero, warm-up included.
+    /// Counted since time zero, warm-up included.
     fn stations<'s>(
         &mut self,
         stations: impl IntoIterator<Item = &'s StationStats> + Clone,
@@ -442,7 +442,7 @@ impl Group<'_> {
         self.mean("airtime", "1", each().map(airtime));
     }
 
-    /// Since time zero, warm-up included.
+    /// Counted since time zero, warm-up included.
     fn cell(&mut self, cell: &Cell<Parcel>, now: Time) {
         let sum = |of: fn(&StationStats) -> u64| cell.stats().sum(of) as f64;
         let attempts = sum(|station| station.attempts).max(1.0);
@@ -472,7 +472,8 @@ impl Group<'_> {
             let each = hops.iter().map(|&hop| &built.world.hops()[hop]);
             let sojourns = each.clone().map(|hop| &hop.stats().sojourn);
             self.mean(sojourn, "s", sojourns.clone().map(|wait| Some(wait.mean().as_secs_f64())));
-            // Little's law: packets waiting are arrivals a second times their mean wait.
+            // Little's law: the mean number of queued packets is the arrival rate times the mean
+            // sojourn time.
             let seconds = now.since(Time::ZERO).as_secs_f64();
             let waiting =
                 sojourns.map(|wait| wait.mean().as_secs_f64() * wait.count() as f64 / seconds);
@@ -491,7 +492,7 @@ impl Group<'_> {
         self.add("goodput_sum", "bit/s", goodput_sum(known));
     }
 
-    /// Adds how long transfers took, and how many of them are unfinished: these count with the
+    /// Adds the durations of transfers, and the number of unfinished ones. These count with the
     /// time until now, which is a lower bound.
     fn completions(&mut self, all: impl Iterator<Item = Completion> + Clone) {
         self.mean("completion", "s", all.clone().map(|it| Some(it.took.as_secs_f64())));
@@ -500,7 +501,7 @@ impl Group<'_> {
         }
     }
 
-    /// Adds Jain's index of flows alike, of which there are at least two.
+    /// Adds Jain's index of equal flows, if there are at least two.
     fn jain(&mut self, name: &'static str, shares: impl Iterator<Item = Option<f64>>) {
         let shares: Vec<f64> = shares.flatten().collect();
         let index = jain_index(shares.iter().copied()).filter(|_| shares.len() > 1);
@@ -517,17 +518,17 @@ impl Group<'_> {
         }
     }
 
-    /// Adds how many flows this holds for.
+    /// Adds the number of flows for which this holds.
     fn count(&mut self, name: &'static str, holds: impl Iterator<Item = bool>) {
         self.add(name, "flows", holds.filter(|holds| *holds).count() as f64);
     }
 
-    /// Adds the mean of a time of each flow.
+    /// Adds the mean over the flows of a time.
     fn mean_time<F>(&mut self, name: &'static str, flows: &[F], of: fn(&F) -> Option<Span>) {
         self.mean(name, "s", flows.iter().map(|flow| of(flow).map(Span::as_secs_f64)));
     }
 
-    /// Adds the mean of what is known; nothing if nothing is.
+    /// Adds the mean of the known values, if there is any.
     fn mean(
         &mut self,
         name: &'static str,

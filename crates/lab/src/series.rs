@@ -1,4 +1,4 @@
-//! Time series of a run: what each flow, each queue and each cell did in every interval.
+//! Time series of a run: measurements of each flow, queue and cell per interval.
 
 mod flows;
 mod table;
@@ -28,9 +28,9 @@ pub struct Series<T> {
 
 struct FlowTable<T> {
     out: Named<T>,
-    /// In the world.
+    /// The indices of its flows in the world.
     flows: Range<usize>,
-    /// Of each flow, at the end of the interval before.
+    /// The state of each flow at the end of the previous interval.
     marks: Vec<Mark>,
 }
 
@@ -41,13 +41,13 @@ struct LinkTable<T> {
 
 struct CellTable<T> {
     out: Named<T>,
-    /// In the world.
+    /// The index of its cell in the world.
     cell: usize,
-    /// At the end of the interval before.
+    /// The state at the end of the previous interval.
     mark: CellMark,
 }
 
-/// Where the running sums of a cell are at a moment.
+/// The running sums of a cell at one time.
 #[derive(Debug, Clone, Copy, Default)]
 struct CellMark {
     busy: Span,
@@ -69,7 +69,7 @@ impl<T: Table> Series<T> {
     /// `open` is called with the name of each table, such as `flow-robot`, and its columns.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// Errors of `open`.
     pub fn new(
         scenario: &Scenario,
         built: &Built,
@@ -103,10 +103,10 @@ impl<T: Table> Series<T> {
         self.at + self.every
     }
 
-    /// An interval has ended: adds a line of it to each table.
+    /// An interval has ended: adds a line for it to each table.
     ///
     /// # Errors
-    /// Those of the outputs.
+    /// Errors of the outputs.
     pub fn on_interval(&mut self, world: &World) -> io::Result<()> {
         let now = world.now();
         let time = Value::from(now.since(Time::ZERO).as_secs_f64());
@@ -148,7 +148,7 @@ impl<T: Table> Series<T> {
     /// order of the scenario.
     ///
     /// # Errors
-    /// Those of the outputs.
+    /// Errors of the outputs.
     pub fn finish(self) -> io::Result<Vec<Named<T>>> {
         let flows = self.flows.into_iter().map(|table| table.out);
         let links = self.links.into_iter().map(|table| table.out);
@@ -171,8 +171,8 @@ impl CellMark {
         }
     }
 
-    /// Of the medium and all stations in the interval since `before`: utilisation, retries per
-    /// attempt, and collisions per transmission.
+    /// Results for the medium and all stations in the interval since `before`: utilisation, retries
+    /// per attempt, and collisions per transmission.
     fn since(&self, before: Self, interval: Span) -> [Value; 3] {
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let utilisation = (self.busy - before.busy).as_secs_f64() / interval.as_secs_f64();

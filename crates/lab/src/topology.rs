@@ -15,8 +15,7 @@ use freshline_core::unit::Span;
 use serde::Deserialize;
 use toml::Spanned;
 
-/// A network: nodes, and links between them that can be crossed both ways. All nodes can reach
-/// each other.
+/// A network: nodes, and bidirectional links between them. All nodes can reach each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
     nodes: Vec<String>,
@@ -28,7 +27,7 @@ pub struct Topology {
 pub struct Link {
     /// Its ends, by number.
     pub ends: [usize; 2],
-    /// Its propagation delay, alike both ways.
+    /// Its propagation delay, equal in both directions.
     pub delay: Span,
 }
 
@@ -37,23 +36,23 @@ pub struct Link {
 pub struct Crossing {
     /// The link, by number.
     pub link: usize,
-    /// Whether from its first end to the second, or back.
+    /// Whether it is crossed from its first end to the second.
     pub forward: bool,
 }
 
-/// A file that describes no network.
+/// A file that does not describe a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// Not TOML, or a key that no topology has. Says the line.
+    /// Not TOML, or an unknown key. Contains the line.
     #[error("{0}")]
     Malformed(String),
-    /// Too few nodes for a way.
-    #[error("there are fewer than two `nodes`, and so no way from one to another")]
+    /// Too few nodes for a path.
+    #[error("there are fewer than two `nodes`, and so no path between nodes")]
     TooFewNodes,
     /// Two nodes with one name.
     #[error("two nodes are called `{0}`; give each a name of its own")]
     SameName(String),
-    /// A link to a node that is not there.
+    /// A link to an unknown node.
     #[error("line {line}: there is no node `{node}`; add it to `nodes`, or correct the link")]
     UnknownNode {
         /// Counted from 1.
@@ -61,7 +60,7 @@ pub enum TopologyError {
         /// The name given.
         node: String,
     },
-    /// A link that leads nowhere.
+    /// A link from a node to itself.
     #[error("line {line}: the link leads from `{node}` to itself; give it another end")]
     Loop {
         /// Counted from 1.
@@ -69,12 +68,12 @@ pub enum TopologyError {
         /// The node.
         node: String,
     },
-    /// A network in pieces.
-    #[error("no way leads from `{from}` to `{to}`; add a link")]
+    /// A network that is not connected.
+    #[error("no path leads from `{from}` to `{to}`; add a link")]
     Unreachable {
         /// A node.
         from: String,
-        /// One that it cannot reach.
+        /// A node that it cannot reach.
         to: String,
     },
 }
@@ -82,7 +81,7 @@ pub enum TopologyError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Every topology says where it comes from, for whoever reads the file.
+    /// The source of the topology, for readers of the file.
     #[serde(rename = "source")]
     _source: String,
     nodes: Vec<String>,
@@ -102,7 +101,7 @@ impl Topology {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`TopologyError`] says what is wrong, and in which line.
+    /// [`TopologyError`] describes the error, and its line.
     pub fn parse(text: &str) -> Result<Self, TopologyError> {
         let malformed = |error: toml::de::Error| TopologyError::Malformed(error.to_string());
         let File { nodes, link, .. } = toml::from_str(text).map_err(malformed)?;
@@ -129,7 +128,7 @@ impl Topology {
         };
         let links = link.into_iter().map(read).collect::<Result<_, _>>()?;
         let topology = Self { nodes, links };
-        // Links lead both ways, so what one node can reach, all can.
+        // Links are bidirectional, so all nodes reach the same nodes.
         match topology.arrivals(0).iter().position(|arrival| *arrival == Arrival::Never) {
             None => Ok(topology),
             Some(node) => Err(TopologyError::Unreachable {
@@ -149,13 +148,13 @@ impl Topology {
         &self.links
     }
 
-    /// The way from a node to another one over the fewest links; of several such, the one over the
-    /// links that stand first in the file, beginning with those nearest to `from`. Empty from a
-    /// node to itself.
+    /// The shortest path between two nodes, by the number of links. Of several such paths, the one
+    /// over the links that are first in the file, beginning with those nearest to `from`. Empty
+    /// from a node to itself.
     ///
     /// # Panics
     ///
-    /// If there is no node of such a number.
+    /// If a node with such a number does not exist.
     pub fn route(&self, from: usize, to: usize) -> Vec<Crossing> {
         let arrivals = self.arrivals(from);
         let mut path = Vec::new();
@@ -169,7 +168,7 @@ impl Topology {
         path
     }
 
-    /// How each node is first reached from `start`, nearer nodes first.
+    /// The first arrival at each node from `start`, nearer nodes first.
     fn arrivals(&self, start: usize) -> Vec<Arrival> {
         let mut arrivals = vec![Arrival::Never; self.nodes.len()];
         arrivals[start] = Arrival::Start;
@@ -225,7 +224,7 @@ mod tests {
     fn what_is_no_network_is_refused_with_its_line() {
         let pieces = [["a", "b"], ["c", "d"]].map(link).concat();
         for (links, explanation) in [
-            (pieces.as_str(), "no way leads from `a` to `c`"),
+            (pieces.as_str(), "no path leads from `a` to `c`"),
             (&link(["a", "x"]), "line 4: there is no node `x`"),
             (&link(["a", "a"]), "line 4: the link leads from `a` to itself"),
             ("[[link]]\nbetween = [\"a\"]\n", "line 4"),

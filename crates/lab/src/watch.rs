@@ -1,6 +1,6 @@
-//! One run, written down while it runs.
+//! One run, recorded while it runs.
 //!
-//! Watching changes nothing in the run, and costs nothing where nobody watches: see
+//! Watching has no effect on the run, and without watchers it has no cost: see
 //! [`World::run_watched`](crate::world::World::run_watched).
 
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::series::{Series, Table};
 /// Runs a world from time zero to the end of its scenario, and returns the captures and the world.
 ///
 /// # Errors
-/// Those of the outputs.
+/// Errors of the outputs.
 pub fn watch<C: Write, T: Table>(
     scenario: &Scenario,
     mut built: Built,

@@ -1,23 +1,23 @@
-//! When each component wants to be woken: a tournament with one place a component.
+//! The agenda of wake-ups: a tournament tree with one leaf per component.
 //!
-//! Every element of the lab answers `poll_timeout`, so that one entry a component says all that is
-//! to come. An entry is overwritten when its component changes its mind; there are no outdated
-//! events to skip, and nothing is allocated once all components are known.
+//! Every element of the lab has `poll_timeout`, so one entry per component describes all pending
+//! events. An entry is overwritten when its component changes its timeout. There are no outdated
+//! events to skip, and no allocations once all components are known.
 //!
 //! ```text
 //!            1                 a node holds the earlier of the two below it,
 //!        ┌───┴───┐             node 1 the earliest of all
 //!        2       3
 //!      ┌─┴─┐   ┌─┴─┐
-//!      4   5   6   7           one leaf a component
+//!      4   5   6   7           one leaf per component
 //! ```
 //!
-//! A change climbs from its leaf as long as it changes something: one compare a level, whose
-//! outcome no branch depends on. A heap does half as many levels with four compares each, and has
-//! to remember where everybody is.
+//! A change propagates from its leaf towards the root until a node stays the same: one comparison
+//! per level, without a branch on its result. A heap has half as many levels with four comparisons
+//! each, and has to track the position of each component.
 //!
 //! Ties are broken by the component's number. Components are numbered by priority first, so that
-//! the order is that of (time, priority, id), and the same everywhere.
+//! the order is that of (time, priority, id), and the same on all platforms.
 
 use freshline_core::unit::Time;
 
@@ -28,8 +28,9 @@ pub struct Agenda {
     nodes: Vec<Entry>,
 }
 
-/// When, in ns, in the upper half, and in the lower 32 bits who. Both lie in words of their own: to read a
-/// word out of two that have just been written takes a processor as long as the rest of a change.
+/// The time in ns in the upper half, and the component in the lower 32 bits. Each lies in a word of
+/// its own: reading a word that overlaps two words just written takes a processor as long as the
+/// rest of a change.
 type Entry = u128;
 
 /// Later than every entry.
@@ -45,11 +46,11 @@ impl Agenda {
         Self { nodes: vec![NEVER; 2 * components.max(1)] }
     }
 
-    /// Says when `component` wants to be woken; `None` is not at all.
+    /// Sets when `component` is to be woken; `None` for never.
     ///
     /// # Panics
     ///
-    /// If there is no such component.
+    /// If the component does not exist.
     pub fn set(&mut self, component: usize, at: Option<Time>) {
         let mut node = self.nodes.len() / 2 + component;
         let entry = |at: Time| Entry::from(at.as_nanos()) << 64 | component as Entry;
@@ -64,10 +65,10 @@ impl Agenda {
         }
     }
 
-    /// Who wakes next, and when.
+    /// The component to be woken next, and when.
     pub fn next(&self) -> Option<(Time, usize)> {
         let (at, component) = ((self.nodes[1] >> 64) as u64, self.nodes[1] as u32);
-        // Comparing all 128 bits would wait for the two halves that were just written.
+        // Comparing all 128 bits would stall on the two halves that were just written.
         (component != NONE).then(|| (Time::from_nanos(at), component as usize))
     }
 }

@@ -1,4 +1,4 @@
-//! Virtual time: who wakes next, and where randomness comes from.
+//! Virtual time: the order of wake-ups, and the source of random numbers.
 
 mod agenda;
 mod streams;

@@ -10,20 +10,20 @@ use super::numbers::{Guess, Numbers, Unwrapped};
 use super::{LocateParams, ends_of};
 use crate::capture::packet::{Content, Ends};
 
-/// So many frames in a row make a interval.
+/// The number of consecutive frames that make an interval.
 const FRAMES_OF_A_SPELL: u32 = 5;
-/// So many intervals of a flow are kept; the last one goes on.
+/// The maximum number of intervals kept per flow; beyond it, the last one is extended.
 const MAX_SPELLS: usize = 100_000;
 
-/// Where a bottleneck is, in reports.
+/// The place of a bottleneck, in reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// The hop over Wi-Fi, or none at all.
+    /// The hop over Wi-Fi, or no bottleneck at all.
     Wireless,
     /// A link before it.
     Backhaul,
-    /// Losses are not known, or too few frames were seen.
+    /// Unknown: losses are not known, or too few frames were seen.
     Unknown,
 }
 
@@ -36,51 +36,53 @@ impl From<Bottleneck> for Place {
     }
 }
 
-/// A time in which the bottleneck was at one place.
+/// A period in which the bottleneck was at one place.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PlaceInterval {
-    /// Since the first frame of the capture, in s.
+    /// The start, since the first frame of the capture, in s.
     pub start_s: f64,
-    /// Likewise.
+    /// The end, since the first frame of the capture, in s.
     pub end_s: f64,
-    /// Where.
+    /// The place.
     pub place: Place,
     /// Frames in it.
     pub frames: u64,
-    /// Packets a frame, on average, with those of other flows to the same station.
+    /// The mean number of packets per frame, with those of other flows to the same station.
     pub level: f64,
-    /// The part of the flow's packets that was lost, 0 to 1; `None` where nothing numbers them.
+    /// The fraction of the flow's packets that were lost, 0 to 1; `None` if its packets have no
+    /// numbers.
     pub loss: Option<f64>,
 }
 
 /// A direction of a flow.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FlowReport {
-    /// Where its packets come from.
+    /// The source of its packets.
     pub from: String,
-    /// And where they go.
+    /// Their destination.
     pub to: String,
-    /// How many were captured.
+    /// The number of packets captured.
     pub packets: u64,
-    /// What their losses were told by.
+    /// The numbers by which losses were detected.
     pub numbers: Numbers,
-    /// Whether frames are as the radio told them; else as estimated from the times of capture.
+    /// Whether frames are those reported by the radio; otherwise they are estimated from the times
+    /// of capture.
     pub by_radio: bool,
-    /// Its intervals, in their order; empty if it had no whole frame.
+    /// Its intervals, in order; empty if it had no complete frame.
     pub intervals: Vec<PlaceInterval>,
 }
 
-/// A flow as it is followed.
+/// A tracked flow.
 pub(super) struct LocatedFlow {
     ends: Ends,
     packets: u64,
     numbers: Option<Numbers>,
     guess: Guess,
     unwrapped: Unwrapped,
-    /// Packets until it was known what numbers them.
+    /// Packets held back until the kind of their numbers is known.
     held: Vec<(Time, u64, Arrival)>,
     first_looks: Vec<Vec<u8>>,
-    /// Of TCP, the number of the next segment and the byte that it begins with; see [`Segments`].
+    /// For TCP, the number of the next segment and its first byte; see [`Segments`].
     segments: Segments,
     by_radio: bool,
     counter: Aggregation,
@@ -93,22 +95,22 @@ pub(super) struct LocatedFlow {
 struct Segments {
     next_byte: Option<u32>,
     next: u64,
-    /// Holes: bytes from, to, and the number of the first segment missing there.
+    /// Holes: the first byte, the byte after the last, and the number of the first missing segment.
     holes: Vec<(u32, u32, u64)>,
 }
 
-/// So many holes of a stream are remembered.
+/// The maximum number of holes of a stream that are kept.
 const MAX_HOLES: usize = 256;
 
 impl Segments {
-    /// The number of a segment; `None` if it came before.
+    /// The number of a segment; `None` if it was captured before.
     fn number(&mut self, seq: u32, len: u32) -> Option<u64> {
         let end = seq.wrapping_add(len);
         let next_byte = *self.next_byte.get_or_insert(seq);
         let ahead = seq.wrapping_sub(next_byte);
         if ahead < 1 << 31 {
             if ahead > 0 {
-                // As many segments as there were bytes for, of this one's size.
+                // The number of missing segments, if they have the size of this one.
                 if self.holes.len() == MAX_HOLES {
                     self.holes.remove(0);
                 }
@@ -135,8 +137,8 @@ impl Segments {
 }
 
 impl LocatedFlow {
-    /// A flow that begins with this packet, whose frame the radio told or not; `None` if weights are
-    /// not those of a classifier.
+    /// A flow that begins with this packet, whose frame the radio reported or not; `None` if the
+    /// weights are not those of a classifier.
     pub(super) fn new(
         ends: Ends,
         content: &Content<'_>,
@@ -166,11 +168,12 @@ impl LocatedFlow {
         self.packets
     }
 
-    /// A packet has come in the frame of this stamp; `None` while frames are not known yet.
+    /// A packet has arrived in the frame with this timestamp; `None` while frames are not known
+    /// yet.
     pub(super) fn on_packet(&mut self, now: Time, content: &Content<'_>, stamp: Option<Time>) {
         self.packets += 1;
         let Some(stamp) = stamp else { return };
-        // The rate of frames decides nothing here.
+        // The rate of frames is not used here.
         let arrival = Arrival { seq: 0, stamp, rate: BitRate::from_bps(1) };
         match (self.numbers, content) {
             (None, Content::Udp(datagram)) => {
@@ -193,7 +196,7 @@ impl LocatedFlow {
         }
     }
 
-    /// It is known what numbers the flow: what was held counts.
+    /// The kind of numbers is known: processes the packets that were held back.
     fn decide(&mut self, numbers: Numbers) {
         self.numbers = Some(numbers);
         let looks = std::mem::take(&mut self.first_looks);
@@ -218,7 +221,8 @@ impl LocatedFlow {
         self.drain(now);
     }
 
-    /// So many packets of other flows to the same station have come in the frame of this stamp.
+    /// This number of packets of other flows to the same station has arrived in the frame with this
+    /// timestamp.
     pub(super) fn on_others(&mut self, stamp: Time, packets: u64) {
         self.counter.on_others(stamp, packets);
     }
@@ -234,7 +238,7 @@ impl LocatedFlow {
         }
     }
 
-    /// What was found between the first frame of the capture and the last; `end` is when all frames
+    /// The results between the first frame of the capture and the last; `end` is when all frames
     /// are closed.
     pub(super) fn report(mut self, first: Time, last: Time, end: Time) -> FlowReport {
         if self.numbers.is_none() {
@@ -254,15 +258,15 @@ impl LocatedFlow {
     }
 }
 
-/// Frames of one answer.
+/// Frames with equal answers.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     from: Time,
     place: Place,
     frames: u64,
-    /// Of the frames, with those of other flows.
+    /// The sum of the frames' packets, with those of other flows.
     levels: u64,
-    /// The flow's own.
+    /// The number of the flow's own packets.
     packets: u64,
     lost: u64,
 }
@@ -287,11 +291,11 @@ impl Run {
     }
 }
 
-/// Makes intervals out of answers.
+/// Builds intervals from answers.
 #[derive(Debug, Default)]
 struct PlaceIntervals {
     all: Vec<Run>,
-    /// Frames whose answer is not that of the last interval, and may begin a new one.
+    /// Frames whose answer differs from that of the last interval, and which may begin a new one.
     other: Option<Run>,
 }
 
@@ -363,7 +367,7 @@ mod tests {
         let mut segments = Segments::default();
         let mut number = |seq: u32| segments.number(seq.wrapping_add(u32::MAX - 250), 100);
         assert_eq!([0, 100, 400].map(&mut number), [Some(0), Some(1), Some(4)]);
-        // The first of the hole, the second, and the second once more.
+        // The first segment of the hole, the second, and the second once more.
         assert_eq!([200, 300, 300].map(&mut number), [Some(2), Some(3), None]);
         assert_eq!(number(500), Some(5));
     }

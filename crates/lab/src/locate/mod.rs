@@ -1,24 +1,25 @@
-//! Where the bottleneck of captured flows lies, over time.
+//! Locates the bottlenecks of captured flows over time.
 //!
 //! ```text
 //! capture ─► frame ─┬─ radiotap: stamp ─► receiver: packets of its frames ─┐ level
 //!                   └─ IP ─► flow ─► numbers ─► counter ───────────────────┴─► Locator ─► intervals
 //! ```
 //!
-//! A flow is a direction of UDP or TCP. Its loss comes from numbers in its packets ([`Numbers`]). The
-//! level is that of its receiver's frames, with the packets of all flows and those that are encrypted:
-//! frames are what a radio says, or, where it says nothing, what the estimator of frames
-//! ([`LocateParams::frames`]) makes of the times of capture, which a kernel gave, of all packets to one
-//! IP address.
+//! A flow is a direction of UDP or TCP. Its loss is computed from numbers in its packets
+//! ([`Numbers`]). The level is that of its receiver's frames, with the packets of all flows and
+//! encrypted ones. Frames are those reported by a radio. Without a radio, an estimator of frames
+//! ([`LocateParams::frames`]) derives them from the times of capture, given by a kernel, of all
+//! packets to one IP address.
 //!
 //! # Where the thesis is silent
 //!
-//! - **Without numbers** nothing is known to be lost, and the bottleneck is unknown: levels alone are low
-//!   wherever little is sent. So it is before the classifier's frames and packets have come.
-//! - **TCP** counts segments, in the order of their first byte. A hole that is filled later than a
-//!   frame waits ([`AggregationParams::settle`]) was lost on its way, and sent again by its sender.
-//! - **A interval** begins when the answer has been another one for 5 frames, so that single frames
-//!   make none. The first one begins with the first answer.
+//! - **Without numbers** loss is unknown, and so is the bottleneck: levels alone are low whenever
+//!   little is sent. The bottleneck is also unknown before the classifier has seen enough frames
+//!   and packets.
+//! - **TCP** counts segments, in the order of their first byte. A hole that is filled after the
+//!   settling time of a frame ([`AggregationParams::settle`]) was a loss, repaired by the sender.
+//! - **An interval** begins when the answer has been another one for 5 frames, so that single
+//!   frames do not begin one. The first interval begins with the first answer.
 
 mod flow;
 mod numbers;
@@ -42,46 +43,46 @@ pub use flow::{FlowReport, Place, PlaceInterval};
 pub use numbers::Numbers;
 use receiver::{Address, Receiver};
 
-/// What a capture is searched for, and what that may cost.
+/// Parameters of the analysis, and limits on its cost.
 #[derive(Debug, Clone)]
 pub struct LocateParams {
     /// The classifier.
     pub weights: Weights,
-    /// Tells frames from a kernel's times, where no radio does.
+    /// Estimates frames from a kernel's times, if no radio reports them.
     pub frames: FrameWeights,
-    /// Nmax: the most packets that a frame can have, at least 1.
+    /// Nmax: the maximum number of packets per frame, at least 1.
     pub max_packets: u32,
-    /// So many flows are followed; the packets of others are counted.
+    /// The maximum number of tracked flows; the packets of others are counted.
     pub max_flows: usize,
     /// Flows with fewer packets are left out of the report.
     pub min_packets: u64,
 }
 
-/// What was found.
+/// The results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LocateReport {
-    /// From the first frame to the last, in s.
+    /// The time from the first frame to the last, in s.
     pub duration_s: f64,
     /// All frames of the file.
     pub frames: u64,
-    /// Those of data that are encrypted, and told nothing.
+    /// The number of encrypted data frames, whose content is unknown.
     pub protected: u64,
     /// Packets of flows beyond the limit.
     pub over_limit: u64,
-    /// Flows, those with the most packets first.
+    /// The flows, in descending order of their number of packets.
     pub flows: Vec<FlowReport>,
 }
 
-/// What was found, and whether that is all of the file.
+/// The results, and the error that ended the analysis, if any.
 #[derive(Debug)]
 pub struct Located {
-    /// In all that could be read.
+    /// The results for all readable frames.
     pub report: LocateReport,
     /// Why the reading ended before the end of the file, if it did.
     pub error: Option<CaptureError>,
 }
 
-/// Reads a capture and says of each flow where its bottleneck was.
+/// Reads a capture and determines the bottleneck of each flow.
 pub fn locate(input: impl Read, params: &LocateParams) -> Located {
     let mut search = Search::new(params);
     let end = read_frames(input, |frame| search.on_frame(&frame));
@@ -125,7 +126,7 @@ impl<'a> Search<'a> {
 
     fn on_frame(&mut self, frame: &Frame<'_>) {
         self.frames += 1;
-        // Files are not always in order; the counters' time never goes back.
+        // Files are not always in order, but the counters' time must not decrease.
         let (first, last) = self.period.unwrap_or((frame.at, frame.at));
         let now = last.max(frame.at);
         self.period = Some((first, now));
@@ -144,7 +145,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A frame of 802.11 behind radiotap.
+    /// An 802.11 frame after radiotap.
     fn on_record(&mut self, now: Time, record: &[u8]) {
         let Ok((radio, mpdu)) = Radiotap::parse(record) else { return };
         let parsed = DataFrame::parse(mpdu, radio.is_padded);
@@ -166,7 +167,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A packet in a frame to `to`, whose stamp the radio told or not.
+    /// A packet in a frame to `to`, whose timestamp the radio reported or not.
     fn on_packet(
         &mut self,
         now: Time,
@@ -177,7 +178,8 @@ impl<'a> Search<'a> {
     ) {
         let by_radio = stamp.is_some();
         let stamp = stamp.or_else(|| self.receiver(to)?.frame_of(now));
-        // What carries nothing shares frames with what it acknowledges, and says nothing of loss.
+        // A segment without payload shares frames with the data that it acknowledges, but has no
+        // information on loss.
         let is_empty = matches!(content, Content::Tcp(segment) if segment.len == 0);
         let flow = if is_empty { None } else { self.flow(ends, content, by_radio) };
         if let Some(stamp) = stamp {
@@ -188,7 +190,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A packet takes a place in a frame of `to`.
+    /// Counts a packet in a frame of `to`.
     fn count(&mut self, to: Address, stamp: Time, flow: Option<usize>) {
         self.receiver(to);
         let Self { receivers, flows, .. } = self;
@@ -199,8 +201,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The receiver of an address; `None` beyond as many as there may be flows, or if weights are not
-    /// those of an estimator.
+    /// The receiver with an address; `None` beyond the maximum number of flows, or if the weights
+    /// are not those of an estimator.
     fn receiver(&mut self, to: Address) -> Option<&mut Receiver> {
         let is_full = self.receivers.len() >= self.params.max_flows;
         match self.receivers.entry(to) {
@@ -251,10 +253,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The link type of frames of 802.11 behind radiotap.
+/// The link type of 802.11 frames after radiotap.
 const RADIOTAP: u32 = 127;
 
-/// The ends of a flow, for people.
+/// The ends of a flow, in readable form.
 fn ends_of(ends: Ends) -> (SocketAddr, SocketAddr) {
     (ends.from, ends.to)
 }

@@ -1,6 +1,6 @@
-//! Numbers in packets, from which losses show.
+//! Numbers in packets, from which losses are detected.
 //!
-//! | | where | counts |
+//! | | place | counts |
 //! |---|---|---|
 //! | Freshline | `wire::Packet` | packets |
 //! | iperf3 | bytes 8 to 12 of a UDP payload, or to 16 with 64 bits | packets, from 1 |
@@ -8,17 +8,17 @@
 //! | RTP | bytes 2 to 4 behind a version of 2 | packets, 16 bits |
 //! | TCP | the sequence number | bytes |
 //!
-//! Nothing in a UDP payload says what it is but Freshline's mark. So a flow's first packets are held
-//! against each form: numbers that mostly count up by one are taken for what they are. iperf3's clock
+//! Only Freshline's mark identifies the protocol of a UDP payload. So a flow's first packets are
+//! compared with each form: a form whose numbers mostly increase by one is accepted. iperf3's clock
 //! and iperf2's have the same layout in bytes 0 to 8 as 4 to 12: seconds and microseconds or
-//! nanoseconds, which never count up by one packet by packet.
+//! nanoseconds, which never increase by one from packet to packet.
 
 use freshline_core::wire::Message;
 use serde::Serialize;
 
 use crate::capture::packet::Content;
 
-/// What tells the losses of a flow.
+/// The numbers by which a flow's losses are detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Numbers {
@@ -28,19 +28,19 @@ pub enum Numbers {
     Iperf3,
     /// The numbers of iperf2's datagrams.
     Iperf2,
-    /// Those of RTP.
+    /// The sequence numbers of RTP.
     Rtp,
     /// Holes in TCP's sequence.
     Tcp,
-    /// Nothing.
+    /// No numbers.
     Unknown,
 }
 
 impl Numbers {
-    /// The forms in which a UDP payload may be numbered, the surest first.
+    /// The forms of numbers in a UDP payload, in descending order of certainty.
     pub(super) const OF_UDP: [Self; 4] = [Self::Freshline, Self::Iperf3, Self::Iperf2, Self::Rtp];
 
-    /// The number of a datagram, if it has this form, and how many bits it has.
+    /// The number of a datagram, if it has this form, and its width in bits.
     pub(super) fn of_datagram(self, payload: &[u8]) -> Option<(u64, u32)> {
         let u32_at = |at: usize| -> Option<u64> {
             payload.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes).into())
@@ -51,7 +51,7 @@ impl Numbers {
                 _ => None,
             },
             Self::Iperf3 => Some((u32_at(8)?, 32)),
-            // The last datagram has its number negated.
+            // The last datagram has a negated number.
             Self::Iperf2 => Some((u32_at(0)?, 32)).filter(|(number, _)| *number < 1 << 31),
             Self::Rtp => {
                 let &[version, _, high, low, ..] = payload.get(..12)? else { return None };
@@ -62,17 +62,17 @@ impl Numbers {
     }
 }
 
-/// Makes numbers of few bits into ones that go on.
+/// Extends numbers of few bits to 64 bits.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Unwrapped {
     newest: Option<u64>,
 }
 
 impl Unwrapped {
-    /// The number nearest to the newest of which these are the lowest bits.
+    /// The number with these lowest bits that is nearest to the newest one.
     pub(super) fn next(&mut self, number: u64, bits: u32) -> u64 {
         let Some(newest) = self.newest else {
-            // Room for what was sent before.
+            // Leave room for earlier numbers.
             let first = if bits >= 64 { number } else { number + (1 << bits) };
             self.newest = Some(first);
             return first;
@@ -93,17 +93,19 @@ impl Unwrapped {
     }
 }
 
-/// Looks at the first packets of a flow of UDP for its form.
+/// Examines the first packets of a UDP flow to determine its form.
 #[derive(Debug)]
 pub(super) struct Guess {
-    /// By form, the last number, and how many followed the one before within [`NEAR`].
+    /// For each form, the last number, and how many numbers were within [`NEAR`] of the previous
+    /// one.
     seen: [(Option<u64>, u32); Numbers::OF_UDP.len()],
     packets: u32,
 }
 
-/// So many packets are looked at.
+/// The number of packets examined.
 pub(super) const LOOKED_AT: u32 = 32;
-/// A number is near the one before if it is at most so much higher: losses, but not a clock.
+/// The maximum increase of a number to be near the previous one: more than losses, but less than a
+/// clock.
 const NEAR: u64 = 64;
 
 impl Guess {
@@ -111,7 +113,7 @@ impl Guess {
         Self { seen: [(None, 0); Numbers::OF_UDP.len()], packets: 0 }
     }
 
-    /// One more packet; the form once enough were seen.
+    /// Adds a packet. Returns the form once enough packets were examined.
     pub(super) fn look(&mut self, content: &Content<'_>) -> Option<Numbers> {
         let Content::Udp(datagram) = content else { return Some(Numbers::Tcp) };
         self.packets += 1;
@@ -125,9 +127,9 @@ impl Guess {
         (self.packets >= LOOKED_AT).then(|| self.best())
     }
 
-    /// The form that fits best so far.
+    /// The form with the best match so far.
     pub(super) fn best(&self) -> Numbers {
-        // Two thirds: some come late.
+        // Two thirds suffice, as some packets are late.
         let most = |(_, near): &(Option<u64>, u32)| 3 * near >= 2 * self.packets.saturating_sub(1);
         let fits = self.seen.iter().position(|seen| seen.1 > 0 && most(seen));
         fits.map_or(Numbers::Unknown, |place| Numbers::OF_UDP[place])
@@ -157,7 +159,7 @@ mod tests {
 
     #[test]
     fn forms_are_told_by_what_counts_up() {
-        // Seconds, microseconds and the number; of iperf2 the number comes first.
+        // Seconds, microseconds and the number; for iperf2 the number comes first.
         let iperf3 = (0..40u32).map(|n| be(&[1_700_000_000, n * 217 % 1_000_000, n + 1, 0, 0]));
         assert_eq!(guess(iperf3), Numbers::Iperf3);
         let iperf2 = (0..40u32).map(|n| be(&[n, 1_700_000_000, n * 217 % 1_000_000, 0, 0]));

@@ -1,7 +1,7 @@
-//! A receiver of a capture: its frames, which all flows to it share.
+//! A receiver in a capture: its frames, which are shared by all flows to it.
 //!
-//! An access point packs all that it holds for a station into one frame, whatever flows it is of. So the
-//! level is that of the receiver's frames. It is told to each flow once the next frame begins.
+//! An access point packs all queued packets for a station into one frame, whatever their flows. So
+//! the level is that of the receiver's frames. Each flow gets it once the next frame begins.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use freshline_core::wlan::estimator::KernelFrames;
 /// The address of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Address {
-    /// On the air, the receiver address of a frame.
+    /// In 802.11, the receiver address of a frame.
     Station([u8; 6]),
     /// In a capture without frames, the host at which it was made.
     Host(IpAddr),
@@ -20,12 +20,12 @@ pub(super) enum Address {
 /// One receiver, and its newest frame.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    /// Tells frames by the times of capture, where no radio does.
+    /// Detects frames by the times of capture, if no radio reports them.
     kernel: KernelFrames,
     frame: Option<Time>,
-    /// Packets in it.
+    /// The number of packets in the newest frame.
     packets: u64,
-    /// Those of flows that are followed, by the flow's index.
+    /// The numbers of packets of tracked flows, by the flow's index.
     of_flows: Vec<(usize, u64)>,
 }
 
@@ -34,13 +34,15 @@ impl Receiver {
         Self { kernel, frame: None, packets: 0, of_flows: Vec::new() }
     }
 
-    /// The frame of a packet that a kernel stamped so; `None` while too little was seen to tell.
+    /// The frame of a packet with this kernel timestamp; `None` while there are too few packets to
+    /// decide.
     pub(super) fn frame_of(&mut self, stamp: Time) -> Option<Time> {
         self.kernel.on_packet(stamp)
     }
 
-    /// A packet has come in this frame, of a flow that is followed or not. If it begins a frame, what
-    /// each flow had beside itself in the last one goes to `report`: flow, frame, packets of others.
+    /// A packet has arrived in this frame, of a flow that is tracked or not. If it begins a frame,
+    /// reports each flow of the last frame to `report`: the flow, the frame, and the number of
+    /// packets of other flows.
     pub(super) fn on_packet(
         &mut self,
         frame: Time,
@@ -59,7 +61,7 @@ impl Receiver {
         }
     }
 
-    /// No more packets come in the newest frame.
+    /// No more packets arrive in the newest frame.
     pub(super) fn end_frame(&mut self, mut report: impl FnMut(usize, Time, u64)) {
         if let Some(frame) = self.frame.take() {
             for (flow, own) in self.of_flows.drain(..) {

@@ -32,7 +32,7 @@ pub enum TreeError {
     },
     /// A node without a path to the border router.
     #[error(
-        "no way leads from node {0} to the border router; raise `range`, or give other parents"
+        "no path leads from node {0} to the border router; raise `range`, or give other parents"
     )]
     Apart(u32),
 }

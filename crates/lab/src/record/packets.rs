@@ -12,15 +12,15 @@ use crate::world::{Body, Carrier, Left};
 /// inside of a mesh are not recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PacketLog {
-    /// The names of the wired hops and cells: `LINK` forward, `LINK/reverse` back, `CELL`. Of links in series, the
-    /// second that a packet meets in a direction is `LINK#2` or `LINK/reverse#2`, and so on. The hop of a topology
-    /// from one node to another is `topology/FROM/TO`.
+    /// The names of the wired hops and cells: `LINK` for the forward direction, `LINK/reverse`, and
+    /// `CELL`. For links in series, the second hop in a direction is `LINK#2` or `LINK/reverse#2`,
+    /// and so on. The hop of a topology from one node to another is `topology/FROM/TO`.
     pub carriers: Vec<String>,
     /// The names of the flows.
     pub flows: Vec<String>,
     /// The packets.
     pub packets: Vec<PacketRecord>,
-    /// For each flow of the world, its place in `flows` and its number.
+    /// For each flow of the world, its index in `flows` and its number.
     of_flow: Vec<FlowPlace>,
     /// The number of wired hops, which precede the cells in `carriers`.
     hops: usize,
@@ -35,17 +35,17 @@ pub struct PacketRecord {
     pub entered_at: Time,
     /// Its size on the wire, headers included.
     pub size: Bytes,
-    /// What it left: the place in [`PacketLog::carriers`].
+    /// The hop or cell that it left: the index in [`PacketLog::carriers`].
     pub carrier: u32,
-    /// Its flow: the place in [`PacketLog::flows`].
+    /// Its flow: the index in [`PacketLog::flows`].
     pub flow: u32,
     /// Which of the flows of one `[[flow]]`, from 0.
     pub number: u32,
-    /// What it carries.
+    /// The kind of its content.
     pub kind: PacketKind,
 }
 
-/// What a packet carries.
+/// The kind of a packet's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketKind {
     /// Updates, from a source to its monitor.

@@ -1,7 +1,7 @@
-//! The value of a key for which a metric is least.
+//! Finds the value of a key that minimises a metric.
 
-/// Where the parabola through the lowest of the points and its two neighbours on either side, by
-/// least squares, is lowest; the lowest point itself where that is no bowl or lies outside.
+/// The minimum of the least-squares parabola through the lowest point and its two neighbours on
+/// either side; the lowest point itself if the parabola has no minimum or has it outside.
 pub(super) fn lowest(points: &[(f64, f64)]) -> f64 {
     let Some(least) = (0..points.len()).min_by(|&a, &b| points[a].1.total_cmp(&points[b].1)) else {
         return f64::NAN;

@@ -1,10 +1,10 @@
-//! Figures of papers: the scenario that shows one also says which numbers are expected of it, and
-//! who expects them.
+//! Reproduces figures of papers: the scenario of a figure also contains the expected numbers, and
+//! the source of each expectation.
 //!
 //! ```text
-//!   [[reproduce.row]] ─► set ─► best: the value with the least … ─► run ─► plus, over other rows'
+//!   [[reproduce.row]] ─► set ─► best: the value with the min. … ─► run ─► plus, over other rows'
 //!                                                                    ─► holds, broken, undecided
-//!   [[reproduce.trend]] ─► do rows rise in this order, are they alike? ─► likewise
+//!   [[reproduce.trend]] ─► do rows rise in this order, are they equal? ─► likewise
 //!   [[reproduce.null]]  ─► the same with each new law replaced by its baseline
 //! ```
 
@@ -26,52 +26,52 @@ use crate::scenario::{
     Best, Change, Laws, NoLaws, Origin, Reproduction, Row, Scenario, SetError, Source, Trend,
 };
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     /// Whether it is a number, or an order among numbers.
     pub kind: Kind,
-    /// What it is, in words.
+    /// A description.
     pub what: String,
-    /// Who says what it should be.
+    /// The source of the expected value or order.
     pub source: Origin,
-    /// The unit of the numbers; `1` of a trend.
+    /// The unit of the numbers; `1` for a trend.
     pub unit: Cow<'static, str>,
-    /// What it should be.
+    /// The expected value.
     pub expected: Option<f64>,
-    /// Ours; `null` for a trend.
+    /// Our value; `null` for a trend.
     pub ours: Option<f64>,
     /// Half the width of its 95 % confidence interval; `null` with one run.
     pub ci95: Option<f64>,
-    /// Its standard deviation over the runs, of a row that is given over another one.
+    /// Its standard deviation over the runs, for a row that is a ratio to another one.
     pub deviation: Option<f64>,
-    /// How far ours may be from what is expected, as a fraction of its distance from `base`.
+    /// The permitted deviation, as a fraction of the expected value's distance from `base`.
     pub tolerance: Option<f64>,
-    /// What it would be whatever the law does.
+    /// The value that is independent of the law.
     pub base: f64,
-    /// The least that is expected.
+    /// The expected minimum.
     pub at_least: Option<f64>,
-    /// The most.
+    /// The expected maximum.
     pub at_most: Option<f64>,
     /// The scenario was chosen so that this number comes out.
     pub calibrated: bool,
-    /// A few words of the paper, and where they stand.
+    /// A short quotation from the paper, with its place.
     pub quote: Option<String>,
-    /// Why ours is not as expected.
+    /// The reason why our value differs from the expected one.
     pub why: Option<String>,
-    /// No new law changes what it is about.
+    /// No new law affects it.
     #[serde(default)]
     pub unaffected: bool,
     /// Whether a law was replaced by its baseline in it; only in a null test.
     pub replaced: bool,
-    /// What comes of it with each new law replaced by its baseline, where one is; only in a record.
+    /// The verdict with each new law replaced by its baseline, if there is one; only in a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_law: Option<Verdict>,
-    /// What came of it.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// What a line of the table is.
+/// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -84,40 +84,40 @@ pub enum Kind {
 /// A reproduction that cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ReproduceError {
-    /// The scenario says of no paper.
+    /// The scenario does not reproduce a figure.
     #[error("has no [reproduce]; `freshline lab run` runs it")]
     NothingToReproduce,
-    /// A row's scenario makes no sense.
+    /// The scenario of a row is invalid.
     #[error("row `{what}`: {error}")]
     Row {
         /// The row.
         what: String,
-        /// What is wrong.
+        /// The error.
         error: Box<SetError>,
     },
-    /// A row's metric is not there.
+    /// The metric of a row does not exist.
     #[error("row `{what}`: there is no metric `{metric}` of `{of}`; there is: {known}")]
     UnknownMetric {
         /// The row.
         what: String,
         /// The metric.
         metric: String,
-        /// Of what.
+        /// The flow or link in question.
         of: String,
-        /// What there is.
+        /// The available metrics.
         known: String,
     },
-    /// A trend or a row names a row that is not there.
+    /// A trend or a row refers to an unknown row.
     #[error("`{what}`: no row above has the id `{id}`")]
     UnknownRow {
-        /// What names it.
+        /// The trend or row.
         what: String,
         /// The id.
         id: String,
     },
 }
 
-/// What of a reproduction is run, and how.
+/// The selected part and mode of a reproduction.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// With each new law replaced by its baseline.
@@ -128,12 +128,12 @@ pub struct Options {
     pub sample: Option<Draw>,
 }
 
-/// Draws some of the lines of all scenarios, the same ones for the same seed.
+/// Selects some of the rows and trends of all scenarios, the same ones for the same seed.
 #[derive(Debug, Clone, Copy)]
 pub struct Draw {
-    /// One in so many lines; at least 1.
+    /// The ratio of all rows and trends to selected ones; at least 1.
     pub one_in: u64,
-    /// Another seed draws other lines.
+    /// The seed of the selection.
     pub seed: u64,
 }
 
@@ -148,7 +148,7 @@ impl Draw {
     }
 }
 
-/// Runs the rows of a scenario, with `changes` made first. `done` is called after each row.
+/// Runs the rows of a scenario, after applying `changes`. Calls `done` after each row.
 pub fn reproduce<'a>(
     source: impl Into<Source<'a>>,
     changes: &[Change],
@@ -158,7 +158,7 @@ pub fn reproduce<'a>(
     reproduce_with(source, changes, options, &NoLaws, done)
 }
 
-/// [`reproduce`] with laws of the caller, or what ends it early ([`Laws::stop`]).
+/// As [`reproduce`], with laws of the caller, and a flag that ends it early ([`Laws::stop`]).
 pub fn reproduce_with<'a>(
     source: impl Into<Source<'a>>,
     changes: &[Change],
@@ -199,11 +199,11 @@ pub fn reproduce_with<'a>(
     Ok(table)
 }
 
-/// What a draw has chosen, by index.
+/// The selected rows and trends, by index.
 struct Chosen {
     rows: BTreeSet<usize>,
     trends: BTreeSet<usize>,
-    /// Rows that those need.
+    /// Rows on which those depend.
     needed: BTreeSet<usize>,
 }
 
@@ -218,7 +218,7 @@ impl Chosen {
         let of_trends = trends_drawn.iter().flat_map(|&index| trends[index].ids());
         let mut ids: BTreeSet<&String> = of_trends.collect();
         let mut needed = BTreeSet::new();
-        // A row stands below the one that it is given over.
+        // A row comes after the one to which it is a ratio.
         for (index, row) in rows.iter().enumerate().rev() {
             if rows_drawn.contains(&index) || row.id.as_ref().is_some_and(|id| ids.contains(id)) {
                 needed.insert(index);
@@ -233,7 +233,7 @@ impl Chosen {
     }
 }
 
-/// Runs of one scenario with changes. Several rows may ask for the same.
+/// Runs of one scenario with changes. Several rows may need the same run.
 struct Runs<'a> {
     source: Source<'a>,
     null: Option<&'a [crate::scenario::Baseline]>,
@@ -244,7 +244,7 @@ struct Runs<'a> {
 /// All numbers of a scenario, and whether one of its laws was replaced.
 type Samples = (Vec<Sampled>, Replaced);
 
-/// The number of a row, likewise.
+/// The number of a row, and whether one of its laws was replaced.
 #[derive(Clone)]
 struct Number {
     sampled: Sampled,
@@ -326,8 +326,8 @@ impl Row {
         }
     }
 
-    /// The change to the best value: where the parabola through the least one and its neighbours
-    /// has its lowest point, since the bowl is flat and each of its values a little off.
+    /// The change to the best value: the minimum of the parabola through the lowest value and its
+    /// neighbours, since the curve is flat near its minimum and each value is slightly off.
     fn look_for(
         &self,
         best: &Best,
@@ -335,7 +335,7 @@ impl Row {
         changes: &[Change],
     ) -> Result<Change, ReproduceError> {
         let change = |value: f64| {
-            // No unit has more than three digits behind the point.
+            // No unit has more than three decimal digits.
             let value = format!("{value:.3}{}", best.unit);
             Change::new(best.key.clone(), toml::Value::String(value))
         };
@@ -362,7 +362,7 @@ impl Row {
         let found = samples.iter().find(|sampled| sampled.name == name && sampled.of == of);
         let number = |sampled: &Sampled| Number { sampled: sampled.clone(), replaced: *replaced };
         if let (None, Replaced(true)) = (found, *replaced) {
-            // The baseline has no such number, as no level of frames is sought.
+            // The baseline has no such number, as it does not control a level of frames.
             return Ok(number(&Sampled::of_runs("", of, "1", &[])));
         }
         found.map(number).ok_or_else(|| {

@@ -1,15 +1,15 @@
-//! The null test: each new law replaced by its baseline. A row that still holds shows nothing of
-//! the law.
+//! The null test: each new law replaced by its baseline. A row that still holds does not
+//! demonstrate the law.
 
 use toml::{Table, Value};
 
 use crate::scenario::{Baseline, Change, Scenario, SetError, Source};
 
-/// Whether a law was replaced in a scenario; otherwise it shows baselines alone.
+/// Whether a law was replaced in a scenario; otherwise it contains only baselines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Replaced(pub(super) bool);
 
-/// Reads a scenario with changes made and laws replaced.
+/// Reads a scenario after applying changes and replacing laws.
 pub(super) fn parse(
     source: Source<'_>,
     changes: &[Change],

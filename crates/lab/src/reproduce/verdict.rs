@@ -1,9 +1,9 @@
-//! What a number with its interval says of a claim.
+//! The verdict on a claim, given a number with its confidence interval.
 //!
 //! ```text
-//!        ├─ holds ─┤                    the whole interval is where the claim has it
+//!        ├─ holds ─┤                    the whole interval is within the claim
 //!   ───────────────[ claim ]──────►
-//!                ├─ undecided ─┤        it reaches from there to elsewhere: more runs are needed
+//!                ├─ undecided ─┤        it is partly within: more runs are needed
 //!                        ├─ broken ─┤
 //! ```
 
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::Sampled;
 
-/// What came of a comparison.
+/// The verdict of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
-    /// With 95 % confidence, or exactly where there is one run.
+    /// The claim holds with 95 % confidence, or exactly if there is one run.
     #[serde(rename = "holds")]
     Holds,
-    /// Likewise.
+    /// The claim does not hold, with the same confidence.
     #[serde(rename = "broken")]
     Broken,
     /// The interval covers both.
     #[serde(rename = "undecided")]
     Undecided,
-    /// Nobody says what it should be.
+    /// No source states an expectation.
     #[serde(rename = "not judged")]
     NotJudged,
 }
 
 impl Verdict {
-    /// As tables and JSON have it.
+    /// The name in tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -39,7 +39,7 @@ impl Verdict {
         }
     }
 
-    /// Of several claims that are to hold at once: one that breaks breaks all.
+    /// The verdict on several simultaneous claims: one broken claim breaks all.
     pub(super) fn of_all(verdicts: impl IntoIterator<Item = Self>) -> Self {
         let mut all = Self::NotJudged;
         for verdict in verdicts {
@@ -54,7 +54,7 @@ impl Verdict {
     }
 }
 
-/// Where a claim has a number: from `least` to `most`.
+/// The range of a claimed number: from `least` to `most`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Claim {
     pub(super) least: f64,
@@ -70,17 +70,18 @@ impl Claim {
         Self { least: f64::NEG_INFINITY, most }
     }
 
-    /// Not farther from `expected` than a fraction of what that is above or below `base`.
+    /// The number may differ from `expected` by a fraction of the distance between `expected` and
+    /// `base`.
     pub(super) fn near(expected: f64, tolerance: f64, base: f64) -> Self {
         let off = ((expected - base) * tolerance).abs();
         Self { least: expected - off, most: expected + off }
     }
 
-    /// What a number says of it whose 95 % interval reaches `ci95` to either side.
+    /// The verdict on a number whose 95 % interval is `ci95` wide on either side.
     pub(crate) fn judge(self, value: f64, ci95: Option<f64>) -> Verdict {
         let half = ci95.unwrap_or(0.0);
         let (low, high) = (value - half, value + half);
-        // A number that no run knows meets no claim.
+        // A number that is unknown in all runs meets no claim.
         if !value.is_finite() {
             Verdict::Broken
         } else if self.least <= low && high <= self.most {
@@ -98,7 +99,7 @@ impl Claim {
     }
 }
 
-/// Whether each is above the one before by a fraction of it.
+/// Whether each exceeds the previous one by a fraction of that.
 pub(super) fn rising(rows: &[&Sampled], margin: f64) -> Verdict {
     // Equal numbers do not rise.
     let above = Claim::at_least(f64::MIN_POSITIVE);
@@ -109,7 +110,7 @@ pub(super) fn rising(rows: &[&Sampled], margin: f64) -> Verdict {
     Verdict::of_all(pairs.map(judge))
 }
 
-/// Whether none is farther from the first than a reader of the figure would see.
+/// Whether all are equal to the first one, within the precision of reading a figure.
 pub(super) fn alike(rows: &[&Sampled]) -> Verdict {
     const VISIBLE: f64 = 0.05;
     let [first, others @ ..] = rows else { return Verdict::NotJudged };
@@ -117,7 +118,7 @@ pub(super) fn alike(rows: &[&Sampled]) -> Verdict {
     Verdict::of_all(others.iter().map(|other| near.judge_sampled(&other.over(first))))
 }
 
-/// Whether the first is not below any by more than one could call a draw.
+/// Whether the first one is the maximum, or within a draw of it.
 pub(super) fn most(rows: &[&Sampled]) -> Verdict {
     let [first, others @ ..] = rows else { return Verdict::NotJudged };
     let above = Claim::at_least(0.0);
@@ -125,7 +126,7 @@ pub(super) fn most(rows: &[&Sampled]) -> Verdict {
     Verdict::of_all(others.iter().map(judge))
 }
 
-/// The same, above.
+/// Whether the first one is the minimum, or within a draw of it.
 pub(super) fn least(rows: &[&Sampled]) -> Verdict {
     let [first, others @ ..] = rows else { return Verdict::NotJudged };
     let below = Claim::at_most(0.0);
@@ -133,7 +134,7 @@ pub(super) fn least(rows: &[&Sampled]) -> Verdict {
     Verdict::of_all(others.iter().map(judge))
 }
 
-/// The factor that moves a number up (1) or down (-1) by what one could call a draw.
+/// The factor that moves a number up (1) or down (-1) by the width of a draw.
 fn drawn(sampled: &Sampled, direction: f64) -> f64 {
     const DRAW: f64 = 0.02;
     1.0 + direction * DRAW * sampled.metric().value.signum()
@@ -168,11 +169,11 @@ mod tests {
 
     #[test]
     fn a_tolerance_is_of_what_the_law_changes() {
-        // 115 ms over a path of 110 ms: 111 is a fifth of what was expected above it.
+        // 115 ms over a path of 110 ms: 111 ms is a fifth of the expected excess.
         let claim = Claim::near(0.115, 0.25, 0.110);
         assert_eq!(claim.judge(0.111, None), Verdict::Broken);
         assert_eq!(claim.judge(0.114, None), Verdict::Holds);
-        // Half of a gain, whichever its direction.
+        // Half of a gain, in either direction.
         let claim = Claim::near(0.8, 0.5, 1.0);
         assert_eq!(
             (claim.judge(0.71, None), claim.judge(0.91, None)),

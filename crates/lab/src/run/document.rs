@@ -31,7 +31,8 @@ pub struct PointResult {
 }
 
 impl Document {
-    /// The document of results, one per point, in the order of `points`, of the scenario of this name.
+    /// The document of the scenario with this name, with one result per point, in the order of
+    /// `points`.
     ///
     /// # Panics
     /// If there is no point: [`points`](super::points()) gives at least one.

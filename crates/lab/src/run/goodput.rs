@@ -4,7 +4,7 @@ use freshline_core::unit::{Span, Time};
 
 use crate::world::Period;
 
-/// What flows delivered together, in bit/s, given each one's goodput in bit/s over its own measured
+/// The total goodput of flows, in bit/s, given each one's goodput in bit/s over its own measured
 /// time: their bits over the time in which at least one of them was measured. A sum of the rates
 /// would count flows that follow one another as if they ran at the same time.
 pub(super) fn goodput_sum(mut flows: Vec<(f64, Period)>) -> f64 {
@@ -16,7 +16,7 @@ pub(super) fn goodput_sum(mut flows: Vec<(f64, Period)>) -> f64 {
         covered = covered.max(until);
     }
     let union = union.as_secs_f64();
-    // Their shares of that time: exactly 1 for flows that were measured all the time.
+    // Each flow's fraction of that time: exactly 1 for flows that were measured all the time.
     flows
         .iter()
         .map(|(bps, Period { from, until })| bps * (until.since(*from).as_secs_f64() / union))
@@ -37,10 +37,11 @@ mod tests {
         let link = 10e6;
         let in_turn = vec![(link, period(7, 10)), (link, period(5, 7)), (link, period(10, 20))];
         assert_eq!(goodput_sum(in_turn), link);
-        // While one is measured all the time, another that was measured for a tenth counts as that.
+        // While one flow is measured all the time, another one that was measured for a tenth of it
+        // counts with a tenth.
         let within = vec![(0.9 * link, period(5, 15)), (link, period(6, 7))];
         assert!((goodput_sum(within) - link).abs() < 1e-6);
-        // Time in which none is measured does not count.
+        // Time in which no flow is measured does not count.
         assert_eq!(goodput_sum(vec![(link, period(0, 1)), (link, period(9, 10))]), link);
         assert_eq!(goodput_sum(vec![(1e6, period(2, 4)), (2e6, period(2, 4))]), 3e6);
         assert_eq!(goodput_sum(Vec::new()), 0.0);

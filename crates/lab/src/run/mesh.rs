@@ -1,4 +1,4 @@
-//! What flows and nodes of a mesh did, by hops and by node.
+//! The metrics of flows and nodes of a mesh, by distance in hops and by node.
 
 use std::ops::Range;
 
@@ -9,8 +9,9 @@ use crate::mesh::{DropReason, Mesh, NodeStats, RadioStats};
 use crate::scenario::{Built, FlowConfig, TcpConfig};
 use crate::world::{Parcel, StreamOutcome};
 
-/// The numbers of streams that begin in a mesh: of all together what other streams do not have, and
-/// of those at each distance, called by the flow and the hops to the border router from 1 on.
+/// The numbers of streams that begin in a mesh: for all together, numbers that exist for meshes
+/// only, and numbers of the streams at each distance, named by the flow and the hops to the border
+/// router, from 1.
 pub(super) fn by_hops(
     config: &FlowConfig,
     built: &Built,
@@ -53,7 +54,7 @@ impl Group<'_> {
     }
 }
 
-/// Payload sent, in bit/s, with the segments that were sent again.
+/// Payload sent, in bit/s, retransmissions included.
 fn throughput_bps(stream: &StreamOutcome) -> Option<f64> {
     let is_first = 1.0 - stream.retransmitted;
     stream.goodput_bps.filter(|_| is_first > 0.0).map(|goodput| goodput / is_first)
@@ -63,14 +64,14 @@ fn throughput_bps(stream: &StreamOutcome) -> Option<f64> {
 #[derive(Clone, Copy)]
 struct Model {
     segment: Bytes,
-    /// Segments in the receive window, which the model leaves out.
+    /// The size of the receive window in segments, which the model does not include.
     max_window: f64,
 }
 
 impl Model {
     fn of(tcp: &TcpConfig) -> Option<Self> {
         let segment = tcp.segment?;
-        // Half of the buffer is window, as Linux has it.
+        // Half of the buffer is window, as in Linux.
         let window = tcp.receive_buffer.map(|[_, max]| max.get() as f64 / 2.0);
         let max_window = window.map_or(f64::INFINITY, |window| window / segment.get() as f64);
         Some(Self { segment, max_window })
@@ -87,7 +88,7 @@ impl Model {
 
 type Count = fn(&NodeStats, &RadioStats) -> u64;
 
-/// What is counted of a node.
+/// The counters of a node.
 const COUNTS: [(&str, Count); 8] = [
     ("packets", |node, _| node.taken),
     ("overflows", |node, _| node.drops(DropReason::QueueFull)),
@@ -99,8 +100,8 @@ const COUNTS: [(&str, Count); 8] = [
     ("frame_collisions", |_, radio| radio.collisions),
 ];
 
-/// The numbers of a mesh, and of each node, called by the mesh and the node, 0 the border router.
-/// Since time zero, warm-up included.
+/// The numbers of a mesh, and of each node, named by the mesh and the node, 0 being the border
+/// router. Counted since time zero, warm-up included.
 pub(super) fn nodes(name: &str, mesh: &Mesh<Parcel>, all: &mut Vec<Number>) {
     for (metric, of) in COUNTS {
         let sum: u64 = mesh.stats().map(|(node, radio)| of(node, radio)).sum();

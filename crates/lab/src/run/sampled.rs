@@ -1,4 +1,5 @@
-//! A number in all runs of a scenario: its mean, its interval, and what it is beside another one.
+//! A number in all runs of a scenario: its mean, its confidence interval, and its relation to
+//! another number.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +10,13 @@ use super::{Metric, Number};
 /// A number with its values in all runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampled {
-    /// What was measured.
+    /// The metric.
     pub name: &'static str,
-    /// Of which flow or link.
+    /// The flow or link that it belongs to.
     pub of: String,
     /// Its unit, as in [`Metric::unit`].
     pub unit: &'static str,
-    /// The runs that know it, with their values.
+    /// Its values in the runs in which it is known.
     values: BTreeMap<usize, f64>,
 }
 
@@ -26,30 +27,30 @@ impl Sampled {
         Self { name, of: of.to_owned(), unit, values }
     }
 
-    /// Its mean over the runs that know it.
+    /// Its mean over the runs in which it is known.
     pub fn metric(&self) -> Metric {
         let Self { name, of, unit, .. } = self.clone();
         let values: Vec<f64> = self.values.values().copied().collect();
         Metric { name, of, value: mean(&values), unit, ci95: confidence(&values) }
     }
 
-    /// This one as a multiple of another one, run by run: both met the same randomness there.
-    /// Runs that do not know both are left out.
+    /// The ratio of this number to another one, run by run: both have the same random numbers
+    /// there. Runs in which one of them is unknown are left out.
     pub fn over(&self, other: &Self) -> Self {
         let ratio = |(run, value): (&usize, &f64)| Some((*run, value / other.values.get(run)?));
         let values = self.values.iter().filter_map(ratio).collect();
         Self { values, unit: "1", ..self.clone() }
     }
 
-    /// This one minus `factor` times another one, run by run. Runs that do not know both are left
-    /// out.
+    /// This number minus `factor` times another one, run by run. Runs in which one of them is
+    /// unknown are left out.
     pub fn minus(&self, factor: f64, other: &Self) -> Self {
         let less =
             |(run, value): (&usize, &f64)| Some((*run, value - factor * other.values.get(run)?));
         Self { values: self.values.iter().filter_map(less).collect(), ..self.clone() }
     }
 
-    /// The sum of both, run by run. Runs that do not know both are left out.
+    /// The sum of both, run by run. Runs in which one of them is unknown are left out.
     pub fn plus(&self, other: &Self) -> Self {
         self.minus(-1.0, other)
     }
@@ -60,7 +61,7 @@ impl Sampled {
     }
 }
 
-/// The numbers of all runs, by name. A number that a run does not know is left out there.
+/// The numbers of all runs, by name. A number that is unknown in a run is left out there.
 pub(super) fn samples(runs: Vec<Vec<Number>>) -> Vec<Sampled> {
     let mut samples: Vec<Sampled> = Vec::new();
     for (run, measured) in runs.into_iter().enumerate() {
@@ -80,8 +81,8 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Half the width of the 95 % confidence interval of the mean, by Student's t; `None` of fewer than two
-/// values.
+/// Half the width of the 95 % confidence interval of the mean, by Student's t; `None` for fewer
+/// than two values.
 pub fn confidence(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let deviation = deviation(values)?;
@@ -89,7 +90,7 @@ pub fn confidence(values: &[f64]) -> Option<f64> {
     Some(t * deviation / count.sqrt())
 }
 
-/// The standard deviation of what the values were drawn from.
+/// The standard deviation of the distribution from which the values were drawn.
 fn deviation(values: &[f64]) -> Option<f64> {
     let freedom = values.len().checked_sub(2)? as f64 + 1.0;
     let centre = mean(values);

@@ -39,7 +39,7 @@ impl Group<'_> {
     }
 }
 
-/// The numbers of each topic of flows alike, called by the flow and the topic.
+/// The numbers of each topic of equal flows, named by the flow and the topic.
 pub(super) fn each(flow: &str, flows: &[TopicsOutcome], all: &mut Vec<Number>) {
     let topics = flows.first().map_or(0, |flow| flow.topics.len());
     for place in 0..topics {

@@ -1,4 +1,4 @@
-//! The safety sweep: many paths, and whether a law overloads any of them or starves a source.
+//! The safety sweep: checks on many paths whether a law overloads the path or starves a source.
 //!
 //! ```text
 //!   [reproduce.safety] ─► points ─► each law ─► overload, slowest, jain ─► violations
@@ -17,10 +17,10 @@ use crate::scenario::{Change, Half, SafetyConfig, Scenario, SetError, Source};
 use crate::world::Sizes;
 use freshline_core::unit::Bytes;
 
-/// Which points of a sweep run.
+/// Selects the points of a sweep.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// One half; both without it.
+    /// One half; both if unset.
     pub half: Option<Half>,
     /// Only the points with these numbers; all of them if empty.
     pub only: Vec<u32>,
@@ -57,7 +57,7 @@ pub struct Judged {
     pub laws: Vec<Figures>,
 }
 
-/// What a law did at a point.
+/// The results of a law at a point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
     /// The law.
@@ -66,17 +66,18 @@ pub struct Figures {
     pub overload: f64,
     /// The same over the whole measured time: whether the path is kept overloaded; `null` in a cell.
     pub load: Option<f64>,
-    /// Updates delivered of the slowest source over the mean of all; `null` for a lone source.
+    /// Updates delivered from the slowest source, divided by the mean of all; `null` for a lone
+    /// source.
     pub slowest: Option<f64>,
     /// Jain's index of the updates delivered; `null` for a lone source.
     pub jain: Option<f64>,
     /// True age at the monitor, mean, s.
     pub age_mean: f64,
-    /// Which figures are beyond their bounds.
+    /// The figures that exceed their bounds.
     pub violations: Vec<Violation>,
 }
 
-/// A figure beyond its bound.
+/// A figure that exceeds its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Violation {
@@ -92,7 +93,7 @@ impl Violation {
     /// All of them, in the order of tables.
     pub const ALL: [Self; 3] = [Self::Overload, Self::Slowest, Self::Jain];
 
-    /// As tables have it.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Overload => "overload",
@@ -101,7 +102,7 @@ impl Violation {
         }
     }
 
-    /// The maximum of an overload, the minimum of a share.
+    /// The maximum of an overload, or the minimum of a share.
     pub const fn bound(self) -> f64 {
         match self {
             Self::Overload => 1.1,
@@ -110,7 +111,7 @@ impl Violation {
         }
     }
 
-    /// The figure; `None` for a lone source where it needs several.
+    /// The figure; `None` for a lone source if it needs several.
     pub fn figure(self, of: &Figures) -> Option<f64> {
         match self {
             Self::Overload => Some(of.overload),
@@ -128,14 +129,14 @@ impl Violation {
     }
 }
 
-/// How many runs of the scenario [`sweep`] makes.
+/// The number of runs of the scenario that [`sweep`] makes.
 pub fn steps(config: &SafetyConfig, options: &Options) -> usize {
     let runs = |point: &SafetyPoint| config.laws.len() + 2 * usize::from(point.cell.is_some());
     options.points(config).iter().map(runs).sum()
 }
 
-/// Runs the points of a sweep under each law, with `changes` made first; `done` is called after
-/// each run, from any thread.
+/// Runs the points of a sweep under each law, after applying `changes`. Calls `done` after each
+/// run, from any thread.
 pub fn sweep<'a>(
     source: impl Into<Source<'a>>,
     changes: &[Change],
@@ -155,8 +156,8 @@ pub fn sweep<'a>(
     Ok(Safety { seed: config.seed, points: judged? })
 }
 
-/// Updates/s of all stations of a saturated cell together: more than 802.11a and g carry of the
-/// smallest frames.
+/// The total updates/s of all stations of a saturated cell: more than 802.11a and g can transmit of
+/// the smallest frames.
 const SATURATING: f64 = 20_000.0;
 
 /// The scenarios of a point.
@@ -167,9 +168,9 @@ struct Jobs {
 
 /// Fixed rates at which a cell's stations always have a packet to send.
 struct Saturated {
-    /// Updates as large as those of the point, without acks.
+    /// Updates of the same size as those of the point, without acks.
     updates: Scenario,
-    /// Updates as large as acks, likewise.
+    /// Updates of the same size as acks, without acks.
     acks: Scenario,
 }
 
@@ -230,14 +231,14 @@ impl Jobs {
     }
 }
 
-/// State in an update that is as large as an ack, bytes.
+/// The size of the state, in bytes, in an update of the same size as an ack.
 const ACK_PAYLOAD: u64 = 1;
 
 /// The capacity of the bottleneck.
 enum Capacity<'a> {
-    /// Of the link, which the metric `overload` already takes into account.
+    /// That of the link, which the metric `overload` already takes into account.
     Link(&'a str),
-    /// Of a cell, in bit/s of updates and of acks, with saturated stations.
+    /// That of a cell, in bit/s of updates and of acks, with saturated stations.
     Cell { cell: &'a str, updates: f64, acks: f64 },
 }
 
@@ -291,12 +292,12 @@ impl Samples<'_> {
                     let there = self.get(point, name, cell)? / updates;
                     Ok(there + self.get(point, name, &access_point)? / acks)
                 };
-                // Saturated stations collide more often: a cell can carry more than they do, and
-                // it can carry what it carried.
+                // Saturated stations collide more often, so a cell's capacity can exceed their
+                // throughput; it is at least the throughput that was measured.
                 load("offered_max")? / load("carried_max")?.max(1.0)
             }
         };
-        // A run that delivers nothing has no shares.
+        // In a run without deliveries there are no shares.
         let several = |name| (point.sources > 1).then(|| self.find(name, self.flow).unwrap_or(0.0));
         let mut figures = Figures {
             law: law.to_owned(),

@@ -38,12 +38,12 @@ pub struct SafetyPoint {
     pub payload: u64,
     /// The keys that are set, as in `--set`.
     pub set: BTreeMap<String, Value>,
-    /// The cell that is the bottleneck in place of the link.
+    /// The cell that is the bottleneck instead of the link.
     #[serde(skip)]
     pub cell: Option<String>,
 }
 
-/// Warm-up of a point; the windows begin then.
+/// The warm-up of a point, after which the windows begin.
 const WARM_UP_S: f64 = 10.0;
 /// Measured time of a point, with exceptions below.
 const MEASURED_S: f64 = 30.0;
@@ -61,7 +61,7 @@ impl SafetyPoint {
         Change::each(&self.set)
     }
 
-    /// The point in words.
+    /// A description of the point.
     pub fn describe(&self) -> String {
         let rate = self.rate.map(|bps| format!("{}, ", BitRate::from_bps(bps as u64)));
         let queue = self.queue.map(|packets| format!("{packets}p, "));
@@ -120,7 +120,7 @@ fn axis(count: usize, rng: &mut Pcg64) -> Vec<f64> {
     strata
 }
 
-/// The value at a fraction of the way from one end to the other, on a logarithmic axis.
+/// The value at a fraction of the distance from one end to the other, on a logarithmic axis.
 fn between([from, to]: [f64; 2], at: f64) -> f64 {
     from * (to / from).powf(at)
 }

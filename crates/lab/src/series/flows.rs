@@ -12,7 +12,7 @@ use crate::world::{
     Cross, Downlink, Exchange, External, Multipath, Stream, TopicsFlow, UpdateFlow,
 };
 
-/// Where the running sums of a flow are at a moment.
+/// The running sums of a flow at one time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Mark {
     age: Integral,
@@ -20,17 +20,17 @@ pub(super) struct Mark {
     /// Updates sent, for a flow of updates.
     sent: u64,
     delivered: Bytes,
-    /// Of an exchange, its responses; of a downlink, its packets and their delays; of external datagrams, those
-    /// that arrived.
+    /// For an exchange, its responses; for a downlink, its packets and their delays; for external
+    /// datagrams, the number of arrivals.
     round_trips: u64,
     round_trip_sum: Span,
-    /// Of a source with topics, their weighted ages in s and how many are stale.
+    /// For a source with topics, their weighted ages in s, and the number of stale topics.
     topics: (f64, usize),
-    /// Of a stream over several paths, payload delivered over each.
+    /// For a stream over several paths, the payload delivered over each.
     by_path: [Bytes; MultipathConfig::MAX_PATHS],
 }
 
-/// What a flow did in an interval.
+/// The changes of a flow's sums in an interval.
 pub(super) struct Gained {
     pub(super) before: Mark,
     pub(super) after: Mark,
@@ -40,15 +40,15 @@ pub(super) struct Gained {
 /// The first values of a line: the time, and the number of the flow.
 type Front = [Value; 2];
 
-/// A flow that has a table of its own.
+/// A flow that has its own table.
 pub(super) trait Tabled {
     /// The columns after the time and the number of the flow.
     fn columns(&self) -> &'static [&'static str];
 
-    /// Where its running sums are now.
+    /// The present values of its running sums.
     fn mark(&self, now: Time) -> Mark;
 
-    /// Adds what it did in an interval, after `front`: the time and its number.
+    /// Adds its line or lines for an interval, after `front`: the time and its number.
     fn add_lines(&self, gained: &Gained, front: Front, out: &mut impl Table) -> io::Result<()>;
 }
 
@@ -158,7 +158,7 @@ impl Tabled for Multipath {
         Mark { by_path, ..Mark::default() }
     }
 
-    /// A line per path.
+    /// One line per path.
     fn add_lines(
         &self,
         gained: &Gained,
@@ -311,7 +311,7 @@ impl Gained {
     }
 }
 
-/// The answer of a locator; empty where there is none.
+/// The verdict of a locator; empty without a verdict.
 fn place(bottleneck: Option<Bottleneck>) -> &'static str {
     match bottleneck {
         Some(Bottleneck::Wireless) => "wireless",

@@ -52,7 +52,7 @@ pub trait Table {
     /// The last line has been added.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     fn finish(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -77,7 +77,7 @@ impl<W: Write> Csv<W> {
     /// Writes the line of the columns' names.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn new(mut out: W, columns: &[&'static str]) -> io::Result<Self> {
         writeln!(out, "{}", columns.join(","))?;
         Ok(Self { out })
@@ -127,7 +127,7 @@ impl Columns {
         Self { names: names.to_vec(), columns }
     }
 
-    /// The column of a name.
+    /// The column with a name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         let place = self.names.iter().position(|known| *known == name)?;
         self.columns.get(place)
