@@ -1,5 +1,5 @@
-/* The map `counters`, for programs that say before how many numbers it has: COUNTERS, the last of
- * their enum. Each processor has its own. */
+/* The map `counters`, with one value per processor. A program defines the number of counters
+ * beforehand: COUNTERS, the last entry of its enum. */
 #ifndef FRESHLINE_COUNTERS_H
 #define FRESHLINE_COUNTERS_H
 

@@ -1,5 +1,5 @@
-/* The kernel's types as far as the programs read them. The loader finds the fields in the running
- * kernel by their names (CO-RE), so neither their order nor what is left out matters here. */
+/* The parts of the kernel's types that the programs read. The loader finds the fields in the
+ * running kernel by their names (CO-RE), so neither their order nor missing fields matter here. */
 #ifndef FRESHLINE_KERNEL_H
 #define FRESHLINE_KERNEL_H
 
@@ -49,13 +49,14 @@ typedef struct refcount_struct {
 struct sock {
 	struct sock_common __sk_common;
 	struct sock_cgroup_data sk_cgrp_data;
-	/* The memory of its packets in the queues of devices, bytes, and 1 for the socket itself. */
+	/* The memory of its packets in the queues of devices, in bytes, plus 1 for the socket
+	 * itself. */
 	refcount_t sk_wmem_alloc;
 	int sk_wmem_queued;
 	int sk_sndbuf;
-	/* In bytes of payload a second: what SO_MAX_PACING_RATE sets; ~0 for any rate. */
+	/* The limit of SO_MAX_PACING_RATE, in bytes of payload per second; ~0 for no limit. */
 	unsigned long sk_max_pacing_rate;
-	/* Who holds its segments to its rate: SK_PACING_NONE, TCP, or the queueing discipline fq. */
+	/* Who paces its segments: nobody (SK_PACING_NONE), TCP, or the queueing discipline fq. */
 	__u32 sk_pacing_status;
 };
 
@@ -63,7 +64,7 @@ struct ack_sample {
 	__s32 rtt_us;
 };
 
-/* A congestion control: those of its functions that we have. */
+/* A congestion control, with the functions that these programs implement. */
 struct tcp_congestion_ops {
 	__u32 (*ssthresh)(struct sock *sock);
 	void (*cong_avoid)(struct sock *sock, __u32 ack, __u32 acked);
@@ -80,9 +81,10 @@ struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	/* TCP_CA_Open and the others. */
 	__u8 icsk_ca_state:5;
-	/* Whether it was chosen by setsockopt: what a listening socket accepts has it then too. */
+	/* Whether it was chosen by setsockopt: then accepted connections of a listening socket have
+	 * it, too. */
 	__u8 icsk_ca_setsockopt:1;
-	/* What a congestion control remembers. */
+	/* The state of a congestion control. */
 	__u64 icsk_ca_priv[13];
 };
 
@@ -90,11 +92,11 @@ struct sk_buff {
 	struct sock *sk;
 	unsigned int len;
 	unsigned int truesize;
-	/* What a queueing discipline may use. */
+	/* For use by a queueing discipline. */
 	char cb[48];
 	__be16 protocol;
 	__u16 network_header;
-	/* From `head` on; there is a struct skb_shared_info. */
+	/* The offset from `head` to the struct skb_shared_info. */
 	unsigned int end;
 	unsigned char *head;
 	unsigned char *data;
@@ -113,29 +115,29 @@ struct minmax {
 };
 
 struct tcp_sock {
-	/* In us; ~0 if there is none. */
+	/* In us; ~0 if unknown. */
 	struct minmax rtt_min;
 	struct tcp_options_received rx_opt;
 	__u64 tcp_wstamp_ns;
 	__u64 bytes_received;
-	/* What the program has copied. */
+	/* The sequence number up to which the application has copied data. */
 	__u32 copied_seq;
-	/* What was written, and what was sent of it. */
+	/* The sequence numbers up to which data was written, and was sent. */
 	__u32 write_seq;
 	__u32 snd_nxt;
 	__u32 snd_cwnd;
 	__u32 snd_ssthresh;
-	/* The window when the last reduction or timeout began. */
+	/* The window at the start of the last reduction or timeout. */
 	__u32 prior_cwnd;
-	/* 0 if that can no longer be undone. */
+	/* 0 if the reduction can no longer be undone. */
 	__u32 undo_marker;
 	__u32 mss_cache;
-	/* 8 times the smoothed round trip, us. */
+	/* 8 times the smoothed round trip, in us. */
 	__u32 srtt_us;
 	/* The last sample of the delivery rate: segments in a time. */
 	__u32 rate_delivered;
 	__u32 rate_interval_us;
-	/* Again each time that a segment is sent again. */
+	/* Counts retransmitted segments again. */
 	__u32 data_segs_out;
 	__u32 window_clamp;
 	__u16 advmss;
@@ -157,7 +159,7 @@ struct bpf_iter__tcp {
 
 extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 
-/* Of the kernel's internal headers. */
+/* From the kernel's internal headers. */
 #define TCP_ESTABLISHED 1
 #define TCP_FIN_WAIT1 4
 #define TCP_FIN_WAIT2 5
@@ -173,11 +175,11 @@ extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 #define SO_MAX_PACING_RATE 47
 #define SOL_TCP 6
 
-/* Of <linux/tcp.h>, whose types would clash with those above. */
+/* From <linux/tcp.h>, whose types would clash with those above. */
 #define TCP_WINDOW_CLAMP 10
 #define TCP_CONGESTION 13
 
-/* Of <linux/bpf.h> since Linux 6.6 and 6.12. */
+/* From <linux/bpf.h> since Linux 6.6 and 6.12. */
 #define TCX_NEXT (-1)
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
 
@@ -193,7 +195,7 @@ static inline struct address mapped(__u32 ipv4)
 	return address;
 }
 
-/* The other end of a socket. */
+/* The remote end of a socket. */
 static inline struct address remote_address(const struct sock_common *sock)
 {
 	struct address address;

@@ -1,9 +1,11 @@
-/* DTPA in integers, for BPF and, by the test that holds it against freshline-core's law, for the
- * host: Im, PhD thesis, Seoul National University, 2015, Algorithm 2 and equation 4.6. Why each
- * step is as it is stands with that law, and what its numbers may be.
+/* DTPA in integers, for BPF, and for the host in the test that compares it with freshline-core's
+ * law: Im, PhD thesis, Seoul National University, 2015, Algorithm 2 and equation 4.6. It gives each
+ * node of a mesh the share c by letting near nodes wait for the period TXP after each window. The
+ * derivation and the ranges of the numbers are documented in that law.
  *
  *     TXP = max(a / (c sqrt(p)) - RTT, 0),    p = (timeouts + fast retransmits) / segments sent
- *     window <= 4/3 a / sqrt(p) + 1           while there is a period: the peak of Reno's saw */
+ *     window <= 4/3 a / sqrt(p) + 1           while there is a period: the peak of Reno's
+ * sawtooth */
 #ifndef FRESHLINE_DTPA_LAW_H
 #define FRESHLINE_DTPA_LAW_H
 
@@ -15,24 +17,25 @@
 /* Reno's window just before a loss is 4/3 of its mean. */
 #define PEAK_OVER 4
 #define PEAK_UNDER 3
-/* Windows have so many bits behind the point. */
+/* The number of fraction bits of windows. */
 #define WINDOW_BITS 8
 #define MAX_PERIOD_US 120000000ULL
 #define US_PER_S 1000000ULL
 #define US_PER_1000_S 1000000000ULL
 #define LARGEST_COUNT (~0U)
-/* Segments. A smaller window waits for the receiver's delayed acks, and Reno's threshold is never
- * below it (RFC 5681, equation 4). */
+/* In segments. A smaller window waits for the receiver's delayed acks, and Reno's threshold is
+ * never below it (RFC 5681, equation 4). */
 #define SMALLEST_WINDOW 2
 
 struct dtpa_settings {
-	/* c: segments in 1000 s; 0 for none, and there is no period. */
+	/* c: segments in 1000 s; 0 if unset, and then there is no period. */
 	__u64 share_per_1000_s;
-	/* The weight of a new round trip is 1 in this, which is at least 1. */
+	/* The weight of a new round trip is 1 / this value, which is at least 1. */
 	__u64 rtt_weight;
-	/* Segments that the window can grow to, at least SMALLEST_WINDOW; 0 for any number. */
+	/* The maximum window in segments, at least SMALLEST_WINDOW; 0 for no limit. */
 	__u64 most_window;
-	/* Segments sent after which all counts are halved, at least 2; 0 for never. */
+	/* The number of sent segments after which all counts are halved, at least 2; 0 for
+	 * never. */
 	__u64 memory;
 	/* Not 0 if the window may grow beyond Reno's peak, as in the law as printed. */
 	__u64 without_peak;
@@ -42,14 +45,15 @@ struct dtpa {
 	__u32 sent;
 	__u32 timeouts;
 	__u32 fast_retransmits;
-	/* Smoothed; 0 before the first. */
+	/* Smoothed; 0 before the first one. */
 	__u32 srtt_us;
 	__u32 period_us;
-	/* Reno's peak, in whole segments and one more; 0 while there is no period, or without it. */
+	/* Reno's peak, in whole segments plus one; 0 while there is no period, or without the
+	 * limit. */
 	__u32 peak;
 };
 
-/* So many segments were sent, for the first time or again. */
+/* These segments were sent, for the first time or again. */
 static inline void dtpa_on_sent(struct dtpa *law, __u32 segments,
 				const struct dtpa_settings *settings)
 {
@@ -60,7 +64,7 @@ static inline void dtpa_on_sent(struct dtpa *law, __u32 segments,
 		law->sent = sent;
 		return;
 	}
-	/* At `most` they are halved, and again with each so many that make up for it. */
+	/* At `most` they are halved, and again for each further `most - kept` segments. */
 	halvings = smaller(1 + (sent - most) / (most - kept), 31);
 	law->sent = kept + (sent - most) % (most - kept);
 	law->timeouts >>= halvings;
@@ -86,7 +90,7 @@ static inline __u64 dtpa_fair_window(const struct dtpa *law, const struct dtpa_s
 	return window;
 }
 
-/* window / c: the round in which a window brings the share; 0 where nothing asks for one. */
+/* window / c: the round time in which a window gives the share; 0 if no share is set. */
 static inline __u64 dtpa_fair_round_us(__u64 window, const struct dtpa_settings *settings)
 {
 	if (!settings->share_per_1000_s)
@@ -94,7 +98,7 @@ static inline __u64 dtpa_fair_round_us(__u64 window, const struct dtpa_settings 
 	return window * US_PER_1000_S / settings->share_per_1000_s >> WINDOW_BITS;
 }
 
-/* An ack told a round trip: the period is computed anew. */
+/* An ack has measured a round trip: computes the period again. */
 static inline void dtpa_on_round_trip(struct dtpa *law, __u32 sample_us,
 				      const struct dtpa_settings *settings)
 {
@@ -108,7 +112,7 @@ static inline void dtpa_on_round_trip(struct dtpa *law, __u32 sample_us,
 			    : 0;
 }
 
-/* Segments that the window may have, at least SMALLEST_WINDOW. */
+/* The maximum window in segments, at least SMALLEST_WINDOW. */
 static inline __u64 dtpa_most_window(const struct dtpa *law, const struct dtpa_settings *settings)
 {
 	__u64 most = settings->most_window ? settings->most_window : LARGEST_COUNT;
@@ -116,8 +120,8 @@ static inline __u64 dtpa_most_window(const struct dtpa *law, const struct dtpa_s
 	return larger(law->peak ? smaller(most, law->peak) : most, SMALLEST_WINDOW);
 }
 
-/* The window that TCP is to have in place of `window`, which is any number where the kernel has
- * skipped a program (main.bpf.c). While TCP repairs a loss it may have 1, its loss window. */
+/* The window that TCP gets instead of `window`, which is any number if the kernel has skipped a
+ * program (main.bpf.c). While TCP repairs a loss it may have 1, its loss window. */
 static inline __u64 dtpa_held_window(const struct dtpa *law, __u64 window, int is_repairing,
 				     const struct dtpa_settings *settings)
 {
@@ -132,13 +136,13 @@ static inline __u64 dtpa_threshold(__u64 before)
 	return larger(before / 2, SMALLEST_WINDOW);
 }
 
-/* At most so many bytes a second leave with a window of so many segments; 0 while there is no
- * period, and TCP's own clock rules. */
+/* The maximum rate in bytes per second for a window of this many segments; 0 while there is no
+ * period, so that TCP's own clock applies. */
 static inline __u64 dtpa_rate(const struct dtpa *law, __u64 window, __u32 segment_bytes,
 			      const struct dtpa_settings *settings)
 {
 	__u64 round_us = (__u64)law->period_us + law->srtt_us;
-	/* TCP has a window of none for a moment, in a reduction: that is no rate of none. */
+	/* During a reduction TCP's window is 0 for a moment; the rate must not be 0 then. */
 	__u64 held = larger(smaller(window, dtpa_most_window(law, settings)), 1);
 	__u64 rate = held * segment_bytes * US_PER_S / larger(round_us, 1);
 

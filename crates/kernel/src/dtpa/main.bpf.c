@@ -1,30 +1,31 @@
-/* DTPA as a congestion control of the kernel's TCP: Reno by the kernel's own functions, and a period
- * in which a node's own segments wait.
+/* DTPA as a congestion control of the kernel's TCP: Reno by the kernel's own functions, and a
+ * period in which a node's own segments wait.
  *
  * With each ack the program
- *   1. counts the segments sent, and gives the round trip to the law (law.h);
- *   2. holds the window to what the law lets it have;
- *   3. limits the pacing rate to a window a TXP + RTT, by SO_MAX_PACING_RATE. The kernel computes its
- *      own pacing rate after the last function that it calls with an ack, and keeps it below this
- *      limit. TCP paces by itself where no queueing discipline does.
+ *   1. counts the segments sent, and passes the round trip to the law (law.h);
+ *   2. limits the window to the law's maximum;
+ *   3. limits the pacing rate to one window per TXP + RTT, by SO_MAX_PACING_RATE. The kernel computes
+ *      its own pacing rate after the last function that it calls with an ack, and keeps it below this
+ *      limit. TCP paces by itself if no queueing discipline does.
  *
  * A kernel may skip a program: it returns from bpf_prog_enter with 0, the trampoline does not call
- * the program, and the caller gets what its stack happened to hold, often 0. Linux does so when a
- * program that tracks recursion is entered again; before 6.1 (64696c40d03c) those were all programs
- * of a struct_ops, since 6.13 those with a private stack. There are also kernels that skip programs
- * which init has not loaded while init is the current process, and in a softirq that is whatever was
- * interrupted. Therefore
- *   - there is no min_tso_segs. Of the functions that return a number it is the one whose 0 is fatal:
- *     tcp_tso_segs() then returns 0 where the pacing rate is below a segment a ms, tcp_write_xmit()
- *     splits its head by tso_fragment(limit = 0) and does not send what is left of it, and with
- *     nothing in flight the probe timer does: tcp_write_wakeup() does not look at the length.
+ * the program, and the caller gets stack contents as the return value, often 0. Linux does so when
+ * a program that tracks recursion is entered again; before 6.1 (64696c40d03c) these were all
+ * programs of a struct_ops, since 6.13 those with a private stack. There are also kernels that skip
+ * programs not loaded by init while init is the current process; in a softirq, that is the
+ * interrupted process. Therefore
+ *   - there is no min_tso_segs. Of the functions that return a number, a 0 is fatal only in this one:
+ *     tcp_tso_segs() then returns 0 if the pacing rate is below a segment per ms, tcp_write_xmit()
+ *     splits its head by tso_fragment(limit = 0) and does not send the rest, and with nothing in
+ *     flight the probe timer sends it: tcp_write_wakeup() does not check the length.
  *     tcp_xmit_retransmit_queue() can do the same, by __tcp_retransmit_skb(segs = 0). A receiver does
  *     not ack an empty segment, which fills the window of 1 after a timeout, and nothing is ever sent
  *     again;
- *   - ssthresh and undo_cwnd, which the kernel requires, are mended afterwards (mend());
+ *   - the results of ssthresh and undo_cwnd, which the kernel requires, are corrected afterwards
+ *     (mend());
  *   - a connection whose dtpa_init is skipped begins with the first other function that is not, as
  *     the kernel sets icsk_ca_priv to 0 before (begin_if_skipped());
- *   - to skip one of the others is to miss an ack or a loss, and does no harm. */
+ *   - if one of the others is skipped, an ack or a loss is missed, which does no harm. */
 #include "../kernel.h"
 
 #include <bpf/bpf_core_read.h>
@@ -51,14 +52,14 @@ struct {
 	__type(value, struct dtpa_settings);
 } settings SEC(".maps");
 
-/* What is remembered of a connection, in icsk_ca_priv. */
+/* The state of a connection, in icsk_ca_priv. */
 struct state {
 	struct dtpa law;
-	/* data_segs_out when it was looked at last. */
+	/* data_segs_out at the last inspection. */
 	__u32 seen;
-	/* 0 until all else is set. */
+	/* 0 until all other fields are set. */
 	__u32 has_begun;
-	/* Bytes a second: the socket's limit as it was set here, and as the application has set it. */
+	/* Bytes per second: the socket's limit as set here, and as set by the application. */
 	__u64 limit;
 	__u64 own_limit;
 };
@@ -75,8 +76,8 @@ static struct dtpa_settings *current_settings(void)
 	return bpf_map_lookup_elem(&settings, &first);
 }
 
-/* The connection has this congestion control from now on. An active one has had the ack of its SYN
- * before the kernel calls dtpa_init. */
+/* The connection has this congestion control from now on. The kernel calls dtpa_init for an active
+ * one after the ack of its SYN. */
 static void begin(struct sock *sock)
 {
 	struct state *state = state_of(sock);
@@ -93,22 +94,22 @@ static void begin(struct sock *sock)
 	state->seen = ((struct tcp_sock *)sock)->data_segs_out;
 	state->limit = 0;
 	state->own_limit = 0;
-	/* A limit that does not pace is ours, from before the connection left this law. */
+	/* A limit without pacing was set here, before the connection left this law. */
 	if (sock->sk_pacing_status == SK_PACING_NONE) {
 		state->limit = sock->sk_max_pacing_rate;
 		state->own_limit = ~0ULL;
 	}
 }
 
-/* Begins where the kernel has skipped dtpa_init. Segments sent until then are not counted: they may
- * be those of another congestion control. */
+/* Begins if the kernel has skipped dtpa_init. Segments sent until then are not counted: they may
+ * belong to another congestion control. */
 static void begin_if_skipped(struct sock *sock)
 {
 	if (!state_of(sock)->has_begun)
 		begin(sock);
 }
 
-/* Takes note of what was sent since. */
+/* Counts the segments that were sent since the last call. */
 static void look_at_sent(struct sock *sock, const struct dtpa_settings *now)
 {
 	struct state *state = state_of(sock);
@@ -132,7 +133,7 @@ static int ca_state(struct sock *sock)
 	return BPF_CORE_READ_BITFIELD(connection, icsk_ca_state);
 }
 
-/* Whether ssthresh is the answer to the last reduction or timeout, which began at prior_cwnd. */
+/* Whether ssthresh is the result of the last reduction or timeout, which began at prior_cwnd. */
 static int has_reduced(struct sock *sock)
 {
 	int state = ca_state(sock);
@@ -140,8 +141,8 @@ static int has_reduced(struct sock *sock)
 	return state == TCP_CA_CWR || (state > TCP_CA_CWR && ((struct tcp_sock *)sock)->undo_marker);
 }
 
-/* Holds the window to what the law lets it have, and gives Reno's answers where the kernel has
- * skipped dtpa_ssthresh or dtpa_undo_cwnd. */
+/* Limits the window to the law's maximum, and computes Reno's results if the kernel has skipped
+ * dtpa_ssthresh or dtpa_undo_cwnd. */
 static void mend(struct sock *sock, const struct dtpa_settings *now)
 {
 	struct tcp_sock *tcp = (struct tcp_sock *)sock;
@@ -156,8 +157,8 @@ static void mend(struct sock *sock, const struct dtpa_settings *now)
 }
 
 /* The window that the period is divided by. After a fast retransmit, a mark (ECN) or a drop in its
- * own device's queue the kernel counts it for a round trip from what is in flight, which is little
- * because of the period, and then sets it to ssthresh. */
+ * own device's queue, the kernel counts the window for a round trip from the segments in flight,
+ * which are few because of the period, and then sets it to ssthresh. */
 static __u32 window_of(struct sock *sock)
 {
 	struct tcp_sock *tcp = (struct tcp_sock *)sock;
@@ -168,7 +169,7 @@ static __u32 window_of(struct sock *sock)
 	return tcp->snd_cwnd;
 }
 
-/* Limits the pacing rate to the law's; without a period to what the application allows. */
+/* Limits the pacing rate to the law's; without a period, to the application's limit. */
 static void pace(struct sock *sock, const struct dtpa_settings *now)
 {
 	struct state *state = state_of(sock);
@@ -179,7 +180,7 @@ static void pace(struct sock *sock, const struct dtpa_settings *now)
 
 	if (limit != state->limit)
 		state->own_limit = limit;
-	/* The option's argument has 32 bits, all of them for any rate. */
+	/* The option's argument has 32 bits; all ones mean no limit. */
 	argument = smaller(smaller(rate ? rate : any, state->own_limit), any);
 	state->limit = argument == any ? ~0ULL : argument;
 	if (limit != state->limit ||
@@ -187,9 +188,10 @@ static void pace(struct sock *sock, const struct dtpa_settings *now)
 		bpf_setsockopt(sock, SOL_SOCKET, SO_MAX_PACING_RATE, &argument, sizeof(argument));
 }
 
-/* The connection leaves for another congestion control, or ends. The kernel does not let this function
- * set socket options, nor any other write the limit. But where only we set one, TCP no longer paces the
- * connection; a congestion control that needs that, as BBR, asks for it when it begins. */
+/* The connection leaves for another congestion control, or ends. The kernel does not let this
+ * function set socket options, nor any other write the limit. But if only this program set one, TCP
+ * no longer paces the connection; a congestion control that needs pacing, such as BBR, requests it
+ * when it begins. */
 SEC("struct_ops")
 void BPF_PROG(dtpa_release, struct sock *sock)
 {
@@ -232,7 +234,7 @@ void BPF_PROG(dtpa_set_state, struct sock *sock, __u8 next)
 	count(next == TCP_CA_Loss ? TIMEOUTS : FAST_RETRANSMITS);
 }
 
-/* What keeps this connection back is the period. Reno lets a window grow only if that does, and with
+/* The period limits this connection. Reno grows a window only if the window is the limit, and with
  * a window that stays small the rate would stay below the share. */
 static int is_waiting(struct sock *sock)
 {
@@ -277,7 +279,7 @@ __u32 BPF_PROG(dtpa_undo_cwnd, struct sock *sock)
 	return tcp_reno_undo_cwnd(sock);
 }
 
-/* Every user and every network namespace may choose it, as Reno. */
+/* Every user and every network namespace may choose it, like Reno. */
 SEC(".struct_ops.link")
 struct tcp_congestion_ops freshline_dtpa = {
 	.init = (void *)dtpa_init,
@@ -300,7 +302,7 @@ static int is_ours(struct tcp_sock *tcp)
 	return !bpf_strncmp(name, sizeof(name), NAME);
 }
 
-/* Reading it lists the connections of the reader's network namespace. */
+/* Reading this iterator lists the connections of the reader's network namespace. */
 SEC("iter/tcp")
 int list(struct bpf_iter__tcp *at)
 {
@@ -329,8 +331,9 @@ int list(struct bpf_iter__tcp *at)
 	return 0;
 }
 
-/* Reading it gives Reno to the sockets of the reader's network namespace that listen and have chosen
- * it, as what they accept would have it for as long as they live. Writes a byte for each. */
+/* Reading this iterator switches listening sockets of the reader's network namespace that have
+ * chosen it to Reno, because the connections that they accept would have it for as long as they
+ * live. Writes a byte for each. */
 SEC("iter/tcp")
 int leave(struct bpf_iter__tcp *at)
 {
@@ -345,7 +348,7 @@ int leave(struct bpf_iter__tcp *at)
 	tcp = bpf_skc_to_tcp_sock(sock);
 	if (!tcp || !is_ours(tcp))
 		return 0;
-	/* Otherwise what it accepts has what is the default by then. */
+	/* Otherwise accepted connections get the default at that time. */
 	chosen = (struct inet_connection_sock *)tcp;
 	if (!BPF_CORE_READ_BITFIELD_PROBED(chosen, icsk_ca_setsockopt))
 		return 0;

@@ -1,20 +1,20 @@
-/* Algorithm 1 of the thesis as printed, in integers, as freshline-core's receiver::Algorithm1:
+/* Algorithm 1 of the thesis as printed, in integers, like freshline-core's receiver::Algorithm1:
  *
  *     rwnd = sqrt(a)  RTT / RTTm  1 / sqrt(K (Q + 1)),   Q = (RTT - RTTm) w / RTT
  *
- * K is set by hand, each connection has its own RTTm, nothing is tested, and w counts what the
- * program has copied. It keeps its state in RTAC's. */
+ * K is set manually, each connection has its own RTTm, there are no tests, and w counts bytes that
+ * the application has copied. It uses RTAC's state. */
 #ifndef FRESHLINE_ALGORITHM1_H
 #define FRESHLINE_ALGORITHM1_H
 
 #include "rtac.h"
 
-/* RTT / RTTm may be far below 1 with a large Delta: its fraction has so many bits. */
+/* RTT / RTTm may be far below 1 with a large Delta: the number of its fraction bits. */
 #define RATIO_BITS 20
 #define LARGEST_RATIO (1024ULL << RATIO_BITS)
 
-/* Data came `sample_ns` after the ack that it answers was sent. The remote host's RTTm is only
- * shown. */
+/* Data arrived `sample_ns` after the ack that it answers was sent. The remote host's RTTm is only
+ * for display. */
 static inline void algorithm1_on_round_trip(struct rtac *law, struct remote *remote,
 					    __u64 sample_ns)
 {
@@ -23,7 +23,7 @@ static inline void algorithm1_on_round_trip(struct rtac *law, struct remote *rem
 	rtac_learn(remote, sample_ns);
 }
 
-/* The program has copied data. Tells whether a round trip is over. */
+/* The application has copied data. Returns whether a round trip is over. */
 static inline int algorithm1_on_read(struct rtac *law, const struct remote *remote, __u64 now_ns,
 				     __u64 bytes, __u64 segment,
 				     const struct rtac_settings *settings)

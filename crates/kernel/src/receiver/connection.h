@@ -1,4 +1,4 @@
-/* What both programs know of a connection, and what they do when data has come over it. */
+/* The state of a connection in both programs, and their actions when data arrives. */
 #ifndef FRESHLINE_RECEIVER_CONNECTION_H
 #define FRESHLINE_RECEIVER_CONNECTION_H
 
@@ -8,11 +8,11 @@
 #include "intf.h"
 #include "../counters.h"
 
-/* Timestamps on their way that are remembered, to measure round trips. */
+/* The number of timestamps in flight that are remembered to measure round trips. */
 #define REMEMBERED 64
 #define PEERS 4096
 
-/* A map of its own, so that it can be found again by its name. */
+/* In a separate map, which can be found by its name. */
 const volatile struct settings settings SEC(".rodata.setup");
 
 struct {
@@ -22,34 +22,35 @@ struct {
 	__type(value, struct peer);
 } peers SEC(".maps");
 
-/* A timestamp (RFC 7323), and when it was first sent, ns. */
+/* A timestamp (RFC 7323), and the time when it was first sent, in ns. */
 struct stamp {
 	__u64 sent_ns;
 	__u64 value;
 };
 
-/* What every segment needs comes first, in the order of struct rtac, so that it is in few cache lines. */
+/* The fields for every segment come first, in the order of struct rtac, so that they are in few
+ * cache lines. */
 struct connection {
-	/* The timestamp sent last, and the latest that the other side has echoed. */
+	/* The last timestamp that was sent, and the latest that the other side has echoed. */
 	__u32 sent;
 	__u32 echoed;
 	struct rtac law;
-	/* By their values modulo the length. */
+	/* Indexed by their values modulo the length. */
 	struct stamp stamps[REMEMBERED];
 };
 
 /* New data of a connection. */
 struct arrival {
 	__u64 now_ns;
-	/* How long ago the ack was sent that it answers; 0 if it does not tell. */
+	/* The time since the ack that it answers was sent; 0 if unknown. */
 	__u64 rtt_ns;
 	__u64 bytes;
-	/* How much the program has copied since the last arrival; on a device, where nobody sees
-	 * that, how much has come. */
+	/* The bytes that the application has copied since the last arrival; on a device, where this
+	 * is unknown, the bytes that arrived. */
 	__u64 read;
 	/* The largest segment. */
 	__u64 segment;
-	/* The path is known to be as short as this from before the first data; 0 if it is not. */
+	/* An upper bound of the path's RTT from before the first data; 0 if there is none. */
 	__u64 known_ns;
 };
 
@@ -59,8 +60,8 @@ static int is_after(__u32 a, __u32 b)
 	return (__s32)(a - b) > 0;
 }
 
-/* A place is taken until its stamp, or a later one, is echoed: so that there are some of every
- * round trip, however long it is. */
+/* A slot is in use until its timestamp, or a later one, is echoed, so that every round trip has
+ * some samples, however long it is. */
 static void remember(struct connection *connection, __u64 now_ns, __u32 value)
 {
 	struct stamp *stamp = &connection->stamps[value % REMEMBERED];
@@ -72,13 +73,13 @@ static void remember(struct connection *connection, __u64 now_ns, __u32 value)
 	stamp->value = value;
 }
 
-/* The round trip that an echo tells, ns; 0 if it tells none. */
+/* The round trip of an echo, in ns; 0 if there is none. */
 static __u64 round_trip(struct connection *connection, __u64 now_ns, __u32 echo)
 {
 	const struct stamp *stamp = &connection->stamps[echo % REMEMBERED];
 	__u64 rtt_ns;
 
-	/* What was never sent is a mistake, or no mistake at all. */
+	/* An echo of a timestamp that was never sent, by mistake or on purpose. */
 	if (!is_after(echo, connection->echoed) || is_after(echo, connection->sent))
 		return 0;
 	connection->echoed = echo;
@@ -99,7 +100,7 @@ static struct peer *peer_at(const struct address *address)
 	return bpf_map_lookup_elem(&peers, address);
 }
 
-/* Tells the law. Whether a round trip is over. */
+/* Passes the arrival to the law. Returns whether a round trip is over. */
 static int tell(struct rtac *law, struct remote *remote, const struct arrival *arrival,
 		const struct rtac_settings *constants)
 {

@@ -1,8 +1,8 @@
-/* DRWA in integers, as freshline-core's receiver::Drwa:
+/* DRWA in integers, like freshline-core's receiver::Drwa:
  *
  *     rwnd = lambda  RTTm / RTT  w                                  (2.13)
  *
- * It is the thesis's baseline, and keeps its state in RTAC's, whose samples it takes. */
+ * It is the baseline of the thesis. It uses RTAC's state and RTAC's samples. */
 #ifndef FRESHLINE_DRWA_H
 #define FRESHLINE_DRWA_H
 
@@ -11,16 +11,16 @@
 /* The default of the core's DrwaParams. */
 #define LAMBDA 3
 
-/* Data came `sample_ns` after the ack that it answers was sent. */
+/* Data arrived `sample_ns` after the ack that it answers was sent. */
 static inline void drwa_on_round_trip(struct rtac *law, struct remote *remote, __u64 now_ns,
 				      __u64 sample_ns)
 {
 	rtac_take(law, remote, now_ns, sample_ns);
-	/* RTTm is the least sample, not the least of their mean. */
+	/* RTTm is the minimum sample, not the minimum of their mean. */
 	rtac_learn(remote, sample_ns);
 }
 
-/* RTTm / RTT of these sizes. */
+/* These bytes times RTTm / RTT. */
 static inline __u64 drwa_shrunk(__u64 bytes, const struct rtac *law, const struct remote *remote)
 {
 	__u64 ratio = (smaller(remote->base_ns, law->rtt_ns) << PART_BITS) / (law->rtt_ns | 1);
@@ -28,7 +28,7 @@ static inline __u64 drwa_shrunk(__u64 bytes, const struct rtac *law, const struc
 	return smaller(bytes, LARGEST_WINDOW) * ratio >> PART_BITS;
 }
 
-/* Data came that had not come before. Tells whether a round trip is over. */
+/* New data arrived. Returns whether a round trip is over. */
 static inline int drwa_on_arrival(struct rtac *law, struct remote *remote, __u64 now_ns,
 				  __u64 bytes, __u64 segment)
 {

@@ -1,4 +1,4 @@
-/* What the programs and their loaders share: settings and the values of maps. Every field is
+/* The interface of the programs and their loaders: settings and the values of maps. Every field is
  * 64 bits wide, so that a loader reads a value as a row of numbers. */
 #ifndef FRESHLINE_RECEIVER_INTF_H
 #define FRESHLINE_RECEIVER_INTF_H
@@ -15,38 +15,39 @@ struct settings {
 	/* An enum window_law. */
 	__u64 law;
 	struct rtac_settings rtac;
-	/* K set by hand, as a double: for the loader that shows it, not for the programs. */
+	/* The manual K as a double: for the loader that displays it, not for the programs. */
 	__u64 slope_bits;
-	/* The number of the cgroup that it is attached to, or of the network namespace that the
-	 * device is in. */
+	/* The ID of the cgroup that it is attached to, or of the network namespace of the
+	 * device. */
 	__u64 within;
 };
 
-/* The map `peers`, by addresses (`struct address` of kernel.h): what is known of a remote host. */
+/* The map `peers`, by addresses (`struct address` of kernel.h): the state of a remote host. */
 struct peer {
 	struct remote remote;
-	/* As of the connection that was heard last: an enum queue_owner, BDP that its window followed
-	 * from, bytes (0 before the first), and its largest segment, bytes. */
+	/* Of the connection with the latest segment: an enum queue_owner, the BDP in bytes from
+	 * which its window was derived (0 before the first one), and its largest segment in
+	 * bytes. */
 	__u64 owner;
 	__u64 held;
 	__u64 segment;
-	/* Smoothed round trip, ns. */
+	/* Smoothed round trip, in ns. */
 	__u64 rtt_ns;
 	/* Delivery rate, bytes per second. */
 	__u64 rate;
-	/* Queue that it is thought to have in the network, bytes. */
+	/* Estimated queue in the network, bytes. */
 	__u64 queue;
-	/* Window that it was given, bytes. */
+	/* Advertised window, bytes. */
 	__u64 window;
-	/* How many round trips of connections to this address are over. */
+	/* The number of completed round trips of connections to this address. */
 	__u64 rounds;
-	/* When the last was over, ns of the monotonic clock. */
+	/* The end of the last one, in ns of the monotonic clock. */
 	__u64 heard_ns;
 };
 
-/* The map `counters`: one number for each processor. */
+/* The map `counters`: one number per processor. */
 enum counter {
-	/* Outgoing segments that were looked at. */
+	/* Outgoing segments inspected. */
 	SEGMENTS,
 	/* Round trips measured. */
 	ROUND_TRIPS,
@@ -54,12 +55,12 @@ enum counter {
 	WINDOWS,
 	/* Windows that the kernel refused to set. */
 	REFUSED,
-	/* New connections that came under control. */
+	/* New connections under control. */
 	CONNECTIONS,
-	/* Connections taken over that were there before. */
+	/* Existing connections that were adopted. */
 	ADOPTED,
-	/* Incoming segments with data of connections that are not controlled: they began before, or
-	 * have no timestamps, or keep their windows. */
+	/* Incoming segments with data of connections without control: they are older than the
+	 * control, have no timestamps, or keep their windows. */
 	UNSEEN,
 	COUNTERS,
 };

@@ -1,21 +1,24 @@
-/* RTAC in integers, for BPF and, by the test that holds it against freshline-core's law, for the
- * host: Im, PhD thesis, Seoul National University, 2015, Algorithm 1 and equations 2.6-2.14. Why
- * each step is as it is stands with that law; the steps here have the names and the order that
- * they have there.
+/* RTAC in integers, for BPF, and for the host in the test that compares it with freshline-core's
+ * law: Im, PhD thesis, Seoul National University, 2015, Algorithm 1 and equations 2.6-2.14. It
+ * chooses the receive window of a TCP connection so that the data in flight settles at theta times
+ * the BDP of the path and the queue at the bottleneck stays short.
  *
  *     rwnd = RTT / RTTm  BDP  sqrt((theta - 1) BDP / (Q + segment)),   Q = (RTT - RTTm) w / RTT
  *
- * Times are in ns, sizes in bytes, rates in bytes per second. Round trips are at most
- * MAX_RTT_NS (36 bits), sizes at most LARGEST_WINDOW (30 bits): so no product overflows. */
+ * Derivation, states and tests are documented in freshline-core's rtac.rs and remote.rs; the steps
+ * here have the same names and the same order.
+ *
+ * Times are in ns, sizes in bytes, rates in bytes per second. Round trips are at most MAX_RTT_NS
+ * (36 bits), sizes at most LARGEST_WINDOW (30 bits), so no product overflows. */
 #ifndef FRESHLINE_RTAC_LAW_H
 #define FRESHLINE_RTAC_LAW_H
 
 #include "state.h"
 
-/* Larger segments are taken for these 64 kB. */
+/* Larger segments count as this size of 64 kB. */
 #define LARGEST_PACKET 65535
 
-/* What the path holds. */
+/* BDP: rate times minimum RTT. */
 static inline __u64 rtac_bdp(__u64 rate, __u64 base_ns)
 {
 	__u64 held = smaller(rate, LARGEST_RATE) * (base_ns >> COARSE_BITS) / (NS_PER_S >> COARSE_BITS);
@@ -23,7 +26,7 @@ static inline __u64 rtac_bdp(__u64 rate, __u64 base_ns)
 	return smaller(held, LARGEST_WINDOW);
 }
 
-/* What waits (2.10). */
+/* Q: the queued bytes (2.10). */
 static inline __u64 rtac_queue(__u64 flight, __u64 rtt_ns, __u64 base_ns)
 {
 	__u64 part = ((rtt_ns - smaller(base_ns, rtt_ns)) << PART_BITS) / (rtt_ns | 1);
@@ -39,7 +42,7 @@ static inline __u64 rtac_stretch(__u64 rtt_ns, __u64 base_ns)
 	return smaller(larger(stretch, 1 << FRACTION_BITS), LARGEST_STRETCH);
 }
 
-/* rwnd (2.14), with K set from the BDP (2.11). */
+/* rwnd (2.14), with K derived from the BDP (2.11). */
 static inline __u64 rtac_window(__u64 bdp, __u64 queue, __u64 segment, __u64 stretch,
 				__u64 theta_milli)
 {
@@ -50,7 +53,7 @@ static inline __u64 rtac_window(__u64 bdp, __u64 queue, __u64 segment, __u64 str
 	return smaller(window * stretch >> FRACTION_BITS, LARGEST_WINDOW);
 }
 
-/* Reno's window at the loss K (Q + 1), with K set by hand: sqrt(a / (K (Q + 1))) (2.8). */
+/* K is set manually: Reno's window at the loss K (Q + 1), sqrt(a / (K (Q + 1))) (2.8). */
 static inline __u64 rtac_window_by_hand(__u64 queue, __u64 segment,
 					const struct rtac_settings *settings)
 {
@@ -60,13 +63,13 @@ static inline __u64 rtac_window_by_hand(__u64 queue, __u64 segment,
 	return smaller(packet * root >> settings->slope_shift, LARGEST_WINDOW);
 }
 
-/* The path is known to be as short as this. */
+/* Lowers the minimum RTT to a known round trip. */
 static inline void rtac_learn(struct remote *remote, __u64 known_ns)
 {
 	remote->base_ns = remote->base_ns ? smaller(remote->base_ns, known_ns) : known_ns;
 }
 
-/* Two samples in a row count: a single lucky one is no path. */
+/* Uses the mean of two samples in a row: a single lucky sample is not the path. */
 static inline void rtac_on_drained(struct remote *remote, __u64 sample_ns)
 {
 	if (remote->test_last_ns)
@@ -75,7 +78,7 @@ static inline void rtac_on_drained(struct remote *remote, __u64 sample_ns)
 	remote->test_last_ns = sample_ns;
 }
 
-/* Takes a sample, unless it says how long the sender had nothing to send. */
+/* Uses a sample, unless it contains a pause of the sender. */
 static inline void rtac_take(struct rtac *law, struct remote *remote, __u64 now_ns,
 			     __u64 sample_ns)
 {
@@ -92,48 +95,49 @@ static inline void rtac_take(struct rtac *law, struct remote *remote, __u64 now_
 	rtac_learn(remote, law->rtt_ns);
 }
 
-/* Data came `sample_ns` after the ack that it answers was sent. */
+/* Data arrived `sample_ns` after the ack that it answers was sent. */
 static inline void rtac_on_round_trip(struct rtac *law, struct remote *remote, __u64 now_ns,
 				      __u64 sample_ns, const struct rtac_settings *settings)
 {
 	rtac_take(law, remote, now_ns, sample_ns);
-	/* With K set by hand, RTTm is the least sample; one after a pause is longer than that. */
+	/* If K is set manually, RTTm is the minimum sample; one after a pause is longer than
+	 * that. */
 	if (settings->slope)
 		rtac_learn(remote, sample_ns);
 }
 
 enum verdict {
-	/* As the law says. */
+	/* The law's window. */
 	LAW,
-	/* As the law says, and the path is slower than it was. */
+	/* The law's window, and the path is slower than before. */
 	LAW_ANEW,
-	/* Half of what is in flight. */
+	/* Half of the data in flight. */
 	HALF,
-	/* As small as it gets. */
+	/* The minimum window. */
 	LEAST,
-	/* A few times that. */
+	/* A few times the minimum window. */
 	MORE,
 	/* As much as the sender wants. */
 	FREE,
-	/* Larger than what is in flight, to measure delta. */
+	/* More than the data in flight, to measure delta. */
 	GROW,
 	/* The window before that measurement. */
 	BACK,
 };
 
-/* The largest delta. */
+/* The maximum delta. */
 static inline __u64 rtac_most_delta(__u64 base_ns)
 {
 	return smaller(base_ns * 9 / 20, JITTER_NS);
 }
 
-/* A measurement of delta has changed nothing. */
+/* A measurement of delta has confirmed its value. */
 static inline void rtac_agree(struct remote *remote)
 {
 	remote->agreed = smaller(remote->agreed + 1, DOUBLINGS);
 }
 
-/* Half a window had this round trip: delta is no larger. */
+/* Half a window had this round trip, so delta is not larger. */
 static inline void rtac_lower_delta(struct remote *remote, __u64 rtt_ns)
 {
 	__u64 seen_ns = rtt_ns - smaller(remote->base_ns, rtt_ns);
@@ -159,8 +163,8 @@ static inline void rtac_begin_test(struct remote *remote, enum ownership state, 
 	remote->test_least_ns = ~0ULL;
 }
 
-/* Whether the round trip is nearer to what half a window leaves of an own queue than to what it
- * was. */
+/* Whether the round trip is closer to the value that half a window leaves of an own queue than to
+ * its value before the test. */
 static inline int rtac_has_halved(const struct remote *remote, __u64 rtt_ns)
 {
 	__u64 own_ns = larger(remote->base_ns + remote->delta_ns, remote->test_before_ns / 2);
@@ -168,7 +172,7 @@ static inline int rtac_has_halved(const struct remote *remote, __u64 rtt_ns)
 	return rtt_ns * 10 < own_ns * 6 + remote->test_before_ns * 4;
 }
 
-/* Whether less is left than of a queue of which half was others'. */
+/* Whether less is left than of a queue of which half was a competing flow's. */
 static inline int rtac_has_drained(const struct remote *remote)
 {
 	return remote->test_least_ns < remote->test_before_ns * 35 / 100;
@@ -181,7 +185,7 @@ static inline enum verdict rtac_share(struct remote *remote, __u64 now_ns)
 	return FREE;
 }
 
-/* One more round of a test by a larger window. */
+/* One more round of a test with a larger window. */
 static inline enum verdict rtac_raise(const struct rtac *law, struct remote *remote, __u64 now_ns)
 {
 	if (remote->test_leader != law->flow)
@@ -195,13 +199,13 @@ static inline enum verdict rtac_raise(const struct rtac *law, struct remote *rem
 	return LAW_ANEW;
 }
 
-/* Whether delta explains the round trip of half a window: it then is no queue. */
+/* Whether delta explains the round trip of half a window, which then is not a queue. */
 static inline int rtac_explains(const struct remote *remote, __u64 rtt_ns)
 {
 	return remote->delta_ns && rtt_ns * 5 < (remote->base_ns + remote->delta_ns) * 6;
 }
 
-/* One more round of a measurement of delta by larger windows. */
+/* One more round of a measurement of delta with larger windows. */
 static inline enum verdict rtac_grow(const struct rtac *law, struct remote *remote)
 {
 	int is_queue = law->rtt_ns * 50 >= remote->test_before_ns * 59;
@@ -210,7 +214,7 @@ static inline enum verdict rtac_grow(const struct rtac *law, struct remote *remo
 	if (remote->test_leader != law->flow)
 		return GROW;
 	if (flight * 5 >= remote->test_flight * 7 && !is_queue) {
-		/* The path had room. */
+		/* The path had spare capacity. */
 		remote->delta_ns = smaller(remote->test_before_ns -
 						   smaller(remote->base_ns, remote->test_before_ns),
 					   rtac_most_delta(remote->base_ns));
@@ -227,14 +231,14 @@ static inline enum verdict rtac_grow(const struct rtac *law, struct remote *remo
 	return GROW;
 }
 
-/* One more round of the running test. */
+/* One more round of the current test. */
 static inline enum verdict rtac_test(const struct rtac *law, struct remote *remote, __u64 now_ns,
 				     int may_halve, int is_settled)
 {
 	int is_halving = remote->state == HALVING;
 	enum verdict goes_on = is_halving ? HALF : LEAST;
 
-	/* Each connection has stamps of its own; another's may be a little ahead. */
+	/* Each connection has its own timestamps; those of another one may be slightly ahead. */
 	if (now_ns > remote->test_since_ns &&
 	    now_ns - remote->test_since_ns > remote->test_before_ns * 8 * TEST_ROUNDS) {
 		/* Its leader has gone. */
@@ -250,7 +254,7 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 		return LAW;
 	}
 	if (remote->test_leader != law->flow) {
-		/* Nothing shows until all are settled. */
+		/* There is no result until all connections are settled. */
 		if (is_halving && !is_settled)
 			remote->test_rounds = smaller(remote->test_rounds, 1);
 		return goes_on;
@@ -284,8 +288,8 @@ static inline enum verdict rtac_test(const struct rtac *law, struct remote *remo
 	return rtac_share(remote, now_ns);
 }
 
-/* Begins a measurement of delta, if it is time for one: by larger windows, or by half a window for a
- * delta that may be lower by now. Gives LAW if none begins. */
+/* Starts a measurement of delta, if it is due: with larger windows, or with half a window for a
+ * delta that may have decreased. Returns LAW if it starts none. */
 static inline enum verdict rtac_measure(struct rtac *law, struct remote *remote, __u64 now_ns,
 					int may_halve)
 {
@@ -311,8 +315,8 @@ static inline enum verdict rtac_measure(struct rtac *law, struct remote *remote,
 	return LAW;
 }
 
-/* What the window is to be. Settled is a connection of which no more arrives in a round than the
- * window allows: no edge is taken back, so that a smaller window takes its time. */
+/* The new window. A connection is settled if no more data arrives in a round than the window
+ * allows: because the window's edge is never taken back, a smaller window takes effect later. */
 static inline enum verdict rtac_judge(struct rtac *law, struct remote *remote, __u64 now_ns,
 				      int stands, int may_halve, int is_settled,
 				      const struct rtac_settings *settings)
@@ -360,7 +364,7 @@ static inline __u64 rtac_ahead(const struct rtac *law, __u64 times, __u64 segmen
 	return rtac_bound(times * law->flight + AHEAD_SEGMENTS * segment, segment);
 }
 
-/* Whether the round trip is nearer to the wanted one than to that of the empty path. */
+/* Whether the round trip is closer to its target than to that of the empty path. */
 static inline int rtac_has_queue(__u64 stretch, const struct rtac_settings *settings)
 {
 	__u64 excess_milli = (settings->theta_milli - 1000) << FRACTION_BITS;
@@ -390,14 +394,14 @@ static inline void rtac_follow(struct rtac *law, __u64 base_ns, __u64 stretch, _
 		law->window = window;
 		return;
 	}
-	/* Without a queue, a flow that sends little does so by its own wish. */
+	/* Without a queue, a flow with little traffic is limited by its application. */
 	law->window = larger(law->window, window);
 	if (!law->has_queued)
 		law->window = larger(law->window, rtac_ahead(law, AHEAD_STARTING, segment));
 }
 
-/* If less than half of the rate behind the window arrives although there is a queue, the capacity has
- * dropped: the window then does not grow. */
+/* If data arrives at less than half of the rate behind the window although there is a queue, the
+ * capacity has dropped: then the window does not grow. */
 static inline void rtac_follow_path(struct rtac *law, __u64 base_ns, __u64 stretch, __u64 segment,
 				    const struct rtac_settings *settings)
 {
@@ -414,7 +418,7 @@ static inline __u64 rtac_delta(const struct remote *remote, const struct rtac_se
 {
 	if (settings->delta_ns != DELTA_LEARNT)
 		return settings->delta_ns;
-	/* The path may have become shorter since it was measured. */
+	/* The path may have become shorter since the measurement. */
 	return smaller(remote->delta_ns, rtac_most_delta(remote->base_ns));
 }
 
@@ -423,7 +427,7 @@ static inline void rtac_on_round(struct rtac *law, struct remote *remote, __u64 
 {
 	__u64 base_ns = remote->base_ns + rtac_delta(remote, settings);
 	__u64 stretch = rtac_stretch(law->rtt_ns, base_ns);
-	/* What should wait, and a quarter more; on a short path two segments are much. */
+	/* The target queue plus a quarter; on a short path two segments are significant. */
 	__u64 held = (smaller(law->flight, LARGEST_WINDOW) << FRACTION_BITS) / stretch;
 	__u64 wanted_milli = held * (settings->theta_milli - 1000);
 	__u64 half = law->flight / 2;
@@ -481,7 +485,7 @@ static inline enum queue_owner rtac_owner(const struct rtac *law, const struct r
 	return remote->state == SHARED ? OWNER_COMPETING : OWNER_TESTING;
 }
 
-/* Counts what comes in a round trip, and tells whether it is over. */
+/* Counts the data that arrives in a round trip, and returns whether it is over. */
 static inline int rtac_ends_round(struct rtac *law, const struct remote *remote, __u64 now_ns,
 				  __u64 bytes)
 {
@@ -497,7 +501,7 @@ static inline int rtac_ends_round(struct rtac *law, const struct remote *remote,
 	return 1;
 }
 
-/* Data came that had not come before. Tells whether a round trip is over. */
+/* New data arrived. Returns whether a round trip is over. */
 static inline int rtac_on_arrival(struct rtac *law, struct remote *remote, __u64 now_ns,
 				  __u64 bytes, __u64 segment, const struct rtac_settings *settings)
 {
@@ -507,7 +511,7 @@ static inline int rtac_on_arrival(struct rtac *law, struct remote *remote, __u64
 		if (!law->bucket_began_ns)
 			law->bucket_began_ns = now_ns;
 		length_ns = now_ns - law->bucket_began_ns;
-		/* A window that comes as one burst is no rate. */
+		/* The rate of a window that arrives as one burst is meaningless. */
 		if (length_ns >= larger(BUCKET_NS, law->rtt_ns)) {
 			law->earlier_rate = law->latest_rate;
 			law->latest_rate = smaller(law->bucket_bytes, LARGEST_RATE) * NS_PER_S / length_ns;

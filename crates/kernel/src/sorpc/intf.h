@@ -1,21 +1,22 @@
-/* What the program and its loader share: settings and the values of maps. Numbers are 64 bits wide,
- * so that the loader reads a value as a row of them. */
+/* The interface of the program and its loader: settings and the values of maps. Numbers are 64 bits
+ * wide, so that the loader reads a value as a row of them. */
 #ifndef FRESHLINE_SORPC_INTF_H
 #define FRESHLINE_SORPC_INTF_H
 
 #include "../kernel.h"
 #include "law.h"
 
-/* How long the attributes of a queueing discipline may be, in bytes. */
+/* The maximum length of the attributes of a queueing discipline, in bytes. */
 #define MAX_FOUND 1024
-/* The name of a device, with the zero at its end (IFNAMSIZ). */
+/* The length of a device's name, with the zero at its end (IFNAMSIZ). */
 #define NAME_LENGTH 16
 
-/* How many bits of a priority queueing disciplines read that have bands of their own, such as
+/* The number of bits of a priority that queueing disciplines with their own bands read, such as
  * pfifo_fast (TC_PRIO_MAX). */
 #define PRIORITY_BITS 4
 
-/* The headers of a segment at most, in bytes: Ethernet with two tags, IPv6, TCP with options. */
+/* The maximum length of a segment's headers, in bytes: Ethernet with two tags, IPv6, TCP with
+ * options. */
 #define HEADERS 128
 
 /* The constants of a program. */
@@ -26,46 +27,47 @@ struct attachment {
 	__u64 urgent;
 	__u64 batched;
 	__u64 bulk;
-	/* The number of further priorities of batched flows, and of bulk flows: a power of two, less
-	 * one. Those of a band are equal in their last PRIORITY_BITS. */
+	/* The number of further priorities of batched flows, and of bulk flows: a power of two,
+	 * minus one. Priorities of a band have the same last PRIORITY_BITS. */
 	__u64 spread;
-	/* The largest packet in bytes that the splitter of a class takes, and the priority of larger
-	 * ones, whose class has no splitter; 0 without a shaper. */
+	/* The largest packet in bytes that the splitter of a class accepts, and the priority of
+	 * larger ones, whose class has no splitter; 0 without a shaper. */
 	__u64 largest;
 	__u64 oversize;
 	/* Whether only packets of the cgroup in the map `only` may be bulk. */
 	__u64 confined;
 
-	/* The rest is for loaders that come later. The network namespace, by its inode, and the
-	 * device in it, by its number and by the name that it had. */
+	/* The rest is for later loaders. The network namespace, by its inode, and the device in it,
+	 * by its index and by the name that it had. */
 	__u64 netns;
 	__u64 device;
-	/* The rate to which is shaped, bit/s; 0 if it is not. */
+	/* The shaping rate, bit/s; 0 without a shaper. */
 	__u64 rate;
-	/* The root queueing discipline that was configured before: its handle and its attributes of
-	 * netlink, of which there are none if it was the kernel's own choice. */
+	/* The former root queueing discipline: its handle and its netlink attributes, which are
+	 * empty if the kernel chose it itself. */
 	__u64 found_handle;
 	__u64 found_length;
 	unsigned char found[MAX_FOUND];
 	unsigned char name[NAME_LENGTH];
 };
 
-/* The map `bands`: for each processor what was put into a band. */
+/* The map `bands`: the packets that were put into a band, per processor. */
 struct account {
-	/* Segments of super-packets count each. */
+	/* Each segment of a super-packet counts. */
 	__u64 packets;
 	__u64 bytes;
 };
 
-/* What the map `flows` has of a TCP socket that has sent data. */
+/* The entry in the map `flows` of a TCP socket that has sent data. */
 struct flow {
-	/* The send buffer and the band as of the last packet: what is in it, what it holds, bytes. */
+	/* The send buffer and the band at the last packet: the filled part and the size of the
+	 * buffer, bytes. */
 	__u64 queued;
 	__u64 size;
 	__u64 band;
-	/* When that was sent, ns of the monotonic clock. */
+	/* When that packet was sent, in ns of the monotonic clock. */
 	__u64 sent_ns;
-	/* What it has sent, in all bands. */
+	/* The packets that it has sent, in all bands. */
 	struct account sent;
 	/* Its number among the flows that have been bulk; 0 before it was. */
 	__u64 lane;
@@ -77,12 +79,12 @@ struct row {
 	__u64 remote_port;
 	__u64 local_port;
 	struct flow flow;
-	/* Now: the smoothed and the minimum round trip, us (the latter 2^32 - 1 before the first), and the
-	 * delivery rate, bytes/s. */
+	/* The current smoothed and minimum round trips, in us (the latter 2^32 - 1 before the first
+	 * one), and the delivery rate, in bytes/s. */
 	__u64 rtt_us;
 	__u64 min_rtt_us;
 	__u64 rate;
-	/* Since its last packet, ns. */
+	/* The time since its last packet, in ns. */
 	__u64 idle_ns;
 };
 

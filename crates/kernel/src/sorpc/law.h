@@ -1,15 +1,16 @@
-/* SORPC in integers, for BPF and, by the test that holds it against freshline-core's law, for the
- * host: Im, PhD thesis, Seoul National University, 2015, equation 3.1 and section 3.3.2.
+/* SORPC in integers, for BPF, and for the host in the test that compares it with freshline-core's
+ * law: Im, PhD thesis, Seoul National University, 2015, equation 3.1 and section 3.3.2. It gives
+ * the data of uploads the lowest priority: streams that keep their send buffers full.
  *
- *     SOR = queued / size,     data is bulk where SOR >= SORth
+ *     SOR = queued / size,     data is bulk if SOR >= SORth
  *
- * Sizes are in bytes and fit into 31 bits, as the kernel's do: so no product overflows. */
+ * Sizes are in bytes and fit into 31 bits, like the kernel's, so no product overflows. */
 #ifndef FRESHLINE_SORPC_LAW_H
 #define FRESHLINE_SORPC_LAW_H
 
 #include <linux/types.h>
 
-/* How soon a packet leaves. */
+/* The priority of a packet. */
 enum band {
 	/* Before all others. */
 	URGENT,
@@ -20,7 +21,7 @@ enum band {
 	BANDS,
 };
 
-/* The band of data from a send buffer, by what is in it and what it holds. */
+/* The band of data from a send buffer with `queued` of `size` bytes. */
 static inline enum band sorpc_band(__u64 queued, __u64 size, __u64 threshold_milli)
 {
 	return queued * 1000 >= threshold_milli * size ? BULK : URGENT;

@@ -1,10 +1,11 @@
-/* SORPC on what leaves through a device: looks into the send buffer from which each packet comes,
- * and writes its band into the packet's priority, which queueing disciplines with bands go by. */
+/* SORPC on the packets that leave through a device: reads the send buffer of each packet's socket,
+ * and writes the band into the packet's priority, which queueing disciplines with bands use. */
 #include "../kernel.h"
 
 #include "intf.h"
 
-/* What the kernel writes in place of its size into an ack without data (skb_is_tcp_pure_ack). */
+/* The value that the kernel writes instead of its size into an ack without data
+ * (skb_is_tcp_pure_ack). */
 #define PURE_ACK 2
 #define UDP 17
 #define US_PER_S 1000000
@@ -34,7 +35,7 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
-/* UDP sockets that have sent a super-packet, and their numbers among those, from 1 on. */
+/* UDP sockets that have sent a super-packet, with their numbers among these, from 1 on. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -42,11 +43,11 @@ struct {
 	__type(value, __u64);
 } batches SEC(".maps");
 
-/* How many flows have been batched or bulk. Processors do not wait for each other here: at worst two
- * flows that begin at once share a priority. */
+/* The number of flows that have been batched or bulk. Processors do not synchronise here: at worst,
+ * two flows that start at the same time share a priority. */
 __u64 lanes = 0;
 
-/* A packet's place: its band, and its flow's number among those of the band. */
+/* A packet's place: its band, and its flow's number in the band. */
 struct place {
 	enum band band;
 	__u64 lane;
@@ -79,8 +80,8 @@ static int is_queued(struct sk_buff *packet)
 	return sock && sock->sk_wmem_alloc.refs.counter > 1 + (int)packet->truesize;
 }
 
-/* A UDP socket that sends super-packets is batched, and so are its single packets until those have
- * left, which they must not overtake. */
+/* A UDP socket that sends super-packets is batched, and so are its single packets until the
+ * super-packets have left, because they must not overtake them. */
 static struct place place_of_datagram(struct __sk_buff *packet, struct bpf_sock *sock)
 {
 	struct place place = { .band = URGENT };
@@ -100,7 +101,7 @@ static struct place place_of_datagram(struct __sk_buff *packet, struct bpf_sock 
 	return place;
 }
 
-/* Of TCP data. Takes note of the flow's packet. */
+/* The place of TCP data. Counts the flow's packet. */
 static struct place place_of_data(struct __sk_buff *packet, struct tcp_sock *tcp)
 {
 	struct sock *sock = (struct sock *)tcp;
@@ -115,7 +116,7 @@ static struct place place_of_data(struct __sk_buff *packet, struct tcp_sock *tcp
 	flow->band = band;
 	flow->sent_ns = tcp->tcp_wstamp_ns;
 	add(&flow->sent, packet);
-	/* In turn, which spreads a few uploads more evenly than a hash. */
+	/* Round robin, which spreads a few uploads more evenly than a hash. */
 	if (band == BULK && !flow->lane)
 		flow->lane = ++lanes;
 	place.lane = flow->lane;
@@ -150,8 +151,9 @@ static int is_oversize(struct __sk_buff *packet)
 	return attachment.largest && piece > attachment.largest;
 }
 
-/* Sets the packet's priority, unless a program or a rule has set one that must stay: any of an urgent
- * packet, and one of a bulk packet that names a class of the user's own queueing discipline. */
+/* Sets the packet's priority, unless a program or a rule has set one that must stay: any priority
+ * of an urgent packet, and a priority of a bulk packet that names a class of the user's own
+ * queueing discipline. */
 static void mark(struct __sk_buff *packet, enum band band, __u64 lane)
 {
 	if (is_oversize(packet)) {
@@ -181,7 +183,7 @@ int freshline_sorpc(struct __sk_buff *packet)
 	return TCX_NEXT;
 }
 
-/* Reading it lists the flows of the reader's network namespace. */
+/* Reading this iterator lists the flows of the reader's network namespace. */
 SEC("iter/tcp")
 int list(struct bpf_iter__tcp *at)
 {

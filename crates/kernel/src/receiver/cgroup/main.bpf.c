@@ -1,25 +1,25 @@
-/* The windows of the sockets of a cgroup: looks at every outgoing segment, pure acks included, and
- * sets the window that the next ones may advertise. */
+/* Controls the windows of the sockets of a cgroup: inspects every outgoing segment, including pure
+ * acks, and sets the window that the next segments may advertise. */
 #include "../connection.h"
 
 #include <bpf/bpf_core_read.h>
 
 #define NS_PER_MS 1000000
 #define NS_PER_US 1000
-/* Connections of cgroups that are nested deeper are not adopted. */
+/* Connections of more deeply nested cgroups are not adopted. */
 #define DEEPEST 64
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 struct controlled {
-	/* What the other side had sent when we looked last. */
+	/* The received bytes at the last inspection. */
 	__u64 received;
-	/* Up to where the program had copied it then. */
+	/* The sequence number up to which the application had copied data then. */
 	__u64 copied;
-	/* The window that the connection may have without us: the program's own wish, or as much as
-	 * TCP can tell. */
+	/* The window of the connection without this program: the application's own choice, or the
+	 * maximum of TCP. */
 	__u64 own;
-	/* Stamped with the kernel's own milliseconds, as its timestamps are. */
+	/* With timestamps in the kernel's own milliseconds. */
 	struct connection connection;
 };
 
@@ -30,8 +30,8 @@ struct {
 	__type(value, struct controlled);
 } connections SEC(".maps");
 
-/* The kernel's own shortest round trip, of the handshake at least; 0 if unknown. Only a new
- * connection needs it. */
+/* The kernel's own minimum RTT, at least that of the handshake; 0 if unknown. Only a new connection
+ * needs it. */
 static __u64 known_round_trip(struct tcp_sock *tcp, struct rtac *law)
 {
 	__u32 known_us = law->flow ? ~0U : tcp->rtt_min.s[0].v;
@@ -53,10 +53,10 @@ static void look_at(struct tcp_sock *tcp, struct controlled *controlled)
 
 	if (now_ms != connection->sent)
 		remember(connection, now_ns, now_ms);
-	/* An ack without data may wait for another at the other side. */
+	/* An ack without data may have been delayed at the other side. */
 	if (!arrival.bytes)
 		arrival.rtt_ns = 0;
-	/* What the program copies counts for Algorithm 1 alone. */
+	/* Only Algorithm 1 uses the copied bytes. */
 	if (settings.rtac.is_pure)
 		arrival.read = (__u32)(tcp->copied_seq - (__u32)controlled->copied);
 	if (!arrival.bytes && !arrival.read)
@@ -69,8 +69,8 @@ static void look_at(struct tcp_sock *tcp, struct controlled *controlled)
 	on_arrival(&connection->law, &from, &arrival);
 }
 
-/* Sets the window, unless it is the one that the kernel has: growing its receive buffer, it
- * forgets ours. */
+/* Sets the window, unless the kernel has it already: when the kernel grows its receive buffer, it
+ * overwrites this program's window. */
 static void advertise(struct bpf_sock_ops *ops, struct tcp_sock *tcp, __u64 wanted)
 {
 	int window = wanted;
@@ -80,8 +80,8 @@ static void advertise(struct bpf_sock_ops *ops, struct tcp_sock *tcp, __u64 want
 	count(bpf_setsockopt(ops, SOL_TCP, TCP_WINDOW_CLAMP, &window, sizeof(window)) ? REFUSED : WINDOWS);
 }
 
-/* From now on a connection is controlled. What was echoed before says how long we were not looking,
- * not how long the path is. */
+/* Starts the control of a connection. Echoes of earlier timestamps show the time without control,
+ * not the delay of the path. */
 static int begin(struct tcp_sock *tcp, __u64 own)
 {
 	struct controlled *controlled =
@@ -96,8 +96,8 @@ static int begin(struct tcp_sock *tcp, __u64 own)
 	return 1;
 }
 
-/* The kernel has not chosen a receive buffer yet: what keeps the window back is what the program, or
- * the route, has asked for. */
+/* The kernel has not chosen a receive buffer yet, so only the program or the route may have limited
+ * the window. */
 static void on_established(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sock = ops->sk;
@@ -119,7 +119,7 @@ static void on_segment(struct bpf_sock_ops *ops)
 	struct controlled *controlled;
 	struct tcp_sock *tcp;
 
-	/* No segment: the kernel asks how large one may be. */
+	/* There is no segment: the kernel asks how large one may be. */
 	if (ops->args[0] == BPF_WRITE_HDR_TCP_CURRENT_MSS || !sock)
 		return;
 	tcp = bpf_skc_to_tcp_sock(sock);
@@ -127,7 +127,7 @@ static void on_segment(struct bpf_sock_ops *ops)
 		return;
 	controlled = bpf_sk_storage_get(&connections, sock, NULL, 0);
 	if (!controlled)
-		/* Left from a program that was killed. */
+		/* Left by a killed program. */
 		return;
 	count(SEGMENTS);
 	look_at(tcp, controlled);
@@ -149,7 +149,7 @@ int freshline_sock(struct bpf_sock_ops *ops)
 	return 1;
 }
 
-/* Connections that data may still come over: also those of which our side has closed its half. */
+/* Connections that can still receive data, including those whose local half is closed. */
 static struct tcp_sock *receiving(struct bpf_iter__tcp *at)
 {
 	struct sock_common *sock = at->sk_common;
@@ -184,8 +184,8 @@ static int set_flags(struct tcp_sock *tcp, int flags)
 	return bpf_setsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
 }
 
-/* Reading it adopts the connections of the reader's network namespace. By now it cannot be told
- * whether the program or the kernel has chosen the window. */
+/* Reading this iterator adopts the connections of the reader's network namespace. It is then no
+ * longer known whether the application or the kernel has chosen the window. */
 SEC("iter/tcp")
 int adopt(struct bpf_iter__tcp *at)
 {
@@ -193,7 +193,7 @@ int adopt(struct bpf_iter__tcp *at)
 
 	if (!tcp || !within_cgroup((struct sock *)tcp))
 		return 0;
-	/* One that has begun since is controlled already. */
+	/* Connections opened since then are controlled already. */
 	if (bpf_sk_storage_get(&connections, tcp, NULL, 0) || !begin(tcp, LARGEST_WINDOW))
 		return 0;
 	if (!set_flags(tcp, tcp->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG))
@@ -201,8 +201,8 @@ int adopt(struct bpf_iter__tcp *at)
 	return 0;
 }
 
-/* Reading it gives the connections of the reader's network namespace the windows back that they
- * would have without us. */
+/* Reading this iterator restores the windows of the connections of the reader's network
+ * namespace. */
 SEC("iter/tcp")
 int release(struct bpf_iter__tcp *at)
 {

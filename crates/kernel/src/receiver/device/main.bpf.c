@@ -1,5 +1,5 @@
-/* The windows of all connections that pass a device, whoever they belong to: looks at what comes
- * in, and makes the windows smaller that go out.
+/* Controls the windows of all connections through a device, of any host: inspects incoming packets,
+ * and reduces the windows of outgoing ones.
  *
  *            SYN ──► begin ─┐
  *    incoming data ──► law ─┴─► flow ──► window of each outgoing segment */
@@ -12,20 +12,21 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 struct flow {
-	/* The shortest round trip before the first data, ns; 0 if none. */
+	/* The minimum RTT before the first data, in ns; 0 if unknown. */
 	__u64 known_ns;
-	/* By how many bits the windows of the near end are shifted (RFC 7323, section 2.2). */
+	/* The scale of the near end's windows, in bits (RFC 7323, section 2.2). */
 	__u32 scale;
-	/* The largest segment that the near end takes. */
+	/* The largest segment that the near end accepts. */
 	__u32 segment;
-	/* Whether both ends have said how they begin. */
+	/* Whether both SYNs have been seen. */
 	__u32 is_open;
-	/* Up to where data has come in. */
+	/* The sequence number up to which data has arrived. */
 	__u32 received;
-	/* What the near end acknowledged last, and the farthest that it ever let the other side send. */
+	/* The last ack of the near end, and the farthest edge that it has ever advertised to the
+	 * other side. */
 	__u32 acked;
 	__u32 edge;
-	/* Stamped as the near end stamps what it sends. */
+	/* With the near end's timestamps. */
 	struct connection connection;
 };
 
@@ -52,8 +53,8 @@ static void open(struct flow *flow, __u32 next)
 	count(CONNECTIONS);
 }
 
-/* The near end says how it begins. What it does not say a SYN that answers one must not say
- * either (RFC 7323, section 2.2). */
+/* The near end sends a SYN. A SYN that answers it must not use options that it did not have (RFC
+ * 7323, section 2.2). */
 static void begin(const struct segment *segment)
 {
 	struct flow *flow;
@@ -67,7 +68,7 @@ static void begin(const struct segment *segment)
 		return;
 	flow->scale = segment->options.scale;
 	flow->segment = segment->options.largest;
-	/* Not shifted here, and from a number on that is not known yet. */
+	/* Not scaled here, and relative to a sequence number that is not known yet. */
 	flow->edge = bpf_ntohs(segment->header.window);
 	flow->connection.echoed = segment->options.stamp - 1;
 	remember(&flow->connection, bpf_ktime_get_ns(), segment->options.stamp);
@@ -75,7 +76,7 @@ static void begin(const struct segment *segment)
 		open(flow, bpf_ntohl(segment->header.ack));
 }
 
-/* The other side answers the beginning. */
+/* The other side answers the SYN. */
 static void on_answer(struct flow *flow, const struct segment *segment)
 {
 	if (flow->is_open || !(segment->header.flags & ACK))
@@ -97,18 +98,19 @@ static void on_incoming(struct flow *flow, const struct segment *segment)
 		.known_ns = flow->known_ns,
 	};
 
-	/* The near end does not take it: a sender's mistake, or somebody else's segment. */
+	/* The near end does not accept it: a sender's mistake, or a forged segment. */
 	if (is_after(end, flow->edge))
 		return;
 	if (segment->options.has_stamp)
 		arrival.rtt_ns = round_trip(connection, arrival.now_ns, segment->options.echo);
 	if (!segment->payload) {
-		/* An ack may wait for another at the other side: good only to know the path. */
+		/* The ack may have been delayed at the other side, so it only bounds the RTT of the
+		 * path. */
 		if (arrival.rtt_ns && (!flow->known_ns || arrival.rtt_ns < flow->known_ns))
 			flow->known_ns = arrival.rtt_ns;
 		return;
 	}
-	/* Sent again, though it had come. */
+	/* A retransmission of data that had arrived. */
 	if (!is_after(end, flow->acked))
 		return;
 	flow->received = later(end, flow->received);
@@ -136,7 +138,7 @@ int freshline_in(struct __sk_buff *skb)
 	return TCX_NEXT;
 }
 
-/* Whether it is done. */
+/* Returns whether it succeeded. */
 static int rewrite(struct __sk_buff *skb, const struct segment *segment, __be16 window)
 {
 	__u32 at = ip_header_at(skb) + segment->at;
@@ -150,9 +152,9 @@ static int rewrite(struct __sk_buff *skb, const struct segment *segment, __be16 
 	return is_done;
 }
 
-/* Lets no more into the network than the law does: from what has come in on, wherever it is now
- * on its way to the near end. An edge once told is never taken back (RFC 9293, section 3.8.6.2.1),
- * and none is told that the near end did not tell. */
+/* Limits the data in the network to the law's window: from the last byte that has arrived at the
+ * device, wherever it is now on its way to the near end. An advertised edge is never taken back
+ * (RFC 9293, section 3.8.6.2.1), and no edge is beyond that of the near end. */
 static void limit(struct __sk_buff *skb, const struct segment *segment, struct flow *flow)
 {
 	__u32 ack = bpf_ntohl(segment->header.ack), window = bpf_ntohs(segment->header.window);

@@ -1,5 +1,5 @@
-/* TCP segments as they pass a device. Whatever the bytes are, reading them ends, and stays inside
- * the packet; what is not understood is no segment, and left alone. */
+/* Parses TCP segments at a device. For any input, parsing terminates and stays inside the packet; a
+ * packet that cannot be parsed counts as no segment, and is left unchanged. */
 #ifndef FRESHLINE_RECEIVER_SEGMENT_H
 #define FRESHLINE_RECEIVER_SEGMENT_H
 
@@ -8,9 +8,9 @@
 #define HOP_BY_HOP 0
 #define TCP 6
 
-/* Of an IPv4 header's field `fragment`: all but "don't fragment". */
+/* Bits of the field `fragment` of an IPv4 header: all but "don't fragment". */
 #define IS_FRAGMENT 0x3fff
-/* The option of an IPv6 packet of more than 64 kB (RFC 2675), alone in its header. */
+/* The option of an IPv6 packet of more than 64 kB (RFC 2675), the only one in its header. */
 #define JUMBO_HEADER 8
 #define JUMBO_OPTION 0xc2
 
@@ -18,7 +18,7 @@
 #define SYN 0x02
 #define ACK 0x10
 
-/* TCP's options, and their most bytes. */
+/* TCP's options, and their maximum length in bytes. */
 #define END 0
 #define NOTHING 1
 #define LARGEST_SEGMENT 2
@@ -28,12 +28,12 @@
 #define AUTHENTICATION 29
 #define MULTIPATH 30
 #define MAX_OPTIONS 40
-/* Nearly all segments have timestamps and nothing else: these four bytes, and two words. */
+/* Nearly all segments have only timestamps: these four bytes, and two words. */
 #define ONLY_TIMESTAMPS 0x0101080a
 #define TIMESTAMPS_BYTES 12
 /* RFC 7323, section 2.3. */
 #define LARGEST_SCALE 14
-/* Where the other side is not told (RFC 9293, section 3.7.1). */
+/* The default if the other side is not informed (RFC 9293, section 3.7.1). */
 #define USUAL_SEGMENT 536
 
 struct ipv4_header {
@@ -70,7 +70,7 @@ struct tcp_header {
 	__be16 urgent;
 };
 
-/* Which of a connection's ends is beyond the device. */
+/* Which end of a connection is beyond the device. */
 enum direction {
 	INCOMING,
 	OUTGOING,
@@ -84,7 +84,7 @@ struct ends {
 	__be16 near_port;
 };
 
-/* What the options of a segment say. */
+/* The options of a segment. */
 struct options {
 	__u32 stamp;
 	__u32 echo;
@@ -92,26 +92,27 @@ struct options {
 	__u8 scale;
 	__u8 has_stamp;
 	__u8 has_scale;
-	/* The window must stay: it is signed, or that of several subflows. */
+	/* The window must not change: it is signed, or shared by several subflows. */
 	__u8 keeps_window;
 };
 
 struct segment {
 	struct ends ends;
-	/* Where the TCP header is, from the IP header on. */
+	/* The offset of the TCP header from the IP header. */
 	__u32 at;
 	struct tcp_header header;
 	__u32 payload;
 	struct options options;
 };
 
-/* From the IP header on. */
+/* The offset counts from the IP header. */
 static long load(struct __sk_buff *skb, __u32 at, void *to, __u32 length)
 {
 	return bpf_skb_load_bytes_relative(skb, at, to, length, BPF_HDR_START_NET);
 }
 
-/* How far the IP header is from what the program sees as the beginning: devices differ. */
+/* The offset of the IP header from the start of the packet as the program sees it: devices
+ * differ. */
 static __u32 ip_header_at(struct __sk_buff *skb)
 {
 	struct sk_buff *inner = bpf_cast_to_kern_ctx(skb);
@@ -119,7 +120,8 @@ static __u32 ip_header_at(struct __sk_buff *skb)
 	return inner->head + inner->network_header - inner->data;
 }
 
-/* Gives the bytes of the packet as it says, or all that there are; 0 for one that is left alone. */
+/* Returns the length of the packet from its header, or the available length; 0 for a packet that is
+ * left unchanged. */
 static __u32 read_ipv4(struct __sk_buff *skb, struct segment *segment, enum direction direction,
 		       __u32 all)
 {
@@ -191,20 +193,21 @@ static void read_option(struct options *options, const __u8 *option, __u32 lengt
 	}
 }
 
-/* The longest option that matters. */
+/* The maximum length of the options that matter. */
 #define MAX_READ 10
 
-/* Reads so many bytes of options, from the IP header on. Not static, so that the verifier looks at
- * it by itself, and not at all that may have been before. */
+/* Reads `count` bytes of options, at an offset from the IP header. Not static, so that the verifier
+ * checks it separately, not once for every state before it. */
 int read_options(struct __sk_buff *skb, struct options *options, __u64 from, __u64 count)
 {
-	/* Zeros, which end the options, and with room to read the last one. */
+	/* Zeros, which end the options, with room to read the last one. */
 	__u8 bytes[MAX_OPTIONS + MAX_READ] = {};
 	__u32 next = 0;
 
 	if (!options || !count)
 		return 0;
-	/* Lest the compiler make one comparison of two, which the verifier does not follow. */
+	/* Prevents the compiler from merging two comparisons into one that the verifier cannot
+	 * follow. */
 	barrier_var(count);
 	if (count > MAX_OPTIONS || load(skb, from, bytes, count))
 		return 0;
@@ -214,7 +217,7 @@ int read_options(struct __sk_buff *skb, struct options *options, __u64 from, __u
 		options->echo = word(bytes + 8);
 		return 0;
 	}
-	/* Byte by byte, so that the verifier knows where each is. */
+	/* Byte by byte, so that the verifier knows each offset. */
 	for (__u32 at = 0; at < MAX_OPTIONS; at++) {
 		__u8 length = bytes[at + 1];
 
@@ -234,7 +237,7 @@ int read_options(struct __sk_buff *skb, struct options *options, __u64 from, __u
 	return 0;
 }
 
-/* Whether it is a TCP segment, and what it says. */
+/* Whether it is a TCP segment; fills in its fields. */
 static int read_segment(struct __sk_buff *skb, struct segment *segment, enum direction direction)
 {
 	struct tcp_header *tcp = &segment->header;
